@@ -58,14 +58,14 @@ def of_topic(broker: BrokerConfig, overrides: Mapping[str, str]) -> list[ConfigE
     """Return every setting that a topic can have, by name."""
     entries = []
     for name, setting in TOPIC_SETTINGS.items():
-        found = list[ConfigValue]()
+        candidates = list[ConfigValue]()
         if name in overrides:
-            found.append(ConfigValue(name, overrides[name], ConfigSource.TOPIC))
+            candidates.append(ConfigValue(name, overrides[name], ConfigSource.TOPIC))
         if setting.broker_field:
-            found += _of_broker(broker, setting.broker_field)
+            candidates += _of_broker(broker, setting.broker_field)
         else:
-            found.append(ConfigValue(name, setting.default, ConfigSource.DEFAULT))
-        entries.append(_entry(name, setting.kind, found, has_effect=bool(setting.field)))
+            candidates.append(ConfigValue(name, setting.default, ConfigSource.DEFAULT))
+        entries.append(_entry(name, setting.kind, candidates, has_effect=bool(setting.field)))
     return entries
 
 
@@ -76,9 +76,9 @@ def of_broker(broker: BrokerConfig) -> list[ConfigEntry]:
         for name, (kind, value) in _FIXED.items()
     ]
     for field in dataclasses.fields(BrokerConfig):
-        found = list(_of_broker(broker, field.name))
+        candidates = list(_of_broker(broker, field.name))
         kind = _kind(getattr(_DEFAULTS, field.name))
-        entries.append(_entry(found[0].name, kind, found, has_effect=True))
+        entries.append(_entry(candidates[0].name, kind, candidates, has_effect=True))
     return sorted(entries, key=lambda entry: entry.name)
 
 
@@ -91,10 +91,10 @@ def _of_broker(broker: BrokerConfig, field: str) -> Iterator[ConfigValue]:
 
 
 def _entry(
-    name: str, kind: SettingKind, found: list[ConfigValue], *, has_effect: bool
+    name: str, kind: SettingKind, candidates: list[ConfigValue], *, has_effect: bool
 ) -> ConfigEntry:
-    first = found[0]
-    return ConfigEntry(name, first.value, first.source, kind, has_effect, tuple(found))
+    first = candidates[0]
+    return ConfigEntry(name, first.value, first.source, kind, has_effect, tuple(candidates))
 
 
 def _kind(value: object) -> SettingKind:

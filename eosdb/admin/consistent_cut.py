@@ -73,18 +73,18 @@ def consistent_ends(
     connection: sqlite3.Connection, partitions: Iterable[Partition]
 ) -> dict[int, int]:
     """Return, by partition id, the furthest offsets up to which all partitions can be read together."""
-    found = {p.partition_id: p for p in partitions}
-    ends = {id_: p.last_stable_offset for id_, p in found.items()}
-    known: dict[tuple[str, int], Spans] = {}
+    by_id = {p.partition_id: p for p in partitions}
+    ends = {id_: p.last_stable_offset for id_, p in by_id.items()}
+    spans_of: dict[tuple[str, int], Spans] = {}
     waiting = [
         (id_, p.last_stable_offset, p.log_end_offset)
-        for id_, p in found.items()
+        for id_, p in by_id.items()
         if p.last_stable_offset < p.log_end_offset
     ]
     begun = baseline.read(connection).position if waiting else 0
     while waiting:
-        for spans in _committed_in(connection, *waiting.pop(), begun, known):
-            stored = _stored(spans, found)
+        for spans in _committed_in(connection, *waiting.pop(), begun, spans_of):
+            stored = _stored(spans, by_id)
             if all(last < ends[id_] for id_, (_, last) in stored.items()):
                 continue
             for id_, (first, _) in stored.items():
@@ -99,21 +99,21 @@ def transactions_in(
 ) -> list[dict[TopicPartition, tuple[int, int]]]:
     """Return the committed transactions with data in [start, end) of the partition, each with its first
     and last data offset in every partition that still exists."""
-    found = {p.partition_id: p for p in partition_rows.read_all(connection)}
+    by_id = {p.partition_id: p for p in partition_rows.read_all(connection)}
     begun = baseline.read(connection).position
     committed = _committed_in(connection, partition.partition_id, start, end, begun, {})
     return [
-        {found[id_].topic_partition: span for id_, span in _stored(spans, found).items()}
+        {by_id[id_].topic_partition: span for id_, span in _stored(spans, by_id).items()}
         for spans in committed
     ]
 
 
-def _stored(spans: Spans, found: dict[int, Partition]) -> Spans:
+def _stored(spans: Spans, by_id: dict[int, Partition]) -> Spans:
     """Return the spans without records removed by retention and without deleted partitions."""
     return {
-        id_: (max(first, found[id_].log_start_offset), last)
+        id_: (max(first, by_id[id_].log_start_offset), last)
         for id_, (first, last) in spans.items()
-        if id_ in found and last >= found[id_].log_start_offset
+        if id_ in by_id and last >= by_id[id_].log_start_offset
     }
 
 
@@ -123,7 +123,7 @@ def _committed_in(
     start: int,
     end: int,
     baseline_position: int,
-    known: dict[tuple[str, int], Spans],
+    spans_of: dict[tuple[str, int], Spans],
 ) -> Iterator[Spans]:
     """Return the committed transactions with data in [start, end)."""
     appends = connection.execute(_APPENDS, (partition_id, start, end)).fetchall()
@@ -144,12 +144,12 @@ def _committed_in(
         if key in yielded:
             continue
         yielded.add(key)
-        if key not in known:
+        if key not in spans_of:
             before = connection.execute(_END_BEFORE, to[:2]).fetchone()
             before = before or connection.execute(_MARKED_BEFORE, to).fetchone()
             begun = 0 if before is None else before[0]
-            known[key] = _spans(connection, transactional_id, begun, ended[0])
-        yield known[key]
+            spans_of[key] = _spans(connection, transactional_id, begun, ended[0])
+        yield spans_of[key]
 
 
 @reads("journal")
@@ -159,6 +159,6 @@ def _spans(connection: sqlite3.Connection, transactional_id: str, begun: int, en
         event = parsed(detail)
         first = event["base_offset"]
         last = first + event.get("count", 1) - 1
-        known = spans.get(event["partition_id"], (first, last))
-        spans[event["partition_id"]] = (min(known[0], first), max(known[1], last))
+        span = spans.get(event["partition_id"], (first, last))
+        spans[event["partition_id"]] = (min(span[0], first), max(span[1], last))
     return spans

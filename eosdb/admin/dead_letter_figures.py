@@ -54,10 +54,10 @@ def read(
     """Return the dead letter topics among those of the partitions, by name."""
     dead = {number for (number,) in connection.execute(_NEWEST_IS_DEAD, (_DUE_NEVER,))}
     topics: defaultdict[str, list[Partition]] = defaultdict(list)
-    for found in partitions:
-        topics[found.topic].append(found)
+    for partition in partitions:
+        topics[partition.topic].append(partition)
     for topic in sorted(topics):
-        if any(found.partition_id in dead for found in topics[topic]):
+        if any(partition.partition_id in dead for partition in topics[topic]):
             yield _figures(connection, topic, topics[topic])
 
 
@@ -72,10 +72,10 @@ def _figures(
     return DeadLetterFigures(
         topic=topic,
         waiting=sum(
-            _waiting(connection, found, *replayed.get(found.partition, (0, set())))
-            for found in partitions
+            _waiting(connection, partition, *replayed.get(partition.partition, (0, set())))
+            for partition in partitions
         ),
-        newest_timestamp=max(found.max_timestamp for found in partitions),
+        newest_timestamp=max(partition.max_timestamp for partition in partitions),
     )
 
 

@@ -62,13 +62,13 @@ def open_transactions(
         () if partition is None else (partition.partition_id,),
     ).fetchall()
     names = json.dumps(sorted({row[-1] for row in rows if row[-1] is not None}))
-    known = {
-        found.transactional_id: found
-        for found in transaction_rows.read_where(connection, _NAMED, (names,))
+    by_id = {
+        metadata.transactional_id: metadata
+        for metadata in transaction_rows.read_where(connection, _NAMED, (names,))
     }
     for topic, number, *state, transactional_id in rows:
-        found = hanging.Open(TopicPartition(topic, number), *state)
-        yield hanging.report(found, known.get(transactional_id), epoch, now_ms)
+        metadata = hanging.Open(TopicPartition(topic, number), *state)
+        yield hanging.report(metadata, by_id.get(transactional_id), epoch, now_ms)
 
 
 def diagnose(
@@ -112,15 +112,15 @@ def group_report(connection: sqlite3.Connection, group_id: str) -> GroupReport:
     for topic, number, transactional_id in connection.execute(_PENDING, (group_id,)):
         pending.setdefault(TopicPartition(topic, number), []).append(transactional_id)
     readers = _readers(group)
-    known = sorted(committed.keys() | pending.keys() | readers.keys())
-    found = []
-    for tp in known:
+    tps = sorted(committed.keys() | pending.keys() | readers.keys())
+    reports = []
+    for tp in tps:
         partition = partition_rows.find(connection, tp)
         if partition is None:
             continue
         offset, metadata = committed.get(tp, (-1, ""))
         reader = readers.get(tp)
-        found.append(
+        reports.append(
             GroupPartition(
                 group_id=group_id,
                 topic=tp.topic,
@@ -140,13 +140,15 @@ def group_report(connection: sqlite3.Connection, group_id: str) -> GroupReport:
             )
         )
     if group is None:
-        state = GroupState.EMPTY if known else GroupState.DEAD
-        return GroupReport(group_id=group_id, state=state.value, members=0, partitions=tuple(found))
+        state = GroupState.EMPTY if tps else GroupState.DEAD
+        return GroupReport(
+            group_id=group_id, state=state.value, members=0, partitions=tuple(reports)
+        )
     return GroupReport(
         group_id=group_id,
         state=group.state.value,
         members=len(group.members),
-        partitions=tuple(found),
+        partitions=tuple(reports),
     )
 
 

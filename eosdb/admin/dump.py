@@ -72,7 +72,7 @@ def next_batch(
     is_control = control is not None
     if is_control and coordinator_epoch is None:
         coordinator_epoch = elections.epoch_at(connection, position)
-    found = fetch.fetch(
+    fetched = fetch.fetch(
         connection,
         partition,
         max(base_offset, partition.log_start_offset),
@@ -96,5 +96,5 @@ def next_batch(
         append_time=append_time,
         size=size,
         crc=crc,
-        records=tuple(record for record in found.records if record.offset <= last_offset),
+        records=tuple(record for record in fetched.records if record.offset <= last_offset),
     )

@@ -27,47 +27,49 @@ class Open(NamedTuple):
 
 
 def judge(
-    found: Open, known: TransactionMetadata | None, current_epoch: int, now_ms: int
+    opened: Open, metadata: TransactionMetadata | None, current_epoch: int, now_ms: int
 ) -> HangingReason | None:
     """Return why the transaction hangs; None if it will end."""
-    if known is None or known.producer_id != found.producer_id:
+    if metadata is None or metadata.producer_id != opened.producer_id:
         return HangingReason.UNKNOWN
-    if known.state.is_decided:
-        if found.tp not in known.partitions:
+    if metadata.state.is_decided:
+        if opened.tp not in metadata.partitions:
             return HangingReason.NOT_ITS_PARTITION
-        refused = found.coordinator_epoch > current_epoch
+        refused = opened.coordinator_epoch > current_epoch
         return HangingReason.REFUSED if refused else None
-    if known.state is not TransactionState.ONGOING:
+    if metadata.state is not TransactionState.ONGOING:
         return HangingReason.COMPLETED
-    if known.producer_epoch != found.producer_epoch:
+    if metadata.producer_epoch != opened.producer_epoch:
         return HangingReason.ANOTHER_EPOCH
-    if found.tp not in known.partitions:
+    if opened.tp not in metadata.partitions:
         return HangingReason.NOT_ITS_PARTITION
-    overdue = known.start_time_ms + known.timeout_ms < now_ms
+    overdue = metadata.start_time_ms + metadata.timeout_ms < now_ms
     return HangingReason.OVERDUE if overdue else None
 
 
 def report(
-    found: Open, known: TransactionMetadata | None, current_epoch: int, now_ms: int
+    opened: Open, metadata: TransactionMetadata | None, current_epoch: int, now_ms: int
 ) -> OpenTransaction:
     """Combine the states of partition and coordinator into one report."""
-    reason = judge(found, known, current_epoch, now_ms)
-    ends_itself = known is not None and reason in (None, HangingReason.OVERDUE)
-    ongoing = known is not None and known.state is TransactionState.ONGOING
+    reason = judge(opened, metadata, current_epoch, now_ms)
+    ends_itself = metadata is not None and reason in (None, HangingReason.OVERDUE)
+    ongoing = metadata is not None and metadata.state is TransactionState.ONGOING
     return OpenTransaction(
-        topic=found.tp.topic,
-        partition=found.tp.partition,
-        producer_id=found.producer_id,
-        producer_epoch=found.producer_epoch,
-        coordinator_epoch=found.coordinator_epoch,
-        start_offset=found.start_offset,
-        last_timestamp=found.last_timestamp,
-        transactional_id=None if known is None else known.transactional_id,
-        state=None if known is None else known.state.label,
-        start_time_ms=known.start_time_ms if known is not None and ends_itself else found.began_ms,
+        topic=opened.tp.topic,
+        partition=opened.tp.partition,
+        producer_id=opened.producer_id,
+        producer_epoch=opened.producer_epoch,
+        coordinator_epoch=opened.coordinator_epoch,
+        start_offset=opened.start_offset,
+        last_timestamp=opened.last_timestamp,
+        transactional_id=None if metadata is None else metadata.transactional_id,
+        state=None if metadata is None else metadata.state.label,
+        start_time_ms=metadata.start_time_ms
+        if metadata is not None and ends_itself
+        else opened.began_ms,
         deadline_ms=(
-            known.start_time_ms + known.timeout_ms
-            if known is not None and ends_itself and ongoing
+            metadata.start_time_ms + metadata.timeout_ms
+            if metadata is not None and ends_itself and ongoing
             else -1
         ),
         hanging=reason,

@@ -62,7 +62,7 @@ class LogAdmin(RequestHandler):
             partitions = partition_rows.read_all(connection)
         folder = os.path.dirname(self._store.path)
         disk = shutil.disk_usage(folder)
-        sizes = {found.topic_partition: found.size_bytes for found in partitions}
+        sizes = {partition.topic_partition: partition.size_bytes for partition in partitions}
         return LogDirectory(folder, disk.total, disk.free, sizes)
 
     def stats(self) -> StorageStats:
@@ -195,8 +195,8 @@ class LogAdmin(RequestHandler):
                 if skip_lost:
                     at = min(max(at, partition.log_start_offset), end)
                 scan.check_range(partition, at, end, read_committed=read_committed)
-                found, at = part(connection, partition, at, end, read_committed=read_committed)
-            yield found
+                result, at = part(connection, partition, at, end, read_committed=read_committed)
+            yield result
             if at >= end:
                 return
 

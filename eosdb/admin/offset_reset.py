@@ -50,8 +50,8 @@ def at(timestamp: int) -> Target:
 
     def find(connection: sqlite3.Connection, tp: TopicPartition, before: int) -> int:
         partition = partition_rows.read(connection, tp)
-        found = by_time.list_offset(connection, partition, timestamp, read_committed=False)
-        return partition.log_end_offset if found.offset < 0 else found.offset
+        first = by_time.list_offset(connection, partition, timestamp, read_committed=False)
+        return partition.log_end_offset if first.offset < 0 else first.offset
 
     return find
 

@@ -79,25 +79,27 @@ def read(connection: sqlite3.Connection, token: TransactionToken) -> str:
     before = _at_baseline(connection, token.transactional_id) if at.position else ()
 
     def walked(position: int, rows: int) -> str | None:
-        found = connection.execute(
+        transitions = connection.execute(
             _NEWEST_FIRST, (token.transactional_id, position, rows)
         ).fetchall()
-        is_all = not 0 < rows <= len(found)
-        newest_first = chain((parsed(detail) for _, detail in found), before if is_all else ())
+        is_all = not 0 < rows <= len(transitions)
+        newest_first = chain(
+            (parsed(detail) for _, detail in transitions), before if is_all else ()
+        )
         return outcome_from(newest_first, token, complete=is_all and at.position == 0)
 
-    known = (
+    outcome = (
         walked(newest, _ROWS_AT_ONCE)
         or walked(_first_after(connection, token, newest), _ROWS_AT_ONCE)
         or walked(newest, -1)
     )
-    if known is None:
+    if outcome is None:
         raise InvalidRequestError(
             f"the outcome of {token} is not known any more: if there was such a transaction, it began "
             f"before the history of this file, which goes back to {format_time_ms(at.timestamp)} "
             "(history.retention.ms, history.retention.bytes)"
         )
-    return known
+    return outcome
 
 
 @reads("eosdb_baseline_transactional_ids")
@@ -110,22 +112,24 @@ def _at_baseline(
     row = connection.execute(in_terms_of_baseline(BY_ID), (transactional_id,)).fetchone()
     if row is None:
         return ()
-    known = from_row(row)
-    pair = {"producer_id": known.producer_id, "producer_epoch": known.producer_epoch}
-    is_own_epoch = known.transaction_version == EPOCH_PER_TRANSACTION
-    if known.state.is_complete and is_own_epoch:
+    metadata = from_row(row)
+    pair = {"producer_id": metadata.producer_id, "producer_epoch": metadata.producer_epoch}
+    is_own_epoch = metadata.transaction_version == EPOCH_PER_TRANSACTION
+    if metadata.state.is_complete and is_own_epoch:
         ended = {
-            "producer_id": known.previous_producer_id,
-            "producer_epoch": known.last_producer_epoch + 1,
-            "last_producer_epoch": known.last_producer_epoch,
+            "producer_id": metadata.previous_producer_id,
+            "producer_epoch": metadata.last_producer_epoch + 1,
+            "last_producer_epoch": metadata.last_producer_epoch,
             "transaction_version": EPOCH_PER_TRANSACTION,
-            "to_state": _DECIDED[known.state].label,
+            "to_state": _DECIDED[metadata.state].label,
         }
         return {**pair, "to_state": TransactionState.EMPTY.label}, ended
-    version = {"last_producer_epoch": known.last_producer_epoch,
-               "transaction_version": known.transaction_version}  # fmt: skip
+    version = {"last_producer_epoch": metadata.last_producer_epoch,
+               "transaction_version": metadata.transaction_version}  # fmt: skip
     # Where it began, and as which of its epoch, is not known.
-    return ({**pair, **version, "to_state": known.state.label, "from_state": known.state.label},)
+    return (
+        {**pair, **version, "to_state": metadata.state.label, "from_state": metadata.state.label},
+    )
 
 
 @reads("journal")

@@ -45,21 +45,21 @@ def read(
         partitions=tuple(_figures(p) for p in partitions),
         groups=tuple(_groups(connection, partitions, may_see)),
         transactions=tuple(
-            found
-            for found in diagnosis.open_transactions(connection, now_ms)
-            if may_see("topic", found.topic)
+            transaction
+            for transaction in diagnosis.open_transactions(connection, now_ms)
+            if may_see("topic", transaction.topic)
         ),
         dead_letters=tuple(dead_letter_figures.read(connection, partitions)),
     )
 
 
-def _figures(found: Partition) -> PartitionFigures:
+def _figures(partition: Partition) -> PartitionFigures:
     return PartitionFigures(
-        topic=found.topic,
-        partition=found.partition,
-        offsets=found.offsets(),
-        size_bytes=found.size_bytes,
-        max_timestamp=found.max_timestamp,
+        topic=partition.topic,
+        partition=partition.partition,
+        offsets=partition.offsets(),
+        size_bytes=partition.size_bytes,
+        max_timestamp=partition.max_timestamp,
     )
 
 

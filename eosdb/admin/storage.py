@@ -47,8 +47,8 @@ def read(connection: sqlite3.Connection, may_see: Callable[[str], bool]) -> Stor
         if tree.name in sizes
     ]
     free = StoragePart("free", "", pages.free * pages.size)
-    known = sum(part.bytes for part in (*parts, free))
-    other = StoragePart("other", "", pages.total * pages.size - known)
+    accounted = sum(part.bytes for part in (*parts, free))
+    other = StoragePart("other", "", pages.total * pages.size - accounted)
     journal = sum(sizes[tree.name] for tree in trees if tree.table == "journal")
     transactions, of_transactions, by_topic = _journal(connection, journal)
     return StorageStats(
@@ -62,7 +62,7 @@ def read(connection: sqlite3.Connection, may_see: Callable[[str], bool]) -> Stor
 
 
 def _trees(connection: sqlite3.Connection) -> list[_Tree]:
-    found = connection.execute(
+    objects = connection.execute(
         "SELECT type, name, tbl_name, sql FROM sqlite_schema WHERE type IN ('table', 'index') "
         "AND rootpage > 0"
     ).fetchall()
@@ -74,7 +74,7 @@ def _trees(connection: sqlite3.Connection) -> list[_Tree]:
             _names(connection, "table_info" if kind == "table" else "index_info", name),
             (sql or "").partition(" WHERE ")[2] if kind == "index" else "",
         )
-        for kind, name, table, sql in found
+        for kind, name, table, sql in objects
     ]
 
 

@@ -92,9 +92,9 @@ def look(
     # decisions/0036: a file that nobody wrote during the look needs no lock, and no files beside it.
     if (before := _at_rest(file)) is not None:
         with contextlib.suppress(EosdbError):
-            found = _look(file, authorizer, marks_of, at_rest=True)
+            result = _look(file, authorizer, marks_of, at_rest=True)
             if _at_rest(file) == before:
-                return found
+                return result
     return _look(file, authorizer, marks_of, at_rest=False)
 
 
@@ -148,11 +148,15 @@ def of(
         str(mark),
         cut,
         {
-            known: why
-            for known in marks_of(mark.file_id)
-            if (why := history.departure(connection, known)) is not None
+            known_mark: why
+            for known_mark in marks_of(mark.file_id)
+            if (why := history.departure(connection, known_mark)) is not None
         },
-        {one.name: str(one.topic_id) for one in topics.metadata(connection) if one.name in named},
+        {
+            metadata.name: str(metadata.topic_id)
+            for metadata in topics.metadata(connection)
+            if metadata.name in named
+        },
     )
 
 

@@ -66,10 +66,10 @@ class Admin(TransactionAdmin, GroupAdmin, LogAdmin, UserAdmin):
             created = self._change(creation, validate_only)
         except TopicAlreadyExistsError:
             with self._store.read() as connection:
-                found = topics.metadata(connection, name) if exist_ok else []
-            if not found:
+                existing = topics.metadata(connection, name) if exist_ok else []
+            if not existing:
                 raise
-            return found[0]
+            return existing[0]
         with self._store.read() as connection:
             return topics.metadata_of(connection, created)
 
@@ -149,8 +149,8 @@ class Admin(TransactionAdmin, GroupAdmin, LogAdmin, UserAdmin):
         with self._store.read() as connection:
             self._authorizer.check(connection, "describe", "topic", name)
             config = topics.read_config(connection, name)
-            found = partition_rows.read_topic(connection, name)
-        return TopicDescription(name, tuple(p.offsets() for p in found), config)
+            partitions = partition_rows.read_topic(connection, name)
+        return TopicDescription(name, tuple(p.offsets() for p in partitions), config)
 
     def topic_config(self, name: str) -> TopicConfig:
         """Return the topic's effective settings: its own, and the broker's for the rest."""
@@ -220,9 +220,9 @@ class Admin(TransactionAdmin, GroupAdmin, LogAdmin, UserAdmin):
 
         def create(unit: Unit) -> None:
             self._authorizer.check(unit, "alter", "cluster", CLUSTER)
-            known = set(authorizer.load(unit))
+            existing = set(authorizer.load(unit))
             for acl in checked:
-                if acl not in known:
+                if acl not in existing:
                     unit.record(AclAdded(timestamp=self._clock.time_ms(), acl=acl))
 
         self._coordinator.write(create)

@@ -44,11 +44,11 @@ class TransactionAdmin(RequestHandler):
         with self._store.read() as connection:
             partition = None if tp is None else partition_rows.read(connection, tp)
             return [
-                found
-                for found in diagnosis.open_transactions(
+                transaction
+                for transaction in diagnosis.open_transactions(
                     connection, self._clock.time_ms(), partition
                 )
-                if self._authorizer.allows(connection, "describe", "topic", found.topic)
+                if self._authorizer.allows(connection, "describe", "topic", transaction.topic)
             ]
 
     def find_hanging_transactions(self, min_age_ms: int = 0) -> list[OpenTransaction]:
@@ -60,9 +60,9 @@ class TransactionAdmin(RequestHandler):
         check_int("min_age_ms", min_age_ms, 0)
         before = self._clock.time_ms() - min_age_ms
         return [
-            found
-            for found in self.open_transactions()
-            if found.hanging is not None and found.last_timestamp <= before
+            transaction
+            for transaction in self.open_transactions()
+            if transaction.hanging is not None and transaction.last_timestamp <= before
         ]
 
     def diagnose(self, topic_partition: TopicPartition, group_id: str | None = None) -> Diagnosis:
@@ -104,16 +104,19 @@ class TransactionAdmin(RequestHandler):
         """
         tp = check_topic_partition(topic_partition)
         check_int("start_offset", start_offset, 0)
-        found = self._beginning_at(tp, start_offset)
-        if found.transactional_id is not None and found.hanging in (None, HangingReason.OVERDUE):
-            assert found.state is not None
-            state = TransactionState.from_label(found.state)
+        transaction = self._beginning_at(tp, start_offset)
+        if transaction.transactional_id is not None and transaction.hanging in (
+            None,
+            HangingReason.OVERDUE,
+        ):
+            assert transaction.state is not None
+            state = TransactionState.from_label(transaction.state)
             if state.is_decided:
                 self._coordinator.leadership.recover()
                 return _outcome(state)
-            self._abort_open(found.transactional_id)
+            self._abort_open(transaction.transactional_id)
             return "ABORT"
-        return self._coordinator.write(lambda unit: self._end_hanging(unit, found))
+        return self._coordinator.write(lambda unit: self._end_hanging(unit, transaction))
 
     def transaction_history(self, transactional_id: str) -> list[JournalEntry]:
         """Return the events of the transactional id in the journal, oldest first. Raises
@@ -121,13 +124,13 @@ class TransactionAdmin(RequestHandler):
         check_transactional_id(transactional_id)
         with self._store.read() as connection:
             self._authorizer.check(connection, "describe", "transactional_id", transactional_id)
-            found = list(journal.of_transactional_id(connection, transactional_id))
-        if not found:
+            entries = list(journal.of_transactional_id(connection, transactional_id))
+        if not entries:
             raise TransactionalIdNotFoundError(
                 f"there are no events of the transactional id {transactional_id!r}, as far as the "
                 "journal goes back"
             )
-        return found
+        return entries
 
     def journal(
         self,
@@ -160,10 +163,10 @@ class TransactionAdmin(RequestHandler):
 
     def _beginning_at(self, tp: TopicPartition, start_offset: int) -> OpenTransaction:
         opened = self.open_transactions(tp)
-        for found in opened:
-            if found.start_offset == start_offset:
-                return found
-        begins = ", ".join(str(found.start_offset) for found in opened)
+        for transaction in opened:
+            if transaction.start_offset == start_offset:
+                return transaction
+        begins = ", ".join(str(transaction.start_offset) for transaction in opened)
         raise InvalidRequestError(
             f"{tp}: no open transaction begins at offset {start_offset}; "
             + (f"those that are open begin at {begins}" if begins else "none is open there")
@@ -177,22 +180,22 @@ class TransactionAdmin(RequestHandler):
         except ConcurrentTransactionsError:
             return
 
-    def _end_hanging(self, unit: Unit, found: OpenTransaction) -> str:
+    def _end_hanging(self, unit: Unit, transaction: OpenTransaction) -> str:
         self._may_end(unit)
-        partition = partition_rows.load(unit, found.topic_partition)
-        entry = producer_rows.load(unit, partition.partition_id, found.producer_id)
-        if entry is None or entry.current_txn_first_offset != found.start_offset:
+        partition = partition_rows.load(unit, transaction.topic_partition)
+        entry = producer_rows.load(unit, partition.partition_id, transaction.producer_id)
+        if entry is None or entry.current_txn_first_offset != transaction.start_offset:
             return "ABORT"  # Another process was faster.
-        if found.hanging is HangingReason.REFUSED:
-            assert found.transactional_id is not None
-            return self._end_as_decided(unit, found.transactional_id)
+        if transaction.hanging is HangingReason.REFUSED:
+            assert transaction.transactional_id is not None
+            return self._end_as_decided(unit, transaction.transactional_id)
         append.append_marker(
             unit,
             partition,
             ProducerIdAndEpoch(entry.producer_id, entry.producer_epoch),
             max(entry.coordinator_epoch, transaction_rows.epoch(unit)),
             committed=False,
-            transactional_id=found.transactional_id,
+            transactional_id=transaction.transactional_id,
             now_ms=self._clock.time_ms(),
         )
         return "ABORT"
@@ -218,10 +221,10 @@ class TransactionAdmin(RequestHandler):
         until its first producer sets one."""
         check_transactional_id(transactional_id)
         with self._store.read() as connection:
-            known = transaction_rows.read(connection, transactional_id)
-        if known is None:
+            metadata = transaction_rows.read(connection, transactional_id)
+        if metadata is None:
             return min(_NEW_TIMEOUT_MS, self._config.transaction_max_timeout_ms)
-        return min(known.timeout_ms, self._config.transaction_max_timeout_ms)
+        return min(metadata.timeout_ms, self._config.transaction_max_timeout_ms)
 
     def _may_end(self, unit: Unit) -> None:
         self._authorizer.check(unit, "alter", "cluster", CLUSTER)

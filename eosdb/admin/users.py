@@ -27,12 +27,14 @@ class UserAdmin(RequestHandler):
         users.check_user(user)
         if not check_text("password", password, UnacceptableCredentialError):
             raise UnacceptableCredentialError("password: got an empty one, expected some text")
-        made = []
+        credentials = []
         for mechanism in map(users.check_mechanism, check_texts("mechanisms", mechanisms)):
             salt = secrets.token_bytes(scram.SALT_BYTES)
             salted = scram.salted_password(mechanism, password, salt, scram.ITERATIONS_MAX)
-            made.append(scram.credential(user, mechanism, scram.ITERATIONS_MAX, salt, salted))
-        self._put(made)
+            credentials.append(
+                scram.credential(user, mechanism, scram.ITERATIONS_MAX, salt, salted)
+            )
+        self._put(credentials)
 
     def put_credential(self, credential: ScramCredential) -> None:
         """Add a user or change a password, with keys that the client has derived from the password.
@@ -48,16 +50,16 @@ class UserAdmin(RequestHandler):
 
         def remove(unit: Unit) -> None:
             self._authorizer.check(unit, "alter", "cluster", CLUSTER)
-            found = [
+            credentials = [
                 c for c in users.load(unit) if c.user == user and mechanism in (None, c.mechanism)
             ]
-            if not found:
+            if not credentials:
                 raise ResourceNotFoundError(
                     f"no password is stored for {user!r}"
                     + (f" and {mechanism}" if mechanism else "")
                     + "; see `eosdb users list`"
                 )
-            for c in found:
+            for c in credentials:
                 unit.record(ScramCredentialRemoved(self._clock.time_ms(), c.user, c.mechanism))
 
         self._coordinator.write(remove)

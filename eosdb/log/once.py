@@ -154,15 +154,15 @@ def repeats(this: SinkBatch, newest: int, held: frozenset[str] | None) -> bool:
         return True
     if held is not None and not held.isdisjoint(this.held):
         return True
-    found = (
+    described = (
         "it is not known what its batch of that number held, if there was one"
         if held is None
         else "its batch of that number held something else"
     )
     raise BatchDiffersError(
-        f"sink {this.sink_id!r}, batch {this.batch_id}: the sink's newest batch is {newest}, and {found}; "
-        "nothing was appended. A sink that counts from 0 again needs a new id, and two that write at the "
-        "same time need different ones",
+        f"sink {this.sink_id!r}, batch {this.batch_id}: the sink's newest batch is {newest}, "
+        f"and {described}; nothing was appended. A sink that counts from 0 again "
+        "needs a new id, and two that write at the same time need different ones",
         newest,
         held or frozenset(),
     )

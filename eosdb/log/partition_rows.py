@@ -155,10 +155,10 @@ def page(
 
 def read(connection: sqlite3.Connection, tp: TopicPartition) -> Partition:
     """Read a partition. Raises UnknownTopicOrPartitionError."""
-    found = find(connection, tp)
-    if found is None:
+    partition = find(connection, tp)
+    if partition is None:
         raise unknown(tp)
-    return found
+    return partition
 
 
 def find(source: Unit | sqlite3.Connection, tp: TopicPartition) -> Partition | None:
@@ -168,8 +168,8 @@ def find(source: Unit | sqlite3.Connection, tp: TopicPartition) -> Partition | N
         # An index that is damaged would make a topic of many records one that does not exist.
         if source.execute(_WITHOUT_INDEX, tp).fetchone() is None:
             return None
-    elif (found := _partition(row)).topic_partition == tp:
-        return found
+    elif (partition := _partition(row)).topic_partition == tp:
+        return partition
     raise CorruptDatabaseError(
         f"partitions: the index does not lead to the row of {tp}; `eosdb verify` shows what else is "
         "damaged, and a backup restores it"
@@ -218,10 +218,10 @@ def insert(unit: Unit, partition_id: int, topic_id: int, tp: TopicPartition) -> 
 def config(unit: Unit, topic_id: int, broker: BrokerConfig) -> TopicConfig:
     """Return the topic's effective settings."""
     configs = unit.memos[_PartitionMemo].configs
-    known = configs.get(topic_id)
-    if known is None:
-        known = configs[topic_id] = read_config(unit, topic_id, broker)
-    return known
+    cached = configs.get(topic_id)
+    if cached is None:
+        cached = configs[topic_id] = read_config(unit, topic_id, broker)
+    return cached
 
 
 def save_config(unit: Unit, topic_id: int, config: dict[str, str]) -> None:

@@ -54,11 +54,11 @@ class _ProducerMemo(Memo):
 def load(unit: Unit, partition_id: int, producer_id: int) -> ProducerStateEntry | None:
     """Return the partition's state of the producer; None if there is none."""
     key = (partition_id, producer_id)
-    known = unit.memos[_ProducerMemo].entries
-    if key not in known:
+    memo = unit.memos[_ProducerMemo].entries
+    if key not in memo:
         row = unit.execute(_BY_PRODUCER, key).fetchone()
-        known[key] = None if row is None else _entry(row)
-    return known[key]
+        memo[key] = None if row is None else _entry(row)
+    return memo[key]
 
 
 def save(unit: Unit, partition_id: int, entry: ProducerStateEntry, *, known: bool) -> None:

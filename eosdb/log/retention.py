@@ -151,13 +151,13 @@ def _by_size(
 def has_rows_below(connection: sqlite3.Connection, partition: Partition) -> bool:
     """Whether rows are left below the log start."""
     query = 'SELECT 1 FROM records WHERE partition_id = ? AND "offset" < ? LIMIT 1'
-    asked = (partition.partition_id, partition.log_start_offset)
-    return connection.execute(query, asked).fetchone() is not None
+    parameters = (partition.partition_id, partition.log_start_offset)
+    return connection.execute(query, parameters).fetchone() is not None
 
 
 def orphans(connection: sqlite3.Connection) -> list[int]:
     """Return the deleted partitions that still have rows, by a skip scan over the index."""
-    return [found for (found,) in connection.execute(_ORPHANS)]
+    return [partition_id for (partition_id,) in connection.execute(_ORPHANS)]
 
 
 def delete_all_rows(

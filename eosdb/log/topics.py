@@ -206,8 +206,8 @@ def _row(source: Source, name: str) -> tuple[int, int, str] | None:
     """Return number, partitions and settings of the topic, if it exists. Raises CorruptDatabaseError."""
     row = source.execute(_BY_NAME, (name,)).fetchone()
     if row is not None and row[0] == name:
-        found: tuple[int, int, str] = row[1:]
-        return found
+        columns: tuple[int, int, str] = row[1:]
+        return columns
     if row is None and source.execute(_WITHOUT_INDEX, (name,)).fetchone() is None:
         return None
     raise CorruptDatabaseError(

@@ -81,8 +81,8 @@ def taken_back_in(
     rows = connection.execute(_PRODUCERS, (partition.partition_id, low, high)).fetchall()
     if seen is not None:
         expected = list(seen)
-        found = expected[bisect_left(expected, low) : bisect_left(expected, high)]
-        if found != [offset for _, offset, _ in rows]:
+        stored = expected[bisect_left(expected, low) : bisect_left(expected, high)]
+        if stored != [offset for _, offset, _ in rows]:
             raise _damaged(partition, f"the index of the records leads astray in {low} to {high}")
     return taken_back(((at, producer) for producer, at, added in rows if added), aborted)
 

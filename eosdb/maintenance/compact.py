@@ -59,9 +59,9 @@ def _compact(store: Store, report: Progress) -> int:
         store.alone() as writer,
         contextlib.closing(connect(path, patience_ms)) as reader,
     ):
-        found = space.pages(reader)
-        used = found.total - found.free
-        with _room(path, used * found.size):
+        pages = space.pages(reader)
+        used = pages.total - pages.free
+        with _room(path, used * pages.size):
             try:
                 version = _write_beside(writer, reader, path, used, report)
                 reach(Failpoint.COMPACT_WRITTEN)
@@ -70,9 +70,9 @@ def _compact(store: Store, report: Progress) -> int:
             finally:
                 forget_unfinished(path)
         reach(Failpoint.COMPACT_COMMITTED)
-        writer.wrote(used * found.size)
+        writer.wrote(used * pages.size)
         writer.shrink_files()
-    return found.total * found.size
+    return pages.total * pages.size
 
 
 def _write_beside(

@@ -71,10 +71,10 @@ def publish(store: Store, target: str) -> None:
 def _is_written(path: str, busy_timeout_ms: int) -> bool:
     """Whether the path is an ordinary eosdb file, rather than a published copy or anything else."""
     try:
-        found = identify(path, busy_timeout_ms)
+        file = identify(path, busy_timeout_ms)
     except EosdbError:
         return False
-    return found is not None and not found.is_published
+    return file is not None and not file.is_published
 
 
 def copy_pages(

@@ -73,10 +73,10 @@ def _check_parts(path: str, connection: sqlite3.Connection) -> None:
             f"{path} has eosdb's tables alone, so there is nothing to take them out of; `eosdb backup` "
             "makes a copy under another name"
         )
-    if found := dependents.dependents(connection):
+    if uses := dependents.dependents(connection):
         raise IllegalStateError(
             f"{path}: these would break without eosdb's tables, which stay where they are: "
-            f"{'; '.join(found)}. Drop them first"
+            f"{'; '.join(uses)}. Drop them first"
         )
 
 
@@ -85,8 +85,8 @@ def _check_twin(
 ) -> None:
     """Check that the file at `target`, created by an interrupted attempt, has everything."""
     try:
-        found = migrate.identify(target, patience_ms)
-        if found is None or found.is_published or found.is_adopted:
+        file = migrate.identify(target, patience_ms)
+        if file is None or file.is_published or file.is_adopted:
             why: str | None = "it is not such a file"
         else:
             with _checked(target, clock, patience_ms, report) as connection:
@@ -135,36 +135,36 @@ def _make(path: str, target: str, clock: Clock, patience_ms: int, report: Progre
 def _fill(unfinished: str, path: str, report: Progress) -> None:
     with contextlib.closing(
         sqlite3.connect(uri(unfinished, "rwc"), uri=True, isolation_level=None)
-    ) as made:
-        made.execute(newest.GIVES_PAGES_BACK)
-        made.execute("PRAGMA journal_mode=OFF")  # It is synced as a whole, or thrown away.
-        made.execute("PRAGMA synchronous=OFF")
-        made.execute("ATTACH ? AS adopted", (uri(path, "ro"),))
-        made.execute("BEGIN")
-        last = journal.last_position(made)
-        with hearing(made, lambda: report(0, last)):
-            _copy_tables(made)
-        made.execute("COMMIT")
-        made.execute("DETACH adopted")  # Views are made by names that both have.
-        made.execute("BEGIN")
-        json_views.make_all(made)
-        newest.stamp(made, newest.SCHEMA_VERSION)
-        made.execute("COMMIT")
+    ) as new:
+        new.execute(newest.GIVES_PAGES_BACK)
+        new.execute("PRAGMA journal_mode=OFF")  # It is synced as a whole, or thrown away.
+        new.execute("PRAGMA synchronous=OFF")
+        new.execute("ATTACH ? AS adopted", (uri(path, "ro"),))
+        new.execute("BEGIN")
+        last = journal.last_position(new)
+        with hearing(new, lambda: report(0, last)):
+            _copy_tables(new)
+        new.execute("COMMIT")
+        new.execute("DETACH adopted")  # Views are made by names that both have.
+        new.execute("BEGIN")
+        json_views.make_all(new)
+        newest.stamp(new, newest.SCHEMA_VERSION)
+        new.execute("COMMIT")
 
 
-def _copy_tables(made: sqlite3.Connection) -> None:
+def _copy_tables(new: sqlite3.Connection) -> None:
     """Copy the tables; indexes and triggers are created after the rows."""
     wanted = newest.newest_schema()
     for table in newest.tables():
-        made.execute(next(found.sql for found in wanted if found.name == table))
-        names = [f'"{name}"' for _, name, *_ in made.execute(f'PRAGMA main.table_info("{table}")')]
+        new.execute(next(entry.sql for entry in wanted if entry.name == table))
+        names = [f'"{name}"' for _, name, *_ in new.execute(f'PRAGMA main.table_info("{table}")')]
         columns = ", ".join(names)
-        made.execute(
+        new.execute(
             f'INSERT INTO main."{table}" ({columns}) SELECT {columns} FROM adopted."{table}"'
         )
-    for found in wanted:
-        if found.type != "table":
-            made.execute(found.sql)
+    for entry in wanted:
+        if entry.type != "table":
+            new.execute(entry.sql)
 
 
 @contextlib.contextmanager

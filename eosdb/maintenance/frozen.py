@@ -38,7 +38,7 @@ def freeze(store: Store, folder: str | None) -> tuple[int, FileSummary]:
     try:
         try:
             with store.read() as source:
-                found = summary.of(source, _EVERYTHING)
+                facts = summary.of(source, _EVERYTHING)
                 with translated(path), contextlib.closing(sqlite3.connect(path)) as target:
                     # It is read by this process only: nothing need be durable, or undone.
                     target.execute("PRAGMA journal_mode=OFF")
@@ -49,7 +49,7 @@ def freeze(store: Store, folder: str | None) -> tuple[int, FileSummary]:
                 os.unlink(path)
         os.pwrite(descriptor, ROLLBACK_FORMAT, FORMAT_AT.start)
         fcntl.flock(descriptor, fcntl.LOCK_UN)
-        return descriptor, found
+        return descriptor, facts
     except BaseException:
         os.close(descriptor)
         raise

@@ -95,10 +95,10 @@ class RecordCheck:
         self._rows = 0
         self.problems: list[str] = []
 
-    def inspect(self, position: int, found: Event | Lean) -> None:
+    def inspect(self, position: int, row: Event | Lean) -> None:
         """Compare one event with its rows, at once or together with later events."""
         try:
-            event = self._whole(found) if isinstance(found, Lean) else found
+            event = self._whole(row) if isinstance(row, Lean) else row
         except (KeyError, TypeError, ValueError) as error:
             self.problems.append(
                 f"journal: position {position} says too little of its records ({error!r})"
@@ -162,15 +162,15 @@ class RecordCheck:
         """Whether one query shows that everything `_range` checks is right for all batches. SQLite
         guarantees no order here, though it follows the index: a difference leads to a detailed check,
         and is not reported as such."""
-        asked: list[int] = []
+        parameters: list[int] = []
         for position, event in batches:
             first, serial = event.base_offset, event.base_sequence
-            asked += (
+            parameters += (
                 event.partition_id, first, first + event.count - 1, position, event.producer_id,
                 event.producer_epoch, serial, int(serial >= 0), event.is_transactional,
             )  # fmt: skip
         query = _BATCHES.replace(":rows", ", ".join(["(?, ?, ?, ?, ?, ?, ?, ?, ?)"] * len(batches)))
-        rows = self._connection.execute(query, asked).fetchall()
+        rows = self._connection.execute(query, parameters).fetchall()
         if len(rows) != sum([event.count for _, event in batches]):
             return False
         times, keys, values, headers, sums, fits = zip(*rows, strict=True)
@@ -194,15 +194,15 @@ class RecordCheck:
         markers, self._markers = self._markers, []
         if not markers:
             return
-        asked: list[object] = []
+        parameters: list[object] = []
         for position, event in markers:
-            asked += (
+            parameters += (
                 event.partition_id, event.offset, position, event.producer_id, event.producer_epoch,
                 event.control, event.timestamp,
                 checksum.MARKER if self._is_checked(event) else checksum.OLD_MARKER,
             )  # fmt: skip
         query = _MARKERS.replace(":rows", ", ".join(["(?, ?, ?, ?, ?, ?, ?, ?)"] * len(markers)))
-        (right,) = self._connection.execute(query, asked).fetchone()
+        (right,) = self._connection.execute(query, parameters).fetchone()
         if right == len(markers):
             self._rows += right
             return
@@ -221,8 +221,8 @@ class RecordCheck:
                 position, event.producer_id, event.producer_epoch, event.base_sequence,
                 event.is_transactional, None,
             )  # fmt: skip
-        found = self._connection.execute(_RANGE, (event.partition_id, first, last))
-        rows = list(map(_Row._make, found))
+        cursor = self._connection.execute(_RANGE, (event.partition_id, first, last))
+        rows = list(map(_Row._make, cursor))
         self._rows += len(rows)
         where = f"records: {event.topic}-{event.partition} offsets {first} to {last}"
         kept_from = self._kept_from.get(event.partition_id, last + 1)

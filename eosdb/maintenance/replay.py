@@ -61,8 +61,8 @@ def fold(
     """Fold the events after a position in order, with bounded memory. Returns the number of all events.
     `inspect` gets each event, completed if it was folded."""
     count, apply = 0, unit.projection
-    for position, found in events:
-        event = apply(unit, found, position) if position > after else found
+    for position, row in events:
+        event = apply(unit, row, position) if position > after else row
         if inspect is not None:
             inspect(position, event)
         count += 1
@@ -172,8 +172,8 @@ def differences(stored: sqlite3.Connection, folded: sqlite3.Connection, told_by:
         query = (
             f'SELECT {", ".join(names)} FROM "{table}" ORDER BY {", ".join(names[i] for i in keys)}'
         )
-        found = _unequal(stored.execute(query), folded.execute(query), keys, told_by)
-        problems += [f"{table}: {text}" for text in islice(found, _PROBLEMS_PER_TABLE)]
+        unequal = _unequal(stored.execute(query), folded.execute(query), keys, told_by)
+        problems += [f"{table}: {text}" for text in islice(unequal, _PROBLEMS_PER_TABLE)]
     return problems
 
 

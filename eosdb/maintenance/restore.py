@@ -68,9 +68,9 @@ def wanted_position(
         baseline.check_reached(connection, position, f"position {position}")
         return position
     at_time = check_int("timestamp", timestamp, 0)
-    (found,) = connection.execute(_NEWEST_AT, {"time": at_time}).fetchone()
-    baseline.check_reached(connection, found, format_time_ms(at_time))
-    return int(found)
+    (newest,) = connection.execute(_NEWEST_AT, {"time": at_time}).fetchone()
+    baseline.check_reached(connection, newest, format_time_ms(at_time))
+    return int(newest)
 
 
 def _copy_after(

@@ -102,7 +102,7 @@ class Round:
     def _due(self, condition: str, is_due: IsDue) -> Steps[list[Partition]]:
         """Yield the partitions that are due among those that meet an SQL condition: page by page, each
         on its own snapshot, without the writer's lock."""
-        found: list[Partition] = []
+        due: list[Partition] = []
         configs: dict[int, TopicConfig] = {}
         after: int | None = 0
         while after is not None:
@@ -115,9 +115,9 @@ class Round:
                             connection, partition.topic_id, self._config
                         )
                     if is_due(connection, partition, config):
-                        found.append(partition)
+                        due.append(partition)
             yield
-        return found
+        return due
 
     # -- the parts ------------------------------------------------------------------------------
 

@@ -79,16 +79,16 @@ def _integrity_beside(connection: sqlite3.Connection) -> Iterator[Callable[[], l
     for its problems; it raises sqlite3.Error if the file cannot be checked at all."""
     with ThreadPoolExecutor(1, "eosdb-integrity") as pool:
         with threads.needed("the check"):
-            found = pool.submit(_problems, connection)
+            check = pool.submit(_problems, connection)
         try:
-            yield found.result
+            yield check.result
         finally:
             # An interrupt that comes before the statement has begun is lost.
-            while not found.done():
+            while not check.done():
                 connection.interrupt()
-                wait([found], _INTERRUPT_EVERY_S)
+                wait([check], _INTERRUPT_EVERY_S)
 
 
 def _problems(connection: sqlite3.Connection) -> list[str]:
-    found = [text for (text,) in connection.execute("PRAGMA integrity_check(20)")]
-    return [] if found == ["ok"] else [f"file: {text}" for text in found]
+    texts = [text for (text,) in connection.execute("PRAGMA integrity_check(20)")]
+    return [] if texts == ["ok"] else [f"file: {text}" for text in texts]

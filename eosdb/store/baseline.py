@@ -137,8 +137,8 @@ def forget_events(unit: Unit, partition_id: int, deleted: Iterable[Sequence[int]
         if position <= until:
             first[position] = min(offset, first.get(position, offset))
     if first:
-        asked = {"partition_id": partition_id, "gone": json.dumps([*first.items()])}
+        parameters = {"partition_id": partition_id, "gone": json.dumps([*first.items()])}
         unit.executemany(
             "DELETE FROM journal WHERE position = ?",
-            unit.execute(_EVENTS_WITHOUT_ROWS, asked).fetchall(),
+            unit.execute(_EVENTS_WITHOUT_ROWS, parameters).fetchall(),
         )

@@ -25,10 +25,10 @@ def set_counter(unit: Unit, name: str, value: int) -> None:
 
 def counter(unit: Unit, name: str) -> int:
     """Return the last value that was assigned; 0 if there is none."""
-    known = unit.memos[_CounterMemo].values
-    if name not in known:
-        known[name] = read_counter(unit, name)
-    return known[name]
+    values = unit.memos[_CounterMemo].values
+    if name not in values:
+        values[name] = read_counter(unit, name)
+    return values[name]
 
 
 def read_counter(source: Unit | sqlite3.Connection, name: str) -> int:

@@ -67,7 +67,7 @@ def _event(connection: sqlite3.Connection, position: int) -> str | None:
     """Return the digest of the event at a position; None if the journal does not go back so far."""
     if position == 0:
         return _NO_EVENT
-    found = journal.at(connection, position)
-    if found is None:
+    event = journal.at(connection, position)
+    if event is None:
         return None
-    return hashlib.sha256(repr(found).encode()).hexdigest()[:_DIGEST_CHARS]
+    return hashlib.sha256(repr(event).encode()).hexdigest()[:_DIGEST_CHARS]

@@ -83,7 +83,7 @@ def page(
             # The unary plus keeps SQLite from using the column's index: rows must come by position.
             conditions.append(f"+{column} = ?")
             values.append(wanted)
-    found = [
+    entries = [
         JournalEntry(*row)
         for row in connection.execute(
             f"SELECT {COLUMNS} FROM journal WHERE {' AND '.join(conditions)} "
@@ -91,7 +91,7 @@ def page(
             values,
         )
     ]
-    return found, found[-1].position if len(found) == _PAGE else max(last, after)
+    return entries, entries[-1].position if len(entries) == _PAGE else max(last, after)
 
 
 def at(connection: sqlite3.Connection, position: int) -> JournalEntry | None:

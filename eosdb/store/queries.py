@@ -34,7 +34,7 @@ def info(store: Store) -> dict[str, object]:
             return connection.execute(sql).fetchone()[0]
 
         counters = dict(connection.execute("SELECT name, value FROM counters"))
-        found = {
+        facts = {
             "size_bytes": os.path.getsize(store.path),
             "wal_bytes": size_of(store.path + "-wal"),
             "file_id": file_id.read(connection),
@@ -57,7 +57,7 @@ def info(store: Store) -> dict[str, object]:
             "next_producer_id": counters.get("next_producer_id", 0),
         }
         connection.execute("COMMIT")  # Our own snapshot must not be listed.
-        return found | {"wal_held_by": wal_growth.readers(store.path)}
+        return facts | {"wal_held_by": wal_growth.readers(store.path)}
 
 
 def query(
@@ -158,16 +158,16 @@ _COMPUTED = {
 @reads("eosdb_json_views")
 def columns(connection: sqlite3.Connection, view: str) -> dict[str, str]:
     """Return the columns of a table or view with their types."""
-    known = dict(_COMPUTED.get(view, {}))
+    types = dict(_COMPUTED.get(view, {}))
     row = connection.execute(
         "SELECT columns FROM eosdb_json_views WHERE name = ?", (view,)
     ).fetchone()
     if row is not None:
-        known |= {column["name"]: _JSON_TYPES[column["type"]] for column in parsed(row[0])}
+        types |= {column["name"]: _JSON_TYPES[column["type"]] for column in parsed(row[0])}
     # The key of a typed view is computed, too; one of an earlier version has the BLOB itself.
     computed = "" if row is None else "TEXT"
     return {
-        name: known.get(name, _PLAIN_TYPES.get(declared, declared) or computed)
+        name: types.get(name, _PLAIN_TYPES.get(declared, declared) or computed)
         for name, declared in connection.execute(
             "SELECT name, type FROM pragma_table_info(?)", (view,)
         )

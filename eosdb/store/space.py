@@ -45,8 +45,8 @@ def surplus(connection: sqlite3.Connection) -> int:
     """Return the number of free pages beyond the reserve; 0 for a file that cannot return pages."""
     if not gives_back(connection):
         return 0
-    found = pages(connection)
-    return max(0, found.free - max(_RESERVE_PAGES, found.total // _RESERVE_SHARE))
+    counts = pages(connection)
+    return max(0, counts.free - max(_RESERVE_PAGES, counts.total // _RESERVE_SHARE))
 
 
 def give_back(unit: Unit, is_over: Callable[[], bool]) -> int:

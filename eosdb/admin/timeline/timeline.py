@@ -88,8 +88,8 @@ def _read_partition(
         connection, partition, window, (begin, stop), now_ms if unfinished else -1
     )
     axis = (begin, stop) if window.by == "offset" else (start_ms, end_ms)
-    found = Collector((begin, stop), window, Bins(axis, window.by, window.max_bins))
-    _walk(connection, partition, unfinished, found)
+    collector = Collector((begin, stop), window, Bins(axis, window.by, window.max_bins))
+    _walk(connection, partition, unfinished, collector)
     names: dict[int, str | None] = {}
 
     def made(s: Span) -> TransactionSpan:
@@ -108,15 +108,15 @@ def _read_partition(
         offsets=partition.offsets(),
         start=begin,
         end=stop,
-        committed=found.totals["committed"],
-        aborted=found.totals["aborted"],
-        open=found.totals["open"],
-        transactions=tuple(map(made, sorted(found.spans, key=in_order))),
-        bins=found.bins.made(),
+        committed=collector.totals["committed"],
+        aborted=collector.totals["aborted"],
+        open=collector.totals["open"],
+        transactions=tuple(map(made, sorted(collector.spans, key=in_order))),
+        bins=collector.bins.made(),
         by=window.by,
         start_ms=start_ms,
         end_ms=end_ms,
-        longest=tuple(map(made, sorted(found.longest(), key=in_order))),
+        longest=tuple(map(made, sorted(collector.longest(), key=in_order))),
     )
 
 
@@ -172,7 +172,7 @@ def _walk(
     connection: sqlite3.Connection,
     partition: Partition,
     unfinished: dict[int, int],
-    found: Collector,
+    collector: Collector,
 ) -> None:
     """Scan the partition. `unfinished` are the first offsets of the open transactions by producer id."""
     low = partition.log_start_offset
@@ -185,38 +185,38 @@ def _walk(
     )
     next(steps)
     for at, after, producer_id, is_transactional, control, time_ms in steps:
-        if at >= found.end and not awaited:
+        if at >= collector.end and not awaited:
             break
         if control is not None:
             if producer_id in running:
                 span = running.pop(producer_id)
                 awaited -= 1
-            elif at < found.end:
+            elif at < collector.end:
                 span = Span(producer_id, at, time_ms)
             else:
                 continue
             span.marker, span.marker_ms = at, time_ms
             span.outcome = OUTCOMES[control]
-            found.bins.add(control, found.parts(at, after, time_ms))
-            found.finish(span)
+            collector.bins.add(control, collector.parts(at, after, time_ms))
+            collector.finish(span)
         elif not is_transactional:
-            found.bins.add("plain", found.parts(at, after, time_ms))
+            collector.bins.add("plain", collector.parts(at, after, time_ms))
         else:
             known = running.get(producer_id)
             if known is None:
-                if at >= found.end:
+                if at >= collector.end:
                     continue
                 known = running[producer_id] = Span(producer_id, at, time_ms)
                 awaited += not 0 <= unfinished.get(producer_id, -1) <= at
             known.records += after - at
-            for number, count in found.parts(at, after, time_ms):
+            for number, count in collector.parts(at, after, time_ms):
                 known.by_bin[number] = known.by_bin.get(number, 0) + count
     steps.close()
     for producer_id, first in unfinished.items():
         # Also one whose records the log start has passed.
         running.setdefault(producer_id, Span(producer_id, first, -1)).first = max(first, low)
     for span in running.values():
-        found.finish(span)
+        collector.finish(span)
 
 
 MAX_GROUPS: Final = 200
@@ -240,13 +240,13 @@ def read(
     tp = check_topic_partition(TopicPartition(topic, 0 if partition is None else partition))
     authorizer.check(connection, "describe", "topic", topic)
     first = partition_rows.read(connection, tp)
-    for found in [first] if partition is not None else partition_rows.read_topic(connection, topic):
-        read = _read_partition(connection, found, window, now_ms)
+    for part in [first] if partition is not None else partition_rows.read_topic(connection, topic):
+        read = _read_partition(connection, part, window, now_ms)
         shown, longest = (
             tuple(_shown(connection, authorizer, span) for span in spans)
             for spans in (read.transactions, read.longest)
         )
-        groups, left_out = _groups(connection, authorizer, found.topic_partition)
+        groups, left_out = _groups(connection, authorizer, part.topic_partition)
         yield replace(
             read, transactions=shown, longest=longest, groups=groups, groups_left_out=left_out
         )

@@ -51,12 +51,12 @@ def list_offset(
     if timestamp == LATEST:
         return OffsetAndTimestamp(bound, -1)
     if timestamp == MAX_TIMESTAMP:
-        found = _newest(connection, partition)
+        newest = _newest(connection, partition)
     else:
-        found = _first_at(connection, partition, timestamp)
-    if found is None or found.offset >= bound:
+        newest = _first_at(connection, partition, timestamp)
+    if newest is None or newest.offset >= bound:
         return OffsetAndTimestamp(-1, -1)
-    return found
+    return newest
 
 
 def first_data_at(
@@ -78,8 +78,8 @@ def first_data_at(
             if read_committed
             else frozenset()
         )
-        for found, offset, is_data in zip(*times, strict=True):
-            if found >= timestamp and is_data and offset not in gone:
+        for time, offset, is_data in zip(*times, strict=True):
+            if time >= timestamp and is_data and offset not in gone:
                 return _whole(connection, partition, offset)
     return None
 
@@ -103,9 +103,9 @@ def _newest(connection: sqlite3.Connection, partition: Partition) -> OffsetAndTi
     newest: tuple[int, int] | None = None
     start, end = partition.log_start_offset, partition.log_end_offset
     for times in _walk(connection, partition, start, end):
-        found = max(times.timestamps)
-        if newest is None or found > newest[0]:
-            newest = found, times.offsets[times.timestamps.index(found)]
+        time = max(times.timestamps)
+        if newest is None or time > newest[0]:
+            newest = time, times.offsets[times.timestamps.index(time)]
     return None if newest is None else _whole(connection, partition, newest[1])
 
 
@@ -122,7 +122,7 @@ def _all_older_below(connection: sqlite3.Connection, partition: Partition, times
     if newest[1] <= begin:
         return begin
     start, whole = max(before[1], begin), max(begin, partition.clean_offset)
-    found = max(
+    greatest = max(
         (max(times.timestamps) for times in _walk(connection, partition, start, newest[1])),
         default=-1,
     )
@@ -130,8 +130,8 @@ def _all_older_below(connection: sqlite3.Connection, partition: Partition, times
     if (
         not before[0] < newest[0] < timestamp
         or not before[1] < newest[1] <= partition.log_end_offset
-        or found > newest[0]
-        or (is_there and found != newest[0])
+        or greatest > newest[0]
+        or (is_there and greatest != newest[0])
     ):
         raise CorruptDatabaseError(
             f"time_index: {partition.topic_partition}: the entry of offset {newest[1]} does not fit the "
@@ -148,8 +148,8 @@ def _walk(
     elsewhere."""
     rows = connection.execute(_TIMES, (partition.partition_id, start, end))
     size = _FEWEST
-    while found := rows.fetchmany(size):
-        timestamps, offsets, is_data, is_own = zip(*found, strict=True)
+    while chunk := rows.fetchmany(size):
+        timestamps, offsets, is_data, is_own = zip(*chunk, strict=True)
         count = row_check.sound(partition, offsets, start, end)
         if count < len(offsets) or not all(is_own):
             raise row_check.damaged(partition, start, "or one behind it cannot be found")
@@ -161,7 +161,7 @@ def _walk(
 
 def _whole(connection: sqlite3.Connection, partition: Partition, offset: int) -> OffsetAndTimestamp:
     """Return the record's offset and time. Raises CorruptRecordError if it does not match its checksum."""
-    found = fetch.fetch(
+    fetched = fetch.fetch(
         connection, partition, offset, read_committed=False, max_records=1, max_bytes=0
     )
-    return OffsetAndTimestamp(offset, found.records[0].timestamp)
+    return OffsetAndTimestamp(offset, fetched.records[0].timestamp)

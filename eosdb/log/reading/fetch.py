@@ -69,22 +69,22 @@ def fetch(
     Raises OffsetOutOfRangeError below the log start and beyond the log end, and CorruptRecordError if
     the first record does not match its checksum.
     """
-    found = fetch_columns(
+    fetched = fetch_columns(
         connection, partition, offset, read_committed=read_committed, max_records=max_records,
         max_bytes=max_bytes, check_crcs=check_crcs,
     )  # fmt: skip
     columns = (
-        found.offsets, found.timestamps, found.timestamp_types, found.keys, found.values,
-        found.headers or repeat(()), found.producer_ids, found.producer_epochs, found.sequences,
-        map(bool, found.are_transactional), found.controls,
+        fetched.offsets, fetched.timestamps, fetched.timestamp_types, fetched.keys, fetched.values,
+        fetched.headers or repeat(()), fetched.producer_ids, fetched.producer_epochs, fetched.sequences,
+        map(bool, fetched.are_transactional), fetched.controls,
     )  # fmt: skip
     return FetchResult(
         list(map(LogRecord._make, zip(*columns, strict=False))),
-        found.high_watermark,
-        found.last_stable_offset,
-        found.log_start_offset,
-        found.aborted_transactions,
-        found.next_offset,
+        fetched.high_watermark,
+        fetched.last_stable_offset,
+        fetched.log_start_offset,
+        fetched.aborted_transactions,
+        fetched.next_offset,
     )
 
 
@@ -100,8 +100,8 @@ def fetch_columns(
 ) -> FetchedColumns:
     """The same, column by column. Raises the errors of `fetch`."""
     bound = _checked_bound(partition, offset, read_committed)
-    found = connection.execute(_RECORDS[check_crcs], (partition.partition_id, offset, bound))
-    rows, exhausted = within(found, partition, max_records, max_bytes)
+    cursor = connection.execute(_RECORDS[check_crcs], (partition.partition_id, offset, bound))
+    rows, exhausted = within(cursor, partition, max_records, max_bytes)
     next_offset = max(offset, bound) if exhausted else rows[-1][OFFSET] + 1
     columns = by_column(rows, STORED)
     if check_crcs:
@@ -148,8 +148,8 @@ def fetch_data(
     more to come. The cost of reading is what SQLite and Python spend on each column of each record.
     """
     bound = _checked_bound(partition, offset, read_committed)
-    found = connection.execute(_DATA[check_crcs], (partition.partition_id, offset, bound))
-    rows, exhausted = within(found, partition, max_records, max_bytes)
+    cursor = connection.execute(_DATA[check_crcs], (partition.partition_id, offset, bound))
+    rows, exhausted = within(cursor, partition, max_records, max_bytes)
     next_offset = max(offset, bound) if exhausted else rows[-1][OFFSET] + 1
     # What looks like an old marker may be a damaged record, so `checked` inspects it.
     markers = (MARKER,) if check_crcs else MARKERS
@@ -180,17 +180,17 @@ def fetch_data(
 
 
 def within(
-    found: sqlite3.Cursor, partition: Partition, max_records: int, max_bytes: int
+    cursor: sqlite3.Cursor, partition: Partition, max_records: int, max_bytes: int
 ) -> tuple[list[tuple[Any, ...]], bool]:
     """Return the rows within both limits, at least one, and whether these are all rows.
 
     Sizes are not computed in a log that is smaller than `max_bytes`.
     """
     if partition.size_bytes <= max_bytes:
-        rows = found.fetchmany(max_records + 1)
+        rows = cursor.fetchmany(max_records + 1)
     else:
         rows, left = [], max_bytes
-        while len(rows) <= max_records and (chunk := found.fetchmany(_CHUNK)):
+        while len(rows) <= max_records and (chunk := cursor.fetchmany(_CHUNK)):
             # Chunk by chunk in C; row by row only where the limit lies.
             size = sum(sum(map(len, filter(None, map(part, chunk)))) for part in _MEASURED)
             if size > left:
@@ -201,7 +201,7 @@ def within(
                 break
             rows += chunk
             left -= size
-    found.close()
+    cursor.close()
     return rows[:max_records], len(rows) <= max_records
 
 

@@ -89,10 +89,10 @@ def read(
     if offsets are missing or anything else is unusual."""
     columns = [*([_HEADERS] if with_headers else ()), *(_NUMBERS[name] for name in numbers)]
     try:
-        found: tuple[Any, ...] = connection.execute(
+        row: tuple[Any, ...] = connection.execute(
             f"{', '.join([_BEGINNING, *columns])} {_RANGE}", (partition.partition_id, start, end)
         ).fetchone()
-        count, headers, contents, *cells = found
+        count, headers, contents, *cells = row
         if count != end - start or count == 0:
             return False
         if headers and not with_headers:

@@ -90,12 +90,12 @@ def part(
             f"columns: got {', '.join(map(repr, unknown)) or 'none'}, expected some of {', '.join(COLUMNS)}"
         )
     others = [column for column in columns if column in _OTHERS]
-    found = connection.execute(
+    cursor = connection.execute(
         f"SELECT {', '.join([_BEGINNING[check_crcs], *others])} FROM records "
         'WHERE partition_id = ?1 AND "offset" >= ?2 AND "offset" < ?3 ORDER BY "offset"',
         (partition.partition_id, start, end),
     )
-    rows, exhausted = fetch.within(found, partition, max_rows, _MOST_BYTES)
+    rows, exhausted = fetch.within(cursor, partition, max_rows, _MOST_BYTES)
     next_offset = max(start, end) if exhausted else rows[-1][OFFSET] + 1
     if check_crcs:
         count, next_offset = row_check.checked(

@@ -14,12 +14,13 @@ OLDEST_SQLITE: Final = (3, 37, 0)
 """The first version with STRICT tables."""
 
 
-def check_version(found: tuple[int, ...]) -> None:
+def check_version(version: tuple[int, ...]) -> None:
     """Raises IllegalStateError for a version of SQLite that cannot read eosdb's tables."""
-    if found < OLDEST_SQLITE:
+    if version < OLDEST_SQLITE:
         raise IllegalStateError(
             f"eosdb needs SQLite {'.'.join(map(str, OLDEST_SQLITE))} or newer, and this Python has "
-            f"{'.'.join(map(str, found))}: install a newer libsqlite3, or a Python that was built with one"
+            f"{'.'.join(map(str, version))}: install a newer libsqlite3, or a Python that was "
+            "built with one"
         )
 
 

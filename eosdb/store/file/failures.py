@@ -107,10 +107,10 @@ def translate(error: sqlite3.Error, path: str) -> EosdbError:
         return _in_doubt(DatabaseFullError(f"{path}: {_NO_ROOM_FOR_THE_INDEX} (SQLite: {error})"))
     state = _state_of_file_system(path) if primary in _OF_THE_FILE_SYSTEM else None
     kind, advice = state or _BY_CODE.get(primary, (StorageError, "SQLite reported an error"))
-    found = kind(f"{path}: {advice} (SQLite: {error})")
+    failure = kind(f"{path}: {advice} (SQLite: {error})")
     # It tells a file that takes nothing from one that was opened with read_only=True.
-    found.__cause__ = error
-    return _in_doubt(found) if primary == sqlite3.SQLITE_IOERR else found
+    failure.__cause__ = error
+    return _in_doubt(failure) if primary == sqlite3.SQLITE_IOERR else failure
 
 
 def translate_system(error: OSError, path: str) -> EosdbError:
@@ -126,23 +126,22 @@ def translate_system(error: OSError, path: str) -> EosdbError:
     if error.errno in _OF_RIGHTS:
         return ReadOnlyDatabaseError(f"{path}: the file may not be written ({error.strerror})")
     return StorageError(
-        f"{path}: a system call failed ({error.strerror or error}); nothing was "
-        "written, try again"
+        f"{path}: a system call failed ({error.strerror or error}); nothing was written, try again"
     )
 
 
 def _state_of_file_system(path: str) -> tuple[type[EosdbError], str] | None:
     """Return why nothing can be written to the file system of `path`, as far as it says so."""
     try:
-        found = os.statvfs(os.path.dirname(path) or ".")
+        status = os.statvfs(os.path.dirname(path) or ".")
     except OSError:
         return None
-    if found.f_flag & os.ST_RDONLY or _refuses_writers(f"{path}-lock"):
+    if status.f_flag & os.ST_RDONLY or _refuses_writers(f"{path}-lock"):
         return ReadOnlyDatabaseError, (
             "its file system is read-only, maybe since an error of the disk; nothing was written. "
             "Make it writable again, or open the file with read_only=True"
         )
-    if found.f_files and not found.f_favail:
+    if status.f_files and not status.f_favail:
         return DatabaseFullError, (
             "its file system has no inode left (`df -i`), so no file can be made; nothing was written, "
             "remove some and try again"

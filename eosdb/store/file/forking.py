@@ -60,9 +60,9 @@ _of_the_parent: Final[list[object]] = []
 """Inherited connections, kept for ever because they must not even be closed."""
 
 
-def rests(found: Resting) -> None:
-    """Pause `found` whenever the process forks."""
-    _process.open.add(found)
+def rests(database: Resting) -> None:
+    """Pause `database` whenever the process forks."""
+    _process.open.add(database)
 
 
 @contextlib.contextmanager
@@ -101,11 +101,11 @@ def _before() -> None:
     while waited < _PATIENCE_S and set(process.at_work.values()) - {me}:
         _pause.acquire(timeout=_LOOK_AGAIN_S)
         waited += _LOOK_AGAIN_S
-    for found in list(process.open):
+    for database in list(process.open):
         # Noted first, so that `go_on` is called whatever happens.
-        process.paused.append(found)
-        if not found.pause(_PATIENCE_S):
-            process.paused.remove(found)
+        process.paused.append(database)
+        if not database.pause(_PATIENCE_S):
+            process.paused.remove(database)
 
 
 def _after_in_parent() -> None:
@@ -126,14 +126,14 @@ def _begin_as_a_child() -> None:
 
 def _inherited_files() -> frozenset[tuple[int, int]]:
     """Return the databases that SQLite has open, recognised by their open shared memory."""
-    found = set()
+    identities = set()
     with contextlib.suppress(OSError):
         for descriptor in os.listdir(_OPEN_FILES):
             with contextlib.suppress(OSError):
                 target = os.readlink(f"{_OPEN_FILES}/{descriptor}")
                 if target.endswith(_SHARED_MEMORY):
-                    found.add(identity_of(target.removesuffix(_SHARED_MEMORY)))
-    return frozenset(identity for identity in found if identity is not None)
+                    identities.add(identity_of(target.removesuffix(_SHARED_MEMORY)))
+    return frozenset(identity for identity in identities if identity is not None)
 
 
 # decisions/0019: a child would inherit SQLite's memory of locks, and not the locks.

@@ -27,10 +27,10 @@ def owner_bytes(kind: int, number: int, count: int = 1) -> bytes:
     return byte_range(kind, _OWNERS_AT + number, count)
 
 
-def is_locked(file: FileIO, asked: bytes) -> bool:
+def is_locked(file: FileIO, wanted: bytes) -> bool:
     """Whether a lock of another descriptor conflicts with the one requested. Raises OSError."""
-    found = fcntl.fcntl(file, fcntl.F_OFD_GETLK, asked)
-    return bool(struct.unpack_from("h", found)[0] != fcntl.F_UNLCK)
+    conflict = fcntl.fcntl(file, fcntl.F_OFD_GETLK, wanted)
+    return bool(struct.unpack_from("h", conflict)[0] != fcntl.F_UNLCK)
 
 
 class _LockFile(FileIO):

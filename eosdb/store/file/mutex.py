@@ -124,8 +124,8 @@ class WriterMutex:
     def has_sync_failed(self) -> bool:
         """Whether a sync has failed in any process and the WAL has not been renewed since."""
         with system_calls(self.path):
-            found = os.pread(self._descriptor, 1, _SYNC_FAILED_AT)
-        return self._has_sync_failed or found == _FAILED
+            flag = os.pread(self._descriptor, 1, _SYNC_FAILED_AT)
+        return self._has_sync_failed or flag == _FAILED
 
     def note_sync(self, *, failed: bool) -> None:
         """Store whether a sync has failed, in the page cache that processes share: it need not survive a
@@ -141,8 +141,8 @@ class WriterMutex:
     def begin_round(self, now_ms: int, every_ms: int) -> tuple[bool, int]:
         """See `Store.begin_round`; the caller holds the mutex."""
         with system_calls(self.path):
-            found = os.pread(self._descriptor, _TIME.size, _ROUND_AT)
-        last_ms = int(_TIME.unpack(found)[0]) if len(found) == _TIME.size else 0
+            data = os.pread(self._descriptor, _TIME.size, _ROUND_AT)
+        last_ms = int(_TIME.unpack(data)[0]) if len(data) == _TIME.size else 0
         is_known = 0 <= now_ms - last_ms < _LONG_AGO_MS
         if is_known and now_ms - last_ms < every_ms:
             return False, last_ms

@@ -29,17 +29,17 @@ class OpenFiles:
 
     def note(self, name: str, identity: Identity | None = None) -> None:
         """Record that this name must keep leading to its current file, or to `identity` if given."""
-        found = identity or identity_of(name)
-        if found is not None:
-            self._known[name] = found
+        file = identity or identity_of(name)
+        if file is not None:
+            self._known[name] = file
 
     def note_database(self) -> None:
         """Record the database's files. Call it after a connection has read, when SQLite has them open. A
         database file recorded before must be unchanged."""
         self.check()
-        found = identity_of(self._path)
+        file = identity_of(self._path)
         for name in self._names:
-            self.note(name, found)
+            self.note(name, file)
         for suffix in ("-wal", "-shm"):
             self.note(self._path + suffix)
 
@@ -62,8 +62,8 @@ class OpenFiles:
     # decisions/0056: in each unit, for no notice of the kernel's tells of a folder above that is renamed.
     def check(self) -> None:
         """For writers: raises StorageError if one of the files has been removed or replaced."""
-        for name, known in tuple(self._known.items()):
-            self._check(name, known)
+        for name, identity in tuple(self._known.items()):
+            self._check(name, identity)
 
     def check_database(self) -> None:
         """For readers: the same for the database file alone."""
@@ -79,16 +79,16 @@ class OpenFiles:
             return False
         return True
 
-    def _check(self, name: str, known: Identity) -> None:
+    def _check(self, name: str, identity: Identity) -> None:
         try:
-            found = os.stat(name)
+            status = os.stat(name)
         except OSError:
             raise StorageError(
                 f"{name} has been removed while {self._path} was open; nothing was written. Close the "
                 "database in every program, which saves what it still can, before you open it again; "
                 "never delete or move one of its files, or a folder they are in, while it is open"
             ) from None
-        if (found.st_dev, found.st_ino) != known:
+        if (status.st_dev, status.st_ino) != identity:
             raise StorageError(
                 f"{name} has been replaced by another file while {self._path} was open; nothing was "
                 "written. Close the database in every program before you open it again; a copy "

@@ -35,8 +35,8 @@ class OwnerLocks:
                     raise DatabaseClosedError(f"{self._path}: the database has been closed")
                 if self._file is None:
                     self._file = open_lock_file(self._path)
-                asked = owner_bytes(fcntl.F_WRLCK, number, count)
-                fcntl.fcntl(self._file, fcntl.F_OFD_SETLK, asked)
+                locks = owner_bytes(fcntl.F_WRLCK, number, count)
+                fcntl.fcntl(self._file, fcntl.F_OFD_SETLK, locks)
         except (BlockingIOError, PermissionError):
             raise DatabaseLockedError(
                 f"{self._path}: somebody else holds the lock of owner {number}"
@@ -50,8 +50,8 @@ class OwnerLocks:
         """Release the locks; no effect if they are not held. Takes no Python lock, so a finalizer can
         call it."""
         if self._file is not None and not self._is_closed and self._process == os.getpid():
-            asked = owner_bytes(fcntl.F_UNLCK, number, count)
-            fcntl.fcntl(self._file, fcntl.F_OFD_SETLK, asked)
+            locks = owner_bytes(fcntl.F_UNLCK, number, count)
+            fcntl.fcntl(self._file, fcntl.F_OFD_SETLK, locks)
 
     def close(self) -> None:
         """Release all locks. Can be called again."""

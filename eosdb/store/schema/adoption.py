@@ -36,19 +36,23 @@ start with them."""
 def obstacles(names: Iterable[tuple[str, str]], references: Iterable[tuple[str, str]]) -> list[str]:
     """Return what in a schema conflicts with eosdb's: `names` are its objects by type and name,
     `references` tells which table refers to which."""
-    ours = {found.name.lower(): f"a {found.type}" for found in newest_schema()}
-    found = []
+    ours = {entry.name.lower(): f"a {entry.type}" for entry in newest_schema()}
+    conflicts = []
     for type_, name in names:
         if name.lower() in ours:
-            found.append(f"the {type_} {name!r} ({ours[name.lower()]} of eosdb's has this name)")
+            conflicts.append(
+                f"the {type_} {name!r} ({ours[name.lower()]} of eosdb's has this name)"
+            )
         elif name.lower().startswith(guard.PREFIX):
-            found.append(f"the {type_} {name!r} (names that begin with {guard.PREFIX} are eosdb's)")
+            conflicts.append(
+                f"the {type_} {name!r} (names that begin with {guard.PREFIX} are eosdb's)"
+            )
     for table, parent in references:
         if parent.lower() in ours:
-            found.append(
+            conflicts.append(
                 f"the table {table!r} (its foreign key refers to {parent!r}, which would be eosdb's)"
             )
-    return found
+    return conflicts
 
 
 def check(path: str, busy_timeout_ms: int, *, to_wal: bool) -> bool:
@@ -74,10 +78,10 @@ def check(path: str, busy_timeout_ms: int, *, to_wal: bool) -> bool:
             with translated(path):
                 # One snapshot: another process may adopt the file between two looks.
                 connection.execute("BEGIN")
-                found = kind.of(connection)
+                file = kind.of(connection)
         except CorruptDatabaseError:
             return False
-        if found.version is not None or (found.is_empty and (has_index or not has_log)):
+        if file.version is not None or (file.is_empty and (has_index or not has_log)):
             return False
         _check_still(path)
         if not os.access(path, os.W_OK):
@@ -138,22 +142,22 @@ def _found(connection: sqlite3.Connection) -> list[str]:
     names = connection.execute(
         "SELECT type, name FROM sqlite_master WHERE name NOT LIKE 'sqlite~_%' ESCAPE '~' ORDER BY rowid"
     )
-    found = obstacles(names.fetchall(), connection.execute(dependents.REFERENCES).fetchall())
+    conflicts = obstacles(names.fetchall(), connection.execute(dependents.REFERENCES).fetchall())
     (encoding,) = connection.execute("PRAGMA encoding").fetchone()
     if encoding != "UTF-8":
-        found.append(
+        conflicts.append(
             f"its text encoding {encoding}, for eosdb needs UTF-8 (`sqlite3 OLD .dump | sqlite3 NEW` makes "
             "a file that has it)"
         )
-    return found
+    return conflicts
 
 
-def _refuse_for(path: str, found: list[str]) -> None:
+def _refuse_for(path: str, conflicts: list[str]) -> None:
     # decisions/0044: everything at once, and before anything is made beside the file.
-    if found:
+    if conflicts:
         raise NotAnEosdbFileError(
             f"{path} is a SQLite database of another application, and cannot be adopted as it is; nothing "
-            f"was changed. In the way: {'; '.join(found)}"
+            f"was changed. In the way: {'; '.join(conflicts)}"
         )
 
 

@@ -33,8 +33,8 @@ _OBJECTS: Final = (
 
 def own_objects(connection: sqlite3.Connection) -> list[tuple[str, str, str]]:
     """Return the type, name and table of every object in the file that is not eosdb's."""
-    ours = {found.name for found in newest_schema()} | set(typed_views(connection))
-    return [found for found in connection.execute(_OBJECTS) if found[1] not in ours]
+    ours = {entry.name for entry in newest_schema()} | set(typed_views(connection))
+    return [entry for entry in connection.execute(_OBJECTS) if entry[1] not in ours]
 
 
 def typed_views(connection: sqlite3.Connection) -> list[str]:
@@ -47,23 +47,23 @@ def dependents(connection: sqlite3.Connection) -> list[str]:
     them."""
     ours = guard.own_names().union(name.lower() for name in typed_views(connection))
     own = own_objects(connection)
-    found = [
+    uses = [
         f"the {type_} {name!r} on {table!r}, which is eosdb's"
         for type_, name, table in own
         if table.lower() in ours
     ]
     for table, parent in connection.execute(REFERENCES):
         if parent.lower() in ours and table.lower() not in ours:
-            found.append(f"the foreign key of {table!r} to {parent!r}")
+            uses.append(f"the foreign key of {table!r} to {parent!r}")
     for type_, name, table in own:
         if type_ == "view" and _uses(connection, f"SELECT * FROM {_quoted(name)}", ours):
-            found.append(f"the view {name!r}, which reads them")
+            uses.append(f"the view {name!r}, which reads them")
         if type_ == "trigger" and any(
             name.lower() in sources or not sources & {other.lower() for _, other, _ in own}
             for sources in _changes(connection, table, ours)
         ):
-            found.append(f"the trigger {name!r} on {table!r}, which uses them")
-    return found
+            uses.append(f"the trigger {name!r} on {table!r}, which uses them")
+    return uses
 
 
 def _changes(

@@ -49,13 +49,13 @@ def problems(connection: sqlite3.Connection) -> list[str]:
         if rows[0][1] == row_checksum(rows[0][0]):
             return []
         return [f"eosdb_file: the id {rows[0][0]} does not fit its checksum"]
-    found = [file_id for file_id, _ in rows]
-    return [f"eosdb_file: found {found}, expected one id of 22 characters of base64url"]
+    ids = [file_id for file_id, _ in rows]
+    return [f"eosdb_file: found {ids}, expected one id of 22 characters of base64url"]
 
 
 def _new() -> str:
     """Generate an id from the system's random source, so that forked processes do not generate the same
     one. As in Kafka it never starts with `-`, which command lines take for an option."""
-    while (found := base64.urlsafe_b64encode(os.urandom(16)).decode()[:22]).startswith("-"):
+    while (text := base64.urlsafe_b64encode(os.urandom(16)).decode()[:22]).startswith("-"):
         pass
-    return found
+    return text

@@ -47,5 +47,5 @@ def of(connection: sqlite3.Connection) -> Kind:
 
 
 def _revision(connection: sqlite3.Connection) -> int:
-    found = [str(name) for (name,) in connection.execute(f"SELECT version_num FROM {ALEMBICS}")]
-    return int(found[0]) if len(found) == 1 and found[0].isdecimal() else -1
+    revisions = [str(name) for (name,) in connection.execute(f"SELECT version_num FROM {ALEMBICS}")]
+    return int(revisions[0]) if len(revisions) == 1 and revisions[0].isdecimal() else -1

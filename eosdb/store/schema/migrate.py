@@ -122,9 +122,9 @@ def _open_to_read(path: str, lock_timeout_ms: int, at_rest: bool) -> Opened:
     _check_exists(path)
     if (name := mounted_name(path)) is not None and not _is_published_at_rest(path):
         raise mounted_error(name, path)
-    found, reader = _looked_at(path, lock_timeout_ms, at_rest=at_rest)
+    file, reader = _looked_at(path, lock_timeout_ms, at_rest=at_rest)
     try:
-        _check_version(path, found, "read_only=True")
+        _check_version(path, file, "read_only=True")
     except BaseException:
         if reader is not None:
             reader.close()
@@ -160,14 +160,14 @@ def _open_to_write(
         try:
             mutex.acquire()
             new_file.forget_unfinished(path)
-            found = identify(path, lock_timeout_ms)
-            _check_not_published(path, found)
-            if found is None:
+            file = identify(path, lock_timeout_ms)
+            _check_not_published(path, file)
+            if file is None:
                 _create(path, lock_timeout_ms, sync=sync)
-            elif found.version != SCHEMA_VERSION:
-                if not migrate or found.version > SCHEMA_VERSION:
-                    _check_version(path, found, "migrate=False")
-                _upgrade(path, lock_timeout_ms, found)
+            elif file.version != SCHEMA_VERSION:
+                if not migrate or file.version > SCHEMA_VERSION:
+                    _check_version(path, file, "migrate=False")
+                _upgrade(path, lock_timeout_ms, file)
         finally:
             mutex.release()
     except BaseException:
@@ -187,9 +187,9 @@ class Found(NamedTuple):
 def identify(path: str, busy_timeout_ms: int) -> Found | None:
     """Identify the file; None if it is absent or empty. Raises NotAnEosdbFileError for a file of another
     kind, CorruptDatabaseError for a damaged one."""
-    found, connection = _looked_at(path, busy_timeout_ms)
+    file, connection = _looked_at(path, busy_timeout_ms)
     _close(connection)
-    return found
+    return file
 
 
 def _close(connection: sqlite3.Connection | None) -> None:
@@ -215,43 +215,43 @@ def _looked_at(
         raise StorageError(f"{path} is not readable by this user")
     if size == 0 and not os.path.exists(path + "-wal"):
         return None, None
-    found: kind.Kind | None = None
+    content: kind.Kind | None = None
     try:
         with translated(path):
             connection = connect(path, busy_timeout_ms, read_only=True, at_rest=at_rest)
             is_kept = False
             try:
-                found = kind.of(connection)
-                if found.version is not None:
+                content = kind.of(connection)
+                if content.version is not None:
                     connection.execute("SELECT max(position) FROM journal").fetchone()
-                    if found.version < 0:
+                    if content.version < 0:
                         raise CorruptDatabaseError(
                             f"{path} does not say which schema eosdb's tables have "
                             f"({ALEMBICS}); restore a backup"
                         )
                     is_published = not is_in_wal_mode(connection)
                     is_kept = True
-                    return Found(found.version, is_published, found.is_adopted), connection
+                    return Found(content.version, is_published, content.is_adopted), connection
             finally:
                 if not is_kept:
                     connection.close()
     except CorruptDatabaseError as error:
-        if (found is not None and found.version is not None) or _marked_in_header(path):
+        if (content is not None and content.version is not None) or _marked_in_header(path):
             raise
         raise NotAnEosdbFileError(
             f"{path} is not a usable SQLite database; eosdb did not touch it ({error})"
         ) from error
     except StorageError as error:
-        if found is not None and "no such table" in str(error):
+        if content is not None and "no such table" in str(error):
             raise CorruptDatabaseError(
                 f"{path} is marked as an eosdb file but has no journal; restore a backup"
             ) from error
         raise
-    if found.is_empty:
+    if content.is_empty:
         return None, None
     raise NotAnEosdbFileError(
         f"{path} is a SQLite database of another application (application_id "
-        f"{found.application_id:#x}, expected {APPLICATION_ID:#x}); eosdb did not touch it. To have "
+        f"{content.application_id:#x}, expected {APPLICATION_ID:#x}); eosdb did not touch it. To have "
         "eosdb's tables beside its own: `eosdb adopt FILE`, or eosdb.connect(path, adopt=True)"
     )
 
@@ -310,25 +310,25 @@ def _create(path: str, busy_timeout_ms: int, *, sync: bool) -> None:
         _in_unit(path, busy_timeout_ms, create)
 
 
-def _upgrade(path: str, busy_timeout_ms: int, found: Found) -> None:
+def _upgrade(path: str, busy_timeout_ms: int, file: Found) -> None:
     """Upgrade the file. No other connection may have it open: it would go on with the earlier schema."""
 
     def upgrade(connection: sqlite3.Connection) -> None:
         apply_revisions(connection)
         create_views(connection)
         file_id.ensure(connection)
-        if not found.is_adopted:
+        if not file.is_adopted:
             stamp(connection, SCHEMA_VERSION)
 
     try:
         patience_ms = min(busy_timeout_ms, _ALONE_WITHIN_MS)
-        _in_unit(path, patience_ms, upgrade, is_adopted=found.is_adopted, is_alone=True)
+        _in_unit(path, patience_ms, upgrade, is_adopted=file.is_adopted, is_alone=True)
     except DatabaseLockedError:
         who = (
             lock_holder.describe_holders(path, [_IN_USE]) or "a program that is not seen from here"
         )
         raise DatabaseLockedError(
-            f"{path} has schema {found.version} and is open in {who}, which would go on with that schema "
+            f"{path} has schema {file.version} and is open in {who}, which would go on with that schema "
             f"while this eosdb upgrades it to {SCHEMA_VERSION}; nothing was changed. Close the file in "
             "every program, also in those that only read, and open it again"
         ) from None
@@ -392,22 +392,22 @@ def _check_exists(path: str) -> None:
         )
 
 
-def _check_not_published(path: str, found: Found | None) -> None:
-    if found is not None and found.is_published:
+def _check_not_published(path: str, file: Found | None) -> None:
+    if file is not None and file.is_published:
         raise ReadOnlyDatabaseError(
             f"{path} is a published copy (in SQLite's rollback-journal mode), which never changes. Read it "
             "with read_only=True, and write to the file that it was made from. To write to a copy of it: "
             "`eosdb backup` makes one with the same id, to take the place of a lost original; `eosdb "
-            "restore` one with an id of its own" + (_SWITCHED if found.is_adopted else "")
+            "restore` one with an id of its own" + (_SWITCHED if file.is_adopted else "")
         )
 
 
-def _check_version(path: str, found: Found | None, because: str) -> None:
+def _check_version(path: str, file: Found | None, because: str) -> None:
     error: EosdbError
-    version = 0 if found is None else found.version
-    if found is None:
+    version = 0 if file is None else file.version
+    if file is None:
         error = NotAnEosdbFileError(f"{path} is empty; make it an eosdb file with `eosdb init`")
-    elif found.is_published and version < SCHEMA_VERSION:
+    elif file.is_published and version < SCHEMA_VERSION:
         error = SchemaOutOfDateError(
             f"{path} is a published copy of schema {version}, this eosdb reads {SCHEMA_VERSION}; publish "
             "it again with this version"

@@ -92,10 +92,10 @@ def _write(path: str, data: bytes, *, sync: bool) -> None:
 def remove_left_behind(path: str, *, sync: bool) -> None:
     """Remove stale files beside a new database, as SQLite does when it creates one; durably, before the
     new file appears."""
-    found = [path + suffix for suffix in _LEFT_BEHIND if os.path.lexists(path + suffix)]
-    for name in found:
+    stale = [path + suffix for suffix in _LEFT_BEHIND if os.path.lexists(path + suffix)]
+    for name in stale:
         os.unlink(name)
-    if found and sync:
+    if stale and sync:
         sync_folder(path)
 
 

@@ -48,17 +48,17 @@ def newest_schema() -> tuple[SchemaObject, ...]:
     scratch = sqlite3.connect(":memory:", isolation_level=None)
     try:
         create(scratch)
-        found = scratch.execute(
+        rows = scratch.execute(
             "SELECT type, name, tbl_name, sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY rowid"
         )
-        return tuple(SchemaObject(*row) for row in found)
+        return tuple(SchemaObject(*row) for row in rows)
     finally:
         scratch.close()
 
 
 def tables() -> tuple[str, ...]:
     """Return the names of all tables, each after the tables it refers to."""
-    return tuple(found.table for found in newest_schema() if found.type == "table")
+    return tuple(table.table for table in newest_schema() if table.type == "table")
 
 
 def materialized_tables() -> tuple[str, ...]:
@@ -97,18 +97,18 @@ def create_objects(connection: sqlite3.Connection) -> None:
 
 def problems(connection: sqlite3.Connection) -> list[str]:
     """Return what is wrong with the stored revision, for `verify`."""
-    found = [name for (name,) in connection.execute(f"SELECT version_num FROM {ALEMBICS}")]
-    if found == [f"{SCHEMA_VERSION:04}"]:
+    revisions = [name for (name,) in connection.execute(f"SELECT version_num FROM {ALEMBICS}")]
+    if revisions == [f"{SCHEMA_VERSION:04}"]:
         return []
-    return [f"{ALEMBICS}: found {found}, expected revision {SCHEMA_VERSION:04}"]
+    return [f"{ALEMBICS}: found {revisions}, expected revision {SCHEMA_VERSION:04}"]
 
 
 def missing(connection: sqlite3.Connection) -> list[SchemaObject]:
     """Return the tables and views that are missing in the file because its owner, or another program, has
     dropped them."""
-    found = set(connection.execute("SELECT type, name FROM sqlite_master"))
+    present = set(connection.execute("SELECT type, name FROM sqlite_master"))
     read = [wanted for wanted in newest_schema() if wanted.type in ("table", "view")]
-    return [wanted for wanted in read if (wanted.type, wanted.name) not in found]
+    return [wanted for wanted in read if (wanted.type, wanted.name) not in present]
 
 
 def stamp(connection: sqlite3.Connection, version: int) -> None:

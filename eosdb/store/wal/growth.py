@@ -43,19 +43,19 @@ class WalGrowth:
         self._untold = untold
         self._limit = WAL_LIMIT_BYTES
 
-    def look(self, found: Checkpoint) -> None:
+    def look(self, checkpoint: Checkpoint) -> None:
         """Process the result of a checkpoint."""
-        if found.wal_bytes < WAL_LIMIT_BYTES:
+        if checkpoint.wal_bytes < WAL_LIMIT_BYTES:
             self._limit = WAL_LIMIT_BYTES
-        if found.wal_bytes < self._limit or found.is_whole:
+        if checkpoint.wal_bytes < self._limit or checkpoint.is_whole:
             return
-        self._limit = 2 * found.wal_bytes
+        self._limit = 2 * checkpoint.wal_bytes
         self._untold.add(
             catalog.WAL_GROWS,
             file=self._path,
-            wal_bytes=found.wal_bytes,
-            wal_mib=found.wal_bytes // _MIB,
-            snapshot_mib=(found.wal_bytes - found.copied_bytes) // _MIB,
+            wal_bytes=checkpoint.wal_bytes,
+            wal_mib=checkpoint.wal_bytes // _MIB,
+            snapshot_mib=(checkpoint.wal_bytes - checkpoint.copied_bytes) // _MIB,
             readers=_describe_readers(self._path, only_oldest=True)
             or "a process that cannot be seen from here, such as another user's",
         )

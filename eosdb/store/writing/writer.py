@@ -242,13 +242,16 @@ class Writer:
         if self._leaves_checkpoints:
             self._growth.look_at_others(wal_index.read(self._path))
             return
-        found = self._checkpoint()
+        checkpoint = self._checkpoint()
         if is_due:
-            self._wal_factor = min(max(found.added_since(before) / estimated, 0.25), 4.0)
-        if found.wal_bytes > WAL_LIMIT_BYTES // 2 and found.copied_bytes != before.copied_bytes:
-            found = self._begin_wal_anew()
-        self._found = found
-        self._growth.look(found)
+            self._wal_factor = min(max(checkpoint.added_since(before) / estimated, 0.25), 4.0)
+        if (
+            checkpoint.wal_bytes > WAL_LIMIT_BYTES // 2
+            and checkpoint.copied_bytes != before.copied_bytes
+        ):
+            checkpoint = self._begin_wal_anew()
+        self._found = checkpoint
+        self._growth.look(checkpoint)
         reach(Failpoint.CHECKPOINT_DONE)
 
     def _checkpoint(self, mode: str = "PASSIVE") -> Checkpoint:
@@ -291,22 +294,22 @@ class Writer:
         if _is_closed(self.connection):
             return False  # It was, when somebody interrupted.
         if not is_in_place:
-            found = self._checkpoint()
+            checkpoint = self._checkpoint()
             self.connection.close()
-            return found.is_whole
+            return checkpoint.is_whole
         try:
             self.make_good()
             if self._leaves_checkpoints:
                 # decisions/0053: the other program has yet to read what the WAL holds.
                 self.close_beside_others()
                 return False
-            found = self._checkpoint()
+            checkpoint = self._checkpoint()
             self.make_good()
         except EosdbError:
             self.close_beside_others()
             raise
         self.connection.close()
-        return found.is_whole
+        return checkpoint.is_whole
 
     def close_beside_others(self) -> None:
         """Close the connection without copying the WAL. A read-only connection stays open until then,
