@@ -126,7 +126,7 @@ def _at_baseline(
         return {**pair, "to_state": TransactionState.EMPTY.label}, ended
     version = {"last_producer_epoch": metadata.last_producer_epoch,
                "transaction_version": metadata.transaction_version}  # fmt: skip
-    # Where it began, and as which of its epoch, is not known.
+    # Its first position and its number within the epoch are unknown.
     return (
         {**pair, **version, "to_state": metadata.state.label, "from_state": metadata.state.label},
     )
@@ -179,7 +179,7 @@ def outcome_from(
             if is_own_epoch and event["last_producer_epoch"] == token.producer_epoch:
                 return decision
             if is_own_epoch and epoch == token.producer_epoch:
-                break  # The pair is given out here: nothing before is of it.
+                break  # The producer id and epoch are assigned here, so nothing before belongs to them.
         elif epoch == token.producer_epoch and _begins(event):
             outcomes.append(decision)
         elif epoch == token.producer_epoch and state == TransactionState.EMPTY.label:

@@ -120,7 +120,7 @@ def append(
     if 0 <= config.retention_ms < now_ms - newest:
         _warn_of_retention(unit, partition, config, newest, now_ms)
     base_offset = partition.log_end_offset
-    # By position, which costs a third of names: this runs for every batch.
+    # Positional arguments cost a third of keywords, and this runs for every batch.
     event = BatchAppended(
         now_ms, partition.topic, partition.partition, transactional_id, partition.partition_id,
         base_offset, batch.count, batch.producer_id, batch.producer_epoch, verdict.base_serial,
@@ -400,7 +400,7 @@ def _insert_records(
         first, last = (unit.execute(_CHECKSUM, of_row).fetchone()[0] for of_row in ends)
         step = checksum.STEP if sequenced else 1
         if last - first != step * (batch.count - 1):
-            step = 0  # Somewhere in it a number starts again.
+            step = 0  # A remainder wraps inside the batch.
     done = 0
     for chunk in _CHUNKS:
         while batch.count - done >= chunk:

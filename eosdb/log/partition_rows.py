@@ -165,7 +165,7 @@ def find(source: Unit | sqlite3.Connection, tp: TopicPartition) -> Partition | N
     """Return the partition if it exists. Raises CorruptDatabaseError."""
     row = source.execute(_BY_NAME, tp).fetchone()
     if row is None:
-        # An index that is damaged would make a topic of many records one that does not exist.
+        # With a damaged index an existing topic would appear not to exist.
         if source.execute(_WITHOUT_INDEX, tp).fetchone() is None:
             return None
     elif (partition := _partition(row)).topic_partition == tp:

@@ -142,7 +142,7 @@ def _grow(
         max_timestamp = partition.max_timestamp
         max_timestamp_offset = partition.max_timestamp_offset
     first_unstable, stable = partition.stability(first_unstable, log_end_offset)
-    # As a call, which costs a third of _replace: this runs at every append.
+    # A call costs a third of _replace, and this runs for every append.
     partition_rows.save(
         unit,
         Partition(

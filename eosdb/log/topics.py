@@ -29,7 +29,7 @@ from eosdb.store.writing.unit import Unit
 PARTITIONS_MAX = 10_000
 Source = Unit | sqlite3.Connection
 _BY_NAME: Final = (
-    # Looked up by number, the name is the row's own, and not what the index says.
+    # Looked up by number, so that the name comes from the row and not from the index.
     "SELECT t.topic, t.topic_id, t.partitions, t.config FROM topics i "
     "CROSS JOIN topics t ON t.topic_id = i.topic_id WHERE i.topic = ?"
 )
@@ -189,7 +189,7 @@ def _ids(source: Source) -> Callable[[int], UUID]:
     return partial(_id, file)
 
 
-@lru_cache(maxsize=16_384)  # Every Fetch by ids asks for all topics.
+@lru_cache(maxsize=16_384)  # Every Fetch by topic id needs the ids of all topics.
 def _id(file: UUID, number: int) -> UUID:
     return uuid5(file, str(number))
 

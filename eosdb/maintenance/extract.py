@@ -100,7 +100,7 @@ def _check_twin(
             f"{target} exists already, and is not what an earlier attempt to take eosdb's tables out of "
             f"{path} has left: {why}. Nothing was changed; give a new path"
         )
-    new_file.sync_folder(target)  # Its name, before the only other copy goes.
+    new_file.sync_folder(target)  # Make its name durable before the only other copy is dropped.
 
 
 def _make(path: str, target: str, clock: Clock, patience_ms: int, report: Progress) -> None:
@@ -137,7 +137,7 @@ def _fill(unfinished: str, path: str, report: Progress) -> None:
         sqlite3.connect(uri(unfinished, "rwc"), uri=True, isolation_level=None)
     ) as new:
         new.execute(newest.GIVES_PAGES_BACK)
-        new.execute("PRAGMA journal_mode=OFF")  # It is synced as a whole, or thrown away.
+        new.execute("PRAGMA journal_mode=OFF")  # The file is synced at the end, or deleted.
         new.execute("PRAGMA synchronous=OFF")
         new.execute("ATTACH ? AS adopted", (uri(path, "ro"),))
         new.execute("BEGIN")
@@ -204,7 +204,7 @@ def _drop(path: str, patience_ms: int, writer: Writer, mark: history.Mark) -> No
         connection.execute(f"PRAGMA synchronous={writer.durable}")
         connection.execute("BEGIN IMMEDIATE")
         try:
-            _check_parts(path, connection)  # Its owner does not know the mutex.
+            _check_parts(path, connection)  # The owner's programs do not take the mutex.
             if history.mark(connection) != mark:
                 raise IllegalStateError(f"{path} has been written meanwhile; run it again")
             was_adopted = kind.of(connection).is_adopted

@@ -40,7 +40,7 @@ def freeze(store: Store, folder: str | None) -> tuple[int, FileSummary]:
             with store.read() as source:
                 facts = summary.of(source, _EVERYTHING)
                 with translated(path), contextlib.closing(sqlite3.connect(path)) as target:
-                    # It is read by this process only: nothing need be durable, or undone.
+                    # Only this process reads the copy, so it needs neither durability nor rollback.
                     target.execute("PRAGMA journal_mode=OFF")
                     target.execute("PRAGMA synchronous=OFF")
                     copy_pages(source, target)

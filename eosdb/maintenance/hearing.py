@@ -30,7 +30,7 @@ def hearing(connection: sqlite3.Connection, look: Callable[[], None]) -> Iterato
         if raised:
             raise raised[0] from error
         if error.sqlite_errorcode == sqlite3.SQLITE_INTERRUPT:
-            raise KeyboardInterrupt from error  # It came before `look` could catch it.
+            raise KeyboardInterrupt from error  # The signal came before `look` could catch it.
         raise
     finally:
         connection.set_progress_handler(None, 0)

@@ -67,7 +67,7 @@ class Housekeeper:
         committed.
         """
         now_ms = self._core.clock.time_ms()
-        # A clock that has gone back has not passed what it said when it was ahead.
+        # After the clock was set back, times from before are in the future.
         if self._steps is None and self._looked_ms <= now_ms < self._look_at_ms:
             return
         if not self._lock.acquire(blocking=False):

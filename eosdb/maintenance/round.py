@@ -166,7 +166,7 @@ class Round:
             ),
         )
         moving = [partition.partition_id for partition in due]
-        while moving:  # One move is bounded: the next may be due.
+        while moving:  # One event moves the log start by a bounded number: another may be due.
             moving = yield from self._for_each(moving, move, "deleted_records")
         reach(Failpoint.RETENTION_MOVED)
 

@@ -87,7 +87,7 @@ def _rows(store: Store, sql: str, parameters: Sequence[object]) -> Iterator[tupl
         cursor = connection.execute(sql, tuple(parameters))
         rows = cursor.fetchmany(_AT_ONCE)
         if len(rows) < _AT_ONCE:
-            connection.close()  # That was all: no snapshot is held while the caller reads it.
+            connection.close()  # All rows are read, so no snapshot is held while the caller reads them.
         yield tuple(column[0] for column in cursor.description or ())
         yield from rows
         if len(rows) == _AT_ONCE:

@@ -52,7 +52,7 @@ class Readers:
         """Yield a read-only connection on one snapshot of the file."""
         reader, connection = object(), None
         try:
-            # Inside, with a name of its own: an interrupt must leave no reader for `close` to wait for.
+            # Inside the try: after an interrupt no reader must remain that `close` waits for.
             connection = self._check_out(reader)
             connection.execute("BEGIN")
             yield connection

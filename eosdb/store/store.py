@@ -284,8 +284,10 @@ class Store:
                         held.undo()
                     finally:
                         held.roll_back()
-                        held.is_ours = False  # Whoever has kept the connection is guarded, too.
-                with contextlib.suppress(Exception):  # It is stored, whatever fails now.
+                        held.is_ours = (
+                            False  # The guard also applies to a connection that a program has kept.
+                        )
+                with contextlib.suppress(Exception):  # The unit is committed, whatever fails now.
                     self._counts.add(1, sync=writer.durable == "FULL")
                     writer.checkpoint_when_due()
                     self._timings.note_outcome(())
@@ -434,7 +436,7 @@ class Store:
             if writer.close(is_in_place=self._files.are_in_place()):
                 self._files.remove_orphans()
         except DatabaseLockedError:
-            # Its holder has the file open, and will close it last or leave that to the next.
+            # The mutex's holder has the file open and closes it later.
             writer.close_beside_others()
         except EosdbError as error:
             self._writer = None
@@ -457,14 +459,14 @@ class Store:
         self._files.forget_shared()
         with contextlib.suppress(
             EosdbError
-        ):  # Everybody who opens the file learns of a failing disk.
+        ):  # A failing disk is reported to every process that opens the file.
             self._close_writer(0)
         return True
 
     def go_on(self) -> None:
         """Resume after a fork; connections are reopened when they are needed."""
         self._readers.go_on()
-        with contextlib.suppress(RuntimeError):  # An interrupt kept it from coming to rest.
+        with contextlib.suppress(RuntimeError):  # An interrupt kept it from pausing.
             self._group.go_on()
 
     def note(self, error: BaseException | None) -> None:

@@ -17,7 +17,7 @@ from eosdb.log.reading import fetch, row_check
 from eosdb.model.values import EARLIEST, LATEST, MAX_TIMESTAMP, OffsetAndTimestamp
 
 _TIMES: Final = (
-    # Looked up by rowid, what is said about a row is its own, and not what the index says.
+    # Looked up by rowid, so that the values come from the row and not from the index.
     'SELECT r.timestamp, r."offset", r.control IS NULL, r.partition_id = ?1 '
     "FROM records i CROSS JOIN records r ON r.rowid = i.rowid "
     'WHERE i.partition_id = ?1 AND i."offset" >= ?2 AND i."offset" < ?3 ORDER BY i."offset"'
@@ -65,7 +65,7 @@ def first_data_at(
     """Return the first record at or after `timestamp` that a reader of the isolation level sees: no
     marker, and under read_committed no aborted record. None if there is none. Raises
     CorruptDatabaseError and CorruptRecordError."""
-    # Markers carry the time of their writing, which says nothing about data.
+    # A marker has the time of its append, which is no time of data.
     start = _all_older_below(connection, partition, timestamp)
     bound = fetch.upper_bound(partition, read_committed=read_committed)
     for times in _walk(connection, partition, start, bound):

@@ -191,7 +191,7 @@ def within(
     else:
         rows, left = [], max_bytes
         while len(rows) <= max_records and (chunk := cursor.fetchmany(_CHUNK)):
-            # Chunk by chunk in C; row by row only where the limit lies.
+            # Sizes are summed by chunk in C, and by row only in the chunk that reaches the limit.
             size = sum(sum(map(len, filter(None, map(part, chunk)))) for part in _MEASURED)
             if size > left:
                 sizes = (sum(len(part(row) or b"") for part in _MEASURED) for row in chunk)

@@ -37,7 +37,7 @@ _BEGINNING: Final = (
 )
 _NUMBERS: Final = {
     "timestamp": "group_concat(timestamp)",
-    # As a rule the same for all: a list would cost as much as that of the timestamps.
+    # Usually the same for all rows: a list would cost as much as the timestamps.
     "timestamp_type": "CASE sum(timestamp_type) WHEN 0 THEN 0 WHEN count(*) THEN 1 END",
     "producer_id": "group_concat(producer_id)",
     "producer_epoch": "group_concat(producer_epoch)",
@@ -114,7 +114,7 @@ def read(
             listed,
         )
     except (sqlite3.Error, struct.error):
-        # Too large for one value, no text, sizes that do not fit: row by row it shows what it is.
+        # A value too large, not text, or of another size: reading row by row finds the reason.
         return False
 
 
@@ -123,7 +123,7 @@ def _split(data: bytes | None, sizes: str, count: int) -> Sequence[bytes | None]
     nulls = sizes.count(_NONE)
     if nulls == count and not data:
         return [None] * count
-    # The sizes, with an s between them, are a format of `struct`.
+    # The sizes, joined by "s", are a format of `struct`.
     parts = struct.Struct(f"={sizes.replace(_NONE, '0')}s").unpack(data or b"")
     if nulls:
         return [

@@ -35,7 +35,7 @@ def without_markers(
     left = rows.copy()
     for marker in markers:
         place = -1
-        for _ in range(sums.count(marker)):  # From one to the next it runs in C.
+        for _ in range(sums.count(marker)):  # `index` finds the next one in C.
             place = sums.index(marker, place + 1)
             del left[place], sums[place]
             place -= 1
@@ -112,7 +112,7 @@ def checked(
     if count == len(offsets) and not exhausted:
         return count, next_offset
     is_another = count < len(offsets) and not _follows(offsets[count], next_offset, end)
-    if not is_another:  # What is missing begins where none may be.
+    if not is_another:  # The gap begins at the clean offset, above which none is allowed.
         next_offset = max(next_offset, min(partition.clean_offset, end))
     if next_offset == offset < end:
         raise damaged(partition, offset, "cannot be found" if is_another else "is missing")

@@ -44,13 +44,13 @@ def connect(
     if at_rest:
         mode += "&immutable=1"
     elif read_only and not os.access(os.path.dirname(path) or ".", os.W_OK):
-        # No -shm can be made in a read-only folder. Without a -wal nobody is writing the file.
+        # In a read-only folder no -shm can be created. Without a -wal nobody is writing the file.
         mode += "" if os.path.exists(path + "-wal") else "&immutable=1"
     connection = sqlite3.connect(
         uri(path, mode),
         uri=True,
         timeout=busy_timeout_ms / 1000,
-        isolation_level=None,  # We say BEGIN; the driver must not.
+        isolation_level=None,  # eosdb issues BEGIN itself, so the driver must not.
         check_same_thread=False,
         cached_statements=512,
         factory=factory,

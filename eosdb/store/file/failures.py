@@ -96,7 +96,7 @@ def translate(error: sqlite3.Error, path: str) -> EosdbError:
             )
         )
     if extended == sqlite3.SQLITE_ERROR and "no such table" in str(error):
-        # The statement is eosdb's own: users' statements are not told of here.
+        # The statement is eosdb's own: errors of users' statements are not translated here.
         return StorageError(
             f"{path}: eosdb's tables, or some of them, are missing: `eosdb extract` has moved them to a "
             "file of their own, which is the one to open, or another program has dropped them; nothing was "
@@ -108,7 +108,7 @@ def translate(error: sqlite3.Error, path: str) -> EosdbError:
     state = _state_of_file_system(path) if primary in _OF_THE_FILE_SYSTEM else None
     kind, advice = state or _BY_CODE.get(primary, (StorageError, "SQLite reported an error"))
     failure = kind(f"{path}: {advice} (SQLite: {error})")
-    # It tells a file that takes nothing from one that was opened with read_only=True.
+    # It distinguishes a file that cannot be written from one opened with read_only=True.
     failure.__cause__ = error
     return _in_doubt(failure) if primary == sqlite3.SQLITE_IOERR else failure
 

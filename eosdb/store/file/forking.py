@@ -102,7 +102,7 @@ def _before() -> None:
         _pause.acquire(timeout=_LOOK_AGAIN_S)
         waited += _LOOK_AGAIN_S
     for database in list(process.open):
-        # Noted first, so that `go_on` is called whatever happens.
+        # Added first, so that `go_on` is called whatever happens.
         process.paused.append(database)
         if not database.pause(_PATIENCE_S):
             process.paused.remove(database)

@@ -116,7 +116,7 @@ class WriterMutex:
         """Whether any process holds the lock of this number."""
         try:
             return is_locked(self._file, owner_bytes(fcntl.F_WRLCK, number))
-        except (OSError, ValueError):  # Closed meanwhile: whoever asks next knows more.
+        except (OSError, ValueError):  # The file was closed meanwhile; the next call will see that.
             return True
 
     # -- what every process must know -----------------------------------------------------------
@@ -134,7 +134,7 @@ class WriterMutex:
         try:
             os.pwrite(self._descriptor, _FAILED if failed else b"\0", _SYNC_FAILED_AT)
         except OSError as error:
-            if not failed:  # Who is told of a failed sync has an error already.
+            if not failed:  # After a failed sync the caller has an error already.
                 self._has_sync_failed = True
                 raise translate_system(error, self.path) from error
 

@@ -100,7 +100,9 @@ def _uses(connection: sqlite3.Connection, statement: str, ours: frozenset[str]) 
 
     connection.set_authorizer(note)
     try:
-        with contextlib.suppress(sqlite3.Error):  # What is broken already does not break.
+        with contextlib.suppress(
+            sqlite3.Error
+        ):  # An object that is broken already is not broken by the change.
             connection.execute(f"EXPLAIN {statement}").close()
     finally:
         connection.set_authorizer(None)

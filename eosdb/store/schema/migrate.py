@@ -151,7 +151,7 @@ def _open_to_write(
     if not create:
         _check_exists(path)
     if os.path.exists(path) and not os.path.exists(path + _LOCK):
-        # Before the lock file is made: nothing of ours is put beside another application's file.
+        # Before the lock file is created: eosdb puts nothing beside another application's file.
         if not os.path.exists(path + "-wal"):
             _close(_looked_at(path, lock_timeout_ms, at_rest=True)[1])
         _check_not_published(path, identify(path, lock_timeout_ms))

@@ -41,14 +41,14 @@ def read(path: str) -> WalIndex | None:
         return None
     values = _LAYOUT.unpack(ctypes.string_at(address, _LAYOUT.size))
     salts = struct.pack("=2I", *values[8:10])
-    # Of 65,536 bytes only a 1 is left in two bytes.
+    # A page size of 65,536 is stored as 1 in two bytes.
     page_size = (values[3] & 0xFE00) + ((values[3] & 1) << 16)
     return WalIndex(values[4], (values[6], values[7]), salts, values[12], values[13:], page_size)
 
 
 def _mapped_at(path: str) -> int | None:
     with (
-        contextlib.suppress(OSError),  # No descriptor is to be had.
+        contextlib.suppress(OSError),  # No descriptor is available.
         open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps,
     ):
         for line in maps:

@@ -95,7 +95,7 @@ class Writer:
         """Whether the newest unit has been committed, so that the memos match the file."""
         self._begun = 0
         self._changes_before = 0
-        # Left by other processes, which may have been killed before they could copy it.
+        # Other processes may have been killed before they could copy the WAL.
         self._wal_bytes = size_of(f"{path}-wal")
         self._is_checkpoint_asked = False
         self._wal_factor = 1.0
@@ -292,7 +292,7 @@ class Writer:
         next program that opens the file.
         """
         if _is_closed(self.connection):
-            return False  # It was, when somebody interrupted.
+            return False  # An earlier call closed it and was interrupted.
         if not is_in_place:
             checkpoint = self._checkpoint()
             self.connection.close()
