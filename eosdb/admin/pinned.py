@@ -15,6 +15,6 @@ def first_offset(start: int, file_id: str, topic: str, topic_number: int) -> str
     return (
         f"CASE WHEN (SELECT file_id FROM eosdb_file) = '{file_id}' AND EXISTS (SELECT 1 FROM topics "
         f"WHERE topic = '{topic}' AND topic_id = {topic_number}) THEN {start} ELSE json_extract('{{}}', "
-        f"'since this was planned the file was replaced, or topic {topic} was deleted or recreated: create "
+        f"'since this was planned the file was replaced, or topic {topic} was deleted or made anew: make "
         "the DataFrame again') END"
     )
