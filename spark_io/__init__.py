@@ -22,12 +22,12 @@ _OLDEST = (4, 2)
 def _check_spark() -> None:
     """Raises ImportError if Spark is too old. Without Spark, the first use of a name raises it."""
     try:
-        from pyspark.version import __version__ as found
+        from pyspark.version import __version__ as version
     except ModuleNotFoundError:
         return
-    if tuple(int(part) for part in found.split(".")[:2]) < _OLDEST:
+    if tuple(int(part) for part in version.split(".")[:2]) < _OLDEST:
         raise ImportError(
-            f"eosdb.spark_io needs PySpark 4.2 or newer, found {found}: pip install 'pyspark>=4.2'"
+            f"eosdb.spark_io needs PySpark 4.2 or newer, found {version}: pip install 'pyspark>=4.2'"
         )
 
 

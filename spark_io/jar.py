@@ -42,12 +42,12 @@ def spark_conf(jar: str | None = None) -> dict[str, str]:
     Raises SparkOptionError for a jar that does not exist.
     """
     name_this_python()
-    found = find(jar)
-    if found is None:
+    driver = find(jar)
+    if driver is None:
         return {"spark.jars.packages": _MAVEN}
-    conf = {"spark.jars": found}
+    conf = {"spark.jars": driver}
     native = glob.glob(_DEBIAN_NATIVE)
-    if found == _DEBIAN_JAR and native:
+    if driver == _DEBIAN_JAR and native:
         folder = os.path.dirname(native[0])
         conf["spark.driver.extraLibraryPath"] = folder
         conf["spark.executor.extraLibraryPath"] = folder

@@ -59,8 +59,8 @@ class Cut:
 class Lens:
     """Takes the cuts of one request, and reopens only the files that may have changed."""
 
-    def __init__(self, asked: files.Given, options: ReadOptions) -> None:
-        self._asked: Final = asked
+    def __init__(self, request: files.Given, options: ReadOptions) -> None:
+        self._request: Final = request
         self._options: Final = options
         self._known_files = KnownFiles(self._look)
         self._copies: dict[str, frozenset[str]] = {}
@@ -75,18 +75,18 @@ class Lens:
         and EosdbError for an unreadable file, unless the options allow to skip it.
         """
         ignoring = self._options.ignoring
-        listed = files.resolve(self._asked, may_be_missing=ignoring.missing)
+        listed = files.resolve(self._request, may_be_missing=ignoring.missing)
         skipped = [SkippedFile(path, "there is no such file") for path in listed.missing]
 
-        def asked(file_id: str) -> Collection[str]:
+        def all_marks(file_id: str) -> Collection[str]:
             marks = marks_of(file_id if listed.is_fleet else ONLY)
             copies = self._copies.get(file_id)
             return marks if copies is None else {*marks, *copies}
 
-        found = []
-        for path, one in self._known_files.looks(listed.paths, asked).items():
+        readable = []
+        for path, one in self._known_files.looks(listed.paths, all_marks).items():
             if not isinstance(one, EosdbError):
-                found.append(one)
+                readable.append(one)
             elif ignoring.allows(one):
                 skipped.append(SkippedFile(path, str(one)))
             else:
@@ -94,10 +94,10 @@ class Lens:
         self._known_files.forget_others(listed.paths)
         are_all = bool(listed.paths) and not skipped
         if listed.is_fleet:
-            by_key, copies_ = self._one_of_each(found, asked)
+            by_key, copies_ = self._one_of_each(readable, all_marks)
             skipped += copies_
         else:
-            by_key = {ONLY: found[0]} if found else {}
+            by_key = {ONLY: readable[0]} if readable else {}
         if are_all and not may_be_gone:
             check_named(by_key.values(), self._options)
         self.tell(skipped)
@@ -111,28 +111,28 @@ class Lens:
                 catalog.FILE_LEFT_OUT.say(file=one.path, cause=one.reason)
 
     def _look(self, path: str, marks_of: MarksOf) -> FileState:
-        found = (remote.look if remote.is_remote(path) else summary.look)(path, marks_of)
+        file = (remote.look if remote.is_remote(path) else summary.look)(path, marks_of)
         states = {
             tp: State(offsets, end if self._options.read_committed else offsets.log_end_offset)
-            for tp, (offsets, end) in found.cut.items()
+            for tp, (offsets, end) in file.cut.items()
             if self._options.wants(tp)
         }
         return FileState(
             path,
-            found.file_id,
-            found.position,
-            found.mark,
+            file.file_id,
+            file.position,
+            file.mark,
             states,
-            found.departures,
-            found.topic_ids,
+            file.departures,
+            file.topic_ids,
         )
 
     def _one_of_each(
-        self, found: Iterable[FileState], marks_of: MarksOf
+        self, readable: Iterable[FileState], marks_of: MarksOf
     ) -> tuple[dict[str, FileState], list[SkippedFile]]:
         by_id: dict[str, FileState] = {}
         several: dict[str, list[FileState]] = {}
-        for one in found:
+        for one in readable:
             if one.file_id in by_id:
                 several.setdefault(one.file_id, [by_id[one.file_id]]).append(one)
             else:
@@ -151,17 +151,17 @@ class Lens:
 
     def _with_copies(self, newest: FileState, marks_of: MarksOf) -> FileState:
         """Look again, unless the last look has already compared the marks of the copies."""
-        found = self._known_files.looks([newest.path], marks_of)[newest.path]
-        if isinstance(found, EosdbError):
-            raise with_advice(found)
-        return found
+        look = self._known_files.looks([newest.path], marks_of)[newest.path]
+        if isinstance(look, EosdbError):
+            raise with_advice(look)
+        return look
 
 
-def check_named(found: Iterable[FileState], options: ReadOptions) -> None:
+def check_named(states: Iterable[FileState], options: ReadOptions) -> None:
     """Raises SparkOptionError for a named topic or partition that is in none of the files."""
     if options.assigned is None and options.topics is None:
         return
-    there = {tp for file in found for tp in file.states}
+    there = {tp for file in states for tp in file.states}
     topics = {tp.topic for tp in there}
     missing = sorted(
         {str(tp) for tp in (options.assigned or ()) if tp not in there}

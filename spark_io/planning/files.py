@@ -60,11 +60,11 @@ def local(path: str) -> str:
     return path.removeprefix("file://").removeprefix("file:")
 
 
-def is_fleet(asked: Given) -> bool:
+def is_fleet(request: Given) -> bool:
     """Whether the request may match several files; does not list them."""
-    if not isinstance(asked, str | os.PathLike):
+    if not isinstance(request, str | os.PathLike):
         return True
-    path = local(os.fspath(asked))
+    path = local(os.fspath(request))
     if remote.is_remote(path):
         return not publishing.is_file(path)
     return os.path.isdir(path) or (glob.has_magic(path) and not os.path.exists(path))
@@ -75,12 +75,12 @@ def absolute(path: str | os.PathLike[str]) -> str:
     return os.fspath(path) if remote.is_remote(path) else os.path.abspath(local(os.fspath(path)))
 
 
-def resolve(asked: Given, *, may_be_missing: bool = False) -> Files:
+def resolve(request: Given, *, may_be_missing: bool = False) -> Files:
     """Resolve a request. Raises SparkOptionError for a path that matches nothing, unless it is one of
     several and `may_be_missing`."""
-    items = [asked] if isinstance(asked, str | os.PathLike) else asked
-    are_many = is_fleet(asked)
-    found: dict[str, None] = {}
+    items = [request] if isinstance(request, str | os.PathLike) else request
+    are_many = is_fleet(request)
+    paths: dict[str, None] = {}
     missing: list[str] = []
     for item in items:
         path = local(os.fspath(item))
@@ -92,8 +92,8 @@ def resolve(asked: Given, *, may_be_missing: bool = False) -> Files:
             )
         if not matches and not os.path.isdir(path) and not glob.has_magic(path):
             missing.append(absolute(path))
-        found.update(dict.fromkeys(matches))
-    return Files(tuple(found), are_many, tuple(missing))
+        paths.update(dict.fromkeys(matches))
+    return Files(tuple(paths), are_many, tuple(missing))
 
 
 def named(path: str) -> list[str]:

@@ -56,10 +56,10 @@ class GroupProgress:
 
     def _commit(self, path: str, offsets: Offsets) -> None:
         with eosdb.connect(path, create=False, migrate=False, config=_PATIENCE) as db:
-            known = db.admin.partition_offsets()
+            existing = db.admin.partition_offsets()
             db.broker.offset_commit(
                 self._group_id,
-                {tp: OffsetAndMetadata(offset) for tp, offset in offsets.items() if tp in known},
+                {tp: OffsetAndMetadata(offset) for tp, offset in offsets.items() if tp in existing},
             )
 
     def _warn(self, path: str, error: Exception, more: int) -> None:
@@ -84,7 +84,7 @@ class GroupProgress:
 
 
 def _by_file(places: Mapping[Place, int]) -> dict[str, Offsets]:
-    found: dict[str, Offsets] = {}
+    by_file: dict[str, Offsets] = {}
     for (path, tp), offset in places.items():
-        found.setdefault(path, {})[tp] = offset
-    return found
+        by_file.setdefault(path, {})[tp] = offset
+    return by_file

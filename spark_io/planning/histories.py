@@ -26,12 +26,12 @@ class Histories:
         """The files of the last checkpoint that are missing."""
         self._told: set[str] = set()
 
-    def still_valid(self, known: Positions, cut: Cut) -> Positions:
+    def still_valid(self, positions: Positions, cut: Cut) -> Positions:
         """Return the positions without files of another history and without recreated topics, which are
         then read from their beginning. Raises SparkOptionError unless data loss is allowed."""
         gone: set[str] = set()
         others: set[tuple[str, str]] = set()
-        for (key, tp), marked in known.offsets.items():
+        for (key, tp), marked in positions.offsets.items():
             file = cut.files.get(key)
             if file is None or key in gone:
                 continue
@@ -48,7 +48,7 @@ class Histories:
                     "checkpoint"
                 )
                 others.add((key, tp.topic))
-        return known.without(gone).without_topics(others)
+        return positions.without(gone).without_topics(others)
 
     def lost(self, what: str) -> None:
         """Raises SparkOptionError unless data loss is allowed; then it is logged, once."""
@@ -59,18 +59,18 @@ class Histories:
         self._told.add(what)
         catalog.LOSS_ACCEPTED.say(loss=what)
 
-    def note_missing(self, known: Positions, cut: Cut) -> None:
+    def note_missing(self, positions: Positions, cut: Cut) -> None:
         """Find the missing files, whose offsets are kept. Raises SparkOptionError unless files may be
         missing."""
-        keys = {key for key, _ in known.offsets if key != ONLY and key not in cut.files}
+        keys = {key for key, _ in positions.offsets if key != ONLY and key not in cut.files}
         told, self.missing = {one.path for one in self.missing}, ()
         if not keys:
             return
         left_out = {one.path for one in cut.skipped}
         now_at = {file.path: file.file_id for file in cut.files.values()}
-        found = []
+        missing = []
         for key in sorted(keys):
-            path = known.paths.get(key, key)
+            path = positions.paths.get(key, key)
             if path in left_out:
                 continue
             reason = (
@@ -85,5 +85,5 @@ class Histories:
                 )
             if path not in told:
                 catalog.FILE_LEFT_OUT.say(file=path, cause=reason)
-            found.append(SkippedFile(path, reason))
-        self.missing = tuple(found)
+            missing.append(SkippedFile(path, reason))
+        self.missing = tuple(missing)

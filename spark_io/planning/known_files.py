@@ -122,14 +122,14 @@ class KnownFiles(Generic[F]):
     ) -> _Entry[F]:
         checked: frozenset[str] = frozenset()
 
-        def asked(file_id: str) -> Collection[str]:
+        def requested_marks(file_id: str) -> Collection[str]:
             nonlocal checked
             checked = frozenset(marks_of(file_id))
             return checked
 
         look: F | EosdbError
         try:
-            look = self._look(path, asked)
+            look = self._look(path, requested_marks)
         except EosdbError as error:
             look = error.with_traceback(None)
         before = self._entries.get(path)

@@ -52,7 +52,7 @@ class Positions:
         if not left_out:
             return self
         return Positions(
-            {place: found for place, found in self.offsets.items() if place[0] not in left_out},
+            {place: marked for place, marked in self.offsets.items() if place[0] not in left_out},
             {key: path for key, path in self.paths.items() if key not in left_out},
         )
 
@@ -61,8 +61,8 @@ class Positions:
         if not topics:
             return self
         kept = {
-            (key, tp): found
-            for (key, tp), found in self.offsets.items()
+            (key, tp): marked
+            for (key, tp), marked in self.offsets.items()
             if (key, tp.topic) not in topics
         }
         return Positions(kept, self.paths)
@@ -73,7 +73,7 @@ class Positions:
         if not named:
             return self
         return Positions(
-            {(named.get(key, key), tp): found for (key, tp), found in self.offsets.items()},
+            {(named.get(key, key), tp): marked for (key, tp), marked in self.offsets.items()},
             {named.get(key, key): path for key, path in self.paths.items()},
         )
 
@@ -84,12 +84,12 @@ def numbers(offsets: MarkedOffsets) -> dict[Place, int]:
 
 def marks(*several: MarkedOffsets) -> dict[str, set[str]]:
     """Collect the marks, by file."""
-    found: dict[str, set[str]] = {}
+    by_file: dict[str, set[str]] = {}
     for offsets in several:
         for (key, _), marked in offsets.items():
             if marked.mark is not None:
-                found.setdefault(key, set()).add(marked.mark)
-    return found
+                by_file.setdefault(key, set()).add(marked.mark)
+    return by_file
 
 
 def moved(
@@ -103,18 +103,18 @@ def moved(
     its topic's id. Others stay as they are, because Spark takes any difference for a new micro-batch."""
     if offsets == numbers(before.offsets):
         return before
-    found: dict[Place, MarkedOffset] = {}
+    positions: dict[Place, MarkedOffset] = {}
     now_at = dict(before.paths)
     for place, offset in offsets.items():
-        known, key = before.offsets.get(place), place[0]
-        if known is not None and known.offset == offset:
-            found[place] = known
+        last, key = before.offsets.get(place), place[0]
+        if last is not None and last.offset == offset:
+            positions[place] = last
         else:
             topic_id = topic_ids.get(key, {}).get(place[1].topic)
-            found[place] = MarkedOffset(offset, newest.get(key), topic_id)
+            positions[place] = MarkedOffset(offset, newest.get(key), topic_id)
             if key in paths:
                 now_at[key] = paths[key]
-    return Positions(found, now_at)
+    return Positions(positions, now_at)
 
 
 def to_json(positions: Positions, *, is_fleet: bool) -> dict[str, Any]:
@@ -135,7 +135,7 @@ def parse(given: Mapping[str, Any], *, is_fleet: bool) -> Positions:
     offsets: dict[Place, MarkedOffset] = {}
     paths: dict[str, str] = {}
     for key, topics in (given if is_fleet else {ONLY: given}).items():
-        found = {
+        by_partition = {
             TopicPartition(topic, int(partition)): parse_offset(value)
             for topic, partitions in topics.items()
             if topic != _PATH
@@ -143,10 +143,10 @@ def parse(given: Mapping[str, Any], *, is_fleet: bool) -> Positions:
         }
         file = key
         if is_fleet:
-            file = _id_of(key, found.values())
+            file = _id_of(key, by_partition.values())
             if _PATH in topics or _SLASH in key:
                 paths[file] = topics.get(_PATH, key)
-        for tp, marked in found.items():
+        for tp, marked in by_partition.items():
             place = (file, tp)
             # Earlier versions listed each copy of a file under its own path.
             if place not in offsets or offsets[place].offset < marked.offset:
@@ -161,12 +161,12 @@ def parse_offset(value: int | str) -> MarkedOffset:
 
 
 def _text(marked: MarkedOffset) -> int | str:
-    offset, *known = marked
-    return _AT.join([str(offset), *filter(None, known)]) if marked.mark is not None else offset
+    offset, *identity = marked
+    return _AT.join([str(offset), *filter(None, identity)]) if marked.mark is not None else offset
 
 
-def _id_of(key: str, found: Iterable[MarkedOffset]) -> str:
+def _id_of(key: str, stored: Iterable[MarkedOffset]) -> str:
     """Return the file id: if an earlier version wrote a path, the id that the first mark contains."""
     if _SLASH not in key:
         return key
-    return next((summary.id_in(marked.mark) for marked in found if marked.mark is not None), key)
+    return next((summary.id_in(marked.mark) for marked in stored if marked.mark is not None), key)

@@ -171,7 +171,9 @@ def _subscription(
     by_topic = _json("assign", value)
     try:
         assigned = frozenset(
-            TopicPartition(topic, int(p)) for topic, found in by_topic.items() for p in found
+            TopicPartition(topic, int(p))
+            for topic, partitions in by_topic.items()
+            for p in partitions
         )
     except (TypeError, ValueError):
         raise SparkOptionError(
@@ -198,8 +200,8 @@ def _limit(options: Mapping[str, str], side: str, default: int, streaming: bool)
         return Limit(special=EARLIEST if word == "earliest" else LATEST)
     offsets = _by_partition(f"{side}Offsets", text)
     forbidden = {"ending": (EARLIEST,), "starting": () if streaming else (LATEST,)}[side]
-    for topic, found in offsets.items():
-        for partition, offset in found.items():
+    for topic, partitions in offsets.items():
+        for partition, offset in partitions.items():
             if offset < EARLIEST or offset in forbidden:
                 raise SparkOptionError(
                     f"option {side}Offsets: {topic}/{partition} cannot be {offset} here"
@@ -229,8 +231,8 @@ def _late_start(options: Mapping[str, str]) -> bool:
 def _by_partition(name: str, text: str) -> Offsets:
     try:
         return {
-            topic: {int(p): parse_offset(offset).offset for p, offset in found.items()}
-            for topic, found in _json(name, text).items()
+            topic: {int(p): parse_offset(offset).offset for p, offset in partitions.items()}
+            for topic, partitions in _json(name, text).items()
         }
     except (TypeError, ValueError, AttributeError):
         raise SparkOptionError(
@@ -242,8 +244,8 @@ def _marked(text: str) -> dict[TopicPartition, MarkedOffset]:
     """The offsets that have a mark, in a text that is already known to be valid."""
     return {
         TopicPartition(topic, int(partition)): marked
-        for topic, found in parsed(text).items()
-        for partition, value in found.items()
+        for topic, partitions in parsed(text).items()
+        for partition, value in partitions.items()
         if (marked := parse_offset(value)).mark is not None
     }
 
@@ -271,10 +273,10 @@ def _whole(name: str, text: str) -> int:
 def _milliseconds(name: str, options: Mapping[str, str], default: str) -> int:
     """Parse a duration as Spark writes it: a number with a unit, or milliseconds."""
     text = options.get(name.lower(), default)
-    found = re.fullmatch(r"(\d+)\s*([a-z]*)", text.strip().lower())
-    if found is None or found[2] not in _UNITS_MS:
+    match = re.fullmatch(r"(\d+)\s*([a-z]*)", text.strip().lower())
+    if match is None or match[2] not in _UNITS_MS:
         raise SparkOptionError(f"option {name}: got {text!r}, expected a time such as 15m or 30s")
-    return int(found[1]) * _UNITS_MS[found[2]]
+    return int(match[1]) * _UNITS_MS[match[2]]
 
 
 def _positive(options: Mapping[str, str], name: str) -> int | None:

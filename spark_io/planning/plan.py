@@ -44,9 +44,9 @@ class Range(NamedTuple):
         return max(self.end - self.start, 0)
 
 
-def batch(asked: files.Given, options: ReadOptions) -> list[Range]:
+def batch(request: files.Given, options: ReadOptions) -> list[Range]:
     """Plan a batch query. Raises SparkOptionError for offsets outside a log."""
-    cut = limits_cut(Lens(asked, options), options)
+    cut = limits_cut(Lens(request, options), options)
     by_file = in_parallel(lambda file: _ranges(file, options), list(cut.files.values()))
     return [range_ for ranges in by_file for range_ in ranges]
 
@@ -102,20 +102,20 @@ def positions(
     file: FileState, limit: Limit, options: ReadOptions, *, at_end: bool
 ) -> dict[TopicPartition, int]:
     """Resolve the limit to an offset of each partition. Opens the file only if the limit is a time."""
-    asked = {tp: _asked(limit, tp) for tp in file.states}
+    limits = {tp: _asked(limit, tp) for tp in file.states}
     timed: dict[TopicPartition, int] = {}
     if limit.timestamp is not None or limit.timestamps is not None:
-        timed = {tp: time_ms for tp, time_ms in asked.items() if time_ms is not None}
-    found = {
-        tp: _offset(file.path, tp, asked[tp], state, options, at_end=at_end)
+        timed = {tp: time_ms for tp, time_ms in limits.items() if time_ms is not None}
+    resolved = {
+        tp: _offset(file.path, tp, limits[tp], state, options, at_end=at_end)
         for tp, state in file.states.items()
         if tp not in timed
     }
     if timed:
         with remote.connect(file.path) as db:
             for tp, time_ms in timed.items():
-                found[tp] = _at_time(db, tp, time_ms, file.states[tp], options, at_end=at_end)
-    return found
+                resolved[tp] = _at_time(db, tp, time_ms, file.states[tp], options, at_end=at_end)
+    return resolved
 
 
 def split(ranges: Iterable[Range], options: ReadOptions) -> list[tuple[Range, ...]]:
@@ -158,28 +158,28 @@ def _asked(limit: Limit, tp: TopicPartition) -> int | None:
 def _offset(
     path: str,
     tp: TopicPartition,
-    asked: int | None,
+    limit: int | None,
     state: State,
     options: ReadOptions,
     *,
     at_end: bool,
 ) -> int:
     start = state.offsets.log_start_offset
-    if asked is None:
+    if limit is None:
         # Kafka's connector requires every partition; here unnamed ones have the default limits.
         return state.end if at_end else start
-    if asked in (EARLIEST, LATEST):
-        return start if asked == EARLIEST else state.end
+    if limit in (EARLIEST, LATEST):
+        return start if limit == EARLIEST else state.end
     low, high = start, state.offsets.log_end_offset
     if options.read_committed:
         high = state.offsets.last_stable_offset
-    if low <= asked <= high:
-        return asked
-    what = f"{path}, {tp}: offset {asked} cannot be read, the log goes from {low} to {high}"
+    if low <= limit <= high:
+        return limit
+    what = f"{path}, {tp}: offset {limit} cannot be read, the log goes from {low} to {high}"
     if options.fail_on_data_loss:
         raise SparkOptionError(f"{what}; set failOnDataLoss=false to read what there is")
     catalog.LOSS_ACCEPTED.say(loss=what)
-    return min(max(asked, low), high)
+    return min(max(limit, low), high)
 
 
 def _at_time(
@@ -192,9 +192,9 @@ def _at_time(
     at_end: bool,
 ) -> int:
     # An end is resolved like a start, so that consecutive time ranges do not overlap.
-    found = db.admin.first_record_at(tp, time_ms, isolation_level=options.isolation_level)
-    if found is not None:
-        return min(found.offset, state.end)
+    first = db.admin.first_record_at(tp, time_ms, isolation_level=options.isolation_level)
+    if first is not None:
+        return min(first.offset, state.end)
     if at_end or options.late_start_is_latest:
         return state.end
     raise SparkOptionError(

@@ -23,17 +23,19 @@ def is_remote(path: str | os.PathLike[str]) -> bool:
 def look(path: str, marks_of: Callable[[str], Iterable[str]]) -> FileSummary:
     """Return the summary of the latest snapshot, like `summary.look` for a local file. Raises StorageError,
     CorruptDatabaseError and ConfigError."""
-    (one,) = publishing.published(path)
-    found = one.manifest
+    (published,) = publishing.published(path)
+    manifest = published.manifest
     # The manifest has the marks of the preceding snapshots; for older ones the file is needed.
-    unknown = set(marks_of(found.file_id)) - {found.mark, *found.marks}
+    unknown = set(marks_of(manifest.file_id)) - {manifest.mark, *manifest.marks}
     departures = {}
     if unknown:
         with connect(path) as db:
             for mark in unknown:
                 if (why := db.admin.history_departure(mark)) is not None:
                     departures[mark] = why
-    return FileSummary(found.file_id, found.position, found.mark, found.partitions, departures, {})
+    return FileSummary(
+        manifest.file_id, manifest.position, manifest.mark, manifest.partitions, departures, {}
+    )
 
 
 def connect(path: str) -> eosdb.Database:

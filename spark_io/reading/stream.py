@@ -49,9 +49,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._names = tuple(schema.fieldNames())
         columns.check(self._names)
         self._options = options.parse(given, streaming=True)
-        asked = files.given(given)
-        self._is_fleet = files.is_fleet(asked)
-        self._lens = Lens(asked, self._options)
+        request = files.given(given)
+        self._is_fleet = files.is_fleet(request)
+        self._lens = Lens(request, self._options)
         self._histories = Histories(self._options)
         self._last: Cut | None = None
         self._trigger = Trigger(
@@ -71,21 +71,21 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, Any]:
         cut = plan.limits_cut(self._lens, self._options)
-        found: dict[Place, int] = {}
-        starts = in_parallel(
+        starts: dict[Place, int] = {}
+        by_file = in_parallel(
             lambda file: plan.positions(file, self._options.start, self._options, at_end=False),
             list(cut.files.values()),
         )
-        for key, of_file in zip(cut.files, starts, strict=True):
-            found |= {(key, tp): offset for tp, offset in of_file.items()}
-        return self._to_json(self._moved(Positions(), found, cut))
+        for key, of_file in zip(cut.files, by_file, strict=True):
+            starts |= {(key, tp): offset for tp, offset in of_file.items()}
+        return self._to_json(self._moved(Positions(), starts, cut))
 
     def getDefaultReadLimit(self) -> ReadLimit:
         return ReadMaxRows(self._options.max_offsets_per_trigger or _MOST_OFFSETS)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        cut, (known,) = self._cut_at(start)
-        before = offsets.numbers(known.offsets)
+        cut, (position,) = self._cut_at(start)
+        before = offsets.numbers(position.offsets)
         if self._group is not None:
             # Everything before the next micro-batch has been written. (Spark calls `commit` one batch
             # late, and not after the last one.)
@@ -111,12 +111,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 for place, end in newest.items()
             )
             if not self._trigger.is_due(waiting):
-                return self._to_json(known)
+                return self._to_json(position)
         if isinstance(limit, ReadMaxRows):
             reached = _limited(before, first, newest, limit.max_rows)
         else:
             reached = {**before, **_not_back(before, newest)}
-        return self._to_json(self._moved(known, reached, cut))
+        return self._to_json(self._moved(position, reached, cut))
 
     def reportLatestOffset(self) -> dict[str, Any]:
         """Return the newest offsets, and the skipped files if any, for `query.lastProgress`."""
