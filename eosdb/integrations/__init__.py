@@ -1,4 +1,4 @@
 """Bridges between a file and other systems; most need an extra (`pip install 'eosdb[…]'`).
 
-Each can be deleted without a line changing elsewhere. None leans on another, except `moving` on `relay`.
+Each can be deleted without changing a line elsewhere. None depends on another, except `moving` on `relay`.
 """

@@ -1,8 +1,8 @@
-"""OpenTelemetry spans, for programs that ask for them: what is sent, processed and committed.
+"""OpenTelemetry spans for sending, processing and committing records.
 
-`instrument` wraps the methods that do these things, as OpenTelemetry's own instrumentations do: a program
-that does not call it pays nothing, and needs no package. A record carries its trace in the header
-`traceparent` (W3C Trace Context), so a chain of processors in many processes is one trace.
+`instrument` wraps the methods concerned, like OpenTelemetry's own instrumentations: a program that does not
+call it has no overhead and needs no package. A record carries its trace in the header `traceparent` (W3C
+Trace Context), so a chain of processors in many processes is one trace.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Link, Span, SpanContext, Tracer, TracerProvider
 
 SYSTEM: Final = "eosdb"
-"""`messaging.system`. Kafka's would have tools look for a cluster."""
+"""The value of `messaging.system`; with Kafka's value, tools would look for a cluster."""
 _LINKS_MAX: Final = 128
-"""What SDKs keep of a span's links."""
+"""The most links that SDKs keep in a span."""
 _originals: Final[dict[tuple[type, str], Callable[..., Any]]] = {}
 _processed: Final[WeakKeyDictionary[object, list[SpanContext]]] = WeakKeyDictionary()
 """The spans of the records in a processor's open transaction."""
@@ -40,12 +40,12 @@ _is_given_up: Final = ContextVar("eosdb_gives_up", default=False)
 _is_committing: Final = ContextVar("eosdb_commits", default=False)
 
 
-# decisions/0047: asked for by a call, so that nobody else pays for it.
+# decisions/0047: instrumented by a call, so that other programs have no overhead.
 def instrument(tracer_provider: TracerProvider | None = None) -> None:
-    """Make spans from now on, in this process; a second call changes nothing.
+    """Make spans in this process from now on; idempotent.
 
-    `tracer_provider` gives the tracer; None for the global one. Raises ConfigError
-    when opentelemetry-api is not installed.
+    `tracer_provider` provides the tracer; None for the global provider. Raises ConfigError if
+    opentelemetry-api is not installed.
     """
     try:
         from opentelemetry import trace
@@ -79,8 +79,8 @@ def uninstrument() -> None:
 
 
 def context_of(record: ConsumerRecord) -> Context:
-    """The trace that a record carries, for programs that read with a consumer: give it as `context` when
-    you start a span. Without a `traceparent` it is the current one."""
+    """Return the trace context of a record, for programs that read with a consumer: pass it as `context` to
+    start a span. For a record without `traceparent` it is the current context."""
     from opentelemetry import propagate
 
     carrier = {name: data.decode(errors="replace") for name, data in record.headers if data}
@@ -112,7 +112,8 @@ def _sending(tracer: Tracer, original: Callable[..., Any]) -> Callable[..., Any]
 
 
 def _sending_async(tracer: Tracer, original: Callable[..., Any]) -> Callable[..., Any]:
-    """The loop's thread knows the current span; the one that sends does not, and finds the header."""
+    """Wrap AsyncProducer.send. The span and the header are made in the loop's thread, because the current
+    span is not known in the thread that sends."""
     from opentelemetry.trace import SpanKind
 
     async def send(
@@ -130,7 +131,7 @@ def _sending_async(tracer: Tracer, original: Callable[..., Any]) -> Callable[...
 
 
 def _is_traced(headers: Iterable[object]) -> bool:
-    """Whether a record has a trace: somebody else's, or that of a record that is sent on."""
+    """Whether a record has a trace already, for example that of a record that is forwarded."""
     return any(isinstance(one, tuple) and one[:1] == ("traceparent",) for one in headers)
 
 
@@ -143,7 +144,7 @@ def _injected() -> Iterator[Header]:
 
 
 def _note_offset(span: Span, sent: Any) -> None:
-    """What `publish` returns says where; a future does not know yet."""
+    """Add partition and offset if they are known: `publish` returns them, a future has none yet."""
     if (offset := getattr(sent, "offset", None)) is not None and isinstance(offset, int):
         span.set_attribute("messaging.destination.partition.id", str(sent.partition))
         span.set_attribute("messaging.eosdb.offset", offset)
@@ -220,7 +221,7 @@ def _note_failure(span: Span, error: Exception) -> None:
 
 
 def _committing(tracer: Tracer, original: Callable[..., Any]) -> Callable[..., Any]:
-    """One span for a commit, also where a processor's commits by a producer's."""
+    """Wrap a commit. A processor's commit that calls a producer's makes only one span."""
     from opentelemetry.trace import SpanKind
 
     def commit(self: Any, *args: Any, **options: Any) -> Any:
@@ -251,7 +252,7 @@ def _links(contexts: Sequence[SpanContext]) -> list[Link]:
 
 
 def _mending(_: Tracer, original: Callable[..., Any]) -> Callable[..., Any]:
-    """What is undone is not committed."""
+    """Wrap the rollback of a processor, which drops the links to the spans of its records."""
 
     def mend(self: ProcessingTransaction) -> None:
         original(self)
@@ -270,7 +271,7 @@ def _committing_now() -> Iterator[None]:
 
 
 def _attributes(topic: str | None, name: str, kind: str) -> dict[str, str | int]:
-    """The attributes that OpenTelemetry's conventions for messaging name."""
+    """Return the attributes of OpenTelemetry's semantic conventions for messaging."""
     attributes: dict[str, str | int] = {
         "messaging.system": SYSTEM,
         "messaging.operation.name": name,

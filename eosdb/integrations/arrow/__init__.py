@@ -1,4 +1,4 @@
-"""Records as Arrow record batches, for everything that reads them in bulk; needs pyarrow.
+"""Records as Arrow record batches, for reading in bulk; needs pyarrow.
 
-Above the database and below what uses it: Spark, lakehouse tables.
+Used by `Database.scan_arrow`, Spark and lakehouse tables.
 """

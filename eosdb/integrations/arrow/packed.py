@@ -1,7 +1,7 @@
-"""A part of a range as one Arrow batch, made without an object for each row and each value.
+"""Reads a part of a range as one Arrow batch, without an object for each row and each value.
 
-The checksum of every record is compared, of all at once; where one differs, or anything is unusual, the
-caller reads row by row, which is what decides and says what is wrong.
+The checksums of all records are verified at once. If one differs, or anything is unusual, the part is read
+row by row, which decides what is wrong and raises.
 """
 
 from __future__ import annotations
@@ -19,21 +19,22 @@ from eosdb.log.reading.packed import Packed
 from eosdb.log.reading.scan import Snapshot
 
 MOST_ROWS: Final = 4_000
-"""Rows in a batch: what fits into the processor's cache is passed on fastest."""
+"""The most rows of a batch; batches that fit into the CPU's cache are fastest."""
 _BYTES: Final = 1 << 20
-"""What a batch should have, where records are large."""
+"""The size in bytes that batches of large records should have."""
 _COUNTING: Final = pa.array(range(MOST_ROWS), pa.int64())
 
 
 class Columns(NamedTuple):
-    """What a reader sees of a part, under the names of `log.scan`: numbers as int64, all else as binary."""
+    """The columns of the data records of a part, in the order given: numbers as int64, all others as
+    binary."""
 
     columns: Sequence[pa.Array]
     size: int
 
 
 class Parts:
-    """Reads the parts of one range, as `Database.admin.read_parts` has them read."""
+    """Reads the parts of one range; passed to `Database.admin.read_parts`."""
 
     def __init__(self, columns: Sequence[str]) -> None:
         self._columns: Final = columns
@@ -49,12 +50,12 @@ class Parts:
         *,
         read_committed: bool,
     ) -> tuple[Columns, int]:
-        """Raises what `scan.part` raises."""
+        """Read one part. Raises the errors of `scan.part`."""
         stop = min(end, start + _rows(partition))
         found = self._at_once(connection, partition, start, stop, read_committed=read_committed)
         if found is not None:
             return found, stop
-        # decisions/0035: whatever is wrong or unusual, the rows themselves tell.
+        # decisions/0035: if anything is wrong or unusual, read row by row.
         rows, next_offset = scan.part(
             connection,
             partition,
@@ -88,55 +89,55 @@ class Parts:
     ) -> Columns | None:
         if start >= stop or not packed.can_be_packed(partition, start):
             return None
-        found = self._read(connection, partition, start, stop)
-        if not isinstance(found, Packed):
+        part = self._read(connection, partition, start, stop)
+        if not isinstance(part, Packed):
             return None
         try:
-            keep = _without_markers(found)
-            arrays = None if keep is None else self._arrays(found)
+            keep = _without_markers(part)
+            arrays = None if keep is None else self._arrays(part)
         except pa.ArrowException:
             return None
         if keep is None or arrays is None:
             return None
         if read_committed:
-            seen = (int(at.as_py()) for at in _offsets(found).filter(keep))
+            seen = (int(at.as_py()) for at in _offsets(part).filter(keep))
             gone = transaction_index.taken_back_in(connection, partition, start, stop, seen)
             if gone:
-                taken = pc.is_in(_offsets(found), pa.array(gone, pa.int64()))
+                taken = pc.is_in(_offsets(part), pa.array(gone, pa.int64()))
                 keep = pc.and_(keep, pc.invert(taken))
         count = keep.true_count
-        if count < found.size:
+        if count < part.size:
             arrays = [array.filter(keep) for array in arrays]
         return Columns(arrays, count)
 
     def _read(
         self, connection: Snapshot, partition: Partition, start: int, stop: int
     ) -> Packed | bool:
-        found = packed.read(
+        part = packed.read(
             connection, partition, start, stop, self._numbers, with_headers=self._with_headers
         )
-        if found is True:
+        if part is True:
             self._with_headers = True
             return self._read(connection, partition, start, stop)
-        return found
+        return part
 
-    def _arrays(self, found: Packed) -> list[pa.Array] | None:
-        arrays = [self._array(name, found) for name in self._columns]
-        return arrays if all(len(array) == found.size for array in arrays) else None
+    def _arrays(self, part: Packed) -> list[pa.Array] | None:
+        arrays = [self._array(name, part) for name in self._columns]
+        return arrays if all(len(array) == part.size for array in arrays) else None
 
-    def _array(self, name: str, found: Packed) -> pa.Array:
+    def _array(self, name: str, part: Packed) -> pa.Array:
         match name:
             case "offset":
-                return _offsets(found)
+                return _offsets(part)
             case "key":
-                return pa.array(found.keys, pa.binary())
+                return pa.array(part.keys, pa.binary())
             case "value":
-                return pa.array(found.values, pa.binary())
+                return pa.array(part.values, pa.binary())
             case "headers":
-                return pa.array(found.headers or [None] * found.size, pa.binary())
-        listed = found.numbers[self._numbers.index(name)]
+                return pa.array(part.headers or [None] * part.size, pa.binary())
+        listed = part.numbers[self._numbers.index(name)]
         if isinstance(listed, int):
-            return pa.repeat(pa.scalar(listed, pa.int64()), found.size)
+            return pa.repeat(pa.scalar(listed, pa.int64()), part.size)
         return numbers(listed)
 
 
@@ -144,30 +145,31 @@ def _type(name: str) -> pa.DataType:
     return pa.binary() if name in ("key", "value", "headers") else pa.int64()
 
 
-def _offsets(found: Packed) -> pa.Array:
-    return pc.add(_COUNTING[: found.size], found.start)
+def _offsets(part: Packed) -> pa.Array:
+    return pc.add(_COUNTING[: part.size], part.start)
 
 
 def _rows(partition: Partition) -> int:
-    """How many rows of the partition make about a batch's bytes."""
+    """Return how many rows of the partition have about the size of a batch."""
     rows = partition.log_end_offset - partition.log_start_offset
     return min(max(_BYTES * rows // max(partition.size_bytes, 1), 1), MOST_ROWS)
 
 
 def numbers(text: str) -> pa.Array:
-    """A list of numbers. Raises pyarrow.ArrowException for anything else."""
+    """Parse a list of numbers. Raises pyarrow.ArrowException for any other text."""
     return pc.split_pattern(pa.scalar(text, pa.string()), ",").values.cast(pa.int64())
 
 
-def _without_markers(found: Packed) -> pa.Array | None:
-    """Which rows are data; None unless each row has the checksum of what it must be."""
-    expected = numbers(found.offsets_and_contents)
-    if len(expected) != found.size:
+def _without_markers(part: Packed) -> pa.Array | None:
+    """Return a mask of the rows that are data; None if a row has neither the checksum of its data nor that
+    of a marker."""
+    expected = numbers(part.offsets_and_contents)
+    if len(expected) != part.size:
         return None
-    sums = pa.array(checksum.sums_of_bytes(found.keys, found.values, found.headers), pa.int64())
-    rest = pc.subtract(pc.subtract(expected, sums), _offsets(found))
+    sums = pa.array(checksum.sums_of_bytes(part.keys, part.values, part.headers), pa.int64())
+    rest = pc.subtract(pc.subtract(expected, sums), _offsets(part))
     is_data = pc.equal(rest, 0)
-    if is_data.true_count == found.size:
+    if is_data.true_count == part.size:
         return is_data
     is_marker = pc.and_(pc.equal(rest, checksum.MARKER), pc.equal(sums, 0))
-    return is_data if pc.or_(is_data, is_marker).true_count == found.size else None
+    return is_data if pc.or_(is_data, is_marker).true_count == part.size else None

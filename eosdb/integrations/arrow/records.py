@@ -43,11 +43,11 @@ def batches(
     skip_lost: bool = False,
     source_file: str | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The data records in [start, end), in order, each batch read on demand.
+    """Yield the data records in [start, end), in order; each batch is read on demand.
 
-    Raises what `Database.admin.scan` raises: OffsetOutOfRangeError if retention has removed some of them
-    (unless `skip_lost`), CorruptRecordError for a damaged one, InvalidRequestError for an unknown column or
-    an end that readers may not reach yet.
+    Raises the errors of `Database.admin.scan`: OffsetOutOfRangeError if retention has removed some of the
+    records (unless `skip_lost`), CorruptRecordError for a damaged record, InvalidRequestError for an
+    unknown column or an end beyond the last stable offset (read_uncommitted: the log end).
     """
     if unknown := [name for name in names if name not in tuple(TYPES)]:
         raise InvalidRequestError(
@@ -60,7 +60,7 @@ def batches(
         "partition": topic_partition.partition,
         "source_file": source_file,
     }
-    for found in db.admin.read_parts(
+    for part in db.admin.read_parts(
         topic_partition,
         start,
         end,
@@ -68,13 +68,13 @@ def batches(
         isolation_level=isolation_level,
         skip_lost=skip_lost,
     ):
-        if found.size:
-            columns = dict(zip(wanted, found.columns, strict=True))
+        if part.size:
+            columns = dict(zip(wanted, part.columns, strict=True))
             yield pa.RecordBatch.from_arrays(
                 [
                     _stored(name, columns[_STORED[name]])
                     if name in _STORED
-                    else pa.repeat(pa.scalar(constants[name], TYPES[name]), found.size)
+                    else pa.repeat(pa.scalar(constants[name], TYPES[name]), part.size)
                     for name in names
                 ],
                 schema=schema(names),

@@ -1,6 +1,6 @@
-"""Lakehouses: `export` brings what is new in a file into Parquet, Delta or Iceberg, exactly once.
+"""Lakehouses: `export` appends the new records of a file to Parquet, Delta or Iceberg tables, exactly once.
 
-No Spark is needed. Needs `pip install 'eosdb[lakehouse]'`, and imports it when `export` is first used.
+Spark is not needed. Needs `pip install 'eosdb[lakehouse]'`, which is imported when `export` is first used.
 """
 
 from importlib import import_module

@@ -1,7 +1,7 @@
-"""Record batches become Parquet files of one topic and one UTC day each: the data files of every format.
+"""Writes record batches as Parquet files of one topic and one UTC day each: the data files of all formats.
 
-Memory is bounded, whatever the number of records and of days: rows wait until there are enough for row
-groups of a good size, and a file ends when it is large enough or when too many are open.
+Memory use is bounded, whatever the number of records and days: rows are buffered until they fill row groups
+of a good size, and a file is finished when it is large enough or when too many are open.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ import pyarrow.parquet as pq
 from .targets import DataFile, Target
 
 _WAITING_BYTES: Final = 64 * 2**20
-"""Of rows in memory, before they are written out as one row group for each file."""
+"""The size of buffered rows at which they are written, as one row group for each file."""
 _FILE_BYTES: Final = 128 * 2**20
 _OPEN_FILES: Final = 64
 _NUMERIC: Final = ("partition", "offset")
 
 
 class DataFiles:
-    """The files of one export. `batch` is a name that no other export has."""
+    """The data files of one export. `batch` is a name unique to the export."""
 
     def __init__(self, target: Target, batch: str) -> None:
         self._target = target
@@ -32,7 +32,7 @@ class DataFiles:
         self._open: dict[tuple[str, str], _Growing] = {}
         self._waiting_bytes = 0
         self.created: list[str] = []
-        """The paths of all files, also of unfinished ones."""
+        """The paths of all files, including unfinished ones."""
         self.finished: list[DataFile] = []
 
     def add(self, topic: str, rows: pa.RecordBatch) -> None:
@@ -45,13 +45,13 @@ class DataFiles:
             self._add(topic, str(day), rows.filter(pc.equal(days, day)))
 
     def finish(self) -> list[DataFile]:
-        """All files, closed and durable."""
+        """Close all files, make them durable, and return them."""
         while self._open:
             self._end(next(iter(self._open)))
         return self.finished
 
     def give_up(self) -> None:
-        """Remove what was created."""
+        """Remove the created files."""
         for growing in self._open.values():
             with contextlib.suppress(OSError, pa.ArrowException):
                 growing.abandon()
@@ -63,7 +63,7 @@ class DataFiles:
         growing = self._open.pop((topic, day), None)
         if growing is None:
             if len(self._open) >= _OPEN_FILES:
-                self._end(next(iter(self._open)))  # the one that has waited longest for rows
+                self._end(next(iter(self._open)))  # the file that has waited longest for rows
             name = f"{self._batch}-{len(self.created):05}.parquet"
             path, file = self._target.create(topic, day, name)
             self.created.append(path)
@@ -95,7 +95,7 @@ class _Growing:
         self.waiting: list[pa.RecordBatch] = []
 
     def write_out(self) -> int:
-        """Returns the size of the file so far."""
+        """Write the buffered rows. Returns the size of the file so far."""
         if self.waiting:
             self._writer.write_table(pa.Table.from_batches(self.waiting))
             self.waiting.clear()
@@ -118,7 +118,7 @@ class _Growing:
 
 
 def _span(footer: Any) -> Mapping[str, tuple[int, int]]:
-    """The least and greatest value of each numeric column."""
+    """Return the least and the greatest value of each numeric column."""
     found = {}
     for name in _NUMERIC:
         at = footer.schema.names.index(name)

@@ -1,5 +1,5 @@
-"""A Delta table, partitioned by topic and day. What it remembers are Delta's application transactions, part
-of the same commit as the data: one for the next offset of each partition, and one for each other number."""
+"""A Delta table, partitioned by topic and day. The progress is stored as Delta's application transactions,
+in the same commit as the data: one for the next offset of each partition, and one for each other number."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class DeltaTarget:
             try:
                 self._table = DeltaTable(self._uri, storage_options=self._options)
             except TableNotFoundError:
-                with contextlib.suppress(CommitFailedError):  # somebody else makes it
+                with contextlib.suppress(CommitFailedError):  # another export creates it
                     DeltaTable.create(
                         self._uri,
                         _SCHEMA,

@@ -1,7 +1,7 @@
-"""`export`: what is new in a file becomes part of a table, in one commit that says how far it goes.
+"""`export` appends the new records of a file to a table, in one commit that also stores the progress.
 
-The target itself remembers that, so nothing else has to be kept in step with it: an export that was killed
-left either all or nothing.
+The progress is stored in the target itself, so that both cannot diverge: a killed export has added either
+all of its records or none.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FORMATS: Final = ("parquet", "delta", "iceberg")
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """What one export committed; nothing if there was nothing new."""
+    """The result of one export; empty if there were no new records."""
 
     records: int
     files: int
@@ -46,21 +46,21 @@ def export(
     options: Mapping[str, str] | None = None,
     allow_data_loss: bool = False,
 ) -> Exported:
-    """Append the committed records that the target does not have yet: each exactly once, whatever is
-    killed, repeated, or exported by others at the same time.
+    """Append the committed records that the target does not have yet, each exactly once, even if exports
+    are killed, repeated, or run concurrently.
 
-    `target`: a folder, for `"delta"` also a URI of object storage; for `"iceberg"` a table, such as
-    `namespace.table`, of pyiceberg's `catalog`. `topics`: all, if None. `options`: storage options of
-    Delta, properties of Iceberg's catalog. Several files may be exported into one table, which has a
-    column `source_file`.
+    `target` is a folder, for `"delta"` also a URI of object storage, and for `"iceberg"` a table of
+    pyiceberg's `catalog`, such as `namespace.table`. `topics` None exports all topics. `options` are
+    storage options for Delta and catalog properties for Iceberg. Several files may be exported into one
+    table, which has a column `source_file`.
 
-    Raises ConfigError; IllegalStateError when the file was replaced, or is an older copy than the one that
-    was exported; OffsetOutOfRangeError when retention has removed records that were not exported, unless
-    `allow_data_loss`; StorageError when the target cannot be written; InvalidTimestampError for a record
-    later than the year 9999; and what reading raises.
+    Raises ConfigError; IllegalStateError if the file was replaced, or is an older copy than the exported
+    one; OffsetOutOfRangeError if retention has removed records that were not exported, unless
+    `allow_data_loss`; StorageError if the target cannot be written; InvalidTimestampError for a record
+    later than the year 9999; and the errors of reading.
     """
     named = None if topics is None else check_texts("topics", topics)
-    # A file name that is no text is refused: the formats write JSON.
+    # A path without a UTF-8 form is refused: the formats write JSON.
     check_text("path", db.path, ConfigError)
     check_choice("format", format, *FORMATS)
     sink = _target(
@@ -87,7 +87,7 @@ def export(
             if _topic_ids(db) == source.topic_ids and sink.commit(files, known, after, about):
                 reach(Failpoint.EXPORT_COMMITTED)
                 return Exported(sum(it.rows for it in files), len(files))
-            # Another export was first, or a topic was made anew: look again what is left to do.
+            # Another export committed first, or a topic was recreated: compute the new records again.
             for file in files:
                 sink.remove(file.path)
     finally:
@@ -116,7 +116,7 @@ def _target(
 
 
 def _look(db: Database) -> Source:
-    """The file at one instant."""
+    """Read the state of the file in one snapshot."""
     while True:
         ids = _topic_ids(db)
         cut = db.admin.consistent_cut()
@@ -141,7 +141,7 @@ def _topic_ids(db: Database) -> dict[str, str]:
 def _write(
     db: Database, sink: Target, wanted: Sequence[Range], *, skip_lost: bool
 ) -> list[DataFile]:
-    """The records as data files, durable and not yet part of the table."""
+    """Write the records as data files, durable but not yet part of the table."""
     files = DataFiles(sink, f"part-{secrets.token_hex(8)}")
     try:
         for range_ in wanted:
@@ -166,7 +166,7 @@ def _write(
 
 
 def _about(source: Source, wanted: Sequence[Range]) -> dict[str, object]:
-    """For whoever reads the table's history."""
+    """Return a description of the export for the table's history."""
     offsets: dict[str, dict[str, list[int]]] = {}
     for it in wanted:
         topic, partition = it.topic_partition

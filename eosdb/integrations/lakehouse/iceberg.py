@@ -1,5 +1,5 @@
-"""An Iceberg table, partitioned by topic and day(timestamp). What it remembers is in its properties, set in
-the same commit as the data, and in the summary of the snapshot."""
+"""An Iceberg table, partitioned by topic and day(timestamp). The progress is stored in the table's
+properties and in the summary of the snapshot, in the same commit as the data."""
 
 from __future__ import annotations
 
@@ -122,8 +122,8 @@ class IcebergTarget:
     def _append(
         self, files: Sequence[DataFile], after: Numbers, about: Mapping[str, object]
     ) -> None:
-        # decisions/0038: pyiceberg repeats a commit that lost against another, which may have been this
-        # file's; whoever lost must look first. Only this process's view of the property changes.
+        # decisions/0038: pyiceberg repeats a commit that lost against another, but if that was an export of
+        # the same file, its progress must be read first. The property changes only in this process.
         properties = {**self._table.metadata.properties, "commit.retry.num-retries": "0"}
         self._table.metadata = self._table.metadata.model_copy(update={"properties": properties})
         file_id = str(about["file_id"])
@@ -139,28 +139,30 @@ class IcebergTarget:
         except NoSuchTableError:
             namespace = self._identifier.rpartition(".")[0]
             self._catalog.create_namespace_if_not_exists(namespace)
-            with contextlib.suppress(TableAlreadyExistsError):  # somebody else makes it
+            with contextlib.suppress(TableAlreadyExistsError):  # another export creates it
                 self._catalog.create_table(
                     self._identifier, _SCHEMA, partition_spec=_PARTITIONED_BY
                 )
             self._table = self._catalog.load_table(self._identifier)
 
     def _remembered(self) -> Numbers:
-        """Of all files. The summaries of the snapshots say it, of which a table that was rolled back lacks
-        the last; the properties are what is left where snapshots have expired."""
+        """Read the progress of all files: from the snapshots' summaries, which are right also after a
+        rollback of the table, and from the properties if snapshots have expired."""
         found: dict[str, str] = {}
         oldest = None
         for oldest in ancestors_of(self._table.current_snapshot(), self._table.metadata):
             if oldest.summary is not None and (file_id := oldest.summary.get(_FILE_ID)):
                 found.setdefault(file_id, str(oldest.summary.get(_NUMBERS)))
-        if oldest is not None and oldest.sequence_number != 1:  # the table's first one has expired
+        if (
+            oldest is not None and oldest.sequence_number != 1
+        ):  # the table's first snapshot has expired
             for name, numbers in self._table.properties.items():
                 if name.startswith(f"{_NUMBERS}."):
                     found.setdefault(name.removeprefix(f"{_NUMBERS}."), numbers)
         return {name: number for text in found.values() for name, number in parsed(text).items()}
 
     def _of_file(self, file_id: str) -> Numbers:
-        """All numbers of one file, also of partitions that are not exported now."""
+        """Return all numbers of one file, including partitions that are not exported now."""
         return {
             name: number
             for name, number in self._remembered().items()
@@ -168,7 +170,7 @@ class IcebergTarget:
         }
 
     def _sync_metadata(self) -> None:
-        """What pyiceberg wrote for the commit, on this machine."""
+        """Make the local files that pyiceberg wrote for the commit durable."""
         snapshot = self._table.current_snapshot()
         assert snapshot is not None
         manifests = [it.manifest_path for it in snapshot.manifests(self._table.io)]
@@ -184,12 +186,12 @@ class IcebergTarget:
             raise
         except (
             Exception
-        ) as error:  # its errors have nothing in common, and catalogs bring their own
+        ) as error:  # pyiceberg's errors have no common class, and catalogs have their own
             raise StorageError(f"{self._identifier}: Iceberg says: {one_line(error)}") from error
 
 
 def _columns(schema: Schema) -> list[tuple[str, str]]:
-    """Names and types, without the numbers of nested fields."""
+    """Return names and types, without the ids of nested fields."""
     return [(it.name, re.sub(r"\d+: ", "", str(it.field_type))) for it in schema.fields]
 
 

@@ -1,7 +1,7 @@
-"""A folder of Parquet files, partitioned by topic and day. Parquet knows no commits, so this is ours:
+"""A folder of Parquet files, partitioned by topic and day, with a commit protocol, since Parquet has none.
 
-data files are written where no reader looks; one file, `_eosdb/progress.json`, is replaced, and that is the
-commit; then the data files are renamed to where they belong, by the next export if this one dies.
+Data files are first written where readers do not look. Replacing the file `_eosdb/progress.json` is the
+commit. Then the data files are renamed to their final paths; if the export dies, the next one does that.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from .progress import Numbers
 from .targets import COLUMNS, DataFile, SyncedFile, local_path, sync_folders
 
 _OURS: Final = "_eosdb"
-"""Spark, pyarrow and others pass over folders with such names."""
+"""Spark, pyarrow and others ignore folders whose names begin so."""
 _STAGED: Final = f"{_OURS}/staged"
 _SUFFIX: Final = ".unfinished"
-"""DuckDB does not, but reads files of the given pattern only."""
+"""DuckDB reads these folders, too, but only files that match the given pattern."""
 _PROGRESS: Final = f"{_OURS}/progress.json"
 
 
 class _Progress(TypedDict):
-    """The content of the file. `files`: of the last commit."""
+    """The content of the progress file; `files` are those of the last commit."""
 
     numbers: dict[str, int]
     files: list[str]
@@ -104,7 +104,7 @@ class ParquetTarget:
         os.close(self._lock)
 
     def _put_in_place(self, paths: Sequence[str]) -> None:
-        """Rename those data files that are not where they belong."""
+        """Rename committed data files that are not yet at their final paths."""
         moved = []
         for path in paths:
             os.makedirs(os.path.dirname(self._at(path)), exist_ok=True)

@@ -1,7 +1,7 @@
-"""How far a file has been exported, and what the next export reads: decided here, touching nothing.
+"""The progress of exports, and the ranges that the next export reads: pure decisions.
 
-A target remembers numbers under names, because that is all that Delta's application transactions hold: for
-each source file the next offset of every partition, and the mark of the file's history as of then.
+A target stores named numbers, because Delta's application transactions can hold nothing else: for each
+source file the next offset of every partition, and the mark of the file's history at the last export.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from eosdb.errors import ConfigError, IllegalStateError, OffsetOutOfRangeError
 from eosdb.model.values import PartitionOffsets, TopicPartition
 
 Numbers = Mapping[str, int]
-"""What a target remembers, by name; every number fits into 64 bits."""
+"""The progress that a target stores, by name; all numbers fit into 64 bits."""
 
 _DIGEST_BYTES: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A file at one instant. `mark`: of its history (`db.admin.history_mark`); `place`: the host and path
-    where it is; `topic_ids`: a topic made anew has another; `ends`: how far each partition can be read so
-    that no transaction is seen in part."""
+    """The state of a file in one snapshot. `mark` is that of its history (`db.admin.history_mark`), `place`
+    its host and path; a recreated topic has a new id in `topic_ids`; `ends` are the offsets up to which
+    each partition can be read without seeing part of a transaction."""
 
     path: str
     place: str
@@ -38,11 +38,11 @@ class Source:
         return self.mark.partition(".")[0]
 
     def name(self, tp: TopicPartition) -> str:
-        """Under which the next offset of the partition is remembered."""
+        """The name under which the next offset of the partition is stored."""
         return f"{self.file_id}:{self.topic_ids[tp.topic]}/{tp.partition}"
 
     def names(self) -> list[str]:
-        """All names that a target may know of this file."""
+        """All names under which a target may store numbers of this file."""
         return [
             *map(self.name, self.partitions),
             f"{self.file_id}:position",
@@ -61,7 +61,7 @@ class Range:
 
 
 def known_mark(source: Source, known: Numbers) -> str | None:
-    """The mark of the file's history as of its last export; None if it was never exported."""
+    """Return the mark of the file's history at its last export; None if it was never exported."""
     position = known.get(f"{source.file_id}:position")
     if position is None:
         return None
@@ -77,12 +77,12 @@ def ranges(
     *,
     allow_data_loss: bool,
 ) -> list[Range]:
-    """What is new since the last export, of all topics or of those named. `departure`: why the file does
-    not have the history that was exported.
+    """Return the ranges that are new since the last export, of the given topics or of all. `departure` says
+    how the file's history differs from the exported one; None if it does not.
 
-    Raises IllegalStateError for another file, or another history, than was exported;
-    OffsetOutOfRangeError when records are gone that were not exported, unless `allow_data_loss`;
-    ConfigError for topics that are not there.
+    Raises IllegalStateError if the file or its history is not the exported one; OffsetOutOfRangeError if
+    records that were not exported have been removed, unless `allow_data_loss`; ConfigError for topics that
+    do not exist.
     """
     if departure is not None:
         raise IllegalStateError(
@@ -95,7 +95,7 @@ def ranges(
             f"{source.path} has no topic {', '.join(missing)}, expected of "
             f"{', '.join(sorted(source.topic_ids)) or 'none'}"
         )
-    found = []
+    new = []
     for tp, offsets in sorted(source.partitions.items()):
         if topics is not None and tp.topic not in topics:
             continue
@@ -107,12 +107,12 @@ def ranges(
                 f"Allow data loss to go on there (--allow-data-loss)"
             )
         if (start := max(start, first)) < end:
-            found.append(Range(tp, start, end))
-    return found
+            new.append(Range(tp, start, end))
+    return new
 
 
 def after(source: Source, read: Collection[Range]) -> dict[str, int]:
-    """What a target remembers once it has the ranges."""
+    """Return the numbers to store after an export of the ranges."""
     _, position, digest = source.mark.split(".")
     return {
         **{source.name(it.topic_partition): it.end for it in read},

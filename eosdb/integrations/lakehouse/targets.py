@@ -1,4 +1,4 @@
-"""What every format has: where data files go, and a commit that takes them and the progress together."""
+"""The interface of all table formats: creating data files, and an atomic commit of files and progress."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from .progress import Numbers
 COLUMNS: Final = (
     "key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers", "source_file",
 )  # fmt: skip
-"""Of the rows, in every format; with `day`, the UTC day of the timestamp, where that is a column."""
+"""The columns of the rows in all formats; some formats add `day`, the UTC day of the timestamp."""
 
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A finished Parquet file of one topic and one UTC day. `path` is as the target named it; `least` and
-    `most` are of the numeric columns."""
+    """A finished Parquet file of one topic and one UTC day. `path` comes from `Target.create`; `least` and
+    `most` are the bounds of the numeric columns."""
 
     path: str
     topic: str
@@ -35,17 +35,17 @@ class DataFile:
 
 
 class Target(Protocol):
-    """A table. What is created becomes part of it by `commit`, or not at all."""
+    """A table. Created data files become part of it only by `commit`."""
 
     columns: Sequence[str]
-    """Of the data files."""
+    """The columns of the data files."""
 
     def load(self, names: Collection[str]) -> Numbers:
-        """Make the table if it is not there; what it remembers under the names. Raises ConfigError for a
-        table that is not such a one, StorageError."""
+        """Create the table if it does not exist, and return the numbers stored under the names. Raises
+        ConfigError for a table with other columns or partitions, and StorageError."""
 
     def create(self, topic: str, day: str, name: str) -> tuple[str, BinaryIO]:
-        """A new data file: its path, and where to write it. What is closed is durable."""
+        """Create a data file. Returns its path and the open file, which is durable when closed."""
 
     def commit(
         self,
@@ -54,9 +54,9 @@ class Target(Protocol):
         after: Numbers,
         about: Mapping[str, object],
     ) -> bool:
-        """Add the files and remember `after`, at once, if the table still remembers `before`: if not,
-        another export was first, nothing has happened, and the answer is False. `about` is for people who
-        read the table's history. Raises StorageError; the outcome is unknown then."""
+        """Atomically add the files and store `after`, if the stored numbers are still `before`. Otherwise
+        another export committed first: nothing is changed, and False is returned. `about` describes the
+        export in the table's history. Raises StorageError; the outcome is unknown then."""
 
     def remove(self, path: str) -> None:
         """Remove a data file that has not been committed."""
@@ -78,7 +78,7 @@ class SyncedFile(io.FileIO):
 
 
 def sync_folders(root: str, paths: Iterable[str]) -> None:
-    """Make the names of the files durable, and of all folders between the root and them."""
+    """Make the names of the files durable, and those of all folders between `root` and the files."""
     folders = {root}
     for path in paths:
         while (path := os.path.dirname(path)).startswith(root + os.sep):
@@ -88,7 +88,7 @@ def sync_folders(root: str, paths: Iterable[str]) -> None:
 
 
 def sync_file(path: str) -> None:
-    """Make a file that somebody else wrote durable."""
+    """Make a file that another library wrote durable."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -98,7 +98,7 @@ def sync_file(path: str) -> None:
 
 
 def local_path(uri: str) -> str | None:
-    """The path of a URI that names a file on this machine; None for others."""
+    """Return the local path of a URI that names a file on this machine; None for other URIs."""
     if "://" not in uri and not uri.startswith("file:"):
         return os.path.abspath(uri)
     parts = urlsplit(uri)
@@ -106,7 +106,7 @@ def local_path(uri: str) -> str | None:
 
 
 def one_line(error: Exception) -> str:
-    """What a library says in colours over several lines."""
+    """Return a library's error message as one line without colours."""
     return (
         " ".join(re.sub(r"\x1b\[[0-9;]*m|\u21b3", "", str(error)).split()) or type(error).__name__
     )

@@ -1,4 +1,4 @@
-"""Snapshots in object storage: published by a device, fetched by readers that share no file system."""
+"""Snapshots in object storage: published from the file's host, fetched by readers on other hosts."""
 
 from eosdb.integrations.publishing.cache import Cache
 from eosdb.integrations.publishing.fetching import Published, fetch, files, is_file, published

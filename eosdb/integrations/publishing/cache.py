@@ -1,4 +1,4 @@
-"""A folder of fetched snapshots, shared by the programs of one user on a host, and bounded."""
+"""A cache of fetched snapshots: a folder of bounded size, shared by the programs of one user on a host."""
 
 from __future__ import annotations
 
@@ -16,21 +16,22 @@ from eosdb.model.clock import Clock
 ENVIRONMENT: Final = "EOSDB_CACHE"
 SIZE_BYTES: Final = 10 * 1024**3
 IN_USE_MS: Final = 10 * 60 * 1000
-"""A snapshot asked for since is not removed: somebody may be about to open it."""
+"""The time after its last request during which a snapshot is not removed: a program may be about to open
+it."""
 _SUFFIX: Final = ".db"
 
 
 @dataclass(frozen=True, slots=True)
 class Cache:
-    """The folder, and how many bytes of snapshots it may hold."""
+    """The folder, and the most bytes of snapshots that it may hold."""
 
     folder: str
     size_bytes: int = SIZE_BYTES
 
     @classmethod
     def default(cls) -> Self:
-        """`EOSDB_CACHE`, or a folder of this user's in the system's one for temporary files. Raises
-        StorageError if that cannot be made, or belongs to somebody else."""
+        """Return the cache in the folder `EOSDB_CACHE`, by default in a folder of this user among the
+        temporary files. Raises StorageError if the folder cannot be created or belongs to another user."""
         if named := os.environ.get(ENVIRONMENT):
             return cls(named)
         folder = os.path.join(tempfile.gettempdir(), f"eosdb-cache-{os.geteuid()}")
@@ -48,12 +49,12 @@ class Cache:
         return os.path.join(self.folder, file_id, snapshot + _SUFFIX)
 
     def newest(self, file_id: str) -> str | None:
-        """The snapshot of the file that was used last; None if there is none."""
+        """Return the path of the file's most recently used snapshot; None if there is none."""
         return max(self._found(file_id), default=(0, 0, None))[2]
 
     @contextlib.contextmanager
     def locked(self, file_id: str) -> Iterator[None]:
-        """One program at a time fetches a file; the others find it there."""
+        """Hold the lock for fetching a file, so that other programs wait and then find it in the cache."""
         folder = os.path.join(self.folder, file_id)
         os.makedirs(folder, exist_ok=True)
         descriptor = frozen.claim(os.path.join(folder, "lock"))
@@ -63,11 +64,13 @@ class Cache:
             os.close(descriptor)
 
     def make_room(self, clock: Clock) -> None:
-        """Remove those that were used longest ago until the rest is small enough."""
+        """Remove the least recently used snapshots until the cache is within its bound."""
         with contextlib.suppress(OSError):
-            found = sorted(one for name in os.listdir(self.folder) for one in self._found(name))
-            too_much = sum(size for _, size, _ in found) - self.size_bytes
-            for used_ns, size, path in found:
+            snapshots = sorted(
+                entry for name in os.listdir(self.folder) for entry in self._found(name)
+            )
+            too_much = sum(size for _, size, _ in snapshots) - self.size_bytes
+            for used_ns, size, path in snapshots:
                 if too_much <= 0 or clock.time_ms() - used_ns // 1_000_000 < IN_USE_MS:
                     return
                 with contextlib.suppress(FileNotFoundError):
@@ -75,11 +78,11 @@ class Cache:
                 too_much -= size
 
     def _found(self, file_id: str) -> list[tuple[int, int, str]]:
-        """When each snapshot was used last, its size, and its path."""
-        found = []
+        """Return for each snapshot the time of its last use (ns), its size, and its path."""
+        snapshots = []
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             for entry in os.scandir(os.path.join(self.folder, file_id)):
                 if entry.name.endswith(_SUFFIX):
                     status = entry.stat()
-                    found.append((status.st_mtime_ns, status.st_size, entry.path))
-        return found
+                    snapshots.append((status.st_mtime_ns, status.st_size, entry.path))
+        return snapshots

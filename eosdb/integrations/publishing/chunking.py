@@ -1,8 +1,9 @@
-"""Which blocks of a new snapshot must be sent, and where readers find each block: pure decisions.
+"""Decides which blocks of a new snapshot must be uploaded, and where readers find each block.
 
-A region's blocks may lie in several chunks: the first one has all of them, later ones those that have
-changed since. A chunk that is mostly outdated is given up, and what still counts of it is sent anew; so is
-a region in too many pieces. So storage is at most about twice the file, whatever changes.
+The blocks of a region may be in several chunks: the first has all of them, later chunks those that have
+changed since. A chunk that is mostly outdated is dropped, and its current blocks are uploaded again;
+likewise a region with too many chunks is uploaded again. So the storage used is at most about twice the
+file.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ _PIECES: Final = 8
 
 
 class Division(NamedTuple):
-    """The chunks of earlier snapshots that a new one uses, and the blocks of each chunk to make."""
+    """The chunks of earlier snapshots that a new snapshot uses, and the blocks of each chunk to upload."""
 
     kept: list[Chunk]
     fresh: list[tuple[int, ...]]
 
 
 class Run(NamedTuple):
-    """Blocks that follow one another in an object: its name, the place of the first one there, and their
+    """Consecutive blocks in an object: its name, the index of the first block there, and the blocks'
     numbers in the file."""
 
     name: str
@@ -38,8 +39,8 @@ def divide(
     chunks: Sequence[Chunk],
     usable: Collection[str],
 ) -> Division:
-    """`before` and `chunks` are the hashes and chunks of an earlier snapshot; of the latter only those
-    named in `usable` may be used."""
+    """Decide which chunks to reuse and which to upload. `before` and `chunks` are the hashes and chunks of
+    an earlier snapshot; only chunks named in `usable` may be reused."""
     place = places(chunks)
     by_region: dict[int, list[tuple[Chunk, list[int]]]] = {}
     for chunk in chunks:
@@ -67,15 +68,15 @@ def divide(
 
 
 def places(chunks: Iterable[Chunk]) -> dict[int, tuple[str, int]]:
-    """For each block the object that has it, and its index there."""
+    """Return for each block the name of the object that has it, and its index there."""
     return {
         block: (chunk.name, index) for chunk in chunks for index, block in enumerate(chunk.blocks)
     }
 
 
 def runs(wanted: Iterable[int], chunks: Iterable[Chunk]) -> Iterator[Run]:
-    """The fewest pieces of objects that hold the wanted blocks. Raises KeyError for a block that none
-    has."""
+    """Yield the fewest runs that contain the wanted blocks. Raises KeyError for a block that is in no
+    chunk."""
     place = places(chunks)
     last: Run | None = None
     for (name, index), block in sorted((place[block], block) for block in wanted):
@@ -90,5 +91,5 @@ def runs(wanted: Iterable[int], chunks: Iterable[Chunk]) -> Iterator[Run]:
 
 
 def block_length(block: int, size: int) -> int:
-    """Bytes of a block of a file of `size` bytes: all but the last are full."""
+    """Return the length of a block in a file of `size` bytes: only the last block may be shorter."""
     return min(BLOCK, size - block * BLOCK)

@@ -1,4 +1,4 @@
-"""Reading what was published: which snapshots there are, and a whole, checked, read-only file of one."""
+"""Reads published snapshots: lists them, and downloads one as a complete, verified, read-only file."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _READ_ONLY: Final = 0o444
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """A snapshot, and the folder of its file."""
+    """A published snapshot, and the folder of its file."""
 
     storage: Storage
     manifest: Manifest
@@ -42,11 +42,11 @@ def published(
     options: Mapping[str, object] | None = None,
     clock: Clock | None = None,
 ) -> list[Published]:
-    """The latest snapshot, or the one named, of every file below `url`, or of the file that it names; by
-    file id. Nothing of their content is read.
+    """Return the latest snapshot, or the one named `snapshot`, of every file below `url` (or of the one
+    file that `url` names), ordered by file id. The content of the files is not read.
 
-    Raises StorageError when there is none, or it cannot be read, CorruptDatabaseError for a damaged one,
-    and ConfigError for a URL that fsspec cannot open.
+    Raises StorageError if there is no snapshot or it cannot be read, CorruptDatabaseError for a damaged
+    snapshot, and ConfigError for a URL that fsspec cannot open.
     """
     name = LATEST if snapshot is None else f"{SNAPSHOTS}/{snapshot}.json"
     found: list[Published] = []
@@ -65,7 +65,7 @@ def published(
 
 
 def files(url: str, options: Mapping[str, object] | None = None) -> list[str]:
-    """The URLs of the files that are published below `url`, or of the file that it names; by file id.
+    """Return the URLs of the files published below `url`, or of the one that it names, ordered by file id.
 
     Raises StorageError and ConfigError.
     """
@@ -73,7 +73,7 @@ def files(url: str, options: Mapping[str, object] | None = None) -> list[str]:
 
 
 def is_file(url: str) -> bool:
-    """Whether a URL names one published file, and no folder of them."""
+    """Whether a URL names one published file, not a folder of published files."""
     return manifest.is_file_id(url.rstrip("/").rpartition("/")[2])
 
 
@@ -86,7 +86,7 @@ def _folders(storage: Storage) -> list[Storage]:
 def _of(file: Storage, name: str) -> Published | None:
     data = file.read(name)
     if data is None:
-        return None  # Its first publication is under way.
+        return None  # The file's first publication is in progress.
     found = manifest.parse(data, f"{file.url}/{name}")
     if found.file_id != file.url.rpartition("/")[2]:
         raise CorruptDatabaseError(f"{file.url}/{name} is of another file, {found.file_id}")
@@ -103,34 +103,37 @@ def fetch(
     clock: Clock | None = None,
     on_progress: Progress | None = None,
 ) -> str:
-    """The path of a local copy of the latest snapshot of a file, or of the one named; only what an earlier
-    copy does not have is downloaded. `on_progress(done, total)` counts bytes.
+    """Download a snapshot of a file, the latest or the one named `snapshot`, and return the path of the
+    local copy. Only blocks that an earlier copy does not have are downloaded. `on_progress(done, total)`
+    counts bytes.
 
-    `target` is replaced as a whole; without it the copy is in `cache`, read-only, and stays there as long
-    as it is used. Open it with `read_only=True`. Raises what `published` does, CorruptDatabaseError for a
-    damaged chunk, and IllegalStateError if `url` has several files, or `target` is a live one.
+    `target` is replaced atomically. Without `target` the copy is in `cache`, and stays there as long as it
+    is used. It is read-only: open it with `read_only=True`. Raises the errors of `published`,
+    CorruptDatabaseError for a damaged chunk, and IllegalStateError if `url` has several files, or if
+    `target` is a live file.
     """
     clock = clock or SystemClock()
-    found = published(url, snapshot, storage_options, clock)
-    if len(found) > 1:
+    candidates = published(url, snapshot, storage_options, clock)
+    if len(candidates) > 1:
         raise IllegalStateError(
-            f"{url} has {len(found)} files; name one, such as {found[0].url}, or read them all with Spark"
+            f"{url} has {len(candidates)} files; name one, such as {candidates[0].url}, or read them all "
+            "with Spark"
         )
-    one = found[0]
+    chosen = candidates[0]
     path = None if target is None else check_path("target", target)
 
     def work(report: Progress) -> str:
         if path is None:
-            return into_cache(one, cache or Cache.default(), clock, report)
+            return into_cache(chosen, cache or Cache.default(), clock, report)
         _check_replaceable(path)
-        _put_together(one, path, f"{path}.unfinished", path, report)
+        _put_together(chosen, path, f"{path}.unfinished", path, report)
         return path
 
     return report_progress(on_progress, work)
 
 
 def into_cache(one: Published, cache: Cache, clock: Clock, report: Progress) -> str:
-    """The path of the snapshot in the cache; fetched if it is not there."""
+    """Fetch the snapshot unless it is in the cache, and return its path there."""
     found = one.manifest
     path = cache.path(found.file_id, found.name)
     try:
@@ -147,7 +150,8 @@ def into_cache(one: Published, cache: Cache, clock: Clock, report: Progress) -> 
 
 
 def _check_replaceable(path: str) -> None:
-    """A published copy is replaced by a newer one, but nothing that might be alive."""
+    """Check that the path is free or has a published copy: a file that may be live is not replaced. Raises
+    IllegalStateError and StorageError."""
     try:
         with open(path, "rb") as file:
             head = file.read(FORMAT_AT.stop)
@@ -157,21 +161,21 @@ def _check_replaceable(path: str) -> None:
         raise StorageError(f"{path} cannot be read: {error.strerror}") from error
     if not head.startswith(b"SQLite format 3\0") or head[FORMAT_AT] != ROLLBACK_FORMAT:
         raise IllegalStateError(
-            f"{path} exists, and is no published copy but perhaps a live file; give another path"
+            f"{path} exists and is no published copy, perhaps it is a live file; give another path"
         )
 
 
 def _put_together(
-    one: Published, path: str, unfinished: str, previous: str | None, report: Progress
+    source: Published, path: str, unfinished: str, previous: str | None, report: Progress
 ) -> None:
-    """The file appears whole, checked, durable and read-only. What an attempt that was cut off has fetched
-    is used, and so are the blocks of `previous`."""
-    hashes = _hashes(one)
-    size = one.manifest.size
+    """Assemble the file, which appears complete, verified, durable and read-only. Blocks of an interrupted
+    attempt and of `previous` are reused."""
+    hashes = _hashes(source)
+    size = source.manifest.size
     try:
         with contextlib.ExitStack() as cleanup:
             with contextlib.suppress(OSError):
-                os.chmod(unfinished, 0o600)  # It was finished but for its name.
+                os.chmod(unfinished, 0o600)  # The attempt was interrupted before the rename.
             descriptor = frozen.claim(unfinished)
             cleanup.callback(os.close, descriptor)
             os.ftruncate(descriptor, size)
@@ -179,7 +183,7 @@ def _put_together(
             if previous is not None and os.path.exists(previous):
                 sources.append(cleanup.enter_context(open(previous, "rb")).fileno())
             missing = _missing(sources, hashes, size)
-            _download(one, hashes, missing, descriptor, report)
+            _download(source, hashes, missing, descriptor, report)
             os.fchmod(descriptor, _READ_ONLY)
             os.fsync(descriptor)
             os.rename(unfinished, path)
@@ -203,7 +207,7 @@ def _hashes(one: Published) -> list[bytes]:
 
 
 def _missing(sources: list[int], hashes: list[bytes], size: int) -> list[int]:
-    """The blocks that none of the sources has in its place; found ones are copied to the first."""
+    """Return the blocks that no source has at their place, and copy the others to the first source."""
     missing = []
     for block, expected in enumerate(hashes):
         for source in sources:

@@ -1,8 +1,8 @@
-"""What may be used again, and what may be removed, while others publish the same file: pure decisions.
+"""Decides which objects may be reused and which may be removed while others publish the same file.
 
-decisions/0037: nothing that might be removed is ever used again, and times are the storage's own. A chunk
-of an older snapshot, or one that lies about for long, is sent anew under another name, so whoever removes
-it takes it from nobody.
+decisions/0037: an object that might be removed is never reused, and times are those of the storage. A chunk
+of an older snapshot, or one that no snapshot has named for long, is uploaded again under another name, so
+that its removal harms no publisher.
 """
 
 from __future__ import annotations
@@ -13,30 +13,30 @@ from typing import Final, NamedTuple
 from eosdb.integrations.publishing.manifest import Manifest
 
 HURRY_S: Final = 1800.0
-"""So old may be what a publisher knows of the storage when it names its snapshot."""
+"""The maximum age in s of a publisher's listing of the storage when it writes its snapshot."""
 SUPERSEDED_S: Final = 2 * HURRY_S
-"""So long a snapshot stays after the next one, however many there are."""
+"""The time in s for which a snapshot stays after the next one, however many there are."""
 UNNAMED_S: Final = 24 * 3600.0
-"""So long a chunk stays that no snapshot names: somebody may be about to."""
+"""The time in s for which a chunk stays that no snapshot names: a publisher may be about to name it."""
 
 
 class Stored(NamedTuple):
-    """An object: its size in bytes, and when it was written (s), None if the storage does not tell."""
+    """An object: its size in bytes, and the time when it was written (s); None if the storage has none."""
 
     size: int
     modified: float | None
 
 
 def in_order(snapshots: Mapping[str, Stored]) -> list[str]:
-    """The names, the newest first."""
+    """Return the names, the newest snapshot first."""
     return sorted(snapshots, key=lambda name: (snapshots[name].modified or 0.0, name), reverse=True)
 
 
 def usable(
     chunks: Mapping[str, Stored], newest: Manifest | None, all_named: Collection[str], now: float
 ) -> set[str]:
-    """The chunks that nobody may remove for `HURRY_S` at least: those of the newest snapshot, and those
-    that were sent not long ago and are not named yet."""
+    """Return the chunks that no publisher may remove within `HURRY_S`: those of the newest snapshot, and
+    recently uploaded ones that no snapshot names yet."""
     of_newest: Collection[str] = newest.objects if newest is not None else ()
     return {
         name
@@ -53,7 +53,8 @@ def usable(
 def removable_snapshots(
     snapshots: Mapping[str, Stored], latest: str, keep: int, now: float
 ) -> list[str]:
-    """Those that neither count among the `keep` newest, nor are the latest, nor were so until lately."""
+    """Return the snapshots that are not among the `keep` newest, are not the latest, and were superseded
+    more than `SUPERSEDED_S` ago."""
     order = in_order(snapshots)
     found = []
     for next_newer, name in zip(order[keep - 1 :], order[keep:], strict=False):
@@ -66,7 +67,8 @@ def removable_snapshots(
 def removable_chunks(
     chunks: Mapping[str, Stored], named: Collection[str], released: Collection[str], now: float
 ) -> list[str]:
-    """`named` by a snapshot that stays, `released` by those that were just removed."""
+    """Return the chunks to remove. `named` are those of snapshots that stay, `released` those of snapshots
+    that are being removed."""
     return [
         name
         for name, stored in chunks.items()

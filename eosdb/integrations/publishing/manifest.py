@@ -1,8 +1,8 @@
-"""What a published snapshot consists of: one small JSON object that says which chunks hold its blocks, and
-what readers must know to plan without a download.
+"""The manifest of a published snapshot: a small JSON object with the chunks that contain its blocks, and
+the facts that readers need for planning without a download.
 
 The file is divided into blocks; a chunk is an object with some blocks of one region, in order. Chunks of
-earlier snapshots are used again, and where two hold the same block, the later one counts.
+earlier snapshots are reused; if two chunks contain the same block, the later one counts.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from eosdb.store.schema import file_id
 
 FORMAT: Final = 1
 BLOCK: Final = 32 * 1024
-"""Bytes of a block: what is sent again when one page in it has changed."""
+"""The size of a block in bytes; a block is uploaded again if a page in it has changed."""
 REGION: Final = 128
-"""Blocks of a region, 4 MiB: the most that one object holds."""
+"""The number of blocks of a region (4 MiB), which is the most that one object contains."""
 _HASH: Final = 16
-"""Bytes that are stored of a block's SHA-256."""
+"""The number of bytes that are stored of a block's SHA-256."""
 _CHUNK_NAME: Final = re.compile(r"[0-9a-f]{64}(-[0-9a-f]{1,16})?")
 _MARK: Final = re.compile(r"[\w-]{22}\.\d{1,20}\.([0-9a-f]{16}|None)", re.ASCII)
 _SNAPSHOT_NAME: Final = re.compile(r"\d{20}-\d{13,20}")
@@ -45,9 +45,9 @@ class Chunk(NamedTuple):
 class Manifest:
     """A snapshot.
 
-    `position` is the last event's, `mark` that of its history (`history_mark`), `marks` those of earlier
-    snapshots that belong to it; `hashes` is the chunk with the blocks' hashes, and `partitions` what
-    `admin.consistent_cut` returns.
+    `position` is the position of the last event, `mark` the mark of the history there (`history_mark`),
+    `marks` those of earlier snapshots of the same history; `hashes` is the chunk with the blocks' hashes,
+    and `partitions` the result of `admin.consistent_cut`.
     """
 
     file_id: str
@@ -63,7 +63,7 @@ class Manifest:
 
     @property
     def objects(self) -> frozenset[str]:
-        """The names of every chunk that it needs."""
+        """The names of all chunks of the snapshot."""
         return frozenset((self.hashes, *(chunk.name for chunk in self.chunks)))
 
 
@@ -110,8 +110,8 @@ def to_bytes(manifest: Manifest) -> bytes:
 
 
 def parse(data: bytes, where: str) -> Manifest:
-    """Raises CorruptDatabaseError, naming the object `where`, unless it is what `to_bytes` made, and
-    UnsupportedVersionError for one of a newer eosdb."""
+    """Parse a manifest written by `to_bytes`. Raises CorruptDatabaseError, which names the object `where`,
+    for any other data, and UnsupportedVersionError for a manifest of a newer eosdb."""
     try:
         given = parsed(data)
         body = given["snapshot"]
@@ -138,7 +138,7 @@ def _checked(body: dict[str, Any]) -> Manifest:
     found = Manifest(**{**body, "marks": marks, "chunks": chunks, "partitions": partitions})
     numbers = [found.position, found.time_ms, found.size]
     numbers += [number for chunk in chunks for number in (chunk.size, *chunk.blocks)]
-    # Names become paths: nobody is led out of the folder.
+    # Names become paths, so they must not lead out of the folder.
     if not (
         all(type(number) is int and number >= 0 for number in numbers)
         and all(chunk.blocks for chunk in chunks)
@@ -156,7 +156,7 @@ def _canonical(body: object) -> str:
 
 
 def _to_runs(blocks: tuple[int, ...]) -> list[list[int]]:
-    """As [first, count] for each run of numbers."""
+    """Encode numbers as a list of [first, count], one for each run."""
     runs: list[list[int]] = []
     for block in blocks:
         if runs and block == sum(runs[-1]):

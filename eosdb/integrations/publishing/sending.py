@@ -1,6 +1,7 @@
-"""Publishing: a frozen copy of the file becomes chunks, then a snapshot that names them, then the latest.
+"""Publishing: uploads a frozen copy of the file as chunks, then the snapshot that names them, then the
+pointer to the latest snapshot.
 
-Whatever is interrupted leaves chunks that nothing names; the next attempt uses them. decisions/0037.
+An interrupted attempt leaves chunks that no snapshot names; the next attempt reuses them. decisions/0037.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ SNAPSHOTS: Final = "snapshots"
 _TIME: Final = "publishing"
 _SUFFIX: Final = ".json"
 _MARKS: Final = 20
-"""So many snapshots back a reader can tell without a download that its offsets are of this history."""
+"""The number of earlier snapshots whose marks are kept, by which a reader can check without a download that
+its offsets belong to this history."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,7 @@ class Copy:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What is published already, and the storage's time."""
+    """The published chunks and snapshots, and the storage's time."""
 
     now: float
     chunks: dict[str, Stored]
@@ -67,7 +69,7 @@ class Survey:
 
 
 class Sent(NamedTuple):
-    """A chunk that is there now, and how many bytes of it had to be sent."""
+    """A chunk that is in the storage now, and the number of bytes uploaded for it."""
 
     chunk: Chunk
     size: int
@@ -77,8 +79,8 @@ def publish(
     store: Store, clock: Clock, storage: Storage, keep: int, anew: bool, folder: str | None,
     report: Progress,
 ) -> PublishReport:  # fmt: skip
-    """Publish the file as it is below `storage`; `report` counts bytes of the copy."""
-    # Copied first: no reader holds the WAL while a slow link takes the bytes.
+    """Publish the current state of the file below `storage`; `report` counts bytes of the copy."""
+    # Copied first, so that no reader holds the WAL during a slow upload.
     descriptor, facts = frozen.freeze(store, folder)
     try:
         size = os.fstat(descriptor).st_size
@@ -114,24 +116,24 @@ class _Publisher:
             survey = self._survey()
             if self._is_published(survey, manifest.digest(hashes), copy.size):
                 assert survey.newest is not None
-                made = survey.newest
+                published = survey.newest
             else:
-                made = self._send(copy, hashes, survey)
+                published = self._send(copy, hashes, survey)
                 reach(Failpoint.CHUNKS_SENT)
                 if self._is_late(began_ms):
-                    continue  # What was usable may not be so any more.
-                self._storage.write(_path(made), manifest.to_bytes(made))
+                    continue  # Chunks that were usable may have been removed.
+                self._storage.write(_path(published), manifest.to_bytes(published))
                 reach(Failpoint.SNAPSHOT_SENT)
             if not self._is_late(began_ms):
                 break
-        latest = self._name_latest(made)
+        latest = self._name_latest(published)
         removed = self._clean_up(survey, latest, keep)
         self._report(copy.size, copy.size)
         return PublishReport(
             self._storage.url,
-            made.name,
-            made.position,
-            made.size,
+            published.name,
+            published.position,
+            published.size,
             sum(sent.size > 0 for sent in self._sent),
             sum(sent.size for sent in self._sent),
             removed,
@@ -162,15 +164,15 @@ class _Publisher:
         }
 
     def _read(self, name: str) -> Manifest | None:
-        """None if it is gone, or damaged: then nobody can read it."""
+        """Read a snapshot; None if it has been removed, or is damaged and so unreadable for all."""
         if name not in self._known:
             where = f"{SNAPSHOTS}/{name}{_SUFFIX}"
             data = self._storage.read(where)
             try:
-                found = manifest.parse(data, where) if data is not None else None
+                snapshot = manifest.parse(data, where) if data is not None else None
             except CorruptDatabaseError:
-                found = None
-            self._known[name] = found
+                snapshot = None
+            self._known[name] = snapshot
         return self._known[name]
 
     def _is_published(self, survey: Survey, hashes: str, size: int) -> bool:
@@ -182,7 +184,7 @@ class _Publisher:
     # -- sending --------------------------------------------------------------------------------
 
     def _send(self, copy: Copy, hashes: bytes, survey: Survey) -> Manifest:
-        """Everything but the snapshot's name."""
+        """Upload all chunks, and return the manifest, which is not written yet."""
         usable = survey.usable
         newest = survey.newest if not self._anew else None
         before = self._storage.read(f"{CHUNKS}/{newest.hashes}") if newest is not None else None
@@ -194,12 +196,12 @@ class _Publisher:
         left = sum(block_length(block, copy.size) for blocks in fresh for block in blocks)
         done = copy.size - left
         self._report(done, copy.size)
-        made: list[Chunk] = []
+        uploaded: list[Chunk] = []
 
         def note(sent: Sent) -> None:
             nonlocal done
             done += sent.chunk.size
-            made.append(sent.chunk)
+            uploaded.append(sent.chunk)
             self._sent.append(sent)
             self._report(min(done, copy.size), copy.size)
 
@@ -215,7 +217,7 @@ class _Publisher:
         return Manifest(
             facts.file_id, name, facts.position, facts.mark, self._marks(survey.snapshots), time_ms,
             copy.size, index.chunk.name,
-            (*kept, *made), facts.cut,
+            (*kept, *uploaded), facts.cut,
         )  # fmt: skip
 
     def _send_chunk(
@@ -224,7 +226,7 @@ class _Publisher:
         name = manifest.digest(data)
         there = survey.chunks.get(name)
         if there is not None and name not in usable:
-            # Somebody may be removing it at this moment.
+            # Another publisher may be removing it at this moment.
             name, there = f"{name}-{secrets.token_hex(8)}", None
         chunk = Chunk(name, len(data), blocks)
         if there is not None and there.size == len(data) and not self._anew:
@@ -235,27 +237,28 @@ class _Publisher:
 
     # -- afterwards -----------------------------------------------------------------------------
 
-    def _name_latest(self, made: Manifest) -> Manifest:
-        """Others that publish the same file may have done so since this copy was made, or be about to:
-        whoever comes last looks whether there is a newer one, so the newest stays."""
-        latest = made
+    def _name_latest(self, published: Manifest) -> Manifest:
+        """Point to the latest snapshot. Others may publish the same file concurrently, so each checks
+        afterwards whether there is a newer snapshot of this history, and points to that."""
+        latest = published
         self._storage.write(LATEST, manifest.to_bytes(latest))
         for name in self._snapshots():
-            found = self._read(name)
-            if found is not None and found.position > latest.position:
-                latest = found if self._are_ours({found.mark}) else latest
-        if latest is not made:
+            snapshot = self._read(name)
+            if snapshot is not None and snapshot.position > latest.position:
+                latest = snapshot if self._are_ours({snapshot.mark}) else latest
+        if latest is not published:
             self._storage.write(LATEST, manifest.to_bytes(latest))
         return latest
 
     def _marks(self, snapshots: list[Manifest]) -> tuple[str, ...]:
-        known = {mark for found in snapshots for mark in (found.mark, *found.marks)}
-        at = {mark: history.parse(mark).position for mark in known}
-        ours = self._are_ours({mark for mark in known if at[mark] <= self._facts.position})
+        marks = {mark for snapshot in snapshots for mark in (snapshot.mark, *snapshot.marks)}
+        at = {mark: history.parse(mark).position for mark in marks}
+        ours = self._are_ours({mark for mark in marks if at[mark] <= self._facts.position})
         return tuple(sorted(ours, key=lambda mark: at[mark])[-_MARKS:])
 
     def _are_ours(self, marks: set[str]) -> set[str]:
-        """Those that belong to the history of the file: an older copy that was put back has another."""
+        """Return the marks that belong to the history of the file; a restored older copy has another
+        history."""
         with self._store.read() as connection:
             return {mark for mark in marks if history.departure(connection, mark) is None}
 
@@ -274,12 +277,12 @@ class _Publisher:
         return len(gone) + len(chunks)
 
 
-def _path(made: Manifest) -> str:
-    return f"{SNAPSHOTS}/{made.name}{_SUFFIX}"
+def _path(snapshot: Manifest) -> str:
+    return f"{SNAPSHOTS}/{snapshot.name}{_SUFFIX}"
 
 
 def _whole(newest: Manifest, survey: Survey) -> set[str]:
-    """The names of its chunks that are there in full length."""
+    """Return the names of the snapshot's chunks that are in the storage in full length."""
     return {
         chunk.name
         for chunk in newest.chunks

@@ -1,5 +1,5 @@
-"""A folder in object storage, through fsspec: whole objects are written and read, tried again when a link
-fails, and every failure is one of eosdb's errors."""
+"""A folder in object storage, through fsspec. Objects are read and written as a whole, with retries after
+network errors; all failures are eosdb's errors."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from eosdb.store.schema.new_file import sync_folder
 T = TypeVar("T")
 R = TypeVar("R")
 _PAUSES_MS: Final = (100, 400, 1600)
-"""Between attempts; the libraries below have some of their own."""
+"""The pauses between attempts, in ms; the libraries below have retries of their own."""
 _THREADS: Final = 4
 _TIMES: Final = ("LastModified", "last_modified", "mtime", "updated", "created")
-"""What file systems call the time of writing."""
+"""The names of the time of writing in the listings of file systems."""
 
 
 class Storage:
-    """Names are relative to the folder. Threads may share it."""
+    """A folder; names are relative to it. Threads may share it."""
 
     def __init__(self, url: str, system: Any, root: str, clock: Clock) -> None:
         self.url: Final = url.rstrip("/")
@@ -43,8 +43,8 @@ class Storage:
     def open(
         cls, url: str, options: Mapping[str, object] | None = None, clock: Clock | None = None
     ) -> Storage:
-        """`options` are those of the file system in fsspec; without them it asks the environment. Raises
-        ConfigError for a URL or options that it does not know, and where a package is missing."""
+        """Open a folder. `options` are those of fsspec's file system, which by default reads them from the
+        environment. Raises ConfigError for an unknown URL or option, and if a package is missing."""
         check_text("url", url, ConfigError)
         try:
             from fsspec.core import url_to_fs
@@ -63,18 +63,18 @@ class Storage:
         return cls(url, system, root, clock or SystemClock())
 
     def inside(self, name: str) -> Storage:
-        """A folder in it."""
+        """Return a folder in this folder."""
         return Storage(f"{self.url}/{name}", self._system, f"{self._root}/{name}", self._clock)
 
     def read(self, name: str, start: int | None = None, end: int | None = None) -> bytes | None:
-        """An object, or its bytes [start, end); None if there is none. Raises StorageError."""
+        """Read an object, or its bytes [start, end); None if it does not exist. Raises StorageError."""
         path = self._path(name)
         return self._attempt(
             name, "read", lambda: bytes(self._system.cat_file(path, start=start, end=end))
         )
 
     def write(self, name: str, data: bytes) -> None:
-        """The object is whole and durable, or as it was. Raises StorageError."""
+        """Write an object atomically and durably. Raises StorageError."""
         path = self._path(name)
         put = self._write_file if self._is_local else self._system.pipe_file
         if self._attempt(name, "written", lambda: put(path, data) or True) is None:
@@ -83,7 +83,7 @@ class Storage:
             )
 
     def listing(self, folder: str = "") -> dict[str, Stored]:
-        """What is in a folder, by name; folders have size 0. Raises StorageError."""
+        """List a folder by name; folders have size 0. Raises StorageError."""
         path = self._path(folder)
 
         def ask() -> list[dict[str, Any]]:
@@ -97,7 +97,7 @@ class Storage:
         }
 
     def now(self, name: str) -> float:
-        """The storage's own time (s), which is that of a small object just written there."""
+        """Return the storage's time (s): that of a small object written for this."""
         self.write(name, b"This object tells the time.\n")
         path = self._path(name)
 
@@ -108,7 +108,7 @@ class Storage:
         return self._attempt(name, "read", ask) or 0.0
 
     def remove(self, names: list[str]) -> None:
-        """Those that are gone already are no error. Raises StorageError."""
+        """Remove objects; missing ones are ignored. Raises StorageError."""
         each(lambda name: self._remove(name), names, lambda _: None)
 
     def _remove(self, name: str) -> None:
@@ -119,7 +119,7 @@ class Storage:
         return f"{self._root}/{name}".rstrip("/")
 
     def _write_file(self, path: str, data: bytes) -> None:
-        """Local files are synced, and appear by a rename."""
+        """Write a local file: it is synced, and appears by a rename."""
         _make_folder(os.path.dirname(path))
         unfinished = f"{path}.{uuid.uuid4().hex}.unfinished"
         try:
@@ -134,25 +134,26 @@ class Storage:
         sync_folder(path)
 
     def _attempt(self, name: str, done: str, work: Callable[[], T]) -> T | None:
-        """None if there is no such object."""
+        """Call `work` with retries; None if there is no such object."""
         for pause_ms in (*_PAUSES_MS, None):
             try:
                 return work()
             except FileNotFoundError:
                 return None
-            except Exception as error:  # Each file system has errors of its own.
+            except Exception as error:  # Each file system has its own errors.
                 if pause_ms is None or isinstance(error, PermissionError):
                     said = " ".join(str(error).split())[:200]
                     raise StorageError(
-                        f"{self.url}/{name} cannot be {done}: {type(error).__name__}: {said}; what is "
-                        "already there stays, call again to go on"
+                        f"{self.url}/{name} cannot be {done}: {type(error).__name__}: {said}; finished "
+                        "uploads are kept, call again to go on"
                     ) from error
                 self._clock.sleep_ms(pause_ms)
         raise AssertionError
 
 
 def each(work: Callable[[T], R], items: list[T], on_done: Callable[[R], object]) -> None:
-    """`work` for all items, several at a time, and `on_done` here for each result, in order."""
+    """Run `work` on all items concurrently, and call `on_done` in this thread with each result, in
+    order."""
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="eosdb-publishing") as pool:
         with threads.needed("publishing"):
             results = pool.map(work, items)
@@ -161,7 +162,7 @@ def each(work: Callable[[T], R], items: list[T], on_done: Callable[[R], object])
 
 
 def _make_folder(path: str) -> None:
-    """Durably, with those above it."""
+    """Create a folder and its parents durably."""
     if not os.path.isdir(path):
         _make_folder(os.path.dirname(path))
         with contextlib.suppress(FileExistsError):
