@@ -29,6 +29,8 @@ Listings take `--format table|json|jsonl|csv`; JSON is one array. Options that w
 spelling for one version, with a line on stderr that says the new one. Exit status: 0 done, 1 refused or
 failed (one line on stderr: the error's name, what was found, what to do), 2 usage, 130 Ctrl-C. Shell
 completion: `eval "$(_EOSDB_COMPLETE=bash_source eosdb)"` (or `zsh_source`, `fish_source`).
+
+Below, each command has its arguments, its description, examples, and its options.
 """
 COMMON: Final = 10
 """An option that is the same in so many commands is told once."""
@@ -49,7 +51,7 @@ def leaves(command: click.Command, context: click.Context) -> Iterator[_Leaf]:
 
 
 def section(leaf: _Leaf, common: set[tuple[str, str]]) -> str:
-    """The help of a command, without what many have in common: options, and a usage of FILE alone."""
+    """The help of a command, without what the heading and the introduction say."""
     command, context = leaf
     shown = copy(command)
     shown.params = [
@@ -57,8 +59,14 @@ def section(leaf: _Leaf, common: set[tuple[str, str]]) -> str:
     ]
     shown.add_help_option = False
     text = shown.get_help(context).replace("\b", "").partition(FOOTER)[0].strip()
-    text = text.removeprefix(f"Usage: {context.command_path} [OPTIONS] [FILE]\n\n")
-    return f"### `{context.command_path}`\n\n```text\n{text}\n```\n"
+    path = context.command_path
+    text = text.removeprefix(f"Usage: {path} [OPTIONS] [FILE]\n\n")
+    text = text.removeprefix(f"Usage: {path} [OPTIONS]\n\n")
+    text = text.replace(f"Usage: {path} [OPTIONS] ", f"{path} ", 1)
+    for said in (f"  Example:\n    {path}\n", "  Example:\n", "Options:\n"):
+        text = text.replace(said, "")
+    text = text.removesuffix(f"  Example:\n    {path}").rstrip()
+    return f"### `{path}`\n\n```text\n{text}\n```\n"
 
 
 def document() -> str:
