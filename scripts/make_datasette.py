@@ -24,6 +24,7 @@ ROOT: Final = Path(__file__).parents[1]
 PAGE: Final = ROOT / "docs" / "sql.md"
 METADATA: Final = ROOT / "eosdb/integrations/datasette" / FILE
 BLOB: Final = "BLOB"
+_COLUMNS: Final = re.compile(r"(?m)^\| (`[\w`, ]+`) \| (?:(\w+)(?:, ([\w-]+))? )?\| ([^|]+) \|$")
 
 
 @dataclass(frozen=True)
@@ -62,13 +63,18 @@ class Query:
 
 
 def views(page: str) -> dict[str, View]:
-    """The page's sections about views, by name."""
-    found = {}
+    """The page's sections about views, by name. A column "as above" is as where it is first described."""
+    sections = {}
+    first: dict[str, Column] = {}
     for name, body in re.findall(r"(?ms)^## `(\w+)`\n\n(.*?)(?=^## |\Z)", page):
-        rows = re.findall(r"(?m)^\| `(\w+)` \| (\w+)(?:, ([\w-]+))? \| ([^|]+) \|$", body)
-        columns = {column: Column(*cells) for column, *cells in rows}
-        found[name] = View(body.partition("\n\n")[0], columns)
-    return found
+        columns = {}
+        for names, *cells in _COLUMNS.findall(body):
+            for column in re.findall(r"\w+", names):
+                about = first[column] if cells[-1] == "as above" else Column(*cells)
+                columns[column] = about
+                first.setdefault(column, about)
+        sections[name] = View(body.partition("\n\n")[0], columns)
+    return sections
 
 
 def queries(page: str) -> list[Query]:

@@ -75,7 +75,14 @@ def run_all(checks: Sequence[Check], systems: Sequence[System]) -> list[Row]:
 def document(rows: Sequence[Row], systems: Sequence[System]) -> str:
     """The whole page."""
     versions = list(dict.fromkeys(text for system in systems for text in system.versions()))
-    parts = [_INTRODUCTION, f"Versions: {', '.join(versions)}.", "\n".join(_table(rows, systems))]
+    parts = [_INTRODUCTION, f"Versions: {', '.join(versions)}."]
+    answers = [[row.cells[index].outcome for row in rows] for index in range(len(systems))]
+    right = [index for index, column in enumerate(answers) if set(column) == {YES}]
+    others = [index for index in range(len(systems)) if index not in right]
+    if right:
+        labels = " and ".join(systems[index].label for index in right)
+        parts.append(f"{labels} say yes to all ({len(rows)} of {len(rows)}); the others:")
+    parts.append("\n".join(_table(rows, systems, others)))
     if seen := list(_seen(rows, systems)):
         parts += ["## What was seen instead of a yes", "\n".join(seen)]
     if unreachable := list(_unreachable(rows, systems)):
@@ -83,13 +90,13 @@ def document(rows: Sequence[Row], systems: Sequence[System]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _table(rows: Sequence[Row], systems: Sequence[System]) -> Iterator[str]:
-    yield _line("check", "Kafka's rule", *(system.label for system in systems))
-    yield _line(*["---"] * (len(systems) + 2))
+def _table(rows: Sequence[Row], systems: Sequence[System], columns: Sequence[int]) -> Iterator[str]:
+    yield _line("check", "Kafka's rule", *(systems[index].label for index in columns))
+    yield _line(*["---"] * (len(columns) + 2))
     for number, row in enumerate(rows, start=1):
-        outcomes = (cell.outcome for cell in row.cells)
+        outcomes = (row.cells[index].outcome for index in columns)
         yield _line(f"{number}. {row.check.title}", row.check.rule, *outcomes)
-    totals = (_total([row.cells[index] for row in rows]) for index in range(len(systems)))
+    totals = (_total([row.cells[index] for row in rows]) for index in columns)
     yield _line(f"**Total of {len(rows)}**", "", *totals)
 
 

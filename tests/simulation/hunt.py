@@ -9,12 +9,10 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 
 from eosdb.testing.simulation import Settings, run
 from tests.simulation.mutants import MUTANTS
-from tests.tidy.tree import ROOT
 
 
 def hunt(name: str, seeds: int, steps: int) -> tuple[int, int, str] | None:
@@ -38,20 +36,6 @@ def count(name: str, seeds: int, steps: int) -> str:
 
 
 FOUND_BY = Path(__file__).with_name("found_by.json")
-PAGE = ROOT / "docs/simulation.md"
-BEGIN, END = "<!-- mutants -->\n", "<!-- end of mutants -->"
-
-
-def bullets(found: Iterable[str]) -> str:
-    """The list for the page."""
-    return "".join(f"- {MUTANTS[name][0]}\n" for name in found)
-
-
-def write(found: dict[str, tuple[int, int]]) -> None:
-    FOUND_BY.write_text(json.dumps(found, indent=1) + "\n")
-    page = PAGE.read_text(encoding="utf-8")
-    before, after = page.split(BEGIN)[0], page.split(END)[1]
-    PAGE.write_text(before + BEGIN + bullets(found) + END + after, encoding="utf-8")
 
 
 def main() -> int:
@@ -73,7 +57,7 @@ def main() -> int:
             finds[name] = found[:2]
         print(f"{name}: {found or 'NOT FOUND'}", flush=True)
     if options.write and len(finds) == len(MUTANTS):
-        write(finds)
+        FOUND_BY.write_text(json.dumps(finds, indent=1) + "\n")
     return 0 if len(finds) == len(options.names) else 1
 
 

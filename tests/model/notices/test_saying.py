@@ -16,7 +16,7 @@ import eosdb
 from eosdb import BrokerConfig, TopicPartition
 from eosdb.model.notices import catalog
 from eosdb.model.notices.notice import Notice, error_text, one_line
-from scripts.make_notices import PAGE, with_table
+from scripts.make_notices import PAGE, with_notices
 from tests.tidy.tree import modules
 
 SLOW = BrokerConfig(slow_commit_ms=0)
@@ -243,6 +243,6 @@ def test_what_others_wrote_is_one_line() -> None:
     assert error_text(ValueError("no\nway")) == r"ValueError: no\nway"
 
 
-def test_the_page_has_the_table_of_the_catalog() -> None:
+def test_the_page_has_the_notices_of_the_catalog() -> None:
     text = PAGE.read_text(encoding="utf-8")
-    assert with_table(text) == text, "python -m scripts.make_notices writes it"
+    assert with_notices(text) == text, "python -m scripts.make_notices writes it"
