@@ -114,4 +114,4 @@ def test_a_processors_transactional_id_names_the_users_id_and_the_member(process
         members.extend(m.member_id for m in db.broker.describe_group("g").members)
 
     db.processor("t", handle, group_id="g", transactional_id="app").run(until_idle_ms=1)
-    assert list(states(db)) == [f"app-owned-by-{members[0]}"]
+    assert list(states(db)) == [f"app-owned-by-eosdb-{members[0]}"]

@@ -15,6 +15,7 @@ def test_ids_of_processors_and_sinks_have_owners_and_their_users_own_ids_have_no
     assert has_owner(SINK + transactional_id)
     assert not has_owner(transactional_id)
     assert not has_owner(f"{transactional_id}-member-1")
+    assert not has_owner(f"{transactional_id}-owned-by-team-7"), "a name that a user may choose"
     assert not has_owner(f"{transactional_id}:__eosdb.owner:7"), "of a version before: times out"
 
 

@@ -12,8 +12,9 @@ from typing import Final
 
 SINK: Final = "__eosdb.sink:"
 """What the ids of `append_once` begin with."""
-OWNED_BY: Final = "-owned-by-"
-"""What stands in a processor's id between the id that its user chose and the member's."""
+OWNED_BY: Final = "-owned-by-eosdb-"
+"""Stands in a processor's id between the id that its user chose and the member's. Nobody chooses it by
+accident: an open transaction with it and without its lock is aborted by the next write."""
 EPOCHS: Final = 2**15
 _IDS: Final = 2**46
 
