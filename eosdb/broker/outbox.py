@@ -176,7 +176,7 @@ class Publisher(RequestHandler):
 
     @contextlib.contextmanager
     def _unit(self) -> Iterator[HeldUnit]:
-        """Begin a unit, after the due work, such as time-outs, has been done."""
+        """Do the work that is due, such as ending expired transactions, then hold a unit for the block."""
         self._coordinator.write(lambda _: None, sync=False)
         with self._store.begin() as held:
             yield held

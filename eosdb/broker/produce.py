@@ -120,7 +120,7 @@ class ProduceRequests(RequestHandler):
         return self._append_at_once(unit, {tp: batch}, request)[tp]
 
     def together(self, *, sync: bool) -> AbstractContextManager[JointUnit]:
-        """Commit this thread's requests in the block together, fsynced if `sync` (`Store.together`)."""
+        """Commit all requests that this thread makes in the `with` block at once (`Store.together`)."""
         return self._coordinator.together(sync=sync)
 
     def _check_request(

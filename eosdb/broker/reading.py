@@ -202,8 +202,8 @@ class ReadRequests(RequestHandler):
             ]
 
     def topic_names(self) -> dict[UUID, str]:
-        """The names of all topics by their ids, for requests that name topics by id. Not authorised: the
-        request itself is."""
+        """The names of all topics by their ids, for requests that name topics by id. No
+        authorization is checked: the request that uses the names is authorized itself."""
         with self._store.read() as connection:
             return topics.names(connection)
 

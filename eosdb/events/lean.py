@@ -54,7 +54,7 @@ class Place(NamedTuple):
 
 
 def place(row: Event | Lean) -> Place | None:
-    """The place of the event's records, which rows never leave out; None if the event has no records.
+    """The place of the event's records, stored in every row; None if the event has no records.
 
     Raises KeyError for a damaged row.
     """

@@ -37,7 +37,7 @@ def after_trying(before: Tried | None, producer_epoch: int, base_sequence: int) 
 
 
 def overtakes(tried: Tried | None, base_sequence: int) -> bool:
-    """Whether a lower sequence was attempted and is still to be repeated."""
+    """Whether a batch with a lower sequence has failed and the client is still to retry it."""
     if tried is None:
         return False
     return nearest_serial(base_sequence, tried.lowest_sequence) > tried.lowest_sequence

@@ -116,7 +116,7 @@ class Incoming:
 
 @dataclass(frozen=True, slots=True)
 class Accept:
-    """Store the batch, its first record under this serial."""
+    """The decision to store the batch; its first record gets this serial number."""
 
     base_serial: int
 

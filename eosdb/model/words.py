@@ -33,7 +33,7 @@ def decoded(data: bytes) -> str:
 
 
 def number(count: float | None) -> str:
-    """Such as `1,234`; below 10 with one decimal, unless the number is whole; `–` for none."""
+    """Format a number as in `1,234`; below 10 with one decimal unless it is whole; `–` for None."""
     if count is None:
         return "–"
     return f"{count:.1f}" if abs(count) < 10 and count != int(count) else f"{count:,.0f}"

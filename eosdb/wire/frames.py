@@ -106,7 +106,7 @@ class _Patience:
         return min(left / 1000, _LOOK_S)
 
     def renew(self) -> None:
-        """Note progress."""
+        """Restart the time-out, because the peer has made progress."""
         self._renewed = REAL_TIME.monotonic_ms()
 
     # decisions/0031: it is not the client's fault that there is no room.

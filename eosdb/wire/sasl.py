@@ -38,7 +38,7 @@ _NAME: Final = re.compile(r"(?:[^=]|=2C|=3D)+", re.DOTALL)
 
 
 class Users:
-    """The credentials of a file; an unknown user gets one that no password matches."""
+    """The users' credentials. For an unknown user there is a credential that no password matches."""
 
     def __init__(self, find: Find) -> None:
         self._find = find

@@ -1,7 +1,7 @@
-"""The last write of a query to a target: the mark of the target's history, noted in the query's checkpoint.
+"""Records a query's last write to a target, as a mark of the target's history in the query's checkpoint.
 
 If a target is replaced by an older copy, it lacks batches that Spark considers written. The batch ids do
-not reveal this, because a query may skip ids; the mark does (decisions/0057).
+not reveal this, because a query may skip ids; comparing the marks does (decisions/0057).
 """
 
 from __future__ import annotations

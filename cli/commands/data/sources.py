@@ -100,7 +100,7 @@ class Source:
         return self.path.open("rb")
 
     def _go_to(self, file: IO[bytes], start: Position) -> None:
-        """Leave `file` at `start`, after checking that the last ingested line still ends there."""
+        """Seek to `start`, after checking that the last ingested line still ends there."""
         file.seek(start.byte - start.last_size)
         last = file.read(start.last_size)
         if file.tell() == start.byte and file.seek(start.byte) == start.byte:

@@ -116,7 +116,7 @@ class Sender:
         self._is_whole = False
 
     def complete_as_stored(self, now_ms: int) -> None:
-        """Complete all batches as stored, because the transaction is committed."""
+        """Complete all batches successfully: the transaction is committed, so their records are stored."""
         self._begin_step()
         self._completion.complete_as_stored(now_ms)
         self._is_whole = True

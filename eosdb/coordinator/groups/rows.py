@@ -80,7 +80,7 @@ def names(connection: sqlite3.Connection) -> list[str]:
 
 @reads("groups")
 def sizes(connection: sqlite3.Connection) -> dict[str, tuple[GroupState, int]]:
-    """The state and the number of members of each group that a member ever joined."""
+    """The state and the number of members of each group that has ever had a member."""
     rows = connection.execute("SELECT group_id, state, members FROM groups")
     return {
         group_id: (GroupState(state), 0 if members == "[]" else len(parsed(members)))

@@ -110,8 +110,11 @@ def to_bytes(manifest: Manifest) -> bytes:
 
 
 def parse(data: bytes, where: str) -> Manifest:
-    """Parse a manifest written by `to_bytes`. Raises CorruptDatabaseError, which names the object `where`,
-    for any other data, and UnsupportedVersionError for a manifest of a newer eosdb."""
+    """Parse a manifest written by `to_bytes`.
+
+    Raises CorruptDatabaseError if the data is no valid manifest (the message names the object `where`), and
+    UnsupportedVersionError if a newer eosdb wrote it.
+    """
     try:
         given = parsed(data)
         body = given["snapshot"]

@@ -52,11 +52,12 @@ class Notice:
         return self.logger.isEnabledFor(self.level)
 
     def say(self, *, trace: BaseException | None = None, **values: object) -> None:
-        """Log it with the values of its fields and sentence, unless its level is disabled. Never raises.
+        """Log this notice, its sentence and fields filled with `values`, unless its level is disabled.
+        Never raises.
 
         An exception given as `error` becomes its class's name in the field, and the sentence may show it as
-        `error_text` or `error_message`. `trace` is logged with its traceback. Call this while nothing is
-        held that others wait for.
+        `error_text` or `error_message`. `trace` is logged with its traceback. Do not call this while
+        holding a lock that others wait for.
         """
         if not self.is_wanted:
             return
@@ -86,7 +87,7 @@ class Notice:
         return self.sentence % _with_texts(values)
 
     def traced(self, error: BaseException) -> BaseException | None:
-        """The error if this logger is set to DEBUG, where lines have tracebacks; else None."""
+        """The error, to be logged with its traceback, if this logger is set to DEBUG; else None."""
         return error if self.logger.isEnabledFor(logging.DEBUG) else None
 
 

@@ -122,7 +122,7 @@ class WriterMutex:
     # -- what every process must know -----------------------------------------------------------
 
     def has_sync_failed(self) -> bool:
-        """Whether a sync has failed in any process and the WAL has not been renewed since."""
+        """Whether a sync has failed in any process and the WAL has not been made durable since."""
         with system_calls(self.path):
             flag = os.pread(self._descriptor, 1, _SYNC_FAILED_AT)
         return self._has_sync_failed or flag == _FAILED

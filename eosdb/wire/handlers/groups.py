@@ -131,7 +131,7 @@ def heartbeat(session: Session, request: HeartbeatRequest, version: int) -> Hear
 
 
 def leave_group(session: Session, request: LeaveGroupRequest, version: int) -> LeaveGroupResponse:
-    """Remove members, with a result for each; before batches, the only result is that of the request."""
+    """Remove members, with a result for each; versions 0 to 2 have one member and one error code."""
     names: list[tuple[str, str | None]] = [(request.member_id, None)]
     if version >= _BATCH_FROM:
         names = [(member.member_id, member.group_instance_id) for member in request.members]
