@@ -75,7 +75,7 @@ def test_the_partitions_of_a_dead_member_are_waited_for_and_read(
     assert re.search(r"group g: .*member \S+ holds 3 unread records in in-[01]\.", warning)
 
 
-def test_a_stop_ends_the_wait(beside: eosdb.Database) -> None:
+def test_a_stop_ends_the_wait(beside: eosdb.Database, caplog: pytest.LogCaptureFixture) -> None:
     processor = beside.processor("in", upper, "out", group_id="g")
 
     class Stopping(logging.Handler):
@@ -85,7 +85,8 @@ def test_a_stop_ends_the_wait(beside: eosdb.Database) -> None:
     handler = Stopping()
     logging.getLogger("eosdb.processor").addHandler(handler)
     try:
-        assert processor.run(until_idle_ms=500)["process-total"] == 3
+        with caplog.at_level(logging.WARNING, "eosdb.processor"):
+            assert processor.run(until_idle_ms=500)["process-total"] == 3
     finally:
         logging.getLogger("eosdb.processor").removeHandler(handler)
 
