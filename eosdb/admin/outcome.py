@@ -19,7 +19,6 @@ from eosdb.model.values import (
     TransactionToken,
 )
 from eosdb.store import baseline
-from eosdb.store.baseline import in_terms_of_baseline
 
 NEVER_STARTED: Final = "never started"
 OPEN: Final = "open"
@@ -109,7 +108,7 @@ def _at_baseline(
     """Return the baseline's knowledge of the transactional id as transitions, newest first: the last
     transaction, if it was of version 2, and that none has begun with a newly assigned producer id and
     epoch."""
-    row = connection.execute(in_terms_of_baseline(BY_ID), (transactional_id,)).fetchone()
+    row = connection.execute(BY_ID.baseline, (transactional_id,)).fetchone()
     if row is None:
         return ()
     metadata = from_row(row)

@@ -37,19 +37,31 @@ from eosdb.events.lean import Lean, fill_in
 from eosdb.log import projection as log_projection
 from eosdb.model.values import EPOCH_PER_TRANSACTION, GroupState, TransactionState
 from eosdb.store.counters import set_counter
-from eosdb.store.writing.unit import Unit
+from eosdb.store.schema.statement import Statement
+from eosdb.store.writing.unit import Folding
+
+_SAVE_PRODUCER_ID: Final = Statement(
+    "INSERT OR IGNORE INTO {producer_ids} (producer_id, transactional_id) VALUES (?, ?)"
+)
+_SAVE_ACL: Final = Statement("INSERT OR IGNORE INTO {acls} VALUES (?, ?, ?, ?, ?, ?)")
+_DELETE_ACL: Final = Statement(
+    "DELETE FROM {acls} WHERE (principal, operation, resource_type, resource_name, pattern_type, "
+    "permission) = (?, ?, ?, ?, ?, ?)"
+)
 
 
-def producer_id_block_allocated(unit: Unit, event: ProducerIdBlockAllocated, position: int) -> None:
+def producer_id_block_allocated(
+    unit: Folding, event: ProducerIdBlockAllocated, position: int
+) -> None:
     set_counter(unit, NEXT_PRODUCER_ID, event.first_producer_id + event.size)
     set_counter(unit, BLOCK_VERSION, event.version)
 
 
-def coordinator_elected(unit: Unit, event: CoordinatorElected, position: int) -> None:
+def coordinator_elected(unit: Folding, event: CoordinatorElected, position: int) -> None:
     set_counter(unit, transaction_rows.COORDINATOR_EPOCH, event.epoch)
 
 
-def transaction_state_changed(unit: Unit, event: TransactionStateChanged, position: int) -> None:
+def transaction_state_changed(unit: Folding, event: TransactionStateChanged, position: int) -> None:
     state = event.to_state
     before = transaction_rows.load(unit, event.transactional_id)
     transaction_rows.save(unit, event)
@@ -57,25 +69,22 @@ def transaction_state_changed(unit: Unit, event: TransactionStateChanged, positi
     if state.is_complete and event.transaction_version == EPOCH_PER_TRANSACTION:
         ended_with = event.previous_producer_id
     if state is TransactionState.EMPTY or ended_with != event.producer_id:
-        unit.execute(
-            "INSERT OR IGNORE INTO producer_ids (producer_id, transactional_id) VALUES (?, ?)",
-            (event.producer_id, event.transactional_id),
-        )
+        unit.execute(_SAVE_PRODUCER_ID, (event.producer_id, event.transactional_id))
     if state.is_complete and before is not None and before.groups:
         group_offsets.complete_pending(
             unit, ended_with, committed=state is TransactionState.COMPLETE_COMMIT
         )
 
 
-def transactional_id_expired(unit: Unit, event: TransactionalIdExpired, position: int) -> None:
+def transactional_id_expired(unit: Folding, event: TransactionalIdExpired, position: int) -> None:
     transaction_rows.forget(unit, event.transactional_id)
 
 
-def offsets_committed(unit: Unit, event: OffsetsCommitted, position: int) -> None:
+def offsets_committed(unit: Folding, event: OffsetsCommitted, position: int) -> None:
     group_offsets.put(unit, event.group_id, event.offsets, event.timestamp, position)
 
 
-def txn_offsets_committed(unit: Unit, event: TxnOffsetsCommitted, position: int) -> None:
+def txn_offsets_committed(unit: Folding, event: TxnOffsetsCommitted, position: int) -> None:
     group_offsets.pend(
         unit,
         event.producer_id,
@@ -87,45 +96,41 @@ def txn_offsets_committed(unit: Unit, event: TxnOffsetsCommitted, position: int)
     )
 
 
-def offsets_deleted(unit: Unit, event: OffsetsDeleted, position: int) -> None:
+def offsets_deleted(unit: Folding, event: OffsetsDeleted, position: int) -> None:
     group_offsets.forget(unit, event.group_id, event.partitions)
     if event.reason in ("group deleted", "group expired"):
         group_rows.forget(unit, event.group_id)
 
 
-def group_changed(unit: Unit, event: GroupChanged, position: int) -> None:
+def group_changed(unit: Folding, event: GroupChanged, position: int) -> None:
     group_rows.save(unit, event)
     is_empty = event.state == GroupState.EMPTY.value
     group_offsets.retain(unit, event.group_id, event.timestamp if is_empty else None)
 
 
-def topic_deleted(unit: Unit, event: TopicDeleted, position: int) -> None:
+def topic_deleted(unit: Folding, event: TopicDeleted, position: int) -> None:
     group_offsets.forget_topic(unit, event.topic)
 
 
-def acl_added(unit: Unit, event: AclAdded, position: int) -> None:
-    unit.execute("INSERT OR IGNORE INTO acls VALUES (?, ?, ?, ?, ?, ?)", tuple(event.acl))
+def acl_added(unit: Folding, event: AclAdded, position: int) -> None:
+    unit.execute(_SAVE_ACL, tuple(event.acl))
     unit.memos[AclMemo].rules = None
 
 
-def acl_removed(unit: Unit, event: AclRemoved, position: int) -> None:
-    unit.execute(
-        "DELETE FROM acls WHERE (principal, operation, resource_type, resource_name, pattern_type, "
-        "permission) = (?, ?, ?, ?, ?, ?)",
-        tuple(event.acl),
-    )
+def acl_removed(unit: Folding, event: AclRemoved, position: int) -> None:
+    unit.execute(_DELETE_ACL, tuple(event.acl))
     unit.memos[AclMemo].rules = None
 
 
-def scram_credential_set(unit: Unit, event: ScramCredentialSet, position: int) -> None:
+def scram_credential_set(unit: Folding, event: ScramCredentialSet, position: int) -> None:
     users.save(unit, event.credential)
 
 
-def scram_credential_removed(unit: Unit, event: ScramCredentialRemoved, position: int) -> None:
+def scram_credential_removed(unit: Folding, event: ScramCredentialRemoved, position: int) -> None:
     users.forget(unit, event.user, event.mechanism)
 
 
-HANDLERS: Final[dict[type[Event], Callable[[Unit, Any, int], None]]] = {
+HANDLERS: Final[dict[type[Event], Callable[[Folding, Any, int], None]]] = {
     ProducerIdBlockAllocated: producer_id_block_allocated,
     CoordinatorElected: coordinator_elected,
     TransactionStateChanged: transaction_state_changed,
@@ -150,7 +155,7 @@ if missing := [kind.__name__ for kind, handlers in _FOLDS.items() if not handler
     raise AssertionError(f"no projection folds {', '.join(missing)}")
 
 
-def apply(unit: Unit, row: Event | Lean, position: int) -> Event:
+def apply(unit: Folding, row: Event | Lean, position: int) -> Event:
     """Fold the event at `position` in the journal. Returns it, with the fields that a lean row leaves out.
 
     Raises TypeError for a row that does not fit the events before it.
@@ -161,7 +166,7 @@ def apply(unit: Unit, row: Event | Lean, position: int) -> Event:
     return event
 
 
-def _whole(unit: Unit, row: Lean) -> Event:
+def _whole(unit: Folding, row: Lean) -> Event:
     try:
         return fill_in(row, _expected(unit, row))
     except (KeyError, ValueError) as error:
@@ -169,7 +174,7 @@ def _whole(unit: Unit, row: Lean) -> Event:
 
 
 # decisions/0026: what a row leaves out follows from the state before it.
-def _expected(unit: Unit, row: Lean) -> Event:
+def _expected(unit: Folding, row: Lean) -> Event:
     """The event expected from the state before the row. Raises KeyError, TypeError and ValueError."""
     before = None
     if row.transactional_id is not None:

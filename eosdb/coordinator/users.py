@@ -12,11 +12,14 @@ from eosdb.errors import (
 )
 from eosdb.model.protocol.scram import ITERATIONS_MAX, ITERATIONS_MIN, MECHANISMS, ScramCredential
 from eosdb.model.validation import check_int, check_text, shown
-from eosdb.store.writing.unit import Unit
+from eosdb.store.schema.statement import Statement
+from eosdb.store.writing.unit import Folding, Unit
 
 Source = Unit | sqlite3.Connection
 TABLE: Final = "eosdb_scram_credentials"
 _COLUMNS: Final = ", ".join(ScramCredential._fields)
+_SAVE: Final = Statement(f"INSERT OR REPLACE INTO {{{TABLE}}} VALUES (?, ?, ?, ?, ?, ?)")
+_DELETE: Final = Statement(f"DELETE FROM {{{TABLE}}} WHERE (user, mechanism) = (?, ?)")
 
 
 def check_user(name: object) -> str:
@@ -63,9 +66,9 @@ def load(source: Source) -> list[ScramCredential]:
     return [ScramCredential(*row) for row in rows]
 
 
-def save(unit: Unit, credential: ScramCredential) -> None:
-    unit.execute(f"INSERT OR REPLACE INTO {TABLE} VALUES (?, ?, ?, ?, ?, ?)", credential)
+def save(unit: Folding, credential: ScramCredential) -> None:
+    unit.execute(_SAVE, credential)
 
 
-def forget(unit: Unit, user: str, mechanism: str) -> None:
-    unit.execute(f"DELETE FROM {TABLE} WHERE (user, mechanism) = (?, ?)", (user, mechanism))
+def forget(unit: Folding, user: str, mechanism: str) -> None:
+    unit.execute(_DELETE, (user, mechanism))

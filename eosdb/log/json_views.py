@@ -18,12 +18,15 @@ from eosdb.model.damage import parsed, reads
 from eosdb.model.reports import JsonView
 from eosdb.model.values import TopicPartition
 from eosdb.store.schema import guard
-from eosdb.store.writing.unit import Unit
+from eosdb.store.schema.statement import Statement
+from eosdb.store.writing.unit import Folding, Unit
 
 TYPES: Final = ("TEXT", "INTEGER", "REAL", "BOOLEAN", "JSON")
 COORDINATES: Final = ("_partition", "_offset", "_timestamp", "_key")
 """The columns that follow the user's columns in every typed view."""
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
+_SAVE: Final = Statement("INSERT INTO {eosdb_json_views} VALUES (?, ?, ?, ?)")
+_DELETE: Final = Statement("DELETE FROM {eosdb_json_views} WHERE name = ?")
 _PATH: Final = re.compile(r'[^."\[\]\x00-\x1f]+(\.[^."\[\]\x00-\x1f]+)*')
 
 
@@ -98,15 +101,12 @@ def describe(connection: sqlite3.Connection) -> list[JsonView]:
     ]
 
 
-def view_created(unit: Unit, event: ViewCreated, position: int) -> None:
+def view_created(unit: Folding, event: ViewCreated, position: int) -> None:
     """Projection: insert the row and create the view."""
     columns = json.dumps([column._asdict() for column in event.view_columns])
-    unit.execute(
-        "INSERT INTO eosdb_json_views VALUES (?, ?, ?, ?)",
-        (event.name, event.topic, columns, event.timestamp),
-    )
-    unit.execute(f'DROP VIEW IF EXISTS "{event.name}"')
-    unit.execute(_definition(event.name, event.topic, event.view_columns))
+    unit.execute(_SAVE, (event.name, event.topic, columns, event.timestamp))
+    unit.change_views(f'DROP VIEW IF EXISTS "{event.name}"')
+    unit.change_views(_definition(event.name, event.topic, event.view_columns))
 
 
 @reads("eosdb_json_views")
@@ -120,10 +120,10 @@ def make_all(connection: sqlite3.Connection) -> None:
         connection.execute(_definition(name, topic, columns))
 
 
-def view_dropped(unit: Unit, event: ViewDropped, position: int) -> None:
+def view_dropped(unit: Folding, event: ViewDropped, position: int) -> None:
     """Projection: drop the row and the view."""
-    unit.execute("DELETE FROM eosdb_json_views WHERE name = ?", (event.name,))
-    unit.execute(f'DROP VIEW IF EXISTS "{event.name}"')
+    unit.execute(_DELETE, (event.name,))
+    unit.change_views(f'DROP VIEW IF EXISTS "{event.name}"')
 
 
 _BYTES: Final = """

@@ -26,11 +26,17 @@ from eosdb.events.kinds import (
 from eosdb.model.damage import parsed, reads
 from eosdb.model.validation import check_text
 from eosdb.model.values import RecordMetadata
-from eosdb.store.writing.unit import STEPS_PER_UNIT, Unit
+from eosdb.store.schema.statement import Statement
+from eosdb.store.writing.unit import STEPS_PER_UNIT, Folding, Unit
 
 _FIND: Final = (
     'SELECT partition, "offset", timestamp FROM eosdb_idempotency_keys '
     "WHERE topic = ? AND idempotency_key = ?"
+)
+_SAVE_KEY: Final = Statement("INSERT INTO {eosdb_idempotency_keys} VALUES (?, ?, ?, ?, ?, ?)")
+_FORGET_KEYS: Final = Statement("DELETE FROM {eosdb_idempotency_keys} WHERE topic = ?")
+_FORGET_KEY: Final = Statement(
+    "DELETE FROM {eosdb_idempotency_keys} WHERE topic = ? AND idempotency_key = ?"
 )
 
 
@@ -51,10 +57,10 @@ def find_key(unit: Unit, topic: str, key: str) -> RecordMetadata | None:
     return RecordMetadata(topic, partition, offset, timestamp, duplicate=True)
 
 
-def save_key(unit: Unit, event: IdempotencyKeyUsed) -> None:
+def save_key(unit: Folding, event: IdempotencyKeyUsed) -> None:
     """Projection only: store the key."""
     unit.execute(
-        "INSERT INTO eosdb_idempotency_keys VALUES (?, ?, ?, ?, ?, ?)",
+        _SAVE_KEY,
         (
             event.topic,
             event.idempotency_key,
@@ -66,17 +72,14 @@ def save_key(unit: Unit, event: IdempotencyKeyUsed) -> None:
     )
 
 
-def forget_keys(unit: Unit, topic: str) -> None:
+def forget_keys(unit: Folding, topic: str) -> None:
     """Projection only: delete the keys of a deleted topic."""
-    unit.execute("DELETE FROM eosdb_idempotency_keys WHERE topic = ?", (topic,))
+    unit.execute(_FORGET_KEYS, (topic,))
 
 
-def keys_expired(unit: Unit, event: IdempotencyKeysExpired, position: int) -> None:
+def keys_expired(unit: Folding, event: IdempotencyKeysExpired, position: int) -> None:
     """Projection: delete expired keys."""
-    unit.executemany(
-        "DELETE FROM eosdb_idempotency_keys WHERE topic = ? AND idempotency_key = ?",
-        [(event.topic, key) for key in event.idempotency_keys],
-    )
+    unit.executemany(_FORGET_KEY, [(event.topic, key) for key in event.idempotency_keys])
 
 
 OLDEST_KEY: Final = "SELECT used_time FROM eosdb_idempotency_keys ORDER BY used_time LIMIT 1"
@@ -111,6 +114,20 @@ def expire(unit: Unit, before_ms: int, now_ms: int) -> tuple[int, int]:
 
 _KEPT: Final = 100
 """The number of batches of a sink whose content identifiers are stored."""
+_SAVE_SINK: Final = Statement(
+    "INSERT OR REPLACE INTO {eosdb_sinks} (sink_id, batch_id, timestamp) VALUES (?, ?, ?)"
+)
+_SAVE_BATCH: Final = Statement(
+    "INSERT INTO {eosdb_sink_batches} (sink_id, batch_id, held) VALUES (?, ?, ?)"
+)
+_FORGET_BATCHES: Final = Statement(
+    "DELETE FROM {eosdb_sink_batches} WHERE sink_id = ? AND batch_id <= (SELECT batch_id "
+    "FROM {eosdb_sink_batches} WHERE sink_id = ? ORDER BY batch_id DESC LIMIT 1 OFFSET ?)"
+)
+_FORGET_SINK: Final = (
+    Statement("DELETE FROM {eosdb_sinks} WHERE sink_id = ?"),
+    Statement("DELETE FROM {eosdb_sink_batches} WHERE sink_id = ?"),
+)
 
 
 class SinkBatch(NamedTuple):
@@ -168,27 +185,15 @@ def repeats(this: SinkBatch, newest: int, held: frozenset[str] | None) -> bool:
     )
 
 
-def sink_batch_appended(unit: Unit, event: SinkBatchAppended, position: int) -> None:
+def sink_batch_appended(unit: Folding, event: SinkBatchAppended, position: int) -> None:
     """Projection: store the batch."""
-    unit.execute(
-        "INSERT OR REPLACE INTO eosdb_sinks (sink_id, batch_id, timestamp) VALUES (?, ?, ?)",
-        (event.sink_id, event.batch_id, event.timestamp),
-    )
+    unit.execute(_SAVE_SINK, (event.sink_id, event.batch_id, event.timestamp))
     if event.held:
-        unit.execute(
-            "INSERT INTO eosdb_sink_batches (sink_id, batch_id, held) VALUES (?, ?, ?)",
-            (event.sink_id, event.batch_id, texts_json(event.held)),
-        )
-        unit.execute(
-            "DELETE FROM eosdb_sink_batches WHERE sink_id = ? AND batch_id <= (SELECT batch_id "
-            "FROM eosdb_sink_batches WHERE sink_id = ? ORDER BY batch_id DESC LIMIT 1 OFFSET ?)",
-            (event.sink_id, event.sink_id, _KEPT),
-        )
+        unit.execute(_SAVE_BATCH, (event.sink_id, event.batch_id, texts_json(event.held)))
+        unit.execute(_FORGET_BATCHES, (event.sink_id, event.sink_id, _KEPT))
 
 
-def sinks_expired(unit: Unit, event: SinksExpired, position: int) -> None:
+def sinks_expired(unit: Folding, event: SinksExpired, position: int) -> None:
     """Projection: delete expired sinks."""
-    for table in ("eosdb_sinks", "eosdb_sink_batches"):
-        unit.executemany(
-            f"DELETE FROM {table} WHERE sink_id = ?", [(sink_id,) for sink_id in event.sink_ids]
-        )
+    for statement in _FORGET_SINK:
+        unit.executemany(statement, [(sink_id,) for sink_id in event.sink_ids])

@@ -14,7 +14,8 @@ from eosdb.model.damage import parsed, reads
 from eosdb.model.topic_config import TopicConfig
 from eosdb.model.values import PartitionOffsets, TopicPartition
 from eosdb.store.schema.row_checksum import row_checksum
-from eosdb.store.writing.unit import Memo, Unit
+from eosdb.store.schema.statement import Statement
+from eosdb.store.writing.unit import Folding, Memo, Unit
 
 _PAGE: Final = 1_000
 """How many partitions are read on one snapshot, which keeps the WAL from shrinking."""
@@ -79,16 +80,18 @@ _COLUMNS: Final = (*Partition._fields, "checksum")
 _FIXED: Final = ("partition_id", "topic_id", "topic", "partition")
 """The first columns, which never change."""
 _CHANGING: Final = _COLUMNS[len(_FIXED) :]
-_SELECT: Final = f"SELECT {', '.join(_COLUMNS)} FROM partitions"
+_FROM: Final = f"SELECT {', '.join(_COLUMNS)} FROM {{partitions}}"
+_SELECT: Final = Statement(_FROM)
 _BY_NAME: Final = f"{_SELECT} WHERE topic = ? AND partition = ?"
 _WITHOUT_INDEX: Final = "SELECT 1 FROM partitions NOT INDEXED WHERE topic = ? AND partition = ?"
-_BY_ID: Final = f"{_SELECT} WHERE partition_id = ?"
-_UPDATE: Final = (
-    f"UPDATE partitions SET {', '.join(f'{name} = ?' for name in _CHANGING)} WHERE partition_id = ?"
+_BY_ID: Final = Statement(f"{_FROM} WHERE partition_id = ?")
+_UPDATE: Final = Statement(
+    f"UPDATE {{partitions}} SET {', '.join(f'{name} = ?' for name in _CHANGING)} WHERE partition_id = ?"
 )
-_INSERT: Final = (
-    f"INSERT INTO partitions ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' for _ in _COLUMNS)})"
+_INSERT: Final = Statement(
+    f"INSERT INTO {{partitions}} ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' for _ in _COLUMNS)})"
 )
+_SAVE_CONFIG: Final = Statement("UPDATE {topics} SET config = ? WHERE topic_id = ?")
 IsDue = Callable[[sqlite3.Connection, Partition, TopicConfig], bool]
 """Whether housekeeping is due for a partition with these settings, on a read connection."""
 
@@ -121,7 +124,7 @@ def exists(unit: Unit, tp: TopicPartition) -> bool:
     return True
 
 
-def by_id(unit: Unit, partition_id: int) -> Partition:
+def by_id(unit: Folding, partition_id: int) -> Partition:
     rows = unit.memos[_PartitionMemo].rows
     partition = rows.get(partition_id)
     if partition is None:
@@ -188,7 +191,7 @@ def read_topic(connection: sqlite3.Connection, topic: str) -> list[Partition]:
     return [_partition(row) for row in rows]
 
 
-def save(unit: Unit, partition: Partition) -> None:
+def save(unit: Folding, partition: Partition) -> None:
     unit.save("partitions", partition.partition_id, _UPDATE, _row, partition)
     unit.memos[_PartitionMemo].rows[partition.partition_id] = partition
 
@@ -210,7 +213,7 @@ def _partition(row: tuple[Any, ...]) -> Partition:
     return partition
 
 
-def insert(unit: Unit, partition_id: int, topic_id: int, tp: TopicPartition) -> None:
+def insert(unit: Folding, partition_id: int, topic_id: int, tp: TopicPartition) -> None:
     partition = Partition(partition_id, topic_id, *tp, 0, 0, 0, -1, 0, -1, -1, -1, 0, 0, 0, -1, -1)
     unit.execute(_INSERT, (*partition, row_checksum(*partition)))
 
@@ -224,12 +227,9 @@ def config(unit: Unit, topic_id: int, broker: BrokerConfig) -> TopicConfig:
     return cached
 
 
-def save_config(unit: Unit, topic_id: int, config: dict[str, str]) -> None:
+def save_config(unit: Folding, topic_id: int, config: dict[str, str]) -> None:
     """Projection only: store the topic's own settings."""
-    unit.execute(
-        "UPDATE topics SET config = ? WHERE topic_id = ?",
-        (json.dumps(config, sort_keys=True), topic_id),
-    )
+    unit.execute(_SAVE_CONFIG, (json.dumps(config, sort_keys=True), topic_id))
     unit.memos[_PartitionMemo].configs.pop(topic_id, None)
 
 

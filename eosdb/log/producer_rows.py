@@ -11,7 +11,8 @@ from eosdb.log import partition_rows
 from eosdb.log.producer_state import BatchMetadata, ProducerStateEntry, sequence_of
 from eosdb.model.damage import parsed, reads
 from eosdb.model.values import ProducerState
-from eosdb.store.writing.unit import STEPS_PER_UNIT, Memo, Unit
+from eosdb.store.schema.statement import Statement
+from eosdb.store.writing.unit import STEPS_PER_UNIT, Folding, Memo, Unit
 
 _IN_TABLE: Final = {"current_txn_first_offset": "current_txn_start_offset"}
 """Fields of ProducerStateEntry whose column has another name."""
@@ -25,11 +26,21 @@ _VALUES: Final = (
 """The columns that a save writes. The newest batch's last sequence and offset are stored for SQL
 readers."""
 _KEY: Final = ("partition_id", "producer_id")
-_BY_PRODUCER: Final = (
-    f"SELECT {_COLUMNS} FROM partition_producers WHERE partition_id = ? AND producer_id = ?"
+_BY_PRODUCER: Final = Statement(
+    f"SELECT {_COLUMNS} FROM {{partition_producers}} WHERE partition_id = ? AND producer_id = ?"
 )
-_INSERT: Final = (
-    f"INSERT INTO partition_producers ({', '.join(_VALUES + _KEY)}) "
+_ALL: Final = Statement(
+    f"SELECT {_COLUMNS} FROM {{partition_producers}} WHERE partition_id = ? ORDER BY producer_id"
+)
+_OPEN: Final = Statement(
+    "SELECT producer_id, current_txn_start_offset FROM {partition_producers} "
+    "WHERE partition_id = ? AND current_txn_start_offset >= 0"
+)
+_DELETE: Final = Statement(
+    "DELETE FROM {partition_producers} WHERE partition_id = ? AND producer_id = ?"
+)
+_INSERT: Final = Statement(
+    f"INSERT INTO {{partition_producers}} ({', '.join(_VALUES + _KEY)}) "
     f"VALUES ({', '.join('?' for _ in _VALUES + _KEY)})"
 )
 OLDEST_IDLE: Final = (
@@ -37,8 +48,8 @@ OLDEST_IDLE: Final = (
     "ORDER BY last_append_time LIMIT 1"
 )
 """SQL: the last append time of the producer that expires next."""
-_UPDATE: Final = (
-    f"UPDATE partition_producers SET {', '.join(f'{name} = ?' for name in _VALUES)} "
+_UPDATE: Final = Statement(
+    f"UPDATE {{partition_producers}} SET {', '.join(f'{name} = ?' for name in _VALUES)} "
     f"WHERE {' AND '.join(f'{name} = ?' for name in _KEY)}"
 )
 
@@ -51,7 +62,7 @@ class _ProducerMemo(Memo):
     """By partition: the first offset of each producer's open transaction."""
 
 
-def load(unit: Unit, partition_id: int, producer_id: int) -> ProducerStateEntry | None:
+def load(unit: Folding, partition_id: int, producer_id: int) -> ProducerStateEntry | None:
     """Return the partition's state of the producer; None if there is none."""
     key = (partition_id, producer_id)
     memo = unit.memos[_ProducerMemo].entries
@@ -61,7 +72,7 @@ def load(unit: Unit, partition_id: int, producer_id: int) -> ProducerStateEntry 
     return memo[key]
 
 
-def save(unit: Unit, partition_id: int, entry: ProducerStateEntry, *, known: bool) -> None:
+def save(unit: Folding, partition_id: int, entry: ProducerStateEntry, *, known: bool) -> None:
     """Write the entry; `known` tells whether the partition had one for this producer."""
     key = (partition_id, entry.producer_id)
     statement = _UPDATE if known else _INSERT
@@ -84,38 +95,27 @@ def _row(saved: tuple[int, ProducerStateEntry]) -> tuple[object, ...]:
     return (*numbers, text, *newest, partition_id, producer_id)
 
 
-def forget(unit: Unit, partition_id: int, producer_id: int) -> None:
-    unit.execute(
-        "DELETE FROM partition_producers WHERE partition_id = ? AND producer_id = ?",
-        (partition_id, producer_id),
-    )
+def forget(unit: Folding, partition_id: int, producer_id: int) -> None:
+    unit.execute(_DELETE, (partition_id, producer_id))
     memo = unit.memos[_ProducerMemo]
     memo.entries.pop((partition_id, producer_id), None)
     memo.unfinished.pop(partition_id, None)
 
 
-def first_open_offset(unit: Unit, partition_id: int) -> int:
+def first_open_offset(unit: Folding, partition_id: int) -> int:
     """Return the offset at which the partition's oldest open transaction begins; -1 if none is open."""
     known = unit.memos[_ProducerMemo].unfinished
     unfinished = known.get(partition_id)
     if unfinished is None:
-        unfinished = known[partition_id] = dict(
-            unit.execute(
-                "SELECT producer_id, current_txn_start_offset FROM partition_producers "
-                "WHERE partition_id = ? AND current_txn_start_offset >= 0",
-                (partition_id,),
-            )
-        )
+        unfinished = known[partition_id] = dict(unit.execute(_OPEN, (partition_id,)))
     return min(unfinished.values(), default=-1)
 
 
-def entries(connection: Unit | sqlite3.Connection, partition_id: int) -> list[ProducerStateEntry]:
+def entries(
+    connection: Folding | sqlite3.Connection, partition_id: int
+) -> list[ProducerStateEntry]:
     """Return the state of every producer that the partition knows."""
-    rows = connection.execute(
-        f"SELECT {_COLUMNS} FROM partition_producers WHERE partition_id = ? ORDER BY producer_id",
-        (partition_id,),
-    )
-    return [_entry(row) for row in rows]
+    return [_entry(row) for row in connection.execute(_ALL, (partition_id,))]
 
 
 def expire(unit: Unit, now_ms: int, expiration_ms: int) -> int:

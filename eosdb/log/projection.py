@@ -35,16 +35,61 @@ from eosdb.log.producer_state import BatchMetadata, ProducerStateEntry, sequence
 from eosdb.model.fetched import AbortedTransaction
 from eosdb.model.values import TopicPartition
 from eosdb.store.counters import set_counter
-from eosdb.store.writing.insertion import Insertion
-from eosdb.store.writing.unit import Unit
+from eosdb.store.schema.statement import Statement
+from eosdb.store.writing.insertion import FoldedInsertion
+from eosdb.store.writing.unit import Folding
 
 _TIME_INDEX_INTERVAL_BYTES: Final = 65_536
 """The number of bytes between two entries of the time index (Kafka: index.interval.bytes)."""
-_TIME_INDEX_ENTRY: Final = Insertion.plain("time_index", ("partition_id", "timestamp", '"offset"'))
+_TIME_INDEX_ENTRY: Final = FoldedInsertion("time_index", ("partition_id", "timestamp", '"offset"'))
+_CUT_TIME_INDEX: Final = Statement(
+    'DELETE FROM {time_index} WHERE partition_id = ? AND "offset" <= ?'
+)
+_CUT_HORIZONS: Final = Statement(
+    'DELETE FROM {delete_horizons} WHERE partition_id = ? AND "offset" < ?'
+)
+_SAVE_HORIZON: Final = Statement(
+    'INSERT INTO {delete_horizons} (partition_id, "offset", since) VALUES (?, ?, ?)'
+)
+_FORGET_HORIZON: Final = Statement(
+    'DELETE FROM {delete_horizons} WHERE partition_id = ? AND "offset" = ?'
+)
 _SNAPSHOTS_KEPT: Final = 2
+_SAVE_SNAPSHOT: Final = Statement(
+    "INSERT INTO {snapshots} (partition_id, snapshot_offset, taken_time) VALUES (?, ?, ?)"
+)
+_SAVE_SNAPSHOT_ENTRY: Final = Statement(
+    "INSERT INTO {snapshot_entries} VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+_SUPERSEDED: Final = Statement(
+    "SELECT snapshot_offset FROM {snapshots} WHERE partition_id = ? "
+    "ORDER BY snapshot_offset DESC LIMIT -1 OFFSET ?"
+)
+_FORGET_SNAPSHOT: Final = (
+    Statement("DELETE FROM {snapshots} WHERE partition_id = ? AND snapshot_offset = ?"),
+    Statement("DELETE FROM {snapshot_entries} WHERE partition_id = ? AND snapshot_offset = ?"),
+)
+_SAVE_TOPIC: Final = Statement(
+    "INSERT INTO {topics} (topic_id, topic, partitions, config, created_time) VALUES (?, ?, ?, ?, ?)"
+)
+_SAVE_PARTITION_COUNT: Final = Statement("UPDATE {topics} SET partitions = ? WHERE topic_id = ?")
+_PARTITION_IDS: Final = Statement("SELECT partition_id FROM {partitions} WHERE topic_id = ?")
+_FORGET_PARTITION: Final = tuple(
+    Statement(f"DELETE FROM {{{table}}} WHERE partition_id = ?")
+    for table in (
+        "partition_producers",
+        "transaction_index",
+        "time_index",
+        "delete_horizons",
+        "snapshots",
+        "snapshot_entries",
+        "partitions",
+    )
+)
+_FORGET_TOPIC: Final = Statement("DELETE FROM {topics} WHERE topic_id = ?")
 
 
-def batch_appended(unit: Unit, event: BatchAppended, position: int) -> None:
+def batch_appended(unit: Folding, event: BatchAppended, position: int) -> None:
     partition = partition_rows.by_id(unit, event.partition_id)
     opens = False
     if event.producer_id >= 0:
@@ -81,7 +126,7 @@ def batch_appended(unit: Unit, event: BatchAppended, position: int) -> None:
     )
 
 
-def marker_written(unit: Unit, event: MarkerWritten, position: int) -> None:
+def marker_written(unit: Folding, event: MarkerWritten, position: int) -> None:
     partition = partition_rows.by_id(unit, event.partition_id)
     entry = producer_rows.load(unit, event.partition_id, event.producer_id)
     known = entry is not None
@@ -116,7 +161,7 @@ def marker_written(unit: Unit, event: MarkerWritten, position: int) -> None:
 
 
 def _grow(
-    unit: Unit,
+    unit: Folding,
     partition: Partition,
     first_unstable: int,
     log_end_offset: int,
@@ -167,7 +212,7 @@ def _grow(
     )
 
 
-def log_start_offset_moved(unit: Unit, event: LogStartOffsetMoved, position: int) -> None:
+def log_start_offset_moved(unit: Folding, event: LogStartOffsetMoved, position: int) -> None:
     partition = partition_rows.by_id(unit, event.partition_id)
     moved = partition._replace(
         log_start_offset=event.log_start_offset,
@@ -178,13 +223,13 @@ def log_start_offset_moved(unit: Unit, event: LogStartOffsetMoved, position: int
         unit, moved._replace(first_unstable_offset=first, last_stable_offset=stable)
     )
     below = (event.partition_id, event.log_start_offset)
-    unit.execute('DELETE FROM time_index WHERE partition_id = ? AND "offset" <= ?', below)
-    unit.execute('DELETE FROM delete_horizons WHERE partition_id = ? AND "offset" < ?', below)
+    unit.execute(_CUT_TIME_INDEX, below)
+    unit.execute(_CUT_HORIZONS, below)
     if event.reason != "delete_records":
         transaction_index.forget_below(unit, event.partition_id, event.log_start_offset)
 
 
-def log_cleaned(unit: Unit, event: LogCleaned, position: int) -> None:
+def log_cleaned(unit: Folding, event: LogCleaned, position: int) -> None:
     partition = partition_rows.by_id(unit, event.partition_id)
     # Without its ABORT marker a reader would never learn where the aborted transaction ends.
     last_aborted = transaction_index.forget(
@@ -197,24 +242,21 @@ def log_cleaned(unit: Unit, event: LogCleaned, position: int) -> None:
     )
     partition_rows.save(unit, cleaned)
     unit.executemany(
-        'INSERT INTO delete_horizons (partition_id, "offset", since) VALUES (?, ?, ?)',
+        _SAVE_HORIZON,
         [(event.partition_id, offset, event.timestamp) for offset in event.horizons],
     )
     gone = [(event.partition_id, offset) for offset in event.expired_horizons]
-    unit.executemany('DELETE FROM delete_horizons WHERE partition_id = ? AND "offset" = ?', gone)
+    unit.executemany(_FORGET_HORIZON, gone)
 
 
-def producers_expired(unit: Unit, event: ProducersExpired, position: int) -> None:
+def producers_expired(unit: Folding, event: ProducersExpired, position: int) -> None:
     for producer_id in event.producer_ids:
         producer_rows.forget(unit, event.partition_id, producer_id)
 
 
-def snapshot_taken(unit: Unit, event: SnapshotTaken, position: int) -> None:
+def snapshot_taken(unit: Folding, event: SnapshotTaken, position: int) -> None:
     partition_id = event.partition_id
-    unit.execute(
-        "INSERT INTO snapshots (partition_id, snapshot_offset, taken_time) VALUES (?, ?, ?)",
-        (partition_id, event.offset, event.timestamp),
-    )
+    unit.execute(_SAVE_SNAPSHOT, (partition_id, event.offset, event.timestamp))
     rows = []
     for entry in producer_rows.entries(unit, partition_id):
         last = entry.batches[-1] if entry.batches else None
@@ -233,26 +275,18 @@ def snapshot_taken(unit: Unit, event: SnapshotTaken, position: int) -> None:
                 entry.current_txn_first_offset,
             )
         )
-    unit.executemany("INSERT INTO snapshot_entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
-    superseded = unit.execute(
-        "SELECT snapshot_offset FROM snapshots WHERE partition_id = ? "
-        "ORDER BY snapshot_offset DESC LIMIT -1 OFFSET ?",
-        (partition_id, _SNAPSHOTS_KEPT),
-    ).fetchall()
+    unit.executemany(_SAVE_SNAPSHOT_ENTRY, rows)
+    superseded = unit.execute(_SUPERSEDED, (partition_id, _SNAPSHOTS_KEPT)).fetchall()
     for (offset,) in superseded:
-        for table in ("snapshots", "snapshot_entries"):
-            unit.execute(
-                f"DELETE FROM {table} WHERE partition_id = ? AND snapshot_offset = ?",
-                (partition_id, offset),
-            )
+        for statement in _FORGET_SNAPSHOT:
+            unit.execute(statement, (partition_id, offset))
     partition = partition_rows.by_id(unit, partition_id)
     partition_rows.save(unit, partition._replace(snapshot_offset=event.offset))
 
 
-def topic_created(unit: Unit, event: TopicCreated, position: int) -> None:
+def topic_created(unit: Folding, event: TopicCreated, position: int) -> None:
     unit.execute(
-        "INSERT INTO topics (topic_id, topic, partitions, config, created_time) "
-        "VALUES (?, ?, ?, ?, ?)",
+        _SAVE_TOPIC,
         (
             event.topic_id,
             event.topic,
@@ -265,49 +299,39 @@ def topic_created(unit: Unit, event: TopicCreated, position: int) -> None:
     _insert_partitions(unit, event, 0)
 
 
-def partitions_added(unit: Unit, event: PartitionsAdded, position: int) -> None:
+def partitions_added(unit: Folding, event: PartitionsAdded, position: int) -> None:
     unit.execute(
-        "UPDATE topics SET partitions = ? WHERE topic_id = ?",
+        _SAVE_PARTITION_COUNT,
         (event.first_partition + event.partitions, event.topic_id),
     )
     _insert_partitions(unit, event, event.first_partition)
 
 
-def _insert_partitions(unit: Unit, event: TopicCreated | PartitionsAdded, first: int) -> None:
+def _insert_partitions(unit: Folding, event: TopicCreated | PartitionsAdded, first: int) -> None:
     for i in range(event.partitions):
         tp = TopicPartition(event.topic, first + i)
         partition_rows.insert(unit, event.first_partition_id + i, event.topic_id, tp)
     set_counter(unit, "partition_id", event.first_partition_id + event.partitions - 1)
 
 
-def topic_config_altered(unit: Unit, event: TopicConfigAltered, position: int) -> None:
+def topic_config_altered(unit: Folding, event: TopicConfigAltered, position: int) -> None:
     partition_rows.save_config(unit, event.topic_id, event.config)
 
 
-def topic_deleted(unit: Unit, event: TopicDeleted, position: int) -> None:
-    ids = unit.execute(
-        "SELECT partition_id FROM partitions WHERE topic_id = ?", (event.topic_id,)
-    ).fetchall()
-    for table in (
-        "partition_producers",
-        "transaction_index",
-        "time_index",
-        "delete_horizons",
-        "snapshots",
-        "snapshot_entries",
-        "partitions",
-    ):
-        unit.executemany(f"DELETE FROM {table} WHERE partition_id = ?", ids)
-    unit.execute("DELETE FROM topics WHERE topic_id = ?", (event.topic_id,))
+def topic_deleted(unit: Folding, event: TopicDeleted, position: int) -> None:
+    ids = unit.execute(_PARTITION_IDS, (event.topic_id,)).fetchall()
+    for statement in _FORGET_PARTITION:
+        unit.executemany(statement, ids)
+    unit.execute(_FORGET_TOPIC, (event.topic_id,))
     once.forget_keys(unit, event.topic)
     unit.forget()
 
 
-def idempotency_key_used(unit: Unit, event: IdempotencyKeyUsed, position: int) -> None:
+def idempotency_key_used(unit: Folding, event: IdempotencyKeyUsed, position: int) -> None:
     once.save_key(unit, event)
 
 
-HANDLERS: Final[dict[type[Event], Callable[[Unit, Any, int], None]]] = {
+HANDLERS: Final[dict[type[Event], Callable[[Folding, Any, int], None]]] = {
     BatchAppended: batch_appended,
     IdempotencyKeyUsed: idempotency_key_used,
     IdempotencyKeysExpired: once.keys_expired,

@@ -16,26 +16,37 @@ from eosdb.log.partition_rows import Partition
 from eosdb.log.taken_back import taken_back
 from eosdb.model.fetched import AbortedTransaction
 from eosdb.store.schema.row_checksum import row_checksum
-from eosdb.store.writing.insertion import Insertion
-from eosdb.store.writing.unit import Unit
+from eosdb.store.schema.statement import Statement
+from eosdb.store.writing.insertion import FoldedInsertion
+from eosdb.store.writing.unit import Folding
 
-_FROM: Final = (
+_SELECT: Final = (
     "SELECT producer_id, first_offset, last_offset, last_stable_offset, previous_offset, checksum "
-    "FROM transaction_index WHERE partition_id = ? AND last_offset >= ? ORDER BY last_offset"
+    "FROM {transaction_index} WHERE partition_id = ? AND last_offset >= ? ORDER BY last_offset"
+)
+_FROM: Final = Statement(_SELECT)
+_NEXT: Final = Statement(f"{_SELECT} LIMIT 1")
+_PREVIOUS: Final = Statement(
+    "SELECT previous_offset FROM {transaction_index} WHERE partition_id = ? AND last_offset = ?"
 )
 _PRODUCERS: Final = (
     'SELECT producer_id, "offset", is_transactional FROM records '
     'WHERE partition_id = ?1 AND "offset" >= ?2 AND "offset" < ?3 AND control IS NULL '
     'AND +partition_id = ?1 ORDER BY "offset"'
 )
-_ENTRY: Final = Insertion.plain(
+_ENTRY: Final = FoldedInsertion(
     "transaction_index",
     (
         "partition_id", "producer_id", "first_offset", "last_offset", "last_stable_offset",
         "previous_offset", "checksum",
     ),
 )  # fmt: skip
-_DELETE: Final = "DELETE FROM transaction_index WHERE partition_id = ? AND last_offset = ?"
+_DELETE: Final = Statement(
+    "DELETE FROM {transaction_index} WHERE partition_id = ? AND last_offset = ?"
+)
+_DELETE_BELOW: Final = Statement(
+    "DELETE FROM {transaction_index} WHERE partition_id = ? AND last_offset < ?"
+)
 
 
 def search(
@@ -116,32 +127,26 @@ def _damaged(partition: Partition, what: str) -> CorruptDatabaseError:
     )
 
 
-def add(unit: Unit, partition_id: int, entry: AbortedTransaction, previous_offset: int) -> None:
+def add(unit: Folding, partition_id: int, entry: AbortedTransaction, previous_offset: int) -> None:
     """Projection only: add an entry after the one that ends at `previous_offset` (-1: none)."""
     row = (partition_id, *entry, previous_offset)
     unit.insert(_ENTRY, (*row, row_checksum(*row)))
 
 
-def forget_below(unit: Unit, partition_id: int, log_start_offset: int) -> None:
+def forget_below(unit: Folding, partition_id: int, log_start_offset: int) -> None:
     """Projection only: delete entries whose marker is below the log start."""
-    unit.execute(
-        "DELETE FROM transaction_index WHERE partition_id = ? AND last_offset < ?",
-        (partition_id, log_start_offset),
-    )
+    unit.execute(_DELETE_BELOW, (partition_id, log_start_offset))
 
 
-def forget(unit: Unit, partition_id: int, last_offsets: Sequence[int], newest: int) -> int:
+def forget(unit: Folding, partition_id: int, last_offsets: Sequence[int], newest: int) -> int:
     """Projection only: delete the entries that end at these offsets, if any, and relink the others.
     `newest` is the last offset of the last entry; returns that of the last remaining entry."""
     for last_offset in last_offsets:
-        found = unit.execute(
-            "SELECT previous_offset FROM transaction_index WHERE partition_id = ? AND last_offset = ?",
-            (partition_id, last_offset),
-        ).fetchone()
+        found = unit.execute(_PREVIOUS, (partition_id, last_offset)).fetchone()
         if found is None:
             continue
         unit.execute(_DELETE, (partition_id, last_offset))
-        row = unit.execute(f"{_FROM} LIMIT 1", (partition_id, last_offset)).fetchone()
+        row = unit.execute(_NEXT, (partition_id, last_offset)).fetchone()
         if row is None:
             newest = found[0]
             continue

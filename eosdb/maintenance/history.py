@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
-from typing import Final, NamedTuple, cast
+from typing import Final, NamedTuple
 
 from eosdb.errors import CorruptDatabaseError
 from eosdb.events import lean
@@ -18,7 +18,7 @@ from eosdb.events.lean import Lean
 from eosdb.model.config import BrokerConfig
 from eosdb.model.failpoints import Failpoint, reach
 from eosdb.store import baseline, journal
-from eosdb.store.baseline import Baseline, BaselineConnection
+from eosdb.store.baseline import Baseline, BaselineFolding
 from eosdb.store.writing.unit import Unit, late
 
 EVENTS_PER_UNIT: Final = 250
@@ -130,9 +130,9 @@ def _due(
 
 def _fold(unit: Unit, due: Sequence[_Sized]) -> None:
     """Fold the events into the baseline's tables. Raises CorruptDatabaseError."""
-    connection = cast(sqlite3.Connection, BaselineConnection(unit.connection))
     try:
-        with late(connection, unit.projection) as folding:
+        with late(unit.connection, unit.projection) as writing:
+            folding = BaselineFolding(writing)
             for position, event, _ in due:
                 unit.projection(folding, event, position)
     except (sqlite3.IntegrityError, TypeError, AttributeError, OverflowError) as error:

@@ -8,17 +8,19 @@ deletes them. An event at or before the baseline is kept only while a record ref
 from __future__ import annotations
 
 import json
-import re
 import sqlite3
-from collections.abc import Iterable, Sequence
-from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Final, NamedTuple, TypeVar
 
 from eosdb.errors import InvalidRequestError
 from eosdb.model.clock import format_time_ms
 from eosdb.store.schema.newest import BASELINE_TABLE, in_baseline, materialized_tables
 from eosdb.store.schema.row_checksum import row_checksum
-from eosdb.store.writing.unit import Unit
+from eosdb.store.schema.statement import Statement
+from eosdb.store.writing.insertion import FoldedInsertion
+from eosdb.store.writing.unit import Parameters, Unit
+
+T = TypeVar("T")
 
 
 class Baseline(NamedTuple):
@@ -78,37 +80,37 @@ def fill(source: sqlite3.Connection, target: sqlite3.Connection) -> None:
         target.executemany(f'INSERT INTO "{table}" VALUES ({places})', rows)
 
 
-# decisions/0022: the projections are the same, so their statements are, but for the names of tables.
-class BaselineConnection:
-    """A connection that redirects the statements of projections to the baseline's tables."""
+class BaselineFolding:
+    """What projections see of a unit when they fold into the baseline's tables."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
+    def __init__(self, unit: Unit) -> None:
+        self._unit = unit
+        self.memos: Final = unit.memos
 
-    def execute(self, statement: str, parameters: Any = ()) -> sqlite3.Cursor:
-        return self._connection.execute(in_terms_of_baseline(statement), parameters)
+    def forget(self) -> None:
+        self._unit.forget()
 
-    def executemany(self, statement: str, parameters: Iterable[Any]) -> sqlite3.Cursor:
-        return self._connection.executemany(in_terms_of_baseline(statement), parameters)
+    def save(
+        self,
+        table: str,
+        key: Hashable,
+        statement: Statement,
+        row: Callable[[T], Sequence[object]],
+        value: T,
+    ) -> None:
+        self._unit.save(in_baseline(table), key, statement.baseline, row, value)
 
+    def insert(self, insertion: FoldedInsertion, row: Sequence[object]) -> None:
+        self._unit.insert(insertion.baseline, row)
 
-_VIEW: Final = re.compile(r"\s*(CREATE|DROP)\s+VIEW\b")
-_NOTHING: Final = "SELECT NULL WHERE FALSE"
+    def execute(self, statement: Statement, parameters: Parameters = ()) -> sqlite3.Cursor:
+        return self._unit.execute(statement.baseline, parameters)
 
+    def executemany(self, statement: Statement, parameters: Iterable[Parameters]) -> sqlite3.Cursor:
+        return self._unit.executemany(statement.baseline, parameters)
 
-@lru_cache(maxsize=512)
-def in_terms_of_baseline(statement: str) -> str:
-    """Return the statement with the names of the baseline's tables. CREATE VIEW and DROP VIEW become
-    no-ops: the baseline stores the rows that describe views, not the views."""
-    if _VIEW.match(statement):
-        return _NOTHING
-    return _tables().sub(lambda found: found[1] + in_baseline(found[2]), statement)
-
-
-@lru_cache(maxsize=1)
-def _tables() -> re.Pattern[str]:
-    """Match table names only where a table is expected: `partitions` and `groups` are also columns."""
-    return re.compile(rf"\b((?:FROM|INTO|UPDATE|JOIN)\s+)({'|'.join(materialized_tables())})\b")
+    def change_views(self, statement: str) -> None:
+        """Do nothing: the baseline stores the rows that describe views, not the views."""
 
 
 _EVENTS_WITHOUT_ROWS: Final = """

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import sqlite3
 from dataclasses import dataclass, field
+from typing import Final
 
-from eosdb.store.writing.unit import Memo, Unit
+from eosdb.store.schema.statement import Statement
+from eosdb.store.writing.unit import Folding, Memo
+
+_SET: Final = Statement(
+    "INSERT INTO {counters} (name, value) VALUES (?, ?) "
+    "ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+)
+_BY_NAME: Final = Statement("SELECT value FROM {counters} WHERE name = ?")
 
 
 @dataclass(slots=True)
@@ -13,17 +21,13 @@ class _CounterMemo(Memo):
     values: dict[str, int] = field(default_factory=dict)
 
 
-def set_counter(unit: Unit, name: str, value: int) -> None:
+def set_counter(unit: Folding, name: str, value: int) -> None:
     """Store the last value that was assigned."""
-    unit.execute(
-        "INSERT INTO counters (name, value) VALUES (?, ?) "
-        "ON CONFLICT (name) DO UPDATE SET value = excluded.value",
-        (name, value),
-    )
+    unit.execute(_SET, (name, value))
     unit.memos[_CounterMemo].values[name] = value
 
 
-def counter(unit: Unit, name: str) -> int:
+def counter(unit: Folding, name: str) -> int:
     """Return the last value that was assigned; 0 if there is none."""
     values = unit.memos[_CounterMemo].values
     if name not in values:
@@ -31,7 +35,7 @@ def counter(unit: Unit, name: str) -> int:
     return values[name]
 
 
-def read_counter(source: Unit | sqlite3.Connection, name: str) -> int:
+def read_counter(source: Folding | sqlite3.Connection, name: str) -> int:
     """The same as `counter`, for a read connection."""
-    row = source.execute("SELECT value FROM counters WHERE name = ?", (name,)).fetchone()
+    row = source.execute(_BY_NAME, (name,)).fetchone()
     return 0 if row is None else int(row[0])

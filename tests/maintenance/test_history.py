@@ -6,7 +6,7 @@ import contextlib
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -86,10 +86,10 @@ def test_folding_any_event_touches_tables_of_the_baseline_alone(full: Path) -> N
             return sqlite3.SQLITE_OK
 
         connection.set_authorizer(note)
-        redirected = cast(sqlite3.Connection, baseline.BaselineConnection(connection))
-        with late(redirected, apply) as unit:
+        with late(connection, apply) as unit:
+            folding = baseline.BaselineFolding(unit)
             for position, event in events:
-                apply(unit, event, position)
+                apply(folding, event, position)
         connection.set_authorizer(None)
         assert touched == set(map(in_baseline, materialized_tables()))
         for table in materialized_tables():

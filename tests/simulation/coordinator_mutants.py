@@ -21,6 +21,7 @@ from eosdb.errors import (
 )
 from eosdb.events.kinds import TxnOffsetsCommitted
 from eosdb.model.values import ConsumerGroupMetadata, TransactionState
+from eosdb.store.schema.statement import Statement
 from tests.simulation.planting import both, mutant, replaced
 
 # -- the coordinator's decisions ---------------------------------------------------------------------
@@ -211,7 +212,8 @@ def zombies_may_send_offsets() -> Any:
 def older_pending_offsets_win() -> Any:
     put = group_offsets._PUT.replace(" WHERE excluded.commit_position > commit_position", "")
     assert put != group_offsets._PUT
-    return mock.patch.object(group_offsets, "_PUT", put)
+    put = put.replace("INTO group_offsets ", "INTO {group_offsets} ")
+    return mock.patch.object(group_offsets, "_PUT", Statement(put))
 
 
 @mutant("a rebuild forgets the offsets of open transactions")

@@ -24,14 +24,15 @@ from eosdb.log import partition_rows
 from eosdb.model.config import BrokerConfig
 from eosdb.model.validation import check_int, check_mapping, check_text, check_topic_partition
 from eosdb.model.values import GroupState, OffsetAndMetadata, TopicPartition
-from eosdb.store.writing.unit import STEPS_PER_UNIT, Memo, Unit
+from eosdb.store.schema.statement import Statement
+from eosdb.store.writing.unit import STEPS_PER_UNIT, Folding, Memo, Unit
 
 OWN: Final = "__eosdb."
 """Prefix of groups in which eosdb keeps positions of its own; these never expire."""
 NOTES: Final = "__eosdb"
 """Prefix of those groups and of the groups in which relays show their progress."""
-_PUT: Final = (
-    "INSERT INTO group_offsets (group_id, topic, partition, committed_offset, leader_epoch, "
+_PUT: Final = Statement(
+    "INSERT INTO {group_offsets} (group_id, topic, partition, committed_offset, leader_epoch, "
     "metadata, commit_timestamp, commit_position, retain_from) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) "
     "ON CONFLICT (group_id, topic, partition) DO UPDATE SET "
     "committed_offset = excluded.committed_offset, leader_epoch = excluded.leader_epoch, "
@@ -58,10 +59,32 @@ _IDLE: Final = f"""
         AND NOT EXISTS (SELECT 1 FROM group_offsets o WHERE o.group_id = g.group_id)
         AND NOT EXISTS (SELECT 1 FROM pending_group_offsets p WHERE p.group_id = g.group_id)
 """
-_PEND: Final = (
-    "INSERT OR REPLACE INTO pending_group_offsets (producer_id, producer_epoch, group_id, topic, "
+_PEND: Final = Statement(
+    "INSERT OR REPLACE INTO {pending_group_offsets} (producer_id, producer_epoch, group_id, topic, "
     'partition, "offset", leader_epoch, metadata, commit_timestamp, commit_position) '
     "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+_PENDING: Final = Statement(
+    'SELECT group_id, topic, partition, "offset", leader_epoch, metadata, '
+    "commit_timestamp, commit_position FROM {pending_group_offsets} WHERE producer_id = ?"
+)
+_END_PENDING: Final = Statement("DELETE FROM {pending_group_offsets} WHERE producer_id = ?")
+_END_RETENTION: Final = Statement(
+    "UPDATE {group_offsets} SET retain_from = NULL WHERE group_id = ? AND retain_from IS NOT NULL"
+)
+_BEGIN_RETENTION: Final = Statement(
+    "UPDATE {group_offsets} SET retain_from = max(commit_timestamp, ?) WHERE group_id = ?"
+)
+_HAS_MEMBERS: Final = Statement("SELECT 1 FROM {groups} WHERE group_id = ? AND state <> ?")
+_FORGET: Final = (
+    Statement("DELETE FROM {group_offsets} WHERE group_id = ? AND topic = ? AND partition = ?"),
+    Statement(
+        "DELETE FROM {pending_group_offsets} WHERE group_id = ? AND topic = ? AND partition = ?"
+    ),
+)
+_FORGET_TOPIC: Final = (
+    Statement("DELETE FROM {group_offsets} WHERE topic = ?"),
+    Statement("DELETE FROM {pending_group_offsets} WHERE topic = ?"),
 )
 
 
@@ -138,7 +161,7 @@ def exists(connection: Unit | sqlite3.Connection, group_id: str) -> bool:
 
 
 def put(
-    unit: Unit, group_id: str, offsets: Iterable[OffsetCommit], timestamp: int, position: int
+    unit: Folding, group_id: str, offsets: Iterable[OffsetCommit], timestamp: int, position: int
 ) -> None:
     """Projection only: store committed offsets."""
     retain_from = None if _is_kept(unit, group_id) else timestamp
@@ -162,7 +185,7 @@ def put(
 
 
 def pend(
-    unit: Unit,
+    unit: Folding,
     producer_id: int,
     producer_epoch: int,
     group_id: str,
@@ -182,63 +205,44 @@ def pend(
     )  # fmt: skip
 
 
-def complete_pending(unit: Unit, producer_id: int, *, committed: bool) -> None:
+def complete_pending(unit: Folding, producer_id: int, *, committed: bool) -> None:
     """Projection only: commit or drop the pending offsets of the producer's transaction."""
     if producer_id in unit.memos[_OffsetMemo].nothing_pending:
         return
     if committed:
-        rows = unit.execute(
-            'SELECT group_id, topic, partition, "offset", leader_epoch, metadata, '
-            "commit_timestamp, commit_position FROM pending_group_offsets WHERE producer_id = ?",
-            (producer_id,),
-        ).fetchall()
+        rows = unit.execute(_PENDING, (producer_id,)).fetchall()
         kept = {group_id: _is_kept(unit, group_id) for group_id in {row[0] for row in rows}}
         unit.executemany(_PUT, [(*row, None if kept[row[0]] else row[6]) for row in rows])
-    unit.execute("DELETE FROM pending_group_offsets WHERE producer_id = ?", (producer_id,))
+    unit.execute(_END_PENDING, (producer_id,))
     unit.memos[_OffsetMemo].nothing_pending.add(producer_id)
 
 
-def retain(unit: Unit, group_id: str, since_ms: int | None) -> None:
+def retain(unit: Folding, group_id: str, since_ms: int | None) -> None:
     """Projection only: begin the retention of the group's offsets when it becomes empty at `since_ms`; end
     it (None) when it has members."""
     if since_ms is None:
-        unit.execute(
-            "UPDATE group_offsets SET retain_from = NULL "
-            "WHERE group_id = ? AND retain_from IS NOT NULL",
-            (group_id,),
-        )
+        unit.execute(_END_RETENTION, (group_id,))
     elif not group_id.startswith(OWN):
-        unit.execute(
-            "UPDATE group_offsets SET retain_from = max(commit_timestamp, ?) WHERE group_id = ?",
-            (since_ms, group_id),
-        )
+        unit.execute(_BEGIN_RETENTION, (since_ms, group_id))
 
 
-def _is_kept(unit: Unit, group_id: str) -> bool:
+def _is_kept(unit: Folding, group_id: str) -> bool:
     """Whether the group's offsets do not expire, because it has members or belongs to eosdb."""
     if group_id.startswith(OWN):
         return True
-    return bool(
-        unit.execute(
-            "SELECT 1 FROM groups WHERE group_id = ? AND state <> ?",
-            (group_id, GroupState.EMPTY.value),
-        ).fetchone()
-    )
+    return bool(unit.execute(_HAS_MEMBERS, (group_id, GroupState.EMPTY.value)).fetchone())
 
 
-def forget(unit: Unit, group_id: str, tps: Iterable[TopicPartition]) -> None:
+def forget(unit: Folding, group_id: str, tps: Iterable[TopicPartition]) -> None:
     """Projection only: delete the committed and pending offsets of these partitions."""
-    for table in ("group_offsets", "pending_group_offsets"):
-        unit.executemany(
-            f"DELETE FROM {table} WHERE group_id = ? AND topic = ? AND partition = ?",
-            [(group_id, *tp) for tp in tps],
-        )
+    for statement in _FORGET:
+        unit.executemany(statement, [(group_id, *tp) for tp in tps])
 
 
-def forget_topic(unit: Unit, topic: str) -> None:
+def forget_topic(unit: Folding, topic: str) -> None:
     """Projection only: delete all offsets of a deleted topic."""
-    for table in ("group_offsets", "pending_group_offsets"):
-        unit.execute(f"DELETE FROM {table} WHERE topic = ?", (topic,))
+    for statement in _FORGET_TOPIC:
+        unit.execute(statement, (topic,))
 
 
 def fetch(

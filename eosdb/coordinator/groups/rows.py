@@ -21,16 +21,18 @@ from eosdb.events.kinds import GroupChanged, GroupMember
 from eosdb.model.damage import parsed, reads
 from eosdb.model.values import GroupState
 from eosdb.store.schema.row_checksum import row_checksum
-from eosdb.store.writing.unit import STEPS_PER_UNIT, Unit
+from eosdb.store.schema.statement import Statement
+from eosdb.store.writing.unit import STEPS_PER_UNIT, Folding, Unit
 
 _FIELDS: Final = [field.name for field in dataclasses.fields(Group)]
 """The columns, which are also the fields of the event."""
 _IN_TABLE: Final = {"deadline_ms": "deadline"}
 """The field of Group whose column has another name."""
 _COLUMNS: Final = ", ".join(_IN_TABLE.get(field, field) for field in _FIELDS)
-_SAVE: Final = (
-    f"INSERT OR REPLACE INTO groups ({_COLUMNS}) VALUES ({', '.join('?' for _ in _FIELDS)})"
+_SAVE: Final = Statement(
+    f"INSERT OR REPLACE INTO {{groups}} ({_COLUMNS}) VALUES ({', '.join('?' for _ in _FIELDS)})"
 )
+_DELETE: Final = Statement("DELETE FROM {groups} WHERE group_id = ?")
 _BY_ID: Final = f"SELECT {_COLUMNS} FROM groups WHERE group_id = ?"
 # Every member has a lease; there may be many more groups without members.
 _WITH_MEMBERS: Final = (
@@ -104,15 +106,15 @@ def record(unit: Unit, before: Group | None, after: Group, now_ms: int) -> None:
     _end_waiting(unit, after, now_ms)
 
 
-def save(unit: Unit, event: GroupChanged) -> None:
+def save(unit: Folding, event: GroupChanged) -> None:
     """Projection only: save the row of the group."""
     members = json.dumps([_row(member) for member in event.members], separators=(",", ":"))
     unit.execute(_SAVE, tuple(_fields(event, members=members).values()))
 
 
-def forget(unit: Unit, group_id: str) -> None:
+def forget(unit: Folding, group_id: str) -> None:
     """Projection only: delete the row of a deleted group."""
-    unit.execute("DELETE FROM groups WHERE group_id = ?", (group_id,))
+    unit.execute(_DELETE, (group_id,))
 
 
 def renew_session(unit: Unit, group_id: str, member: Member, now_ms: int) -> None:

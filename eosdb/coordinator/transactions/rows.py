@@ -43,7 +43,8 @@ from eosdb.model.values import (
     TransactionState,
 )
 from eosdb.store.counters import counter, read_counter
-from eosdb.store.writing.unit import STEPS_PER_UNIT, Memo, Unit
+from eosdb.store.schema.statement import Statement
+from eosdb.store.writing.unit import STEPS_PER_UNIT, Folding, Memo, Unit
 
 COORDINATOR_EPOCH: Final = "coordinator_epoch"
 
@@ -70,7 +71,8 @@ _STATE, _PARTITIONS, _GROUPS = map(
     TransactionMetadata._fields.index, ("state", "partitions", "groups")
 )
 """The fields that rows or events store in another form."""
-BY_ID: Final = f"SELECT {_COLUMNS} FROM transactional_ids WHERE transactional_id = ?"
+BY_ID: Final = Statement(f"SELECT {_COLUMNS} FROM {{transactional_ids}} WHERE transactional_id = ?")
+_DELETE: Final = Statement("DELETE FROM {transactional_ids} WHERE transactional_id = ?")
 NEXT_TIMEOUT: Final = (
     f"SELECT start_time + timeout_ms FROM transactional_ids WHERE state {IS_ONGOING} "
     "ORDER BY start_time + timeout_ms LIMIT 1"
@@ -91,8 +93,8 @@ _OWNED: Final = (
     f"AND (instr(transactional_id, '{SINK}') = 1 OR instr(transactional_id, '{OWNED_BY}')) "
     "ORDER BY start_time + timeout_ms"
 )
-_SAVE: Final = (
-    f"INSERT INTO transactional_ids ({_COLUMNS}) VALUES ({', '.join('?' for _ in _NAMES)}) "
+_SAVE: Final = Statement(
+    f"INSERT INTO {{transactional_ids}} ({_COLUMNS}) VALUES ({', '.join('?' for _ in _NAMES)}) "
     "ON CONFLICT (transactional_id) DO UPDATE SET "
     + ", ".join(f"{name} = excluded.{name}" for name in _NAMES if name != "transactional_id")
 )
@@ -124,7 +126,7 @@ class TransactionMemo(Memo):
             self.decided -= {transactional_id}
 
 
-def load(unit: Unit, transactional_id: str) -> TransactionMetadata | None:
+def load(unit: Folding, transactional_id: str) -> TransactionMetadata | None:
     """The metadata of the transactional id, None if it is unknown; cached in a memo."""
     rows = unit.memos[TransactionMemo].rows
     if transactional_id not in rows:
@@ -161,7 +163,7 @@ def from_row(row: tuple[Any, ...]) -> TransactionMetadata:
     )
 
 
-def save(unit: Unit, event: TransactionStateChanged) -> None:
+def save(unit: Folding, event: TransactionStateChanged) -> None:
     """Projection only: save the row of the transactional id."""
     fields = list(_of_event(event))
     fields[_PARTITIONS], fields[_GROUPS] = frozenset(event.partitions), frozenset(event.groups)
@@ -172,9 +174,9 @@ def save(unit: Unit, event: TransactionStateChanged) -> None:
         unit.memos[Due].by(metadata.start_time_ms + metadata.timeout_ms + 1)
 
 
-def forget(unit: Unit, transactional_id: str) -> None:
+def forget(unit: Folding, transactional_id: str) -> None:
     """Projection only: delete the row of an expired id."""
-    unit.execute("DELETE FROM transactional_ids WHERE transactional_id = ?", (transactional_id,))
+    unit.execute(_DELETE, (transactional_id,))
     unit.memos[TransactionMemo].rows.pop(transactional_id, None)
 
 
@@ -231,7 +233,7 @@ def join(
         record(unit, current, after, now_ms)
 
 
-def epoch(unit: Unit) -> int:
+def epoch(unit: Folding) -> int:
     """The current coordinator epoch; 0 before the first election."""
     return counter(unit, COORDINATOR_EPOCH)
 

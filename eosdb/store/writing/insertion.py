@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Final
 
+from eosdb.store.schema.newest import in_baseline
+
 
 class Insertion:
     """One kind of INSERT. `row` builds the SQL of one row, given the number of parameters bound before
@@ -42,3 +44,13 @@ class Insertion:
             values = some[0] if size == 1 else [value for row in some for value in row]
             yield self.statement(size, width), values
             left -= size
+
+
+class FoldedInsertion(Insertion):
+    """A plain insertion of projections; `baseline` is the one into the baseline's table."""
+
+    __slots__ = ("baseline",)
+
+    def __init__(self, table: str, columns: Sequence[str]) -> None:
+        self.baseline: Final = Insertion.plain(in_baseline(table), columns)
+        super().__init__(table, columns, self.baseline._row)

@@ -13,14 +13,15 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence, Sized
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from eosdb.events import lean
 from eosdb.events.kinds import Event
 from eosdb.events.lean import Lean
 from eosdb.model.notices.notice import Untold
 from eosdb.store.schema.row_checksum import row_checksum
-from eosdb.store.writing.insertion import Insertion
+from eosdb.store.schema.statement import Statement
+from eosdb.store.writing.insertion import FoldedInsertion, Insertion
 from eosdb.store.writing.waiting import Waiting
 
 T = TypeVar("T")
@@ -28,7 +29,7 @@ Parameters = Sequence[object] | Mapping[str, object]
 STEPS_PER_UNIT: Final = 500
 """The most partitions, groups or ids that one unit of housekeeping handles, so that other writers get
 their turn."""
-Apply = Callable[["Unit", Event | Lean, int], Event]
+Apply = Callable[["Folding", Event | Lean, int], Event]
 """Folds the event at a journal position into the materialized tables, and returns it completed with what
 its row leaves out."""
 
@@ -87,6 +88,37 @@ class Memos(dict[type[Memo], Memo]):
     def size(self) -> int:
         """Return the number of cached values in all memos."""
         return sum(memo.size() for memo in self.values())
+
+
+class Folding(Protocol):
+    """What projections see of a unit: statements that know the baseline's tables, and no others.
+
+    A `Unit` folds into the live tables, a `baseline.BaselineFolding` into the baseline's.
+    """
+
+    @property
+    def memos(self) -> Memos: ...
+
+    def forget(self) -> None: ...
+
+    def save(
+        self,
+        table: str,
+        key: Hashable,
+        statement: Statement,
+        row: Callable[[T], Sequence[object]],
+        value: T,
+    ) -> None: ...
+
+    def insert(self, insertion: FoldedInsertion, row: Sequence[object]) -> None: ...
+
+    def execute(self, statement: Statement, parameters: Parameters = ()) -> sqlite3.Cursor: ...
+
+    def executemany(
+        self, statement: Statement, parameters: Iterable[Parameters]
+    ) -> sqlite3.Cursor: ...
+
+    def change_views(self, statement: str) -> None: ...
 
 
 class Unit:
@@ -194,6 +226,10 @@ class Unit:
         if self._waiting.tables:
             self._see(statement)
         return self._connection.executemany(statement, parameters)
+
+    def change_views(self, statement: str) -> None:
+        """For projections: create or drop a typed view."""
+        self.execute(statement)
 
     def _see(self, statement: str) -> None:
         with self._redone_carefully():

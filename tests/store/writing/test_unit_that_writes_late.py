@@ -19,7 +19,7 @@ from eosdb.events.kinds import Event
 from eosdb.events.lean import Lean
 from eosdb.store.writing import waiting as waiting_rows
 from eosdb.store.writing.insertion import Insertion
-from eosdb.store.writing.unit import Unit, late
+from eosdb.store.writing.unit import Folding, Unit, late
 from tests.tidy.tree import modules
 
 INSERT = "INSERT INTO items (value, key) VALUES (?, ?)"
@@ -42,7 +42,7 @@ operations = st.one_of(
 )
 
 
-def fold(unit: Unit, event: Event | Lean, position: int) -> Event:
+def fold(unit: Folding, event: Event | Lean, position: int) -> Event:
     raise AssertionError("nothing is folded here")
 
 
