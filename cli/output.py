@@ -70,7 +70,15 @@ def file_option(function: F) -> F:
 
 @contextlib.contextmanager
 def _whole_file(path: str) -> Iterator[None]:
-    """Redirect standard output to a file that is replaced when the block ends, and kept if it raises."""
+    """Redirect standard output to a file that is replaced when the block ends, and kept if it raises. A
+    device or a pipe, such as /dev/null, is written to: a rename would put a file in its place."""
+    if os.path.exists(path) and not os.path.isfile(path):
+        with (
+            open(path, "w", encoding="utf-8", errors="backslashreplace", newline="") as file,
+            contextlib.redirect_stdout(file),
+        ):
+            yield
+        return
     part = f"{path}.{os.getpid()}.part"
     with open(part, "x", encoding="utf-8", errors="backslashreplace", newline="") as file:
         try:

@@ -1,0 +1,27 @@
+"""`-o PATH` writes a whole file, and leaves what is no file in its place."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from click.testing import CliRunner
+
+import eosdb
+from tests.cli.conftest import MAIN
+
+
+def test_a_pipe_is_written_to_and_stays_one(tmp_path: Path) -> None:
+    path, pipe = tmp_path / "shop.db", tmp_path / "pipe"
+    with eosdb.connect(path, durability="off") as db:
+        db.admin.create_topic("orders")
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        done = CliRunner().invoke(MAIN, ["topics", "list", str(path), "-o", str(pipe)])
+        assert done.exit_code == 0, done.output
+        assert b"orders" in os.read(reader, 1_000)
+    finally:
+        os.close(reader)
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
