@@ -41,6 +41,8 @@ def publish(store: Store, target: str) -> None:
     ConfigError for a name that is not UTF-8, because SQLite creates the file.
     """
     check_text("target", target, ConfigError)
+    if os.path.exists(target) and not os.path.isfile(target) and not os.path.isdir(target):
+        raise StorageError(f"{target} is a device or a pipe, expected a file or a new name")
     if _is_written(target, store.lock_timeout_ms):
         raise IllegalStateError(
             f"{target} is an eosdb file that is written, no published copy; publishing would lose it. Give "

@@ -6,9 +6,11 @@ import os
 import stat
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 import eosdb
+from eosdb.errors import StorageError
 from tests.cli.conftest import MAIN
 
 
@@ -24,4 +26,15 @@ def test_a_pipe_is_written_to_and_stays_one(tmp_path: Path) -> None:
         assert b"orders" in os.read(reader, 1_000)
     finally:
         os.close(reader)
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+
+
+def test_a_copy_is_not_published_in_the_place_of_a_pipe(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with (
+        eosdb.connect(tmp_path / "shop.db", durability="off") as db,
+        pytest.raises(StorageError, match="is a device or a pipe"),
+    ):
+        db.publish(pipe)
     assert stat.S_ISFIFO(pipe.stat().st_mode)
