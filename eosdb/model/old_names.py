@@ -38,12 +38,16 @@ GOES: Final = {
 }
 
 
+_MOVED: Final = {**STAYS, **GOES}
+
+
 def new_name(name: str) -> str | None:
-    """The new name of a module; None if it has not moved."""
-    for old, new in {**STAYS, **GOES}.items():
-        if name == old or name.startswith(old + "."):
-            return new + name.removeprefix(old)
-    return None
+    """The new name of a module; None if it has not moved. Called for every import of a program."""
+    if not name.startswith("eosdb."):
+        return None
+    package, module, *inside = name.split(".")
+    new = _MOVED.get(f"{package}.{module}")
+    return None if new is None else ".".join((new, *inside))
 
 
 class OldNames(MetaPathFinder, Loader):
