@@ -8,6 +8,7 @@ from typing import TypedDict, Unpack
 import click
 
 from eosdb.cli import output
+from eosdb.cli.commands.kafka.relay import positions_topic_option
 from eosdb.cli.file_command import FileCommand
 from eosdb.cli.params import command_config_option
 from eosdb.cli.progress import progress
@@ -16,7 +17,6 @@ from eosdb.cli.stopping import stopped_by_signals
 from eosdb.errors import IllegalStateError
 from eosdb.integrations.moving import Plan, to_kafka
 from eosdb.integrations.relay.kafka_settings import from_file
-from eosdb.integrations.relay.positions import POSITIONS_TOPIC
 
 _COLUMNS = ("Step", "Subject", "Detail", "State")
 
@@ -36,10 +36,7 @@ class _MoveOptions(TypedDict):
     help="Name of the relay that copies the records; it resumes where it stopped.",
 )  # fmt: skip
 @command_config_option
-@click.option(
-    "--positions-topic", default=POSITIONS_TOPIC, show_default=True, metavar="TOPIC",
-    help="Topic of the target in which the relay commits its positions.",
-)  # fmt: skip
+@positions_topic_option
 @click.option(
     "--execute", is_flag=True, help="Carry out the plan; without it, only print the plan."
 )

@@ -19,6 +19,10 @@ from eosdb.integrations.relay.kafka_settings import from_file
 from eosdb.integrations.relay.positions import POSITIONS_TOPIC
 from eosdb.integrations.relay.settings import RelayOptions
 
+positions_topic_option: Final = click.option(
+    "--positions-topic", default=POSITIONS_TOPIC, show_default=True, metavar="TOPIC",
+    help="Topic of the target in which the relay commits its positions.",
+)  # fmt: skip
 _ADDRESS: Final = re.compile(r"[^/\\]+:\d{1,5}(,[^/\\]+:\d{1,5})*")
 
 
@@ -50,10 +54,7 @@ _ADDRESS: Final = re.compile(r"[^/\\]+:\d{1,5}(,[^/\\]+:\d{1,5})*")
     help="What to do if the source has deleted the next records: stop, or skip to the earliest left.",
 )  # fmt: skip
 @command_config_option
-@click.option(
-    "--positions-topic", default=POSITIONS_TOPIC, show_default=True, metavar="TOPIC",
-    help="Topic of the target in which the relay commits its positions.",
-)  # fmt: skip
+@positions_topic_option
 @click.option(
     "--transaction-size", "max_records", type=click.IntRange(min=1), default=5_000, show_default=True,
     help="Records per transaction.",
