@@ -33,6 +33,8 @@ class Beside(ManualClock):
     """Whenever the loop waits, another member of the group lives on, until it dies with its partition."""
 
     member: eosdb.Consumer | None = None
+    dead: eosdb.Consumer | None = None
+    """Held, because a consumer that is collected as garbage leaves its group at once."""
     db: eosdb.Database
 
     def sleep_ms(self, ms: int) -> None:
@@ -41,7 +43,7 @@ class Beside(ManualClock):
             member.poll()
             members = self.db.broker.describe_group("g").members
             if [len(decode_assignment(m.assignment)) for m in members] == [1, 1]:
-                self.member = None
+                self.member, self.dead = None, member
                 for partition in (0, 1):
                     feed(self.db, b"a", b"b", b"c", partition=partition)
         super_sleep(ms)
