@@ -1,11 +1,14 @@
-/* A disk that is watched, and that fails when it is told to: preloaded into a program (LD_PRELOAD).
+/* A disk that is watched, and that fails when it is told to, with a few other things that programs rely on:
+ * preloaded into a program (LD_PRELOAD).
  *
  * What is done to files below EOSDB_DISK_FOLDER is appended to EOSDB_DISK_LOG, so that a power cut at any
- * instant can be computed afterwards (power.py). A sync fails with EIO while the file EOSDB_DISK_FAIL exists,
- * or by chance, EOSDB_DISK_FAIL_PERCENT times in a hundred. The system takes the pages for clean then, as
- * Linux does; nothing here writes them again.
+ * instant can be computed afterwards (power.py). A sync fails with EIO by chance, EOSDB_DISK_FAIL_PERCENT
+ * times in a hundred. The system takes the pages for clean then, as Linux does; nothing here writes them again.
  *
- * Or one call fails, by number: `disk_fail_at` of a program that is under way (failing.py).
+ * Calls fail by number, one or all from it on: those of a program that is under way at its own word
+ * (`disk_fail_at`), or at that of another program, which writes it into the file EOSDB_DISK_ORDERS for all
+ * programs of the role EOSDB_DISK_ROLE (orders.py). There the wall clock of a role is set forward or back, too;
+ * the monotonic clock is not.
  *
  * A record of the log: kind, token, length of the path, offset, length of the data; the path; the data.
  * Kinds: W write, T truncate, S a sync begins, E it has succeeded, F it has failed, U unlink, R rename,
@@ -16,12 +19,18 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
+#include <semaphore.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
 struct record {
@@ -73,30 +82,53 @@ static void note(char kind, uint64_t token, const char *path, uint64_t offset, c
     inside = 0;
 }
 
-/* From the call with this number on, of the kinds in `kinds` (w write, s sync, t truncate, a allocate, o open, r open to write);
- * negative: none. Returns how many calls there were since the last time. */
-static long fail_at = -1, calls;
-static int fail_error, fail_for_good;
-static char fail_kinds[16];
+/* From the call with the number `at` on, of the kinds in `kinds` (w write, s sync, t truncate, a allocate, n name:
+ * rename or link, o open, r open to write; of any program p thread, i inotify instance): it fails with `error`,
+ * for good or once. `armed` is written last. `calls` were counted since, and `failed` of them have failed.
+ * orders.py has the same layout. */
+struct order {
+    char role[16], kinds[16];
+    int64_t at, calls, failed, ahead_ms;
+    int32_t error, for_good, armed, unused;
+};
+enum { ROLES = 16 };
+static struct order own, *order = &own;
 
+__attribute__((constructor)) static void take_orders(void) {
+    const char *name = getenv("EOSDB_DISK_ORDERS"), *role = getenv("EOSDB_DISK_ROLE");
+    if (!name || !role) return;
+    int descriptor = open(name, O_RDWR | O_CLOEXEC);
+    if (descriptor < 0) abort();
+    struct order *all = mmap(NULL, ROLES * sizeof *all, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+    close(descriptor);
+    if (all == MAP_FAILED) abort();
+    for (int i = 0; i < ROLES; i++)
+        if (!strncmp(all[i].role, role, sizeof all[i].role)) order = &all[i];
+    if (order == &own) abort();
+}
+
+/* For this program, or for all of its role; a negative number: none. Returns how many calls there were since the last time. */
 long disk_fail_at(long number, int error, int for_good, const char *kinds) {
-    long before = calls;
-    fail_at = number, fail_error = error, fail_for_good = for_good, calls = 0;
-    snprintf(fail_kinds, sizeof fail_kinds, "%s", kinds);
+    long before = order->calls;
+    order->armed = 0;
+    snprintf(order->kinds, sizeof order->kinds, "%s", kinds);
+    order->at = number, order->error = error, order->for_good = for_good, order->calls = order->failed = 0;
+    __atomic_store_n(&order->armed, number >= 0, __ATOMIC_SEQ_CST);
     return before;
 }
 
 static int refused(char kind) {
-    if (inside || fail_at < 0 || !strchr(fail_kinds, kind)) return 0;
-    long number = __atomic_fetch_add(&calls, 1, __ATOMIC_SEQ_CST);
-    if (fail_for_good ? number < fail_at : number != fail_at) return 0;
-    errno = fail_error;
+    if (inside || !__atomic_load_n(&order->armed, __ATOMIC_SEQ_CST) || !strchr(order->kinds, kind)) return 0;
+    int64_t number = __atomic_fetch_add(&order->calls, 1, __ATOMIC_SEQ_CST);
+    if (order->for_good ? number < order->at : number != order->at) return 0;
+    __atomic_fetch_add(&order->failed, 1, __ATOMIC_SEQ_CST);
+    errno = order->error;
     return 1;
 }
 
 static int refused_at(char kind, int descriptor) {
     char path[PATH_MAX];
-    if (inside || fail_at < 0 || descriptor == log_descriptor || !path_of(descriptor, path)) return 0;
+    if (inside || !order->armed || descriptor == log_descriptor || !path_of(descriptor, path)) return 0;
     return refused(kind);
 }
 
@@ -145,8 +177,9 @@ int ftruncate64(int descriptor, off64_t length) {
 }
 
 static int fails(void) {
-    const char *switched = getenv("EOSDB_DISK_FAIL"), *percent = getenv("EOSDB_DISK_FAIL_PERCENT");
-    if (switched && !access(switched, F_OK)) return 1;
+    if (refused('s')) return 1;
+    const char *percent = getenv("EOSDB_DISK_FAIL_PERCENT");
+    errno = EIO;
     return percent && rand_r(&seed) % 100 < atoi(percent);
 }
 
@@ -154,12 +187,12 @@ static int noted_sync(int descriptor, int (*real)(int)) {
     static uint64_t newest;
     char path[PATH_MAX];
     if (!path_of(descriptor, path)) return real(descriptor);
-    if (refused('s')) return -1;
     uint64_t token = ((uint64_t)getpid() << 32) | __atomic_add_fetch(&newest, 1, __ATOMIC_SEQ_CST);
     note('S', token, path, 0, NULL, 0);
     if (fails()) {
+        int error = errno;
         note('F', token, path, 0, NULL, 0);
-        errno = EIO;
+        errno = error;
         return -1;
     }
     int result = real(descriptor);
@@ -179,12 +212,12 @@ int fdatasync(int descriptor) {
 
 int posix_fallocate(int descriptor, off_t offset, off_t length) {
     REAL(int, "posix_fallocate", int, off_t, off_t);
-    return refused_at('a', descriptor) ? fail_error : real(descriptor, offset, length);
+    return refused_at('a', descriptor) ? order->error : real(descriptor, offset, length);
 }
 
 int posix_fallocate64(int descriptor, off64_t offset, off64_t length) {
     REAL(int, "posix_fallocate64", int, off64_t, off64_t);
-    return refused_at('a', descriptor) ? fail_error : real(descriptor, offset, length);
+    return refused_at('a', descriptor) ? order->error : real(descriptor, offset, length);
 }
 
 int open(const char *path, int flags, ...) {
@@ -213,12 +246,92 @@ int unlink(const char *path) {
 
 int rename(const char *from, const char *to) {
     REAL(int, "rename", const char *, const char *);
+    if (is_watched(from) && refused('n')) return -1;
     if (is_watched(from)) note('R', 0, from, 0, to, strlen(to));
     return real(from, to);
 }
 
 int link(const char *from, const char *to) {
     REAL(int, "link", const char *, const char *);
+    if (is_watched(from) && refused('n')) return -1;
     if (is_watched(from)) note('L', 0, from, 0, to, strlen(to));
     return real(from, to);
+}
+
+/* Copies within the kernel are writes, too; the log of a power cut does not have them. */
+ssize_t sendfile64(int to, int from, off64_t *offset, size_t count) {
+    REAL(ssize_t, "sendfile64", int, int, off64_t *, size_t);
+    return refused_at('w', to) ? -1 : real(to, from, offset, count);
+}
+
+ssize_t sendfile(int to, int from, off_t *offset, size_t count) { return sendfile64(to, from, offset, count); }
+
+ssize_t copy_file_range(int from, off64_t *at, int to, off64_t *offset, size_t count, unsigned int flags) {
+    REAL(ssize_t, "copy_file_range", int, off64_t *, int, off64_t *, size_t, unsigned int);
+    return refused_at('w', to) ? -1 : real(from, at, to, offset, count, flags);
+}
+
+int inotify_init1(int flags) {
+    REAL(int, "inotify_init1", int);
+    return refused('i') ? -1 : real(flags);
+}
+
+int inotify_init(void) { return inotify_init1(0); }
+
+int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*function)(void *), void *argument) {
+    REAL(int, "pthread_create", pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+    return refused('p') ? order->error : real(thread, attributes, function, argument);
+}
+
+/* The wall clock. Who waits until a time of it is given the time that the kernel means by it. */
+static struct timespec moved(struct timespec given, int64_t by_ms) {
+    int64_t nanoseconds = given.tv_nsec + by_ms % 1000 * 1000000;
+    given.tv_sec += by_ms / 1000 + (nanoseconds >= 1000000000) - (nanoseconds < 0);
+    given.tv_nsec = (nanoseconds + 1000000000) % 1000000000;
+    return given;
+}
+
+int clock_gettime(clockid_t clock, struct timespec *now) {
+    REAL(int, "clock_gettime", clockid_t, struct timespec *);
+    int result = real(clock, now);
+    if (!result && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE)) *now = moved(*now, order->ahead_ms);
+    return result;
+}
+
+int gettimeofday(struct timeval *restrict now, void *restrict zone) {
+    (void)zone;
+    struct timespec exact;
+    clock_gettime(CLOCK_REALTIME, &exact);
+    now->tv_sec = exact.tv_sec, now->tv_usec = exact.tv_nsec / 1000;
+    return 0;
+}
+
+time_t time(time_t *now) {
+    struct timespec exact;
+    clock_gettime(CLOCK_REALTIME, &exact);
+    if (now) *now = exact.tv_sec;
+    return exact.tv_sec;
+}
+
+int timespec_get(struct timespec *now, int base) { return clock_gettime(CLOCK_REALTIME, now) ? 0 : base; }
+
+/* A condition may be of the monotonic clock, which is younger than thirty years. */
+static struct timespec waited_for(const struct timespec *until) {
+    return until->tv_sec < 1000000000 ? *until : moved(*until, -order->ahead_ms);
+}
+
+int pthread_cond_timedwait(
+    pthread_cond_t *restrict condition, pthread_mutex_t *restrict mutex, const struct timespec *restrict until) {
+    static int (*real)(pthread_cond_t *, pthread_mutex_t *, const struct timespec *);
+    /* x86-64 has an older one by the same name. */
+    if (!real) *(void **)&real = dlvsym(RTLD_NEXT, "pthread_cond_timedwait", "GLIBC_2.3.2");
+    if (!real) *(void **)&real = dlsym(RTLD_NEXT, "pthread_cond_timedwait");
+    struct timespec given = waited_for(until);
+    return real(condition, mutex, &given);
+}
+
+int sem_timedwait(sem_t *restrict semaphore, const struct timespec *restrict until) {
+    REAL(int, "sem_timedwait", sem_t *, const struct timespec *);
+    struct timespec given = waited_for(until);
+    return real(semaphore, &given);
 }

@@ -44,12 +44,16 @@ def library(folder: str) -> Path:
     return built
 
 
+def preloaded(library: Path, folder: Path) -> dict[str, str]:
+    """Variables of a program whose files in `folder` can fail."""
+    return {"LD_PRELOAD": str(library), "EOSDB_DISK_FOLDER": f"{folder}/"}
+
+
 def environment(library: Path, folder: Path, log: Path, **more: object) -> dict[str, str]:
     """For a program whose files in `folder` are watched; `more` are variables of disk.c."""
     return {
         **os.environ,
-        "LD_PRELOAD": str(library),
-        "EOSDB_DISK_FOLDER": f"{folder}/",
+        **preloaded(library, folder),
         "EOSDB_DISK_LOG": str(log),
         **{f"EOSDB_DISK_{name.upper()}": str(value) for name, value in more.items()},
     }

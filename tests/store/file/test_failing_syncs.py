@@ -33,14 +33,12 @@ class Child:
     def __init__(self, folder: Path, library: Path) -> None:
         self.path = folder / "watched" / "shop.db"
         self.path.parent.mkdir()
-        self.log, self._switch = folder / "log", folder / "fails"
-        self._environment = power.environment(
-            library, self.path.parent, self.log, fail=self._switch
-        )
+        self.log = folder / "log"
+        self._environment = power.environment(library, self.path.parent, self.log)
 
     def run(self, program: str) -> None:
         """`fail(True)` and `fail(False)` turn the failing on and off; `db` is the open file."""
-        text = PRELUDE.format(path=str(self.path), switch=str(self._switch)) + program
+        text = PRELUDE.format(path=str(self.path)) + program
         done = subprocess.run(
             [sys.executable, "-c", text],
             env=self._environment,
@@ -66,12 +64,12 @@ class Child:
 
 
 PRELUDE = """
-import contextlib, os, pathlib
+import contextlib, errno, os, pathlib
 import eosdb
+from tests.chaos.failing_worker import fail_at
 TP = eosdb.TopicPartition("t", 0)
-switch = pathlib.Path({switch!r})
 def fail(on):
-    switch.touch() if on else switch.unlink()
+    fail_at(0 if on else -1, errno.EIO, for_good=True, kinds="s")
 def append(db, value):
     return db.broker.append(TP, eosdb.RecordBatch([eosdb.Record(value=value)]))
 def refused(function, *arguments):
@@ -158,8 +156,6 @@ def test_a_sync_that_says_that_the_disk_is_full_is_a_failed_sync_and_every_proce
     child: Child, tmp_path: Path
 ) -> None:
     child.run("""
-import errno
-from tests.chaos.failing_worker import fail_at
 other = eosdb.connect(db.path)
 fail_at(0, errno.ENOSPC, for_good=True, kinds="s")
 try:
