@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Sequence
-from typing import ClassVar, Final, Literal
+from typing import ClassVar, Final, Literal, TypeVar
 
 # The writer mutex is made of open-file-description locks.
 if sys.platform != "linux":
@@ -380,6 +380,21 @@ class ReadOnlyDatabaseError(EosdbError):
 
 class ProducerIdsExhaustedError(EosdbError):
     """All 2**63 producer ids have been used."""
+
+
+E = TypeVar("E", bound=EosdbError)
+
+
+def in_doubt(error: E) -> E:
+    """The error, for a write that may or may not be stored."""
+    error.outcome = "unknown"
+    return error
+
+
+def inherit_doubt(error: BaseException | None, earlier: EosdbError | None) -> None:
+    """Note in the error of a repeated write that an earlier attempt may be stored."""
+    if isinstance(error, EosdbError) and earlier is not None and earlier.outcome == "unknown":
+        in_doubt(error)
 
 
 _OF_THE_FILE: Final = (

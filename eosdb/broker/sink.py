@@ -18,11 +18,10 @@ from eosdb.broker.metrics import count_produced
 from eosdb.broker.produce import ProduceRequests
 from eosdb.coordinator.transactions import rows as transaction_rows
 from eosdb.errors import (
-    ApiError,
     ConcurrentTransactionsError,
+    EosdbError,
     InvalidRequestError,
     MessageTooLargeError,
-    ProducerFencedError,
 )
 from eosdb.events.kinds import SinkBatchAppended
 from eosdb.log import once
@@ -253,8 +252,9 @@ class OnceAppender(RequestHandler):
         )
 
     def _abort(self, name: str, me: ProducerIdAndEpoch) -> None:
-        """Abort the transaction; if that fails, the next write does when the lock is released."""
-        with contextlib.suppress(ApiError, ProducerFencedError):
+        """Abort the transaction; if that fails, the next write does when the lock is released. The error to
+        tell of is the one before."""
+        with contextlib.suppress(EosdbError):
             self._end(name, me, None)
 
 

@@ -14,7 +14,13 @@ from typing import Final, Generic, Protocol, TypeVar, runtime_checkable
 from eosdb.client.answers import is_lost
 from eosdb.client.requests import BrokerRequests as BrokerRequests  # Programs import it from here.
 from eosdb.client.requests import IsPresent, Presence
-from eosdb.errors import EosdbError, RequestTimedOutError, is_refused_by_file
+from eosdb.errors import (
+    EosdbError,
+    RequestTimedOutError,
+    in_doubt,
+    inherit_doubt,
+    is_refused_by_file,
+)
 from eosdb.model.clock import Clock
 
 T = TypeVar("T")
@@ -127,14 +133,16 @@ class DirectTransport:
         try:
             with self._sharing.together(sync=sync):
                 return self._in_order(name, requests)
-        except EosdbError:
+        except EosdbError as error:
             # The shared commit failed as a whole; submitted alone, each request gets its own response.
-            return self._in_order(name, requests)
+            return self._in_order(name, requests, error)
 
     # decisions/0054: a request after one that the file refused must not be stored before it.
-    def _in_order(self, name: str, requests: Sequence[Request[T]]) -> list[Exchange[T]]:
+    def _in_order(
+        self, name: str, requests: Sequence[Request[T]], before: EosdbError | None = None
+    ) -> list[Exchange[T]]:
         """Submit one request after another. Once the file refuses one, the rest fail with its error without
-        being carried out."""
+        being carried out. `before` is the error of an earlier attempt, whose doubt an error inherits."""
         exchanges: list[Exchange[T]] = []
         for request in requests:
             error = exchanges[-1].error if exchanges else None
@@ -143,6 +151,7 @@ class DirectTransport:
                 exchanges[-1].fail(error)
             else:
                 exchanges.append(self.submit(name, request))
+                inherit_doubt(exchanges[-1].error, before)
         return exchanges
 
     def submit_before(
@@ -179,10 +188,10 @@ class DirectTransport:
                 raise
             if stands:
                 if not answered.done:
-                    answered.fail(error)
+                    answered.fail(in_doubt(error))
                 return
             answered.reopen()
-            exchanges += self._in_order(name, requests)
+            exchanges += self._in_order(name, requests, error)
 
     def poll(self) -> int | None:
         return None
@@ -212,9 +221,11 @@ def call(
     """Send a request that is safe to repeat until its response arrives, and return that.
 
     If the request or its response is lost, it is sent again for up to `timeout_ms`; then
-    RequestTimedOutError is raised. Errors from the broker are raised unchanged.
+    RequestTimedOutError is raised. Errors from the broker are raised; they are in doubt if an earlier
+    attempt got no answer.
     """
     deadline = clock.monotonic_ms() + timeout_ms
+    lost: EosdbError | None = None
     while True:
         exchange = transport.submit(name, request)
         given_up = clock.monotonic_ms() + request_timeout_ms
@@ -224,7 +235,9 @@ def call(
                 until = min(given_up, deadline) - now
                 clock.sleep_ms(until if wait is None else max(1, min(wait, until)))
         if exchange.done and not is_lost(exchange.error):
+            inherit_doubt(exchange.error, lost)
             return exchange.answer
+        lost = exchange.error or RequestTimedOutError(name)
         if clock.monotonic_ms() >= deadline:
             raise RequestTimedOutError(f"{name}: no answer came within {timeout_ms} ms")
         clock.sleep_ms(retry_backoff_ms)

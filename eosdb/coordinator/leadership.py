@@ -15,7 +15,7 @@ from enum import Enum
 from eosdb.coordinator.groups import rows as group_rows
 from eosdb.coordinator.transactions import rows as transaction_rows
 from eosdb.coordinator.transactions.state import TransactionMetadata
-from eosdb.errors import ApiError, EosdbError, TransactionCoordinatorFencedError
+from eosdb.errors import ApiError, EosdbError, TransactionCoordinatorFencedError, in_doubt
 from eosdb.model.clock import Clock
 from eosdb.model.failpoints import Failpoint, ends_in_steps, reach
 from eosdb.model.notices import catalog
@@ -156,8 +156,9 @@ class Leadership:
                 ),
                 sync=False,
             )
-        except TransactionCoordinatorFencedError:
+        except TransactionCoordinatorFencedError as error:
             self._refuse(transactional_id)
+            in_doubt(error)  # The decision stands, and the newer coordinator completes it.
             raise
         except EosdbError as error:
             if isinstance(error, ApiError):

@@ -32,6 +32,7 @@ from eosdb.errors import (
     EosdbError,
     IllegalStateError,
     ReadOnlyDatabaseError,
+    inherit_doubt,
 )
 from eosdb.model.closing import Closing
 from eosdb.model.reports import CommitTimes
@@ -500,20 +501,23 @@ class Store:
 
     def _run_round(self, batch: list[Request]) -> None:
         assert self._mutex is not None
+        failure: EosdbError | None = None
         try:
             self._timings.begun()
             writer = self._lock_file()
             try:
                 writer.run(batch)
             except sqlite3.Error as error:
+                failure = translate(error, self.path)
                 if len(batch) == 1:
-                    batch[0].error, batch[0].done = translate(error, self.path), True
+                    batch[0].error, batch[0].done = failure, True
                 else:
-                    self._run_alone(writer, batch)
+                    self._run_alone(writer, batch, failure)
             writer.checkpoint_when_due()
             self._timings.ended(len(batch))
         except (EosdbError, OSError) as error:
             told = translate_system(error, self.path) if isinstance(error, OSError) else error
+            inherit_doubt(told, failure)
             for request in batch:
                 if not request.done:
                     request.error, request.done = told, True
@@ -527,11 +531,14 @@ class Store:
         errors = [request.error for request in batch if request.error is not None]
         self._timings.note_outcome(errors)
 
-    def _run_alone(self, writer: Writer, batch: list[Request]) -> None:
-        """Run each request in its own unit, so that each gets its own result or error."""
+    def _run_alone(self, writer: Writer, batch: list[Request], shared: EosdbError) -> None:
+        """Run each request in its own unit, so that each gets its own result or error; `shared` is the
+        error of the unit that held them all."""
         for request in batch:
             try:
                 writer.make_good()
                 writer.run([request])
             except sqlite3.Error as error:
-                request.error, request.done = translate(error, self.path), True
+                alone = translate(error, self.path)
+                inherit_doubt(alone, shared)
+                request.error, request.done = alone, True

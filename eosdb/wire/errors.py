@@ -92,10 +92,12 @@ def reading_code_of(error: EosdbError) -> int:
 
 
 def coordinator_code_of(error: EosdbError) -> int:
-    """The error code for a request to the coordinator, retriable if the error may pass. Raises
-    RefusedByFileError."""
+    """The error code for a request to the coordinator, retriable if the error may pass or the outcome is
+    unknown. Raises RefusedByFileError."""
     code = code_of(error)
-    return COORDINATOR_NOT_AVAILABLE if code == KAFKA_STORAGE_ERROR else code
+    if code == KAFKA_STORAGE_ERROR or error.outcome == "unknown":
+        return COORDINATOR_NOT_AVAILABLE
+    return code
 
 
 def before_fencing(code: int, version: int, known_from: int) -> int:

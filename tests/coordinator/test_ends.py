@@ -17,6 +17,7 @@ from eosdb import (
     TopicPartition,
     TransactionCoordinatorFencedError,
 )
+from eosdb.wire.errors import COORDINATOR_NOT_AVAILABLE, coordinator_code_of
 from tests.inside import Commits
 from tests.readers import committed_values
 
@@ -103,8 +104,10 @@ def test_a_decision_stands_where_a_partition_has_seen_a_newer_coordinator(
         batch = RecordBatch([Record(value=b"v")], *me, 1, is_transactional=True)
         db.broker.produce({TPS[0]: batch}, transactional_id="app")
         db.broker.write_txn_markers(*me, False, TPS[:1], 99, transaction_version=1)
-        with pytest.raises(TransactionCoordinatorFencedError):
+        with pytest.raises(TransactionCoordinatorFencedError) as raised:
             db.broker.end_txn("app", *me, True)
+        assert raised.value.outcome == "unknown"
+        assert coordinator_code_of(raised.value) == COORDINATOR_NOT_AVAILABLE, "clients ask again"
         (found,) = db.broker.describe_transactions(["app"]).values()
         assert found.state == "PrepareCommit"
         assert db.verify().ok

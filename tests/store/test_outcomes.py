@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,8 @@ import pytest
 import eosdb
 from eosdb import TopicPartition, errors
 from eosdb.store.file.failures import translate, translate_system
+from eosdb.store.writing.group_commit import Request
+from eosdb.store.writing.writer import Writer
 from tests.readers import committed_values
 
 TP = TopicPartition("t", 0)
@@ -69,6 +73,54 @@ def test_what_is_refused_is_not_written(db: eosdb.Database) -> None:
     with pytest.raises(eosdb.MessageTooLargeError) as raised:
         db.producer().send_many("t", [b"small", b"v" * 1_000])
     assert raised.value.outcome == "unknown", "the one is stored and the other is not"
+
+
+@pytest.mark.parametrize(
+    ("together", "outcome"),
+    [(sqlite3.SQLITE_IOERR_FSYNC, "unknown"), (sqlite3.SQLITE_FULL, "not written")],
+)
+def test_what_was_in_doubt_together_is_in_doubt_alone(
+    db_path: Path, monkeypatch: pytest.MonkeyPatch, together: int, outcome: str
+) -> None:
+    """The commit that they shared may be in the WAL, whatever becomes of each afterwards."""
+
+    def fails(_: Writer, batch: list[Request]) -> None:
+        error = sqlite3.OperationalError("said so")
+        error.sqlite_errorcode = together if len(batch) > 1 else sqlite3.SQLITE_FULL
+        raise error
+
+    with eosdb.connect(db_path) as db:
+        db.admin.create_topic("t")
+        monkeypatch.setattr(Writer, "run", fails)
+        requests = [Request(lambda _: None, sync=True) for _ in range(2)]
+        db._store._run_round(requests)
+        monkeypatch.undo()
+        for request in requests:
+            assert isinstance(request.error, eosdb.DatabaseFullError)
+            assert request.error.outcome == outcome
+
+
+def test_batches_that_were_in_doubt_together_are_in_doubt_alone(
+    db: eosdb.Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    db.admin.create_topic("t")
+    producer = db.producer(linger_ms=60_000, batch_size=1_000)
+    futures = [producer.send("t", b"v" * 900, partition=0) for _ in range(3)]
+
+    @contextlib.contextmanager
+    def fails(**_: bool) -> Iterator[None]:
+        yield
+        raise errors.in_doubt(eosdb.StorageError("the sync failed"))
+
+    def refuses(*_: object, **__: object) -> None:
+        raise eosdb.DatabaseFullError("no room")
+
+    monkeypatch.setattr(db.broker, "together", fails)
+    monkeypatch.setattr(db.broker, "produce", refuses)
+    producer.flush()
+    told = [future.exception() for future in futures]
+    assert {type(error) for error in told} == {eosdb.DatabaseFullError}
+    assert {getattr(error, "outcome", None) for error in told} == {"unknown"}
 
 
 def test_a_file_that_another_program_holds_is_not_written(db_path: Path) -> None:

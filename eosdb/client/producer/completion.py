@@ -24,6 +24,7 @@ from eosdb.errors import (
     OutOfOrderSequenceNumberError,
     RequestTimedOutError,
     UnknownProducerIdError,
+    in_doubt,
 )
 from eosdb.model.metrics import Metrics
 from eosdb.model.values import ProduceResult, ProducerIdAndEpoch, TopicPartition
@@ -148,7 +149,7 @@ class BatchCompletion:
     def _refused(self, batch: ProducerBatch, error: EosdbError) -> None:
         """Fail a batch that the broker will never store; the sequences after it need a new epoch."""
         if batch.in_doubt:
-            error.outcome = "unknown"  # An earlier attempt got no response.
+            in_doubt(error)  # An earlier attempt got no response.
         batch.in_doubt = False
         self._fail(batch, error)
         if self._manager.transactional_id is None and not self._manager.is_fatal_state:
@@ -161,7 +162,7 @@ class BatchCompletion:
     def give_up(self, batch: ProducerBatch, error: EosdbError) -> None:
         """Fail the batch without waiting any longer; whether it is stored may be unknown."""
         if batch.in_doubt:
-            error.outcome = "unknown"
+            in_doubt(error)
         batch.error = error  # First: after that, an interrupt leaves no future pending.
         self._accumulator.remove(batch)
         self._may_be_unresolved = True
@@ -241,12 +242,13 @@ class BatchCompletion:
         self._expires_ms = min([now_ms, *[batch.created_ms for batch in batches]]) + limit
         old = [batch for batch in batches if now_ms - batch.created_ms >= limit]
         for batch in old:
-            outcome = "may or may not be" if batch.attempts else "are not"
+            is_open = batch.in_doubt or batch.is_sent
+            are = "may or may not be" if is_open else "are not"
             error = RequestTimedOutError(
                 f"{batch.tp}: no answer within delivery_timeout_ms={limit}; the batch's "
-                f"{len(batch.records)} records {outcome} stored"
+                f"{len(batch.records)} records {are} stored"
             )
-            error.outcome = "unknown" if batch.attempts else "not written"
+            error.outcome = "unknown" if is_open else "not written"
             self._fail(batch, error)
 
     # -- sequences that lead nowhere ------------------------------------------------------------
@@ -291,6 +293,5 @@ class BatchCompletion:
                     f"{tp}: an earlier batch got no answer, so whether this one is stored "
                     "cannot be known; it was not sent again, because it could be stored twice"
                 )
-                error.outcome = "unknown"
-                self.give_up(batch, error)
+                self.give_up(batch, in_doubt(error))
         progress.rewrite(identity)

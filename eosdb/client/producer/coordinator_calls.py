@@ -14,7 +14,12 @@ from eosdb.client.producer.fencing import note_failure
 from eosdb.client.producer.settings import ProducerSettings
 from eosdb.client.producer.state import TransactionManager
 from eosdb.client.transport import Exchange, Request, Transport
-from eosdb.errors import ConcurrentTransactionsError, EosdbError, RequestTimedOutError
+from eosdb.errors import (
+    ConcurrentTransactionsError,
+    EosdbError,
+    RequestTimedOutError,
+    in_doubt,
+)
 from eosdb.model.metrics import Metrics
 
 T = TypeVar("T")
@@ -26,8 +31,8 @@ _CONCURRENT_BACKOFF_MS: Final = 20
 class CoordinatorCall(Generic[T]):
     """One request, until its definite response."""
 
-    __slots__ = ("attempts", "done", "error", "exchange", "is_in_doubt", "kind", "on_answer", "request",
-                 "retry_at_ms", "sent_ms")  # fmt: skip
+    __slots__ = ("attempts", "done", "error", "exchange", "kind", "on_answer", "request",
+                 "retry_at_ms", "sent_ms", "unanswered")  # fmt: skip
 
     def __init__(
         self, kind: RequestKind, request: Request[T], on_answer: Callable[[T], None]
@@ -37,10 +42,13 @@ class CoordinatorCall(Generic[T]):
         self.on_answer = on_answer
         self.exchange: Exchange[T] | None = None
         self.sent_ms = self.retry_at_ms = self.attempts = 0
-        self.done = self.is_in_doubt = False
+        self.unanswered = 0
+        """How many attempts have no answer: any of them may have been carried out."""
+        self.done = False
         self.error: EosdbError | None = None
 
     def submit(self, transport: Transport, now_ms: int) -> None:
+        self.unanswered += 1  # First: somebody may interrupt the request.
         self.exchange = transport.submit(self.kind.value, self.request)
         self.sent_ms = now_ms
         self.attempts += 1
@@ -53,8 +61,8 @@ class CoordinatorCall(Generic[T]):
         self.on_answer(answer)
 
     def fail(self, error: EosdbError) -> None:
-        if self.is_in_doubt:
-            error.outcome = "unknown"  # An earlier attempt got no answer.
+        if self.unanswered:
+            in_doubt(error)
         self.error = error
         self.done = True
 
@@ -85,7 +93,7 @@ class CoordinatorCalls:
         """Add a request to the queue. `exchange` is given if the request has been sent already."""
         call = CoordinatorCall(kind, request, on_answer)
         if exchange is not None and exchange.done:
-            call.exchange, call.attempts = exchange, 1
+            call.exchange, call.attempts, call.unanswered = exchange, 1, 1
         self._queue.append(call)
         return call
 
@@ -141,11 +149,12 @@ class CoordinatorCalls:
             call.finish()
             return
         error = as_coordinators(exchange.error)
+        if not is_lost(error):
+            call.unanswered -= 1
         self._metrics.error(error)
         if may_be_repeated(error) and not self._manager.is_fatal_state:
             call.exchange = None
             call.error = error
-            call.is_in_doubt |= is_lost(error)
             call.retry_at_ms = now_ms + self._backoff_ms(error, call.attempts)
             self._metrics.count("request-retry")
             return

@@ -41,6 +41,7 @@ from eosdb.errors import (
     ProducerFencedError,
     StorageError,
     TransactionAbortableError,
+    in_doubt,
 )
 from eosdb.model.clock import Clock
 from eosdb.model.closing import Closeable
@@ -277,7 +278,7 @@ class Producer(Closeable):
         except Exception as error:
             error.add_note(f"send_many: {sent}")
             if isinstance(error, EosdbError) and sent.accepted:
-                error.outcome = "unknown"  # `sent` has the outcome of each record.
+                in_doubt(error)  # `sent` has the outcome of each record.
             raise
         return sent
 
@@ -366,8 +367,13 @@ class Producer(Closeable):
         self._driver.flush_until(
             lambda: self._sender.is_running or self._accumulator.buffered_bytes < _BUFFER_BYTES,
             self._settings.max_block_ms,
-            lambda: timed_out("send: the buffer is full", self._settings.max_block_ms),
+            self._no_room,
         )
+
+    def _no_room(self) -> EosdbError:
+        error = timed_out("send: the buffer is full", self._settings.max_block_ms)
+        error.outcome = "not written"
+        return error
 
     def close(self) -> None:
         """Send waiting records, or abort the open transaction. Idempotent; raises no errors of the

@@ -209,7 +209,7 @@ class Sender:
     ) -> None:
         batch, identity, was_first = attempt
         batch.is_sent = False
-        batch.in_doubt |= isinstance(answer, EosdbError) and is_lost(answer)
+        batch.in_doubt |= is_lost(answer if isinstance(answer, EosdbError) else answer.error)
         self._completion.complete(batch, identity, was_first, answer, now_ms)
 
     # -- requests -------------------------------------------------------------------------------

@@ -36,7 +36,8 @@ LEGAL_PREVIOUS: Final[dict[ClientState, frozenset[ClientState]]] = {
         {_S.UNINITIALIZED, _S.COMMITTING_TRANSACTION, _S.ABORTING_TRANSACTION}
     ),
     _S.READY: frozenset({_S.INITIALIZING, _S.COMMITTING_TRANSACTION, _S.ABORTING_TRANSACTION}),
-    _S.IN_TRANSACTION: frozenset({_S.READY}),
+    # From a commit that was refused before it was decided.
+    _S.IN_TRANSACTION: frozenset({_S.READY, _S.COMMITTING_TRANSACTION}),
     _S.COMMITTING_TRANSACTION: frozenset({_S.IN_TRANSACTION}),
     _S.ABORTING_TRANSACTION: frozenset({_S.IN_TRANSACTION, _S.ABORTABLE_ERROR}),
     _S.ABORTABLE_ERROR: frozenset(

@@ -22,6 +22,7 @@ from eosdb.errors import (
     IllegalStateError,
     InvalidProducerIdMappingError,
     TransactionAbortableError,
+    in_doubt,
 )
 from eosdb.model.clock import Clock
 from eosdb.model.metrics import Metrics
@@ -57,6 +58,8 @@ class ProducerTransactions:
         self._metrics = metrics
         self._committed: Exchange[ProducerIdAndEpoch] = Exchange(RequestKind.END.value)
         """The response to the commit, if it was sent with the last records."""
+        self._is_in_doubt = False
+        """Whether an earlier call of `commit` for this transaction does not know its outcome."""
         self._renewal: CoordinatorCall[ProducerIdAndEpoch] | None = None
         """The pending request for a new epoch after the end of a transaction."""
 
@@ -78,6 +81,7 @@ class ProducerTransactions:
                 self._initialize("begin_transaction")
         manager.require("begin_transaction", ClientState.READY)
         manager.begun(self._transport.transaction_version)
+        self._is_in_doubt = False
         self._committed = Exchange(RequestKind.END.value)
         assert manager.transactional_id is not None
         return TransactionToken(manager.transactional_id, *self._identity(), manager.number)
@@ -202,6 +206,7 @@ class ProducerTransactions:
                     self._ended,
                     answered if committed else None,
                 )
+                pending.unanswered += committed and self._is_in_doubt
             else:
                 self._ended(self._identity())
         if pending is not None:
@@ -212,6 +217,12 @@ class ProducerTransactions:
                     raise
                 # The coordinator has no open transaction of this id to abort.
                 self._ended(self._identity())
+            except EosdbError as error:
+                self._is_in_doubt = error.outcome == "unknown"
+                if manager.state is ClientState.COMMITTING_TRANSACTION and not self._is_in_doubt:
+                    # Nothing was decided, so it may be aborted, and `close` must not commit it.
+                    manager.transition(ClientState.IN_TRANSACTION)
+                raise
         if self._renewal is not None:
             self._wait_for(self._renewal, name)
         self._metrics.count("txn-commit" if committed else "txn-abort")
@@ -240,7 +251,9 @@ class ProducerTransactions:
             if pending.kind in (RequestKind.ADD_OFFSETS, RequestKind.OFFSET_COMMIT):
                 self._sender.coordinator.cancel(pending, error)
                 self._manager.failed(error, pending.kind)
-            return error
+            elif pending.kind is RequestKind.END and not pending.unanswered:
+                self._sender.coordinator.cancel(pending, error)
+            return in_doubt(error) if pending.unanswered else error
 
         self._driver.until(lambda: pending.done, limit, give_up)
         if pending.error is not None:

@@ -21,6 +21,7 @@ from eosdb.errors import (
     EosdbError,
     ReadOnlyDatabaseError,
     StorageError,
+    in_doubt,
 )
 
 _BY_CODE: Final[dict[int, tuple[type[EosdbError], str]]] = {
@@ -88,7 +89,7 @@ def translate(error: sqlite3.Error, path: str) -> EosdbError:
     """Return the eosdb error for a sqlite3 error at the file `path`."""
     extended = getattr(error, "sqlite_errorcode", None) or 0
     if extended in _SYNC:
-        return _in_doubt(
+        return in_doubt(
             StorageError(
                 f"{path}: the disk failed to sync this write, which is undone, though it may be there "
                 "again after a crash; check the disk (the system's log says more, such as `dmesg`) and "
@@ -104,13 +105,13 @@ def translate(error: sqlite3.Error, path: str) -> EosdbError:
         )
     primary = sqlite3.SQLITE_FULL if extended in _FULL_EXTENDED else extended & 0xFF
     if extended == sqlite3.SQLITE_IOERR_SHMSIZE:
-        return _in_doubt(DatabaseFullError(f"{path}: {_NO_ROOM_FOR_THE_INDEX} (SQLite: {error})"))
+        return in_doubt(DatabaseFullError(f"{path}: {_NO_ROOM_FOR_THE_INDEX} (SQLite: {error})"))
     state = _state_of_file_system(path) if primary in _OF_THE_FILE_SYSTEM else None
     kind, advice = state or _BY_CODE.get(primary, (StorageError, "SQLite reported an error"))
     failure = kind(f"{path}: {advice} (SQLite: {error})")
     # It distinguishes a file that cannot be written from one opened with read_only=True.
     failure.__cause__ = error
-    return _in_doubt(failure) if primary == sqlite3.SQLITE_IOERR else failure
+    return in_doubt(failure) if primary == sqlite3.SQLITE_IOERR else failure
 
 
 def translate_system(error: OSError, path: str) -> EosdbError:
@@ -157,11 +158,6 @@ def _refuses_writers(lock: str) -> bool:
     except OSError as error:
         return error.errno == errno.EROFS
     return False
-
-
-def _in_doubt(error: EosdbError) -> EosdbError:
-    error.outcome = "unknown"
-    return error
 
 
 @contextlib.contextmanager

@@ -295,17 +295,92 @@ def test_rights_that_were_lost_while_the_epoch_is_renewed_may_come_back(
 
 
 @pytest.mark.parametrize("version", [1, 2])
-@pytest.mark.parametrize("error", [errors.DatabaseFullError, errors.StorageError])
-def test_a_commit_that_the_disk_refused_may_be_repeated(
-    scene: Scene, version: int, error: type[EosdbError]
+def test_a_commit_that_may_have_been_carried_out_is_repeated_and_in_doubt_until_then(
+    scene: Scene, version: int
 ) -> None:
-    cause = error("no room")
+    cause = errors.in_doubt(errors.StorageError("the sync failed"))
     assert scene.meet("end_txn", cause) is cause
     assert scene.producer.state == "COMMITTING_TRANSACTION"
     with pytest.raises(errors.IllegalStateError):
         scene.producer.abort_transaction()
+    scene.network.planned = [("end_txn", errors.DatabaseFullError("no room"))]
+    with pytest.raises(errors.DatabaseFullError) as raised:
+        scene.producer.commit_transaction()
+    assert raised.value.outcome == "unknown", "the first may be stored"
     scene.producer.commit_transaction()
     assert committed_values(scene.db, TP) == [b"v"]
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("error", [errors.DatabaseFullError, errors.DatabaseLockedError])
+@pytest.mark.parametrize("then", ["commit", "abort", "close"])
+def test_a_commit_that_the_file_refused_is_not_written_until_it_is_called_again(
+    scene: Scene, version: int, error: type[EosdbError], then: str
+) -> None:
+    """As long as it takes: a lock is waited for until max_block_ms, and closing commits nothing."""
+    cause = error("not now")
+    scene.network.planned = [("end_txn", cause)] * 1_000
+    scene.producer.send("t", "v")
+    with pytest.raises(error) as raised:
+        scene.producer.commit_transaction()
+    assert (raised.value.outcome, scene.producer.state) == ("not written", "IN_TRANSACTION")
+    scene.network.planned = []
+    {
+        "commit": scene.producer.commit_transaction,
+        "abort": scene.producer.abort_transaction,
+        "close": scene.producer.close,
+    }[then]()
+    assert committed_values(scene.db, TP) == ([b"v"] if then == "commit" else [])
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize(("lost", "outcome"), [(False, "not written"), (True, "unknown")])
+def test_a_refusal_behind_a_lost_answer_says_nothing_of_what_was_lost(
+    scene: Scene, version: int, lost: bool, outcome: str
+) -> None:
+    scene.network.planned = [("end_txn", errors.NetworkExceptionError("lost"))] * lost
+    scene.network.planned.append(("end_txn", errors.ProducerFencedError("somebody else")))
+    scene.producer.send("t", "v")
+    with pytest.raises(errors.ProducerFencedError) as raised:
+        scene.producer.commit_transaction()
+    assert raised.value.outcome == outcome
+
+
+@pytest.mark.parametrize(("lost", "outcome"), [(False, "not written"), (True, "unknown")])
+def test_so_it_is_with_the_offsets_of_a_consumer(
+    db: eosdb.Database, lost: bool, outcome: str
+) -> None:
+    db.admin.create_topic("t")
+    network = Answers(db)
+    consumer = db.consumer(group_id="g", transport=network, retry_backoff_ms=0)
+    consumer.assign([TP])
+    network.planned = [("offset_commit", errors.NetworkExceptionError("lost"))] * lost
+    network.planned.append(("offset_commit", errors.GroupAuthorizationFailedError("no")))
+    with pytest.raises(errors.GroupAuthorizationFailedError) as raised:
+        consumer.commit({TP: OffsetAndMetadata(1)})
+    assert raised.value.outcome == outcome
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [
+        (errors.DatabaseLockedError, "not written"),
+        (errors.NotEnoughReplicasError, "not written"),
+        (errors.NetworkExceptionError, "unknown"),
+    ],
+)
+def test_a_record_of_which_every_attempt_was_refused_is_not_written(
+    db_path: Path, clock: ManualClock, error: type[EosdbError], outcome: str
+) -> None:
+    with eosdb.connect(db_path, clock=clock, durability="off") as db:
+        db.admin.create_topic("t")
+        network = Answers(db)
+        producer = db.producer(transport=network, delivery_timeout_ms=40_000)
+        network.planned = [("produce", error("not now"))] * 1_000
+        with pytest.raises(errors.RequestTimedOutError) as raised:
+            producer.send("t", "v").result()
+        assert raised.value.outcome == outcome
+        assert ("are not stored" in str(raised.value)) == (outcome == "not written")
 
 
 def leave_one_to_be_repeated(scene: Scene) -> tuple[ProduceFuture, ProduceFuture]:

@@ -12,7 +12,8 @@ FOLLOWERS = {
     "INITIALIZING": "READY ABORTABLE_ERROR",
     "READY": "UNINITIALIZED IN_TRANSACTION",
     "IN_TRANSACTION": "COMMITTING_TRANSACTION ABORTING_TRANSACTION ABORTABLE_ERROR",
-    "COMMITTING_TRANSACTION": "READY INITIALIZING ABORTABLE_ERROR",
+    # Not Kafka's: IN_TRANSACTION, where the file has refused the commit and nothing is decided.
+    "COMMITTING_TRANSACTION": "READY INITIALIZING IN_TRANSACTION ABORTABLE_ERROR",
     "ABORTING_TRANSACTION": "READY INITIALIZING",
     "ABORTABLE_ERROR": "UNINITIALIZED ABORTING_TRANSACTION ABORTABLE_ERROR",
     "FATAL_ERROR": "",
@@ -24,7 +25,7 @@ def legal(old: ClientState, new: ClientState) -> bool:
     return new is ClientState.FATAL_ERROR or new.name in FOLLOWERS[old.name].split()
 
 
-def test_the_table_is_kafkas() -> None:
+def test_the_table_is_kafkas_but_for_one_step() -> None:
     assert {(old, new) for new, olds in LEGAL_PREVIOUS.items() for old in olds} == {
         (old, new) for old in ClientState for new in ClientState if legal(old, new)
     }
