@@ -76,11 +76,15 @@ def _fill(case: Case) -> None:
 
 def compare(was: Sequence[ConsumerRecord], now: Sequence[ConsumerRecord]) -> str:
     """Each key's values are those that were, in the same order."""
-    if by_key(was) != by_key(now):
+    before, after = by_key(was), by_key(now)
+    if before != after:
         copies = len(now) - len({it.value for it in now})
         lost = len({it.value for it in was} - {it.value for it in now})
+        keys = [key for key in before | after if before.get(key) != after.get(key)]
+        spread = sum(len({it.partition for it in now if it.key == key}) > 1 for key in keys)
         raise FailedError(
-            f"{len(was)} in, {len(now)} out: {copies} twice, {lost} lost, or out of order"
+            f"{len(was)} in, {len(now)} out: {copies} twice, {lost} lost; {len(keys)} keys have not "
+            f"the same values in the same order, {spread} of them in several partitions"
         )
     return f"{len(was):,} records in, the same {len(now):,} out, in order for each key"
 

@@ -15,6 +15,8 @@ _ended = False
 # librdkafka 2.16 hangs in send_offsets_to_transaction when its only broker went and it begins anew with its
 # bootstrap list (its issue 5511); before any broker.
 _WITHOUT_NEW_BOOTSTRAP = {"metadata.recovery.strategy": "none"}
+# Its default is CRC-32: a key would be in one partition from here and in another from kafka-python.
+_SAME_PARTITION_AS_OTHERS = {"partitioner": "murmur2_random"}
 
 
 def main(bootstrap: str, source: str, sink: str, group: str, transactional_id: str) -> None:
@@ -33,6 +35,7 @@ def main(bootstrap: str, source: str, sink: str, group: str, transactional_id: s
         producer = Producer(
             {"bootstrap.servers": bootstrap, "transactional.id": transactional_id}
             | _WITHOUT_NEW_BOOTSTRAP
+            | _SAME_PARTITION_AS_OTHERS
         )
         try:
             producer.init_transactions()
