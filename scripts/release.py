@@ -24,20 +24,23 @@ from scripts import pages
 ROOT: Final = Path(__file__).parents[1]
 DIST: Final = ROOT / "dist"
 TOUR: Final = "Five minutes"
-NEEDED: Final = (
-    "eosdb/__main__.py",
-    "eosdb/cli/main.py",
-    "eosdb/migrations/env.py",
-    "eosdb/migrations/newest.sql",
-    "eosdb/migrations/script.py.mako",
-    "eosdb/migrations/versions/0001_event_tables_and_state.py",
-    "eosdb/py.typed",
-    "eosdb/spark_io/__init__.py",
-    "pyspark_eosdb.py",
-)
+UNDER_EOSDB: Final = ("cli", "migrations", "spark_io")
+"""Folders of the tree that are packages of eosdb in the wheel."""
 NOT_WANTED: Final = re.compile(
     r"(^|/)(tests?|benchmarks|demo|examples|__pycache__|\.\w[^/]*)(/|$)|\.(pyc|db)$"
 )
+
+
+def packaged() -> list[str]:
+    """Every file of the packages, by its name in the wheel."""
+    packages = {"eosdb": "eosdb", **{name: f"eosdb/{name}" for name in UNDER_EOSDB}}
+    files = {
+        f"{name}/{path.relative_to(ROOT / folder)}"
+        for folder, name in packages.items()
+        for path in (ROOT / folder).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    return sorted({"pyspark_eosdb.py", *files})
 
 
 def complaints(
@@ -72,12 +75,9 @@ def contents(archive: Path) -> dict[str, bytes]:
 
 def check_contents(sdist: Path, wheel: Path) -> None:
     machine = {str(ROOT), str(Path.home())} - {"/"}
-    views = [
-        f"eosdb/store/views/{path.name}" for path in (ROOT / "eosdb/store/views").glob("*.sql")
-    ]
-    in_tree = re.compile(r"^eosdb/(cli|migrations|spark_io)/")
-    found = complaints(contents(wheel), (*NEEDED, *views), machine)
-    needed = [in_tree.sub(r"\1/", name) for name in (*NEEDED, *views)]
+    found = complaints(contents(wheel), packaged(), machine)
+    under_eosdb = re.compile(f"^eosdb/({'|'.join(UNDER_EOSDB)})/")
+    needed = [under_eosdb.sub(r"\1/", name) for name in packaged()]
     found += complaints(contents(sdist), [*needed, "LICENSE", "README.md"], machine)
     if found:
         raise SystemExit("\n".join(found))
