@@ -169,7 +169,7 @@ def main() -> None:
 
 def _move_with_kills(path: Path, address: str, kills: int, chance: random.Random) -> None:
     command = [
-        sys.executable, "-m", "cli", "migrate-to-kafka", str(path), "--to", address, "--execute",
+        sys.executable, "-m", "eosdb.cli", "migrate-to-kafka", str(path), "--to", address, "--execute",
     ]  # fmt: skip
     killed = 0
     while True:
