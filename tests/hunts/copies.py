@@ -154,8 +154,8 @@ def _hunt(
                 else:
                     lags.append((max(position - end, 0), max(now - then, 0.0)))
                     found = _differences(replica.path, copy, end)
-                told = f"{lags[-1][0]} events, {lags[-1][1]:.2f} s behind"
-                print(f"{number}: {victim} killed; {told}; {found or 'ok'}", flush=True)
+                    print(f"{number}: {lags[-1][0]} events, {lags[-1][1]:.2f} s behind")
+            print(f"{number}: {victim} killed; {found or 'ok'}", flush=True)
             bad += [f"{number} ({victim} killed): {one}" for one in found]
             for leftover in folder.glob("copy-*"):
                 leftover.unlink()
@@ -166,7 +166,8 @@ def _hunt(
         bad += _at_a_time(replica, folder)
     finally:
         _kill([writer, copier])
-    print(f"at most {max(lags)[0]} events and {max(s for _, s in lags):.2f} s behind")
+    if lags:
+        print(f"at most {max(lags)[0]} events and {max(s for _, s in lags):.2f} s behind")
     for said in ("new generation", "another process", "salt reset", "ERROR", "database is locked"):
         print(f"Litestream's log: {replica.log().count(said)} times {said!r}")
     return bad
@@ -203,7 +204,7 @@ def main() -> None:
     if program is None:
         raise SystemExit(
             f"{asked.litestream} is not there; `go install "
-            "github.com/benbjohnson/litestream/cmd/litestream@v0.5.18` makes it"
+            "github.com/benbjohnson/litestream/cmd/litestream@v0.3.14` makes it"
         )
     with tempfile.TemporaryDirectory() as name:
         bad = _hunt(

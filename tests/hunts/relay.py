@@ -329,7 +329,7 @@ def hunt(options: argparse.Namespace, folder: Path) -> int:
         "--topic",
         TOPIC,
     ]
-    command += ["--create"] if target is None else ["--config", str(config)]
+    command += ["--create"] if target is None else ["--command-config", str(config)]
     if options.back and target is not None:
         command[4:7] = [str(back), "--from", target.address]
         command.append("--create")
