@@ -1,8 +1,9 @@
 """The `eosdb` command: the global options, and the only place that turns errors into one line and an exit
 status.
 
-Exit status: 0 success, 1 refused or failed (one line on stderr), 2 usage, 130 Ctrl-C. No input of a user
-ends in a traceback.
+Exit status: 0 success, 1 refused or failed (one line on stderr), 3 the same, though what was to be stored
+is stored, or may be, or in part (the line says which), 2 usage, 130 Ctrl-C. No input of a user ends in a
+traceback.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import io
 import os
 import sys
-from typing import Any
+from typing import Any, Final
 
 import click
 from click.core import ParameterSource
@@ -24,16 +25,22 @@ from .registry import CommandsByName
 from .session import Session
 from .stopping import INTERRUPTED, raising_on_interrupt
 
+_MAY_BE_STORED: Final = 3
+
 
 class ErrorBoundary(CommandsByName):
     """Turns eosdb's errors, unreadable files and interrupts into one line and an exit status."""
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         _prepare_streams()
+        status = 1
         try:
             return super().main(*args, **kwargs)
         except EosdbError as error:
-            output.line(f"error: {_name(error)}: {error}", err=True)
+            told = ""
+            if error.outcome != "not written":
+                status, told = _MAY_BE_STORED, f" (outcome: {error.outcome})"
+            output.line(f"error: {_name(error)}: {error}{told}", err=True)
         except UnicodeEncodeError as error:
             # An argument with invalid UTF-8 reaches Python as surrogates, which cannot be stored.
             shown = str(error.object)[:80].encode(errors="backslashreplace").decode()
@@ -44,7 +51,7 @@ class ErrorBoundary(CommandsByName):
         except OSError as error:
             where = f"{error.filename}: " if error.filename else ""
             output.line(f"error: {where}{error.strerror or error}", err=True)
-        sys.exit(1)
+        sys.exit(status)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

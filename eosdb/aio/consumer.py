@@ -25,7 +25,7 @@ from eosdb.aio.polling import (
     with_undelivered,
 )
 from eosdb.aio.producer import with_metadata
-from eosdb.aio.worker import Home, Workers
+from eosdb.aio.worker import Home, Workers, behind
 from eosdb.errors import IllegalStateError, WakeupError
 from eosdb.model.clock import Clock
 from eosdb.model.reports import Lag
@@ -119,8 +119,7 @@ class AsyncConsumer(Generic[Key, Value]):
         traceback: TracebackType | None,
     ) -> None:
         stopped = self.begin_to_stop()
-        if not isinstance(error, GeneratorExit):
-            await self._worker.outlive(stopped)
+        await behind(error, lambda: self._worker.outlive(stopped))
 
     # -- reading --------------------------------------------------------------------------------
 

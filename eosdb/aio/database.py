@@ -17,7 +17,7 @@ from eosdb.aio.consumer import AsyncConsumer
 from eosdb.aio.polling import PolledConsumer
 from eosdb.aio.producer import AsyncProducer, Outgoing
 from eosdb.aio.proxies import AsyncAdmin, Proxy, reading
-from eosdb.aio.worker import Home, Workers, outlived
+from eosdb.aio.worker import Home, Workers, behind, outlived
 from eosdb.aio.writer import Caller, Writer
 from eosdb.broker.sink import Batches
 from eosdb.client.consumer.settings import ConsumerConfig
@@ -225,8 +225,7 @@ class AsyncDatabase(Proxy[Database]):
         traceback: TracebackType | None,
     ) -> None:
         closed = self._begin_to_close()
-        if not isinstance(error, GeneratorExit):
-            await outlived(closed)
+        await behind(error, lambda: outlived(closed))
 
     def __repr__(self) -> str:
         return f"<eosdb.aio.AsyncDatabase {self.path!r} {'closed' if self._closed else 'open'}>"

@@ -10,7 +10,7 @@ from itertools import groupby
 from types import TracebackType
 from typing import Any, Final, TypeVar
 
-from eosdb.aio.worker import Home, outlived, to_the_end, to_the_end_of_a_block
+from eosdb.aio.worker import Home, behind, outlived, to_the_end, to_the_end_of_a_block
 from eosdb.aio.writer import Call, Item, Writer
 from eosdb.client.producer.accumulator import ProduceFuture
 from eosdb.client.producer.layout import Sendable
@@ -363,8 +363,7 @@ class AsyncProducer:
         traceback: TracebackType | None,
     ) -> None:
         stopped = self.begin_to_stop()
-        if not isinstance(error, GeneratorExit):
-            await outlived(stopped)
+        await behind(error, lambda: outlived(stopped))
 
 
 def with_metadata(

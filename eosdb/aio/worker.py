@@ -11,13 +11,14 @@ import asyncio
 import os
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final, ParamSpec, TypeVar
 
-from eosdb.errors import DatabaseClosedError, IllegalStateError, StorageError
+from eosdb.errors import DatabaseClosedError, EosdbError, IllegalStateError, StorageError
 from eosdb.model import threads
 from eosdb.model.clock import SystemClock
+from eosdb.model.closing import put_behind
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -190,6 +191,17 @@ async def outlived(future: asyncio.Future[T]) -> T:
 def _retrieve(future: asyncio.Future[T]) -> None:
     if not future.cancelled():
         future.exception()
+
+
+async def behind(error: BaseException | None, closed: Callable[[], Awaitable[object]]) -> None:
+    """Wait for what closes an object at the end of a block that raised `error`; of a block whose generator
+    is closed there is no waiting."""
+    if isinstance(error, GeneratorExit):
+        return
+    try:
+        await closed()
+    except EosdbError as failure:
+        put_behind(error, failure)
 
 
 async def to_the_end(future: asyncio.Future[T]) -> T:

@@ -12,6 +12,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Final, Self
 
+from eosdb.errors import EosdbError
+
 
 class Closeable(ABC):
     """A context manager that closes itself when the block ends."""
@@ -24,8 +26,18 @@ class Closeable(ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        try:
+            self.close()
+        except EosdbError as failure:
+            put_behind(error, failure)
+
+
+def put_behind(error: BaseException | None, failure: EosdbError) -> None:
+    """Raise what closing has met, unless the block raised `error`: that says what became of its writes."""
+    if error is None:
+        raise failure
+    error.add_note(f"closing failed, too: {type(failure).__name__}: {failure}")
 
 
 class Closing:

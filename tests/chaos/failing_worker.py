@@ -3,18 +3,32 @@
 `python -m tests.chaos.failing_worker FILE WORK ERROR KINDS`, with disk.c preloaded: `WORK` is done again
 and again; each time another of its calls of these kinds fails with the error (ENOSPC, EIO, EMFILE), that
 one or all from it on. What returns is stored once; what raises raises an error of eosdb's whose `outcome`
-is so; and afterwards the file works as before.
+is so, and so is what a command's exit status or an answer of the server says; and afterwards the file
+works as before.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import ctypes
 import errno
+import re
 import sys
+from collections.abc import Callable
+from typing import Any, cast
+
+from click.testing import CliRunner
+from kafka.protocol.producer.transaction import EndTxnRequest
 
 import eosdb
-from eosdb import OffsetAndMetadata, TopicPartition
+import eosdb.aio
+from eosdb import OffsetAndMetadata, ProducerIdAndEpoch, TopicPartition
+from eosdb.aio import AsyncProducer
+from eosdb.errors import Outcome
+from tests.cli.conftest import MAIN
+from tests.hunts.meanings import of_answer
+from tests.wire.peer import Peer, batch, produce, produced
 
 TP = TopicPartition("t", 0)
 
@@ -41,11 +55,16 @@ class Program:
         self.producer = self.db.producer(transactional_id="a")
         self.producer.init_transactions()
 
+    # -- the library ----------------------------------------------------------------------------
+
     def append(self, value: str) -> None:
         self.db.broker.append(TP, eosdb.RecordBatch([eosdb.Record(value=value.encode())]))
 
     def send(self, value: str) -> None:
         self.plain.send("t", value, partition=0).result()
+
+    def send_many(self, value: str) -> None:
+        self.plain.send_many("t", [value], partition=0)
 
     def append_once(self, value: str) -> None:
         self.batch += 1
@@ -60,6 +79,11 @@ class Program:
         self.producer.send("t", value, partition=0)
         self.producer.send_offsets_to_transaction({TP: OffsetAndMetadata(1)}, "g")
         self.producer.commit_transaction()
+
+    def offsets(self, value: str) -> None:
+        consumer = self.db.consumer(group_id="g")
+        consumer.assign([TP])
+        consumer.commit({TP: OffsetAndMetadata(1, value)})
 
     def housekeeping(self, value: str) -> None:
         """With what comes along with a write when its time has come: a note in the lock file."""
@@ -78,12 +102,30 @@ class Program:
         """It is there or not, and can be made afterwards."""
         eosdb.connect(f"{self.path}-{value}").close()
 
+    # -- other faces ----------------------------------------------------------------------------
+
+    def command(self, value: str) -> Outcome:
+        arguments = ["--db", self.path, "produce", "t", "--partition", "0"]
+        done = CliRunner().invoke(MAIN, arguments, input=f"{value}\n")
+        assert "Traceback" not in done.output, done.output
+        told = re.search(r"\(outcome: (.+)\)\n", done.stderr)
+        assert (told is not None) == (done.exit_code == 3), (done.exit_code, done.output)
+        if told is not None:
+            return cast("Outcome", told[1])
+        return "written" if done.exit_code == 0 else "not written"
+
     def go_on(self, value: str) -> None:
         if self.producer.state != "READY":
             self.clients()  # A new one ends what the last has left.
         self.append(f"after {value}")
 
+    def close(self) -> None:
+        self.db.close()
+
     def count(self, value: str) -> int:
+        if value.startswith("offsets-"):
+            committed = self.db.broker.offset_fetch("g").get(TP)
+            return committed is not None and committed.metadata == value
         rows = self.db.query(
             "SELECT count(*) FROM committed_records WHERE value = ?", [value.encode()]
         )
@@ -91,23 +133,135 @@ class Program:
         return found
 
 
+class AsyncProgram(Program):
+    """The same with tasks of an event loop."""
+
+    def __init__(self, path: str) -> None:
+        self.loop = asyncio.new_event_loop()
+
+        async def connect() -> eosdb.aio.AsyncDatabase:
+            return await eosdb.aio.connect(path)
+
+        self.tasks = self.loop.run_until_complete(connect())
+        super().__init__(path)
+
+    def clients(self) -> None:
+        super().clients()
+
+        async def start() -> AsyncProducer:
+            producer = self.tasks.producer(transactional_id="b")
+            await producer.start()
+            return producer
+
+        self.sender = self.loop.run_until_complete(start())
+
+    def tasks_send(self, value: str) -> None:
+        async def send() -> None:
+            async with self.tasks.producer() as producer:
+                await producer.send_and_wait("t", value, partition=0)
+
+        self.loop.run_until_complete(send())
+
+    def tasks_transaction(self, value: str) -> None:
+        async def transaction() -> None:
+            async with self.sender.transaction():
+                await self.sender.send("t", value, partition=0)
+
+        self.loop.run_until_complete(transaction())
+
+    def go_on(self, value: str) -> None:
+        if self.sender.state != "READY":
+            with contextlib.suppress(eosdb.EosdbError):
+                self.loop.run_until_complete(self.sender.stop())
+            self.clients()
+        super().go_on(value)
+
+    def close(self) -> None:
+        self.loop.run_until_complete(self.tasks.close())
+        self.loop.close()
+        super().close()
+
+
+class ServedProgram(Program):
+    """A client of `eosdb serve`; a connection that ends without an answer says nothing."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.server = self.db.serve()
+
+    def clients(self) -> None:
+        super().clients()
+        self.identity = self.initialized()
+
+    def initialized(self) -> ProducerIdAndEpoch:
+        with contextlib.suppress(eosdb.ConcurrentTransactionsError):
+            return self.db.broker.init_producer_id("b")
+        return self.db.broker.init_producer_id("b")
+
+    def served_produce(self, value: str) -> Outcome:
+        return self.answered(lambda peer: of_answer(self.code(peer, batch(value.encode()))))
+
+    def served_transaction(self, value: str) -> Outcome:
+        records = batch(
+            value.encode(), producer=self.identity, sequence=0, transactional=True
+        )  # The coordinator adds the partition: transaction version 2.
+        try:
+            with Peer(self.server) as peer:
+                if self.code(peer, records, "b"):
+                    return "not written"
+        except ConnectionError:
+            return "not written"  # Nobody asks for the commit.
+        end = EndTxnRequest(
+            transactional_id="b",
+            producer_id=self.identity.producer_id,
+            producer_epoch=self.identity.producer_epoch,
+            committed=True,
+        )
+        return self.answered(lambda peer: of_answer(peer.ask(end, 5).error_code))
+
+    def code(self, peer: Peer, records: bytes, transactional_id: str | None = None) -> int:
+        request = produce({TP: records}, transactional_id=transactional_id)
+        ((code, _),) = produced(peer.ask(request, 12))
+        return code
+
+    def answered(self, ask: Callable[[Peer], Outcome]) -> Outcome:
+        try:
+            with Peer(self.server) as peer:
+                return ask(peer)
+        except ConnectionError:
+            return "unknown"
+
+    def go_on(self, value: str) -> None:
+        self.identity = self.initialized()
+        super().go_on(value)
+
+    def close(self) -> None:
+        self.server.close()
+        super().close()
+
+
+PROGRAMS: dict[str, type[Program]] = {
+    **dict.fromkeys(("tasks_send", "tasks_transaction"), AsyncProgram),
+    **dict.fromkeys(("served_produce", "served_transaction"), ServedProgram),
+}
 WORKS = (
-    "append", "send", "append_once", "begin", "transaction", "housekeeping", "opening", "new_file",
+    "append", "send", "send_many", "append_once", "begin", "transaction", "offsets", "housekeeping",
+    "opening", "new_file", "command", *PROGRAMS,
 )  # fmt: skip
 
 
 def main() -> None:
     path, work, error, kinds = sys.argv[1], sys.argv[2], getattr(errno, sys.argv[3]), sys.argv[4]
-    program = Program(path)
+    program = PROGRAMS.get(work, Program)(path)
     reached = 0
     for for_good in (False, True):
         number, calls = 0, 1
         while number < calls:
             value = f"{work}-{number}-{for_good}"
-            outcome = "written"
+            outcome: Any = "written"
             fail_at(number, error, for_good=for_good, kinds=kinds)
             try:
-                getattr(program, work)(value)
+                outcome = getattr(program, work)(value) or outcome
             except eosdb.EosdbError as raised:
                 outcome = raised.outcome
             finally:
@@ -123,7 +277,7 @@ def main() -> None:
             number += 1
     report = program.db.verify()
     assert report.ok, report.problems
-    program.db.close()
+    program.close()
     print(reached)
 
 

@@ -283,8 +283,9 @@ def committed_records(db: eosdb.Database, group: str) -> int:
 
 def test_a_line_that_is_too_long_is_named(shop: Run) -> None:
     result = shop("produce", "orders", stdin="short\n" + "x" * 1_100_000)
-    assert result.exit_code == 1
+    assert result.exit_code == 3
     assert result.stderr.startswith("error: MESSAGE_TOO_LARGE: line 2: ")
+    assert result.stderr.endswith("the lines before it are appended (outcome: unknown)\n")
     assert "short" in shop("consume", "orders", "--from-beginning").stdout
 
 

@@ -29,6 +29,7 @@ CODES.update(
 _ANSWERS: Final[dict[int, Outcome]] = {
     wire.NONE: "written",
     wire.UNKNOWN_SERVER_ERROR: "unknown",
+    wire.COORDINATOR_NOT_AVAILABLE: "unknown",
     errors.RequestTimedOutError.code: "unknown",
     errors.NetworkExceptionError.code: "unknown",
     errors.DuplicateSequenceNumberError.code: "written",

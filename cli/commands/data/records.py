@@ -15,7 +15,7 @@ from eosdb.cli import output
 from eosdb.cli.file_command import FileCommand
 from eosdb.cli.params import settings
 from eosdb.cli.session import Session
-from eosdb.errors import MessageTooLargeError
+from eosdb.errors import EosdbError, MessageTooLargeError, in_doubt
 
 from .topics import settings_of
 
@@ -58,9 +58,9 @@ def produce(
       printf 'k1:hello\\nk2:world\\n' | eosdb produce orders --key-separator :
     """
     split = _splitter(key, key_separator, properties)
-    failed: list[eosdb.EosdbError] = []
+    failed: list[EosdbError] = []
 
-    def note(error: eosdb.EosdbError | None, _: eosdb.RecordMetadata | None) -> None:
+    def note(error: EosdbError | None, _: eosdb.RecordMetadata | None) -> None:
         if error is not None:
             failed.append(error)
 
@@ -69,23 +69,26 @@ def produce(
         if transactional_id is not None:
             producer.init_transactions()
             producer.begin_transaction()
-        for line in sys.stdin.buffer:
-            key_bytes, value = split(line.rstrip(b"\r\n"))
-            try:
-                producer.send(topic, value, key_bytes, partition=partition, on_delivery=note)
-            except MessageTooLargeError as error:
-                before = (
-                    "no line is appended"
-                    if transactional_id
-                    else "the lines before it are appended"
-                )
-                raise MessageTooLargeError(f"line {count + 1}: {error}; {before}") from error
-            count += 1
-        if transactional_id is not None:
-            producer.commit_transaction()
-        producer.flush()
-        if failed:
-            raise failed[0]
+        try:
+            for line in sys.stdin.buffer:
+                key_bytes, value = split(line.rstrip(b"\r\n"))
+                try:
+                    producer.send(topic, value, key_bytes, partition=partition, on_delivery=note)
+                except MessageTooLargeError as error:
+                    before = "no line is" if transactional_id else "the lines before it are"
+                    raise MessageTooLargeError(
+                        f"line {count + 1}: {error}; {before} appended"
+                    ) from error
+                count += 1
+            if transactional_id is not None:
+                producer.commit_transaction()
+            producer.flush()
+            if failed:
+                raise failed[0]
+        except EosdbError as error:
+            if transactional_id is None and count > len(failed):
+                in_doubt(error)  # The other lines are appended.
+            raise
     output.line(f"appended {count} records to {topic}", err=True)
 
 

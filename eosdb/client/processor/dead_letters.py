@@ -17,7 +17,7 @@ from eosdb.client.consumer.consumer import Consumer
 from eosdb.client.processor.failure import Failure, read_failure, unmarked
 from eosdb.client.producer.producer import Producer
 from eosdb.client.transport import Transport
-from eosdb.errors import InvalidRequestError
+from eosdb.errors import InvalidRequestError, in_doubt
 from eosdb.model.clock import Clock
 from eosdb.model.config import INT32_MAX
 from eosdb.model.records.failure_headers import replay_group, replayed_beyond
@@ -125,10 +125,11 @@ class DeadLetters:
                         batch = []
                 replayed += send_back(member, tp, progress, batch)
         if wanted:
-            raise InvalidRequestError(
+            missing = InvalidRequestError(
                 f"{self._topic} has no dead letter at {sorted(wanted)} (partition, offset); the others "
                 f"were replayed"
             )
+            raise in_doubt(missing) if replayed else missing
         return ReplayReport(replayed, skipped)
 
     def _chosen(

@@ -15,7 +15,7 @@ from typing import Final
 import pyarrow as pa
 
 from eosdb.database import Database
-from eosdb.errors import ConfigError, InvalidTimestampError, StorageError
+from eosdb.errors import ConfigError, InvalidTimestampError, StorageError, in_doubt
 from eosdb.model.clock import Clock
 from eosdb.model.failpoints import Failpoint, reach
 from eosdb.model.validation import check_choice, check_path, check_text, check_texts, shown
@@ -84,7 +84,7 @@ def export(
             files = _write(db, sink, wanted, skip_lost=allow_data_loss)
             reach(Failpoint.EXPORT_WRITTEN)
             after, about = progress.after(source, wanted), _about(source, wanted)
-            if _topic_ids(db) == source.topic_ids and sink.commit(files, known, after, about):
+            if _topic_ids(db) == source.topic_ids and _commit(sink, files, known, after, about):
                 reach(Failpoint.EXPORT_COMMITTED)
                 return Exported(sum(it.rows for it in files), len(files))
             # Another export committed first, or a topic was recreated: compute the new records again.
@@ -92,6 +92,21 @@ def export(
                 sink.remove(file.path)
     finally:
         sink.close()
+
+
+def _commit(
+    sink: Target,
+    files: Sequence[DataFile],
+    before: Mapping[str, int],
+    after: Mapping[str, int],
+    about: Mapping[str, object],
+) -> bool:
+    try:
+        return sink.commit(files, before, after, about)
+    except StorageError as error:
+        if error.__cause__ is not None:
+            in_doubt(error)  # The table or its catalog failed, before or behind the commit.
+        raise
 
 
 def _target(

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from eosdb.admin.summary import FileSummary
-from eosdb.errors import CorruptDatabaseError
+from eosdb.errors import CorruptDatabaseError, StorageError, in_doubt
 from eosdb.integrations.publishing import keeping, manifest
 from eosdb.integrations.publishing.chunking import block_length, divide
 from eosdb.integrations.publishing.keeping import HURRY_S, Stored
@@ -88,7 +88,12 @@ def publish(
             manifest.block_hash(os.pread(descriptor, BLOCK, at)) for at in range(0, size, BLOCK)
         ]
         publisher = _Publisher(store, clock, storage.inside(facts.file_id), facts, anew, report)
-        return publisher.publish(Copy(descriptor, size, hashes), keep)
+        try:
+            return publisher.publish(Copy(descriptor, size, hashes), keep)
+        except StorageError as error:
+            if publisher.may_be_published:
+                in_doubt(error)
+            raise
     finally:
         os.close(descriptor)
 
@@ -106,6 +111,8 @@ class _Publisher:
         self._facts: Final = facts
         self._anew: Final = anew
         self._report: Final = report
+        self.may_be_published = False
+        """Whether the snapshot has been, or may have been, stored with all that it names."""
         self._known: dict[str, Manifest | None] = {}
         self._sent: list[Sent] = []
 
@@ -122,6 +129,7 @@ class _Publisher:
                 reach(Failpoint.CHUNKS_SENT)
                 if self._is_late(began_ms):
                     continue  # Chunks that were usable may have been removed.
+                self.may_be_published = True
                 self._storage.write(_path(published), manifest.to_bytes(published))
                 reach(Failpoint.SNAPSHOT_SENT)
             if not self._is_late(began_ms):

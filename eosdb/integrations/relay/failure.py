@@ -19,6 +19,7 @@ from eosdb.errors import (
     InvalidProducerEpochError,
     InvalidProducerIdMappingError,
     InvalidTxnStateError,
+    Outcome,
     OutOfOrderSequenceNumberError,
     ProducerFencedError,
     SaslAuthenticationFailedError,
@@ -35,6 +36,8 @@ T = TypeVar("T")
 class InterruptedRelayError(EosdbError):
     """A failure that may pass. A new session finds out what became of the last transaction, and whether
     another relay has fenced this one or the transaction took too long."""
+
+    outcome: Outcome = "unknown"
 
 
 class TooLargeError(EosdbError):
