@@ -56,7 +56,7 @@ class EosdbError(Exception):
     """The base class of all errors of eosdb.
 
     `outcome` says what became of the write that raised the error: "not written", "written", or "unknown"
-    (docs/guide.md has the table).
+    (docs/errors.md has the table).
     """
 
     outcome: Outcome = "not written"

@@ -27,10 +27,9 @@ database, the command asks for `--db`.
 
 Listings take `--format table|json|jsonl|csv`; JSON is one array. Options that were renamed keep their old
 spelling for one version, with a line on stderr that says the new one. Exit status: 0 done, 1 refused or
-failed (one line on stderr: the error's name, what was found, what to do), 3 the same, though what was to be
-stored is stored, or may be, or in part ([outcome](errors.md)), 2 usage, 130 Ctrl-C. Shell completion: `eval "$(_EOSDB_COMPLETE=bash_source eosdb)"` (or `zsh_source`, `fish_source`).
-
-Below, each command has its arguments, its description, examples, and its options.
+failed (one line on stderr: the error's name, what was found, what to do), 3 the same, though something
+is stored, or [may be](errors.md), 2 usage, 130 Ctrl-C. Shell completion:
+`eval "$(_EOSDB_COMPLETE=bash_source eosdb)"` (or `zsh_source`, `fish_source`).
 """
 COMMON: Final = 10
 """An option that is the same in so many commands is told once."""
@@ -51,7 +50,7 @@ def leaves(command: click.Command, context: click.Context) -> Iterator[_Leaf]:
 
 
 def section(leaf: _Leaf, common: set[tuple[str, str]]) -> str:
-    """The help of a command, without what the heading and the introduction say."""
+    """The help of a command, without what the heading, with its arguments, and the introduction say."""
     command, context = leaf
     shown = copy(command)
     shown.params = [
@@ -62,11 +61,14 @@ def section(leaf: _Leaf, common: set[tuple[str, str]]) -> str:
     path = context.command_path
     text = text.removeprefix(f"Usage: {path} [OPTIONS] [FILE]\n\n")
     text = text.removeprefix(f"Usage: {path} [OPTIONS]\n\n")
-    text = text.replace(f"Usage: {path} [OPTIONS] ", f"{path} ", 1)
+    arguments = ""
+    if text.startswith(usage := f"Usage: {path} [OPTIONS] "):
+        arguments, _, text = text.removeprefix(usage).partition("\n\n")
     for said in (f"  Example:\n    {path}\n", "  Example:\n", "Options:\n"):
         text = text.replace(said, "")
     text = text.removesuffix(f"  Example:\n    {path}").rstrip()
-    return f"### `{path}`\n\n```text\n{text}\n```\n"
+    heading = " ".join((path, *arguments.removeprefix("[FILE]").split()))
+    return f"### `{heading}`\n\n```text\n{text}\n```\n"
 
 
 def document() -> str:

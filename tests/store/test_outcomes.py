@@ -12,6 +12,7 @@ import pytest
 import eosdb
 from eosdb import TopicPartition, errors
 from eosdb.store.file.failures import translate, translate_system
+from eosdb.store.store import Store
 from eosdb.store.writing.group_commit import Request
 from eosdb.store.writing.writer import Writer
 from tests.readers import committed_values
@@ -131,3 +132,21 @@ def test_a_file_that_another_program_holds_is_not_written(db_path: Path) -> None
             db.broker.append(TP, BATCH)
         assert raised.value.outcome == "not written"
         assert committed_values(db, TP) == []
+
+
+def test_what_closing_meets_does_not_replace_what_the_block_was_told(
+    db_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(_: Store) -> None:
+        error = eosdb.StorageError("the disk does not sync")
+        error.outcome = "written"
+        raise error
+
+    monkeypatch.setattr(Store, "_close_files", fails)
+    with pytest.raises(eosdb.DatabaseFullError) as raised, eosdb.connect(db_path):
+        raise eosdb.DatabaseFullError("no room")
+    assert raised.value.outcome == "not written"
+    assert raised.value.__notes__ == ["closing failed, too: StorageError: the disk does not sync"]
+    with pytest.raises(eosdb.StorageError) as alone, eosdb.connect(db_path):
+        pass
+    assert alone.value.outcome == "written"
