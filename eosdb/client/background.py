@@ -5,8 +5,12 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable
+from typing import Final
 
 from eosdb.model import threads
+
+_PAUSE_MS: Final = 100
+"""The time until the next call when no memory is left."""
 
 
 class Background:
@@ -49,7 +53,10 @@ def _run(
         woken.clear()
         if stopped.is_set():
             return
-        wait = method()
+        try:
+            wait = method()
+        except MemoryError:  # The client has no other thread.
+            wait = _PAUSE_MS
         if wait is None:
             return
         del method

@@ -55,15 +55,16 @@ def accept(
 ) -> None:
     """Call `take` with each new connection and its address, until the listener is shut down.
 
-    If no file descriptor is left, accepting pauses; this is logged once until it succeeds again.
+    If no file descriptor, thread or memory is left, accepting pauses; this is logged once until it succeeds
+    again.
     """
     listener.setblocking(False)
     poll = select.poll()
     poll.register(listener, select.POLLIN)
     is_failing = False
     while not is_closed.is_set():
-        poll.poll()
         try:
+            poll.poll()
             with _process.accepting:
                 if is_closed.is_set():
                     return
@@ -72,11 +73,16 @@ def accept(
             is_failing = False
         except (BlockingIOError, ConnectionAbortedError):  # It has gone already.
             continue
-        except (OSError, RuntimeError) as error:  # No descriptor left, or no thread.
-            if not is_closed.is_set() and not is_failing:
-                catalog.CANNOT_ACCEPT.say(error=error)
-            is_failing = True
-            is_closed.wait(_PAUSE_S)
+        except (
+            OSError,
+            RuntimeError,
+            MemoryError,
+        ) as error:  # No descriptor left, no thread, no memory.
+            with contextlib.suppress(MemoryError):  # The server would be deaf without this thread.
+                if not is_closed.is_set() and not is_failing:
+                    catalog.CANNOT_ACCEPT.say(error=error)
+                is_failing = True
+                is_closed.wait(_PAUSE_S)
 
 
 def prepare(sock: socket.socket) -> None:

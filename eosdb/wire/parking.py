@@ -115,7 +115,8 @@ class Parking:
                         self._due_asked_ms = 0
                 except DatabaseClosedError:
                     return
-                except EosdbError:  # The file is locked, or the disk full: who asks is cut off.
+                except (EosdbError, OSError, MemoryError):
+                    # The file is locked, the disk full, or no memory left: who asks is cut off.
                     REAL_TIME.sleep_ms(_BETWEEN_DUE_MS)
 
     def _is_something_due(self) -> bool:

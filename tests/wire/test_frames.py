@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import logging
 import resource
 import socket
 import struct
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -16,14 +18,16 @@ from kafka.protocol.producer.produce import ProduceRequest
 import eosdb
 from eosdb.wire import frames
 from eosdb.wire.limits import Limits, Memory
-from eosdb.wire.parking import REAL_TIME
+from eosdb.wire.parking import REAL_TIME, Parking
 from eosdb.wire.server import Server
+from tests.requests import TP
 from tests.wire.peer import batch, produce
 from tests.wire.raw import (
     API_VERSIONS,
     FETCH,
     FOREVER_MS,
     METADATA,
+    PATIENCE_S,
     PRODUCE,
     Raw,
     eventually,
@@ -265,6 +269,40 @@ def test_a_server_without_descriptors_waits_and_goes_on(
             waiting.sendall(struct.pack(">i", len(content)) + content)
             assert waiting.recv(1)
     assert caplog.text.count("cannot accept connections") == 1
+
+
+@pytest.mark.parametrize(
+    "error",
+    [OSError(errno.EMFILE, "no descriptor"), RuntimeError("no thread"), MemoryError("no memory")],
+    ids=lambda error: type(error).__name__,
+)
+def test_what_the_system_refuses_once_ends_no_thread_of_the_server(
+    db: eosdb.Database, error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail_once(kind: type, name: str) -> threading.Event:
+        real, failed = getattr(kind, name), threading.Event()
+
+        def function(*given: object) -> object:
+            if failed.is_set():
+                return real(*given)
+            failed.set()
+            raise error
+
+        monkeypatch.setattr(kind, name, function)
+        return failed
+
+    refused = fail_once(Server, "_take")
+    with served(db) as server:
+        with Raw(server):
+            assert refused.wait(PATIENCE_S)
+        with Raw(server) as raw:
+            assert raw.is_alive()
+            if not isinstance(error, RuntimeError):  # The watcher starts no threads.
+                assert fail_once(Parking, "_is_something_due").wait(PATIENCE_S)
+            raw.send_frame(fetching(max_wait_ms=FOREVER_MS))
+            assert eventually(lambda: len(server._parking._waiters) == 1, REAL_TIME)
+            db.broker.append(TP, eosdb.RecordBatch([eosdb.Record(value=b"v")]))
+            assert raw.answer() is not None
 
 
 def test_a_mistake_of_ours_is_an_unknown_server_error_where_the_answer_has_a_place_for_it(
