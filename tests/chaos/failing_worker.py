@@ -3,8 +3,8 @@
 `python -m tests.chaos.failing_worker FILE WORK ERROR KINDS`, with disk.c preloaded: `WORK` is done again
 and again; each time another of its calls of these kinds fails with the error (ENOSPC, EIO, EMFILE), that
 one or all from it on. What returns is stored once; what raises raises an error of eosdb's whose `outcome`
-is so, and so is what a command's exit status or an answer of the server says; and afterwards the file
-works as before.
+is so, and so is what a command's exit status or an answer of the server says; what is not written does not
+come back after a crash of the machine either; and afterwards the file works as before.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ import contextlib
 import ctypes
 import errno
 import re
+import shutil
 import sys
+import tempfile
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -123,14 +125,16 @@ class Program:
         self.db.close()
 
     def count(self, value: str) -> int:
-        if value.startswith("offsets-"):
-            committed = self.db.broker.offset_fetch("g").get(TP)
-            return committed is not None and committed.metadata == value
-        rows = self.db.query(
-            "SELECT count(*) FROM committed_records WHERE value = ?", [value.encode()]
-        )
-        found: int = rows.one()[0]
-        return found
+        return count(self.db, value)
+
+
+def count(db: eosdb.Database, value: str) -> int:
+    if value.startswith("offsets-"):
+        committed = db.broker.offset_fetch("g").get(TP)
+        return committed is not None and committed.metadata == value
+    rows = db.query("SELECT count(*) FROM committed_records WHERE value = ?", [value.encode()])
+    found: int = rows.one()[0]
+    return found
 
 
 class AsyncProgram(Program):
@@ -255,8 +259,8 @@ def main() -> None:
     program = PROGRAMS.get(work, Program)(path)
     reached = 0
     for for_good in (False, True):
-        number, calls = 0, 1
-        while number < calls:
+        number, is_reached = 0, True
+        while is_reached:
             value = f"{work}-{number}-{for_good}"
             outcome: Any = "written"
             fail_at(number, error, for_good=for_good, kinds=kinds)
@@ -265,10 +269,12 @@ def main() -> None:
             except eosdb.EosdbError as raised:
                 outcome = raised.outcome
             finally:
-                calls = fail_at(-1)
-            reached += number < calls
+                is_reached = number < fail_at(-1)
+            reached += is_reached
             if work != "new_file":
                 check(program.count(value), outcome, value)
+                if outcome == "not written":
+                    check(after_a_crash(program, value), outcome, f"{value} after a crash")
             program.go_on(value)
             if work == "new_file":
                 eosdb.connect(f"{path}-{value}").close()
@@ -279,6 +285,17 @@ def main() -> None:
     assert report.ok, report.problems
     program.close()
     print(reached)
+
+
+def after_a_crash(program: Program, value: str) -> int:
+    """How often the value is there for whoever opens the files after the machine has lost its memory."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = f"{folder}/shop.db"
+        for suffix in ("", "-wal"):
+            with contextlib.suppress(FileNotFoundError):
+                shutil.copyfile(f"{program.path}{suffix}", f"{path}{suffix}")
+        with eosdb.connect(path) as db:
+            return count(db, value)
 
 
 def check(count: int, outcome: str, value: str) -> None:
