@@ -277,7 +277,9 @@ class Producer(Closeable):
             self._send_pieces(topic, Pieces(records), partition, sent)
         except Exception as error:
             error.add_note(f"send_many: {sent}")
-            if isinstance(error, EosdbError) and sent.accepted:
+            failed = sent.failed.values()
+            is_open = len(failed) < sent.accepted or any(e.outcome == "unknown" for e in failed)
+            if isinstance(error, EosdbError) and is_open:
                 in_doubt(error)  # `sent` has the outcome of each record.
             raise
         return sent

@@ -56,8 +56,8 @@ class SentRecords:
 
     @property
     def failed(self) -> dict[int, EosdbError]:
-        """The records that failed, by their index in the iterable, with their errors. After
-        RequestTimedOutError it is unknown whether the record is stored."""
+        """The records that failed, by their index in the iterable, with their errors, whose `outcome` says
+        whether the record may be stored all the same."""
         self.settle()
         return self._failed
 
