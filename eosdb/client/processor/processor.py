@@ -141,23 +141,24 @@ class Processor:
         only. Returns the metrics. Raises HandlerFailedError when a record has failed for good and there is
         no dead_letter_topic, FencedInstanceIdError, and errors that a retry cannot fix.
         """
-        with _heeding_signals(self.stop):
-            try:
-                if "group_instance_id" in self._settings.consumer:
-                    # A restart under the same id: end the transaction that a killed run left open.
-                    self._transaction.prepare()
-                self._consumer.subscribe(
-                    self._topics,
-                    on_revoke=self._before_rebalance,
-                    on_lost=self._break_off,
-                )
-                self._go_on(until_idle_ms)
-            finally:
-                self._consumer.close()
-                self._transaction.close()
-                if self._presence is not None:
-                    self._presence.end()
+        with _heeding_signals(self.stop), contextlib.ExitStack() as closing:
+            closing.callback(self._release)
+            closing.enter_context(self._consumer)  # Closed first: that commits what is complete.
+            if "group_instance_id" in self._settings.consumer:
+                # A restart under the same id: end the transaction that a killed run left open.
+                self._transaction.prepare()
+            self._consumer.subscribe(
+                self._topics,
+                on_revoke=self._before_rebalance,
+                on_lost=self._break_off,
+            )
+            self._go_on(until_idle_ms)
         return self.metrics()
+
+    def _release(self) -> None:
+        self._transaction.close()
+        if self._presence is not None:
+            self._presence.end()
 
     def stop(self) -> None:
         """Make `run` finish the current record, commit and return."""

@@ -15,6 +15,7 @@ import pytest
 
 import eosdb
 from eosdb import ConsumerRecord, ManualClock, ProducerRecord, TopicPartition
+from eosdb.client.consumer.consumer import Consumer
 from eosdb.client.processor.failure import read_failure
 from eosdb.client.transport import DirectTransport, Exchange, Request, T
 
@@ -199,6 +200,20 @@ def test_without_dead_letters_a_record_that_fails_for_good_stops_the_run_and_is_
     assert db.broker.describe_group("g").state == "Empty"
     run(upper)
     assert values(db) == [b"A", b"BAD", b"C"]
+
+
+def test_what_leaving_the_group_meets_hides_neither_the_cause_nor_keeps_the_transaction(
+    db: eosdb.Database, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuses(*_: object) -> None:
+        raise eosdb.DatabaseFullError("no room")
+
+    feed(db, b"bad")
+    monkeypatch.setattr(Consumer, "unsubscribe", refuses)
+    with pytest.raises(eosdb.HandlerFailedError) as raised:
+        run(fails_for(b"bad"))
+    assert raised.value.__notes__ == ["closing failed, too: DatabaseFullError: no room"]
+    assert db.admin.open_transactions() == []
 
 
 @pytest.mark.parametrize(
