@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 from uuid import UUID
@@ -25,7 +24,7 @@ from eosdb.events.kinds import (
     TopicConfigAltered,
     TopicCreated,
 )
-from eosdb.log import json_views, partition_rows, retention, topics
+from eosdb.log import json_views, partition_rows, topics
 from eosdb.model.reports import JsonView
 from eosdb.model.topic_config import ConfigChange, ConfigOperation, TopicConfig
 from eosdb.model.validation import check_text
@@ -57,21 +56,26 @@ class Admin(TransactionAdmin, GroupAdmin, LogAdmin, UserAdmin):
         TopicAuthorizationFailedError.
         """
 
+        created: TopicMetadata | None = None
+
         def creation(source: Source) -> TopicCreated:
+            nonlocal created
             self._authorizer.check_create_topic(source, name)
             now = self._clock.time_ms()
-            return topics.checked_creation(source, name, partitions, config, self._config, now)
+            event = topics.checked_creation(source, name, partitions, config, self._config, now)
+            created = topics.metadata_of(source, event)  # Behind the commit nothing may fail.
+            return event
 
         try:
-            created = self._change(creation, validate_only)
+            self._change(creation, validate_only)
         except TopicAlreadyExistsError:
             with self._store.read() as connection:
                 existing = topics.metadata(connection, name) if exist_ok else []
             if not existing:
                 raise
             return existing[0]
-        with self._store.read() as connection:
-            return topics.metadata_of(connection, created)
+        assert created is not None
+        return created
 
     def create_partitions(self, name: str, total: int, *, validate_only: bool = False) -> None:
         """Add partitions, up to `total`. Raises InvalidPartitionsError unless that is more than the
@@ -130,8 +134,7 @@ class Admin(TransactionAdmin, GroupAdmin, LogAdmin, UserAdmin):
             self._authorizer.check(unit, "delete", "topic", name)
             return topics.delete(unit, name, self._clock.time_ms())
 
-        ids = self._coordinator.write(delete)
-        retention.delete_all_rows(functools.partial(self._store.write, sync=False), ids)
+        self._delete_rows(self._coordinator.write(delete))
 
     def list_topics(self) -> list[str]:
         """Return the names of all topics that the principal may describe."""

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from eosdb.coordinator.authorizer import Authorizer
 from eosdb.coordinator.coordinator import TransactionCoordinator
-from eosdb.log import partition_rows, topics
+from eosdb.errors import EosdbError
+from eosdb.log import partition_rows, retention, topics
 from eosdb.log.overtaking import Attempts
 from eosdb.model.clock import Clock
 from eosdb.model.config import BrokerConfig
 from eosdb.model.metrics import Metrics
+from eosdb.model.notices import catalog
 from eosdb.model.validation import check_text, check_transaction_version
 from eosdb.model.values import TopicPartition
 from eosdb.store.store import Store
@@ -53,6 +56,15 @@ class RequestHandler:
             self._authorizer.check_create_topic(unit, topic)
             now = self._clock.time_ms()
             unit.record(topics.checked_creation(unit, topic, None, None, self._config, now))
+
+    def _delete_rows(self, partition_ids: Sequence[int]) -> None:
+        """Delete the rows that a commit has given up. If that fails, housekeeping does it later."""
+        try:
+            retention.delete_all_rows(
+                functools.partial(self._store.write, sync=False), partition_ids
+            )
+        except EosdbError as error:
+            catalog.HOUSEKEEPING_LATER.say(file=self._store.path, cause=error, error=error)
 
     def authorized_operations(self, resource_type: str, name: str) -> frozenset[str]:
         """The operations that the principal may perform on the topic, group, transactional_id or cluster

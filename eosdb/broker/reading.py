@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import TypeVar
 from uuid import UUID
@@ -268,6 +267,5 @@ class ReadRequests(RequestHandler):
             return partition.partition_id, moved_to
 
         partition_id, log_start_offset = self._coordinator.write(delete)
-        write = functools.partial(self._store.write, sync=False)
-        retention.delete_all_rows(write, [partition_id])
+        self._delete_rows([partition_id])
         return log_start_offset

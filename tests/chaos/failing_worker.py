@@ -82,6 +82,13 @@ class Program:
         self.producer.send_offsets_to_transaction({TP: OffsetAndMetadata(1)}, "g")
         self.producer.commit_transaction()
 
+    def topic(self, value: str) -> None:
+        self.db.admin.create_topic(value)
+
+    def deletion(self, value: str) -> None:
+        """Of a topic whose rows go in units of their own behind it."""
+        self.db.admin.delete_topic(value)
+
     def offsets(self, value: str) -> None:
         consumer = self.db.consumer(group_id="g")
         consumer.assign([TP])
@@ -116,6 +123,11 @@ class Program:
             return cast("Outcome", told[1])
         return "written" if done.exit_code == 0 else "not written"
 
+    def prepare(self, value: str) -> None:
+        if value.startswith("deletion-"):
+            self.db.admin.create_topic(value)
+            self.db.producer().send_many(value, [b"v"] * 3)
+
     def go_on(self, value: str) -> None:
         if self.producer.state != "READY":
             self.clients()  # A new one ends what the last has left.
@@ -132,6 +144,8 @@ def count(db: eosdb.Database, value: str) -> int:
     if value.startswith("offsets-"):
         committed = db.broker.offset_fetch("g").get(TP)
         return committed is not None and committed.metadata == value
+    if value.startswith(("topic-", "deletion-")):
+        return (value in db.broker.topics()) == value.startswith("topic-")
     rows = db.query("SELECT count(*) FROM committed_records WHERE value = ?", [value.encode()])
     found: int = rows.one()[0]
     return found
@@ -249,8 +263,8 @@ PROGRAMS: dict[str, type[Program]] = {
     **dict.fromkeys(("served_produce", "served_transaction"), ServedProgram),
 }
 WORKS = (
-    "append", "send", "send_many", "append_once", "begin", "transaction", "offsets", "housekeeping",
-    "opening", "new_file", "command", *PROGRAMS,
+    "append", "send", "send_many", "append_once", "begin", "transaction", "topic", "deletion",
+    "offsets", "housekeeping", "opening", "new_file", "command", *PROGRAMS,
 )  # fmt: skip
 
 
@@ -263,6 +277,7 @@ def main() -> None:
         while is_reached:
             value = f"{work}-{number}-{for_good}"
             outcome: Any = "written"
+            program.prepare(value)
             fail_at(number, error, for_good=for_good, kinds=kinds)
             try:
                 outcome = getattr(program, work)(value) or outcome
