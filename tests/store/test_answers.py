@@ -82,7 +82,7 @@ def test_an_answer_that_is_left_early_holds_no_snapshot(tmp_path: Path) -> None:
         db.admin.create_topic("t")
         for leave in (
             lambda found: found.close(),
-            lambda found: found.__exit__(),
+            lambda found: found.__exit__(None, None, None),
             lambda found: found.first(),
             lambda found: None,  # It is dropped.
         ):
