@@ -222,6 +222,17 @@ def test_whoever_comes_later_fences_a_large_batch(db_path: Path, version: int) -
         assert len(values) == len(set(values)) == MANY
 
 
+def test_a_batch_that_another_has_appended_meanwhile_is_skipped(shop: eosdb.Database) -> None:
+    def chunks() -> Iterator[tuple[TopicPartition, list[Record]]]:
+        *before, last = pairs(CHUNK)
+        yield from before
+        assert not shop.append_once("sink", 1, pairs(CHUNK)).skipped
+        yield last
+
+    assert shop.append_once("sink", 1, chunks()).skipped
+    assert len(committed_values(shop, TP) + committed_values(shop, OTHER)) == CHUNK
+
+
 class Killed(BaseException):
     """Ends the program here."""
 

@@ -181,6 +181,19 @@ def test_every_batch_claims_its_own_offsets_alone(
         assert [record.offset for record in one] == list(range(one.base_offset, one.next_offset))
 
 
+@pytest.mark.parametrize("step", [1, 2, 3, 5, 8])
+def test_an_answer_names_the_aborted_transactions_of_all_the_steps_it_was_read_in(
+    peer: Peer, db: eosdb.Database, monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
+    """A client hides what it is told was aborted, and nothing else."""
+    monkeypatch.setattr(fetch_handler, "_STEP", step)
+    for i in range(6):
+        transaction(db, *(b"aborted %d" % j for j in range(i)), commit=False)
+        put(db, *(b"%d-%d" % (i, j) for j in range(3)))
+    values = [value for _, value in fetched(peer.ask(fetch(0), 12))]
+    assert values == [b"%d-%d" % (i, j) for i in range(6) for j in range(3)]
+
+
 def test_a_damaged_record_ends_what_is_read_before_it_and_is_then_named(
     peer: Peer, db: eosdb.Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:

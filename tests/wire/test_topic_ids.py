@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import UUID, uuid4
 
 import confluent_kafka
@@ -10,6 +11,7 @@ from kafka.protocol.metadata.metadata import MetadataRequest
 
 import eosdb
 from eosdb import Acl
+from eosdb.wire import batches
 from eosdb.wire.handlers import fetch as fetch_handler
 from eosdb.wire.server import Server
 from tests.wire.clients import consume
@@ -101,6 +103,21 @@ def test_a_topic_made_anew_before_the_append_is_not_taken_for_the_former(
     (result,) = db.broker.produce(batches, topic_ids={"t": former}).values()
     assert isinstance(result.error, eosdb.UnknownTopicIdError)
     assert db.broker.offsets(tp).high_watermark == 0
+
+
+def test_a_topic_made_anew_while_a_request_is_decoded_does_not_get_the_formers_records(
+    peer: Peer, db: eosdb.Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    former = id_of(db)
+    decode = batches.decode
+
+    def decode_late(*args: Any) -> eosdb.RecordBatch:
+        make_anew(db)
+        return decode(*args)
+
+    monkeypatch.setattr(batches, "decode", decode_late)
+    assert produce_by_id(peer, former) == [(UNKNOWN_TOPIC_ID, -1)]
+    assert db.broker.offsets(eosdb.TopicPartition("t", 0)).high_watermark == 0
 
 
 def test_a_long_poll_is_told_when_its_topic_is_made_anew(

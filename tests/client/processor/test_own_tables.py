@@ -6,6 +6,7 @@ import gc
 import os
 import signal
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -350,6 +351,34 @@ def test_a_unit_that_sqlite_undoes_is_processed_again_without_the_culprit(
     assert [letter.value for letter in read(db, "dead")] == [b"b"]
     assert metrics["failed-total"] == 3
     assert metrics["abort-total"] >= 1
+    assert db.verify().ok
+
+
+def test_a_unit_that_is_undone_costs_no_record_of_a_partition_that_it_had_not_come_to(
+    db: eosdb.Database, run: Run
+) -> None:
+    """One poll has brought records of all partitions, and the first record of them undoes the unit."""
+    attempts: list[bytes] = []
+
+    def handle(record: ConsumerRecord, tx: UserTransaction) -> bytes:
+        result = store(record, tx)
+        attempts.append(result)
+        if len(attempts) == 1:
+            tx.connection.execute(
+                text("INSERT OR ROLLBACK INTO done (value) VALUES (:value)"),
+                {"value": result.decode()},
+            )
+        return result
+
+    db.admin.create_topic("wide", partitions=3)
+    sent = sorted(b"%d-%d" % (partition, i) for partition in range(3) for i in range(4))
+    with db.producer() as producer:
+        for value in sent:
+            producer.send("wide", value, partition=int(value[:1]))
+    run(handle, topics="wide")
+    assert sorted(rows(db)) == [value.decode() for value in sent]
+    assert Counter(values(db)) == Counter(sent)
+    assert {at.offset for at in db.broker.offset_fetch("g").values()} == {4}
     assert db.verify().ok
 
 

@@ -229,6 +229,34 @@ def test_behind_an_expired_batch_what_may_be_stored_is_not_sent_under_another_id
     assert failed == [False, True, True, True, False]
 
 
+def test_so_it_is_behind_a_batch_that_expires_while_its_first_request_is_on_its_way(
+    db: eosdb.Database, clock: ManualClock
+) -> None:
+    """It waited for a place in the window, so it expires before its request does."""
+    db.admin.create_topic("t")
+    scene = Scene(db, clock, delivery_timeout_ms=1_000, request_timeout_ms=900)
+    scene.warm_up()
+    scene.send(*"abcde", "1")
+    scene.run(200)
+    for _ in "abcde":
+        scene.arrive()
+    scene.send("2", "3")
+    late = [request for _, request in scene.network.waiting]
+    scene.network.waiting.clear()
+    assert len(late) == 3
+    scene.run(800)
+    scene.send("new")
+    scene.run(100)
+    scene.run(10)
+    scene.arrive()
+    for request in late:
+        scene.network.carry_out(request)
+    values = scene.finish()
+    assert values == [b"0", *(b"%c" % name for name in b"abcde"), b"1", b"2", b"3", b"new"]
+    failed = [future.exception() is not None for future in scene.futures]
+    assert failed == [False] * 6 + [True] * 3 + [False]
+
+
 def test_an_expired_batch_that_never_arrived_costs_an_epoch(
     db: eosdb.Database, clock: ManualClock
 ) -> None:

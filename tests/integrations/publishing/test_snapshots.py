@@ -37,6 +37,34 @@ def test_a_fetched_snapshot_is_read_only_and_needs_nothing_beside_it(device: Dev
         assert sorted(os.listdir(path.parent)) == before, "neither -wal nor -shm"
 
 
+def test_what_gets_its_name_is_on_the_disk_before(
+    device: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Chunks, snapshots and fetched copies: after a power cut no name leads to less than it names."""
+    synced, named = set[int](), list[str]()
+    fsync, rename = os.fsync, os.rename
+
+    def noted_fsync(descriptor: int) -> None:
+        fsync(descriptor)
+        synced.add(os.fstat(descriptor).st_ino)
+
+    def noted_rename(source: str, target: str) -> None:
+        assert os.stat(source).st_ino in synced, f"{target} is named before it is on the disk"
+        rename(source, target)
+        synced.discard(os.stat(os.path.dirname(target)).st_ino)
+        named.append(target)
+
+    monkeypatch.setattr(os, "fsync", noted_fsync)
+    monkeypatch.setattr(os, "rename", noted_rename)
+    for _ in range(2):
+        device.append(1)
+        device.publish()
+        device.fetch()
+        publishing.fetch(device.url, tmp_path / "copy.db")
+    assert {"chunks", "snapshots", "cache"} <= {part for name in named for part in Path(name).parts}
+    assert all(os.stat(os.path.dirname(name)).st_ino in synced for name in named)
+
+
 def test_only_what_has_changed_is_sent_and_fetched(
     device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
