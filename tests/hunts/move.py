@@ -136,38 +136,55 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)
     asked = parser.parse_args()
-    chance, topic = random.Random(asked.seed), f"moved-{uuid.uuid4().hex[:8]}"
+    chance, killed, moves, compared = random.Random(asked.seed), 0, 0, 0
     with tempfile.TemporaryDirectory() as name, _cluster(asked.address, Path(name)) as address:
-        path = Path(name) / "shop.db"
-        with eosdb.connect(path, durability="off") as db:
-            db.admin.create_topic(topic, _PARTITIONS, {"retention.ms": "-1"})
-            _fill(db, topic, asked.records)
-            _groups(db, topic, chance)
-            sent: list[bytes] = []
-            writer = threading.Thread(
-                target=_write_until_refused, args=(path, topic, sent), daemon=True
-            )
-            writer.start()
-            _move_with_kills(path, address, asked.kills, chance)
-            writer.join(_TOO_LONG_S)
-            live = []
-            for number in range(_PARTITIONS):
-                tp = TopicPartition(topic, number)
-                values = _values(db, tp, db.broker.offsets(tp).log_start_offset)
-                live += [value for value in values if value and value.startswith(b"live")]
-            if sorted(live) != sorted(sent):
-                raise SystemExit("what was acknowledged to the writer is not what the file has")
-            compared = 0
-            for number in range(12):
-                group = f"{topic}-{number}"
-                here, there = _rest(db, topic, group), _rest_there(address, topic, group)
-                compared += sum(map(len, here.values()))
-                if here != there:
-                    raise SystemExit(f"group {group} does not read on as in the file")
-    print(f"12 groups read on in the cluster with the same {compared} records; {len(sent)} live")
+        while killed < asked.kills:  # The last run of a move is left alone, and most end soon.
+            path = Path(name) / f"shop-{moves}.db"
+            kills, same = _round(path, address, asked.records, asked.kills - killed, chance)
+            killed, moves, compared = killed + kills, moves + 1, compared + same
+    print(f"{moves} moves, {killed} kills, {compared} records compared: the same")
 
 
-def _move_with_kills(path: Path, address: str, kills: int, chance: random.Random) -> None:
+def _round(
+    path: Path, address: str, records: int, kills: int, chance: random.Random
+) -> tuple[int, int]:
+    """Move one file with at most so many kills: how many there were, and how many records were compared."""
+    topic = f"moved-{uuid.uuid4().hex[:8]}"
+    with eosdb.connect(path, durability="off") as db:
+        db.admin.create_topic(topic, _PARTITIONS, {"retention.ms": "-1"})
+        _fill(db, topic, records)
+        _groups(db, topic, chance)
+        sent: list[bytes] = []
+        writer = threading.Thread(
+            target=_write_until_refused, args=(path, topic, sent), daemon=True
+        )
+        writer.start()
+        killed = _move_with_kills(path, address, kills, chance)
+        writer.join(_TOO_LONG_S)
+        live = []
+        for number in range(_PARTITIONS):
+            tp = TopicPartition(topic, number)
+            values = _values(db, tp, db.broker.offsets(tp).log_start_offset)
+            live += [value for value in values if value and value.startswith(b"live")]
+        if sorted(live) != sorted(sent):
+            raise SystemExit("what was acknowledged to the writer is not what the file has")
+        compared = 0
+        for number in range(12):
+            group = f"{topic}-{number}"
+            here, there = _rest(db, topic, group), _rest_there(address, topic, group)
+            compared += sum(map(len, here.values()))
+            if here != there:
+                raise SystemExit(f"group {group} does not read on as in the file")
+    print(
+        f"moved after {killed} kills: 12 groups read on in the cluster with the same {compared} "
+        f"records; {len(sent)} live",
+        flush=True,
+    )
+    return killed, compared
+
+
+def _move_with_kills(path: Path, address: str, kills: int, chance: random.Random) -> int:
+    """How often the command was killed before it was through."""
     command = [
         sys.executable, "-m", "eosdb.cli", "migrate-to-kafka", str(path), "--to", address, "--execute",
     ]  # fmt: skip
@@ -176,7 +193,7 @@ def _move_with_kills(path: Path, address: str, kills: int, chance: random.Random
         running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         try:
             out, _ = running.communicate(
-                timeout=chance.uniform(0.6, 2.5) if killed < kills else None
+                timeout=chance.uniform(0.4, 2.0) if killed < kills else None
             )
         except subprocess.TimeoutExpired:
             running.kill()
@@ -185,8 +202,7 @@ def _move_with_kills(path: Path, address: str, kills: int, chance: random.Random
             continue
         if running.returncode != 0:
             raise SystemExit(out.decode())
-        print(f"moved after {killed} kills")
-        return
+        return killed
 
 
 if __name__ == "__main__":
