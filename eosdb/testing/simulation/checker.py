@@ -33,6 +33,11 @@ _COMMITS: Final = (
     "AND kind IN ('OffsetsCommitted', 'TxnOffsetsCommitted') ORDER BY position"
 )
 
+_DELETED_GROUPS: Final = (
+    "SELECT json_extract(detail, '$.group_id') FROM journal WHERE position > ? "
+    "AND kind = 'OffsetsDeleted' "
+    "AND json_extract(detail, '$.reason') IN ('group deleted', 'group expired')"
+)
 _LEASES: Final = (
     "SELECT g.group_id, g.deadline, g.members, s.member_id, s.expires FROM groups g "
     "JOIN group_sessions s ON s.group_id = g.group_id"
@@ -58,6 +63,8 @@ class Checker:
         self._commits = Commits()
         self._read: dict[tuple[str, TopicPartition], int] = {}
         self._generations: dict[str, int] = {}
+        self._groups_seen = 0
+        """The journal position up to which deleted groups have been read."""
         self.reads: list[tuple[str, bool, TopicPartition, int, bytes]] = []
         """Records that readers have received since the last look: reader, whether committed only, place,
         content."""
@@ -268,7 +275,10 @@ class Checker:
 
     def _look_at_assignments(self) -> None:
         """Check that no two members of a generation have the same partition, and that generations only
-        grow."""
+        grow, until the group is deleted: one without members and offsets is, and begins at 1 again."""
+        for (group,) in self._file.execute(_DELETED_GROUPS, (self._groups_seen,)):
+            self._generations.pop(group, None)
+        self._groups_seen = self.newest_position()
         for group, generation, members in self._file.execute(
             "SELECT group_id, generation_id, members FROM groups"
         ):
