@@ -25,7 +25,7 @@ from eosdb.errors import (
 )
 from eosdb.events.kinds import OffsetCommit, OffsetsCommitted
 from eosdb.log import partition_rows, topics
-from eosdb.model.validation import check_group_id, check_int, check_text, check_topic_partitions
+from eosdb.model.validation import check_group_id, check_int, check_name, check_topic_partitions
 from eosdb.model.values import OffsetAndMetadata, TopicPartition
 from eosdb.store.writing.unit import Unit
 
@@ -45,9 +45,9 @@ class Committer(NamedTuple):
     def checked(self) -> Committer:
         """The committer itself; raises InvalidRequestError for values of other types."""
         check_int("generation_id", self.generation_id, -(2**31))
-        check_text("member_id", self.member_id)
+        check_name("member_id", self.member_id)
         if self.group_instance_id is not None:
-            check_text("group_instance_id", self.group_instance_id)
+            check_name("group_instance_id", self.group_instance_id)
         return self
 
 

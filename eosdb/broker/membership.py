@@ -31,6 +31,7 @@ from eosdb.model.validation import (
     check_bytes,
     check_group_id,
     check_int,
+    check_name,
     check_text,
 )
 from eosdb.model.values import (
@@ -87,14 +88,14 @@ class MembershipRequests(RequestHandler):
         """
         gives_id_only = must_know_id and not member_id and group_instance_id is None
         if gives_id_only:
-            member_id = f"{client_id or 'member'}-{uuid.uuid4()}"
+            member_id = _new_id(client_id, uuid.uuid4())
         joining = Member(
             member_id,
             group_instance_id,
             client_id,
             session_timeout_ms,
             rebalance_timeout_ms,
-            tuple((check_text("protocol", n), check_bytes("metadata", m)) for n, m in protocols),
+            tuple((check_name("protocol", n), check_bytes("metadata", m)) for n, m in protocols),
             client_host=client_host,
             owner_lock=owner_lock,
         )
@@ -123,9 +124,9 @@ class MembershipRequests(RequestHandler):
 
     def _check_joining(self, group_id: str, member: Member, protocol_type: str) -> None:
         self._check_names(group_id, member.member_id, member.group_instance_id)
-        check_text("client_id", member.client_id)
-        check_text("client_host", member.client_host)
-        check_text("protocol_type", protocol_type)
+        check_name("client_id", member.client_id)
+        check_name("client_host", member.client_host)
+        check_name("protocol_type", protocol_type)
         low = self._config.group_min_session_timeout_ms
         high = self._config.group_max_session_timeout_ms
         timeout_ms = member.session_timeout_ms
@@ -154,7 +155,7 @@ class MembershipRequests(RequestHandler):
         if repeated is not None:
             return replace(joining, member_id=repeated.member_id)
         # Journal positions are never reused, so neither are these ids.
-        new_id = f"{joining.client_id or 'member'}-{unit.last_position() + 1}"
+        new_id = _new_id(joining.client_id, unit.last_position() + 1)
         return replace(joining, member_id=new_id)
 
     def sync_group(
@@ -179,7 +180,7 @@ class MembershipRequests(RequestHandler):
         self._check_names(group_id, member_id, group_instance_id)
         check_int("generation_id", generation_id, -(2**31))
         checked = {
-            check_text("member_id", name): check_bytes("assignment", data)
+            check_name("member_id", name): check_bytes("assignment", data)
             for name, data in (assignments or {}).items()
         }
 
@@ -322,9 +323,9 @@ class MembershipRequests(RequestHandler):
     def _check_names(self, group_id: str, member_id: str, group_instance_id: str | None) -> None:
         if check_group_id(group_id) == "":
             raise InvalidGroupIdError("group_id: got an empty one, expected the id of a group")
-        check_text("member_id", member_id)
+        check_name("member_id", member_id)
         if group_instance_id is not None:
-            check_text("group_instance_id", group_instance_id)
+            check_name("group_instance_id", group_instance_id)
 
     def _member(
         self, unit: Unit, group_id: str, member_id: str, group_instance_id: str | None
@@ -333,6 +334,11 @@ class MembershipRequests(RequestHandler):
         member = decisions.known_member(group, member_id, group_instance_id)
         assert group is not None
         return group, member
+
+
+def _new_id(client_id: str, number: object) -> str:
+    """A member's id begins with its client's, which may be as long as the id."""
+    return f"{client_id[:255] or 'member'}-{number}"
 
 
 def _is_pending(unit: Unit, group: Group | None, joining: Member, group_id: str) -> bool:

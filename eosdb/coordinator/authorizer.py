@@ -20,7 +20,7 @@ from eosdb.errors import (
     TransactionalIdAuthorizationFailedError,
 )
 from eosdb.events.kinds import Acl
-from eosdb.model.validation import check_text
+from eosdb.model.validation import check_name
 from eosdb.store.writing.unit import Memo, Unit
 
 OPERATIONS: Final = (
@@ -57,10 +57,10 @@ _IMPLY_DESCRIBE: Final = ("read", "write", "delete", "alter")
 def check_acl(acl: Acl) -> Acl:
     """The ACL in its stored form. Raises InvalidRequestError for values that Kafka does not have."""
     stored = Acl(
-        check_text("principal", acl.principal),
+        check_name("principal", acl.principal),
         _one_of("operation", acl.operation, OPERATIONS),
         _one_of("resource_type", acl.resource_type, tuple(RESOURCE_TYPES)),
-        check_text("resource_name", acl.resource_name),
+        check_name("resource_name", acl.resource_name),
         _one_of("pattern_type", acl.pattern_type, PATTERN_TYPES),
         _one_of("permission", acl.permission, PERMISSIONS),
     )

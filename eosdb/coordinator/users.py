@@ -11,7 +11,7 @@ from eosdb.errors import (
     UnsupportedSaslMechanismError,
 )
 from eosdb.model.protocol.scram import ITERATIONS_MAX, ITERATIONS_MIN, MECHANISMS, ScramCredential
-from eosdb.model.validation import check_int, check_text, shown
+from eosdb.model.validation import check_int, check_name, check_text, shown
 from eosdb.store.schema.statement import Statement
 from eosdb.store.writing.unit import Folding, Unit
 
@@ -24,7 +24,7 @@ _DELETE: Final = Statement(f"DELETE FROM {{{TABLE}}} WHERE (user, mechanism) = (
 
 def check_user(name: object) -> str:
     """The name if it is valid. Raises UnacceptableCredentialError."""
-    if (text := check_text("user", name, UnacceptableCredentialError)) == "":
+    if (text := check_name("user", name, UnacceptableCredentialError)) == "":
         raise UnacceptableCredentialError("user: got an empty name, expected some text")
     return text
 

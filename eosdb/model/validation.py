@@ -27,6 +27,8 @@ from eosdb.model.config import INT32_MAX, INT64_MAX
 from eosdb.model.values import Header, TopicPartition
 
 INT16_MAX: Final = 2**15 - 1
+_LONGEST_NAME: Final = 32_767
+"""In bytes of UTF-8: the longest string of Kafka's protocol."""
 _TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
@@ -123,6 +125,14 @@ def check_text(name: str, value: object, error: type[EosdbError] = InvalidReques
     raise error(f"{name}: got {shown(value)}, expected text that can be encoded as UTF-8")
 
 
+def check_name(name: str, value: object, error: type[EosdbError] = InvalidRequestError) -> str:
+    """As `check_text`, of what Kafka's clients are told: no longer than their protocol can tell."""
+    text = check_text(name, value, error)
+    if len(text) * 4 > _LONGEST_NAME and len(text.encode()) > _LONGEST_NAME:
+        raise error(f"{name}: got {shown(text)}, expected at most {_LONGEST_NAME} bytes of UTF-8")
+    return text
+
+
 def check_texts(name: str, values: object) -> list[str]:
     """Raises InvalidRequestError."""
     return [check_text(name, value) for value in check_collection(name, values)]
@@ -141,12 +151,12 @@ def check_path(name: str, path: object) -> str:
 
 
 def check_group_id(group_id: object) -> str:
-    return check_text("group_id", group_id, InvalidGroupIdError)
+    return check_name("group_id", group_id, InvalidGroupIdError)
 
 
 def check_transactional_id(transactional_id: object) -> str:
     """Raises InvalidRequestError, also for an empty one (TransactionCoordinator)."""
-    if (text := check_text("transactional_id", transactional_id)) == "":
+    if (text := check_name("transactional_id", transactional_id)) == "":
         raise InvalidRequestError("transactional_id: got an empty one, expected some text")
     return text
 

@@ -27,6 +27,7 @@ from eosdb.errors import (
     is_refused_by_file,
 )
 from eosdb.model.notices.notice import one_line
+from eosdb.model.words import shortened
 
 NONE: Final = 0
 UNKNOWN_SERVER_ERROR: Final = -1
@@ -49,6 +50,8 @@ PRODUCER_FENCED: Final = ProducerFencedError.code
 MISMATCHED_ENDPOINT_TYPE: Final = 114
 UNSUPPORTED_ENDPOINT_TYPE: Final = 115
 TRANSACTION_ABORTABLE: Final = TransactionAbortableError.code
+_LONGEST_MESSAGE: Final = 2_000
+"""In characters. A string of the protocol has at most 32,767 bytes, and so has a value in a message."""
 
 
 class RefusedByFileError(Exception):
@@ -80,6 +83,11 @@ def code_of(error: EosdbError) -> int:
     if isinstance(error, ReadOnlyDatabaseError):
         return POLICY_VIOLATION
     return KAFKA_STORAGE_ERROR
+
+
+def message_of(error: EosdbError) -> str:
+    """The text of a response's error, which quotes values of the request, at a length that fits."""
+    return shortened(str(error), _LONGEST_MESSAGE)
 
 
 def reading_code_of(error: EosdbError) -> int:

@@ -26,7 +26,7 @@ from eosdb.admin.acl_filter import AclFilter
 from eosdb.coordinator.authorizer import check_acl
 from eosdb.errors import EosdbError, InvalidRequestError
 from eosdb.events.kinds import Acl
-from eosdb.wire.errors import NONE, code_of
+from eosdb.wire.errors import NONE, code_of, message_of
 from eosdb.wire.session import Session
 
 _ANY_HOST: Final = "*"
@@ -52,7 +52,7 @@ def describe_acls(
         rows = session.admin.list_acls()
     except EosdbError as error:
         return DescribeAclsResponse(
-            error_code=code_of(error), error_message=str(error), resources=[]
+            error_code=code_of(error), error_message=message_of(error), resources=[]
         )
     matching = [acl for acl in rows if wanted is not None and wanted.matches(acl)]
     return DescribeAclsResponse(
@@ -93,7 +93,7 @@ def create_acls(session: Session, request: CreateAclsRequest, version: int) -> C
         results=[
             _Result(
                 error_code=code_of(errors[index]) if index in errors else NONE,
-                error_message=str(errors[index]) if index in errors else None,
+                error_message=message_of(errors[index]) if index in errors else None,
             )
             for index in range(len(request.creations))
         ]
@@ -118,7 +118,7 @@ def delete_acls(session: Session, request: DeleteAclsRequest, version: int) -> D
         filter_results=[
             _Deleted(
                 error_code=code_of(errors[index]) if index in errors else NONE,
-                error_message=str(errors[index]) if index in errors else None,
+                error_message=message_of(errors[index]) if index in errors else None,
                 matching_acls=[
                     _deleted(acl)
                     for acl in removed

@@ -21,6 +21,7 @@ from eosdb.wire.errors import (
     UNSUPPORTED_ENDPOINT_TYPE,
     code_of,
     coordinator_code_of,
+    message_of,
 )
 from eosdb.wire.session import LEADER_EPOCH, NO_TOPIC, NODE_ID, Session
 
@@ -107,7 +108,7 @@ def _coordinator(session: Session, key: str, key_type: int) -> FindCoordinatorRe
     except EosdbError as error:
         return FindCoordinatorResponse.Coordinator(
             key=key, node_id=-1, host="", port=-1,
-            error_code=coordinator_code_of(error), error_message=str(error),
+            error_code=coordinator_code_of(error), error_message=message_of(error),
         )  # fmt: skip
     return FindCoordinatorResponse.Coordinator(
         key=key, node_id=NODE_ID, host=session.host, port=session.port,

@@ -30,7 +30,7 @@ from eosdb.errors import (
 )
 from eosdb.model.topic_config import ConfigChange, ConfigOperation
 from eosdb.model.validation import check_topic_name
-from eosdb.wire.errors import NONE, code_of
+from eosdb.wire.errors import NONE, code_of, message_of
 from eosdb.wire.handlers.topics import log_without_effect, repeated
 from eosdb.wire.session import NODE_ID, Session
 
@@ -69,7 +69,7 @@ def describe_configs(
         try:
             entries = _described(session, kind, name)
         except EosdbError as error:
-            code, message = code_of(error), str(error)
+            code, message = code_of(error), message_of(error)
         wanted = resource.configuration_keys
         results.append(
             _Result(
@@ -195,7 +195,7 @@ def _answers(
                 raise InvalidRequestError(f"{name!r} is named twice in one request; name it once")
             change(resource)
         except EosdbError as error:
-            code, message = code_of(error), str(error)
+            code, message = code_of(error), message_of(error)
         answers.append(
             response(resource_type=kind, resource_name=name, error_code=code, error_message=message)
         )

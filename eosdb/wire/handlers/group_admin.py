@@ -15,7 +15,7 @@ from kafka.protocol.admin.groups import (
 
 from eosdb.errors import EosdbError, GroupIdNotFoundError
 from eosdb.model.values import GroupDescription, GroupState
-from eosdb.wire.errors import GROUP_ID_NOT_FOUND, NONE, coordinator_code_of
+from eosdb.wire.errors import GROUP_ID_NOT_FOUND, NONE, coordinator_code_of, message_of
 from eosdb.wire.session import Session
 
 _TYPE: Final = "classic"
@@ -81,9 +81,9 @@ def _described(session: Session, group_id: str, version: int, with_operations: b
         group = session.broker.describe_group(group_id)
     except GroupIdNotFoundError as error:
         code = GROUP_ID_NOT_FOUND if version >= _NOT_FOUND_FROM else NONE
-        return _without_members(group_id, code, GroupState.DEAD.value, str(error))
+        return _without_members(group_id, code, GroupState.DEAD.value, message_of(error))
     except EosdbError as error:
-        return _without_members(group_id, coordinator_code_of(error), "", str(error))
+        return _without_members(group_id, coordinator_code_of(error), "", message_of(error))
     # What members sent, and the protocol chosen, are told of a stable group only (ClassicGroup.describe).
     is_stable = group.state == GroupState.STABLE.value
     return _Group(

@@ -29,7 +29,7 @@ from kafka.protocol.producer.transaction import (
 from eosdb.coordinator.authorizer import CLUSTER
 from eosdb.errors import ClusterAuthorizationFailedError, EosdbError
 from eosdb.model.values import CLASSIC, TopicPartition, TransactionState
-from eosdb.wire.errors import NONE, code_of, coordinator_code_of
+from eosdb.wire.errors import NONE, code_of, coordinator_code_of, message_of
 from eosdb.wire.session import Session
 
 _Producers = DescribeProducersResponse.TopicResponse.PartitionResponse
@@ -154,7 +154,7 @@ def _producers(session: Session, tp: TopicPartition) -> _Producers:
         producers = session.broker.describe_producers(tp)
     except EosdbError as error:
         return _Producers(
-            partition_index=tp.partition, error_code=code_of(error), error_message=str(error),
+            partition_index=tp.partition, error_code=code_of(error), error_message=message_of(error),
             active_producers=[],
         )  # fmt: skip
     return _Producers(

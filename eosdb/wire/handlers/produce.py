@@ -11,7 +11,7 @@ from eosdb.errors import ApiError, EosdbError, InvalidRecordError
 from eosdb.log.topics import unknown_id
 from eosdb.model.values import ProduceResult, RecordBatch, TopicPartition
 from eosdb.wire import batches
-from eosdb.wire.errors import code_of, not_in_transaction
+from eosdb.wire.errors import code_of, message_of, not_in_transaction
 from eosdb.wire.handlers.transactions import transaction_version
 from eosdb.wire.limits import Allowance
 from eosdb.wire.messages import MalformedMessageError
@@ -102,6 +102,7 @@ def _decode(session: Session, request: ProduceRequest, version: int) -> _Decoded
 
 
 def _partition(index: int, code: int, result: ProduceResult) -> _Partition:
+    message = None if result.error is None else message_of(result.error)
     return _Partition(
         index=index,
         error_code=code,
@@ -109,12 +110,10 @@ def _partition(index: int, code: int, result: ProduceResult) -> _Partition:
         log_append_time_ms=result.log_append_time,
         log_start_offset=result.log_start_offset,
         record_errors=[
-            _Partition.BatchIndexAndErrorMessage(
-                batch_index=at, batch_index_error_message=str(result.error)
-            )
+            _Partition.BatchIndexAndErrorMessage(batch_index=at, batch_index_error_message=message)
             for at in (() if result.error is None else result.error.records)
         ],
-        error_message=None if result.error is None else str(result.error),
+        error_message=message,
     )
 
 

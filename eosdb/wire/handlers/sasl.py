@@ -11,7 +11,7 @@ from kafka.protocol.sasl import (
 
 from eosdb.errors import SaslAuthenticationFailedError
 from eosdb.model.notices import catalog
-from eosdb.wire.errors import ILLEGAL_SASL_STATE, NONE, UNSUPPORTED_SASL_MECHANISM
+from eosdb.wire.errors import ILLEGAL_SASL_STATE, NONE, UNSUPPORTED_SASL_MECHANISM, message_of
 from eosdb.wire.sasl import MECHANISMS
 from eosdb.wire.session import Session
 
@@ -49,7 +49,10 @@ def authenticate(
     except SaslAuthenticationFailedError as error:
         catalog.LOGIN_REFUSED.say(client_host=session.client_host, error=error)
         return SaslAuthenticateResponse(
-            error_code=error.code, error_message=str(error), auth_bytes=b"", session_lifetime_ms=0
+            error_code=error.code,
+            error_message=message_of(error),
+            auth_bytes=b"",
+            session_lifetime_ms=0,
         )
     return SaslAuthenticateResponse(
         error_code=NONE, error_message=None, auth_bytes=token, session_lifetime_ms=0

@@ -36,6 +36,7 @@ from eosdb.wire.errors import (
     InvalidReplicaAssignmentError,
     InvalidReplicationFactorError,
     code_of,
+    message_of,
 )
 from eosdb.wire.session import NODE_ID, Session
 
@@ -216,7 +217,7 @@ def _check_assignments(assignments: Iterable[list[int]], count: int) -> None:
 
 def _not_created(name: str, error: EosdbError) -> _Created:
     return _Created(
-        name=name, topic_id=_NO_ID, error_code=code_of(error), error_message=str(error),
+        name=name, topic_id=_NO_ID, error_code=code_of(error), error_message=message_of(error),
         topic_config_error_code=NONE, num_partitions=-1, replication_factor=-1, configs=[],
     )  # fmt: skip
 
@@ -236,7 +237,7 @@ def _deletion(name: str | None, topic_id: UUID, error: EosdbError | None = None)
         name=name,
         topic_id=topic_id,
         error_code=NONE if error is None else code_of(error),
-        error_message=None if error is None else str(error),
+        error_message=None if error is None else message_of(error),
     )
 
 
@@ -244,7 +245,7 @@ def _widening(name: str, error: EosdbError | None = None) -> _Widened:
     return _Widened(
         name=name,
         error_code=NONE if error is None else code_of(error),
-        error_message=None if error is None else str(error),
+        error_message=None if error is None else message_of(error),
     )
 
 

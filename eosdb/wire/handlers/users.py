@@ -21,7 +21,8 @@ from kafka.protocol.admin.users import (
 from eosdb.coordinator.authorizer import CLUSTER
 from eosdb.errors import ClusterAuthorizationFailedError, EosdbError, ResourceNotFoundError
 from eosdb.model.protocol import scram
-from eosdb.wire.errors import DUPLICATE_RESOURCE, NONE, code_of
+from eosdb.model.validation import shown
+from eosdb.wire.errors import DUPLICATE_RESOURCE, NONE, code_of, message_of
 from eosdb.wire.session import Session
 
 _NUMBERS: Final = {name: number for number, name in enumerate(scram.MECHANISMS, start=1)}
@@ -38,7 +39,7 @@ def describe(
         credentials = session.admin.list_credentials()
     except EosdbError as error:
         return DescribeUserScramCredentialsResponse(
-            error_code=code_of(error), error_message=str(error), results=[]
+            error_code=code_of(error), error_message=message_of(error), results=[]
         )
     by_user: dict[str, list[_Described.CredentialInfo]] = {}
     for c in credentials:
@@ -77,9 +78,9 @@ def describe_quotas(
 def _described(user: str, times: int, infos: list[_Described.CredentialInfo] | None) -> _Described:
     code, message = NONE, None
     if times > 1:
-        code, message = DUPLICATE_RESOURCE, f"the request names {user!r} more than once"
+        code, message = DUPLICATE_RESOURCE, f"the request names {shown(user)} more than once"
     elif infos is None:
-        code, message = ResourceNotFoundError.code, f"no password is stored for {user!r}"
+        code, message = ResourceNotFoundError.code, f"no password is stored for {shown(user)}"
     return _Described(
         user=user,
         error_code=code,
@@ -91,13 +92,13 @@ def _described(user: str, times: int, infos: list[_Described.CredentialInfo] | N
 def _altered(session: Session, user: str, changes: list[Any]) -> _Altered:
     code, message = NONE, None
     if max(Counter(change.mechanism for change in changes).values()) > 1:
-        code, message = DUPLICATE_RESOURCE, f"the request changes {user!r} twice for one mechanism"
+        code, message = DUPLICATE_RESOURCE, f"{shown(user)} is changed twice for one mechanism"
     else:
         try:
             for change in changes:
                 _apply(session, change)
         except EosdbError as error:
-            code, message = code_of(error), str(error)
+            code, message = code_of(error), message_of(error)
     return _Altered(user=user, error_code=code, error_message=message)
 
 
