@@ -182,7 +182,10 @@ def _at_a_time(replica: _Replica, folder: Path) -> list[str]:
     problem = replica.restore(copy, "-timestamp", text)
     if problem:
         return [f"it cannot be restored as of {text}: {problem}"]
-    end, then = _newest(copy)
+    try:
+        end, then = _newest(copy)
+    except sqlite3.DatabaseError as error:
+        return [f"as of {text}: {error}"]
     print(f"as of {text}: its last event is {wanted - then:.2f} s older than that")
     return _differences(replica.path, copy, end)
 
