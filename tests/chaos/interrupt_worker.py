@@ -8,6 +8,7 @@ and whatever had been acknowledged is there once.
 from __future__ import annotations
 
 import contextlib
+import gc
 import random
 import sys
 import threading
@@ -190,6 +191,7 @@ def main() -> None:
         program, life = Program(path, life), life + 1
         with contextlib.suppress(KeyboardInterrupt):
             interrupt.run(getattr(program, work))
+        gc.collect()  # An error that was translated holds its frames, and with them a block, in a cycle.
         try:
             program.go_on()
         except BaseException:
