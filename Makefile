@@ -3,7 +3,7 @@ PYTHON := .venv/bin/python
 SETUP := .venv/.ready
 PEERS := .venv/.peers
 
-.PHONY: demo test test-fast chaos fuzz judges relay move lakehouse lint bench docs simulate release matrix site copies clean
+.PHONY: demo test test-fast chaos fuzz gauntlet judges relay move lakehouse lint bench docs simulate release matrix site copies clean
 
 demo: $(SETUP)
 	$(PYTHON) demo/flights.py
@@ -33,6 +33,12 @@ fuzz: $(SETUP)
 JUDGES ?=
 judges: $(SETUP)
 	$(PYTHON) -m tests.judges $(JUDGES)
+
+# Every actor under every fault, one judge (docs/proof.md); a session that fails tells the command that repeats it.
+ACTOR ?=
+FAULT ?=
+gauntlet: $(SETUP)
+	$(PYTHON) -m tests.hunts.gauntlet --minutes $(MINUTES) --seed $(SEED) --actor "$(ACTOR)" --fault "$(FAULT)"
 
 # A relay and both its sides killed and paused, and every record compared (RELAY="--relay-kills 10" for fewer). With a real
 # broker: EOSDB_BENCH_KAFKA=host:port make relay RELAY_TO="kafka --restart 'command that starts it'".

@@ -1,1 +1,1 @@
-"""Programs that kill processes for long and compare the records; `make relay move copies` runs three."""
+"""The gauntlet: actors, faults and one judge. `make relay move copies` runs its forerunners."""

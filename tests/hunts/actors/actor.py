@@ -1,0 +1,78 @@
+"""What an actor is: a program that works through one face, how it is begun, and how it is judged."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+from tests.hunts.programs.working import FEEDER
+from tests.hunts.world import World
+
+
+class Need(enum.Enum):
+    """What a fault needs of an actor, and the sentence that says why it cannot occur without it."""
+
+    CONNECTION = "it speaks over no connection"
+    SERVER = "it has no server"
+    FORK = "its program is not one that forks"
+    OWN_FILE = "its program opens no file of eosdb's"
+    LEDGER = "it writes nothing of its own"
+    LONG_LIFE = "its program ends by itself"
+
+
+class Actor:
+    """Base of the actors. The defaults are those of a writer of the library."""
+
+    name: str
+    summary: str
+    module: str
+    """Of `tests.hunts.programs`."""
+    has: frozenset[Need] = frozenset({Need.FORK, Need.OWN_FILE, Need.LEDGER, Need.LONG_LIFE})
+    cannot: Mapping[str, str] = MappingProxyType({})
+    """Faults by name that cannot occur for it, each with the reason in a sentence."""
+    weight: int = 1
+    """How many faults' time its beginning takes: sessions of a heavy one strike more often each."""
+
+    def begin(self, world: World) -> None:
+        """Make what is needed, and start the processes."""
+        world.add("client", world.program(self.module, self.name))
+
+    def progress(self, world: World) -> int:
+        """A number that grows as long as the actor works: what was acknowledged."""
+        return world.ledgers.count("written")
+
+    def settle(self, world: World) -> None:
+        """After the processes have stopped: let what is carried on arrive."""
+
+    def problems(self, world: World) -> list[str]:
+        """What is wrong besides what the judge looks at: a target that is not its source."""
+        return []
+
+    def files(self, world: World) -> list[Path]:
+        """The database files."""
+        return [world.path]
+
+    def file_of(self, world: World) -> str:
+        """The role of the process that has the file open, which a failing disk concerns."""
+        return "server" if Need.SERVER in self.has else "client"
+
+
+class Copier(Actor):
+    """An actor that carries on what a feeder writes: the judge holds the feeder to its ledger, and
+    `problems` compares the target with what is committed in the source."""
+
+    has = frozenset({Need.FORK, Need.OWN_FILE, Need.LONG_LIFE})
+
+    def begin(self, world: World) -> None:
+        world.add("feeder", world.program("library", FEEDER))
+        super().begin(world)
+
+    def progress(self, world: World) -> int:
+        """How many records have arrived at the target."""
+        raise NotImplementedError
+
+
+WIRE: Final = frozenset({Need.CONNECTION, Need.SERVER, Need.LEDGER, Need.LONG_LIFE})

@@ -1,0 +1,12 @@
+"""The faults of the gauntlet, by name. Each is done to a world while its actor works, and ends."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.hunts.faults import locks, signals
+from tests.hunts.faults.fault import Fault
+
+FAULTS: Final[dict[str, Fault]] = {
+    fault.name: fault for module in (signals, locks) for fault in module.FAULTS
+}

@@ -1,0 +1,87 @@
+"""Signals: processes that are killed, stopped, interrupted, ended and forked."""
+
+from __future__ import annotations
+
+import signal
+import time
+from typing import Final
+
+from tests.hunts.actors.actor import Actor, Need
+from tests.hunts.faults.fault import Fault
+from tests.hunts.world import World
+
+
+class Kill(Fault):
+    def __init__(self, name: str, roles: tuple[str, ...]) -> None:
+        self.name = name
+        self.summary = f"SIGKILL of the {' and the '.join(roles)}, which begin again"
+        self.ends = frozenset(roles)
+        self.needs = frozenset({Need.SERVER} if "server" in roles else ())
+        self._roles = roles
+
+    def strike(self, world: World, actor: Actor) -> bool:
+        for role in self._roles:
+            world.roles[role].kill()
+        time.sleep(world.rng.random() * 0.2)
+        return True
+
+
+class Pause(Fault):
+    def __init__(self, role: str) -> None:
+        self.name = f"stop-{role}"
+        self.summary = f"SIGSTOP of the {role} for up to 3 s, then SIGCONT"
+        self.needs = frozenset({Need.SERVER} if role == "server" else ())
+        self._role = role
+
+    def strike(self, world: World, actor: Actor) -> bool:
+        role = world.roles[self._role]
+        role.signal(signal.SIGSTOP)
+        time.sleep(world.rng.choice((0.05, 0.5, 3)))
+        role.signal(signal.SIGCONT)
+        return True
+
+
+class Interrupt(Fault):
+    name = "sigint"
+    summary = "SIGINT (Ctrl-C) to the client, which may end by it"
+    ends = frozenset({"client"})
+
+    def strike(self, world: World, actor: Actor) -> bool:
+        world.roles["client"].signal(signal.SIGINT)
+        time.sleep(0.2)
+        return True
+
+
+class Terminate(Fault):
+    name = "sigterm-server"
+    summary = "SIGTERM of the server, which begins again"
+    ends = frozenset({"server"})
+    needs = frozenset({Need.SERVER})
+
+    def strike(self, world: World, actor: Actor) -> bool:
+        world.roles["server"].stop()
+        return True
+
+
+class Fork(Fault):
+    name = "fork"
+    summary = "the client forks a child at any instant, which ends at once"
+    needs = frozenset({Need.FORK})
+
+    def strike(self, world: World, actor: Actor) -> bool:
+        for _ in range(3):
+            world.roles["client"].signal(signal.SIGUSR1)
+            time.sleep(world.rng.random() * 0.1)
+        return True
+
+
+FAULTS: Final[list[Fault]] = [
+    Kill("kill-client", ("client",)),
+    Kill("kill-server", ("server",)),
+    Kill("kill-both", ("client", "server")),
+    Pause("client"),
+    Pause("server"),
+    Interrupt(),
+    Terminate(),
+    Fork(),
+]

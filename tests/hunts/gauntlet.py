@@ -1,0 +1,165 @@
+"""The gauntlet: every actor under every fault, judged alike.
+
+    python -m tests.hunts.gauntlet [--minutes 10] [--seed 0] [--actor NAME,…] [--fault NAME,…] [--page]
+
+Cells (actor × fault) that can occur are drawn in a seeded order and put into sessions of one actor each,
+which run in processes of their own, side by side. Each cell is run at least once, and drawn again until the
+time is over. A session that failed is told with the command that repeats it, and its files are kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from tests.hunts.actors import ACTORS
+from tests.hunts.faults import FAULTS
+from tests.hunts.faults.fault import cannot
+from tests.tidy.tree import ROOT
+
+_LENGTH: Final = 12
+"""Faults of a session."""
+_TOO_LONG_S: Final = 1_200
+Cell = tuple[str, str]
+
+
+@dataclass(slots=True)
+class Tally:
+    """What came of all sessions."""
+
+    cells: Counter[Cell] = field(default_factory=Counter)
+    sums: Counter[str] = field(default_factory=Counter)
+    sessions: int = 0
+    failures: list[str] = field(default_factory=list)
+
+    def add(self, report: dict[str, Any]) -> None:
+        self.sessions += 1
+        self.sums.update({key: report[key] for key in ("written", "refused", "unknown", "records")})
+        for fault, count in report["struck"].items():
+            self.cells[report["actor"], fault] += count
+
+
+def cells(actors: Sequence[str], faults: Sequence[str]) -> list[Cell]:
+    """Those that can occur."""
+    return [
+        (actor, fault)
+        for actor in actors
+        for fault in faults
+        if cannot(ACTORS[actor], FAULTS[fault]) is None
+    ]
+
+
+def sessions(wanted: list[Cell], seed: int) -> Iterator[tuple[str, int, tuple[str, ...]]]:
+    """Actor, seed and faults of each session, for ever: in each round every cell is there once."""
+    rng, number = random.Random(seed), 0
+    while True:
+        parts: list[tuple[str, tuple[str, ...]]] = []
+        for actor in dict.fromkeys(actor for actor, _ in wanted):
+            faults = [fault for name, fault in wanted if name == actor]
+            rng.shuffle(faults)
+            parts += [
+                (actor, tuple(faults[at : at + _LENGTH])) for at in range(0, len(faults), _LENGTH)
+            ]
+        rng.shuffle(parts)
+        # The longest beginnings first, so that none of them is what everybody waits for.
+        for actor, faults_of_one in sorted(parts, key=lambda part: -ACTORS[part[0]].weight):
+            number += 1
+            yield actor, seed * 100_000 + number, faults_of_one
+
+
+def run_session(actor: str, seed: int, faults: Sequence[str]) -> dict[str, Any]:
+    """In a process of its own."""
+    command = [sys.executable, "-m", "tests.hunts.session", actor, str(seed), ",".join(faults)]
+    try:
+        done = subprocess.run(
+            command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=_TOO_LONG_S
+        )
+        said, reason = done.stdout.splitlines(), done.stderr[-2000:]
+    except subprocess.TimeoutExpired:
+        said, reason = [], f"the session was not over after {_TOO_LONG_S} s"
+    if said:
+        report: dict[str, Any] = json.loads(said[-1])
+        return report
+    empty = dict.fromkeys(("written", "refused", "unknown", "records", "seconds"), 0)
+    return {**empty, "actor": actor, "struck": {}, "problems": [reason], "folder": ""}
+
+
+def run(wanted: list[Cell], seed: int, minutes: float, jobs: int) -> Tally:
+    """Run sessions until the time is over and every cell was run."""
+    tally, end = Tally(), time.monotonic() + minutes * 60
+    source = sessions(wanted, seed)
+    left = deque(next(source) for _ in range(_rounds(wanted)))
+    running: dict[Future[dict[str, Any]], tuple[str, int, tuple[str, ...]]] = {}
+    with ThreadPoolExecutor(jobs) as pool:
+        while True:
+            while len(running) < jobs and (left or time.monotonic() < end):
+                session = left.popleft() if left else next(source)
+                running[pool.submit(run_session, *session)] = session
+            if not running:
+                return tally
+            done, _ = wait(running, return_when=FIRST_COMPLETED)
+            for future in done:
+                _tell(tally, running.pop(future), future.result())
+
+
+def _rounds(wanted: list[Cell]) -> int:
+    """How many sessions are a round."""
+    counts = Counter(actor for actor, _ in wanted)
+    return sum(-(-count // _LENGTH) for count in counts.values())
+
+
+def _tell(tally: Tally, session: tuple[str, int, tuple[str, ...]], report: dict[str, Any]) -> None:
+    actor, seed, faults = session
+    tally.add(report)
+    struck = sum(report["struck"].values())
+    print(
+        f"{actor:>16} {seed:>9}: {struck:>2} of {len(faults)} faults, {report['written']} operations "
+        f"written, {report['refused']} not, {report['unknown']} unknown, {report['seconds']} s: "
+        f"{'FAILED' if report['problems'] else 'ok'}",
+        flush=True,
+    )
+    if report["problems"]:
+        again = f"python -m tests.hunts.session {actor} {seed} {','.join(faults)}"
+        tally.failures.append(f"{again}\n    " + "\n    ".join(report["problems"]))
+        print(f"  again: {again}\n  files: {report['folder']}", flush=True)
+        print("\n".join(f"  {problem}" for problem in report["problems"]), flush=True)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.hunts.gauntlet", description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    parser.add_argument("--minutes", type=float, default=10)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--actor", default="", help="names, separated by commas; all by default")
+    parser.add_argument("--fault", default="", help="names, separated by commas; all by default")
+    parser.add_argument("--jobs", type=int, default=max(os.cpu_count() or 1, 2))
+    asked = parser.parse_args(arguments)
+    actors = asked.actor.split(",") if asked.actor else list(ACTORS)
+    faults = asked.fault.split(",") if asked.fault else list(FAULTS)
+    if unknown := {*actors} - {*ACTORS} | {*faults} - {*FAULTS}:
+        known = f"actors: {', '.join(ACTORS)}; faults: {', '.join(FAULTS)}"
+        parser.error(f"got {', '.join(sorted(unknown))}, expected some of {known}")
+    wanted = cells(actors, faults)
+    tally = run(wanted, asked.seed, asked.minutes, asked.jobs)
+    print(
+        f"{tally.sessions} sessions, {len(tally.cells)} of {len(wanted)} cells, "
+        f"{sum(tally.cells.values())} faults, {tally.sums['records']} records acknowledged in "
+        f"{tally.sums['written']} operations; {len(tally.failures)} sessions failed"
+    )
+    return 1 if tally.failures or len(tally.cells) < len(wanted) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

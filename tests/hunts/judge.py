@@ -1,0 +1,162 @@
+"""The one judge: holds what there is against what the programs were told.
+
+What was acknowledged is there once, in the order of its life; what is "not written" is not there; what is
+unknown is there at most once, an atomic operation as a whole or not at all. Read as SQL and as a consumer,
+which must agree. Afterwards nothing is left: no process, no lock, no stray file.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+import eosdb
+from eosdb import TopicPartition
+from tests.hunts.actors.actor import Actor
+from tests.hunts.ledger import LEDGER, Ledgers, Operation, Place, Value
+from tests.hunts.programs.working import PARTITIONS, TOPIC
+from tests.hunts.world import MARK, World
+from tests.readers import committed_values
+
+_AS_SQL: Final = (
+    'SELECT partition, value FROM committed_records WHERE topic = ? ORDER BY partition, "offset"'
+)
+_MOST: Final = 12
+"""So many problems are told."""
+Log = dict[Place, list[bytes]]
+
+
+def committed(path: Path, topic: str = TOPIC) -> Log:
+    """The values of a topic, as SQL reads them at one instant."""
+    log: Log = defaultdict(list)
+    with closing(sqlite3.connect(path, timeout=60)) as connection:
+        for partition, value in connection.execute(_AS_SQL, (topic,)):
+            log[Place(topic, partition)].append(value)
+    return log
+
+
+def torn(log: Log) -> list[str]:
+    """Transactions of which a reader sees a part."""
+    seen: defaultdict[tuple[str, int], set[int]] = defaultdict(set)
+    counts: dict[tuple[str, int], int] = {}
+    for values in log.values():
+        for value in map(Value.of, values):
+            seen[value.life, value.number].add(value.index)
+            counts[value.life, value.number] = value.count
+    return [
+        f"a reader sees {len(indexes)} of the {counts[name]} records of {name[0]}/{name[1]}"
+        for name, indexes in seen.items()
+        if len(indexes) != counts[name]
+    ]
+
+
+def misjudged(operations: Iterable[Operation], log: Log) -> list[str]:
+    """Where the log is not what the programs were told."""
+    problems, seen = [], _places(log)
+    for operation in operations:
+        there = [len(seen.get(value, ())) for value in operation.values()]
+        name = f"{operation.life}/{operation.number}"
+        if max(there) > 1:
+            problems.append(f"{name} ({operation.outcome}) is there more than once: {there}")
+        elif operation.outcome == "written" and min(there) == 0:
+            problems.append(f"{name} was acknowledged, and is not there: {there}")
+        elif operation.outcome == "not written" and max(there):
+            problems.append(f'{name} was told to be "not written", and is there: {there}')
+        elif operation.is_atomic and min(there) != max(there):
+            problems.append(f"{name} ({operation.outcome}) is there in part: {there}")
+        wrong = [
+            (value, places)
+            for value, place in zip(operation.values(), operation.places, strict=True)
+            if (places := seen.get(value)) and places != [place]
+        ]
+        if wrong:
+            problems.append(f"{name}: records in other places than they were sent to: {wrong[:3]}")
+    expected = {value for operation in operations for value in operation.values()}
+    problems += [f"nobody has sent {value!r}" for value in sorted(seen.keys() - expected)]
+    return problems + list(_out_of_order(log))
+
+
+def _places(log: Log) -> dict[str, list[Place]]:
+    places: defaultdict[str, list[Place]] = defaultdict(list)
+    for place, values in log.items():
+        for value in values:
+            places[value.decode().rstrip()].append(place)
+    return places
+
+
+def _out_of_order(log: Log) -> Iterator[str]:
+    for place, values in log.items():
+        newest: dict[str, tuple[int, int]] = {}
+        for value in map(Value.of, values):
+            at = value.number, value.index
+            if at <= newest.get(value.life, (-1, -1)):
+                yield f"{place}: {value.life}{at} stands behind {newest[value.life]}"
+            newest[value.life] = at
+
+
+def problems_of_file(path: Path) -> list[str]:
+    """What `verify` finds."""
+    with eosdb.connect(path) as db:
+        report = db.verify()
+    return [] if report.ok else [f"verify {path.name}: {problem}" for problem in report.problems]
+
+
+def verdict(world: World, actor: Actor) -> list[str]:
+    """Everything that is wrong after the end; empty when every promise was kept."""
+    world.ledgers.refresh()
+    log = committed(world.path)
+    problems = misjudged(list(world.ledgers.operations.values()), log)
+    with eosdb.connect(world.path) as db:
+        for partition in range(PARTITIONS):
+            values = committed_values(db, TopicPartition(TOPIC, partition))
+            if values != log[Place(TOPIC, partition)]:
+                problems.append(f"partition {partition}: a consumer reads other records than SQL")
+    problems += actor.problems(world)
+    for path in actor.files(world):
+        problems += problems_of_file(path)
+    problems += left_over(world)
+    return problems[:_MOST]
+
+
+def look(world: World) -> list[str]:
+    """What can be wrong at any instant: cheap, and while everything works."""
+    return torn(committed(world.path))[:_MOST]
+
+
+# -- what is left over ----------------------------------------------------------------------------
+
+
+def left_over(world: World) -> list[str]:
+    """Processes of the session, and locks on its files, after every program has ended."""
+    own = {role.pid for role in world.roles.values()} | {os.getpid()}
+    problems = [
+        f"a process is left: {pid} {name}" for pid, name in _processes(world) if pid not in own
+    ]
+    inodes = {path.stat().st_ino: path.name for path in world.folder.iterdir() if path.is_file()}
+    for line in Path("/proc/locks").read_text().splitlines():
+        inode = int(line.split()[-3].rsplit(":", 1)[-1])
+        if inode in inodes:
+            problems.append(f"a lock is left on {inodes[inode]}: {line}")
+    return problems
+
+
+def _processes(world: World) -> Iterator[tuple[int, str]]:
+    mark = f"{MARK}={world.folder}".encode()
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                if mark in (entry / "environ").read_bytes().split(b"\0"):
+                    yield (
+                        int(entry.name),
+                        (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(),
+                    )
+            except OSError:
+                continue  # It has ended, or is not ours.
+
+
+__all__ = ["LEDGER", "Ledgers", "committed", "left_over", "look", "misjudged", "torn", "verdict"]

@@ -1,0 +1,122 @@
+"""What a program knows of what it stored: a line before each operation, and one with its outcome.
+
+A line is JSON and one `write` to a file opened with O_APPEND: it outlives the program, whatever kills it.
+An operation that has no second line was under way when its program died: its outcome is unknown. Values
+name their operation, so that a reader can tell a part of one: `LIFE/NUMBER/INDEX/COUNT` and spaces.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from eosdb.errors import Outcome
+
+LEDGER: Final = "ledger."
+"""What the names of ledgers begin with; the name of their program follows."""
+
+
+class Place(NamedTuple):
+    """Where a record of an operation goes to."""
+
+    topic: str
+    partition: int
+
+
+@dataclass(slots=True)
+class Operation:
+    """A transaction, or what else is stored by one call."""
+
+    life: str
+    number: int
+    places: tuple[Place, ...]
+    is_atomic: bool
+    outcome: Outcome = "unknown"
+    is_closed: bool = False
+    """Whether its program has learned the outcome."""
+
+    def values(self) -> list[str]:
+        count = len(self.places)
+        return [f"{self.life}/{self.number}/{index}/{count}" for index in range(count)]
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """The parts of a value."""
+
+    life: str
+    number: int
+    index: int
+    count: int
+
+    @classmethod
+    def of(cls, value: bytes) -> Value:
+        life, number, index, count = value.decode().rstrip().split("/")
+        return cls(life, int(number), int(index), int(count))
+
+
+class Ledger:
+    """Appends to the ledger of a program. A life is one process of it."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        self._file = os.open(folder / f"{LEDGER}{name}", flags, 0o644)
+        self.life = f"{name}-{os.getpid()}"
+        self._number = 0
+
+    def attempt(self, places: Sequence[Place], *, is_atomic: bool) -> Operation:
+        """Note what is about to be stored."""
+        self._number += 1
+        operation = Operation(self.life, self._number, tuple(places), is_atomic)
+        self._write(["try", self.life, self._number, operation.places, is_atomic])
+        return operation
+
+    def close(self, operation: Operation, outcome: Outcome) -> None:
+        """Note what became of it. A transaction that was aborted is not written."""
+        self._write([outcome, operation.life, operation.number])
+
+    def _write(self, line: object) -> None:
+        os.write(self._file, json.dumps(line).encode() + b"\n")
+
+
+@dataclass(slots=True)
+class Ledgers:
+    """All ledgers of a folder, read as far as their lines are whole."""
+
+    folder: Path
+    operations: dict[tuple[str, int], Operation] = field(default_factory=dict)
+    _read: dict[Path, int] = field(default_factory=dict)
+
+    def refresh(self) -> None:
+        for path in sorted(self.folder.glob(f"{LEDGER}*")):
+            for line in self._lines(path):
+                match json.loads(line):
+                    case ["try", life, number, places, is_atomic]:
+                        operation = Operation(
+                            life, number, tuple(Place(*place) for place in places), is_atomic
+                        )
+                        self.operations[life, number] = operation
+                    case [outcome, life, number]:
+                        self.operations[life, number].outcome = outcome
+                        self.operations[life, number].is_closed = True
+
+    def _lines(self, path: Path) -> Iterator[bytes]:
+        with path.open("rb") as file:
+            file.seek(self._read.get(path, 0))
+            for line in file:
+                if line.endswith(b"\n"):
+                    self._read[path] = self._read.get(path, 0) + len(line)
+                    yield line
+
+    def count(self, outcome: Outcome = "written", of: str = "") -> int:
+        """How many operations have this outcome, of the programs whose name begins so."""
+        self.refresh()
+        return sum(
+            operation.outcome == outcome and operation.is_closed
+            for (life, _), operation in self.operations.items()
+            if life.startswith(of)
+        )

@@ -1,0 +1,117 @@
+"""The loop that every writing program of the gauntlet runs, and what it is told.
+
+`python -m tests.hunts.programs.MODULE FOLDER NAME ADDRESS SEED`: FOLDER has the file `shop.db` and the
+ledgers, ADDRESS is HOST:PORT of a server or "-". SIGTERM ends it after the operation in hand.
+SIGUSR1 has it fork a child that uses and closes nothing of its parent's and ends at once.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+from eosdb.errors import Outcome
+from tests.hunts.ledger import Ledger, Operation, Place
+
+FILE: Final = "shop.db"
+TOPIC: Final = "shop"
+PARTITIONS: Final = 2
+FEEDER: Final = "feeder"
+"""The name of the program that writes what others carry on."""
+_PAUSE_S: Final = 0.01
+_FEEDER_PAUSE_S: Final = 0.1
+
+
+class BrokenError(Exception):
+    """The client is of no more use; `outcome` is what became of the operation."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__(outcome)
+        self.outcome: Outcome = outcome
+
+
+class Work(Protocol):
+    """A client of one face."""
+
+    is_atomic: bool
+    """Whether an operation is there as a whole or not at all."""
+
+    def store(self, operation: Operation, values: list[bytes]) -> Outcome:
+        """Store the values at their places. Raises BrokenError when the client must be made anew."""
+
+    def close(self) -> None:
+        """Free what the client holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What a program is told."""
+
+    folder: Path
+    name: str
+    address: str
+    seed: int
+
+    @classmethod
+    def from_arguments(cls) -> Setting:
+        folder, name, address, seed = sys.argv[1:5]
+        return cls(Path(folder), name, address, int(seed))
+
+    @property
+    def path(self) -> Path:
+        return self.folder / FILE
+
+
+class Stopping:
+    """Whether SIGTERM, or SIGINT, has come; SIGUSR1 forks."""
+
+    def __init__(self) -> None:
+        self.is_set = False
+        signal.signal(signal.SIGTERM, self._stop)
+        signal.signal(signal.SIGUSR1, self._fork)
+
+    def _stop(self, *_: object) -> None:
+        self.is_set = True
+
+    def _fork(self, *_: object) -> None:
+        child = os.fork()
+        if not child:
+            os._exit(0)
+        os.waitpid(child, 0)
+
+
+def work(make: Callable[[Setting], Work], errors: tuple[type[Exception], ...]) -> None:
+    """Store until told to stop. `errors` are those with which making a client of this face may fail; it is
+    tried again then."""
+    setting, stopping = Setting.from_arguments(), Stopping()
+    ledger = Ledger(setting.folder, setting.name)
+    pause_s = _FEEDER_PAUSE_S if setting.name == FEEDER else _PAUSE_S
+    rng = random.Random(f"{setting.seed} {ledger.life}")
+    client: Work | None = None
+    while not stopping.is_set:
+        time.sleep(rng.random() * pause_s)
+        if client is None:
+            try:
+                client = make(setting)
+            except errors as error:
+                print(f"no client: {type(error).__name__}: {error}", file=sys.stderr)
+                time.sleep(0.1)
+                continue
+        places = [Place(TOPIC, rng.randrange(PARTITIONS)) for _ in range(rng.choice((1, 2, 3, 20)))]
+        operation = ledger.attempt(places, is_atomic=client.is_atomic)
+        values = [value.encode().ljust(rng.choice((1, 100, 2000))) for value in operation.values()]
+        try:
+            ledger.close(operation, client.store(operation, values))
+        except BrokenError as broken:
+            ledger.close(operation, broken.outcome)
+            client.close()
+            client = None
+    if client is not None:
+        client.close()

@@ -1,0 +1,220 @@
+"""The world of a session: a folder, the file under test, its processes by role, and how to reach them.
+
+Roles: "client" is the actor's own program, "server" is `eosdb serve` for an actor that speaks over the
+wire, "feeder" writes what an actor carries on and is under no fault. Every process has disk.c preloaded and
+is the first of a group of processes, so that what is left over can be found and ended.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import eosdb
+from tests.chaos import power
+from tests.chaos.orders import Orders
+from tests.hunts.ledger import Ledgers
+from tests.hunts.programs.working import FILE, PARTITIONS, TOPIC
+from tests.hunts.proxy import Proxy
+from tests.tidy.tree import ROOT
+
+PATIENCE_S: Final = 90.0
+"""After this time without progress something waits for ever."""
+ROLES: Final = ("client", "server", "feeder", "other")
+_LOOK_S: Final = 0.02
+MARK: Final = "EOSDB_HUNT"
+"""Names the folder of the session in the environment of each of its processes."""
+
+
+class HuntError(Exception):
+    """A promise is broken: what was expected, and what there is."""
+
+
+class Role:
+    """A process that is started again when it was killed."""
+
+    def __init__(self, world: World, role: str, command: Sequence[str], name: str) -> None:
+        self.role, self.name = role, name
+        self.log = world.folder / f"{name}.log"
+        self.lives = 0
+        self._world, self._command = world, list(command)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start a life of it. `LIFE` in the command is how many there have been."""
+        self.lives += 1
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                self._command,
+                cwd=ROOT,
+                env=self._world.environment(self.role),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, f"{self.name} was not started"
+        return self._process.pid
+
+    @property
+    def status(self) -> int | None:
+        """The exit status, once it has ended."""
+        return None if self._process is None else self._process.poll()
+
+    @property
+    def is_up(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def signal(self, number: signal.Signals) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, number)
+
+    def kill(self) -> None:
+        """SIGKILL, to it and to every process it has started."""
+        if self._process is not None:
+            self.signal(signal.SIGKILL)
+            self._process.wait()
+
+    def stop(self) -> None:
+        """SIGTERM. Raises HuntError when it does not end by that."""
+        if not self.is_up:
+            return
+        assert self._process is not None
+        os.kill(self.pid, signal.SIGTERM)
+        try:
+            self._process.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            self.signal(signal.SIGABRT)  # faulthandler says where it hangs.
+            time.sleep(0.5)
+            self.kill()
+            raise HuntError(f"{self.name} does not end by SIGTERM: {self.tail()}") from None
+
+    def tail(self) -> str:
+        """The end of what it said."""
+        return self.log.read_text(errors="replace")[-3000:] if self.log.exists() else ""
+
+
+class World:
+    """Everything of one session. A context manager: nothing outlives it."""
+
+    def __init__(self, folder: Path, seed: int, library: Path) -> None:
+        self.folder = folder
+        self.seed = seed
+        self.rng = random.Random(seed)
+        self.path = folder / FILE
+        self.orders = Orders(folder / "orders", ROLES)
+        self.ledgers = Ledgers(folder)
+        self.roles: dict[str, Role] = {}
+        self.others: list[subprocess.Popen[bytes]] = []
+        """Programs that a fault has started."""
+        self.proxy: Proxy | None = None
+        self._library = library
+        with eosdb.connect(self.path) as db:
+            db.admin.create_topic(TOPIC, PARTITIONS, {"retention.ms": "-1"})
+
+    def __enter__(self) -> World:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for role in self.roles.values():
+            role.kill()
+        for process in self.others:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        if self.proxy is not None:
+            self.proxy.close()
+
+    # -- processes ------------------------------------------------------------------------------
+
+    def environment(self, role: str) -> dict[str, str]:
+        """For a process of this role."""
+        base = {**os.environ, "PYTHONFAULTHANDLER": "1", "PYTHONUNBUFFERED": "1"}
+        base |= {"PYTHONPATH": str(ROOT), MARK: str(self.folder)}
+        return self.orders.environment(role, self._library, self.folder, base)
+
+    def add(self, role: str, command: Sequence[str], name: str | None = None) -> Role:
+        """Start a process that the session keeps alive."""
+        process = self.roles[role] = Role(self, role, command, name or role)
+        process.start()
+        return process
+
+    def program(self, module: str, name: str) -> list[str]:
+        """The command of a program of `tests.hunts.programs`."""
+        command = [sys.executable, "-m", f"tests.hunts.programs.{module}", str(self.folder), name]
+        return [*command, self.address, str(self.seed)]
+
+    def command(self, *arguments: object) -> list[str]:
+        """An `eosdb` command."""
+        return [sys.executable, "-m", "eosdb.cli", *map(str, arguments)]
+
+    def run(self, *arguments: object, role: str = "other") -> subprocess.Popen[bytes]:
+        """An `eosdb` command beside the session; the session ends it if it must."""
+        process = subprocess.Popen(
+            self.command(*arguments),
+            cwd=ROOT,
+            env=self.environment(role),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        self.others.append(process)
+        return process
+
+    def serve(self, *options: str, file: Path | None = None) -> None:
+        """Serve the file, with a proxy before it that clients are told of."""
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        command = self.command("serve", file or self.path, "--port", port, *options)
+        self._server_port = port
+        self.add("server", command)
+        self.proxy = Proxy(port)
+        self.until(self._server_is_up, "the server takes connections")
+
+    @property
+    def address(self) -> str:
+        """HOST:PORT of the proxy, and "-" without a server."""
+        return "-" if self.proxy is None else f"127.0.0.1:{self.proxy.port}"
+
+    def _server_is_up(self) -> bool:
+        if not self.roles["server"].is_up:
+            self.revive()
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", self._server_port)) == 0
+
+    def revive(self) -> list[str]:
+        """Start again what has ended. Returns the names, with their exit statuses."""
+        ended = [role for role in self.roles.values() if not role.is_up]
+        for role in ended:
+            time.sleep(0.05)
+            role.start()
+        return [role.name for role in ended]
+
+    # -- waiting --------------------------------------------------------------------------------
+
+    def until(self, is_so: Callable[[], bool], what: str, patience_s: float = PATIENCE_S) -> None:
+        """Wait. Raises HuntError when it takes too long."""
+        deadline = time.monotonic() + patience_s
+        while not is_so():
+            if time.monotonic() > deadline:
+                tails = "\n".join(f"{role.name}: {role.tail()}" for role in self.roles.values())
+                raise HuntError(f"not within {patience_s:g} s: {what}\n{tails}")
+            time.sleep(_LOOK_S)
+
+
+def compiled(folder: Path) -> Path:
+    """The library that every process is started with."""
+    return power.library(str(folder))
