@@ -277,6 +277,34 @@ def test_whichever_statement_fails_the_transaction_is_committed_once_or_not_at_a
     assert db.verify().ok
 
 
+@pytest.mark.slow
+def test_whichever_statement_fails_offsets_are_in_the_transaction_or_their_call_raises(
+    db: eosdb.Database,
+) -> None:
+    """The disk is full at one statement of the turn that takes the records and the offsets behind them."""
+    producer = transactional(db)
+    written: list[bytes] = []
+    for fatal in statements():
+        producer.begin_transaction()
+        send_both(producer)
+        fails, mend = failing(db, fatal)
+        try:
+            producer.send_offsets_to_transaction({TP: OffsetAndMetadata(fatal)}, "g")
+        except (eosdb.DatabaseFullError, eosdb.StorageError):
+            mend()
+            producer.abort_transaction()
+        else:
+            mend()
+            producer.commit_transaction()
+            written += [b"0", b"1", b"2"]
+            assert db.broker.offset_fetch("g", [TP])[TP].offset == fatal
+        assert committed_values(db, TP) == committed_values(db, OTHER) == written
+        if not fails.has_failed:
+            break
+    assert fatal > 5, "records, offsets and the commit: every one of them has failed once"
+    assert db.verify().ok
+
+
 def test_a_row_that_fits_no_more_at_the_end_costs_only_its_own_request(db: eosdb.Database) -> None:
     """A stranger has stored a sequence before its producer does: nothing tells but the unique index."""
 
