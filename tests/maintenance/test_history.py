@@ -190,6 +190,32 @@ def test_what_compaction_and_deleted_topics_leave_behind_goes_too(
     assert rest == (",".join(["BatchAppended"] * 7),), "six with a key of its own, and the newest"
 
 
+def test_whichever_records_compaction_takes_later_an_event_goes_with_its_last_record(
+    small: eosdb.Database, clock: ManualClock
+) -> None:
+    """The history has been cut behind the events before their records are superseded, in every pattern."""
+    small.admin.create_topic("c", config={"cleanup.policy": "compact"})
+    tp, patterns = TopicPartition("c", 0), range(16)
+    keys = [[b"%d-%d" % (pattern, i) for i in range(4)] for pattern in patterns]
+    for of_one in keys:
+        small.broker.append(tp, RecordBatch([Record(key=key, value=b"old") for key in of_one]))
+    clock.advance(3 * DAY_MS)
+    small.broker.offset_commit("g", {TP: OffsetAndMetadata(0)})
+    small.housekeeping()
+    for pattern in patterns:
+        taken = [keys[pattern][i] for i in range(4) if pattern & 1 << i]
+        if taken:
+            small.broker.append(tp, RecordBatch([Record(key=key, value=b"new") for key in taken]))
+    assert small.housekeeping().compacted_records == 32
+    report = small.verify()
+    assert report.ok, report.problems
+    (left,) = small.query(
+        "SELECT count(*) FROM journal WHERE kind = 'BatchAppended' "
+        "AND position <= (SELECT position FROM eosdb_baseline)"
+    ).rows
+    assert left == (15,), "all but that of the batch whose four records were superseded"
+
+
 @pytest.mark.slow
 def test_a_journal_that_is_too_large_is_cut_to_size(
     tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
