@@ -22,6 +22,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from tests.hunts import page
 from tests.hunts.actors import ACTORS
 from tests.hunts.faults import FAULTS
 from tests.hunts.faults.fault import cannot
@@ -135,6 +136,16 @@ def _tell(tally: Tally, session: tuple[str, int, tuple[str, ...]], report: dict[
         print("\n".join(f"  {problem}" for problem in report["problems"]), flush=True)
 
 
+def _line(tally: Tally, seed: int, minutes: float) -> str:
+    sums = tally.sums
+    return (
+        f"seed {seed}, {minutes:g} minutes: {tally.sessions:,} sessions, {sum(tally.cells.values()):,} "
+        f"faults, {sums['written']:,} operations acknowledged ({sums['records']:,} records), "
+        f"{sums['refused']:,} not written, {sums['unknown']:,} unknown; "
+        f"{len(tally.failures)} sessions failed"
+    )
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m tests.hunts.gauntlet", description=__doc__,
@@ -144,6 +155,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--actor", default="", help="names, separated by commas; all by default")
     parser.add_argument("--fault", default="", help="names, separated by commas; all by default")
+    parser.add_argument("--page", action="store_true", help="write the result to docs/proof.md")
     parser.add_argument("--jobs", type=int, default=max(os.cpu_count() or 1, 2))
     asked = parser.parse_args(arguments)
     actors = asked.actor.split(",") if asked.actor else list(ACTORS)
@@ -151,13 +163,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if unknown := {*actors} - {*ACTORS} | {*faults} - {*FAULTS}:
         known = f"actors: {', '.join(ACTORS)}; faults: {', '.join(FAULTS)}"
         parser.error(f"got {', '.join(sorted(unknown))}, expected some of {known}")
+    for name in [name for name in actors if ACTORS[name].left_out()]:
+        print(f"{name} is left out: {ACTORS[name].left_out()}", flush=True)
+        actors.remove(name)
     wanted = cells(actors, faults)
     tally = run(wanted, asked.seed, asked.minutes, asked.jobs)
-    print(
-        f"{tally.sessions} sessions, {len(tally.cells)} of {len(wanted)} cells, "
-        f"{sum(tally.cells.values())} faults, {tally.sums['records']} records acknowledged in "
-        f"{tally.sums['written']} operations; {len(tally.failures)} sessions failed"
-    )
+    print(f"{len(tally.cells)} of {len(wanted)} cells, {_line(tally, asked.seed, asked.minutes)}")
+    if asked.page:
+        page.write(tally.cells, _line(tally, asked.seed, asked.minutes), tally.failures)
     return 1 if tally.failures or len(tally.cells) < len(wanted) else 0
 
 

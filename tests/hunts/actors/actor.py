@@ -36,6 +36,10 @@ class Actor:
     weight: int = 1
     """How many faults' time its beginning takes: sessions of a heavy one strike more often each."""
 
+    def left_out(self) -> str | None:
+        """Why it cannot be run on this machine: what is missing, and how it is had."""
+        return None
+
     def begin(self, world: World) -> None:
         """Make what is needed, and start the processes."""
         world.add("client", world.program(self.module, self.name))

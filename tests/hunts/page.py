@@ -1,0 +1,81 @@
+"""Writes what a gauntlet has shown into docs/proof.md: the matrix, its counts, and why a cell is empty."""
+
+from __future__ import annotations
+
+import subprocess
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from string import ascii_lowercase
+from typing import Final
+
+from tests.hunts.actors import ACTORS
+from tests.hunts.faults import FAULTS
+from tests.hunts.faults.fault import cannot
+from tests.tidy.tree import ROOT
+
+PAGE: Final = ROOT / "docs" / "proof.md"
+_BEGIN: Final = "<!-- gauntlet -->\n"
+_END: Final = "<!-- end of gauntlet -->\n"
+
+
+def write(counts: Counter[tuple[str, str]], line: str, failures: Sequence[str]) -> None:
+    """Put the result of a run into the page."""
+    text = PAGE.read_text(encoding="utf-8")
+    lines = [_heading(line), "", *_matrix(counts), *_failures(failures)]
+    body = "\n".join(lines) + "\n"
+    PAGE.write_text(text.partition(_BEGIN)[0] + _BEGIN + body + _END + text.partition(_END)[2])
+
+
+def _heading(line: str) -> str:
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.strip()
+    return f"Commit `{commit}`, {datetime.now(UTC):%Y-%m-%d}, {line}."
+
+
+def _matrix(counts: Counter[tuple[str, str]]) -> Iterator[str]:
+    """A row for each fault, a column for each actor; a letter stands for the reason of an empty cell."""
+    letters: dict[str, str] = {}
+    yield "| fault | " + " | ".join(str(number) for number, _ in enumerate(ACTORS, 1)) + " |"
+    yield "| --- |" + " --- |" * len(ACTORS)
+    for fault in FAULTS.values():
+        cells = []
+        for actor in ACTORS.values():
+            reason = cannot(actor, fault)
+            if reason is None:
+                cells.append(str(counts[actor.name, fault.name]))
+            else:
+                cells.append(letters.setdefault(reason, _letter(len(letters))))
+        yield f"| `{fault.name}` | " + " | ".join(cells) + " |"
+    yield ""
+    yield "Actors:\n"
+    for number, actor in enumerate(ACTORS.values(), 1):
+        missing = f" Left out here: {actor.left_out()}." if actor.left_out() else ""
+        yield f"{number}. `{actor.name}`: {actor.summary}.{missing}"
+    yield ""
+    yield "Faults:\n"
+    yield from (f"- `{fault.name}`: {fault.summary}." for fault in FAULTS.values())
+    yield ""
+    yield "Cells that cannot occur, because of the actor:\n"
+    yield from (f"- {letter}: {reason}." for reason, letter in letters.items())
+    yield ""
+
+
+def _letter(number: int) -> str:
+    rounds, at = divmod(number, len(ascii_lowercase))
+    return ascii_lowercase[at] * (rounds + 1)
+
+
+def _failures(failures: Sequence[str]) -> Iterator[str]:
+    if failures:
+        yield "Sessions that failed:\n"
+        yield from (
+            f"- `{failure.splitlines()[0]}`: {failure.splitlines()[1].strip()}"
+            for failure in failures
+        )
+        yield ""
