@@ -10,9 +10,12 @@ from eosdb.errors import Outcome
 from tests.hunts.ledger import Operation
 from tests.hunts.programs.working import TOPIC, BrokenError, Setting, work
 
+_HEADERS = [("n", b"7"), ("n", None)]
+
 
 class Transactions:
-    """Of one producer. Every seventh is aborted; an error makes client and database anew."""
+    """Of one producer. Every seventh is aborted; an error makes client and database anew. Keys, headers and
+    records without a value are for those that carry them on."""
 
     is_atomic = True
 
@@ -30,8 +33,12 @@ class Transactions:
         is_ending = False
         try:
             producer.begin_transaction()
+            number = operation.number
+            key, headers = f"k{number}" if number % 5 else None, _HEADERS[: number % 3]
             for place, value in zip(operation.places, values, strict=True):
-                producer.send(place.topic, value, partition=place.partition)
+                producer.send(place.topic, value, key, partition=place.partition, headers=headers)
+            if number % 3 == 0:
+                producer.send(TOPIC, None, "gone", partition=0)
             at = {TopicPartition(TOPIC, 0): OffsetAndMetadata(operation.number)}
             producer.send_offsets_to_transaction(at, "places")
             if operation.number % 7 == 0:

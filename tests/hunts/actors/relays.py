@@ -1,0 +1,169 @@
+"""Relays: from file to file, from a file to Kafka, and back.
+
+`eosdb serve` with another file stands in for the cluster. Every record must arrive once, with its key,
+value, headers and timestamp, in the order of its partition.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Final, cast
+
+import eosdb
+from tests.hunts.actors.actor import Actor, Copier, Need
+from tests.hunts.programs.working import FEEDER, PARTITIONS, TOPIC
+from tests.hunts.world import HuntError, World
+from tests.integrations.relay.contents import Content, contents
+
+_TIMEOUT_MS: Final = 6_000
+"""Of the relay's transactions at the cluster."""
+_CATCH_UP_S: Final = 90
+_COUNT: Final = "SELECT count(*) FROM committed_records WHERE topic = ?"
+
+
+def count(path: Path) -> int:
+    """How many records a reader of the file finds; 0 while there is no file."""
+    if not path.exists():
+        return 0
+    with closing(sqlite3.connect(path, timeout=60)) as connection:
+        (found,) = connection.execute(_COUNT, (TOPIC,)).fetchone()
+        return int(found)
+
+
+def in_file(path: Path) -> list[Content]:
+    with eosdb.connect(path) as db:
+        return contents(db, TOPIC)
+
+
+def in_cluster(address: str) -> list[Content]:
+    """By librdkafka, read_committed, up to the ends of the partitions."""
+    import confluent_kafka as kafka
+
+    settings: dict[str, Any] = {
+        "bootstrap.servers": address, "group.id": "judge", "isolation.level": "read_committed",
+        "enable.partition.eof": True, "enable.auto.commit": False,
+    }  # fmt: skip
+    found: list[Content] = []
+    consumer = kafka.Consumer(settings)
+    for partition in range(PARTITIONS):
+        consumer.assign([kafka.TopicPartition(TOPIC, partition, 0)])
+        while (message := consumer.poll(_CATCH_UP_S)) is not None:
+            if (error := message.error()) is None:
+                headers = tuple(cast("list[tuple[str, bytes | None]]", message.headers() or []))
+                timestamp, key, value = message.timestamp()[1], message.key(), message.value()
+                found.append(Content(partition, timestamp, key, value, headers))
+            elif error.code() == kafka.KafkaError._PARTITION_EOF:
+                break
+        else:
+            raise HuntError(f"partition {partition} of the cluster cannot be read to its end")
+    consumer.close()
+    return found
+
+
+def different(source: list[Content], target: list[Content]) -> list[str]:
+    """Where the target is not the source; empty when they are the same."""
+    if source == target:
+        return []
+    at = next(
+        (i for i, (a, b) in enumerate(zip(source, target, strict=False)) if a != b),
+        min(len(source), len(target)),
+    )
+    return [
+        f"{len(source)} records in the source, {len(target)} in the target, the same up to number "
+        f"{at}: {source[at : at + 2]} there, {target[at : at + 2]} here; "
+        f"{len(target) - len(set(target))} are in the target twice"
+    ]
+
+
+def catch_up(world: World, *arguments: object) -> None:
+    """Run an `eosdb` command to its end. Raises HuntError if it fails, or does not end."""
+    process = world.run(*arguments)
+    try:
+        said, _ = process.communicate(timeout=_CATCH_UP_S)
+    except subprocess.TimeoutExpired:
+        raise HuntError(f"not within {_CATCH_UP_S} s: the end of {arguments}") from None
+    if process.returncode:
+        raise HuntError(f"{arguments} ended with {process.returncode}: {said[-2000:].decode()}")
+
+
+class Relay(Copier):
+    """The command, started again whenever it ended."""
+
+    has = frozenset({Need.OWN_FILE, Need.LONG_LIFE})
+
+    def begin(self, world: World) -> None:
+        self._target: list[Content] = []
+        world.add("feeder", world.program("library", FEEDER))
+        world.add("client", world.command(*self._command(world)))
+
+    def _command(self, world: World) -> list[object]:
+        raise NotImplementedError
+
+    def files(self, world: World) -> list[Path]:
+        return [world.path, copy(world)]
+
+    def progress(self, world: World) -> int:
+        return count(copy(world))
+
+    def settle(self, world: World) -> None:
+        """Catch up. The target is read while a cluster is still there."""
+        catch_up(world, *self._command(world), "--once")
+        self._target = self._read(world)
+
+    def _read(self, world: World) -> list[Content]:
+        return in_file(copy(world))
+
+    def problems(self, world: World) -> list[str]:
+        return different(in_file(world.path), self._target)
+
+
+class RelayToFile(Relay):
+    name = "relay-file"
+    summary = "`eosdb relay` from a file to a file"
+
+    def _command(self, world: World) -> list[object]:
+        return ["relay", world.path, "--to", copy(world), "--create"]
+
+
+class RelayToKafka(Relay):
+    name = "relay-kafka"
+    summary = "`eosdb relay` from a file to Kafka"
+    has = frozenset({Need.OWN_FILE, Need.LONG_LIFE, Need.CONNECTION, Need.SERVER})
+
+    def begin(self, world: World) -> None:
+        world.serve("--create", file=copy(world))
+        super().begin(world)
+
+    def _command(self, world: World) -> list[object]:
+        config = world.folder / "client.properties"
+        config.write_text(
+            f"transaction.timeout.ms={_TIMEOUT_MS}\nmessage.timeout.ms={_TIMEOUT_MS}\n"
+        )
+        return ["relay", world.path, "--to", world.address, "--command-config", config]
+
+    def _read(self, world: World) -> list[Content]:
+        return in_cluster(world.address)
+
+
+class RelayFromKafka(Relay):
+    name = "relay-back"
+    summary = "`eosdb relay` from Kafka to a file"
+    has = frozenset({Need.OWN_FILE, Need.LONG_LIFE, Need.CONNECTION, Need.SERVER})
+
+    def begin(self, world: World) -> None:
+        world.serve()
+        super().begin(world)
+
+    def _command(self, world: World) -> list[object]:
+        return ["relay", copy(world), "--from", world.address, "--create"]
+
+
+def copy(world: World) -> Path:
+    """The file of the target."""
+    return world.folder / "copy.db"
+
+
+ACTORS: Final[list[Actor]] = [RelayToFile(), RelayToKafka(), RelayFromKafka()]
