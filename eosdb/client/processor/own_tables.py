@@ -156,7 +156,7 @@ class UnitTransaction(ProcessingTransaction):
         in_hand = self._in_hand
         self._forget()
         if in_hand is not None:
-            super().take_in(*in_hand)
+            self.take_in(*in_hand)
         return offsets
 
     def close(self) -> None:

@@ -9,6 +9,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -351,6 +352,37 @@ def test_a_unit_that_sqlite_undoes_is_processed_again_without_the_culprit(
     assert [letter.value for letter in read(db, "dead")] == [b"b"]
     assert metrics["failed-total"] == 3
     assert metrics["abort-total"] >= 1
+    assert db.verify().ok
+
+
+@pytest.mark.parametrize("refused", [0, 1, 2, 3])
+@pytest.mark.parametrize("ways", [(), *product(("raised", "undone"), repeat=2)])
+def test_however_attempts_and_commits_have_failed_each_record_is_stored_once_in_its_place(
+    db: eosdb.Database, run: Run, ways: tuple[str, ...], refused: int
+) -> None:
+    """An attempt of the last record raises, or undoes the unit; one commit finds the file locked."""
+    failures, commits = iter(ways), 0
+
+    def handle(record: ConsumerRecord, tx: UserTransaction) -> bytes:
+        result = store(record, tx)
+        way = next(failures, None) if record.value == b"b" else None
+        if way == "raised":
+            raise ValueError("not now")
+        if way == "undone":
+            tx.connection.execute(text("INSERT OR ROLLBACK INTO done (value) VALUES ('b')"))
+        return result
+
+    def refuse(point: Failpoint) -> None:
+        nonlocal commits
+        commits += point is Failpoint.USER_UNIT_UNCOMMITTED
+        if commits == refused and point is Failpoint.USER_UNIT_UNCOMMITTED:
+            raise eosdb.DatabaseLockedError("not now")
+
+    feed(db, b"a", b"b")
+    with watched(refuse):
+        run(handle, max_attempts=5)
+    assert (rows(db), values(db), committed(db)) == (["a", "b"], [b"a", b"b"], 2)
+    assert next(failures, None) is None
     assert db.verify().ok
 
 

@@ -346,6 +346,20 @@ def test_a_refusal_behind_a_lost_answer_says_nothing_of_what_was_lost(
     assert raised.value.outcome == outcome
 
 
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_transaction_of_whose_offsets_nobody_heard_is_not_committed_without_them(
+    scene: Scene, version: int
+) -> None:
+    scene.producer.send("t", "v")
+    scene.network.planned = [("txn_offset_commit", errors.NetworkExceptionError("lost"))] * 1_000
+    with pytest.raises(EosdbError):
+        scene.producer.send_offsets_to_transaction({TP: OffsetAndMetadata(1)}, "g")
+    scene.network.planned = []
+    with pytest.raises(EosdbError):
+        scene.producer.commit_transaction()
+    scene.check_the_producer_goes_on()
+
+
 @pytest.mark.parametrize(("lost", "outcome"), [(False, "not written"), (True, "unknown")])
 def test_so_it_is_with_the_offsets_of_a_consumer(
     db: eosdb.Database, lost: bool, outcome: str
