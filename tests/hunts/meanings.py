@@ -22,7 +22,7 @@ CODES: Final[dict[int, str]] = {
 CODES.update(
     (value, name)
     for name, value in vars(wire).items()
-    if isinstance(value, int) and name.isupper() and name != "NONE"
+    if isinstance(value, int) and name.isupper() and name[0] != "_" and name != "NONE"
 )
 """Every code that the server answers, with its name."""
 
