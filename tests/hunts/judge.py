@@ -20,13 +20,15 @@ from eosdb import TopicPartition
 from tests.hunts.actors.actor import Actor
 from tests.hunts.ledger import LEDGER, Ledgers, Operation, Place, Value
 from tests.hunts.programs.working import PARTITIONS, TOPIC
-from tests.hunts.world import MARK, World
+from tests.hunts.world import MARK, World, names_of
 from tests.readers import committed_values
 
 _AS_SQL: Final = (
     "SELECT partition, value FROM committed_records WHERE topic = ? AND value IS NOT NULL"
     ' ORDER BY partition, "offset"'
 )
+_ENDS: Final = ("", "-wal", "-shm", "-lock")
+"""Of the files of a database."""
 _MOST: Final = 12
 """So many problems are told."""
 Log = dict[Place, list[bytes]]
@@ -121,7 +123,7 @@ def verdict(world: World, actor: Actor) -> list[str]:
     problems += actor.problems(world)
     for path in actor.files(world):
         problems += problems_of_file(path)
-    problems += left_over(world)
+    problems += left_over(world, actor)
     return problems[:_MOST]
 
 
@@ -133,12 +135,15 @@ def look(world: World) -> list[str]:
 # -- what is left over ----------------------------------------------------------------------------
 
 
-def left_over(world: World) -> list[str]:
-    """Processes of the session, and locks on its files, after every program has ended."""
+def left_over(world: World, actor: Actor) -> list[str]:
+    """Processes of the session, files that its beginning did not make, and locks, after the end."""
     own = {role.pid for role in world.roles.values()} | {os.getpid()}
     problems = [
         f"a process is left: {pid} {name}" for pid, name in _processes(world) if pid not in own
     ]
+    known = world.names | {f"{path.name}{end}" for path in actor.files(world) for end in _ENDS}
+    strays = {name for name in names_of(world.folder) - known if not name.startswith(LEDGER)}
+    problems += [f"a file is left: {name}" for name in sorted(strays) if not name.endswith(".log")]
     inodes = {path.stat().st_ino: path.name for path in world.folder.iterdir() if path.is_file()}
     for line in Path("/proc/locks").read_text().splitlines():
         inode = int(line.split()[-3].rsplit(":", 1)[-1])

@@ -22,8 +22,8 @@ from tests.hunts import judge
 from tests.hunts.actors import ACTORS
 from tests.hunts.actors.actor import Actor
 from tests.hunts.faults import FAULTS
-from tests.hunts.faults.fault import Fault
-from tests.hunts.world import HuntError, World, compiled
+from tests.hunts.faults.fault import Fault, cannot
+from tests.hunts.world import HuntError, World, compiled, names_of
 
 _STEPS: Final = 2
 """So much progress shows that the actor works."""
@@ -83,6 +83,7 @@ def run(actor: Actor, faults: list[Fault], seed: int, folder: Path) -> Report:
             with Onlooker(world) as onlooker:
                 actor.begin(world)
                 _goes_on(world, actor, "at the beginning", frozenset())
+                world.names = names_of(folder)
                 for fault in faults:
                     _strike(world, actor, fault, report)
                     if onlooker.problems:
@@ -151,6 +152,9 @@ def _end(world: World, actor: Actor) -> None:
 def main() -> int:
     actor, seed = ACTORS[sys.argv[1]], int(sys.argv[2])
     faults = [FAULTS[name] for name in sys.argv[3].split(",") if name]
+    for fault in [fault for fault in faults if cannot(actor, fault)]:
+        print(f"{fault.name} cannot occur: {cannot(actor, fault)}", file=sys.stderr)
+        faults.remove(fault)
     folder = Path(tempfile.mkdtemp(prefix=f"hunt-{actor.name}-"))
     report = run(actor, faults, seed, folder)
     if report.problems:

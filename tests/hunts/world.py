@@ -120,6 +120,8 @@ class World:
         self.others: list[subprocess.Popen[bytes]] = []
         """Programs that a fault has started."""
         self.proxy: Proxy | None = None
+        self.names: frozenset[str] = frozenset()
+        """Of the files that were there when everything worked."""
         self._library = library
         with eosdb.connect(self.path) as db:
             db.admin.create_topic(TOPIC, PARTITIONS, {"retention.ms": "-1"})
@@ -213,6 +215,11 @@ class World:
                 tails = "\n".join(f"{role.name}: {role.tail()}" for role in self.roles.values())
                 raise HuntError(f"not within {patience_s:g} s: {what}\n{tails}")
             time.sleep(_LOOK_S)
+
+
+def names_of(folder: Path) -> frozenset[str]:
+    """The names in a folder."""
+    return frozenset(path.name for path in folder.iterdir())
 
 
 def compiled(folder: Path) -> Path:
