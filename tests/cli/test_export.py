@@ -54,19 +54,19 @@ def test_many_files_become_one_table(tmp_path: Path, run: Run) -> None:
 
 
 @pytest.mark.process
-def test_following_goes_on_after_a_kill_and_ends_with_ctrl_c(
+def test_following_goes_on_after_a_kill_and_ends_with_sigterm_and_ctrl_c(
     tmp_path: Path, path: Path, start: Callable[..., subprocess.Popen[str]]
 ) -> None:
     table = Table("delta", tmp_path)
     with eosdb.connect(path) as db:
-        for number, ending in enumerate((signal.SIGKILL, signal.SIGINT), 1):
+        for number, ending in enumerate((signal.SIGKILL, signal.SIGTERM, signal.SIGINT), 1):
             process = start("export", *options(table), "--follow", "--every", "1")
             for _ in range(2):
                 append(db, 1)
                 eventually(lambda: table.places() == committed(db))
             process.send_signal(ending)
             process.communicate()
-            assert process.returncode == (0 if ending == signal.SIGINT else -ending)
+            assert process.returncode == (-ending if ending == signal.SIGKILL else 0)
             assert len(table.rows()) == 3 + 2 * number
 
 

@@ -124,6 +124,8 @@ def _strike(world: World, actor: Actor, fault: Fault, report: Report) -> None:
 def _goes_on(world: World, actor: Actor, when: str, may_end: frozenset[str]) -> None:
     """Raises HuntError when the actor makes no progress, or a process ends that had no reason to."""
     wanted = actor.progress(world) + _STEPS
+    if actor.ends_on_error:
+        may_end |= {"client"}
 
     def has_progressed() -> bool:
         for role in world.roles.values():

@@ -176,6 +176,17 @@ class World:
         self.others.append(process)
         return process
 
+    def finish(self, *arguments: object) -> None:
+        """Run an `eosdb` command to its end. Raises HuntError if it fails, or does not end."""
+        process = self.run(*arguments)
+        try:
+            said, _ = process.communicate(timeout=PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            raise HuntError(f"not within {PATIENCE_S:g} s: the end of {arguments}") from None
+        if process.returncode:
+            status = process.returncode
+            raise HuntError(f"{arguments} ended with {status}: {said[-2000:].decode()}")
+
     def serve(self, *options: str, file: Path | None = None) -> None:
         """Serve the file, with a proxy before it that clients are told of."""
         with socket.create_server(("127.0.0.1", 0)) as free:

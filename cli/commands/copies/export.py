@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
@@ -11,8 +12,8 @@ from eosdb.cli import output
 from eosdb.cli.file_command import FileCommand
 from eosdb.cli.params import settings
 from eosdb.cli.session import Session
+from eosdb.cli.stopping import stopped_by_signals
 from eosdb.errors import ConfigError
-from eosdb.model.clock import SystemClock
 
 if TYPE_CHECKING:
     from eosdb.integrations.lakehouse import Exported
@@ -48,7 +49,9 @@ class _Where(TypedDict):
     help="Continue if records were deleted before they were exported: by retention, or because the file "
     "was replaced.",
 )  # fmt: skip
-@click.option("--follow", is_flag=True, help="Keep exporting new records; stop with Ctrl-C.")
+@click.option(
+    "--follow", is_flag=True, help="Keep exporting new records; stop with SIGTERM or Ctrl-C."
+)
 @click.option(
     "--every", type=click.IntRange(min=1), default=60, show_default=True, metavar="SECONDS",
     help="Pause between two exports with --follow; each export of new records creates data files.",
@@ -92,9 +95,10 @@ def export(
             if done.records or not follow:
                 output.line(f"{source.path}: {done.records} records in {done.files} files exported")
 
-    all_files()
     if follow:
         _repeat(all_files, every)
+    else:
+        all_files()
 
 
 def _sources(session: Session, files: str | None) -> list[Session]:
@@ -111,10 +115,9 @@ def _sources(session: Session, files: str | None) -> list[Session]:
 
 
 def _repeat(work: Callable[[], None], every_s: int) -> None:
-    clock = SystemClock()
-    try:
-        while True:
-            clock.sleep_ms(every_s * 1_000)
+    """Do the work again and again, until SIGTERM or Ctrl-C: after the work in hand."""
+    stopped = threading.Event()
+    with stopped_by_signals(stopped.set):
+        work()
+        while not stopped.wait(every_s):
             work()
-    except KeyboardInterrupt:
-        return

@@ -36,6 +36,9 @@ class Actor:
     weight: int = 1
     """How many faults' time its beginning takes: sessions of a heavy one strike more often each."""
 
+    ends_on_error: bool = False
+    """Whether its program ends when it fails, and is begun again, as by a supervisor."""
+
     def left_out(self) -> str | None:
         """Why it cannot be run on this machine: what is missing, and how it is had."""
         return None

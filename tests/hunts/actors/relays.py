@@ -7,7 +7,6 @@ value, headers and timestamp, in the order of its partition.
 from __future__ import annotations
 
 import sqlite3
-import subprocess
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Final, cast
@@ -15,12 +14,11 @@ from typing import Any, Final, cast
 import eosdb
 from tests.hunts.actors.actor import Actor, Copier, Need
 from tests.hunts.programs.working import FEEDER, PARTITIONS, TOPIC
-from tests.hunts.world import HuntError, World
+from tests.hunts.world import PATIENCE_S, HuntError, World
 from tests.integrations.relay.contents import Content, contents
 
 _TIMEOUT_MS: Final = 6_000
 """Of the relay's transactions at the cluster."""
-_CATCH_UP_S: Final = 90
 _COUNT: Final = "SELECT count(*) FROM committed_records WHERE topic = ?"
 
 
@@ -50,7 +48,7 @@ def in_cluster(address: str) -> list[Content]:
     consumer = kafka.Consumer(settings)
     for partition in range(PARTITIONS):
         consumer.assign([kafka.TopicPartition(TOPIC, partition, 0)])
-        while (message := consumer.poll(_CATCH_UP_S)) is not None:
+        while (message := consumer.poll(PATIENCE_S)) is not None:
             if (error := message.error()) is None:
                 headers = tuple(cast("list[tuple[str, bytes | None]]", message.headers() or []))
                 timestamp, key, value = message.timestamp()[1], message.key(), message.value()
@@ -78,17 +76,6 @@ def different(source: list[Content], target: list[Content]) -> list[str]:
     ]
 
 
-def catch_up(world: World, *arguments: object) -> None:
-    """Run an `eosdb` command to its end. Raises HuntError if it fails, or does not end."""
-    process = world.run(*arguments)
-    try:
-        said, _ = process.communicate(timeout=_CATCH_UP_S)
-    except subprocess.TimeoutExpired:
-        raise HuntError(f"not within {_CATCH_UP_S} s: the end of {arguments}") from None
-    if process.returncode:
-        raise HuntError(f"{arguments} ended with {process.returncode}: {said[-2000:].decode()}")
-
-
 class Relay(Copier):
     """The command, started again whenever it ended."""
 
@@ -110,7 +97,7 @@ class Relay(Copier):
 
     def settle(self, world: World) -> None:
         """Catch up. The target is read while a cluster is still there."""
-        catch_up(world, *self._command(world), "--once")
+        world.finish(*self._command(world), "--once")
         self._target = self._read(world)
 
     def _read(self, world: World) -> list[Content]:

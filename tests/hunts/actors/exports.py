@@ -1,0 +1,69 @@
+"""Exports into tables of a lakehouse: every committed record in the table once, at its offset."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import eosdb
+from tests.hunts.actors.actor import Actor, Copier, Need
+from tests.hunts.actors.relays import different, in_file
+from tests.hunts.programs.working import FEEDER
+from tests.hunts.world import World
+from tests.integrations.lakehouse.tables import Table, committed
+from tests.integrations.relay.contents import Content
+
+
+class Export(Copier):
+    """`eosdb export --follow`. Its progress is the number of versions that the table has."""
+
+    has = frozenset({Need.OWN_FILE, Need.LONG_LIFE})
+    ends_on_error = True
+    weight = 2
+
+    def __init__(self, format: str, versions: str) -> None:
+        self.name = format
+        self.summary = f"`eosdb export --follow` into a table of {format.capitalize()}"
+        self._format, self._versions = format, versions
+
+    def begin(self, world: World) -> None:
+        world.add("feeder", world.program("library", FEEDER))
+        world.add("client", world.command(*self._command(world), "--follow", "--every", 1))
+
+    def _table(self, world: World) -> Table:
+        folder = world.folder / "lake"
+        folder.mkdir(exist_ok=True)
+        return Table(self._format, folder)
+
+    def _command(self, world: World) -> list[object]:
+        table = self._table(world)
+        options = [f"--option={name}={value}" for name, value in table.options.items()]
+        return ["export", world.path, table.target, "--format", self._format, *options]
+
+    def progress(self, world: World) -> int:
+        return sum(1 for _ in (world.folder / "lake").rglob(self._versions))
+
+    def settle(self, world: World) -> None:
+        world.finish(*self._command(world))
+
+    def problems(self, world: World) -> list[str]:
+        table = self._table(world)
+        rows = table.rows()
+        with eosdb.connect(world.path) as db:
+            places = committed(db)
+        problems = different(in_file(world.path), [_content(row) for row in rows])
+        if places != [(row["topic"], row["partition"], row["offset"]) for row in rows]:
+            problems.append("records of the table have other offsets than in the file")
+        return problems
+
+
+def _content(row: Mapping[str, Any]) -> Content:
+    at = round(row["timestamp"].timestamp() * 1000)
+    headers = tuple((each["key"], each["value"]) for each in row["headers"] or ())
+    return Content(row["partition"], at, row["key"], row["value"], headers)
+
+
+ACTORS: Final[list[Actor]] = [
+    Export("delta", "_delta_log/*.json"),
+    Export("iceberg", "metadata/*.metadata.json"),
+]
