@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
 from enum import Enum
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -21,6 +21,12 @@ class When(Enum):
     """While a thread is at work for it, if that takes so long; or else at one of its next awaits."""
     ANSWERED = 3
     """It has been answered, and has not resumed."""
+    OVER_AND_OVER = 4
+    """At once, and again in every turn of the loop until the task has ended."""
+
+
+ONCE: Final = (When.AT_ONCE, When.A_LITTLE_LATER, When.ANSWERED)
+"""For scenarios whose own code awaits something at their end, which must come to its end."""
 
 
 class _Watched:
@@ -56,7 +62,7 @@ async def cancelled_at(number: int, coroutine: Coroutine[Any, Any, None], when: 
 
     def cancel(*_: object) -> None:
         nonlocal was_cancelled
-        was_cancelled = task.cancel()
+        was_cancelled |= task.cancel()
 
     def later(turns: int) -> None:
         if turns:
@@ -73,7 +79,12 @@ async def cancelled_at(number: int, coroutine: Coroutine[Any, Any, None], when: 
             waits_for.add_done_callback(cancel)  # Before the task's own.
             waits_for._asyncio_future_blocking = True
         else:
-            loop.call_soon(cancel)
+            loop.call_soon(insist if when is When.OVER_AND_OVER else cancel)
+
+    def insist() -> None:
+        if not task.done():
+            cancel()
+            loop.call_soon(insist)
 
     watched = _Watched(coroutine, at)
 
@@ -94,11 +105,12 @@ async def cancelled_at(number: int, coroutine: Coroutine[Any, Any, None], when: 
 async def cancel_everywhere(
     scenario: Callable[[int], Coroutine[Any, Any, None]],
     check: Callable[[int], Awaitable[None]],
+    ways: Iterable[When] = When,
 ) -> int:
     """Run scenario after scenario, each with a number of its own, cancel each at its next await in every
     way, and check what is left. Returns how many cancellations there were."""
     runs = cancellations = awaits = 0
-    for when in When:
+    for when in ways:
         at, goes_on = 1, True
         while goes_on or at <= awaits:
             goes_on = await cancelled_at(at, scenario(runs), when)

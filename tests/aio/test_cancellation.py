@@ -12,7 +12,7 @@ import eosdb
 import eosdb.aio
 from eosdb import TopicPartition
 from eosdb.aio import AsyncConsumer, AsyncDatabase
-from tests.aio.cancelling import cancel_everywhere
+from tests.aio.cancelling import ONCE, cancel_everywhere
 from tests.aio.running import filled, no_thread_is_left, run, run_alone, values
 
 pytestmark = pytest.mark.slow
@@ -267,7 +267,7 @@ def test_somebody_who_waits_in_a_queue(tmp_path: Path) -> None:
                 while (await consumer.getone()).value.decode() != f"{number} sent":
                     pass
 
-            print("cancellations:", await cancel_everywhere(wait, check))
+            print("cancellations:", await cancel_everywhere(wait, check, ONCE))
         assert "never" not in await values(db)
 
     run(tmp_path, scenario)
@@ -315,7 +315,7 @@ def test_a_rebalance_with_callbacks(tmp_path: Path) -> None:
             assert (found.offset if found else 0) == committed.get(number, 0)
             assert committed.get(number, 0) == min(len(delivered), 7) or not delivered
 
-        print("cancellations:", await cancel_everywhere(read, check))
+        print("cancellations:", await cancel_everywhere(read, check, ONCE))
 
     run(tmp_path, scenario)
 

@@ -171,13 +171,14 @@ def test_an_open_transaction_is_aborted_and_its_producer_fenced(
     _is_moved(shop, cluster)
 
 
-def test_a_transaction_that_ends_in_time_arrives(
+def test_a_transaction_that_ends_in_time_arrives_with_the_offsets_in_it(
     shop: eosdb.Database, cluster: KafkaDouble
 ) -> None:
     producer = shop.producer(transactional_id="till")
     producer.init_transactions()
     producer.begin_transaction()
     producer.send("orders", b"in time", partition=0).result()
+    producer.send_offsets_to_transaction({P0: OffsetAndMetadata(15)}, "billing")
 
     def tell(text: str) -> None:
         if text.startswith("closed"):
