@@ -43,7 +43,7 @@ struct record {
 
 static int log_descriptor = -2;
 static unsigned int seed;
-static __thread int inside;
+static __thread int inside __attribute__((tls_model("initial-exec")));
 
 #define REAL(result, name, ...) \
     static result (*real)(__VA_ARGS__); \
@@ -53,7 +53,9 @@ static const char *watched_folder(void) { return getenv("EOSDB_DISK_FOLDER"); }
 
 static int is_watched(const char *path) {
     const char *folder = watched_folder();
-    return folder && path && !strncmp(path, folder, strlen(folder));
+    if (!folder || !path || strncmp(path, folder, strlen(folder))) return 0;
+    size_t length = strlen(path); /* What the judge believes does not fail (tests/hunts). */
+    return !strstr(path, "/ledger.") && (length < 4 || strcmp(path + length - 4, ".log"));
 }
 
 static int path_of(int descriptor, char *path) {
@@ -83,7 +85,7 @@ static void note(char kind, uint64_t token, const char *path, uint64_t offset, c
 }
 
 /* From the call with the number `at` on, of the kinds in `kinds` (w write, s sync, t truncate, a allocate, n name:
- * rename or link, o open, r open to write; of any program p thread, i inotify instance): it fails with `error`,
+ * rename or link, o open, r open to write; of any program p thread, i inotify instance, m memory, q SQLite's): it fails with `error`,
  * for good or once. `armed` is written last. `calls` were counted since, and `failed` of them have failed.
  * orders.py has the same layout. */
 struct order {
@@ -281,6 +283,28 @@ int inotify_init(void) { return inotify_init1(0); }
 int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*function)(void *), void *argument) {
     REAL(int, "pthread_create", pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
     return refused('p') ? order->error : real(thread, attributes, function, argument);
+}
+
+/* Where errno is ENOMEM; small objects of Python's are among them with PYTHONMALLOC=malloc. */
+extern void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t), *__libc_realloc(void *, size_t);
+
+static int refused_memory(void *caller) {
+    if (inside || !order->armed || (!strchr(order->kinds, 'm') && !strchr(order->kinds, 'q'))) return 0;
+    Dl_info place;
+    inside = 1;
+    int is_sqlites = dladdr(caller, &place) && strstr(place.dli_fname, "sqlite3");
+    inside = 0;
+    return refused('m') || (is_sqlites && refused('q'));
+}
+
+void *malloc(size_t size) { return refused_memory(__builtin_return_address(0)) ? NULL : __libc_malloc(size); }
+
+void *calloc(size_t count, size_t size) {
+    return refused_memory(__builtin_return_address(0)) ? NULL : __libc_calloc(count, size);
+}
+
+void *realloc(void *given, size_t size) {
+    return refused_memory(__builtin_return_address(0)) ? NULL : __libc_realloc(given, size);
 }
 
 /* The wall clock. Who waits until a time of it is given the time that the kernel means by it. */

@@ -283,6 +283,8 @@ def main() -> None:
                 outcome = getattr(program, work)(value) or outcome
             except eosdb.EosdbError as raised:
                 outcome = raised.outcome
+            except MemoryError:  # docs/errors.md
+                outcome = "unknown"
             finally:
                 is_reached = number < fail_at(-1)
             reached += is_reached

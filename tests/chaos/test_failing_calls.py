@@ -23,9 +23,14 @@ pytestmark = pytest.mark.crash
 __all__ = ["disk"]
 
 
-@pytest.mark.parametrize("work", WORKS)
+FAILURES = [("ENOSPC", "wsta"), ("EIO", "wsto"), ("EMFILE", "o")]
+WITHOUT_MEMORY = ("append", "send_many", "append_once", "begin", "transaction", "served_produce")
+
+
 @pytest.mark.parametrize(
-    ("error", "kinds"), [("ENOSPC", "wsta"), ("EIO", "wsto"), ("EMFILE", "o")], ids=lambda v: str(v)
+    ("work", "error", "kinds"),
+    [(work, *failure) for failure in FAILURES for work in WORKS]
+    + [(work, "ENOMEM", "q") for work in WITHOUT_MEMORY],
 )
 def test_a_call_that_fails_at_any_place_is_told_truly(
     tmp_path: Path, disk: Path, work: str, error: str, kinds: str

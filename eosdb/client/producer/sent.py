@@ -75,14 +75,18 @@ class SentRecords:
         start, count = len(records), len(numbers)
         if headers or records.headers:
             records.lay_headers(headers, start)
-        part = _Part(batch, start, numbers)
+        part = (_Part(batch, start, numbers),)
         into_payload, into_timestamps = records.payload, records.timestamps
+        filled, accepted = batch.size + size, self.accepted + count
         # No call from here on: a signal could come between (decisions/0018).
-        into_payload += payload
-        into_timestamps += timestamps
-        batch.size += size
-        parts += (part,)
-        self.accepted += count
+        try:
+            into_payload += payload
+            into_timestamps += timestamps
+            parts += part
+        except MemoryError:
+            records.cut(start)
+            raise
+        batch.size, self.accepted = filled, accepted
 
     # decisions/0018: each branch changes state in its last lines, which call nothing.
     def settle(self) -> None:

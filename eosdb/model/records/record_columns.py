@@ -47,13 +47,22 @@ class RecordColumns(Sequence[Record]):
         headers: Sequence[Header],
         timestamp: int | None,
     ) -> None:
-        """Append a record, atomically even if a signal raises: the list that counts the records is extended
-        last, and nothing is called between the first and the last change (decisions/0018)."""
+        """Append a record, atomically even if a signal raises, or memory runs out: the list that counts the
+        records is extended last, and nothing is called between the first and the last change
+        (decisions/0018)."""
         payload, timestamps = self.payload, self.timestamps
         if headers or self.headers:
             self.lay_headers((headers,) if headers else (), len(timestamps))
-        payload += (key, value)
-        timestamps += (timestamp,)
+        try:
+            payload += (key, value)
+            timestamps += (timestamp,)
+        except MemoryError:
+            self.cut(len(timestamps))
+            raise
+
+    def cut(self, count: int) -> None:
+        """Keep so many records, of lists that may differ in length."""
+        del self.payload[2 * count :], self.timestamps[count:]
 
     def lay_headers(self, headers: Sequence[Sequence[Header]], index: int) -> None:
         """Store the headers of the records about to be appended from `index` on. Earlier records without

@@ -38,6 +38,10 @@ _BY_CODE: Final[dict[int, tuple[type[EosdbError], str]]] = {
         "the disk is full, or takes no more; nothing was written, make room and try again",
     ),
     sqlite3.SQLITE_READONLY: (ReadOnlyDatabaseError, "the file may not be written"),
+    sqlite3.SQLITE_NOMEM: (
+        StorageError,
+        "there is not enough memory; nothing was written, try again",
+    ),
     sqlite3.SQLITE_PERM: (ReadOnlyDatabaseError, "the file may not be accessed"),
     sqlite3.SQLITE_CANTOPEN: (StorageError, "the file cannot be opened"),
     sqlite3.SQLITE_CORRUPT: (
@@ -83,6 +87,13 @@ def is_of_the_file(error: sqlite3.Error) -> bool:
 def is_failed_sync(error: BaseException | None) -> bool:
     """Whether the disk failed to make a write durable."""
     return getattr(error, "sqlite_errorcode", None) in _SYNC
+
+
+def out_of_memory() -> sqlite3.Error:
+    """SQLite's error, for which the driver raises MemoryError: SQLite may have rolled back the unit."""
+    error = sqlite3.OperationalError("out of memory")
+    error.sqlite_errorcode = sqlite3.SQLITE_NOMEM
+    return error
 
 
 def translate(error: sqlite3.Error, path: str) -> EosdbError:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from eosdb.errors import EosdbError, StorageError
-from eosdb.store.file.failures import translate
+from eosdb.store.file.failures import out_of_memory, translate
 from eosdb.store.writing.unit import RedoCarefullyError, Unit
 
 T = TypeVar("T")
@@ -44,8 +44,9 @@ class JointUnit:
         before = self.unit.changes
         try:
             return function(self.unit)
-        except sqlite3.Error as error:
-            self._failure = translate(error, self._path)
+        except (sqlite3.Error, MemoryError) as error:
+            cause = error if isinstance(error, sqlite3.Error) else out_of_memory()
+            self._failure = translate(cause, self._path)
             raise self._failure from error
         except Exception as error:
             redo = isinstance(error, RedoCarefullyError)
@@ -60,7 +61,7 @@ class JointUnit:
         self.check()
         try:
             self.unit.write_waiting()
-        except RedoCarefullyError as error:
+        except (RedoCarefullyError, MemoryError) as error:
             self._failure = _to_be_undone()
             raise self._failure from error
 

@@ -280,8 +280,11 @@ class Unit:
             raise
         except Exception:
             self.forget()
-            self.execute("ROLLBACK TO part")
-            self.execute("RELEASE part")
+            if (
+                self._connection.in_transaction
+            ):  # SQLite rolls back everything when it has no memory.
+                self.execute("ROLLBACK TO part")
+                self.execute("RELEASE part")
             raise
         self.execute("RELEASE part")
 

@@ -14,7 +14,7 @@ from eosdb.errors import EosdbError
 from eosdb.model.failpoints import Failpoint, reach
 from eosdb.model.notices import catalog
 from eosdb.store.file.connection import WAL_LIMIT_BYTES, connect
-from eosdb.store.file.failures import is_failed_sync, translated
+from eosdb.store.file.failures import is_failed_sync, out_of_memory, translated
 from eosdb.store.file.mutex import WriterMutex
 from eosdb.store.file.open_files import size_of
 from eosdb.store.wal import index as wal_index
@@ -123,7 +123,8 @@ class Writer:
             unit = self.begin(sync=sync, careful=careful)
             outcomes += [self._run_request(unit, request, len(batch) == 1) for request in batch]
             is_committing = True
-            self.commit(len(batch))
+            is_undone = len(batch) == 1 and outcomes[0][1] is not None
+            self.commit(len(batch), is_undone=is_undone)
         except sqlite3.Error:
             is_committing = False
             raise
@@ -145,6 +146,8 @@ class Writer:
             return request.function(unit), None
         except (sqlite3.Error, RedoCarefullyError):
             raise
+        except MemoryError as error:
+            raise out_of_memory() from error
         except Exception as error:
             if alone:
                 self.roll_back()
@@ -152,6 +155,8 @@ class Writer:
 
     def begin(self, *, sync: bool, careful: bool) -> Unit:
         """Take SQLite's write lock; `careful` as in Unit. Always follow with `commit` or `roll_back`."""
+        if self.connection.in_transaction:  # There was no memory to roll the last one back.
+            self.connection.rollback()
         execute = self.connection.execute
         synchronous = self.durable if sync else self._relaxed
         if synchronous != self._synchronous:
@@ -175,18 +180,12 @@ class Writer:
         self._are_memos_true = False
         return unit
 
-    def commit(self, requests: int) -> None:
-        """Commit the unit, which holds this many requests. Raises sqlite3.Error, and RedoCarefullyError as
-        `Unit.write_waiting`."""
-        if self.connection.in_transaction:
-            try:
-                self._unit.write_waiting()
-                self._timings.committing()
-                self.connection.execute("COMMIT")
-                self._timings.committed()
-            except sqlite3.Error as error:
-                self.note(error)
-                raise
+    def commit(self, requests: int, *, is_undone: bool = False) -> None:
+        """Commit the unit, which holds this many requests, unless it has been rolled back with the only
+        one. Raises sqlite3.Error, and RedoCarefullyError as `Unit.write_waiting`."""
+        if not is_undone:
+            self._commit()
+            self._timings.committed()
             self._are_memos_true = True
         self._counts.add(requests, sync=self._synchronous == "FULL")
         reach(Failpoint.UNIT_COMMITTED)
@@ -194,6 +193,20 @@ class Writer:
         self._counts.rows += changes
         if changes or self._unit.written_bytes:
             self.wrote(16_384 + changes * 200 + self._unit.written_bytes)
+
+    def _commit(self) -> None:
+        if not self.connection.in_transaction:
+            raise sqlite3.OperationalError("SQLite has rolled back what was to be committed")
+        try:
+            self._unit.write_waiting()
+            self._timings.committing()
+            # Not `execute`, which makes objects behind the commit: MemoryError means that it has failed.
+            self.connection.commit()
+        except sqlite3.Error as error:
+            self.note(error)
+            raise
+        except MemoryError as error:
+            raise out_of_memory() from error
 
     def roll_back(self) -> None:
         """Roll back the unit, even if SQLite already has."""
