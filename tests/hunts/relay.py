@@ -23,7 +23,6 @@ import sys
 import tempfile
 import threading
 import time
-import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -34,8 +33,7 @@ import eosdb
 from benchmarks.kafka import Process
 from eosdb import TopicPartition
 
-TOPIC: Final = f"relay-hunt-{uuid.uuid4().hex[:8]}"
-"""A broker may have those of earlier hunts."""
+TOPIC: Final = "relay-hunt"
 PARTITIONS: Final = 3
 TIMEOUT_MS: Final = 6_000
 """Of the relay's transactions; pauses are longer."""

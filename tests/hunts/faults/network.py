@@ -1,0 +1,77 @@
+"""Between a Kafka client and the server: connections cut, answers lost or late, requests twice."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+from tests.hunts import proxy as api
+from tests.hunts.actors.actor import Actor, Need
+from tests.hunts.faults.fault import Fault
+from tests.hunts.proxy import Proxy
+from tests.hunts.world import World
+
+_PATIENCE_S: Final = 8.0
+_STORING: Final = (
+    api.PRODUCE, api.OFFSET_COMMIT, api.ADD_PARTITIONS_TO_TXN, api.ADD_OFFSETS_TO_TXN, api.END_TXN,
+    api.TXN_OFFSET_COMMIT,
+)  # fmt: skip
+_Order = Callable[[Proxy, World], None]
+
+
+class Between(Fault):
+    """Ordered from the proxy, which counts what has happened."""
+
+    needs = frozenset({Need.CONNECTION, Need.SERVER})
+
+    def __init__(
+        self, name: str, counted: str, summary: str, order: _Order, seconds: float
+    ) -> None:
+        self.name, self.summary = name, summary
+        self._counted, self._order, self._seconds = counted, order, seconds
+
+    def strike(self, world: World, actor: Actor) -> bool:
+        proxy = world.proxy
+        assert proxy is not None
+        before = proxy.counts[self._counted]
+        self._order(proxy, world)
+        deadline = time.monotonic() + _PATIENCE_S
+        while proxy.counts[self._counted] == before and time.monotonic() < deadline:
+            time.sleep(0.01)
+        time.sleep(world.rng.random() * self._seconds)
+        proxy.clear()
+        return proxy.counts[self._counted] > before
+
+
+def _storing(world: World) -> tuple[int, ...]:
+    """One API that stores, half of the times: it may be one that the actor does not use."""
+    return world.rng.choice((_STORING, (world.rng.choice(_STORING),)))
+
+
+FAULTS: Final[list[Fault]] = [
+    Between(
+        "cut-request", "cut", "the connection is reset at the n-th byte of the requests",
+        lambda proxy, world: proxy.cut(world.rng.randrange(3_000), "requests"), 0,
+    ),
+    Between(
+        "cut-answer", "cut", "the connection is reset at the n-th byte of the answers",
+        lambda proxy, world: proxy.cut(world.rng.randrange(1_000), "answers"), 0,
+    ),
+    Between(
+        "lost-answer", "lost", "a request that stores is carried out, and its answer lost",
+        lambda proxy, world: proxy.lose_answer(_storing(world)), 0,
+    ),
+    Between(
+        "late-answers", "delayed", "every answer is late, by 10 ms to 3 s",
+        lambda proxy, world: proxy.delay_answers(world.rng.choice((10, 200, 3_000))), 1,
+    ),
+    Between(
+        "twice", "duplicated", "a request that stores comes twice, on two connections",
+        lambda proxy, world: proxy.duplicate(_storing(world)), 0,
+    ),
+    Between(
+        "unreachable", "refused", "the server cannot be reached for a while",
+        lambda proxy, _: proxy.refuse(), 2,
+    ),
+]  # fmt: skip

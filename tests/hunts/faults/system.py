@@ -1,0 +1,136 @@
+"""The system refuses: writes, syncs, descriptors, memory, threads; and its wall clock is wrong.
+
+What has the file open is concerned: the server, or else the client. An order that no call has met has not
+happened (tests/chaos/orders.py).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import time
+from typing import Final
+
+from tests.hunts.actors.actor import Actor, Need
+from tests.hunts.faults.fault import Fault
+from tests.hunts.world import World
+
+_PATIENCE_S: Final = 8.0
+_HOUR_MS: Final = 3_600_000
+_EITHER: Final = frozenset({"client", "server"})
+
+
+class FailingCall(Fault):
+    """The n-th call of some kinds fails, or all from it on for up to a second."""
+
+    def __init__(
+        self, name: str, kinds: str, error: int, summary: str, *, for_good: bool = False
+    ) -> None:
+        self.name, self.summary = name, summary
+        self._kinds, self._error, self._for_good = kinds, error, for_good
+        # A program that is not prepared for MemoryError ends by it.
+        self.ends = frozenset({"client"} if error == errno.ENOMEM else ())
+
+    def strike(self, world: World, actor: Actor) -> bool:
+        role, orders = actor.file_of(world), world.orders
+        number = world.rng.randrange(40)
+        orders.fail(role, self._kinds, number, self._error, for_good=self._for_good)
+        deadline = time.monotonic() + _PATIENCE_S
+        while not orders.failed(role) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        if self._for_good:
+            time.sleep(world.rng.random())
+        orders.clear()
+        return orders.failed(role) > 0
+
+
+class AtTheBeginning(Fault):
+    """The process begins anew, and meets the failing calls where it begins or works on."""
+
+    ends = _EITHER
+
+    def __init__(
+        self, name: str, kinds: str, error: int, summary: str, calls: int, *needs: Need
+    ) -> None:
+        self.name, self.summary, self.needs = name, summary, frozenset(needs)
+        self._kinds, self._error, self._calls = kinds, error, calls
+
+    def strike(self, world: World, actor: Actor) -> bool:
+        role, orders = actor.file_of(world), world.orders
+        process = world.roles[role]
+        process.kill()
+        at = world.rng.randrange(self._calls)
+        orders.fail(role, self._kinds, at, self._error, for_good=True)
+        process.start()
+        deadline = time.monotonic() + _PATIENCE_S
+        while process.is_up and not orders.failed(role) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        time.sleep(world.rng.random() * 0.5)
+        orders.clear()
+        return orders.failed(role) > 0
+
+
+class Limit(Fault):
+    """A limit of the running process is what it uses already, for about a second."""
+
+    def __init__(self, name: str, limit: int, summary: str) -> None:
+        self.name, self.summary, self._limit = name, summary, limit
+        self.ends = _EITHER if limit == resource.RLIMIT_AS else frozenset()
+
+    def strike(self, world: World, actor: Actor) -> bool:
+        process = world.roles[actor.file_of(world)]
+        used = _descriptors(process.pid)
+        if self._limit == resource.RLIMIT_AS:
+            used = _address_space(process.pid) + world.rng.choice((0, 300_000, 3_000_000))
+        before = resource.prlimit(process.pid, self._limit)
+        resource.prlimit(process.pid, self._limit, (used, before[1]))
+        time.sleep(0.3 + world.rng.random())
+        if process.is_up:
+            resource.prlimit(process.pid, self._limit, before)
+        return True
+
+
+def _descriptors(pid: int) -> int:
+    return max(map(int, os.listdir(f"/proc/{pid}/fd"))) + 1
+
+
+def _address_space(pid: int) -> int:
+    with open(f"/proc/{pid}/statm", encoding="ascii") as file:
+        return int(file.read().split()[0]) * resource.getpagesize()
+
+
+class Clock(Fault):
+    """The wall clock jumps, and jumps back. Transactions and sessions may end by it, as in Kafka."""
+
+    def __init__(self, name: str, sign: int) -> None:
+        self.name = name
+        self.summary = (
+            f"the wall clock goes {'forward' if sign > 0 else 'back'}: minutes to ten days"
+        )
+        self._sign = sign
+
+    def strike(self, world: World, actor: Actor) -> bool:
+        hours = world.rng.choice((0.05, 2, 24, 240))
+        world.orders.clock(actor.file_of(world), int(self._sign * hours * _HOUR_MS))
+        time.sleep(0.3 + world.rng.random())
+        world.orders.clear()
+        return True
+
+
+FAULTS: Final[list[Fault]] = [
+    FailingCall("disk-full", "wta", errno.ENOSPC, "the disk is full from the n-th write on", for_good=True),
+    FailingCall("disk-full-once", "wta", errno.ENOSPC, "the n-th write finds the disk full"),
+    FailingCall("write-fails", "wt", errno.EIO, "the n-th write fails (EIO)"),
+    FailingCall("sync-fails", "s", errno.EIO, "the n-th sync fails (EIO)"),
+    FailingCall("syncs-fail", "s", errno.EIO, "all syncs fail from the n-th on", for_good=True),
+    FailingCall("memory-once", "q", errno.ENOMEM, "SQLite gets no memory once"),
+    FailingCall("memory", "q", errno.ENOMEM, "SQLite gets no memory for up to a second", for_good=True),
+    AtTheBeginning("no-open", "o", errno.EMFILE, "a process that begins cannot open its files (EMFILE)", 6),
+    AtTheBeginning("no-thread", "p", errno.EAGAIN, "a server that begins gets no thread", 2, Need.SERVER),
+    AtTheBeginning("no-inotify", "i", errno.EMFILE, "a server begins without inotify", 1, Need.SERVER),
+    Limit("descriptors", resource.RLIMIT_NOFILE, "no file descriptor is left (RLIMIT_NOFILE)"),
+    Limit("address-space", resource.RLIMIT_AS, "no memory is left (RLIMIT_AS)"),
+    Clock("clock-forward", 1),
+    Clock("clock-back", -1),
+]  # fmt: skip
