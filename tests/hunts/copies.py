@@ -54,6 +54,10 @@ class _Replica:
             command = [self.program, "replicate", "-config", str(self._config)]
             return subprocess.Popen(command, stdout=log, stderr=log)
 
+    def forget(self) -> None:
+        """What Litestream knows of the file, so that it begins with a new snapshot."""
+        shutil.rmtree(self._folder / f".{self.path.name}-litestream", ignore_errors=True)
+
     def restore(self, target: Path, *more: str) -> str:
         """What went wrong; empty when the copy is there."""
         command = [
@@ -126,6 +130,7 @@ def _hunt(
     victims: Sequence[str],
     *,
     own_checkpoints: bool,
+    goes_on: bool,
 ) -> list[str]:
     bad: list[str] = []
     lags: list[tuple[int, float]] = []
@@ -140,6 +145,13 @@ def _hunt(
             time.sleep(chance.uniform(2, 5))
             killed = [writer] * (victim in ("writer", "both"))
             killed += [copier] * (victim in ("litestream", "both"))
+            if writer in killed and not goes_on:
+                _kill([writer, copier])
+                replica.forget()
+                writer = _writer(replica.path, folder / "notes", own_checkpoints=own_checkpoints)
+                copier, killed = replica.start(), []
+                _wait_for_commits(folder / "notes", 50)
+                time.sleep(chance.uniform(2, 5))
             _kill(killed)
             position, now = _newest(replica.path)
             copy = folder / f"copy-{number}.db"
@@ -202,17 +214,23 @@ def main() -> None:
         action="store_true",
         help="without external_checkpoints, as it must not be",
     )
+    parser.add_argument(
+        "--goes-on",
+        action="store_true",
+        help="with the same replica after the writer was killed, as it must not",
+    )
     asked = parser.parse_args()
     program = shutil.which(asked.litestream)
     if program is None:
         raise SystemExit(
             f"{asked.litestream} is not there; `go install "
-            "github.com/benbjohnson/litestream/cmd/litestream@v0.3.14` makes it"
+            "github.com/benbjohnson/litestream/cmd/litestream@v0.5.18` makes it"
         )
     with tempfile.TemporaryDirectory() as name:
         bad = _hunt(
             _Replica(program, Path(name)), Path(name), asked.rounds, random.Random(asked.seed),
             asked.victims.split(","), own_checkpoints=asked.own_checkpoints,
+            goes_on=asked.goes_on,
         )  # fmt: skip
     if bad:
         raise SystemExit("\n".join(bad))

@@ -49,8 +49,9 @@ def torn(log: Log) -> list[str]:
     counts: dict[tuple[str, int], int] = {}
     for values in log.values():
         for value in map(Value.of, values):
-            seen[value.life, value.number].add(value.index)
-            counts[value.life, value.number] = value.count
+            if value.count:
+                seen[value.life, value.number].add(value.index)
+                counts[value.life, value.number] = value.count
     return [
         f"a reader sees {len(indexes)} of the {counts[name]} records of {name[0]}/{name[1]}"
         for name, indexes in seen.items()
@@ -66,9 +67,9 @@ def misjudged(operations: Iterable[Operation], log: Log) -> list[str]:
         name = f"{operation.life}/{operation.number}"
         if max(there) > 1:
             problems.append(f"{name} ({operation.outcome}) is there more than once: {there}")
-        elif operation.outcome == "written" and min(there) == 0:
+        elif ("written", 0) in zip(operation.outcomes(), there, strict=True):
             problems.append(f"{name} was acknowledged, and is not there: {there}")
-        elif operation.outcome == "not written" and max(there):
+        elif ("not written", 1) in zip(operation.outcomes(), there, strict=True):
             problems.append(f'{name} was told to be "not written", and is there: {there}')
         elif operation.is_atomic and min(there) != max(there):
             problems.append(f"{name} ({operation.outcome}) is there in part: {there}")

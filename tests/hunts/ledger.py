@@ -3,6 +3,7 @@
 A line is JSON and one `write` to a file opened with O_APPEND: it outlives the program, whatever kills it.
 An operation that has no second line was under way when its program died: its outcome is unknown. Values
 name their operation, so that a reader can tell a part of one: `LIFE/NUMBER/INDEX/COUNT` and spaces.
+An operation that is not atomic has an outcome for each of its records, and 0 as its COUNT.
 """
 
 from __future__ import annotations
@@ -20,6 +21,10 @@ LEDGER: Final = "ledger."
 """What the names of ledgers begin with; the name of their program follows."""
 
 
+Told = Outcome | list[Outcome]
+"""What a program has learned of an operation: of all of it, or of each record."""
+
+
 class Place(NamedTuple):
     """Where a record of an operation goes to."""
 
@@ -35,13 +40,23 @@ class Operation:
     number: int
     places: tuple[Place, ...]
     is_atomic: bool
-    outcome: Outcome = "unknown"
+    told: Told = "unknown"
     is_closed: bool = False
     """Whether its program has learned the outcome."""
 
+    @property
+    def outcome(self) -> Outcome:
+        """Of all of it; unknown where its records differ."""
+        distinct = {*self.told} if isinstance(self.told, list) else {self.told}
+        return distinct.pop() if len(distinct) == 1 else "unknown"
+
+    def outcomes(self) -> list[Outcome]:
+        """Of each record."""
+        return self.told if isinstance(self.told, list) else [self.told] * len(self.places)
+
     def values(self) -> list[str]:
-        count = len(self.places)
-        return [f"{self.life}/{self.number}/{index}/{count}" for index in range(count)]
+        count = len(self.places) if self.is_atomic else 0
+        return [f"{self.life}/{self.number}/{i}/{count}" for i in range(len(self.places))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +75,14 @@ class Value:
 
 
 class Ledger:
-    """Appends to the ledger of a program. A life is one process of it."""
+    """Appends to the ledger of a program. A life is one process of it, or one client
+    where nothing fences the one before."""
 
     def __init__(self, folder: Path, name: str) -> None:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
         self._file = os.open(folder / f"{LEDGER}{name}", flags, 0o644)
-        self.life = f"{name}-{os.getpid()}"
-        self._number = 0
+        self.life = self._process = f"{name}-{os.getpid()}"
+        self._number = self._clients = 0
 
     def attempt(self, places: Sequence[Place], *, is_atomic: bool) -> Operation:
         """Note what is about to be stored."""
@@ -75,9 +91,14 @@ class Ledger:
         self._write(["try", self.life, self._number, operation.places, is_atomic])
         return operation
 
-    def close(self, operation: Operation, outcome: Outcome) -> None:
+    def close(self, operation: Operation, told: Told) -> None:
         """Note what became of it. A transaction that was aborted is not written."""
-        self._write([outcome, operation.life, operation.number])
+        self._write([told, operation.life, operation.number])
+
+    def another_client(self) -> None:
+        """Begin another life: what an earlier client has under way may still come, behind what is new."""
+        self._clients += 1
+        self.life = f"{self._process}.{self._clients}"
 
     def _write(self, line: object) -> None:
         os.write(self._file, json.dumps(line).encode() + b"\n")
@@ -100,8 +121,8 @@ class Ledgers:
                             life, number, tuple(Place(*place) for place in places), is_atomic
                         )
                         self.operations[life, number] = operation
-                    case [outcome, life, number]:
-                        self.operations[life, number].outcome = outcome
+                    case [told, life, number]:
+                        self.operations[life, number].told = told
                         self.operations[life, number].is_closed = True
 
     def _lines(self, path: Path) -> Iterator[bytes]:

@@ -23,6 +23,7 @@ import sys
 import tempfile
 import threading
 import time
+import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -33,7 +34,8 @@ import eosdb
 from benchmarks.kafka import Process
 from eosdb import TopicPartition
 
-TOPIC: Final = "relay-hunt"
+TOPIC: Final = f"relay-hunt-{uuid.uuid4().hex[:8]}"
+"""A broker may have those of earlier hunts."""
 PARTITIONS: Final = 3
 TIMEOUT_MS: Final = 6_000
 """Of the relay's transactions; pauses are longer."""

@@ -20,11 +20,11 @@ def operation(outcome: str, *, is_atomic: bool = True) -> Operation:
     return Operation("p-1", 7, (A, B), is_atomic, outcome)  # type: ignore[arg-type]
 
 
-def log(*indexes: int) -> Log:
+def log(*indexes: int, count: int = 2) -> Log:
     """The records of the operation with these indexes, each in its place."""
     entries: Log = {A: [], B: []}
     for index in indexes:
-        entries[(A, B)[index]].append(b"p-1/7/%d/2   " % index)
+        entries[(A, B)[index]].append(b"p-1/7/%d/%d   " % (index, count))
     return entries
 
 
@@ -50,8 +50,17 @@ def test_what_is_there_is_held_against_what_was_told(
 
 
 def test_an_operation_that_is_not_atomic_may_be_there_in_part_when_it_is_unknown() -> None:
-    assert not misjudged([operation("unknown", is_atomic=False)], log(1))
-    assert misjudged([operation("unknown", is_atomic=False)], log(1, 1))
+    assert not misjudged([operation("unknown", is_atomic=False)], log(1, count=0))
+    assert misjudged([operation("unknown", is_atomic=False)], log(1, 1, count=0))
+    assert not torn(log(1, count=0))
+
+
+def test_each_record_of_what_is_not_atomic_is_held_against_its_own_outcome() -> None:
+    mixed = Operation("p-1", 7, (A, B), False, ["written", "not written"])
+    assert mixed.outcome == "unknown"
+    assert not misjudged([mixed], log(0, count=0))
+    assert "was acknowledged, and is not there" in misjudged([mixed], log())[0]
+    assert '"not written", and is there' in misjudged([mixed], log(0, 1, count=0))[0]
 
 
 def test_other_places_other_orders_and_strangers_are_noticed() -> None:

@@ -55,9 +55,9 @@ class ByHand(DirectTransport):
         """It arrives, and nobody waits for it."""
         Exchange[Any]("nobody's").carry_out(request, self._db.broker)
 
-    def refuse(self, error: ApiError, number: int = 0) -> None:
+    def refuse(self, error: ApiError, number: int = 0, tp: TopicPartition = TP) -> None:
         exchange, _ = self.waiting.pop(number)
-        exchange._answer = {TP: ProduceResult(error=error)}
+        exchange._answer = {tp: ProduceResult(error=error)}
         exchange.done = True
 
     def lose(self, number: int = 0) -> None:
@@ -313,6 +313,36 @@ def test_a_refused_batch_leaves_the_others_alone(scene: Scene) -> None:
     while scene.network.waiting:
         scene.arrive()
     assert scene.finish() == [b"0", b"2", b"3"]
+
+
+def test_partitions_of_different_epochs_that_are_refused_at_once_lose_nothing_behind(
+    db: eosdb.Database, clock: ManualClock
+) -> None:
+    """Sequences that begin anew in an epoch that a partition has seen would be taken for repeats."""
+    db.admin.create_topic("t", partitions=2)
+    scene, other = Scene(db, clock), TopicPartition("t", 1)
+    no = TopicAuthorizationFailedError("no")
+
+    def send(value: str, partition: int = 0) -> None:
+        scene.futures.append(scene.producer.send("t", value, partition=partition))
+
+    for partition in (0, 1):
+        send("0", partition)
+        scene.arrive()
+    send("refused", 1)
+    send("refused")
+    scene.network.refuse(no, 1)
+    scene.run()
+    send("1")
+    scene.arrive(1)
+    send("refused")
+    scene.network.refuse(no, 1)
+    scene.network.refuse(no, tp=other)
+    scene.run()
+    send("2")
+    send("1", 1)
+    assert scene.finish() == [b"0", b"1", b"2"]
+    assert committed_values(db, other) == [b"0", b"1"]
 
 
 def test_a_batch_that_is_too_large_is_split_and_keeps_its_order_and_futures(

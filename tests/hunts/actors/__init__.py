@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.hunts.actors import exports, library, relays, wire
+from tests.hunts.actors import clients, exports, library, relays, wire
 from tests.hunts.actors.actor import Actor
 
 ACTORS: Final[dict[str, Actor]] = {
-    actor.name: actor for module in (exports, library, relays, wire) for actor in module.ACTORS
+    actor.name: actor
+    for module in (library, relays, exports, wire, clients)
+    for actor in module.ACTORS
 }

@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
-from eosdb.errors import Outcome
-from tests.hunts.ledger import Ledger, Operation, Place
+from tests.hunts.ledger import Ledger, Operation, Place, Told
 
 FILE: Final = "shop.db"
 TOPIC: Final = "shop"
@@ -30,11 +29,11 @@ _FEEDER_PAUSE_S: Final = 0.1
 
 
 class BrokenError(Exception):
-    """The client is of no more use; `outcome` is what became of the operation."""
+    """The client is of no more use; `told` is what became of the operation."""
 
-    def __init__(self, outcome: Outcome) -> None:
-        super().__init__(outcome)
-        self.outcome: Outcome = outcome
+    def __init__(self, told: Told) -> None:
+        super().__init__(told)
+        self.told: Told = told
 
 
 class Work(Protocol):
@@ -43,7 +42,7 @@ class Work(Protocol):
     is_atomic: bool
     """Whether an operation is there as a whole or not at all."""
 
-    def store(self, operation: Operation, values: list[bytes]) -> Outcome:
+    def store(self, operation: Operation, values: list[bytes]) -> Told:
         """Store the values at their places. Raises BrokenError when the client must be made anew."""
 
     def close(self) -> None:
@@ -104,13 +103,15 @@ def work(make: Callable[[Setting], Work], errors: tuple[type[Exception], ...]) -
                 print(f"no client: {type(error).__name__}: {error}", file=sys.stderr)
                 time.sleep(0.1)
                 continue
+            if not client.is_atomic:
+                ledger.another_client()
         places = [Place(TOPIC, rng.randrange(PARTITIONS)) for _ in range(rng.choice((1, 2, 3, 20)))]
         operation = ledger.attempt(places, is_atomic=client.is_atomic)
         values = [value.encode().ljust(rng.choice((1, 100, 2000))) for value in operation.values()]
         try:
             ledger.close(operation, client.store(operation, values))
         except BrokenError as broken:
-            ledger.close(operation, broken.outcome)
+            ledger.close(operation, broken.told)
             client.close()
             client = None
     if client is not None:
