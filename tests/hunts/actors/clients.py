@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from typing import Final
 
-from tests.hunts.actors.actor import Actor
+import eosdb
+from tests.hunts.actors.actor import Actor, Copier, Need
+from tests.hunts.actors.relays import count, different, in_file
 from tests.hunts.actors.wire import OverTheWire
+from tests.hunts.programs.confluent_group import COPY, NOTES
+from tests.hunts.programs.working import PARTITIONS, TOPIC
+from tests.hunts.world import World
 
 
 class KafkaPython(OverTheWire):
@@ -26,4 +32,92 @@ class Aiokafka(OverTheWire):
     module = "aiokafka"
 
 
-ACTORS: Final[list[Actor]] = [KafkaPython(), KafkaPythonPlain(), Aiokafka()]
+class ConfluentPlain(OverTheWire):
+    name = "confluent-plain"
+    summary = "confluent-kafka's idempotent producer without transactions, several records at once"
+    module = "confluent"
+
+
+class Group(Copier):
+    """A program of the group of its own name, which reads what the feeder writes."""
+
+    has = frozenset({Need.CONNECTION, Need.SERVER, Need.LONG_LIFE})
+
+    def begin(self, world: World) -> None:
+        world.serve()
+        with eosdb.connect(world.path) as db:
+            db.admin.create_topic(COPY, PARTITIONS, {"retention.ms": "-1"})
+        super().begin(world)
+
+    def progress(self, world: World) -> int:
+        return count(world.path, COPY)
+
+    def settle(self, world: World) -> None:
+        """Begin it again, until its group has come to the end."""
+        client = world.roles["client"]
+        client.start()
+        world.until(lambda: not self._behind(world), "the group comes to the end")
+        client.stop()
+
+    def _behind(self, world: World) -> list[str]:
+        """Where its position is not behind the last record."""
+        with eosdb.connect(world.path) as db:
+            try:
+                parts = db.admin.describe_group_offsets(self.name).partitions
+            except eosdb.GroupIdNotFoundError:
+                parts = ()
+        at = {part.partition: part.lag for part in parts if part.topic == TOPIC}
+        return [
+            f"the group {self.name} is behind in partition {partition}: {at.get(partition)}"
+            for partition in range(PARTITIONS)
+            if at.get(partition) != 0
+        ]
+
+    def problems(self, world: World) -> list[str]:
+        return self._behind(world) + different(in_file(world.path), in_file(world.path, COPY))
+
+
+class ConfluentCopy(Group):
+    name = "confluent-copy"
+    summary = "confluent-kafka consumes, processes and produces, offsets in the transaction"
+    module = "confluent_group"
+
+
+class ConfluentGroup(Group):
+    name = "confluent-group"
+    summary = (
+        "a group of two consumers of confluent-kafka, read_committed, which note and then commit"
+    )
+    module = "confluent_group"
+
+    def progress(self, world: World) -> int:
+        notes = world.folder / NOTES
+        return notes.read_bytes().count(b"\n") if notes.exists() else 0
+
+    def problems(self, world: World) -> list[str]:
+        """A record is read behind all that stand before it, and nothing else is read."""
+        read: list[list[str | None]] = [[] for _ in range(PARTITIONS)]
+        newest = [-1] * PARTITIONS
+        for line in (world.folder / NOTES).read_text().splitlines():
+            for partition, offset, value in json.loads(line):
+                if offset > newest[partition]:  # Else it is read again, from the position.
+                    newest[partition] = offset
+                    read[partition].append(value)
+        there: list[list[str | None]] = [[] for _ in range(PARTITIONS)]
+        for record in in_file(world.path):
+            there[record.partition].append(None if record.value is None else record.value.decode())
+        return self._behind(world) + [
+            f"partition {partition}: {len(read[partition])} records read, {len(there[partition])} there"
+            for partition in range(PARTITIONS)
+            if read[partition] != there[partition]
+        ]
+
+
+ACTORS: Final[list[Actor]] = [
+    KafkaPython(),
+    KafkaPythonPlain(),
+    Aiokafka(),
+    ConfluentPlain(),
+    ConfluentCopy(),
+    ConfluentGroup(),
+]

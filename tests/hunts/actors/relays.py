@@ -22,18 +22,18 @@ _TIMEOUT_MS: Final = 6_000
 _COUNT: Final = "SELECT count(*) FROM committed_records WHERE topic = ?"
 
 
-def count(path: Path) -> int:
+def count(path: Path, topic: str = TOPIC) -> int:
     """How many records a reader of the file finds; 0 while there is no file."""
     if not path.exists():
         return 0
     with closing(sqlite3.connect(path, timeout=60)) as connection:
-        (found,) = connection.execute(_COUNT, (TOPIC,)).fetchone()
+        (found,) = connection.execute(_COUNT, (topic,)).fetchone()
         return int(found)
 
 
-def in_file(path: Path) -> list[Content]:
+def in_file(path: Path, topic: str = TOPIC) -> list[Content]:
     with eosdb.connect(path) as db:
-        return contents(db, TOPIC)
+        return contents(db, topic)
 
 
 def in_cluster(address: str) -> list[Content]:

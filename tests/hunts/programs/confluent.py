@@ -1,15 +1,27 @@
-"""confluent-kafka's transactional producer (librdkafka) against a served file."""
+"""confluent-kafka (librdkafka) against a served file: with transactions, and idempotent without them."""
 
 from __future__ import annotations
+
+import sys
+from functools import partial
 
 import confluent_kafka as kafka
 
 from eosdb.errors import Outcome
 from tests.hunts import meanings
-from tests.hunts.ledger import Operation
+from tests.hunts.ledger import Operation, Told
 from tests.hunts.programs.working import BrokenError, Setting, work
 
 _PATIENCE_S = 15.0
+
+
+def _settings(setting: Setting) -> dict[str, object]:
+    return {
+        "bootstrap.servers": setting.address,
+        "message.timeout.ms": 10_000,
+        "reconnect.backoff.max.ms": 200,
+        "log_level": 0,
+    }
 
 
 class Transactions:
@@ -20,12 +32,9 @@ class Transactions:
     def __init__(self, setting: Setting) -> None:
         self._producer = kafka.Producer(
             {
-                "bootstrap.servers": setting.address,
+                **_settings(setting),
                 "transactional.id": setting.name,
                 "transaction.timeout.ms": 10_000,
-                "message.timeout.ms": 10_000,
-                "reconnect.backoff.max.ms": 200,
-                "log_level": 0,
                 "on_delivery": lambda *_: None,
             }
         )
@@ -62,5 +71,39 @@ class Transactions:
         """It has no call for that: the object goes, and with it its connections."""
 
 
+class Idempotent:
+    """Records that are sent together; the same producer goes on after an error that is not fatal."""
+
+    is_atomic = False
+
+    def __init__(self, setting: Setting) -> None:
+        self._producer = kafka.Producer({**_settings(setting), "enable.idempotence": True})
+
+    def store(self, operation: Operation, values: list[bytes]) -> Told:
+        told: list[Outcome] = ["unknown"] * len(values)
+        is_fatal = False
+
+        def learn(index: int, error: kafka.KafkaError | None, _: object) -> None:
+            nonlocal is_fatal
+            told[index] = "written" if error is None else meanings.of_confluent(error)
+            is_fatal |= error is not None and error.fatal()
+
+        for index, (place, value) in enumerate(zip(operation.places, values, strict=True)):
+            try:
+                self._producer.produce(
+                    place.topic, value, partition=place.partition, on_delivery=partial(learn, index)
+                )
+            except (kafka.KafkaException, BufferError) as error:
+                told[index] = meanings.of_confluent(error)
+                is_fatal = True
+        if self._producer.flush(_PATIENCE_S) or is_fatal:
+            raise BrokenError(told)
+        return told
+
+    def close(self) -> None:
+        """As above."""
+        self._producer.purge()
+
+
 if __name__ == "__main__":
-    work(Transactions, (kafka.KafkaException,))
+    work(Idempotent if sys.argv[2].endswith("plain") else Transactions, (kafka.KafkaException,))
