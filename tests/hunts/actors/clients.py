@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
+from collections.abc import Sequence
 from typing import Final
 
 import eosdb
@@ -10,8 +13,12 @@ from tests.hunts.actors.actor import Actor, Copier, Need
 from tests.hunts.actors.relays import count, different, in_file
 from tests.hunts.actors.wire import OverTheWire
 from tests.hunts.programs.confluent_group import COPY, NOTES
+from tests.hunts.programs.java import CLASS_PATH, CLASSES, SOURCES
 from tests.hunts.programs.working import PARTITIONS, TOPIC
-from tests.hunts.world import World
+from tests.hunts.world import PATIENCE_S, World
+from tests.judges import artifacts
+from tests.judges.java import JARS
+from tests.judges.verdicts import MissingError
 
 
 class KafkaPython(OverTheWire):
@@ -36,6 +43,39 @@ class ConfluentPlain(OverTheWire):
     name = "confluent-plain"
     summary = "confluent-kafka's idempotent producer without transactions, several records at once"
     module = "confluent"
+
+
+def compile_java(world: World, source: str, jars: str) -> None:
+    """Of `tests.hunts.programs`, into the world's folder, with the class path beside it."""
+    classes = world.folder / CLASSES
+    javac = ["javac", "-cp", jars, "-d", str(classes), str(SOURCES / source)]
+    subprocess.run(javac, check=True, timeout=PATIENCE_S)
+    (world.folder / CLASS_PATH).write_text(jars)
+
+
+def missing(name: str, jars: Sequence[artifacts.Jar]) -> str | None:
+    """What there is not of a compiler and jars, which are fetched once."""
+    if shutil.which("javac") is None:
+        return "there is no Java compiler; apt-get install default-jdk-headless"
+    try:
+        artifacts.class_path(name, jars)
+    except MissingError as error:
+        return str(error)
+    return None
+
+
+class Java(OverTheWire):
+    name = "java"
+    summary = "Java's transactional producer, one in seven aborted"
+    module = "java"
+    weight = 2
+
+    def left_out(self) -> str | None:
+        return missing("java", JARS)
+
+    def begin(self, world: World) -> None:
+        compile_java(world, "Transactions.java", artifacts.class_path("java", JARS))
+        super().begin(world)
 
 
 class Group(Copier):
@@ -120,4 +160,5 @@ ACTORS: Final[list[Actor]] = [
     ConfluentPlain(),
     ConfluentCopy(),
     ConfluentGroup(),
+    Java(),
 ]
