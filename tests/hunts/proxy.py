@@ -47,6 +47,8 @@ class Proxy:
         self.port: Final[int] = self._listener.getsockname()[1]
         self.counts: Final[Counter[str]] = Counter()
         """cut, lost, delayed, duplicated, refused."""
+        self.seen: Final[set[int]] = set()
+        """The keys of the APIs that there were requests of."""
         self._lock = threading.Lock()
         self._links: set[_Link] = set()
         self._threads: list[threading.Thread] = []
@@ -160,6 +162,7 @@ class Proxy:
         """Take a request down; what is due behind it."""
         with self._lock:
             link.keys[number] = key
+            self.seen.add(key)
             if key in _LOGIN:
                 link.login.append(frame)
             if key in self._lose:

@@ -44,9 +44,10 @@ class Between(Fault):
         return proxy.counts[self._counted] > before
 
 
-def _storing(world: World) -> tuple[int, ...]:
-    """One API that stores, half of the times: it may be one that the actor does not use."""
-    return world.rng.choice((_STORING, (world.rng.choice(_STORING),)))
+def _storing(proxy: Proxy, world: World) -> tuple[int, ...]:
+    """The APIs that store and that the actor uses, or half of the times one of them."""
+    used = tuple(key for key in _STORING if key in proxy.seen) or _STORING
+    return world.rng.choice((used, (world.rng.choice(used),)))
 
 
 FAULTS: Final[list[Fault]] = [
@@ -60,7 +61,7 @@ FAULTS: Final[list[Fault]] = [
     ),
     Between(
         "lost-answer", "lost", "a request that stores is carried out, and its answer lost",
-        lambda proxy, world: proxy.lose_answer(_storing(world)), 0,
+        lambda proxy, world: proxy.lose_answer(_storing(proxy, world)), 0,
     ),
     Between(
         "late-answers", "delayed", "every answer is late, by 10 ms to 3 s",
@@ -68,7 +69,7 @@ FAULTS: Final[list[Fault]] = [
     ),
     Between(
         "twice", "duplicated", "a request that stores comes twice, on two connections",
-        lambda proxy, world: proxy.duplicate(_storing(world)), 0,
+        lambda proxy, world: proxy.duplicate(_storing(proxy, world)), 0,
     ),
     Between(
         "unreachable", "refused", "the server cannot be reached for a while",
