@@ -6,17 +6,19 @@ import json
 import shutil
 import subprocess
 from collections.abc import Sequence
+from itertools import count
 from typing import Final
 
 import eosdb
 from tests.hunts.actors.actor import Actor, Copier, Need
-from tests.hunts.actors.relays import count, different, in_file
+from tests.hunts.actors.relays import count as count_of
+from tests.hunts.actors.relays import different, in_file
 from tests.hunts.actors.wire import OverTheWire
 from tests.hunts.programs.confluent_group import COPY, NOTES
-from tests.hunts.programs.java import CLASS_PATH, CLASSES, SOURCES
-from tests.hunts.programs.working import PARTITIONS, TOPIC
+from tests.hunts.programs.java import CLASS_PATH, CLASSES, MEMORY, SOURCES
+from tests.hunts.programs.working import FEEDER, PARTITIONS, TOPIC
 from tests.hunts.world import PATIENCE_S, World
-from tests.judges import artifacts
+from tests.judges import artifacts, streams
 from tests.judges.java import JARS
 from tests.judges.verdicts import MissingError
 
@@ -90,7 +92,7 @@ class Group(Copier):
         super().begin(world)
 
     def progress(self, world: World) -> int:
-        return count(world.path, COPY)
+        return count_of(world.path, COPY)
 
     def settle(self, world: World) -> None:
         """Begin it again, until its group has come to the end."""
@@ -153,6 +155,42 @@ class ConfluentGroup(Group):
         ]
 
 
+class Streams(Group):
+    name = "streams"
+    summary = "Kafka Streams, exactly_once_v2, numbers records by a store"
+    weight = 3
+
+    def left_out(self) -> str | None:
+        return missing("streams", streams.JARS)
+
+    def begin(self, world: World) -> None:
+        world.serve()
+        with eosdb.connect(world.path) as db:
+            db.admin.create_topic(COPY, PARTITIONS, {"retention.ms": "-1"})
+        jars = artifacts.class_path("streams", streams.JARS)
+        compile_java(world, "Numbering.java", jars)
+        state = world.folder / "state"
+        state.mkdir()
+        command = ["java", *MEMORY, *artifacts.QUIET, "-cp", f"{world.folder / CLASSES}:{jars}"]
+        world.add("feeder", world.program("library", FEEDER))
+        world.add(
+            "client", [*command, "Numbering", world.address, self.name, str(state), TOPIC, COPY]
+        )
+
+    def problems(self, world: World) -> list[str]:
+        """Each record with its number in its partition, and its timestamp."""
+        numbers = [count() for _ in range(PARTITIONS)]
+        expected = [
+            record._replace(
+                key=record.partition.to_bytes(4),
+                value=b"%d %s" % (next(numbers[record.partition]), (record.value or b"").rstrip()),
+                headers=(),
+            )
+            for record in in_file(world.path)
+        ]
+        return self._behind(world) + different(expected, in_file(world.path, COPY))
+
+
 ACTORS: Final[list[Actor]] = [
     KafkaPython(),
     KafkaPythonPlain(),
@@ -161,4 +199,5 @@ ACTORS: Final[list[Actor]] = [
     ConfluentCopy(),
     ConfluentGroup(),
     Java(),
+    Streams(),
 ]
