@@ -52,9 +52,9 @@ class Report:
 class Onlooker:
     """Looks at the file again and again while everything works: a reader sees no part of a transaction."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, actor: Actor) -> None:
         self.problems: list[str] = []
-        self._world, self._ended = world, threading.Event()
+        self._world, self._actor, self._ended = world, actor, threading.Event()
         self._thread = threading.Thread(target=self._look, daemon=True)
 
     def __enter__(self) -> Onlooker:
@@ -68,7 +68,7 @@ class Onlooker:
     def _look(self) -> None:
         while not self._ended.wait(_LOOK_EVERY_S):
             try:
-                self.problems += judge.look(self._world)
+                self.problems += judge.look(self._world) + self._actor.look(self._world)
             except Exception as error:
                 self.problems.append(f"the file cannot be read: {error!r}")
             if self.problems:
@@ -78,9 +78,9 @@ class Onlooker:
 def run(actor: Actor, faults: list[Fault], seed: int, folder: Path) -> Report:
     """Run a session. Problems are in the report; nothing is raised for them."""
     report, began = Report(actor.name, seed), time.monotonic()
-    with World(folder, seed, compiled(folder)) as world:
+    with World(folder, seed, compiled(folder), is_adopted=actor.is_adopted) as world:
         try:
-            with Onlooker(world) as onlooker:
+            with Onlooker(world, actor) as onlooker:
                 actor.begin(world)
                 _goes_on(world, actor, "at the beginning", frozenset())
                 world.names = names_of(folder)

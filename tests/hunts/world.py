@@ -11,11 +11,12 @@ import os
 import random
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Final
 
@@ -109,7 +110,7 @@ class Role:
 class World:
     """Everything of one session. A context manager: nothing outlives it."""
 
-    def __init__(self, folder: Path, seed: int, library: Path) -> None:
+    def __init__(self, folder: Path, seed: int, library: Path, *, is_adopted: bool = False) -> None:
         self.folder = folder
         self.seed = seed
         self.rng = random.Random(seed)
@@ -123,7 +124,10 @@ class World:
         self.names: frozenset[str] = frozenset()
         """Of the files that were there when everything worked."""
         self._library = library
-        with eosdb.connect(self.path) as db:
+        if is_adopted:
+            with closing(sqlite3.connect(self.path)) as connection:
+                connection.execute("CREATE TABLE stock (item TEXT PRIMARY KEY)")
+        with eosdb.connect(self.path, adopt="wal" if is_adopted else False) as db:
             db.admin.create_topic(TOPIC, PARTITIONS, {"retention.ms": "-1"})
 
     def __enter__(self) -> World:

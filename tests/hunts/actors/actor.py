@@ -33,6 +33,8 @@ class Actor:
     has: frozenset[Need] = frozenset({Need.FORK, Need.OWN_FILE, Need.LEDGER, Need.LONG_LIFE})
     cannot: Mapping[str, str] = MappingProxyType({})
     """Faults by name that cannot occur for it, each with the reason in a sentence."""
+    is_adopted = False
+    """Whether the file was another application's before it was eosdb's."""
     weight: int = 1
     """How many faults' time its beginning takes: sessions of a heavy one strike more often each."""
 
@@ -53,6 +55,10 @@ class Actor:
 
     def settle(self, world: World) -> None:
         """After the processes have stopped: let what is carried on arrive."""
+
+    def look(self, world: World) -> list[str]:
+        """What is wrong at any instant besides what the judge sees: cheap, while everything works."""
+        return []
 
     def problems(self, world: World) -> list[str]:
         """What is wrong besides what the judge looks at: a target that is not its source."""

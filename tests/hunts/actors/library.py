@@ -2,19 +2,36 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from typing import Final
 
 import eosdb
 from eosdb import TopicPartition
 from tests.hunts.actors.actor import Actor
+from tests.hunts.programs.library import TABLE
 from tests.hunts.programs.working import TOPIC
 from tests.hunts.world import World
 
+_ROWS: Final = f"SELECT value, place FROM {TABLE}"
+_MESSAGES: Final = (
+    f"SELECT rtrim(CAST(value AS TEXT)), \"offset\" FROM committed_records WHERE topic = '{TOPIC}'"
+)
+_OF_NO_MESSAGE: Final = f"SELECT count(*) FROM ({_ROWS} EXCEPT {_MESSAGES})"
+_WITHOUT_ROW: Final = f"SELECT count(*) FROM ({_MESSAGES} EXCEPT {_ROWS})"
+
 
 class Library(Actor):
-    name = "producer"
-    summary = "the library's producer: transactions with offsets, one in seven aborted"
+    """Writes by `tests.hunts.programs.library`."""
+
     module = "library"
+
+    def __init__(self, name: str, summary: str) -> None:
+        self.name, self.summary = name, summary
+
+
+class WithPlaces(Library):
+    """Commits its number as a group's place with each operation."""
 
     def problems(self, world: World) -> list[str]:
         """The place of the group is that of the last transaction whose records are there."""
@@ -29,4 +46,31 @@ class Library(Actor):
         return [] if place in possible else [f"the group stands at {place}, expected {possible}"]
 
 
-ACTORS: Final[list[Actor]] = [Library()]
+class Block(WithPlaces):
+    """With a row of its own table for each message: both, or neither, at any instant."""
+
+    is_adopted = True
+
+    def look(self, world: World) -> list[str]:
+        with closing(sqlite3.connect(world.path, timeout=60)) as connection:
+            tables = "SELECT count(*) FROM sqlite_schema WHERE name = ?"
+            if connection.execute(tables, (TABLE,)).fetchone() == (0,):
+                return []  # It has not begun.
+            both = f"SELECT ({_OF_NO_MESSAGE}), ({_WITHOUT_ROW})"
+            rows, messages = connection.execute(both).fetchone()
+        if rows or messages:
+            return [f"{rows} rows have no message, {messages} messages have no row"]
+        return []
+
+    def problems(self, world: World) -> list[str]:
+        return self.look(world) + super().problems(world)
+
+
+ACTORS: Final[list[Actor]] = [
+    WithPlaces(
+        "producer", "the library's producer: transactions with offsets, one in seven aborted"
+    ),
+    Library("send-many", "`send_many` without a transaction, also of more than one commit takes"),
+    Block("block", "`db.begin()` in an adopted file: own rows and messages, one in seven raises"),
+    Library("append-once", "`append_once`, which repeats what it does not know, also after a kill"),
+]

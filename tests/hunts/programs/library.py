@@ -1,32 +1,54 @@
-"""The library's producer: transactions with the offsets of a group, some of them aborted."""
+"""Writers of the library, by the names of their actors; each other name (the feeder's) is a producer."""
 
 from __future__ import annotations
 
 import contextlib
+import sys
+from collections import defaultdict
+from typing import Final
 
 import eosdb
-from eosdb import OffsetAndMetadata, TopicPartition
+from eosdb import OffsetAndMetadata, ProducerRecord, Record, SentRecords, TopicPartition
 from eosdb.errors import Outcome
-from tests.hunts.ledger import Operation
-from tests.hunts.programs.working import TOPIC, BrokenError, Setting, work
+from tests.hunts.ledger import Ledgers, Operation, Told
+from tests.hunts.programs.working import SIZES, TOPIC, BrokenError, Setting, Work, work
+
+TABLE: Final = "own_rows"
+"""Of an actor with a table of its own: the values of its messages, and their offsets."""
+_OWN_TABLE: Final = f"CREATE TABLE IF NOT EXISTS {TABLE} (value TEXT PRIMARY KEY, place INTEGER)"
 
 _HEADERS = [("n", b"7"), ("n", None)]
 
 
-class Transactions:
+class Opened:
+    """Has the file open."""
+
+    def __init__(self, setting: Setting) -> None:
+        self._name = setting.name
+        self._db = eosdb.connect(setting.path)
+        try:
+            self._begin(setting)
+        except BaseException:
+            self._db.close()
+            raise
+
+    def _begin(self, setting: Setting) -> None:
+        """Make what writes. May raise EosdbError."""
+
+    def close(self) -> None:
+        with contextlib.suppress(eosdb.EosdbError):
+            self._db.close()
+
+
+class Transactions(Opened):
     """Of one producer. Every seventh is aborted; an error makes client and database anew. Keys, headers and
     records without a value are for those that carry them on."""
 
     is_atomic = True
 
-    def __init__(self, setting: Setting) -> None:
-        self._db = eosdb.connect(setting.path)
-        try:
-            self._producer = self._db.producer(transactional_id=setting.name)
-            self._producer.init_transactions()
-        except BaseException:
-            self._db.close()
-            raise
+    def _begin(self, setting: Setting) -> None:
+        self._producer = self._db.producer(transactional_id=setting.name)
+        self._producer.init_transactions()
 
     def store(self, operation: Operation, values: list[bytes]) -> Outcome:
         producer = self._producer
@@ -54,9 +76,123 @@ class Transactions:
     def close(self) -> None:
         with contextlib.suppress(eosdb.EosdbError):
             self._producer.close()
-        with contextlib.suppress(eosdb.EosdbError):
-            self._db.close()
+        super().close()
 
+
+class SendMany(Opened):
+    """`send_many` of a producer without transactions, sometimes with more records than one commit takes.
+    What is told to be not written changes nothing for the producer, which goes on."""
+
+    is_atomic = False
+
+    def _begin(self, setting: Setting) -> None:
+        self._producer = self._db.producer()
+
+    def store(self, operation: Operation, values: list[bytes]) -> Told:
+        records = (
+            ProducerRecord(topic=place.topic, partition=place.partition, value=value)
+            for place, value in zip(operation.places, values, strict=True)
+        )
+        sent = SentRecords()
+        try:
+            self._producer.send_many(TOPIC, records, sent=sent)
+        except eosdb.EosdbError as error:
+            failed = sent.failed
+            is_settled = sent.stored + len(failed) == sent.accepted
+            accepted: Outcome = "written" if is_settled else "unknown"
+            told = [
+                failed[i].outcome
+                if i in failed
+                else accepted
+                if i < sent.accepted
+                else "not written"
+                for i in range(len(values))
+            ]
+            if error.outcome == "unknown" or self._producer.state == "FATAL_ERROR":
+                raise BrokenError(told) from error
+            return told
+        return "written"
+
+    def close(self) -> None:
+        with contextlib.suppress(eosdb.EosdbError):
+            self._producer.close()
+        super().close()
+
+
+class Blocks(Opened):
+    """`db.begin()` on an adopted file: a row of the user's own table for each message, in one commit. Every
+    seventh block raises."""
+
+    is_atomic = True
+
+    def _begin(self, setting: Setting) -> None:
+        with self._db.begin() as tx:
+            tx.connection.exec_driver_sql(_OWN_TABLE)
+
+    def store(self, operation: Operation, values: list[bytes]) -> Outcome:
+        try:
+            with self._db.begin() as tx:
+                for place, value in zip(operation.places, values, strict=True):
+                    sent = tx.publish(place.topic, value, partition=place.partition)
+                    row = value.decode().rstrip(), sent.offset
+                    tx.connection.exec_driver_sql(f"INSERT INTO {TABLE} VALUES (?, ?)", row)
+                at = {TopicPartition(TOPIC, 0): OffsetAndMetadata(operation.number)}
+                tx.commit_offsets("places", at)
+                if operation.number % 7 == 0:
+                    raise _WantedError
+        except _WantedError:
+            return "not written"
+        except eosdb.EosdbError as error:
+            if error.outcome == "not written":
+                return "not written"
+            raise BrokenError(error.outcome) from error
+        return "written"
+
+
+class _WantedError(Exception):
+    """Ends a block."""
+
+
+class AppendOnce(Opened):
+    """`append_once`: a batch of which it does not know the outcome is the first thing that it repeats, also
+    in its next life. So nothing remains unknown but what it has in hand."""
+
+    is_atomic = True
+
+    def _begin(self, setting: Setting) -> None:
+        self._ledgers = Ledgers(setting.folder)
+        self._ledgers.refresh()
+        own = [
+            op for (life, _), op in self._ledgers.operations.items() if life.startswith(self._name)
+        ]
+        self._count = len(own)
+        if own and own[-1].outcome == "unknown":
+            values = [value.encode() for value in own[-1].values()]
+            self._append(self._count, own[-1], values)
+            setting.ledger.close(own[-1], "written")
+
+    def store(self, operation: Operation, values: list[bytes]) -> Outcome:
+        self._count += 1
+        try:
+            self._append(self._count, operation, values)
+        except eosdb.EosdbError as error:
+            raise BrokenError(error.outcome) from error
+        return "written"
+
+    def _append(self, batch_id: int, operation: Operation, values: list[bytes]) -> None:
+        batches: defaultdict[TopicPartition, list[Record]] = defaultdict(list)
+        for place, value in zip(operation.places, values, strict=True):
+            batches[TopicPartition(*place)].append(Record(value=value))
+        self._db.append_once(self._name, batch_id, batches)
+
+
+FACES: Final[dict[str, type[Work]]] = {
+    "send-many": SendMany,
+    "block": Blocks,
+    "append-once": AppendOnce,
+}
 
 if __name__ == "__main__":
-    work(Transactions, (eosdb.EosdbError,))
+    name = sys.argv[2]
+    sizes = SIZES if name != "send-many" else (*SIZES * 10, 7_000)
+    work(FACES.get(name, Transactions), (eosdb.EosdbError,), sizes)

@@ -12,8 +12,9 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -24,6 +25,8 @@ TOPIC: Final = "shop"
 PARTITIONS: Final = 2
 FEEDER: Final = "feeder"
 """The name of the program that writes what others carry on."""
+SIZES: Final = (1, 2, 3, 20)
+"""How many records an operation may have."""
 _PAUSE_S: Final = 0.01
 _FEEDER_PAUSE_S: Final = 0.1
 
@@ -49,7 +52,7 @@ class Work(Protocol):
         """Free what the client holds."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Setting:
     """What a program is told."""
 
@@ -67,12 +70,16 @@ class Setting:
     def path(self) -> Path:
         return self.folder / FILE
 
+    @cached_property
+    def ledger(self) -> Ledger:
+        return Ledger(self.folder, self.name)
+
 
 class Stopping:
     """Whether SIGTERM, or SIGINT, has come; SIGUSR1 forks."""
 
     def __init__(self) -> None:
-        self.is_set = False
+        self.is_set = self._is_forking = False
         signal.signal(signal.SIGTERM, self._stop)
         signal.signal(signal.SIGUSR1, self._fork)
 
@@ -80,17 +87,25 @@ class Stopping:
         self.is_set = True
 
     def _fork(self, *_: object) -> None:
+        if self._is_forking:
+            return  # A fork amid the preparations of a fork waits for itself.
+        self._is_forking = True
         child = os.fork()
         if not child:
             os._exit(0)
         os.waitpid(child, 0)
+        self._is_forking = False
 
 
-def work(make: Callable[[Setting], Work], errors: tuple[type[Exception], ...]) -> None:
+def work(
+    make: Callable[[Setting], Work],
+    errors: tuple[type[Exception], ...],
+    sizes: Sequence[int] = SIZES,
+) -> None:
     """Store until told to stop. `errors` are those with which making a client of this face may fail; it is
     tried again then."""
     setting, stopping = Setting.from_arguments(), Stopping()
-    ledger = Ledger(setting.folder, setting.name)
+    ledger = setting.ledger
     pause_s = _FEEDER_PAUSE_S if setting.name == FEEDER else _PAUSE_S
     rng = random.Random(f"{setting.seed} {ledger.life}")
     client: Work | None = None
@@ -105,9 +120,10 @@ def work(make: Callable[[Setting], Work], errors: tuple[type[Exception], ...]) -
                 continue
             if not client.is_atomic:
                 ledger.another_client()
-        places = [Place(TOPIC, rng.randrange(PARTITIONS)) for _ in range(rng.choice((1, 2, 3, 20)))]
+        places = [Place(TOPIC, rng.randrange(PARTITIONS)) for _ in range(rng.choice(sizes))]
         operation = ledger.attempt(places, is_atomic=client.is_atomic)
-        values = [value.encode().ljust(rng.choice((1, 100, 2000))) for value in operation.values()]
+        length = rng.choice((1, 100, 2000) if len(places) <= max(SIZES) else (1,))
+        values = [value.encode().ljust(length) for value in operation.values()]
         try:
             ledger.close(operation, client.store(operation, values))
         except BrokenError as broken:
