@@ -13,15 +13,17 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import eosdb
 from eosdb import TopicPartition
-from tests.hunts.actors.actor import Actor
 from tests.hunts.ledger import LEDGER, Ledgers, Operation, Place, Value
 from tests.hunts.programs.working import PARTITIONS, TOPIC
 from tests.hunts.world import MARK, World, names_of
 from tests.readers import committed_values
+
+if TYPE_CHECKING:
+    from tests.hunts.actors.actor import Actor  # Some of the actors ask the judge.
 
 _AS_SQL: Final = (
     "SELECT partition, value FROM committed_records WHERE topic = ? AND value IS NOT NULL"
