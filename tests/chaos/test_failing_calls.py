@@ -24,7 +24,7 @@ __all__ = ["disk"]
 
 
 FAILURES = [("ENOSPC", "wsta"), ("EIO", "wsto"), ("EMFILE", "o")]
-WITHOUT_MEMORY = ("append", "send_many", "append_once", "begin", "transaction", "served_produce")
+WITHOUT_MEMORY = ("append", "append_once", "served_produce")
 
 
 @pytest.mark.parametrize(
