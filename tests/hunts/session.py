@@ -140,7 +140,7 @@ def _goes_on(world: World, actor: Actor, when: str, may_end: frozenset[str]) -> 
 
 def _end(world: World, actor: Actor) -> None:
     """Clients first, then what they speak to."""
-    for name in ("client", "feeder"):
+    for name in ("client", "other", "feeder"):
         if name in world.roles:
             world.roles[name].stop()
     actor.settle(world)

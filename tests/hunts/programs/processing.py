@@ -1,0 +1,52 @@
+"""`process` with a table of its own, until told to stop: a row and a result for each record."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Final
+
+import eosdb
+from tests.hunts.programs.working import TOPIC, Setting, Stopping
+
+RESULTS: Final = "copy"
+TABLE: Final = "done"
+OWN_TABLE: Final = f"CREATE TABLE {TABLE} (part INTEGER, place INTEGER, PRIMARY KEY (part, place))"
+_CONFIG: Final = eosdb.BrokerConfig(group_min_session_timeout_ms=100)
+
+
+def handle(record: eosdb.ConsumerRecord, tx: eosdb.UserTransaction) -> eosdb.ProducerRecord:
+    row = record.partition, record.offset
+    tx.connection.exec_driver_sql(f"INSERT INTO {TABLE} VALUES (?, ?)", row)
+    return eosdb.ProducerRecord(
+        value=record.value,
+        key=record.key,
+        partition=record.partition,
+        headers=record.headers,
+        timestamp=record.timestamp,
+    )
+
+
+def main() -> None:
+    setting, stopping = Setting.from_arguments(), Stopping()
+    while not stopping.is_set:
+        try:
+            with eosdb.connect(setting.path, config=_CONFIG) as db:
+                db.processor(
+                    TOPIC,
+                    handle,
+                    RESULTS,
+                    group_id=setting.name,
+                    transaction_size=10,
+                    max_attempts=2,
+                    # Short, so that what is stopped comes back when others have taken over.
+                    consumer={"session_timeout_ms": 1_000, "heartbeat_interval_ms": 200},
+                ).run()
+            return  # By a signal.
+        except eosdb.EosdbError as error:
+            print(f"again: {type(error).__name__}: {error}", file=sys.stderr)
+            time.sleep(0.1)
+
+
+if __name__ == "__main__":
+    main()
