@@ -66,11 +66,21 @@ class Block(WithPlaces):
         return self.look(world) + super().problems(world)
 
 
+class Aio(WithPlaces):
+    module = "aio"
+
+
+class AioRecords(Library):
+    module = "aio"
+
+
 ACTORS: Final[list[Actor]] = [
     WithPlaces(
         "producer", "the library's producer: transactions with offsets, one in seven aborted"
     ),
     Library("send-many", "`send_many` without a transaction, also of more than one commit takes"),
     Block("block", "`db.begin()` in an adopted file: own rows and messages, one in seven raises"),
+    Aio("aio", "`eosdb.aio`: transactions and `db.begin()`, cancelled in the middle of everything"),
+    AioRecords("aio-records", "`eosdb.aio` without transactions, cancelled; futures tell"),
     Library("append-once", "`append_once`, which repeats what it does not know, also after a kill"),
 ]
