@@ -40,19 +40,14 @@ FAULT ?=
 gauntlet: $(SETUP)
 	$(PYTHON) -m tests.hunts.gauntlet --minutes $(MINUTES) --seed $(SEED) --actor "$(ACTOR)" --fault "$(FAULT)"
 
-# A relay and both its sides killed and paused, and every record compared (RELAY="--relay-kills 10" for fewer). With a real
-# broker: EOSDB_BENCH_KAFKA=host:port make relay RELAY_TO="kafka --restart 'command that starts it'".
-RELAY ?=
-RELAY_TO ?= serve
+# Relays, with both their sides killed, stopped and locked, and every record compared; files that are moved to a cluster, and
+# every group's next records compared. EOSDB_BENCH_KAFKA=host:port takes a real broker (tests/hunts/actors/cluster.py).
 relay: $(SETUP)
-	$(PYTHON) -m tests.hunts.relay file $(RELAY)
-	$(PYTHON) -m tests.hunts.relay $(RELAY_TO) $(RELAY)
-	$(PYTHON) -m tests.hunts.relay $(RELAY_TO) --back $(RELAY)
+	$(PYTHON) -m tests.hunts.gauntlet --actor relay-file,relay-kafka,relay-back --minutes $(MINUTES) --seed $(SEED)
 
-# A file moved to a cluster with kills, and every group's next records compared; MOVE=host:port for a real broker.
 MOVE ?=
 move: $(SETUP)
-	$(PYTHON) -m tests.hunts.move $(MOVE)
+	$(if $(MOVE),EOSDB_BENCH_KAFKA=$(MOVE)) $(PYTHON) -m tests.hunts.gauntlet --actor move --minutes $(MINUTES) --seed $(SEED)
 
 # Litestream beside a writer, both killed, and every restored copy compared (COPIES="--rounds 10"); EOSDB_LITESTREAM names it.
 COPIES ?=

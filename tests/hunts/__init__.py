@@ -1,1 +1,1 @@
-"""The gauntlet: actors, faults and one judge. `make relay move copies` runs its forerunners."""
+"""The gauntlet: actors, faults and one judge. `make copies` runs a forerunner."""

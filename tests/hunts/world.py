@@ -195,11 +195,16 @@ class World:
         """Serve the file, with a proxy before it that clients are told of."""
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
-        command = self.command("serve", file or self.path, "--port", port, *options)
+        self.stand_before(port, self.command("serve", file or self.path, "--port", port, *options))
+
+    def stand_before(self, port: int, command: Sequence[str] | None = None) -> None:
+        """Put a proxy before a server of this machine. The session keeps it alive if it has its command."""
         self._server_port = port
-        self.add("server", command)
+        if command is not None:
+            self.add("server", command)
         self.proxy = Proxy(port)
-        self.until(self._server_is_up, "the server takes connections")
+        if command is not None:
+            self.until(self._server_is_up, "the server takes connections")
 
     @property
     def address(self) -> str:

@@ -10,7 +10,8 @@ from typing import Any, Final
 
 import eosdb
 from eosdb import TopicPartition
-from tests.hunts.actors.actor import Actor, Copier, Need
+from tests.hunts.actors import cluster
+from tests.hunts.actors.actor import Actor, Copier
 from tests.hunts.programs.moving import GROUPS, MOVES, PARTITIONS, command, path_of, topic_of
 from tests.hunts.programs.working import FEEDER
 from tests.hunts.world import PATIENCE_S, HuntError, World
@@ -22,34 +23,39 @@ _COUNT: Final = "SELECT count(*) FROM committed_records WHERE topic LIKE 'moved-
 class Move(Copier):
     name = "move"
     summary = "`eosdb migrate-to-kafka` of one file after the other, each with a writer"
-    has = frozenset({Need.OWN_FILE, Need.LONG_LIFE, Need.CONNECTION, Need.SERVER})
+    has = cluster.HAS
     weight = 3
 
     def begin(self, world: World) -> None:
         self._there: dict[str, Rest] = {}
         (world.folder / MOVES).mkdir()
-        world.serve("--create", file=_cluster(world))
+        cluster.begin(world, _cluster(world))
         world.add("feeder", world.program("moving", FEEDER))
         world.add("client", world.program("moving", self.name))
 
     def progress(self, world: World) -> int:
         """How many records the cluster has, and how many files were moved."""
+        moved = len(list((world.folder / MOVES).glob("*.moved")))
+        if cluster.BROKER is not None:
+            return moved
         with closing(sqlite3.connect(_cluster(world), timeout=60)) as connection:
             ((count,),) = connection.execute(_COUNT)
-        return int(count) + len(list((world.folder / MOVES).glob("*.moved")))
+        return int(count) + moved
 
     def settle(self, world: World) -> None:
         """Move the last file. The cluster is read while it is there."""
         for number in _ready(world):
             if not path_of(world.folder, number, "moved").exists():
                 world.finish(*command(world.folder, number, world.address))
-            for group in _groups(number):
-                self._there[group] = _rest_there(world.address, topic_of(number), group)
+            for group in _groups(world, number):
+                self._there[group] = _rest_there(
+                    world.address, topic_of(world.folder, number), group
+                )
 
     def problems(self, world: World) -> list[str]:
         problems = []
         for number in _ready(world):
-            topic = topic_of(number)
+            topic = topic_of(world.folder, number)
             with eosdb.connect(path_of(world.folder, number)) as db:
                 live: list[bytes] = []
                 for partition in range(PARTITIONS):
@@ -60,13 +66,14 @@ class Move(Copier):
                     path_of(world.folder, number, "sent").read_bytes().split()
                 ):
                     problems.append(f"file {number} has not what was acknowledged to its writer")
-                for group in _groups(number):
+                for group in _groups(world, number):
                     if _rest(db, topic, group) != self._there[group]:
                         problems.append(f"group {group} does not read on as in the file")
         return problems
 
     def files(self, world: World) -> list[Path]:
-        return [_cluster(world), *(path_of(world.folder, number) for number in _ready(world)[-1:])]
+        served = [_cluster(world)] if cluster.BROKER is None else []
+        return [*served, *(path_of(world.folder, number) for number in _ready(world)[-1:])]
 
 
 def _cluster(world: World) -> Path:
@@ -77,8 +84,8 @@ def _ready(world: World) -> list[int]:
     return sorted(int(path.stem) for path in (world.folder / MOVES).glob("*.ready"))
 
 
-def _groups(number: int) -> list[str]:
-    return [f"{topic_of(number)}-{group}" for group in range(GROUPS)]
+def _groups(world: World, number: int) -> list[str]:
+    return [f"{topic_of(world.folder, number)}-{group}" for group in range(GROUPS)]
 
 
 def _rest(db: eosdb.Database, topic: str, group: str) -> Rest:

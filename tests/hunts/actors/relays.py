@@ -1,6 +1,6 @@
 """Relays: from file to file, from a file to Kafka, and back.
 
-`eosdb serve` with another file stands in for the cluster. Every record must arrive once, with its key,
+Every record must arrive once, with its key,
 value, headers and timestamp, in the order of its partition.
 """
 
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 import eosdb
+from tests.hunts.actors import cluster
 from tests.hunts.actors.actor import Actor, Copier, Need
 from tests.hunts.programs.working import FEEDER, PARTITIONS, TOPIC
 from tests.hunts.world import PATIENCE_S, HuntError, World
@@ -118,11 +119,21 @@ class RelayToFile(Relay):
 class RelayToKafka(Relay):
     name = "relay-kafka"
     summary = "`eosdb relay` from a file to Kafka"
-    has = frozenset({Need.OWN_FILE, Need.LONG_LIFE, Need.CONNECTION, Need.SERVER})
+    has = cluster.HAS
 
     def begin(self, world: World) -> None:
-        world.serve("--create", file=copy(world))
+        self._most = 0
+        cluster.begin(world, copy(world))
         super().begin(world)
+
+    def files(self, world: World) -> list[Path]:
+        return super().files(world) if cluster.BROKER is None else [world.path]
+
+    def progress(self, world: World) -> int:
+        if cluster.BROKER is None:
+            return super().progress(world)
+        self._most = max(self._most, cluster.end_offsets(world.address))
+        return self._most
 
     def _command(self, world: World) -> list[object]:
         config = world.folder / "client.properties"
@@ -138,14 +149,35 @@ class RelayToKafka(Relay):
 class RelayFromKafka(Relay):
     name = "relay-back"
     summary = "`eosdb relay` from Kafka to a file"
-    has = frozenset({Need.OWN_FILE, Need.LONG_LIFE, Need.CONNECTION, Need.SERVER})
+    has = cluster.HAS
 
     def begin(self, world: World) -> None:
-        world.serve()
+        """The feeder's file is served; a broker gets its records by a relay under no fault."""
+        if cluster.BROKER is None:
+            world.serve()
+        else:
+            cluster.begin(world, world.path)
+            world.add("other", world.command(*to_cluster(world, "there")))
         super().begin(world)
+
+    def settle(self, world: World) -> None:
+        if cluster.BROKER is not None:
+            world.roles["other"].stop()
+            world.finish(*to_cluster(world, "there"), "--once")
+        super().settle(world)
 
     def _command(self, world: World) -> list[object]:
         return ["relay", copy(world), "--from", world.address, "--create"]
+
+
+def to_cluster(world: World, name: str) -> list[object]:
+    """The command that relays into the cluster; its name is of this session alone."""
+    config = world.folder / "client.properties"
+    config.write_text(f"transaction.timeout.ms={_TIMEOUT_MS}\nmessage.timeout.ms={_TIMEOUT_MS}\n")
+    name = f"{name}-{world.folder.name}"
+    return [
+        "relay", world.path, "--to", world.address, "--command-config", config, "--name", name,
+    ]  # fmt: skip
 
 
 def copy(world: World) -> Path:

@@ -1,8 +1,8 @@
 """Files that are moved to a cluster: one program fills them and writes into each until it is closed,
 another moves them, one after the other.
 
-`python -m tests.hunts.programs.moving FOLDER WAY ADDRESS SEED`, where WAY is "feeder" or "move". File
-NUMBER has the topic `moved-NUMBER`, and groups of that name with places anywhere in it.
+`python -m tests.hunts.programs.moving FOLDER WAY ADDRESS SEED`, where WAY is "feeder" or "move". Each
+file has a topic of its own, and groups of that name with places anywhere in it.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ def path_of(folder: Path, number: int, what: str = "db") -> Path:
     return folder / MOVES / f"{number:03}.{what}"
 
 
-def topic_of(number: int) -> str:
-    return f"moved-{number}"
+def topic_of(folder: Path, number: int) -> str:
+    """A broker has topics of other sessions, too."""
+    return f"moved-{folder.name}-{number}"
 
 
 def command(folder: Path, number: int, address: str) -> list[str]:
@@ -40,10 +41,9 @@ def command(folder: Path, number: int, address: str) -> list[str]:
     return ["migrate-to-kafka", str(path_of(folder, number)), "--to", address, "--execute"]
 
 
-def _fill(db: eosdb.Database, number: int, rng: random.Random) -> None:
+def _fill(db: eosdb.Database, topic: str, rng: random.Random) -> None:
     """Transactions of 50 records, every fifth aborted, of which the beginning is deleted; and groups
     anywhere, also at markers and aborted records."""
-    topic = topic_of(number)
     db.admin.create_topic(topic, PARTITIONS, {"retention.ms": "-1"})
     with db.producer(transactional_id="filling") as producer:
         producer.init_transactions()
@@ -65,7 +65,7 @@ def _fill(db: eosdb.Database, number: int, rng: random.Random) -> None:
             db.broker.offset_commit(f"{topic}-{group}", {tp: OffsetAndMetadata(at)})
 
 
-def _write_until_closed(db: eosdb.Database, number: int, sent: Path, stopping: Stopping) -> None:
+def _write_until_closed(db: eosdb.Database, topic: str, sent: Path, stopping: Stopping) -> None:
     with db.producer() as producer, sent.open("ab", buffering=0) as notes:
         for record in range(sys.maxsize):
             if stopping.is_set:
@@ -73,7 +73,7 @@ def _write_until_closed(db: eosdb.Database, number: int, sent: Path, stopping: S
             value = f"live-{record}"
             partition = record % PARTITIONS
             try:
-                producer.send(topic_of(number), value, b"k", partition=partition).result()
+                producer.send(topic, value, b"k", partition=partition).result()
             except PolicyViolationError:
                 return
             notes.write(f"{value}\n".encode())
@@ -82,10 +82,11 @@ def _write_until_closed(db: eosdb.Database, number: int, sent: Path, stopping: S
 def _feed(setting: Setting, stopping: Stopping) -> None:
     rng = random.Random(setting.seed)
     for number in range(sys.maxsize):
+        topic = topic_of(setting.folder, number)
         with eosdb.connect(path_of(setting.folder, number), durability="off") as db:
-            _fill(db, number, rng)
+            _fill(db, topic, rng)
             path_of(setting.folder, number, "ready").touch()
-            _write_until_closed(db, number, path_of(setting.folder, number, "sent"), stopping)
+            _write_until_closed(db, topic, path_of(setting.folder, number, "sent"), stopping)
         while not path_of(setting.folder, number, "moved").exists():
             if stopping.is_set:
                 return
