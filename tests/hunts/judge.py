@@ -19,7 +19,7 @@ import eosdb
 from eosdb import TopicPartition
 from tests.hunts.ledger import LEDGER, Ledgers, Operation, Place, Value
 from tests.hunts.programs.working import PARTITIONS, TOPIC
-from tests.hunts.world import MARK, World, names_of
+from tests.hunts.world import World, names_of
 from tests.readers import committed_values
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ def left_over(world: World, actor: Actor) -> list[str]:
     """Processes of the session, files that its beginning did not make, and locks, after the end."""
     own = {role.pid for role in world.roles.values()} | {os.getpid()}
     problems = [
-        f"a process is left: {pid} {name}" for pid, name in _processes(world) if pid not in own
+        f"a process is left: {pid} {name}" for pid, name in world.processes() if pid not in own
     ]
     known = world.names | {f"{path.name}{end}" for path in actor.files(world) for end in _ENDS}
     strays = {name for name in names_of(world.folder) - known if not name.startswith(LEDGER)}
@@ -153,20 +153,6 @@ def left_over(world: World, actor: Actor) -> list[str]:
         if inode in inodes:
             problems.append(f"a lock is left on {inodes[inode]}: {line}")
     return problems
-
-
-def _processes(world: World) -> Iterator[tuple[int, str]]:
-    mark = f"{MARK}={world.folder}".encode()
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                if mark in (entry / "environ").read_bytes().split(b"\0"):
-                    yield (
-                        int(entry.name),
-                        (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(),
-                    )
-            except OSError:
-                continue  # It has ended, or is not ours.
 
 
 __all__ = ["LEDGER", "Ledgers", "committed", "left_over", "look", "misjudged", "torn", "verdict"]

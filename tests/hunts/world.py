@@ -15,7 +15,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Final
@@ -224,6 +224,18 @@ class World:
             time.sleep(0.05)
             role.start()
         return [role.name for role in ended]
+
+    def processes(self) -> Iterator[tuple[int, str]]:
+        """Every process of the session, and what they have started, with their commands."""
+        mark = f"{MARK}={self.folder}".encode()
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit():
+                try:
+                    if mark in (entry / "environ").read_bytes().split(b"\0"):
+                        command = (entry / "cmdline").read_bytes().replace(b"\0", b" ")
+                        yield int(entry.name), command.decode()
+                except OSError:
+                    continue  # It has ended, or is not ours.
 
     # -- waiting --------------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ class Need(enum.Enum):
     OWN_FILE = "its program opens no file of eosdb's"
     LEDGER = "it writes nothing of its own"
     LONG_LIFE = "its program ends by itself"
+    WORKERS = "it is one process alone"
 
 
 class Actor:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.hunts.faults import locks, network, signals, system
+from tests.hunts.faults import locks, maintenance, network, signals, system
 from tests.hunts.faults.fault import Fault
 
 FAULTS: Final[dict[str, Fault]] = {
-    fault.name: fault for module in (signals, locks, system, network) for fault in module.FAULTS
+    fault.name: fault
+    for module in (signals, locks, system, network, maintenance)
+    for fault in module.FAULTS
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from contextlib import suppress
 from typing import Final
 
 from tests.hunts.actors.actor import Actor, Need
@@ -77,6 +78,24 @@ class Fork(Fault):
         return True
 
 
+class KillPart(Fault):
+    """Of a client that is several processes."""
+
+    needs = frozenset({Need.WORKERS})
+
+    def __init__(self, name: str, summary: str, part: str, ends: frozenset[str]) -> None:
+        self.name, self.summary, self.ends = name, summary, ends
+        self._part = part
+
+    def strike(self, world: World, actor: Actor) -> bool:
+        pids = [pid for pid, command in world.processes() if self._part in command]
+        if not pids:
+            return False
+        with suppress(ProcessLookupError):
+            os.kill(world.rng.choice(pids), signal.SIGKILL)
+        return True
+
+
 FAULTS: Final[list[Fault]] = [
     Kill("kill-client", ("client",)),
     Kill("kill-server", ("server",)),
@@ -86,4 +105,6 @@ FAULTS: Final[list[Fault]] = [
     Interrupt(),
     Terminate(),
     Fork(),
+    KillPart("kill-worker", "SIGKILL of a worker of the client", "pyspark.daemon", frozenset()),
+    KillPart("kill-jvm", "SIGKILL of the client's JVM alone", "java ", frozenset({"client"})),
 ]

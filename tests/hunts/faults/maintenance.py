@@ -1,0 +1,147 @@
+"""Maintenance of the file by other processes while the actor works."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import sqlite3
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+import eosdb
+from tests.hunts import judge
+from tests.hunts.actors.actor import Actor
+from tests.hunts.faults.fault import Fault
+from tests.hunts.world import HuntError, World
+
+_LOCKED_S: Final = 7.0
+
+
+class Command(Fault):
+    """A command that reads or rewrites the file."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.summary = name, f"`eosdb {name}` of the file"
+
+    def strike(self, world: World, actor: Actor) -> bool:
+        world.finish(self.name, world.rng.choice(actor.files(world)))
+        return True
+
+
+class Copy(Fault):
+    """A copy that is made meanwhile has nothing torn, and is whole."""
+
+    def __init__(self, name: str, summary: str, make: Callable[[World, Path], None]) -> None:
+        self.name, self.summary, self._make = name, summary, make
+
+    def strike(self, world: World, actor: Actor) -> bool:
+        folder = world.folder / "copies"
+        folder.mkdir()
+        try:
+            copy = folder / "copy.db"
+            self._make(world, copy)
+            if problems := judge.torn(judge.committed(copy)):
+                raise HuntError(f"{self.name}: {problems[:3]}")
+            world.finish("verify", copy)
+        finally:
+            shutil.rmtree(folder)
+        return True
+
+
+def _backup(world: World, copy: Path) -> None:
+    world.finish("backup", world.path, copy)
+
+
+def _publish(world: World, copy: Path) -> None:
+    with eosdb.connect(world.path, read_only=True) as db:
+        done = db.publish(f"file://{copy.parent}/published")
+    assert done is not None
+    world.finish("fetch", done.url, copy)
+
+
+class Housekeeping(Fault):
+    name = "housekeeping"
+    summary = "housekeeping with a history of one second"
+
+    def strike(self, world: World, actor: Actor) -> bool:
+        config = eosdb.BrokerConfig(history_retention_ms=1_000)
+        with eosdb.connect(world.rng.choice(actor.files(world)), config=config) as db:
+            db.housekeeping()
+        return True
+
+
+class Upgrade(Fault):
+    name = "upgrade"
+    summary = (
+        "the programs end, the file gets the schema of before, an upgrade is killed and repeated"
+    )
+    ends = frozenset({"client", "server", "feeder"})
+
+    def strike(self, world: World, actor: Actor) -> bool:
+        for role in world.roles.values():
+            role.kill()
+        world.until(lambda: not _holders(world), "nobody has the file open")
+        with closing(sqlite3.connect(world.path, isolation_level=None)) as old:
+            old.executescript(_BACK_TO_8)
+        upgrade = world.run("migrate", world.path)
+        time.sleep(world.rng.uniform(0.1, 1.5))
+        upgrade.send_signal(signal.SIGKILL)
+        upgrade.communicate()
+        world.finish("migrate", world.path)
+        return True
+
+
+_BACK_TO_8: Final = """
+BEGIN IMMEDIATE;
+DROP TABLE eosdb_scram_credentials;
+DROP TABLE eosdb_baseline_scram_credentials;
+UPDATE eosdb_alembic_version SET version_num = '0008';
+PRAGMA user_version = 8;
+COMMIT;
+"""
+
+
+def _holders(world: World) -> list[int]:
+    """Processes of the session that have the file open: workers that outlive a driver for a moment."""
+    holders = []
+    for pid, _ in world.processes():
+        try:
+            files = {entry.readlink() for entry in Path(f"/proc/{pid}/fd").iterdir()}
+        except OSError:
+            continue
+        if world.path in files:
+            holders.append(pid)
+    return holders
+
+
+class LongMaintenance(Fault):
+    name = "lock-compact"
+    summary = f"a compaction of a file so large that it holds the write lock for {_LOCKED_S:g} s"
+
+    def strike(self, world: World, actor: Actor) -> bool:
+        end = 0.0
+
+        def slow(done: int, total: int | None) -> None:
+            nonlocal end
+            end = end or time.monotonic() + _LOCKED_S
+            if done == total:
+                time.sleep(max(end - time.monotonic(), 0))
+
+        with eosdb.connect(world.rng.choice(actor.files(world))) as db:
+            db.compact(on_progress=slow)
+        return end > 0
+
+
+FAULTS: Final[list[Fault]] = [
+    Command("compact"),
+    Command("verify"),
+    Command("rebuild"),
+    Copy("backup", "`eosdb backup` of the file", _backup),
+    Copy("publish", "the file is published to a folder and fetched", _publish),
+    Housekeeping(),
+    Upgrade(),
+    LongMaintenance(),
+]
