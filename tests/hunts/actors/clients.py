@@ -14,10 +14,11 @@ from tests.hunts.actors.actor import Actor, Copier, Need
 from tests.hunts.actors.relays import count as count_of
 from tests.hunts.actors.relays import different, in_file
 from tests.hunts.actors.wire import OverTheWire
-from tests.hunts.programs.confluent_group import COPY, NOTES
+from tests.hunts.programs.confluent_group import NOTES
 from tests.hunts.programs.java import CLASS_PATH, CLASSES, MEMORY, SOURCES
 from tests.hunts.programs.working import FEEDER, PARTITIONS, TOPIC
 from tests.hunts.world import PATIENCE_S, World
+from tests.integrations.relay.contents import Content
 from tests.judges import artifacts, streams
 from tests.judges.java import JARS
 from tests.judges.verdicts import MissingError
@@ -81,27 +82,35 @@ class Java(OverTheWire):
 
 
 class Group(Copier):
-    """A program of the group of its own name, which reads what the feeder writes."""
+    """A program of the group of its own name, which copies what the feeder writes to a topic of it."""
 
     has = frozenset({Need.CONNECTION, Need.SERVER, Need.LONG_LIFE})
 
     def begin(self, world: World) -> None:
         world.serve()
+        world.add("feeder", world.program("library", FEEDER))
+        self.start(world, "client")
+
+    def start(self, world: World, role: str) -> None:
+        """Make the topic, and start the program."""
         with eosdb.connect(world.path) as db:
-            db.admin.create_topic(COPY, PARTITIONS, {"retention.ms": "-1"})
-        super().begin(world)
+            db.admin.create_topic(self.name, PARTITIONS, {"retention.ms": "-1"})
+        world.add(role, self.command(world), self.name)
+
+    def command(self, world: World) -> list[str]:
+        return world.program(self.module, self.name)
 
     def progress(self, world: World) -> int:
-        return count_of(world.path, COPY)
+        return count_of(world.path, self.name)
 
     def settle(self, world: World) -> None:
         """Begin it again, until its group has come to the end."""
         client = world.roles["client"]
         client.start()
-        world.until(lambda: not self._behind(world), "the group comes to the end")
+        world.until(lambda: not self.behind(world), "the group comes to the end")
         client.stop()
 
-    def _behind(self, world: World) -> list[str]:
+    def behind(self, world: World) -> list[str]:
         """Where its position is not behind the last record."""
         with eosdb.connect(world.path) as db:
             try:
@@ -116,13 +125,39 @@ class Group(Copier):
         ]
 
     def problems(self, world: World) -> list[str]:
-        return self._behind(world) + different(in_file(world.path), in_file(world.path, COPY))
+        numbers = [count() for _ in range(PARTITIONS)]
+        source = in_file(world.path)
+        expected = [self.expected(record, next(numbers[record.partition])) for record in source]
+        return self.behind(world) + different(expected, in_file(world.path, self.name))
+
+    def expected(self, record: Content, number: int) -> Content:
+        """What is made of a record, whose number in its partition is this."""
+        return record
 
 
 class ConfluentCopy(Group):
     name = "confluent-copy"
     summary = "confluent-kafka consumes, processes and produces, offsets in the transaction"
     module = "confluent_group"
+
+
+class WithoutHeaders(Group):
+    """Of a client that takes no header without a value."""
+
+    def expected(self, record: Content, number: int) -> Content:
+        return record._replace(headers=())
+
+
+class KafkaPythonCopy(WithoutHeaders):
+    name = "kafka-python-copy"
+    summary = "kafka-python consumes, processes and produces, offsets in the transaction"
+    module = "kafka_python_group"
+
+
+class AiokafkaCopy(WithoutHeaders):
+    name = "aiokafka-copy"
+    summary = "aiokafka consumes, processes and produces, offsets in the transaction"
+    module = "aiokafka_group"
 
 
 class ConfluentGroup(Group):
@@ -148,7 +183,7 @@ class ConfluentGroup(Group):
         there: list[list[str | None]] = [[] for _ in range(PARTITIONS)]
         for record in in_file(world.path):
             there[record.partition].append(None if record.value is None else record.value.decode())
-        return self._behind(world) + [
+        return self.behind(world) + [
             f"partition {partition}: {len(read[partition])} records read, {len(there[partition])} there"
             for partition in range(PARTITIONS)
             if read[partition] != there[partition]
@@ -163,41 +198,28 @@ class Streams(Group):
     def left_out(self) -> str | None:
         return missing("streams", streams.JARS)
 
-    def begin(self, world: World) -> None:
-        world.serve()
-        with eosdb.connect(world.path) as db:
-            db.admin.create_topic(COPY, PARTITIONS, {"retention.ms": "-1"})
+    def command(self, world: World) -> list[str]:
         jars = artifacts.class_path("streams", streams.JARS)
         compile_java(world, "Numbering.java", jars)
         state = world.folder / "state"
         state.mkdir()
-        command = ["java", *MEMORY, *artifacts.QUIET, "-cp", f"{world.folder / CLASSES}:{jars}"]
-        world.add("feeder", world.program("library", FEEDER))
-        world.add(
-            "client", [*command, "Numbering", world.address, self.name, str(state), TOPIC, COPY]
-        )
+        java = ["java", *MEMORY, *artifacts.QUIET, "-cp", f"{world.folder / CLASSES}:{jars}"]
+        return [*java, "Numbering", world.address, self.name, str(state), TOPIC, self.name]
 
-    def problems(self, world: World) -> list[str]:
-        """Each record with its number in its partition, and its timestamp."""
-        numbers = [count() for _ in range(PARTITIONS)]
-        expected = [
-            record._replace(
-                key=record.partition.to_bytes(4),
-                value=b"%d %s" % (next(numbers[record.partition]), (record.value or b"").rstrip()),
-                headers=(),
-            )
-            for record in in_file(world.path)
-        ]
-        return self._behind(world) + different(expected, in_file(world.path, COPY))
+    def expected(self, record: Content, number: int) -> Content:
+        value = b"%d %s" % (number, (record.value or b"").rstrip())
+        return record._replace(key=record.partition.to_bytes(4), value=value, headers=())
 
 
+COPIERS: Final[list[Group]] = [ConfluentCopy(), KafkaPythonCopy(), AiokafkaCopy()]
+"""Those that a file can be soaked with side by side."""
 ACTORS: Final[list[Actor]] = [
     KafkaPython(),
     KafkaPythonPlain(),
     Aiokafka(),
     ConfluentPlain(),
-    ConfluentCopy(),
     ConfluentGroup(),
     Java(),
     Streams(),
+    *COPIERS,
 ]

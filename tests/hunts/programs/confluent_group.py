@@ -7,22 +7,20 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import threading
 import time
 from typing import Any, Final
 
 import confluent_kafka as kafka
 
-from tests.hunts.programs.working import TOPIC, Setting, Stopping
+from tests.hunts.programs.working import TOPIC, Setting, Stopping, again
 
-COPY: Final = "copy"
-"""The topic of the copy."""
 NOTES: Final = "notes.log"
 """What the readers have read: a line of JSON for each poll, [partition, offset, value] of each record."""
 READERS: Final = 2
 _PATIENCE_S: Final = 15.0
 _MOST: Final = 50
+_ERRORS: Final = (kafka.KafkaException,)
 
 
 def consumer(setting: Setting, **settings: object) -> kafka.Consumer:
@@ -59,17 +57,17 @@ def copy(setting: Setting, stopping: Stopping) -> None:
         member.subscribe([TOPIC])
         while not stopping.is_set:
             if messages := [it for it in member.consume(_MOST, 0.2) if it.error() is None]:
-                _carry(member, producer, messages)
+                _carry(member, producer, messages, setting.name)
     finally:
         member.close()
 
 
-def _carry(member: Any, producer: kafka.Producer, messages: list[Any]) -> None:
+def _carry(member: Any, producer: kafka.Producer, messages: list[Any], topic: str) -> None:
     """Raises KafkaException; the member's position is past what was aborted then."""
     producer.begin_transaction()
     for message in messages:
         producer.produce(
-            COPY, message.value(), message.key(), message.partition(),
+            topic, message.value(), message.key(), message.partition(),
             timestamp=message.timestamp()[1], headers=message.headers() or [],
         )  # fmt: skip
     at = [place for place in member.position(member.assignment()) if place.offset >= 0]
@@ -80,7 +78,8 @@ def _carry(member: Any, producer: kafka.Producer, messages: list[Any]) -> None:
 def read(setting: Setting, stopping: Stopping) -> None:
     """Some members, each in a thread; one that fails begins anew."""
     threads = [
-        threading.Thread(target=_again, args=(_read, setting, stopping)) for _ in range(READERS)
+        threading.Thread(target=again, args=(_read, setting, stopping, _ERRORS))
+        for _ in range(READERS)
     ]
     for thread in threads:
         thread.start()
@@ -109,18 +108,9 @@ def _text(value: bytes | None) -> str | None:
     return None if value is None else value.decode()
 
 
-def _again(life: Any, setting: Setting, stopping: Stopping) -> None:
-    while not stopping.is_set:
-        try:
-            life(setting, stopping)
-        except kafka.KafkaException as error:
-            print(f"anew after {error}", file=sys.stderr)
-            time.sleep(0.1)
-
-
 if __name__ == "__main__":
     started = Setting.from_arguments(), Stopping()
     if started[0].name.endswith("copy"):
-        _again(copy, *started)
+        again(copy, *started, _ERRORS)
     else:
         read(*started)

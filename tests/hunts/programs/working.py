@@ -132,3 +132,18 @@ def work(
             client = None
     if client is not None:
         client.close()
+
+
+def again(
+    life: Callable[[Setting, Stopping], object],
+    setting: Setting,
+    stopping: Stopping,
+    errors: tuple[type[Exception], ...],
+) -> None:
+    """Run lives of a client until told to stop: one that ends by an error is followed by another."""
+    while not stopping.is_set:
+        try:
+            life(setting, stopping)
+        except errors as error:
+            print(f"anew after {type(error).__name__}: {error}", file=sys.stderr)
+            time.sleep(0.1)
