@@ -166,6 +166,10 @@ class RelayFromKafka(Relay):
             world.finish(*to_cluster(world, "there"), "--once")
         super().settle(world)
 
+    def file_of(self, world: World) -> str:
+        """The client writes the target; the server only reads."""
+        return "client"
+
     def _command(self, world: World) -> list[object]:
         return ["relay", copy(world), "--from", world.address, "--create"]
 

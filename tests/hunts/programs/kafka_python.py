@@ -55,13 +55,18 @@ class Transactions(Producing):
         producer, is_ending = self._producer, False
         try:
             producer.begin_transaction()
-            for place, value in zip(operation.places, values, strict=True):
+            futures = [
                 producer.send(place.topic, value, partition=place.partition)
+                for place, value in zip(operation.places, values, strict=True)
+            ]
             if operation.number % 7 == 0:
                 producer.abort_transaction()
                 return "not written"
             is_ending = True
             producer.commit_transaction()
+            # It returns, too, where the transaction's time was over and its records were refused.
+            for future in futures:
+                future.get(0)
         except kafka.errors.KafkaError as error:
             raise BrokenError(
                 meanings.of_kafka_python(error, committing=True) if is_ending else "not written"
