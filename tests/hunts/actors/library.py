@@ -74,6 +74,10 @@ class AioRecords(Library):
     module = "aio"
 
 
+class Produce(Library):
+    module = "produce"
+
+
 ACTORS: Final[list[Actor]] = [
     WithPlaces(
         "producer", "the library's producer: transactions with offsets, one in seven aborted"
@@ -82,5 +86,6 @@ ACTORS: Final[list[Actor]] = [
     Block("block", "`db.begin()` in an adopted file: own rows and messages, one in seven raises"),
     Aio("aio", "`eosdb.aio`: transactions and `db.begin()`, cancelled in the middle of everything"),
     AioRecords("aio-records", "`eosdb.aio` without transactions, cancelled; futures tell"),
+    Produce("produce", "the command `eosdb produce`, fed by a pipe; its exit status tells"),
     Library("append-once", "`append_once`, which repeats what it does not know, also after a kill"),
 ]

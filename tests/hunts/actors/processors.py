@@ -1,8 +1,10 @@
-"""The loop with tables of its own: alone, and beside another copy that takes over."""
+"""Members of groups with tables of their own: the loop, alone and beside another copy, and one by hand."""
 
 from __future__ import annotations
 
+import json
 import sqlite3
+from collections import defaultdict
 from contextlib import closing
 from typing import Final
 
@@ -14,6 +16,10 @@ from tests.hunts.programs.working import PARTITIONS, TOPIC
 from tests.hunts.world import World
 
 _ROWS: Final = f"SELECT part, place FROM {TABLE}"
+_RECORDS: Final = (
+    'SELECT partition, "offset", CAST(value AS TEXT) FROM committed_records WHERE topic = ?'
+    ' ORDER BY partition, "offset"'
+)
 _RESULTS: Final = "SELECT count(*) FROM committed_records WHERE topic = ?"
 
 
@@ -45,14 +51,14 @@ class Process(Group):
         return [] if rows == results else [f"{rows} rows beside {results} results"]
 
     def problems(self, world: World) -> list[str]:
-        expected = 'SELECT partition, "offset" FROM committed_records WHERE topic = ?'
+        return super().problems(world) + self._rows_amiss(world)
+
+    def _rows_amiss(self, world: World) -> list[str]:
         with closing(sqlite3.connect(world.path, timeout=60)) as connection:
             rows = set(connection.execute(_ROWS))
-            sources = set(connection.execute(expected, (TOPIC,)))
-        problems = super().problems(world)
-        if rows != sources:
-            problems.append(f"rows and records differ in {sorted(rows ^ sources)[:5]}")
-        return problems
+            records = {(part, place) for part, place, _ in connection.execute(_RECORDS, (TOPIC,))}
+        amiss = sorted(rows ^ records)
+        return [f"rows and records differ in {amiss[:5]}"] if amiss else []
 
 
 class ProcessInPair(Process):
@@ -66,4 +72,40 @@ class ProcessInPair(Process):
         world.add("other", world.program(self.module, self.name))
 
 
-ACTORS: Final[list[Actor]] = [Process(), ProcessInPair()]
+class ByHand(Process):
+    """Its rows are what it has read. Beside it a reader without a group writes down what it is given: from
+    the beginning on without a gap, and nothing that is not committed."""
+
+    name = "group"
+    summary = "a member that stores rows and offsets in `db.begin()`, and a read_committed reader"
+    module = "reading"
+
+    def progress(self, world: World) -> int:
+        with closing(sqlite3.connect(world.path, timeout=60)) as connection:
+            (count,) = connection.execute(f"SELECT count(*) FROM {TABLE}").fetchone()
+            return int(count)
+
+    def look(self, world: World) -> list[str]:
+        return []
+
+    def problems(self, world: World) -> list[str]:
+        problems = self._behind(world) + self._rows_amiss(world)
+        records: defaultdict[int, list[list[object]]] = defaultdict(list)
+        with closing(sqlite3.connect(world.path, timeout=60)) as connection:
+            for partition, *record in connection.execute(_RECORDS, (TOPIC,)):
+                records[partition].append(record)
+        for path in world.folder.glob("read.*.log"):
+            given: defaultdict[int, list[list[object]]] = defaultdict(list)
+            for line in path.read_text().splitlines(keepends=True):
+                if line.endswith("\n"):
+                    partition, *record = json.loads(line)
+                    given[partition].append(record)
+            problems += [
+                f"{path.name}: of partition {partition} a reader was given other records than these"
+                for partition in given
+                if given[partition] != records[partition][: len(given[partition])]
+            ]
+        return problems
+
+
+ACTORS: Final[list[Actor]] = [Process(), ProcessInPair(), ByHand()]

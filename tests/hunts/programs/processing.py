@@ -12,7 +12,7 @@ from tests.hunts.programs.working import TOPIC, Setting, Stopping
 RESULTS: Final = "copy"
 TABLE: Final = "done"
 OWN_TABLE: Final = f"CREATE TABLE {TABLE} (part INTEGER, place INTEGER, PRIMARY KEY (part, place))"
-_CONFIG: Final = eosdb.BrokerConfig(group_min_session_timeout_ms=100)
+CONFIG: Final = eosdb.BrokerConfig(group_min_session_timeout_ms=100)
 
 
 def handle(record: eosdb.ConsumerRecord, tx: eosdb.UserTransaction) -> eosdb.ProducerRecord:
@@ -31,7 +31,7 @@ def main() -> None:
     setting, stopping = Setting.from_arguments(), Stopping()
     while not stopping.is_set:
         try:
-            with eosdb.connect(setting.path, config=_CONFIG) as db:
+            with eosdb.connect(setting.path, config=CONFIG) as db:
                 db.processor(
                     TOPIC,
                     handle,

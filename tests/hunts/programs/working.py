@@ -101,9 +101,11 @@ def work(
     make: Callable[[Setting], Work],
     errors: tuple[type[Exception], ...],
     sizes: Sequence[int] = SIZES,
+    *,
+    is_spread: bool = True,
 ) -> None:
     """Store until told to stop. `errors` are those with which making a client of this face may fail; it is
-    tried again then."""
+    tried again then. Records of an operation that is not spread go to one partition."""
     setting, stopping = Setting.from_arguments(), Stopping()
     ledger = setting.ledger
     pause_s = _FEEDER_PAUSE_S if setting.name == FEEDER else _PAUSE_S
@@ -121,6 +123,7 @@ def work(
             if not client.is_atomic:
                 ledger.another_client()
         places = [Place(TOPIC, rng.randrange(PARTITIONS)) for _ in range(rng.choice(sizes))]
+        places = places if is_spread else places[:1] * len(places)
         operation = ledger.attempt(places, is_atomic=client.is_atomic)
         length = rng.choice((1, 100, 2000) if len(places) <= max(SIZES) else (1,))
         values = [value.encode().ljust(length) for value in operation.values()]
