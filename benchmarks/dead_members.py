@@ -1,7 +1,7 @@
 """How long a group's work stands still when a member dies or hangs, and what noticing it costs. Prints a
 table and writes `DEAD_MEMBERS.md` beside it.
 
-    python -m tests.hunts.dead_members [--kills 40] [--stops 5]
+    python -m benchmarks.dead_members [--kills 40] [--stops 5]
 
 Three processes share six partitions and wait for records; nobody writes. Again and again one of them, drawn
 by a seed, is killed or stopped, until the other two have been given all of its partitions; then another
@@ -30,7 +30,7 @@ import eosdb
 from eosdb import Record, RecordBatch, TopicPartition
 from eosdb.model.protocol.consumer_protocol import Subscription
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+FOLDER = Path(__file__).parent
 PARTITIONS, MEMBERS = 6, 3
 SESSION_MS = 6_000
 WRITES = 4_000
@@ -193,7 +193,7 @@ def main() -> None:
     lines = [
         "# Members that die",
         "",
-        "Made by `python -m tests.hunts.dead_members`. "
+        "Made by `python -m benchmarks.dead_members`. "
         f"Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}; {MEMBERS} processes, "
         f"{PARTITIONS} partitions, heartbeats every second, sessions of {SESSION_MS / 1000:.0f} s from the "
         'last heartbeat, `durability="full"`.',
@@ -217,7 +217,7 @@ def main() -> None:
     ]
     text = "\n".join(lines) + "\n"
     print(text)
-    (BENCHMARKS / "DEAD_MEMBERS.md").write_text(text, encoding="utf-8")
+    (FOLDER / "DEAD_MEMBERS.md").write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":
