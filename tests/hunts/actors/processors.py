@@ -9,10 +9,10 @@ from contextlib import closing
 from typing import Final
 
 import eosdb
-from tests.hunts.actors.actor import Actor, Copier, Need
+from tests.hunts.actors.actor import Actor, Need
 from tests.hunts.actors.clients import Group
-from tests.hunts.programs.processing import OWN_TABLE, RESULTS, TABLE
-from tests.hunts.programs.working import PARTITIONS, TOPIC
+from tests.hunts.programs.processing import OWN_TABLE, TABLE
+from tests.hunts.programs.working import FEEDER, TOPIC
 from tests.hunts.world import World
 
 _ROWS: Final = f"SELECT part, place FROM {TABLE}"
@@ -33,11 +33,10 @@ class Process(Group):
     is_adopted = True
 
     def begin(self, world: World) -> None:
-        with eosdb.connect(world.path) as db:
-            db.admin.create_topic(RESULTS, PARTITIONS, {"retention.ms": "-1"})
-            with db.begin() as tx:
-                tx.connection.exec_driver_sql(OWN_TABLE)
-        Copier.begin(self, world)
+        with eosdb.connect(world.path) as db, db.begin() as tx:
+            tx.connection.exec_driver_sql(OWN_TABLE)
+        world.add("feeder", world.program("library", FEEDER))
+        self.start(world, "client")
 
     def look(self, world: World) -> list[str]:
         """As many rows as results, at any instant."""
@@ -47,7 +46,7 @@ class Process(Group):
                 "SELECT 1 FROM sqlite_schema WHERE name = ?", (TABLE,)
             ).fetchone():
                 return []  # It has not begun.
-            rows, results = connection.execute(both, (RESULTS,)).fetchone()
+            rows, results = connection.execute(both, (self.name,)).fetchone()
         return [] if rows == results else [f"{rows} rows beside {results} results"]
 
     def problems(self, world: World) -> list[str]:
@@ -89,7 +88,7 @@ class ByHand(Process):
         return []
 
     def problems(self, world: World) -> list[str]:
-        problems = self._behind(world) + self._rows_amiss(world)
+        problems = self.behind(world) + self._rows_amiss(world)
         records: defaultdict[int, list[list[object]]] = defaultdict(list)
         with closing(sqlite3.connect(world.path, timeout=60)) as connection:
             for partition, *record in connection.execute(_RECORDS, (TOPIC,)):

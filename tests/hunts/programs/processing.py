@@ -9,7 +9,6 @@ from typing import Final
 import eosdb
 from tests.hunts.programs.working import TOPIC, Setting, Stopping
 
-RESULTS: Final = "copy"
 TABLE: Final = "done"
 OWN_TABLE: Final = f"CREATE TABLE {TABLE} (part INTEGER, place INTEGER, PRIMARY KEY (part, place))"
 CONFIG: Final = eosdb.BrokerConfig(group_min_session_timeout_ms=100)
@@ -35,7 +34,7 @@ def main() -> None:
                 db.processor(
                     TOPIC,
                     handle,
-                    RESULTS,
+                    setting.name,
                     group_id=setting.name,
                     transaction_size=10,
                     max_attempts=2,
