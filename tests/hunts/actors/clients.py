@@ -17,7 +17,7 @@ from tests.hunts.actors.wire import OverTheWire
 from tests.hunts.programs.confluent_group import NOTES
 from tests.hunts.programs.java import CLASS_PATH, CLASSES, MEMORY, SOURCES
 from tests.hunts.programs.working import FEEDER, PARTITIONS, TOPIC
-from tests.hunts.world import PATIENCE_S, World
+from tests.hunts.world import PATIENCE_S, Role, World
 from tests.integrations.relay.contents import Content
 from tests.judges import artifacts, streams
 from tests.judges.java import JARS
@@ -95,7 +95,8 @@ class Group(Copier):
         """Make the topic, and start the program."""
         with eosdb.connect(world.path) as db:
             db.admin.create_topic(self.name, PARTITIONS, {"retention.ms": "-1"})
-        world.add(role, self.command(world), self.name)
+        world.roles[role] = Role(world, "client", self.command(world), self.name)
+        world.roles[role].start()
 
     def command(self, world: World) -> list[str]:
         return world.program(self.module, self.name)
@@ -141,20 +142,17 @@ class ConfluentCopy(Group):
     module = "confluent_group"
 
 
-class WithoutHeaders(Group):
-    """Of a client that takes no header without a value."""
-
-    def expected(self, record: Content, number: int) -> Content:
-        return record._replace(headers=())
-
-
-class KafkaPythonCopy(WithoutHeaders):
+class KafkaPythonCopy(Group):
     name = "kafka-python-copy"
     summary = "kafka-python consumes, processes and produces, offsets in the transaction"
     module = "kafka_python_group"
 
+    def expected(self, record: Content, number: int) -> Content:
+        """It takes no header without a value, and its program takes none along."""
+        return record._replace(headers=())
 
-class AiokafkaCopy(WithoutHeaders):
+
+class AiokafkaCopy(Group):
     name = "aiokafka-copy"
     summary = "aiokafka consumes, processes and produces, offsets in the transaction"
     module = "aiokafka_group"

@@ -33,7 +33,7 @@ async def copy(setting: Setting, stopping: Stopping) -> None:
                     for message in (message for some in found.values() for message in some):
                         await producer.send(
                             setting.name, message.value, message.key, message.partition,
-                            message.timestamp,
+                            message.timestamp, list(message.headers),
                         )  # fmt: skip
                     at = {tp: await consumer.position(tp) for tp in found}
                     await producer.send_offsets_to_transaction(at, setting.name)
