@@ -21,7 +21,7 @@ import eosdb
 from eosdb.integrations import publishing
 from tests.hunts.programs.working import FILE, TOPIC, Setting, Stopping
 
-COPIES: Final = "copies"
+COPIES: Final = "collected"
 """The folder of what is made."""
 NOTES: Final = f"{COPIES}/notes.jsonl"
 _PAUSE_S: Final = 0.05
