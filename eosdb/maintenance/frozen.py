@@ -32,7 +32,11 @@ def freeze(store: Store, folder: str | None) -> tuple[int, FileSummary]:
     path = os.path.join(folder or os.path.dirname(store.path), name)
     try:
         descriptor = claim(path)
-        os.ftruncate(descriptor, 0)
+        try:
+            os.ftruncate(descriptor, 0)
+        except BaseException:
+            os.close(descriptor)  # Else the next attempt of this process waits for it.
+            raise
     except OSError as error:
         raise StorageError(f"{path} cannot be written: {error.strerror}") from error
     try:

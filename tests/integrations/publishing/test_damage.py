@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -96,3 +98,17 @@ def test_what_rots_in_the_cache_is_fetched_again(device: Device) -> None:
     device.append(1)
     device.publish()
     assert read(device.fetch()) == 26
+
+
+def test_a_disk_that_was_full_when_a_copy_began_keeps_the_next_copy_from_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with eosdb.connect(tmp_path / "a.db") as db:
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "ftruncate", full)
+            with pytest.raises(eosdb.StorageError, match="No space left"):
+                db.publish(f"file://{tmp_path}/published")
+        assert db.publish(f"file://{tmp_path}/published") is not None
