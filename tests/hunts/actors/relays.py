@@ -160,9 +160,6 @@ class RelayFromKafka(Relay):
             world.add("other", world.command(*to_cluster(world, "there")))
         super().begin(world)
 
-    def file_of(self, world: World) -> str:
-        return "client"  # The server reads alone.
-
     def settle(self, world: World) -> None:
         if cluster.BROKER is not None:
             world.roles["other"].stop()
