@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.hunts.actors import clients, copies, exports, library, moves, relays, spark, wire
+from tests.hunts.actors import (
+    clients,
+    copies,
+    exports,
+    library,
+    moves,
+    processors,
+    relays,
+    spark,
+    wire,
+)
 from tests.hunts.actors.actor import Actor
 
-_MODULES: Final = (library, relays, moves, copies, exports, spark, wire, clients)
+_MODULES: Final = (library, processors, relays, moves, copies, exports, spark, wire, clients)
 ACTORS: Final[dict[str, Actor]] = {
     actor.name: actor for module in _MODULES for actor in module.ACTORS
 }
