@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
 from typing import Final
@@ -31,7 +32,7 @@ def main() -> None:
     while not stopping.is_set:
         try:
             with eosdb.connect(setting.path, config=CONFIG) as db:
-                db.processor(
+                processor = db.processor(
                     TOPIC,
                     handle,
                     setting.name,
@@ -40,7 +41,11 @@ def main() -> None:
                     max_attempts=2,
                     # Short, so that what is stopped comes back when others have taken over.
                     consumer={"session_timeout_ms": 1_000, "heartbeat_interval_ms": 200},
-                ).run()
+                )
+                # Before `run` heeds signals itself: one that came earlier is not forgotten.
+                signal.signal(signal.SIGTERM, lambda *_: processor.stop())  # noqa: B023
+                if not stopping.is_set:
+                    processor.run()
             return  # By a signal.
         except eosdb.EosdbError as error:
             print(f"again: {type(error).__name__}: {error}", file=sys.stderr)
