@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections import Counter
 from contextlib import suppress
@@ -50,6 +51,10 @@ class Spark(Copier):
     def settle(self, world: World) -> None:
         last = world.add("client", [*world.program(self.module, self.name), "end"])
         world.until(lambda: not last.is_up, "the query ends behind the last record", _TO_END_S)
+        own = {os.getpid(), *(role.pid for role in world.roles.values())}
+        world.until(
+            lambda: {pid for pid, _ in world.processes()} <= own, "the JVM ends with its driver"
+        )
 
     def problems(self, world: World) -> list[str]:
         source, target = judge.committed(world.path), judge.committed(self._target(world))
