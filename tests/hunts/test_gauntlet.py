@@ -105,7 +105,13 @@ def test_a_cell_that_cannot_occur_says_why_in_a_sentence() -> None:
     ]
 
 
-FIXED = [("producer", "kill-client,fork,lock-short"), ("confluent", "kill-both,lock-short")]
+FIXED = [
+    ("producer", "kill-client,fork,lock-short,sync-fails"),
+    ("confluent", "kill-both,lock-short,lost-answer,twice"),
+    ("block", "kill-client,disk-full"),
+    ("relay-file", "kill-client,write-fails"),
+    ("process", "kill-client,housekeeping"),
+]
 
 
 @pytest.mark.crash

@@ -14,7 +14,7 @@ import eosdb.aio
 from eosdb import OffsetAndMetadata, RecordMetadata, TopicPartition
 from eosdb.errors import Outcome
 from tests.hunts.ledger import Operation, Told
-from tests.hunts.programs.working import TOPIC, BrokenError, Setting, Work, work
+from tests.hunts.programs.working import CONFIG, TOPIC, BrokenError, Setting, Work, work
 
 _LATEST_S: Final = 0.02
 """When a task is cancelled."""
@@ -41,7 +41,7 @@ class InLoop:
             raise
 
     async def _open(self, setting: Setting) -> None:
-        self._db = await eosdb.aio.connect(setting.path)
+        self._db = await eosdb.aio.connect(setting.path, config=CONFIG)
         try:
             self._producer = self._db.producer(transactional_id=self.transactional_id)
             await self._producer.start()

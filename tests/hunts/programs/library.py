@@ -11,7 +11,7 @@ import eosdb
 from eosdb import OffsetAndMetadata, ProducerRecord, Record, SentRecords, TopicPartition
 from eosdb.errors import Outcome
 from tests.hunts.ledger import Ledgers, Operation, Told
-from tests.hunts.programs.working import SIZES, TOPIC, BrokenError, Setting, Work, work
+from tests.hunts.programs.working import CONFIG, SIZES, TOPIC, BrokenError, Setting, Work, work
 
 TABLE: Final = "own_rows"
 """Of an actor with a table of its own: the values of its messages, and their offsets."""
@@ -25,7 +25,7 @@ class Opened:
 
     def __init__(self, setting: Setting) -> None:
         self._name = setting.name
-        self._db = eosdb.connect(setting.path)
+        self._db = eosdb.connect(setting.path, config=CONFIG)
         try:
             self._begin(setting)
         except BaseException:

@@ -8,11 +8,10 @@ import time
 from typing import Final
 
 import eosdb
-from tests.hunts.programs.working import TOPIC, Setting, Stopping
+from tests.hunts.programs.working import CONFIG, TOPIC, Setting, Stopping
 
 TABLE: Final = "done"
 OWN_TABLE: Final = f"CREATE TABLE {TABLE} (part INTEGER, place INTEGER, PRIMARY KEY (part, place))"
-CONFIG: Final = eosdb.BrokerConfig(group_min_session_timeout_ms=100)
 
 
 def handle(record: eosdb.ConsumerRecord, tx: eosdb.UserTransaction) -> eosdb.ProducerRecord:

@@ -11,8 +11,8 @@ from typing import Final, TextIO
 
 import eosdb
 from eosdb import TopicPartition
-from tests.hunts.programs.processing import CONFIG, TABLE
-from tests.hunts.programs.working import PARTITIONS, TOPIC, Setting, Stopping
+from tests.hunts.programs.processing import TABLE
+from tests.hunts.programs.working import CONFIG, PARTITIONS, TOPIC, Setting, Stopping
 
 _WAIT_MS: Final = 100
 

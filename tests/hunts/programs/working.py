@@ -18,11 +18,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final, Protocol
 
+from eosdb import BrokerConfig
 from tests.hunts.ledger import Ledger, Operation, Place, Told
 
 FILE: Final = "shop.db"
 TOPIC: Final = "shop"
 PARTITIONS: Final = 2
+CONFIG: Final = BrokerConfig(lock_timeout_ms=3_000, group_min_session_timeout_ms=100)
+"""Of the library's programs: others hold a lock for longer than they wait."""
 FEEDER: Final = "feeder"
 """The name of the program that writes what others carry on."""
 SIZES: Final = (1, 2, 3, 20)
