@@ -4,6 +4,7 @@ is shortened."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -56,7 +57,7 @@ def test_a_request_with_the_longest_text_anywhere_is_answered(row: Row, tmp_path
         with db.serve() as server, Peer(server) as peer:
             for version in versions(row):
                 for place in range(places):
-                    request: ApiMessage = row.make(identity)
+                    request: ApiMessage = deepcopy(row.make(identity))
                     list(texts(request))[place][0](LONG)
                     answer = peer.ask(request, version)
                     assert all(len(text.encode()) <= LONGEST for _, text in texts(answer))
