@@ -78,7 +78,7 @@ class Upgrade(Fault):
     summary = (
         "the programs end, the file gets the schema of before, an upgrade is killed and repeated"
     )
-    ends = frozenset({"client", "server", "feeder"})
+    ends = frozenset({"client", "server", "feeder", "other"})
 
     def strike(self, world: World, actor: Actor) -> bool:
         for role in world.roles.values():
