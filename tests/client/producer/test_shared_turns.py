@@ -210,10 +210,17 @@ class FailsOnce:
         self._left = fatal
 
     def execute(self, *statement: Any) -> sqlite3.Cursor:
+        self._count()
+        return self._connection.execute(*statement)
+
+    def commit(self) -> None:
+        self._count()
+        self._connection.commit()
+
+    def _count(self) -> None:
         self._left -= 1
         if self._left == 0:
             raise sqlite3.OperationalError("database or disk is full")
-        return self._connection.execute(*statement)
 
     @property
     def has_failed(self) -> bool:
@@ -240,9 +247,18 @@ def failing(db: eosdb.Database, fatal: int) -> tuple[FailsOnce, Callable[[], Non
     return fails, mend
 
 
-def statements() -> Iterator[int]:
-    """Every statement of a commit, one after the other; a commit that none of them stops is the end."""
-    yield from range(1, 200)
+def transactions_that_fail(
+    db: eosdb.Database, producer: eosdb.Producer
+) -> Iterator[tuple[int, Callable[[], None]]]:
+    """Begun transactions, in each of which another statement of what follows fails, COMMIT too, until none
+    of them is reached. The statement's number, and what has the file as before."""
+    for fatal in range(1, 200):
+        producer.begin_transaction()
+        send_both(producer)
+        fails, mend = failing(db, fatal)
+        yield fatal, mend
+        if not fails.has_failed:
+            return
     raise AssertionError("a commit has no end")
 
 
@@ -253,10 +269,7 @@ def test_whichever_statement_fails_the_transaction_is_committed_once_or_not_at_a
     """The disk is full at one statement of the turn, and has room again when the user tries again."""
     producer = transactional(db, batch_size=1)
     written: list[bytes] = []
-    for fatal in statements():
-        producer.begin_transaction()
-        send_both(producer)
-        fails, mend = failing(db, fatal)
+    for fatal, mend in transactions_that_fail(db, producer):
         try:
             for _ in range(5):
                 try:
@@ -270,9 +283,7 @@ def test_whichever_statement_fails_the_transaction_is_committed_once_or_not_at_a
             mend()
         written += [b"0", b"1", b"2"]
         db.housekeeping()  # Who writes next completes what was decided.
-        assert committed_values(db, TP) == committed_values(db, OTHER) == written
-        if not fails.has_failed:
-            break
+        assert committed_values(db, TP) == committed_values(db, OTHER) == written, fatal
     assert fatal > 20, "records, decision, markers: every one of them has failed once"
     assert db.verify().ok
 
@@ -284,10 +295,7 @@ def test_whichever_statement_fails_offsets_are_in_the_transaction_or_their_call_
     """The disk is full at one statement of the turn that takes the records and the offsets behind them."""
     producer = transactional(db)
     written: list[bytes] = []
-    for fatal in statements():
-        producer.begin_transaction()
-        send_both(producer)
-        fails, mend = failing(db, fatal)
+    for fatal, mend in transactions_that_fail(db, producer):
         try:
             producer.send_offsets_to_transaction({TP: OffsetAndMetadata(fatal)}, "g")
         except (eosdb.DatabaseFullError, eosdb.StorageError):
@@ -299,8 +307,6 @@ def test_whichever_statement_fails_offsets_are_in_the_transaction_or_their_call_
             written += [b"0", b"1", b"2"]
             assert db.broker.offset_fetch("g", [TP])[TP].offset == fatal
         assert committed_values(db, TP) == committed_values(db, OTHER) == written
-        if not fails.has_failed:
-            break
     assert fatal > 5, "records, offsets and the commit: every one of them has failed once"
     assert db.verify().ok
 
