@@ -73,11 +73,7 @@ def accept(
             is_failing = False
         except (BlockingIOError, ConnectionAbortedError):  # It has gone already.
             continue
-        except (
-            OSError,
-            RuntimeError,
-            MemoryError,
-        ) as error:  # No descriptor left, no thread, no memory.
+        except (OSError, RuntimeError, MemoryError) as error:  # No descriptor, thread, memory left.
             with contextlib.suppress(MemoryError):  # The server would be deaf without this thread.
                 if not is_closed.is_set() and not is_failing:
                     catalog.CANNOT_ACCEPT.say(error=error)

@@ -280,9 +280,8 @@ class Unit:
             raise
         except Exception:
             self.forget()
-            if (
-                self._connection.in_transaction
-            ):  # SQLite rolls back everything when it has no memory.
+            # SQLite rolls back everything when it has no memory.
+            if self._connection.in_transaction:
                 self.execute("ROLLBACK TO part")
                 self.execute("RELEASE part")
             raise
