@@ -20,6 +20,7 @@ from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any, Final
 
 from tests.hunts import page
@@ -32,6 +33,8 @@ _LENGTH: Final = 12
 """Faults of a session."""
 _TOO_LONG_S: Final = 1_200
 Cell = tuple[str, str]
+Session = tuple[str, int, tuple[str, ...]]
+"""Actor, seed and faults."""
 
 
 @dataclass(slots=True)
@@ -46,8 +49,8 @@ class Tally:
     def add(self, report: dict[str, Any]) -> None:
         self.sessions += 1
         self.sums.update({key: report[key] for key in ("written", "refused", "unknown", "records")})
-        for fault, count in report["struck"].items():
-            self.cells[report["actor"], fault] += count
+        for fault, times in report["struck"].items():
+            self.cells[report["actor"], fault] += times
 
 
 def cells(actors: Sequence[str], faults: Sequence[str]) -> list[Cell]:
@@ -60,37 +63,36 @@ def cells(actors: Sequence[str], faults: Sequence[str]) -> list[Cell]:
     ]
 
 
-def sessions(wanted: list[Cell], seed: int) -> Iterator[tuple[str, int, tuple[str, ...]]]:
-    """Actor, seed and faults of each session, for ever: in each round every cell is there once."""
-    rng, number = random.Random(seed), 0
-    while True:
-        parts: list[tuple[str, tuple[str, ...]]] = []
-        for actor in dict.fromkeys(actor for actor, _ in wanted):
-            faults = [fault for name, fault in wanted if name == actor]
-            rng.shuffle(faults)
-            parts += [
-                (actor, tuple(faults[at : at + _LENGTH])) for at in range(0, len(faults), _LENGTH)
-            ]
-        rng.shuffle(parts)
-        # The longest beginnings first, so that none of them is what everybody waits for.
-        for actor, faults_of_one in sorted(parts, key=lambda part: -ACTORS[part[0]].weight):
-            number += 1
-            yield actor, seed * 100_000 + number, faults_of_one
+def a_round(wanted: list[Cell], rng: random.Random, seeds: Iterator[int]) -> Iterator[Session]:
+    """Sessions in which every cell is once."""
+    parts: list[tuple[str, tuple[str, ...]]] = []
+    for actor in dict.fromkeys(actor for actor, _ in wanted):
+        faults = [fault for name, fault in wanted if name == actor]
+        rng.shuffle(faults)
+        parts += [
+            (actor, tuple(faults[at : at + _LENGTH])) for at in range(0, len(faults), _LENGTH)
+        ]
+    rng.shuffle(parts)
+    # The longest beginnings first, so that none of them is what everybody waits for.
+    for actor, faults_of_one in sorted(parts, key=lambda part: -ACTORS[part[0]].weight):
+        yield actor, next(seeds), faults_of_one
 
 
 def run_session(actor: str, seed: int, faults: Sequence[str]) -> dict[str, Any]:
-    """In a process of its own."""
+    """In a process of its own, which ends what it has started."""
     command = [sys.executable, "-m", "tests.hunts.session", actor, str(seed), ",".join(faults)]
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(command, cwd=ROOT, stdout=pipe, stderr=pipe, text=True)
     try:
-        done = subprocess.run(
-            command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=_TOO_LONG_S
-        )
-        said, reason = done.stdout.splitlines(), done.stderr[-2000:]
+        said, reason = process.communicate(timeout=_TOO_LONG_S)
     except subprocess.TimeoutExpired:
-        said, reason = [], f"the session was not over after {_TOO_LONG_S} s"
+        process.terminate()
+        said, reason = process.communicate()
+        reason += f"\nthe session was not over after {_TOO_LONG_S} s"
     if said:
-        report: dict[str, Any] = json.loads(said[-1])
+        report: dict[str, Any] = json.loads(said.splitlines()[-1])
         return report
+    reason = reason[-2000:]
     empty = dict.fromkeys(("written", "refused", "unknown", "records", "seconds"), 0)
     return {**empty, "actor": actor, "struck": {}, "problems": [reason], "folder": ""}
 
@@ -98,13 +100,14 @@ def run_session(actor: str, seed: int, faults: Sequence[str]) -> dict[str, Any]:
 def run(wanted: list[Cell], seed: int, minutes: float, jobs: int) -> Tally:
     """Run sessions until the time is over and every cell was run."""
     tally, end = Tally(), time.monotonic() + minutes * 60
-    source = sessions(wanted, seed)
-    left = deque(next(source) for _ in range(_rounds(wanted)))
-    running: dict[Future[dict[str, Any]], tuple[str, int, tuple[str, ...]]] = {}
+    rng, seeds = random.Random(seed), count(seed * 100_000 + 1)
+    left = deque(a_round(wanted, rng, seeds))
+    running: dict[Future[dict[str, Any]], Session] = {}
     with ThreadPoolExecutor(jobs) as pool:
         while True:
             while len(running) < jobs and (left or time.monotonic() < end):
-                session = left.popleft() if left else next(source)
+                left = left or deque(a_round(wanted, rng, seeds))
+                session = left.popleft()
                 running[pool.submit(run_session, *session)] = session
             if not running:
                 return tally
@@ -113,13 +116,7 @@ def run(wanted: list[Cell], seed: int, minutes: float, jobs: int) -> Tally:
                 _tell(tally, running.pop(future), future.result())
 
 
-def _rounds(wanted: list[Cell]) -> int:
-    """How many sessions are a round."""
-    counts = Counter(actor for actor, _ in wanted)
-    return sum(-(-count // _LENGTH) for count in counts.values())
-
-
-def _tell(tally: Tally, session: tuple[str, int, tuple[str, ...]], report: dict[str, Any]) -> None:
+def _tell(tally: Tally, session: Session, report: dict[str, Any]) -> None:
     actor, seed, faults = session
     tally.add(report)
     struck = sum(report["struck"].values())
@@ -167,6 +164,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"{name} is left out: {ACTORS[name].left_out()}", flush=True)
         actors.remove(name)
     wanted = cells(actors, faults)
+    if not wanted:
+        parser.error("none of these cells can occur; docs/proof.md says why")
     tally = run(wanted, asked.seed, asked.minutes, asked.jobs)
     print(f"{len(tally.cells)} of {len(wanted)} cells, {_line(tally, asked.seed, asked.minutes)}")
     if asked.page:

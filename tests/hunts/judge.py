@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 import eosdb
 from eosdb import TopicPartition
-from tests.hunts.ledger import LEDGER, Ledgers, Operation, Place, Value
+from tests.hunts.ledger import LEDGER, Operation, Place, Value
 from tests.hunts.programs.working import PARTITIONS, TOPIC
 from tests.hunts.world import World, names_of
 from tests.readers import committed_values
@@ -153,6 +153,3 @@ def left_over(world: World, actor: Actor) -> list[str]:
         if inode in inodes:
             problems.append(f"a lock is left on {inodes[inode]}: {line}")
     return problems
-
-
-__all__ = ["LEDGER", "Ledgers", "committed", "left_over", "look", "misjudged", "torn", "verdict"]

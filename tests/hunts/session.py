@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import shutil
+import signal
 import sys
 import tempfile
 import threading
@@ -23,7 +24,7 @@ from tests.hunts.actors import ACTORS
 from tests.hunts.actors.actor import Actor
 from tests.hunts.faults import FAULTS
 from tests.hunts.faults.fault import Fault, cannot
-from tests.hunts.world import HuntError, World, compiled, names_of
+from tests.hunts.world import HuntError, World, names_of
 
 _STEPS: Final = 2
 """So much progress shows that the actor works."""
@@ -78,7 +79,7 @@ class Onlooker:
 def run(actor: Actor, faults: list[Fault], seed: int, folder: Path) -> Report:
     """Run a session. Problems are in the report; nothing is raised for them."""
     report, began = Report(actor.name, seed), time.monotonic()
-    with World(folder, seed, compiled(folder), is_adopted=actor.is_adopted) as world:
+    with World(folder, seed, is_adopted=actor.is_adopted) as world:
         try:
             with Onlooker(world, actor) as onlooker:
                 actor.begin(world)
@@ -152,6 +153,8 @@ def _end(world: World, actor: Actor) -> None:
 
 
 def main() -> int:
+    # So that what it has started ends with it.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended from outside"))
     actor, seed = ACTORS[sys.argv[1]], int(sys.argv[2])
     faults = [FAULTS[name] for name in sys.argv[3].split(",") if name]
     for fault in [fault for fault in faults if cannot(actor, fault)]:

@@ -21,7 +21,7 @@ from benchmarks.kafka import Process
 from tests.hunts import judge
 from tests.hunts.actors.clients import COPIERS, Group
 from tests.hunts.programs.working import FEEDER
-from tests.hunts.world import World, compiled
+from tests.hunts.world import World
 
 _LOOKS: Final = 30
 _FLAT: Final = 1.1
@@ -30,9 +30,9 @@ _SLACK_MB: Final = 5.0
 
 def soak(folder: Path, seconds: float, kills: int) -> list[str]:
     """What went wrong."""
-    with World(folder, 0, compiled(folder)) as world:
+    with World(folder, 0) as world:
         world.serve()
-        world.add("feeder", world.program("library", FEEDER))
+        world.add("feeder", world.program("writers", FEEDER))
         for copier in COPIERS:
             copier.start(world, copier.name)
         memory = _watch(world, seconds, kills)

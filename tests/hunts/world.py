@@ -18,11 +18,11 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 import eosdb
-from tests.chaos import power
 from tests.chaos.orders import Orders
+from tests.chaos.power import library
 from tests.hunts.ledger import Ledgers
 from tests.hunts.programs.working import FILE, PARTITIONS, TOPIC
 from tests.hunts.proxy import Proxy
@@ -51,18 +51,10 @@ class Role:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start a life of it. `LIFE` in the command is how many there have been."""
+        """Start another life of it."""
         self.lives += 1
         with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
-                self._command,
-                cwd=ROOT,
-                env=self._world.environment(self.role),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+            self._process = self._world.start(self.role, self._command, log)
 
     @property
     def pid(self) -> int:
@@ -110,7 +102,7 @@ class Role:
 class World:
     """Everything of one session. A context manager: nothing outlives it."""
 
-    def __init__(self, folder: Path, seed: int, library: Path, *, is_adopted: bool = False) -> None:
+    def __init__(self, folder: Path, seed: int, *, is_adopted: bool = False) -> None:
         self.folder = folder
         self.seed = seed
         self.rng = random.Random(seed)
@@ -123,7 +115,7 @@ class World:
         self.proxy: Proxy | None = None
         self.names: frozenset[str] = frozenset()
         """Of the files that were there when everything worked."""
-        self._library = library
+        self._preloaded = library(str(folder))
         if is_adopted:
             with closing(sqlite3.connect(self.path)) as connection:
                 connection.execute("CREATE TABLE stock (item TEXT PRIMARY KEY)")
@@ -149,7 +141,21 @@ class World:
         """For a process of this role."""
         base = {**os.environ, "PYTHONFAULTHANDLER": "1", "PYTHONUNBUFFERED": "1"}
         base |= {"PYTHONPATH": str(ROOT), MARK: str(self.folder)}
-        return self.orders.environment(role, self._library, self.folder, base)
+        return self.orders.environment(role, self._preloaded, self.folder, base)
+
+    def start(
+        self, role: str, command: Sequence[str], output: int | IO[bytes]
+    ) -> subprocess.Popen[bytes]:
+        """Start a process of this role, the first of a session of its own."""
+        return subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env=self.environment(role),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
 
     def add(self, role: str, command: Sequence[str], name: str | None = None) -> Role:
         """Start a process that the session keeps alive."""
@@ -168,15 +174,7 @@ class World:
 
     def run(self, *arguments: object, role: str = "other") -> subprocess.Popen[bytes]:
         """An `eosdb` command beside the session; the session ends it if it must."""
-        process = subprocess.Popen(
-            self.command(*arguments),
-            cwd=ROOT,
-            env=self.environment(role),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+        process = self.start(role, self.command(*arguments), subprocess.PIPE)
         self.others.append(process)
         return process
 
@@ -252,8 +250,3 @@ class World:
 def names_of(folder: Path) -> frozenset[str]:
     """The names in a folder."""
     return frozenset(path.name for path in folder.iterdir())
-
-
-def compiled(folder: Path) -> Path:
-    """The library that every process is started with."""
-    return power.library(str(folder))

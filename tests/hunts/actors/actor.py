@@ -81,7 +81,7 @@ class Copier(Actor):
     has = frozenset({Need.FORK, Need.OWN_FILE, Need.LONG_LIFE})
 
     def begin(self, world: World) -> None:
-        world.add("feeder", world.program("library", FEEDER))
+        world.add("feeder", world.program("writers", FEEDER))
         super().begin(world)
 
     def progress(self, world: World) -> int:

@@ -88,7 +88,7 @@ class Group(Copier):
 
     def begin(self, world: World) -> None:
         world.serve()
-        world.add("feeder", world.program("library", FEEDER))
+        world.add("feeder", world.program("writers", FEEDER))
         self.start(world, "client")
 
     def start(self, world: World, role: str) -> None:

@@ -41,7 +41,7 @@ class Copies(Copier):
         if self.name == self._reader:
             client, other = other, client
         (world.folder / COPIES).mkdir()
-        world.add("feeder", world.program("library", FEEDER))
+        world.add("feeder", world.program("writers", FEEDER))
         world.add("client", world.program("copying", client))
         world.add("other", world.program("copying", other))
 

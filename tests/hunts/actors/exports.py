@@ -27,7 +27,7 @@ class Export(Copier):
         self._format, self._versions = format, versions
 
     def begin(self, world: World) -> None:
-        world.add("feeder", world.program("library", FEEDER))
+        world.add("feeder", world.program("writers", FEEDER))
         world.add("client", world.command(*self._command(world), "--follow", "--every", 1))
 
     def _table(self, world: World) -> Table:

@@ -9,8 +9,8 @@ from typing import Final
 import eosdb
 from eosdb import TopicPartition
 from tests.hunts.actors.actor import Actor
-from tests.hunts.programs.library import TABLE
 from tests.hunts.programs.working import TOPIC
+from tests.hunts.programs.writers import TABLE
 from tests.hunts.world import World
 
 _ROWS: Final = f"SELECT value, place FROM {TABLE}"
@@ -22,9 +22,9 @@ _WITHOUT_ROW: Final = f"SELECT count(*) FROM ({_MESSAGES} EXCEPT {_ROWS})"
 
 
 class Library(Actor):
-    """Writes by `tests.hunts.programs.library`."""
+    """Writes by `tests.hunts.programs.writers`."""
 
-    module = "library"
+    module = "writers"
 
     def __init__(self, name: str, summary: str) -> None:
         self.name, self.summary = name, summary

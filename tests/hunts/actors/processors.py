@@ -35,7 +35,7 @@ class Process(Group):
     def begin(self, world: World) -> None:
         with eosdb.connect(world.path) as db, db.begin() as tx:
             tx.connection.exec_driver_sql(OWN_TABLE)
-        world.add("feeder", world.program("library", FEEDER))
+        world.add("feeder", world.program("writers", FEEDER))
         self.start(world, "client")
 
     def look(self, world: World) -> list[str]:

@@ -84,7 +84,7 @@ class Relay(Copier):
 
     def begin(self, world: World) -> None:
         self._target: list[Content] = []
-        world.add("feeder", world.program("library", FEEDER))
+        world.add("feeder", world.program("writers", FEEDER))
         world.add("client", world.command(*self._command(world)))
 
     def _command(self, world: World) -> list[object]:

@@ -40,7 +40,18 @@ class Opened:
             self._db.close()
 
 
-class Transactions(Opened):
+class Producing(Opened):
+    """Has a producer, too."""
+
+    _producer: eosdb.Producer
+
+    def close(self) -> None:
+        with contextlib.suppress(eosdb.EosdbError):
+            self._producer.close()
+        super().close()
+
+
+class Transactions(Producing):
     """Of one producer. Every seventh is aborted; an error makes client and database anew. Keys, headers and
     records without a value are for those that carry them on."""
 
@@ -73,13 +84,8 @@ class Transactions(Opened):
             raise BrokenError(error.outcome if is_ending else "not written") from error
         return "written"
 
-    def close(self) -> None:
-        with contextlib.suppress(eosdb.EosdbError):
-            self._producer.close()
-        super().close()
 
-
-class SendMany(Opened):
+class SendMany(Producing):
     """`send_many` of a producer without transactions, sometimes with more records than one commit takes.
     What is told to be not written changes nothing for the producer, which goes on."""
 
@@ -112,11 +118,6 @@ class SendMany(Opened):
                 raise BrokenError(told) from error
             return told
         return "written"
-
-    def close(self) -> None:
-        with contextlib.suppress(eosdb.EosdbError):
-            self._producer.close()
-        super().close()
 
 
 class Blocks(Opened):
