@@ -19,6 +19,7 @@ from eosdb.errors import DatabaseClosedError, EosdbError, IllegalStateError, Sto
 from eosdb.model import threads
 from eosdb.model.clock import SystemClock
 from eosdb.model.closing import put_behind
+from eosdb.model.threads import Thread
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -42,13 +43,8 @@ class Home:
         self._turn_began_ms = 0
         self._pools = weakref.WeakSet[ThreadPoolExecutor]()
         self._ended = threading.Event()
-        with threads.needed("the event loop"):
-            threading.Thread(
-                target=_end_with_the_loop,
-                args=(weakref.ref(self.loop), self._pools, self._ended),
-                name="eosdb-aio-loop",
-                daemon=True,
-            ).start()
+        args = weakref.ref(self.loop), self._pools, self._ended
+        Thread("the event loop", "eosdb-aio-loop", _end_with_the_loop, *args).start()
 
     def pool(self, name: str, count: int) -> ThreadPoolExecutor:
         """Create a pool of threads, which end with the loop at the latest."""

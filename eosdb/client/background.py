@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Callable
 from typing import Final
 
-from eosdb.model import threads
+from eosdb.model.threads import Thread
 
 _PAUSE_MS: Final = 100
 """The time until the next call when no memory is left."""
@@ -22,14 +22,10 @@ class Background:
 
     def __init__(self, name: str, step: Callable[[], int | None]) -> None:
         self._stopped, self._woken = threading.Event(), threading.Event()
-        self._thread = threading.Thread(
-            target=_run,
-            args=(weakref.WeakMethod(step), self._stopped, self._woken),
-            name=name,
-            daemon=True,
+        self._thread = Thread(
+            name, name, _run, weakref.WeakMethod(step), self._stopped, self._woken
         )
-        with threads.needed(name):
-            self._thread.start()
+        self._thread.start()
 
     def wake(self) -> None:
         """Call `step` now."""

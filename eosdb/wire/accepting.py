@@ -16,6 +16,7 @@ import weakref
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from eosdb.errors import StorageError
 from eosdb.model.notices import catalog
 
 _PAUSE_S: Final = 0.2
@@ -73,7 +74,8 @@ def accept(
             is_failing = False
         except (BlockingIOError, ConnectionAbortedError):  # It has gone already.
             continue
-        except (OSError, RuntimeError, MemoryError) as error:  # No descriptor, thread, memory left.
+        except (OSError, StorageError, RuntimeError, MemoryError) as error:
+            # No descriptor, thread, memory left.
             with contextlib.suppress(MemoryError):  # The server would be deaf without this thread.
                 if not is_closed.is_set() and not is_failing:
                     catalog.CANNOT_ACCEPT.say(error=error)

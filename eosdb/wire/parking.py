@@ -17,8 +17,8 @@ from eosdb.broker.broker import Broker
 from eosdb.broker.handler import Core
 from eosdb.coordinator.authorizer import Authorizer
 from eosdb.errors import DatabaseClosedError, EosdbError
-from eosdb.model import threads
 from eosdb.model.clock import SystemClock
+from eosdb.model.threads import Thread
 
 Look = Callable[[Broker], bool]
 """The condition that a request waits for; it is called with a broker that may read everything."""
@@ -60,9 +60,8 @@ class Parking:
         self._due = self._due_asked_ms = 0
         self._round_ms = REAL_TIME.monotonic_ms()
         self.is_closed = False
-        self._thread = threading.Thread(target=self._watch, name="eosdb-wire-watch", daemon=True)
-        with threads.needed("serving"):
-            self._thread.start()
+        self._thread = Thread("serving", "eosdb-wire-watch", self._watch)
+        self._thread.start()
 
     def place(self, client: socket.socket) -> ParkingPlace:
         """The waiting place of a connection's requests."""

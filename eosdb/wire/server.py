@@ -13,9 +13,9 @@ from eosdb.admin.users import UserDirectory
 from eosdb.broker.broker import Broker
 from eosdb.broker.handler import Core
 from eosdb.errors import StorageError
-from eosdb.model import threads
 from eosdb.model.closing import Closeable, Closing
 from eosdb.model.notices import catalog
+from eosdb.model.threads import Thread
 from eosdb.wire import accepting, listening
 from eosdb.wire.connection import Connection, Interfere
 from eosdb.wire.limits import Lease, Limits, Memory
@@ -70,15 +70,10 @@ class Server(Closeable):
         accepting.is_inherited(self)
         self._accepting: list[threading.Thread] = []
         for sock in self._sockets:
-            thread = threading.Thread(
-                target=accepting.accept,
-                args=(sock, self._is_closed, self._take),
-                name="eosdb-wire",
-                daemon=True,
-            )
+            args = sock, self._is_closed, self._take
+            thread = Thread("serving", "eosdb-wire", accepting.accept, *args)
             try:
-                with threads.needed("serving"):
-                    thread.start()
+                thread.start()
             except StorageError:
                 self._close(orderly=False)
                 raise
@@ -162,12 +157,7 @@ class Server(Closeable):
             lease = self._memory.lease()
             session = self._session(sock, client_host, lease)
             connection = Connection(sock, session, self._limits, lease, self._interfere)
-            thread = threading.Thread(
-                target=self._serve,
-                args=(connection,),
-                name=f"eosdb-wire-{client_host}",
-                daemon=True,
-            )
+            thread = Thread("serving", f"eosdb-wire-{client_host}", self._serve, connection)
             with self._lock:
                 self._connections[connection] = thread
             cleanup.callback(self._connections.pop, connection, None)

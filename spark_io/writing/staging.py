@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
-from eosdb.model import threads
+from eosdb.model.threads import Thread
 
 _SUFFIX: Final = ".arrow"
 _ORPHAN_MS: Final = 3600 * 1000
@@ -101,9 +101,8 @@ def alive(folder: str, write: Write) -> Iterator[None]:
                     with contextlib.suppress(OSError):
                         os.utime(path)
 
-    thread = threading.Thread(target=say_so, name="eosdb-staged-files", daemon=True)
-    with threads.needed("the staged files"):
-        thread.start()
+    thread = Thread("the staged files", "eosdb-staged-files", say_so)
+    thread.start()
     try:
         yield
     finally:

@@ -7,7 +7,8 @@ import asyncio
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ import eosdb.aio
 from eosdb import StorageError
 from eosdb.aio import AsyncDatabase
 from eosdb.integrations.exposition.server import FigureServer
+from eosdb.model import threads
 from tests.readers import committed_values
 from tests.requests import TP
 
@@ -33,51 +35,98 @@ def no_thread() -> Iterator[None]:
         yield
 
 
-def wait_for_the_lock(db: eosdb.Database, cleanup: ExitStack) -> None:
+@contextmanager
+def no_memory_for_a_thread() -> Iterator[None]:
+    """It is started, and ends before its first step, of which Python's own `start` learns nothing."""
+
+    def end(_: threading.Thread) -> None:
+        raise MemoryError
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(threading.Thread, "_bootstrap", end)
+        patch.setattr(threads, "_LOOKS", 1)
+        patch.setattr(threading, "_limbo", {})  # Python would list it as starting for ever.
+        yield
+
+
+Without = Callable[[], AbstractContextManager[None]]
+
+
+def wait_for_the_lock(db: eosdb.Database, cleanup: ExitStack, without: Without) -> None:
     other = cleanup.enter_context(eosdb.connect(db.path))
     cleanup.enter_context(other.begin())
-    with no_thread():
+    with without():
         db.admin.create_topic("u")
 
 
-def join_a_group(db: eosdb.Database, cleanup: ExitStack) -> None:
+def join_a_group(db: eosdb.Database, cleanup: ExitStack, without: Without) -> None:
     consumer = db.consumer("g")
     cleanup.callback(consumer.close)
-    with no_thread():
+    with without():
         consumer.subscribe("t")
         consumer.poll()
 
 
-def serve(db: eosdb.Database, cleanup: ExitStack) -> None:
+def serve(db: eosdb.Database, cleanup: ExitStack, without: Without) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     try:
-        with no_thread():
+        with without():
             db.serve(port=port)
     finally:
         socket.create_server(("127.0.0.1", port)).close()  # Nobody listens there.
 
 
-def show_figures(db: eosdb.Database, cleanup: ExitStack) -> None:
-    with no_thread():
+def show_figures(db: eosdb.Database, cleanup: ExitStack, without: Without) -> None:
+    with without():
         cleanup.enter_context(FigureServer(0, lambda: ""))
 
 
-def verify(db: eosdb.Database, cleanup: ExitStack) -> None:
-    with no_thread():
+def verify(db: eosdb.Database, cleanup: ExitStack, without: Without) -> None:
+    with without():
         db.verify()
 
 
-@pytest.mark.parametrize("need", [wait_for_the_lock, join_a_group, serve, show_figures, verify])
+NEEDS = [wait_for_the_lock, join_a_group, serve, show_figures]
+
+
+@pytest.mark.parametrize(
+    ("need", "without"),
+    [*product(NEEDS, (no_thread, no_memory_for_a_thread)), (verify, no_thread)],
+)
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_what_needs_one_says_so(
-    tmp_path: Path, need: Callable[[eosdb.Database, ExitStack], None]
+    tmp_path: Path,
+    need: Callable[[eosdb.Database, ExitStack, Without], None],
+    without: Without,
 ) -> None:
     with eosdb.connect(tmp_path / "t.db") as db:
         db.admin.create_topic("t")
         with ExitStack() as cleanup, pytest.raises(StorageError, match="no thread can be started"):
-            need(db, cleanup)
+            need(db, cleanup, without)
         assert db.verify().ok
         assert db.admin.list_topics() == ["t"]
+
+
+def test_what_was_refused_a_thread_is_not_done_when_it_begins_after_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    memory, ended = threading.Event(), threading.Event()
+    begin = threading.Thread._bootstrap  # type: ignore[attr-defined]
+
+    def late(thread: threading.Thread) -> None:
+        memory.wait()
+        begin(thread)
+        ended.set()
+
+    monkeypatch.setattr(threading.Thread, "_bootstrap", late)
+    monkeypatch.setattr(threads, "_LOOKS", 1)
+    done: list[int] = []
+    with pytest.raises(StorageError, match="does not begin"):
+        threads.Thread("the test", "late", done.append, 1).start()
+    memory.set()
+    assert ended.wait(60)
+    assert not done
 
 
 def test_a_producer_that_lingers_sends_with_the_next_call(tmp_path: Path) -> None:

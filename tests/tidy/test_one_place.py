@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from functools import cache
 
 import pytest
@@ -35,15 +36,12 @@ def test_it_is_called_there_alone(call: str) -> None:
     assert callers()[call] <= PLACES[call], callers()[call] - PLACES[call]
 
 
-THREADS = {"threading.Thread", "ThreadPoolExecutor"}
-WITHOUT = {"eosdb.testing.scheduler"}
-"""Simulations and tests run on it."""
+PYTHONS = {"eosdb.model.threads", "eosdb.testing.scheduler"}
+"""The seam, and what simulations and tests run on."""
 
 
 def test_whoever_starts_threads_says_when_there_is_none_to_be_had() -> None:
-    starting = {
-        name: path.read_text(encoding="utf-8")
-        for name, path in modules().items()
-        if any(f"{kind}(" in path.read_text(encoding="utf-8") for kind in THREADS)
-    }
-    assert {name for name, text in starting.items() if "threads.needed(" not in text} == WITHOUT
+    text = {name: path.read_text(encoding="utf-8") for name, path in modules().items()}
+    assert {name for name in text if re.search(r"threading\.Thread[()]", text[name])} == PYTHONS
+    pools = {name for name in text if "ThreadPoolExecutor(" in text[name]}
+    assert all("threads.needed(" in text[name] for name in pools)

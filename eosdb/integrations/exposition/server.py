@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import ipaddress
 import socket
-import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from eosdb.errors import EosdbError, ListenError, StorageError
-from eosdb.model import threads
 from eosdb.model.closing import Closeable
 from eosdb.model.protocol.prometheus import CONTENT_TYPE
+from eosdb.model.threads import Thread
 
 LOOPBACK: Final = "127.0.0.1"
 
@@ -44,7 +43,10 @@ class FigureServer(Closeable):
 
         class Serving(ThreadingHTTPServer):
             address_family = _family(host)
-            daemon_threads = True
+
+            def process_request(self, request: Any, client_address: Any) -> None:
+                answer = self.process_request_thread
+                Thread("the figures", "eosdb-figures", answer, request, client_address).start()
 
         try:
             self._server: Final = Serving((host, port), Answer)
@@ -53,12 +55,11 @@ class FigureServer(Closeable):
                 f"{host}:{port}: {error.strerror or error}; choose another port or address"
             ) from None
         self.port: Final[int] = self._server.server_address[1]
-        self._thread: Final = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._thread: Final = Thread("the figures", "eosdb-figures", self._server.serve_forever)
 
     def __enter__(self) -> Self:
         try:
-            with threads.needed("the figures"):
-                self._thread.start()
+            self._thread.start()
         except StorageError:
             self._server.server_close()
             raise

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import secrets
 import socket
-import threading
 from collections.abc import Callable, Iterator
 from typing import Final, Self
 
@@ -14,8 +13,8 @@ import uvicorn
 from eosdb.database import Database
 from eosdb.errors import ListenError, StorageError
 from eosdb.integrations.ui.app import make_app
-from eosdb.model import threads
 from eosdb.model.closing import Closeable
+from eosdb.model.threads import Thread
 
 _HOST: Final = "127.0.0.1"
 
@@ -55,9 +54,7 @@ class UiServer(Closeable):
             ws="none", server_header=False,
         )  # fmt: skip
         self._server: Final = _Server(config)
-        self._thread = threading.Thread(
-            target=self._server.run, kwargs={"sockets": [self._socket]}, daemon=True
-        )
+        self._thread = Thread("the page", "eosdb-ui", self._server.run, sockets=[self._socket])
 
     @property
     def url(self) -> str:
@@ -66,8 +63,7 @@ class UiServer(Closeable):
 
     def __enter__(self) -> Self:
         try:
-            with threads.needed("the page"):
-                self._thread.start()
+            self._thread.start()
         except StorageError:
             self._socket.close()
             raise

@@ -24,7 +24,7 @@ from io import FileIO
 from typing import Final
 
 from eosdb.errors import DatabaseLockedError, StorageError
-from eosdb.model import threads
+from eosdb.model.threads import Thread
 from eosdb.store.file import lock_holder
 from eosdb.store.file.failures import system_calls, translate_system
 from eosdb.store.file.lock_file import (
@@ -161,6 +161,9 @@ def _nothing() -> None:
     return None
 
 
+_NO_MEMORY: Final = "there is not enough memory; nothing was written, try again"
+
+
 class _Waiter:
     """Waits for the lock on a new descriptor, and hands the descriptor over, or drops it if nobody waits
     any more. The handover runs in its own thread, which no signal interrupts."""
@@ -174,21 +177,20 @@ class _Waiter:
         self._finished.acquire()
         self._granted = False
         self._is_wanted = True
-        self._error: OSError | None = None
+        self._failure = ""
         self.is_abandoned = False
         """Set before the waiting thread gives up, and checked after the handover."""
 
     def start(self) -> None:
-        with threads.needed("waiting for the writer lock"):
-            threading.Thread(target=self._run, name="eosdb-writer-lock", daemon=True).start()
+        Thread("waiting for the writer lock", "eosdb-writer-lock", self._run).start()
 
     def wait(self, seconds: float) -> bool:
         """Whether the lock has been handed over; if not, it never will be."""
         self._finished.acquire(timeout=seconds)
         with self._lock:
             self._is_wanted = False
-        if self._error is not None:
-            raise StorageError(f"{self._path} cannot be locked: {self._error.strerror}")
+        if self._failure:
+            raise StorageError(f"{self._path} cannot be locked: {self._failure}")
         return self._granted
 
     def _run(self) -> None:
@@ -198,8 +200,12 @@ class _Waiter:
             _lock(file, _WRITER)
             _unlock(file, _QUEUE)
             self._hand_over(file)
-        except OSError as error:
-            self._error = error
+        except (
+            OSError
+        ) as error:  # Not kept: its traceback would keep the descriptor open, and locked.
+            self._failure = error.strerror or str(error)
+        except MemoryError:
+            self._failure = _NO_MEMORY
         finally:
             self._finished.release()
 
