@@ -4,6 +4,7 @@ what the group of the file would have read, nothing lost, nothing twice."""
 from __future__ import annotations
 
 import sqlite3
+from collections import Counter
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
@@ -12,7 +13,7 @@ import eosdb
 from eosdb import TopicPartition
 from tests.hunts.actors import cluster
 from tests.hunts.actors.actor import Actor, Copier
-from tests.hunts.programs.moving import GROUPS, MOVES, PARTITIONS, command, path_of, topic_of
+from tests.hunts.programs.moving import GROUPS, MARKS, MOVES, PARTITIONS, command, path_of, topic_of
 from tests.hunts.programs.working import FEEDER
 from tests.hunts.world import PATIENCE_S, HuntError, World
 
@@ -57,15 +58,17 @@ class Move(Copier):
         for number in _ready(world):
             topic = topic_of(world.folder, number)
             with eosdb.connect(path_of(world.folder, number)) as db:
-                live: list[bytes] = []
+                live: Counter[str] = Counter()
                 for partition in range(PARTITIONS):
                     tp = TopicPartition(topic, partition)
                     values = _values(db, tp, db.broker.offsets(tp).log_start_offset)
-                    live += [value for value in values if value and value.startswith(b"live")]
-                if sorted(live) != sorted(
-                    path_of(world.folder, number, "sent").read_bytes().split()
-                ):
-                    problems.append(f"file {number} has not what was acknowledged to its writer")
+                    live.update(it.decode() for it in values if it and it.startswith(b"live"))
+                sent = path_of(world.folder, number, "sent").read_text().splitlines()
+                marks = {value: mark for mark, value in map(str.split, sent)}
+                wrong = [value for value, mark in marks.items() if live[value] not in MARKS[mark]]
+                wrong += sorted(live.keys() - marks.keys())
+                if wrong:
+                    problems.append(f"file {number} has not what its writer was told: {wrong[:5]}")
                 for group in _groups(world, number):
                     if _rest(db, topic, group) != self._there[group]:
                         problems.append(f"group {group} does not read on as in the file")

@@ -7,8 +7,10 @@ value, headers and timestamp, in the order of its partition.
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, cast
 
 import eosdb
@@ -20,6 +22,7 @@ from tests.integrations.relay.contents import Content, contents
 
 _TIMEOUT_MS: Final = 6_000
 """Of the relay's transactions at the cluster."""
+_ONLY_READS: Final = "none of its requests stores: its position is in the target"
 _COUNT: Final = "SELECT count(*) FROM committed_records WHERE topic = ?"
 
 
@@ -150,6 +153,9 @@ class RelayFromKafka(Relay):
     name = "relay-back"
     summary = "`eosdb relay` from Kafka to a file"
     has = cluster.HAS
+    cannot: Mapping[str, str] = MappingProxyType(
+        dict.fromkeys(("lost-answer", "twice"), _ONLY_READS)
+    )
 
     def begin(self, world: World) -> None:
         """The feeder's file is served; a broker gets its records by a relay under no fault."""

@@ -81,16 +81,17 @@ class Upgrade(Fault):
     ends = frozenset({"client", "server", "feeder", "other"})
 
     def strike(self, world: World, actor: Actor) -> bool:
+        path = world.rng.choice(actor.files(world))
         for role in world.roles.values():
             role.kill()
-        world.until(lambda: not _holders(world), "nobody has the file open")
-        with closing(sqlite3.connect(world.path, isolation_level=None)) as old:
+        world.until(lambda: not _holders(world, path), "nobody has the file open")
+        with closing(sqlite3.connect(path, isolation_level=None)) as old:
             old.executescript(_BACK_TO_8)
-        upgrade = world.run("migrate", world.path)
+        upgrade = world.run("migrate", path)
         time.sleep(world.rng.uniform(0.1, 1.5))
         upgrade.send_signal(signal.SIGKILL)
         upgrade.communicate()
-        world.finish("migrate", world.path)
+        world.finish("migrate", path)
         return True
 
 
@@ -104,7 +105,7 @@ COMMIT;
 """
 
 
-def _holders(world: World) -> list[int]:
+def _holders(world: World, path: Path) -> list[int]:
     """Processes of the session that have the file open: workers that outlive a driver for a moment."""
     holders = []
     for pid, _ in world.processes():
@@ -112,7 +113,7 @@ def _holders(world: World) -> list[int]:
             files = {entry.readlink() for entry in Path(f"/proc/{pid}/fd").iterdir()}
         except OSError:
             continue
-        if world.path in files:
+        if path in files:
             holders.append(pid)
     return holders
 

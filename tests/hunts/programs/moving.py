@@ -7,6 +7,7 @@ file has a topic of its own, and groups of that name with places anywhere in it.
 
 from __future__ import annotations
 
+import os
 import random
 import subprocess
 import sys
@@ -22,12 +23,15 @@ from tests.hunts.programs.working import FEEDER, Setting, Stopping
 MOVES: Final = "moves"
 PARTITIONS: Final = 4
 GROUPS: Final = 3
+MARKS: Final = {"?": {0, 1}, "=": {1}, "!": {0}}
+"""What was told of a record at last (nothing, written, refused), and how often it may be there."""
 _RECORDS: Final = 500
 _LOOK_S: Final = 0.02
 
 
 def path_of(folder: Path, number: int, what: str = "db") -> Path:
-    """Of the file; `ready`: it is filled; `moved`: it is moved; `sent`: what was written into it since."""
+    """Of the file; `ready`: it is filled; `moved`: it is moved; `sent`: what was written into it since,
+    behind marks of MARKS."""
     return folder / MOVES / f"{number:03}.{what}"
 
 
@@ -70,24 +74,33 @@ def _write_until_closed(db: eosdb.Database, topic: str, sent: Path, stopping: St
         for record in range(sys.maxsize):
             if stopping.is_set:
                 return
-            value = f"live-{record}"
+            value = f"live-{os.getpid()}-{record}"
             partition = record % PARTITIONS
+            notes.write(f"? {value}\n".encode())
             try:
                 producer.send(topic, value, b"k", partition=partition).result()
             except PolicyViolationError:
+                notes.write(f"! {value}\n".encode())
                 return
-            notes.write(f"{value}\n".encode())
+            notes.write(f"= {value}\n".encode())
 
 
 def _feed(setting: Setting, stopping: Stopping) -> None:
     rng = random.Random(setting.seed)
     for number in range(sys.maxsize):
-        topic = topic_of(setting.folder, number)
-        with eosdb.connect(path_of(setting.folder, number), durability="off") as db:
-            _fill(db, topic, rng)
-            path_of(setting.folder, number, "ready").touch()
+        topic, moved = topic_of(setting.folder, number), path_of(setting.folder, number, "moved")
+        if moved.exists():
+            continue  # In an earlier life.
+        path, ready = path_of(setting.folder, number), path_of(setting.folder, number, "ready")
+        if not ready.exists():
+            for half_filled in path.parent.glob(f"{path.name}*"):
+                half_filled.unlink()
+        with eosdb.connect(path, durability="off") as db:
+            if not ready.exists():
+                _fill(db, topic, rng)
+                ready.touch()
             _write_until_closed(db, topic, path_of(setting.folder, number, "sent"), stopping)
-        while not path_of(setting.folder, number, "moved").exists():
+        while not moved.exists():
             if stopping.is_set:
                 return
             time.sleep(_LOOK_S)
