@@ -27,6 +27,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/uio.h>
@@ -87,11 +88,12 @@ static void note(char kind, uint64_t token, const char *path, uint64_t offset, c
 /* From the call with the number `at` on, of the kinds in `kinds` (w write, s sync, t truncate, a allocate, n name:
  * rename or link, o open, r open to write; of any program p thread, i inotify instance, m memory, q SQLite's): it fails with `error`,
  * for good or once. `armed` is written last. `calls` were counted since, and `failed` of them have failed.
- * orders.py has the same layout. */
+ * `met` counts calls that the system itself has refused for want of memory or descriptors, and looks at a wall
+ * clock that is wrong. orders.py has the same layout. */
 struct order {
     char role[16], kinds[16];
     int64_t at, calls, failed, ahead_ms;
-    int32_t error, for_good, armed, unused;
+    int32_t error, for_good, armed, met;
 };
 enum { ROLES = 16 };
 static struct order own, *order = &own;
@@ -100,13 +102,27 @@ __attribute__((constructor)) static void take_orders(void) {
     const char *name = getenv("EOSDB_DISK_ORDERS"), *role = getenv("EOSDB_DISK_ROLE");
     if (!name || !role) return;
     int descriptor = open(name, O_RDWR | O_CLOEXEC);
-    if (descriptor < 0) abort();
     struct order *all = mmap(NULL, ROLES * sizeof *all, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+    if (descriptor < 0 || all == MAP_FAILED) {
+        fprintf(stderr, "disk.c: EOSDB_DISK_ORDERS %s cannot be read: %s\n", name, strerror(errno));
+        abort();
+    }
     close(descriptor);
-    if (all == MAP_FAILED) abort();
     for (int i = 0; i < ROLES; i++)
         if (!strncmp(all[i].role, role, sizeof all[i].role)) order = &all[i];
-    if (order == &own) abort();
+    if (order == &own) {
+        fprintf(stderr, "disk.c: EOSDB_DISK_ROLE %s is none of the roles in %s\n", role, name);
+        abort();
+    }
+}
+
+static void met(int is_met) {
+    if (is_met) __atomic_fetch_add(&order->met, 1, __ATOMIC_SEQ_CST);
+}
+
+static int known(int descriptor) {
+    met(descriptor < 0 && errno == EMFILE);
+    return descriptor;
 }
 
 /* For this program, or for all of its role; a negative number: none. Returns how many calls there were since the last time. */
@@ -228,7 +244,7 @@ int open(const char *path, int flags, ...) {
     va_start(given, flags);
     mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(given, mode_t) : 0;
     va_end(given);
-    return is_watched(path) && (refused('o') || (flags & O_ACCMODE && refused('r'))) ? -1 : real(path, flags, mode);
+    return is_watched(path) && (refused('o') || (flags & O_ACCMODE && refused('r'))) ? -1 : known(real(path, flags, mode));
 }
 
 int open64(const char *path, int flags, ...) {
@@ -237,7 +253,7 @@ int open64(const char *path, int flags, ...) {
     va_start(given, flags);
     mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(given, mode_t) : 0;
     va_end(given);
-    return is_watched(path) && (refused('o') || (flags & O_ACCMODE && refused('r'))) ? -1 : real(path, flags, mode);
+    return is_watched(path) && (refused('o') || (flags & O_ACCMODE && refused('r'))) ? -1 : known(real(path, flags, mode));
 }
 
 int unlink(const char *path) {
@@ -297,14 +313,39 @@ static int refused_memory(void *caller) {
     return refused('m') || (is_sqlites && refused('q'));
 }
 
-void *malloc(size_t size) { return refused_memory(__builtin_return_address(0)) ? NULL : __libc_malloc(size); }
+static void *had(void *memory, size_t size) {
+    met(!memory && size);
+    return memory;
+}
+
+void *malloc(size_t size) {
+    return refused_memory(__builtin_return_address(0)) ? NULL : had(__libc_malloc(size), size);
+}
 
 void *calloc(size_t count, size_t size) {
-    return refused_memory(__builtin_return_address(0)) ? NULL : __libc_calloc(count, size);
+    return refused_memory(__builtin_return_address(0)) ? NULL : had(__libc_calloc(count, size), count * size);
 }
 
 void *realloc(void *given, size_t size) {
-    return refused_memory(__builtin_return_address(0)) ? NULL : __libc_realloc(given, size);
+    return refused_memory(__builtin_return_address(0)) ? NULL : had(__libc_realloc(given, size), size);
+}
+
+/* Of Python's own allocator, and of threads. */
+void *mmap(void *at, size_t length, int protection, int flags, int descriptor, off_t offset) {
+    REAL(void *, "mmap", void *, size_t, int, int, int, off_t);
+    void *memory = real(at, length, protection, flags, descriptor, offset);
+    met(memory == MAP_FAILED && errno == ENOMEM);
+    return memory;
+}
+
+int socket(int domain, int type, int protocol) {
+    REAL(int, "socket", int, int, int);
+    return known(real(domain, type, protocol));
+}
+
+int accept4(int listener, struct sockaddr *restrict address, socklen_t *restrict length, int flags) {
+    REAL(int, "accept4", int, struct sockaddr *restrict, socklen_t *restrict, int);
+    return known(real(listener, address, length, flags));
 }
 
 /* The wall clock. Who waits until a time of it is given the time that the kernel means by it. */
@@ -318,7 +359,10 @@ static struct timespec moved(struct timespec given, int64_t by_ms) {
 int clock_gettime(clockid_t clock, struct timespec *now) {
     REAL(int, "clock_gettime", clockid_t, struct timespec *);
     int result = real(clock, now);
-    if (!result && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE)) *now = moved(*now, order->ahead_ms);
+    if (!result && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE)) {
+        met(order->ahead_ms != 0);
+        *now = moved(*now, order->ahead_ms);
+    }
     return result;
 }
 

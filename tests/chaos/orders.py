@@ -32,7 +32,7 @@ class _Order(ctypes.Structure):
         ("error", ctypes.c_int32),
         ("for_good", ctypes.c_int32),
         ("armed", ctypes.c_int32),
-        ("unused", ctypes.c_int32),
+        ("met", ctypes.c_int32),
     )
 
 
@@ -85,3 +85,8 @@ class Orders:
     def failed(self, role: str) -> int:
         """How many of them have failed."""
         return int(self._orders[role].failed)
+
+    def met(self, role: str) -> int:
+        """How many calls the system itself has refused for want of memory or descriptors so far, and how
+        many have read a wall clock that is wrong."""
+        return int(self._orders[role].met)

@@ -24,7 +24,7 @@ import eosdb
 from tests.chaos.orders import Orders
 from tests.chaos.power import library
 from tests.hunts.ledger import Ledgers
-from tests.hunts.programs.working import FILE, PARTITIONS, TOPIC
+from tests.hunts.programs.working import CONFIG, FILE, PARTITIONS, TOPIC
 from tests.hunts.proxy import Proxy
 from tests.tidy.tree import ROOT
 
@@ -193,11 +193,13 @@ class World:
         """Serve the file, with a proxy before it that clients are told of."""
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
-        self.stand_before(port, self.command("serve", file or self.path, "--port", port, *options))
+        waits = f"lock_timeout_ms={CONFIG.lock_timeout_ms}"
+        command = self.command("serve", file or self.path, "--port", port, "--config", waits)
+        self.stand_before(port, [*command, *options])
 
     def stand_before(self, port: int, command: Sequence[str] | None = None) -> None:
         """Put a proxy before a server of this machine. The session keeps it alive if it has its command."""
-        self._server_port = port
+        self.server = ("127.0.0.1", port)
         if command is not None:
             self.add("server", command)
         self.proxy = Proxy(port)
@@ -213,7 +215,7 @@ class World:
         if not self.roles["server"].is_up:
             self.revive()
         with socket.socket() as probe:
-            return probe.connect_ex(("127.0.0.1", self._server_port)) == 0
+            return probe.connect_ex(self.server) == 0
 
     def revive(self) -> list[str]:
         """Start again what has ended. Returns the names, with their exit statuses."""

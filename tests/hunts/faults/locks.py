@@ -13,7 +13,7 @@ from tests.hunts.faults.fault import Fault
 from tests.hunts.world import World
 
 _LONGER_S: Final = 7.0
-"""Than `lock_timeout_ms` of the library's programs (working.CONFIG), and a request of most clients."""
+"""Than `lock_timeout_ms` of programs and server (working.CONFIG), and a request of most clients."""
 _TO_GET_IT_S: Final = 60.0
 
 

@@ -9,14 +9,18 @@ from __future__ import annotations
 import errno
 import os
 import resource
+import socket
 import time
+from itertools import count
 from typing import Final
 
 from tests.hunts.actors.actor import Actor, Need
 from tests.hunts.faults.fault import Fault
-from tests.hunts.world import World
+from tests.hunts.world import Role, World
 
 _PATIENCE_S: Final = 8.0
+_TO_BITE_S: Final = 2.0
+_LESS: Final = (0.15, 0.25, 0.4, 0.6)
 _HOUR_MS: Final = 3_600_000
 _EITHER: Final = frozenset({"client", "server"})
 
@@ -57,8 +61,8 @@ class AtTheBeginning(Fault):
         self._kinds, self._error, self._calls = kinds, error, calls
 
     def strike(self, world: World, actor: Actor) -> bool:
-        role, orders = actor.file_of(world), world.orders
-        process = world.roles[role]
+        role = "server" if Need.SERVER in self.needs else actor.file_of(world)
+        process, orders = world.roles[role], world.orders
         process.kill()
         at = world.rng.randrange(self._calls)
         orders.fail(role, self._kinds, at, self._error, for_good=True)
@@ -72,27 +76,48 @@ class AtTheBeginning(Fault):
 
 
 class Limit(Fault):
-    """A limit of the running process is what it uses already, for about a second."""
+    """A limit is what a running process uses already, until a call was refused for it and a moment longer.
+    What needs no more than it has begins anew, with less than it needs."""
+
+    ends = _EITHER
 
     def __init__(self, name: str, limit: int, summary: str) -> None:
         self.name, self.summary, self._limit = name, summary, limit
-        self.ends = _EITHER if limit == resource.RLIMIT_AS else frozenset()
 
     def strike(self, world: World, actor: Actor) -> bool:
-        process = world.roles[actor.file_of(world)]
-        used = _descriptors(process.pid)
-        if self._limit == resource.RLIMIT_AS:
-            used = _address_space(process.pid) + world.rng.choice((0, 300_000, 3_000_000))
-        before = resource.prlimit(process.pid, self._limit)
-        resource.prlimit(process.pid, self._limit, (used, before[1]))
-        time.sleep(0.3 + world.rng.random())
-        if process.is_up:
-            resource.prlimit(process.pid, self._limit, before)
-        return True
+        role = actor.file_of(world)
+        process, is_memory = world.roles[role], self._limit == resource.RLIMIT_AS
+        used = _address_space(process.pid) if is_memory else _first_free(process.pid)
+        with socket.socket() as another:
+            another.setblocking(False)  # It is accepted, or not, at any time.
+            if role == "server":
+                another.connect_ex(world.server)
+            if self._bites(world, process, used):
+                return True
+        process.kill()
+        process.start()
+        less = int(used * world.rng.choice(_LESS)) if is_memory else world.rng.randrange(5, 20)
+        return self._bites(world, process, less)
+
+    def _bites(self, world: World, process: Role, most: int) -> bool:
+        met, before = world.orders.met(process.role), resource.prlimit(process.pid, self._limit)
+        resource.prlimit(process.pid, self._limit, (most, before[1]))
+        deadline = time.monotonic() + _TO_BITE_S
+        while process.is_up and world.orders.met(process.role) == met:
+            if time.monotonic() > deadline:
+                break
+            time.sleep(0.01)
+        else:
+            time.sleep(world.rng.random())
+        if not process.is_up:
+            return True
+        resource.prlimit(process.pid, self._limit, before)
+        return world.orders.met(process.role) > met
 
 
-def _descriptors(pid: int) -> int:
-    return max(map(int, os.listdir(f"/proc/{pid}/fd"))) + 1
+def _first_free(pid: int) -> int:
+    used = {int(name) for name in os.listdir(f"/proc/{pid}/fd")}
+    return next(number for number in count() if number not in used)
 
 
 def _address_space(pid: int) -> int:
@@ -112,10 +137,12 @@ class Clock(Fault):
 
     def strike(self, world: World, actor: Actor) -> bool:
         hours = world.rng.choice((0.05, 2, 24, 240))
-        world.orders.clock(actor.file_of(world), int(self._sign * hours * _HOUR_MS))
+        role, orders = actor.file_of(world), world.orders
+        met = orders.met(role)
+        orders.clock(role, int(self._sign * hours * _HOUR_MS))
         time.sleep(0.3 + world.rng.random())
-        world.orders.clear()
-        return True
+        orders.clear()
+        return orders.met(role) > met
 
 
 FAULTS: Final[list[Fault]] = [
