@@ -6,14 +6,16 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from eosdb.errors import ConfigError, EosdbError, IllegalStateError, StorageError
+from eosdb.maintenance import claims
+from eosdb.model.failpoints import Failpoint, reach
 from eosdb.model.progress import Progress, report_progress, silent
 from eosdb.model.validation import check_text
 from eosdb.store.file.connection import connect
-from eosdb.store.file.failures import translated
+from eosdb.store.file.failures import translate_system, translated
 from eosdb.store.schema.migrate import identify
 from eosdb.store.schema.new_file import sync_folder
 from eosdb.store.store import Store
@@ -48,26 +50,14 @@ def publish(store: Store, target: str) -> None:
             f"{target} is an eosdb file that is written, no published copy; publishing would lose it. Give "
             "another name, or remove it first"
         )
-    unfinished = f"{target}.unfinished-{os.getpid()}"
-    try:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(unfinished)
+    with (
+        _appearing(target, os.rename) as unfinished,
         # On a connection of its own: SQLite takes the snapshot when it begins.
-        with (
-            translated(target),
-            contextlib.closing(
-                connect(store.path, store.lock_timeout_ms, read_only=True)
-            ) as connection,
-        ):
-            connection.execute("VACUUM INTO ?", (unfinished,))
-        _sync(unfinished)
-        os.rename(unfinished, target)
-        sync_folder(target)
-    except OSError as error:
-        raise StorageError(f"{target} cannot be written: {error.strerror}") from error
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(unfinished)
+        contextlib.closing(
+            connect(store.path, store.lock_timeout_ms, read_only=True)
+        ) as connection,
+    ):
+        connection.execute("VACUUM INTO ?", (unfinished,))
 
 
 def _is_written(path: str, busy_timeout_ms: int) -> bool:
@@ -121,28 +111,35 @@ def copy(
         raise IllegalStateError(
             f"{target} exists already; a copy never overwrites, give a new path"
         )
-    unfinished = f"{target}.unfinished-{os.getpid()}"
     on_progress(0, page_count(source))
+    with (
+        _appearing(target, os.link) as unfinished,
+        contextlib.closing(sqlite3.connect(unfinished, isolation_level=None)) as connection,
+    ):
+        copy_pages(source, connection, on_progress)
+        if change is not None:
+            change(connection)
+        # A published copy has no WAL; a copy of it is an ordinary file again.
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+@contextlib.contextmanager
+def _appearing(target: str, put: Callable[[str, str], None]) -> Iterator[str]:
+    """Return the path at which the block writes what `put` then names `target`, durable."""
     try:
-        with translated(target):
-            connection = sqlite3.connect(unfinished, isolation_level=None)
-            try:
-                copy_pages(source, connection, on_progress)
-                if change is not None:
-                    change(connection)
-                # A published copy has no WAL; a copy of it is an ordinary file again.
-                connection.execute("PRAGMA journal_mode=WAL")
-                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            finally:
-                connection.close()
-        _sync(unfinished)
-        os.link(unfinished, target)
-        sync_folder(target)
+        with claims.unfinished(target) as path:
+            with translated(target):
+                yield path
+            _sync(path)
+            reach(Failpoint.COPY_WRITTEN)
+            put(path, target)
+            sync_folder(target)
     except FileExistsError:
         raise IllegalStateError(f"{target} has just been created by another program") from None
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
+        raise StorageError(
+            f"{target} cannot be written: {error.strerror}. Expected a file in an existing folder"
+        ) from error
     except OSError as error:
-        raise StorageError(f"{target} cannot be written: {error.strerror}") from error
-    finally:
-        for suffix in ("", "-wal", "-shm", "-journal"):
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(unfinished + suffix)
+        raise translate_system(error, target) from error

@@ -12,6 +12,7 @@ from eosdb.admin import summary
 from eosdb.admin.summary import FileSummary
 from eosdb.coordinator.authorizer import Authorizer
 from eosdb.errors import StorageError
+from eosdb.maintenance.claims import claim
 from eosdb.maintenance.copies import copy_pages
 from eosdb.store.file.failures import translated
 from eosdb.store.schema.new_file import FORMAT_AT, ROLLBACK_FORMAT
@@ -57,18 +58,3 @@ def freeze(store: Store, folder: str | None) -> tuple[int, FileSummary]:
     except BaseException:
         os.close(descriptor)
         raise
-
-
-def claim(path: str) -> int:
-    """Open the file at `path`, creating it if necessary, and claim it: no other program can claim it
-    before this process has closed it or died. Raises OSError."""
-    while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            if os.path.exists(path) and os.path.samestat(os.fstat(descriptor), os.stat(path)):
-                return descriptor
-        except BaseException:
-            os.close(descriptor)
-            raise
-        os.close(descriptor)

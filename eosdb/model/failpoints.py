@@ -43,6 +43,8 @@ class Failpoint(Enum):
     """The folded events are deleted from the journal, the unit is not committed."""
     PAGES_GIVEN_BACK = "pages.given_back"
     """Used pages have been moved to free ones and the file is truncated, the unit is not committed."""
+    COPY_WRITTEN = "copy.written"
+    """A copy is complete and durable, and does not have its name yet."""
     COMPACT_WRITTEN = "compact.written"
     """The compacted content is in a file beside the database, nothing of it is in the database."""
     COMPACT_COPYING = "compact.copying"

@@ -38,6 +38,7 @@ VISITS = {
     Failpoint.MIGRATION_APPLIED: (0,),
     Failpoint.COMPACTION_CLEANED: (0,),
     Failpoint.CHECKPOINT_DONE: (0,),
+    Failpoint.COPY_WRITTEN: (),  # tests/maintenance/test_killed_copies.py
     # tests/maintenance/test_extract.py
     Failpoint.EXTRACT_WRITTEN: (),
     Failpoint.EXTRACT_LINKED: (),
@@ -117,6 +118,7 @@ def test_a_backup_that_is_killed_leaves_no_copy(db: eosdb.Database, db_path: Pat
     assert done.returncode == -signal.SIGKILL, done.stderr
     assert not os.path.exists(target)
     db.backup(target)
+    assert not list(target.parent.glob("*unfinished*")), "nor anything else, once there is one"
     with eosdb.connect(target) as copy:
         assert copy.admin.list_topics() == ["t"]
         assert copy.verify().ok

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 from eosdb.errors import StorageError
-from eosdb.maintenance import frozen
+from eosdb.maintenance import claims
 from eosdb.model.clock import Clock
 
 ENVIRONMENT: Final = "EOSDB_CACHE"
@@ -57,7 +57,7 @@ class Cache:
         """Hold the lock for fetching a file, so that other programs wait and then find it in the cache."""
         folder = os.path.join(self.folder, file_id)
         os.makedirs(folder, exist_ok=True)
-        descriptor = frozen.claim(os.path.join(folder, "lock"))
+        descriptor = claims.claim(os.path.join(folder, "lock"))
         try:
             yield
         finally:

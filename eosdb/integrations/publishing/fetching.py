@@ -15,7 +15,7 @@ from eosdb.integrations.publishing.chunking import Run, block_length
 from eosdb.integrations.publishing.manifest import BLOCK, Manifest
 from eosdb.integrations.publishing.sending import CHUNKS, LATEST, SNAPSHOTS
 from eosdb.integrations.publishing.storage import Storage, each
-from eosdb.maintenance import frozen
+from eosdb.maintenance import claims
 from eosdb.model.clock import Clock, SystemClock
 from eosdb.model.progress import Progress, report_progress
 from eosdb.model.validation import check_path
@@ -176,7 +176,7 @@ def _put_together(
         with contextlib.ExitStack() as cleanup:
             with contextlib.suppress(OSError):
                 os.chmod(unfinished, 0o600)  # The attempt was interrupted before the rename.
-            descriptor = frozen.claim(unfinished)
+            descriptor = claims.claim(unfinished)
             cleanup.callback(os.close, descriptor)
             os.ftruncate(descriptor, size)
             sources = [descriptor]

@@ -18,7 +18,7 @@ from eosdb.integrations.publishing import keeping, manifest
 from eosdb.integrations.publishing.chunking import block_length, divide
 from eosdb.integrations.publishing.keeping import HURRY_S, Stored
 from eosdb.integrations.publishing.manifest import BLOCK, Chunk, Manifest
-from eosdb.integrations.publishing.storage import Storage, each
+from eosdb.integrations.publishing.storage import Storage, each, finished_name
 from eosdb.maintenance import frozen
 from eosdb.model.clock import Clock
 from eosdb.model.failpoints import Failpoint, reach
@@ -157,7 +157,7 @@ class _Publisher:
         chunks = {
             name: stored
             for name, stored in self._storage.listing(CHUNKS).items()
-            if manifest.is_chunk_name(name)
+            if manifest.is_chunk_name(finished_name(name))
         }
         snapshots = self._snapshots()
         readable: list[Manifest | None] = []

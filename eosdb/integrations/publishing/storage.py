@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import uuid
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +25,7 @@ _PAUSES_MS: Final = (100, 400, 1600)
 _THREADS: Final = 4
 _TIMES: Final = ("LastModified", "last_modified", "mtime", "updated", "created")
 """The names of the time of writing in the listings of file systems."""
+_UNFINISHED: Final = re.compile(r"\.[0-9a-f]{32}\.unfinished")
 
 
 class Storage:
@@ -159,6 +161,11 @@ def each(work: Callable[[T], R], items: list[T], on_done: Callable[[R], object])
             results = pool.map(work, items)
         for result in results:
             on_done(result)
+
+
+def finished_name(name: str) -> str:
+    """Return the name that an object will have, of that under which a local file is written."""
+    return _UNFINISHED.sub("", name)
 
 
 def _make_folder(path: str) -> None:

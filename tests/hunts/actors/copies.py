@@ -84,12 +84,11 @@ def _log(of: Rows) -> dict[Place, list[bytes]]:
 
 
 def _strays(folder: Path, *, may_have_chunks: bool) -> list[str]:
-    """A copy to a path that is killed leaves its unfinished file, which has the number of its process
-    (docs/backups.md), and a publisher that is killed leaves the chunks that it was writing, for a day;
-    whatever else is unfinished is gone on with."""
+    """The last copy has cleared away what the killed ones left; the chunks that a killed publisher was
+    writing go a day later (docs/backups.md)."""
     return [
         f"a file is left: {path.relative_to(folder)}"
-        for pattern in ("**/*unfinished", "*.publishing")
+        for pattern in ("**/*unfinished*", "**/*.publishing")
         for path in folder.glob(pattern)
         if not (may_have_chunks and _CHUNK.fullmatch(path.name))
     ]

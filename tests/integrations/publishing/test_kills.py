@@ -86,6 +86,23 @@ def test_chunks_of_removed_snapshots_that_a_kill_left_go_a_day_later(
     assert read(device.fetch()) == device.records()
 
 
+def test_a_chunk_that_a_kill_left_half_written_goes_a_day_later(device: Device) -> None:
+    device.publish()
+    chunks = device.folder() / "chunks"
+    name = next(iter(device.chunks()))
+    old, young = (chunks / f"{name}.{digit * 32}.unfinished" for digit in "ab")
+    other = chunks / "their.unfinished"
+    for path in (old, young, other):
+        path.write_bytes(b"half")
+    for path in (old, other):
+        os.utime(path, (1, 1))
+    device.append(1)
+    assert device.publish().removed_objects == 1
+    assert not old.exists()
+    assert young.exists(), "somebody may be writing it"
+    assert other.exists()
+
+
 @pytest.mark.slow
 def test_a_copy_that_a_killed_publisher_left_is_taken_over(device: Device) -> None:
     left = Path(f"{device.db.path}.publishing")
