@@ -34,7 +34,6 @@ from eosdb.store.writing.writer import Writer
 
 _PAGES_A_STEP: Final = 256
 """Less than SQLite's page cache, so the first step does not write yet."""
-_SOMEBODY: Final = "a process that cannot be seen from here, such as another user's"
 
 
 def compact(store: Store, clock: Clock, on_progress: Progress | None) -> CompactReport:
@@ -46,7 +45,7 @@ def compact(store: Store, clock: Clock, on_progress: Progress | None) -> Compact
     return CompactReport(
         bytes_before=before,
         bytes_after=os.path.getsize(store.path),
-        held_by=(growth.readers(store.path) or _SOMEBODY) if is_held else "",
+        held_by=(growth.readers(store.path) or growth.UNSEEN) if is_held else "",
         elapsed_s=(clock.monotonic_ms() - start) / 1000,
     )
 

@@ -6,6 +6,7 @@ into the file, and the WAL grows with every page that is written.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from eosdb.model.notices import catalog
@@ -15,6 +16,7 @@ from eosdb.store.file.connection import WAL_LIMIT_BYTES
 from eosdb.store.wal import index as wal_index
 
 _MIB: Final = 1024 * 1024
+UNSEEN: Final = "a process that cannot be seen from here, such as another user's"
 
 
 class Checkpoint(NamedTuple):
@@ -43,12 +45,18 @@ class WalGrowth:
         self._untold = untold
         self._limit = WAL_LIMIT_BYTES
 
-    def look(self, checkpoint: Checkpoint) -> None:
-        """Process the result of a checkpoint."""
+    def look(self, checkpoint: Checkpoint, repeat: Callable[[], Checkpoint]) -> None:
+        """Process the result of a checkpoint; `repeat` makes another."""
         if checkpoint.wal_bytes < WAL_LIMIT_BYTES:
             self._limit = WAL_LIMIT_BYTES
         if checkpoint.wal_bytes < self._limit or checkpoint.is_whole:
             return
+        readers = _describe_readers(self._path, only_oldest=True)
+        if not readers:  # They have ended since, or cannot be seen.
+            checkpoint = repeat()
+            if checkpoint.is_whole:
+                return
+            readers = _describe_readers(self._path, only_oldest=True) or UNSEEN
         self._limit = 2 * checkpoint.wal_bytes
         self._untold.add(
             catalog.WAL_GROWS,
@@ -56,8 +64,7 @@ class WalGrowth:
             wal_bytes=checkpoint.wal_bytes,
             wal_mib=checkpoint.wal_bytes // _MIB,
             snapshot_mib=(checkpoint.wal_bytes - checkpoint.copied_bytes) // _MIB,
-            readers=_describe_readers(self._path, only_oldest=True)
-            or "a process that cannot be seen from here, such as another user's",
+            readers=readers,
         )
 
     def look_at_others(self, index: wal_index.WalIndex | None) -> None:

@@ -258,13 +258,11 @@ class Writer:
         checkpoint = self._checkpoint()
         if is_due:
             self._wal_factor = min(max(checkpoint.added_since(before) / estimated, 0.25), 4.0)
-        if (
-            checkpoint.wal_bytes > WAL_LIMIT_BYTES // 2
-            and checkpoint.copied_bytes != before.copied_bytes
-        ):
+        stalls = not before.is_whole and checkpoint.copied_bytes == before.copied_bytes
+        if checkpoint.wal_bytes > WAL_LIMIT_BYTES // 2 and not stalls:
             checkpoint = self._begin_wal_anew()
         self._found = checkpoint
-        self._growth.look(checkpoint)
+        self._growth.look(checkpoint, self._checkpoint)
         reach(Failpoint.CHECKPOINT_DONE)
 
     def _checkpoint(self, mode: str = "PASSIVE") -> Checkpoint:

@@ -20,7 +20,8 @@ from click.testing import CliRunner
 import eosdb
 from eosdb import TopicPartition
 from eosdb.cli.main import main
-from eosdb.store.wal.growth import Checkpoint
+from eosdb.model.notices.notice import Untold
+from eosdb.store.wal.growth import Checkpoint, WalGrowth
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
@@ -139,6 +140,45 @@ def test_a_large_wal_that_nobody_holds_is_no_reason_to_warn(
             tx.publish("t", b"x" * MIB)
     write(db, 10)
     assert caplog.messages == []
+
+
+def test_a_reader_that_ends_soon_is_no_reason_to_warn(
+    db: eosdb.Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    db.close()  # The first checkpoint of a file that is opened copies nothing, either.
+    with (
+        eosdb.connect(db.path, durability="off") as db,
+        contextlib.closing(sqlite3.connect(db.path)) as short,
+    ):
+        writer = db._store._writer
+        assert writer is not None
+        short.execute("BEGIN")
+        short.execute("SELECT count(*) FROM records").fetchone()
+        writer.connection.set_trace_callback(
+            lambda said: short.rollback() if "RESTART" in said else None
+        )
+        with db.begin() as tx:
+            for _ in range(80):
+                tx.publish("t", b"x" * MIB)
+        write(db, 1)
+        assert not short.in_transaction, "it was waited for"
+        writer.connection.set_trace_callback(None)
+    assert caplog.messages == []
+
+
+@pytest.mark.parametrize(
+    ("copied", "warnings"), [pytest.param(80, 0, id="ended"), pytest.param(10, 1, id="unseen")]
+)
+def test_a_reader_that_is_not_found_has_ended_or_cannot_be_seen(
+    db: eosdb.Database, caplog: pytest.LogCaptureFixture, copied: int, warnings: int
+) -> None:
+    untold = Untold()
+    WalGrowth(db.path, untold).look(
+        Checkpoint(80 * MIB, 10 * MIB), lambda: Checkpoint(80 * MIB, copied * MIB)
+    )
+    untold.tell()
+    assert len(caplog.messages) == warnings
+    assert all("a process that cannot be seen from here" in said for said in caplog.messages)
 
 
 def test_nobody_waits_for_a_reader_that_stands_still(db: eosdb.Database) -> None:
