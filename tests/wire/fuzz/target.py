@@ -7,6 +7,7 @@ whether `verify` found the file in order.
 from __future__ import annotations
 
 import logging
+import os
 import resource
 import subprocess
 import sys
@@ -16,6 +17,8 @@ from typing import Final
 import eosdb
 
 _PATIENCE_S: Final = 300.0
+_MMAP_BYTES: Final = 128 * 1024
+"""Else glibc keeps freed buffers of megabytes for each thread, which hides what really grows."""
 
 
 def main(path: str, log: str) -> int:
@@ -45,6 +48,7 @@ class Target:
                 str(folder / "fuzzed.db"),
                 str(self._log),
             ],
+            env={**os.environ, "MALLOC_MMAP_THRESHOLD_": str(_MMAP_BYTES)},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
