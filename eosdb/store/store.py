@@ -38,7 +38,13 @@ from eosdb.model.closing import Closing
 from eosdb.model.reports import CommitTimes
 from eosdb.store.file import forking
 from eosdb.store.file.connection import connect, is_in_wal_mode
-from eosdb.store.file.failures import is_failed_sync, translate, translate_system, translated
+from eosdb.store.file.failures import (
+    is_failed_sync,
+    out_of_memory,
+    translate,
+    translate_system,
+    translated,
+)
 from eosdb.store.file.open_files import OpenFiles
 from eosdb.store.file.owner_locks import OwnerLocks
 from eosdb.store.file.watch import Watch
@@ -277,18 +283,20 @@ class Store:
                 try:
                     held.begin(writer.durable)
                     yield held
-                    writer.wrote(held.commit())
+                    written_bytes = held.commit()
                 finally:
                     # decisions/0018: an assignment and a call into C come first.
                     held.is_ours = True
                     try:
                         held.undo()
+                    except MemoryError:
+                        pass  # The next turn does it.
                     finally:
-                        held.roll_back()
-                        held.is_ours = (
-                            False  # The guard also applies to a connection that a program has kept.
-                        )
+                        with contextlib.suppress(MemoryError):
+                            held.roll_back()
                 with contextlib.suppress(Exception):  # The unit is committed, whatever fails now.
+                    self._timings.committed()
+                    writer.wrote(written_bytes)
                     self._counts.add(1, sync=writer.durable == "FULL")
                     writer.checkpoint_when_due()
                     self._timings.note_outcome(())
@@ -327,10 +335,17 @@ class Store:
         """Acquire the writer mutex, check that the files are still in place, and repair the WAL if a sync
         failed. The caller releases the mutex, also when this raises."""
         assert self._mutex is not None
-        self._mutex.acquire()
-        self._files.check()
-        writer = self._writer or self._open_writer()
-        writer.make_good()
+        try:
+            self._mutex.acquire()
+            self._files.check()
+            writer = self._writer or self._open_writer()
+            # What no memory was left to roll back holds SQLite's write lock.
+            writer.connection.rollback()
+            if self._held is not None and self._held.is_whole:
+                self._held.roll_back()
+            writer.make_good()
+        except MemoryError as error:
+            raise translate(out_of_memory(), self.path) from error
         return writer
 
     def _open_writer(self) -> Writer:
@@ -515,8 +530,8 @@ class Store:
                     self._run_alone(writer, batch, failure)
             writer.checkpoint_when_due()
             self._timings.ended(len(batch))
-        except (EosdbError, OSError) as error:
-            told = translate_system(error, self.path) if isinstance(error, OSError) else error
+        except (EosdbError, OSError, MemoryError) as error:
+            told = self._told(error)
             inherit_doubt(told, failure)
             for request in batch:
                 if not request.done:
@@ -526,10 +541,19 @@ class Store:
             try:
                 if self._writer is not None:
                     self._writer.connection.rollback()
+            except MemoryError:
+                pass  # The next turn does it.
             finally:
                 self._mutex.release()
         errors = [request.error for request in batch if request.error is not None]
         self._timings.note_outcome(errors)
+
+    def _told(self, error: EosdbError | OSError | MemoryError) -> EosdbError:
+        if isinstance(error, EosdbError):
+            return error
+        if isinstance(error, OSError):
+            return translate_system(error, self.path)
+        return translate(out_of_memory(), self.path)
 
     def _run_alone(self, writer: Writer, batch: list[Request], shared: EosdbError) -> None:
         """Run each request in its own unit, so that each gets its own result or error; `shared` is the

@@ -1,10 +1,11 @@
 """A program whose n-th system call fails, for every n: it is told truly what has become of what it stored.
 
-`python -m tests.chaos.failing_worker FILE WORK ERROR KINDS`, with disk.c preloaded: `WORK` is done again
-and again; each time another of its calls of these kinds fails with the error (ENOSPC, EIO, EMFILE), that
-one or all from it on. What returns is stored once; what raises raises an error of eosdb's whose `outcome`
-is so, and so is what a command's exit status or an answer of the server says; what is not written does not
-come back after a crash of the machine either; and afterwards the file works as before.
+`python -m tests.chaos.failing_worker FILE WORK ERROR KINDS [EACH]`, with disk.c preloaded: `WORK` is done
+again and again; each time another of its calls of these kinds fails with the error (ENOSPC, EIO, EMFILE),
+that one or all from it on; of many calls each EACHth. What returns is stored once; what raises raises an
+error of eosdb's whose `outcome` is so, and so is what a command's exit status or an answer of the server
+says; what is not written does not come back after a crash of the machine either; and afterwards the file
+works as before.
 """
 
 from __future__ import annotations
@@ -49,12 +50,12 @@ class Program:
     def __init__(self, path: str) -> None:
         self.path = path
         self.db = eosdb.connect(path)
-        self.plain = self.db.producer()
+        self.plain = self.db.producer(retry_backoff_ms=1)
         self.batch = 0
         self.clients()
 
     def clients(self) -> None:
-        self.producer = self.db.producer(transactional_id="a")
+        self.producer = self.db.producer(transactional_id="a", retry_backoff_ms=1)
         self.producer.init_transactions()
 
     # -- the library ----------------------------------------------------------------------------
@@ -167,7 +168,7 @@ class AsyncProgram(Program):
         super().clients()
 
         async def start() -> AsyncProducer:
-            producer = self.tasks.producer(transactional_id="b")
+            producer = self.tasks.producer(transactional_id="b", retry_backoff_ms=1)
             await producer.start()
             return producer
 
@@ -175,7 +176,7 @@ class AsyncProgram(Program):
 
     def tasks_send(self, value: str) -> None:
         async def send() -> None:
-            async with self.tasks.producer() as producer:
+            async with self.tasks.producer(retry_backoff_ms=1) as producer:
                 await producer.send_and_wait("t", value, partition=0)
 
         self.loop.run_until_complete(send())
@@ -270,6 +271,7 @@ WORKS = (
 
 def main() -> None:
     path, work, error, kinds = sys.argv[1], sys.argv[2], getattr(errno, sys.argv[3]), sys.argv[4]
+    each = int(sys.argv[5]) if len(sys.argv) > 5 else 1
     program = PROGRAMS.get(work, Program)(path)
     reached = 0
     for for_good in (False, True):
@@ -297,7 +299,7 @@ def main() -> None:
                 eosdb.connect(f"{path}-{value}").close()
             else:
                 check(program.count(value), outcome, value)
-            number += 1
+            number += each
     report = program.db.verify()
     assert report.ok, report.problems
     program.close()

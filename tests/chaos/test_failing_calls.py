@@ -24,16 +24,20 @@ __all__ = ["disk"]
 
 
 FAILURES = [("ENOSPC", "wsta"), ("EIO", "wsto"), ("EMFILE", "o")]
-WITHOUT_MEMORY = ("append", "append_once", "served_produce")
+WITHOUT_MEMORY = {
+    "append": 1, "append_once": 1, "served_produce": 1, "begin": 3, "send": 3, "send_many": 3,
+    "offsets": 3, "transaction": 7, "tasks_transaction": 7,
+}  # fmt: skip
+"""Each of how many calls fails: a transaction asks SQLite for memory 500 times."""
 
 
 @pytest.mark.parametrize(
-    ("work", "error", "kinds"),
-    [(work, *failure) for failure in FAILURES for work in WORKS]
-    + [(work, "ENOMEM", "q") for work in WITHOUT_MEMORY],
+    ("work", "error", "kinds", "each"),
+    [(work, *failure, 1) for failure in FAILURES for work in WORKS]
+    + [(work, "ENOMEM", "q", each) for work, each in WITHOUT_MEMORY.items()],
 )
 def test_a_call_that_fails_at_any_place_is_told_truly(
-    tmp_path: Path, disk: Path, work: str, error: str, kinds: str
+    tmp_path: Path, disk: Path, work: str, error: str, kinds: str, each: int
 ) -> None:
     folder = tmp_path / "watched"
     folder.mkdir()
@@ -48,6 +52,7 @@ def test_a_call_that_fails_at_any_place_is_told_truly(
             work,
             error,
             kinds,
+            str(each),
         ],
         cwd=ROOT,
         env=power.environment(disk, folder, tmp_path / "log"),

@@ -16,7 +16,7 @@ from weakref import WeakSet
 from eosdb.errors import EosdbError, IllegalStateError
 from eosdb.model.failpoints import Failpoint, reach
 from eosdb.store.file.connection import connect
-from eosdb.store.file.failures import is_of_the_file, translate, translated
+from eosdb.store.file.failures import is_of_the_file, out_of_memory, translate, translated
 from eosdb.store.schema import guard
 from eosdb.store.writing.shared_connection import SharedConnection
 from eosdb.store.writing.timings import Timings
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 # The driver keeps statements by their text, and SQLite asks the authorizer only when it prepares one: so
 # ours are worded as no user's is.
-_COMMIT: Final = "COMMIT /* eosdb */"
 _SET: Final = "SAVEPOINT eosdb_part /* eosdb */"
 _UNDO: Final = "ROLLBACK TO eosdb_part /* eosdb */"
 _KEEP: Final = "RELEASE eosdb_part /* eosdb */"
@@ -141,8 +140,8 @@ class HeldUnit:
         with self._translated():
             try:
                 self._timings.committing()
-                self._raw.execute(_COMMIT)
-                self._timings.committed()
+                # As in Writer._commit: MemoryError means that it has failed.
+                self._raw.commit()
             except sqlite3.Error as error:
                 self._note(error)
                 raise
@@ -151,9 +150,12 @@ class HeldUnit:
     def roll_back(self) -> None:
         """Roll back everything that is not committed, even if SQLite already has."""
         try:
-            self._end()
+            try:
+                self._end()
+            finally:
+                self._raw.rollback()
         finally:
-            self._raw.rollback()
+            self.is_ours = False  # The guard also applies to a connection that a program has kept.
 
     def close(self) -> None:
         self.is_ours = True
@@ -237,6 +239,8 @@ class HeldUnit:
         try:
             with translated(self._path):
                 yield
+        except MemoryError as error:
+            raise translate(out_of_memory(), self._path) from error
         except EosdbError as error:
             cause = error.__cause__
             if not isinstance(cause, sqlite3.Error):

@@ -118,6 +118,9 @@ class Writer:
         """Run all requests once. If a signal raises after the commit, the unit is stored, and its
         requests get their results."""
         outcomes: list[tuple[object, Exception | None]] = []
+        told = zip(
+            batch, outcomes, strict=True
+        )  # Here, because behind the commit no memory may be left.
         is_committing = False
         try:
             unit = self.begin(sync=sync, careful=careful)
@@ -130,7 +133,7 @@ class Writer:
             raise
         finally:
             if is_committing and not self.connection.in_transaction:
-                for request, (result, error) in zip(batch, outcomes, strict=True):
+                for request, (result, error) in told:
                     request.result, request.error, request.done = result, error, True
             else:
                 self.roll_back()
@@ -155,8 +158,13 @@ class Writer:
 
     def begin(self, *, sync: bool, careful: bool) -> Unit:
         """Take SQLite's write lock; `careful` as in Unit. Always follow with `commit` or `roll_back`."""
-        if self.connection.in_transaction:  # There was no memory to roll the last one back.
-            self.connection.rollback()
+        try:
+            return self._begin(sync=sync, careful=careful)
+        except MemoryError as error:
+            raise out_of_memory() from error
+
+    def _begin(self, *, sync: bool, careful: bool) -> Unit:
+        self.connection.rollback()
         execute = self.connection.execute
         synchronous = self.durable if sync else self._relaxed
         if synchronous != self._synchronous:
@@ -211,7 +219,8 @@ class Writer:
     def roll_back(self) -> None:
         """Roll back the unit, even if SQLite already has."""
         self._unit.discard()
-        self.connection.rollback()
+        with contextlib.suppress(MemoryError):  # The next unit does it.
+            self.connection.rollback()
 
     def wrote(self, wal_bytes: int) -> None:
         """Add an estimate of the bytes written to the WAL."""
