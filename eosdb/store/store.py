@@ -220,7 +220,10 @@ class Store:
                 self._timings.ended(joint.parts)
             finally:
                 self._joint = None
-                writer.connection.rollback()
+                try:
+                    writer.connection.rollback()
+                except MemoryError:
+                    writer.roll_back()
 
     def commit_joint(self) -> None:
         """Inside `together`: commit the parts written so far; those that follow form a new unit without
@@ -290,9 +293,9 @@ class Store:
                     try:
                         held.undo()
                     except MemoryError:
-                        pass  # The next turn does it.
+                        pass
                     finally:
-                        with contextlib.suppress(MemoryError):
+                        with contextlib.suppress(MemoryError):  # The next turn does it.
                             held.roll_back()
                 with contextlib.suppress(Exception):  # The unit is committed, whatever fails now.
                     self._timings.committed()

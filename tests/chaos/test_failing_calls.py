@@ -26,7 +26,7 @@ __all__ = ["disk"]
 FAILURES = [("ENOSPC", "wsta"), ("EIO", "wsto"), ("EMFILE", "o")]
 WITHOUT_MEMORY = {
     "append": 1, "append_once": 1, "served_produce": 1, "begin": 3, "send": 3, "send_many": 3,
-    "offsets": 3, "transaction": 7, "tasks_transaction": 7,
+    "offsets": 3, "tasks_send": 3, "transaction": 7, "tasks_transaction": 7,
 }  # fmt: skip
 """Each of how many calls fails: a transaction asks SQLite for memory 500 times."""
 

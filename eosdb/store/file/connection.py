@@ -12,6 +12,8 @@ from eosdb.store.file.forking import check_not_inherited
 WAL_LIMIT_BYTES: Final = 64 * 1024 * 1024
 OLDEST_SQLITE: Final = (3, 37, 0)
 """The first version with STRICT tables."""
+# Worded as no user's is: the driver keeps statements by their text (held_unit.py).
+_ROLL_BACK: Final = "ROLLBACK /* eosdb */"
 
 
 def check_version(version: tuple[int, ...]) -> None:
@@ -62,6 +64,18 @@ def connect(
         connection.execute("PRAGMA wal_autocheckpoint=0")
         connection.execute(f"PRAGMA journal_size_limit={WAL_LIMIT_BYTES}")
     return connection
+
+
+def keep_roll_back(connection: sqlite3.Connection) -> None:
+    """Have the driver keep the statement of `roll_back_without_memory`."""
+    connection.execute("BEGIN")
+    connection.execute(_ROLL_BACK)
+
+
+def roll_back_without_memory(connection: sqlite3.Connection) -> None:
+    """Roll back the transaction, if one is open, by a statement that is prepared already."""
+    if connection.in_transaction:
+        connection.execute(_ROLL_BACK)
 
 
 def is_in_wal_mode(connection: sqlite3.Connection) -> bool:

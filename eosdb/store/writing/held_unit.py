@@ -15,7 +15,7 @@ from weakref import WeakSet
 
 from eosdb.errors import EosdbError, IllegalStateError
 from eosdb.model.failpoints import Failpoint, reach
-from eosdb.store.file.connection import connect
+from eosdb.store.file.connection import connect, keep_roll_back, roll_back_without_memory
 from eosdb.store.file.failures import is_of_the_file, out_of_memory, translate, translated
 from eosdb.store.schema import guard
 from eosdb.store.writing.shared_connection import SharedConnection
@@ -80,6 +80,7 @@ class HeldUnit:
         self._authorize_users: Final = guard.authorizer(connection)
         connection.set_authorizer(self._authorize)
         connection.owner = self
+        keep_roll_back(connection)
 
     @property
     def is_whole(self) -> bool:
@@ -153,7 +154,7 @@ class HeldUnit:
             try:
                 self._end()
             finally:
-                self._raw.rollback()
+                roll_back_without_memory(self._raw)
         finally:
             self.is_ours = False  # The guard also applies to a connection that a program has kept.
 

@@ -13,7 +13,12 @@ from typing import Final
 from eosdb.errors import EosdbError
 from eosdb.model.failpoints import Failpoint, reach
 from eosdb.model.notices import catalog
-from eosdb.store.file.connection import WAL_LIMIT_BYTES, connect
+from eosdb.store.file.connection import (
+    WAL_LIMIT_BYTES,
+    connect,
+    keep_roll_back,
+    roll_back_without_memory,
+)
 from eosdb.store.file.failures import is_failed_sync, out_of_memory, translated
 from eosdb.store.file.mutex import WriterMutex
 from eosdb.store.file.open_files import size_of
@@ -86,6 +91,7 @@ class Writer:
         try:
             # Reading opens the WAL and the shared memory.
             self.connection.execute("SELECT 1 FROM sqlite_schema").fetchone()
+            keep_roll_back(self.connection)
         except BaseException:
             self.connection.close()
             raise
@@ -219,8 +225,11 @@ class Writer:
     def roll_back(self) -> None:
         """Roll back the unit, even if SQLite already has."""
         self._unit.discard()
-        with contextlib.suppress(MemoryError):  # The next unit does it.
+        try:
             self.connection.rollback()
+        except MemoryError:
+            with contextlib.suppress(MemoryError):  # The next unit does it.
+                roll_back_without_memory(self.connection)
 
     def wrote(self, wal_bytes: int) -> None:
         """Add an estimate of the bytes written to the WAL."""
