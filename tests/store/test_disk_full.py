@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ import pytest
 import eosdb
 from eosdb import TopicPartition
 from eosdb.model.failpoints import Failpoint, watched
+from eosdb.store.file.failures import translate
 from eosdb.store.file.mutex import WriterMutex
 from tests.concurrency.worker import threads
 from tests.readers import committed_values, dump_state
@@ -209,6 +211,18 @@ def test_there_is_no_room_even_for_a_new_file(small_disk: Path) -> None:
     (small_disk / "ballast").unlink()
     with eosdb.connect(small_disk / "new.db") as db:
         assert db.verify().ok
+
+
+def test_whatever_sqlite_calls_a_full_disk_where_it_makes_the_index_of_the_wal(
+    small_disk: Path,
+) -> None:
+    error = sqlite3.OperationalError("disk I/O error")
+    error.sqlite_errorcode = sqlite3.SQLITE_IOERR_SHMOPEN
+    told = translate(error, str(small_disk / "full.db"))
+    assert (type(told), "make room" in str(told)) == (eosdb.StorageError, True)
+    take_all(small_disk)
+    told = translate(error, str(small_disk / "full.db"))
+    assert (type(told), "make room" in str(told)) == (eosdb.DatabaseFullError, True)
 
 
 @pytest.mark.parametrize("room", range(0, 462_000, 42_000))

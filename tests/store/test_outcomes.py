@@ -44,6 +44,7 @@ def test_every_error_has_one() -> None:
         (sqlite3.SQLITE_CORRUPT, eosdb.CorruptDatabaseError, "not written"),
         (sqlite3.SQLITE_IOERR_FSYNC, eosdb.StorageError, "unknown"),
         (sqlite3.SQLITE_IOERR_SHMSIZE, eosdb.DatabaseFullError, "unknown"),
+        (sqlite3.SQLITE_IOERR_SHMOPEN, eosdb.StorageError, "not written"),
         (sqlite3.SQLITE_IOERR_SHMMAP, eosdb.StorageError, "unknown"),
     ],
 )

@@ -49,6 +49,16 @@ _BY_CODE: Final[dict[int, tuple[type[EosdbError], str]]] = {
         "the file is damaged; restore a backup, and see `eosdb verify`",
     ),
     sqlite3.SQLITE_NOTADB: (CorruptDatabaseError, "the file is not a SQLite database"),
+    # SQLite gives it for whatever fails when it makes the file, which is before it writes.
+    sqlite3.SQLITE_IOERR_SHMOPEN: (
+        StorageError,
+        "the WAL's index (-shm) cannot be made: the disk is full, or fails; nothing was written, see `df` "
+        "and the system's log (`dmesg`), make room and try again",
+    ),
+    sqlite3.SQLITE_IOERR: (
+        StorageError,
+        "the disk has failed; check it (the system's log says more, such as `dmesg`) and try again",
+    ),
 }
 _NO_ROOM_FOR_THE_INDEX: Final = (
     "the disk is full: there is no room for the WAL's index (-shm). This write is undone, though it may "
@@ -66,6 +76,7 @@ _OF_THE_FILE_SYSTEM: Final = {
     sqlite3.SQLITE_FULL,
     sqlite3.SQLITE_READONLY,
     sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_IOERR_SHMOPEN,
 }
 """Error codes that SQLite uses for many causes, one of which may be the state of the file system."""
 _OF_A_FULL_DISK: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -115,6 +126,8 @@ def translate(error: sqlite3.Error, path: str) -> EosdbError:
             f"written (SQLite: {error})"
         )
     primary = sqlite3.SQLITE_FULL if extended in _FULL_EXTENDED else extended & 0xFF
+    if extended == sqlite3.SQLITE_IOERR_SHMOPEN:
+        primary = sqlite3.SQLITE_FULL if _has_no_room(path) else extended
     if extended == sqlite3.SQLITE_IOERR_SHMSIZE:
         return in_doubt(DatabaseFullError(f"{path}: {_NO_ROOM_FOR_THE_INDEX} (SQLite: {error})"))
     state = _state_of_file_system(path) if primary in _OF_THE_FILE_SYSTEM else None
@@ -159,6 +172,13 @@ def _state_of_file_system(path: str) -> tuple[type[EosdbError], str] | None:
             "remove some and try again"
         )
     return None
+
+
+def _has_no_room(path: str) -> bool:
+    with contextlib.suppress(OSError):
+        status = os.statvfs(os.path.dirname(path) or ".")
+        return status.f_blocks > 0 == status.f_bfree
+    return False
 
 
 def _refuses_writers(lock: str) -> bool:
