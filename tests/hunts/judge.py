@@ -1,8 +1,9 @@
 """The one judge: holds what there is against what the programs were told.
 
-What was acknowledged is there once, in the order of its life; what is "not written" is not there; what is
-unknown is there at most once, an atomic operation as a whole or not at all. Read as SQL and as a consumer,
-which must agree. Afterwards nothing is left: no process, no lock, no stray file.
+What was acknowledged is there once, in the order of its life, or was until a fault removed it; what is
+"not written" is not there; what is unknown is there at most once, an atomic operation as a whole or not at
+all. Read as SQL and as a consumer, which must agree. Afterwards nothing is left: no process, no lock, no
+stray file.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 import eosdb
@@ -20,13 +22,14 @@ from eosdb import TopicPartition
 from tests.hunts.ledger import LEDGER, Operation, Place, Value
 from tests.hunts.programs.working import PARTITIONS, TOPIC
 from tests.hunts.world import World, names_of
+from tests.integrations.relay.contents import Content
 from tests.readers import committed_values
 
 if TYPE_CHECKING:
     from tests.hunts.actors.actor import Actor  # Some of the actors ask the judge.
 
 _AS_SQL: Final = (
-    "SELECT partition, value FROM committed_records WHERE topic = ? AND value IS NOT NULL"
+    'SELECT partition, "offset", value FROM committed_records WHERE topic = ?'
     ' ORDER BY partition, "offset"'
 )
 _ENDS: Final = ("", "-wal", "-shm", "-lock")
@@ -36,12 +39,16 @@ _MOST: Final = 12
 Log = dict[Place, list[bytes]]
 
 
-def committed(path: Path, topic: str = TOPIC) -> Log:
-    """The values of a topic, as SQL reads them at one instant."""
-    log: Log = defaultdict(list)
+def committed(path: Path, removed: Mapping[tuple[int, int], Content] = MappingProxyType({})) -> Log:
+    """The values of the topic, as SQL reads them at one instant, with those that were removed."""
     with closing(sqlite3.connect(path, timeout=60)) as connection:
-        for partition, value in connection.execute(_AS_SQL, (topic,)):
-            log[Place(topic, partition)].append(value)
+        rows = connection.execute(_AS_SQL, (TOPIC,)).fetchall()
+    there = {(partition, offset): value for partition, offset, value in rows}
+    log: Log = defaultdict(list)
+    values = {place: content.value for place, content in dict(removed).items()} | there
+    for (partition, _), value in sorted(values.items()):
+        if value is not None:
+            log[Place(TOPIC, partition)].append(value)
     return log
 
 
@@ -115,8 +122,9 @@ def problems_of_file(path: Path) -> list[str]:
 def verdict(world: World, actor: Actor) -> list[str]:
     """Everything that is wrong after the end; empty when every promise was kept."""
     world.ledgers.refresh()
-    log = committed(world.path)
+    log = committed(world.path, world.removed)
     problems = misjudged(list(world.ledgers.operations.values()), log)
+    log = committed(world.path)
     with eosdb.connect(world.path) as db:
         for partition in range(PARTITIONS):
             read = committed_values(db, TopicPartition(TOPIC, partition))
@@ -132,7 +140,7 @@ def verdict(world: World, actor: Actor) -> list[str]:
 
 def look(world: World) -> list[str]:
     """What can be wrong at any instant: cheap, and while everything works."""
-    return torn(committed(world.path))[:_MOST]
+    return torn(committed(world.path, world.removed))[:_MOST]
 
 
 # -- what is left over ----------------------------------------------------------------------------

@@ -43,6 +43,9 @@ class Operation:
     told: Told = "unknown"
     is_closed: bool = False
     """Whether its program has learned the outcome."""
+    began: int = 0
+    ended: int = 0
+    """The lines of the ledger at which it was tried and closed; the same where it was never closed."""
 
     @property
     def outcome(self) -> Outcome:
@@ -111,19 +114,23 @@ class Ledgers:
     folder: Path
     operations: dict[tuple[str, int], Operation] = field(default_factory=dict)
     _read: dict[Path, int] = field(default_factory=dict)
+    _lines_read: int = 0
 
     def refresh(self) -> None:
         for path in sorted(self.folder.glob(f"{LEDGER}*")):
             for line in self._lines(path):
+                self._lines_read += 1
                 match json.loads(line):
                     case ["try", life, number, places, is_atomic]:
                         operation = Operation(
                             life, number, tuple(Place(*place) for place in places), is_atomic
                         )
+                        operation.began = operation.ended = self._lines_read
                         self.operations[life, number] = operation
                     case [told, life, number]:
-                        self.operations[life, number].told = told
-                        self.operations[life, number].is_closed = True
+                        operation = self.operations[life, number]
+                        operation.told, operation.is_closed = told, True
+                        operation.ended = self._lines_read
 
     def _lines(self, path: Path) -> Iterator[bytes]:
         with path.open("rb") as file:

@@ -26,6 +26,7 @@ from tests.chaos.power import library
 from tests.hunts.ledger import Ledgers
 from tests.hunts.programs.working import CONFIG, FILE, PARTITIONS, TOPIC
 from tests.hunts.proxy import Proxy
+from tests.integrations.relay.contents import Content
 from tests.tidy.tree import ROOT
 
 PATIENCE_S: Final = 90.0
@@ -47,14 +48,15 @@ class Role:
         self.role, self.name = role, name
         self.log = world.folder / f"{name}.log"
         self.lives = 0
-        self._world, self._command = world, list(command)
+        self.command = list(command)
+        self._world = world
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """Start another life of it."""
         self.lives += 1
         with self.log.open("ab") as log:
-            self._process = self._world.start(self.role, self._command, log)
+            self._process = self._world.start(self.role, self.command, log)
 
     @property
     def pid(self) -> int:
@@ -112,6 +114,9 @@ class World:
         self.roles: dict[str, Role] = {}
         self.others: list[subprocess.Popen[bytes]] = []
         """Programs that a fault has started."""
+        self.copies: list[Role] = []
+        self.removed: dict[tuple[int, int], Content] = {}
+        """What a fault has removed from the beginning of the topic, by partition and offset."""
         self.proxy: Proxy | None = None
         self.names: frozenset[str] = frozenset()
         """Of the files that were there when everything worked."""
@@ -126,7 +131,7 @@ class World:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for role in self.roles.values():
+        for role in (*self.roles.values(), *self.copies):
             role.kill()
         for process in self.others:
             with suppress(ProcessLookupError):
@@ -162,6 +167,12 @@ class World:
         process = self.roles[role] = Role(self, role, command, name or role)
         process.start()
         return process
+
+    def another(self, role: Role, command: Sequence[str]) -> Role:
+        """A second process beside a role's, which is not started; the session ends it if it must."""
+        copy = Role(self, "other", command, f"another-{role.name}")
+        self.copies.append(copy)
+        return copy
 
     def program(self, module: str, name: str) -> list[str]:
         """The command of a program of `tests.hunts.programs`."""

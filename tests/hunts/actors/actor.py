@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
@@ -49,6 +49,10 @@ class Actor:
     def begin(self, world: World) -> None:
         """Make what is needed, and start the processes."""
         world.add("client", world.program(self.module, self.name))
+
+    def copy_of(self, world: World) -> Sequence[str]:
+        """The command of a second client of the same name, beside the first."""
+        return world.roles["client"].command
 
     def progress(self, world: World) -> int:
         """A number that grows as long as the actor works: what was acknowledged."""

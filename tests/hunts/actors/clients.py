@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import count
+from types import MappingProxyType
 from typing import Final
 
 import eosdb
 from tests.hunts.actors.actor import Actor, Copier, Need
 from tests.hunts.actors.relays import count as count_of
-from tests.hunts.actors.relays import different, in_file
+from tests.hunts.actors.relays import different, history, in_file, source_of
 from tests.hunts.actors.wire import OverTheWire
 from tests.hunts.programs.confluent_group import NOTES
 from tests.hunts.programs.java import CLASS_PATH, CLASSES, MEMORY, SOURCES
@@ -126,10 +127,11 @@ class Group(Copier):
         ]
 
     def problems(self, world: World) -> list[str]:
+        target = in_file(world.path, self.name)
         numbers = [count() for _ in range(PARTITIONS)]
-        source = in_file(world.path)
+        source = source_of(world, target)
         expected = [self.expected(record, next(numbers[record.partition])) for record in source]
-        return self.behind(world) + different(expected, in_file(world.path, self.name))
+        return self.behind(world) + different(expected, target)
 
     def expected(self, record: Content, number: int) -> Content:
         """What is made of a record, whose number in its partition is this."""
@@ -172,15 +174,18 @@ class ConfluentGroup(Group):
     def problems(self, world: World) -> list[str]:
         """A record is read behind all that stand before it, and nothing else is read."""
         read: list[list[str | None]] = [[] for _ in range(PARTITIONS)]
-        newest = [-1] * PARTITIONS
+        newest, places = [-1] * PARTITIONS, set()
         for line in (world.folder / NOTES).read_text().splitlines():
             for partition, offset, value in json.loads(line):
                 if offset > newest[partition]:  # Else it is read again, from the position.
                     newest[partition] = offset
                     read[partition].append(value)
+                    places.add((partition, offset))
         there: list[list[str | None]] = [[] for _ in range(PARTITIONS)]
-        for record in in_file(world.path):
-            there[record.partition].append(None if record.value is None else record.value.decode())
+        for place, record, is_removed in history(world):
+            if not is_removed or place in places:
+                value = None if record.value is None else record.value.decode()
+                there[record.partition].append(value)
         return self.behind(world) + [
             f"partition {partition}: {len(read[partition])} records read, {len(there[partition])} there"
             for partition in range(PARTITIONS)
@@ -192,6 +197,9 @@ class Streams(Group):
     name = "streams"
     summary = "Kafka Streams, exactly_once_v2, numbers records by a store"
     weight = 3
+    cannot: Mapping[str, str] = MappingProxyType(
+        {"remove-oldest": "the numbers that it gives do not tell which records it never read"}
+    )
 
     def left_out(self) -> str | None:
         return missing("streams", streams.JARS)
@@ -199,8 +207,17 @@ class Streams(Group):
     def command(self, world: World) -> list[str]:
         jars = artifacts.class_path("streams", streams.JARS)
         compile_java(world, "Numbering.java", jars)
-        state = world.folder / "state"
-        state.mkdir()
+        return self._numbering(world, jars, "state")
+
+    def copy_of(self, world: World) -> list[str]:
+        """With a folder of its own for its state."""
+        return self._numbering(
+            world, artifacts.class_path("streams", streams.JARS), "state/another"
+        )
+
+    def _numbering(self, world: World, jars: str, folder: str) -> list[str]:
+        state = world.folder / folder
+        state.mkdir(exist_ok=True)
         java = ["java", *MEMORY, *artifacts.QUIET, "-cp", f"{world.folder / CLASSES}:{jars}"]
         return [*java, "Numbering", world.address, self.name, str(state), TOPIC, self.name]
 

@@ -35,7 +35,11 @@ class Copies(Copier):
         reader: str,
         cannot: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        self.name, self.summary, self.cannot = name, summary, cannot
+        self.name, self.summary = name, summary
+        self.cannot = {
+            **cannot,
+            "remove-oldest": "its copies are compared from the first record on",
+        }
         self._maker, self._reader = maker, reader
 
     def begin(self, world: World) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from types import MappingProxyType
 from typing import Final
 
 import eosdb
@@ -17,7 +18,7 @@ _ROWS: Final = f"SELECT value, place FROM {TABLE}"
 _MESSAGES: Final = (
     f"SELECT rtrim(CAST(value AS TEXT)), \"offset\" FROM committed_records WHERE topic = '{TOPIC}'"
 )
-_OF_NO_MESSAGE: Final = f"SELECT count(*) FROM ({_ROWS} EXCEPT {_MESSAGES})"
+_OF_NO_MESSAGE: Final = f"SELECT value, place FROM ({_ROWS} EXCEPT {_MESSAGES})"
 _WITHOUT_ROW: Final = f"SELECT count(*) FROM ({_MESSAGES} EXCEPT {_ROWS})"
 
 
@@ -34,13 +35,12 @@ class WithPlaces(Library):
     """Commits its number as a group's place with each operation."""
 
     def problems(self, world: World) -> list[str]:
-        """The place of the group is that of the last transaction whose records are there."""
-        possible: list[int] = []
-        for operation in world.ledgers.operations.values():
-            if operation.outcome == "written":
-                possible = [operation.number]
-            elif operation.outcome == "unknown":
-                possible.append(operation.number)
+        """The place of the group is that of a last operation: none that is written began behind it."""
+        operations = world.ledgers.operations.values()
+        newest = max(it.began for it in operations if it.outcome == "written")
+        possible = [
+            it.number for it in operations if it.outcome != "not written" and it.ended >= newest
+        ]
         with eosdb.connect(world.path) as db:
             place = db.broker.offset_fetch("places")[TopicPartition(TOPIC, 0)].offset
         return [] if place in possible else [f"the group stands at {place}, expected {possible}"]
@@ -56,10 +56,15 @@ class Block(WithPlaces):
             tables = "SELECT count(*) FROM sqlite_schema WHERE name = ?"
             if connection.execute(tables, (TABLE,)).fetchone() == (0,):
                 return []  # It has not begun.
-            both = f"SELECT ({_OF_NO_MESSAGE}), ({_WITHOUT_ROW})"
-            rows, messages = connection.execute(both).fetchone()
+            connection.execute("BEGIN")
+            rows = set(connection.execute(_OF_NO_MESSAGE))
+            (messages,) = connection.execute(_WITHOUT_ROW).fetchone()
+        rows -= {
+            ((it.value or b"").decode().rstrip(), offset)
+            for (_, offset), it in [*world.removed.items()]
+        }
         if rows or messages:
-            return [f"{rows} rows have no message, {messages} messages have no row"]
+            return [f"{len(rows)} rows have no message, {messages} messages have no row"]
         return []
 
     def problems(self, world: World) -> list[str]:
@@ -78,6 +83,14 @@ class Produce(Library):
     module = "produce"
 
 
+class AppendOnce(Library):
+    cannot = MappingProxyType(
+        {
+            "zombie": "a batch is known by its number alone, and two programs would give the same ones"
+        }
+    )
+
+
 ACTORS: Final[list[Actor]] = [
     WithPlaces(
         "producer", "the library's producer: transactions with offsets, one in seven aborted"
@@ -87,5 +100,7 @@ ACTORS: Final[list[Actor]] = [
     Aio("aio", "`eosdb.aio`: transactions and `db.begin()`, cancelled in the middle of everything"),
     AioRecords("aio-records", "`eosdb.aio` without transactions, cancelled; futures tell"),
     Produce("produce", "the command `eosdb produce`, fed by a pipe; its exit status tells"),
-    Library("append-once", "`append_once`, which repeats what it does not know, also after a kill"),
+    AppendOnce(
+        "append-once", "`append_once`, which repeats what it does not know, also after a kill"
+    ),
 ]

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 import eosdb
@@ -26,6 +28,9 @@ class Move(Copier):
     summary = "`eosdb migrate-to-kafka` of one file after the other, each with a writer"
     has = cluster.HAS
     weight = 3
+    cannot: Mapping[str, str] = MappingProxyType(
+        {"remove-oldest": "each of its files has lost its oldest records before it is moved"}
+    )
 
     def begin(self, world: World) -> None:
         self._there: dict[str, Rest] = {}

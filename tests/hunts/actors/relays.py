@@ -18,10 +18,12 @@ from tests.hunts.actors import cluster
 from tests.hunts.actors.actor import Actor, Copier, Need
 from tests.hunts.programs.working import FEEDER, PARTITIONS, TOPIC
 from tests.hunts.world import PATIENCE_S, HuntError, World
-from tests.integrations.relay.contents import Content, contents
+from tests.integrations.relay.contents import Content, contents, placed
 
 _TIMEOUT_MS: Final = 6_000
 """Of the relay's transactions at the cluster."""
+_ON_GAP: Final = ("--on-gap", "earliest")
+"""What was removed before it was relayed is lacking; that nothing else is, is judged."""
 _ONLY_READS: Final = "none of its requests stores: its position is in the target"
 _COUNT: Final = "SELECT count(*) FROM committed_records WHERE topic = ?"
 
@@ -38,6 +40,24 @@ def count(path: Path, topic: str = TOPIC) -> int:
 def in_file(path: Path, topic: str = TOPIC) -> list[Content]:
     with eosdb.connect(path) as db:
         return contents(db, topic)
+
+
+def history(world: World) -> list[tuple[tuple[int, int], Content, bool]]:
+    """Every record of the topic by partition and offset, and whether it was removed since."""
+    with eosdb.connect(world.path) as db:
+        there = placed(db, TOPIC)
+    every = world.removed | there
+    return [(place, every[place], place not in there) for place in sorted(every)]
+
+
+def source_of(world: World, target: list[Content]) -> list[Content]:
+    """The topic, with what was removed from its beginning as far as it has come to the target."""
+    carried = {content._replace(headers=()) for content in target}
+    return [
+        content
+        for _, content, is_removed in history(world)
+        if not is_removed or content._replace(headers=()) in carried
+    ]
 
 
 def in_cluster(address: str) -> list[Content]:
@@ -84,6 +104,7 @@ class Relay(Copier):
     """The command, started again whenever it ended."""
 
     has = frozenset({Need.OWN_FILE, Need.LONG_LIFE})
+    ends_on_error = True
 
     def begin(self, world: World) -> None:
         self._target: list[Content] = []
@@ -108,7 +129,7 @@ class Relay(Copier):
         return in_file(copy(world))
 
     def problems(self, world: World) -> list[str]:
-        return different(in_file(world.path), self._target)
+        return different(source_of(world, self._target), self._target)
 
 
 class RelayToFile(Relay):
@@ -116,7 +137,7 @@ class RelayToFile(Relay):
     summary = "`eosdb relay` from a file to a file"
 
     def _command(self, world: World) -> list[object]:
-        return ["relay", world.path, "--to", copy(world), "--create"]
+        return ["relay", world.path, "--to", copy(world), "--create", *_ON_GAP]
 
 
 class RelayToKafka(Relay):
@@ -143,7 +164,7 @@ class RelayToKafka(Relay):
         config.write_text(
             f"transaction.timeout.ms={_TIMEOUT_MS}\nmessage.timeout.ms={_TIMEOUT_MS}\n"
         )
-        return ["relay", world.path, "--to", world.address, "--command-config", config]
+        return ["relay", world.path, "--to", world.address, "--command-config", config, *_ON_GAP]
 
     def _read(self, world: World) -> list[Content]:
         return in_cluster(world.address)
@@ -177,7 +198,7 @@ class RelayFromKafka(Relay):
         return "client"
 
     def _command(self, world: World) -> list[object]:
-        return ["relay", copy(world), "--from", world.address, "--create"]
+        return ["relay", copy(world), "--from", world.address, "--create", *_ON_GAP]
 
 
 def to_cluster(world: World, name: str) -> list[object]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 from collections import Counter
+from collections.abc import Mapping
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 import eosdb
@@ -28,6 +30,11 @@ class Spark(Copier):
     has = frozenset({Need.OWN_FILE, Need.LONG_LIFE, Need.WORKERS})
     ends_on_error = True
     weight = 12
+    cannot: Mapping[str, str] = MappingProxyType(
+        {
+            "remove-oldest": "a query whose plan lacks records ends with an error, until it is made again"
+        }
+    )
 
     def __init__(self, name: str, summary: str) -> None:
         self.name, self.summary = name, summary

@@ -12,10 +12,13 @@ from pathlib import Path
 from typing import Final
 
 import eosdb
+from eosdb import TopicPartition
 from tests.hunts import judge
 from tests.hunts.actors.actor import Actor
 from tests.hunts.faults.fault import Fault
+from tests.hunts.programs.working import PARTITIONS, TOPIC
 from tests.hunts.world import HuntError, World
+from tests.integrations.relay.contents import placed
 
 _LOCKED_S: Final = 7.0
 
@@ -71,6 +74,25 @@ class Housekeeping(Fault):
         with eosdb.connect(world.rng.choice(actor.files(world)), config=config) as db:
             db.housekeeping()
         return True
+
+
+class Removal(Fault):
+    name = "remove-oldest"
+    summary = "`delete_records` of the oldest records, by another process"
+
+    def strike(self, world: World, actor: Actor) -> bool:
+        before = len(world.removed)
+        config = eosdb.BrokerConfig(lock_timeout_ms=60_000)
+        with eosdb.connect(world.path, config=config) as db:
+            there = placed(db, TOPIC)
+            for partition in range(PARTITIONS):
+                offsets = [offset for number, offset in there if number == partition]
+                gone = offsets[: int(len(offsets) * world.rng.choice((0.3, 0.7, 1)))]
+                if gone:
+                    # Noted before it is done: who looks on finds each record here, or there.
+                    world.removed |= {(partition, at): there[partition, at] for at in gone}
+                    db.broker.delete_records(TopicPartition(TOPIC, partition), gone[-1] + 1)
+        return len(world.removed) > before
 
 
 class Upgrade(Fault):
@@ -143,6 +165,7 @@ FAULTS: Final[list[Fault]] = [
     Copy("backup", "`eosdb backup` of the file", _backup),
     Copy("publish", "the file is published to a folder and fetched", _publish),
     Housekeeping(),
+    Removal(),
     Upgrade(),
     LongMaintenance(),
 ]

@@ -6,11 +6,16 @@ import os
 import signal
 import time
 from contextlib import suppress
+from pathlib import Path
 from typing import Final
 
+import eosdb
 from tests.hunts.actors.actor import Actor, Need
 from tests.hunts.faults.fault import Fault
-from tests.hunts.world import World
+from tests.hunts.world import HuntError, Role, World
+
+_TAKING_OVER_S: Final = 30.0
+"""Longer than any time-out of a transaction or session of the programs."""
 
 
 class Kill(Fault):
@@ -55,14 +60,65 @@ class Interrupt(Fault):
 
 
 class Terminate(Fault):
-    name = "sigterm-server"
-    summary = "SIGTERM of the server, which begins again"
-    ends = frozenset({"server"})
-    needs = frozenset({Need.SERVER})
+    def __init__(self, role: str) -> None:
+        self.name = f"sigterm-{role}"
+        self.summary = f"SIGTERM of the {role}, which ends with status 0 and begins again"
+        self.ends = frozenset({role})
+        self.needs = frozenset({Need.SERVER} if role == "server" else ())
+        self._role = role
 
     def strike(self, world: World, actor: Actor) -> bool:
-        world.roles["server"].stop()
+        role = world.roles[self._role]
+        if not role.is_up:
+            return False
+        role.stop()
+        if role.status not in (0, -signal.SIGTERM):  # The latter of one that has just begun.
+            raise HuntError(f"the {self._role} ended with {role.status} by SIGTERM: {role.tail()}")
         return True
+
+
+class Zombie(Fault):
+    """The client is stopped while a copy of it takes over, and goes on: what it had in hand is refused, or
+    is no harm, and what it was told of it is judged."""
+
+    name = "zombie"
+    summary = (
+        "SIGSTOP of the client until a copy of it, of the same name and group, has made progress; then "
+        "SIGCONT, and both work"
+    )
+    ends = frozenset({"client"})
+
+    def strike(self, world: World, actor: Actor) -> bool:
+        client = world.roles["client"]
+        copy = world.another(client, actor.copy_of(world))
+        while _holds_others_up(client, actor.files(world)):
+            client.signal(signal.SIGCONT)
+            time.sleep(world.rng.random() * 0.05)
+        seen, deadline = {actor.progress(world)}, time.monotonic() + _TAKING_OVER_S
+        copy.start()
+        try:
+            # What the client had under way may arrive once.
+            while len(seen) < 3 and time.monotonic() < deadline:
+                time.sleep(0.05)
+                seen.add(actor.progress(world))
+        finally:
+            client.signal(signal.SIGCONT)
+        time.sleep(world.rng.random())
+        copy.stop()
+        return len(seen) == 3
+
+
+def _holds_others_up(client: Role, files: list[Path]) -> bool:
+    """Stop it. Returns whether that keeps every other writer waiting."""
+    client.signal(signal.SIGSTOP)
+    config = eosdb.BrokerConfig(lock_timeout_ms=200)
+    try:
+        for path in files:
+            with eosdb.connect(path, config=config) as db, db.begin():
+                pass
+    except eosdb.DatabaseLockedError:
+        return True
+    return False
 
 
 class Fork(Fault):
@@ -103,7 +159,9 @@ FAULTS: Final[list[Fault]] = [
     Pause("client"),
     Pause("server"),
     Interrupt(),
-    Terminate(),
+    Terminate("client"),
+    Terminate("server"),
+    Zombie(),
     Fork(),
     KillPart("kill-worker", "SIGKILL of a worker of the client", "pyspark.daemon", frozenset()),
     KillPart("kill-jvm", "SIGKILL of the client's JVM alone", "java ", frozenset({"client"})),

@@ -25,7 +25,12 @@ class Content(NamedTuple):
 
 def contents(db: eosdb.Database, topic: str = "orders") -> list[Content]:
     """What a read_committed reader finds, partition by partition, in order."""
-    found: list[Content] = []
+    return list(placed(db, topic).values())
+
+
+def placed(db: eosdb.Database, topic: str) -> dict[tuple[int, int], Content]:
+    """The same by partition and offset."""
+    found: dict[tuple[int, int], Content] = {}
     for partition in range(db.broker.partitions_for(topic)):
         tp = eosdb.TopicPartition(topic, partition)
         end = db.broker.offsets(tp).last_stable_offset
@@ -34,7 +39,8 @@ def contents(db: eosdb.Database, topic: str = "orders") -> list[Content]:
             data = db.broker.fetch_data(tp, offset, isolation_level="read_committed")
             headers = data.headers or [()] * len(data.offsets)
             columns = zip(data.timestamps, data.keys, data.values, headers, strict=True)
-            found += [Content(partition, *fields) for fields in columns]
+            for at, fields in zip(data.offsets, columns, strict=True):
+                found[partition, at] = Content(partition, *fields)
             offset = data.next_offset
     return found
 
