@@ -136,7 +136,7 @@ def _goes_on(world: World, actor: Actor, when: str, may_end: frozenset[str]) -> 
                 role.start()
         return actor.progress(world) >= wanted
 
-    world.until(has_progressed, f"{when}: progress")
+    world.until(has_progressed, f"{when}: progress", actor.patience_s)
 
 
 def _end(world: World, actor: Actor) -> None:

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Final
 
 from tests.hunts.programs.working import FEEDER
-from tests.hunts.world import World
+from tests.hunts.world import PATIENCE_S, World
 
 
 class Need(enum.Enum):
@@ -39,6 +39,8 @@ class Actor:
     weight: int = 1
     """How many faults' time its beginning takes: sessions of a heavy one strike more often each."""
 
+    patience_s: float = PATIENCE_S
+    """After this time without progress it waits for ever."""
     ends_on_error: bool = False
     """Whether its program ends when it fails, and is begun again, as by a supervisor."""
 

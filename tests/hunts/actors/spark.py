@@ -20,8 +20,6 @@ from tests.hunts.programs.spark import PROBLEMS, TARGET
 from tests.hunts.programs.working import PARTITIONS, TOPIC
 from tests.hunts.world import World
 
-_TO_END_S: Final = 180.0
-
 
 class Spark(Copier):
     """A driver with its JVM and its Python workers."""
@@ -35,6 +33,7 @@ class Spark(Copier):
             "remove-oldest": "a query whose plan lacks records ends with an error, until it is made again"
         }
     )
+    patience_s = 300.0  # A JVM on a busy machine.
 
     def __init__(self, name: str, summary: str) -> None:
         self.name, self.summary = name, summary
@@ -57,7 +56,9 @@ class Spark(Copier):
 
     def settle(self, world: World) -> None:
         last = world.add("client", [*world.program(self.module, self.name), "end"])
-        world.until(lambda: not last.is_up, "the query ends behind the last record", _TO_END_S)
+        world.until(
+            lambda: not last.is_up, "the query ends behind the last record", self.patience_s
+        )
         own = {os.getpid(), *(role.pid for role in world.roles.values())}
         world.until(
             lambda: {pid for pid, _ in world.processes()} <= own, "the JVM ends with its driver"
