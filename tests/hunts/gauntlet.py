@@ -25,7 +25,7 @@ from itertools import count
 from typing import Any, Final
 
 from tests.hunts import page
-from tests.hunts.actors import ACTORS
+from tests.hunts.actors import ACTORS, cluster
 from tests.hunts.faults import FAULTS
 from tests.hunts.faults.fault import cannot
 from tests.tidy.tree import ROOT
@@ -155,7 +155,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--actor", default="", help="names, separated by commas; all by default")
     parser.add_argument("--fault", default="", help="names, separated by commas; all by default")
     parser.add_argument("--page", action="store_true", help="write the result to docs/proof.md")
-    parser.add_argument("--jobs", type=int, default=max(os.cpu_count() or 1, 2))
+    # A broker has one topic `shop` for all.
+    jobs = 1 if cluster.BROKER else max(os.cpu_count() or 1, 2)
+    parser.add_argument("--jobs", type=int, default=jobs)
     asked = parser.parse_args(arguments)
     actors = asked.actor.split(",") if asked.actor else list(ACTORS)
     faults = asked.fault.split(",") if asked.fault else list(FAULTS)

@@ -153,9 +153,14 @@ def _end(world: World, actor: Actor) -> None:
             raise HuntError(f"{name} ended with {role.status} by SIGTERM: {role.tail()}")
 
 
+def _end_all(*_: object) -> None:
+    """What the session has started ends with it; a second SIGTERM does not keep it from that."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.exit("ended from outside")
+
+
 def main() -> int:
-    # So that what it has started ends with it.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended from outside"))
+    signal.signal(signal.SIGTERM, _end_all)
     actor, seed = ACTORS[sys.argv[1]], int(sys.argv[2])
     faults = [FAULTS[name] for name in sys.argv[3].split(",") if name]
     for fault in [fault for fault in faults if cannot(actor, fault)]:

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from tests.hunts.actors.actor import Need
@@ -21,6 +23,13 @@ BROKER: Final = os.environ.get("EOSDB_BENCH_KAFKA")
 _RUN: Final = os.environ.get("EOSDB_BENCH_KAFKA_RUN")
 _SERVER: Final = frozenset({Need.SERVER} if BROKER is None or _RUN else ())
 HAS: Final = frozenset({Need.OWN_FILE, Need.LONG_LIFE, Need.CONNECTION}) | _SERVER
+FILE_OF: Final = "server" if BROKER is None else "client"
+"""The role of the process that has a file of eosdb's open."""
+CANNOT: Final[Mapping[str, str]] = MappingProxyType(
+    {}
+    if BROKER is None
+    else dict.fromkeys(("no-thread", "no-inotify"), "the broker is not a process of eosdb's")
+)
 _PATIENCE_S: Final = 5.0
 
 

@@ -29,7 +29,10 @@ class Move(Copier):
     has = cluster.HAS
     weight = 3
     cannot: Mapping[str, str] = MappingProxyType(
-        {"remove-oldest": "each of its files has lost its oldest records before it is moved"}
+        {
+            "remove-oldest": "each of its files has lost its oldest records before it is moved",
+            **cluster.CANNOT,
+        }
     )
 
     def begin(self, world: World) -> None:
@@ -78,6 +81,9 @@ class Move(Copier):
                     if _rest(db, topic, group) != self._there[group]:
                         problems.append(f"group {group} does not read on as in the file")
         return problems
+
+    def file_of(self, world: World) -> str:
+        return cluster.FILE_OF
 
     def files(self, world: World) -> list[Path]:
         served = [_cluster(world)] if cluster.BROKER is None else []

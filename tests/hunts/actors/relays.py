@@ -25,6 +25,8 @@ _TIMEOUT_MS: Final = 6_000
 _ON_GAP: Final = ("--on-gap", "earliest")
 """What was removed before it was relayed is lacking; that nothing else is, is judged."""
 _ONLY_READS: Final = "none of its requests stores: its position is in the target"
+_READS_FILE: Final = "it only reads the file, and the broker's disk is not eosdb's"
+_WRITES: Final = ("disk-full", "disk-full-once", "write-fails", "sync-fails", "syncs-fail")
 _COUNT: Final = "SELECT count(*) FROM committed_records WHERE topic = ?"
 
 
@@ -144,6 +146,9 @@ class RelayToKafka(Relay):
     name = "relay-kafka"
     summary = "`eosdb relay` from a file to Kafka"
     has = cluster.HAS
+    cannot: Mapping[str, str] = MappingProxyType(
+        {} if cluster.BROKER is None else {**dict.fromkeys(_WRITES, _READS_FILE), **cluster.CANNOT}
+    )
 
     def begin(self, world: World) -> None:
         self._most = 0
@@ -152,6 +157,9 @@ class RelayToKafka(Relay):
 
     def files(self, world: World) -> list[Path]:
         return super().files(world) if cluster.BROKER is None else [world.path]
+
+    def file_of(self, world: World) -> str:
+        return cluster.FILE_OF
 
     def progress(self, world: World) -> int:
         if cluster.BROKER is None:
@@ -175,7 +183,7 @@ class RelayFromKafka(Relay):
     summary = "`eosdb relay` from Kafka to a file"
     has = cluster.HAS
     cannot: Mapping[str, str] = MappingProxyType(
-        dict.fromkeys(("lost-answer", "twice"), _ONLY_READS)
+        {**dict.fromkeys(("lost-answer", "twice"), _ONLY_READS), **cluster.CANNOT}
     )
 
     def begin(self, world: World) -> None:
