@@ -88,11 +88,11 @@ static void note(char kind, uint64_t token, const char *path, uint64_t offset, c
 /* From the call with the number `at` on, of the kinds in `kinds` (w write, s sync, t truncate, a allocate, n name:
  * rename or link, o open, r open to write; of any program p thread, i inotify instance, m memory, q SQLite's): it fails with `error`,
  * for good or once. `armed` is written last. `calls` were counted since, and `failed` of them have failed.
- * `met` counts calls that the system itself has refused for want of memory or descriptors, and looks at a wall
- * clock that is wrong. orders.py has the same layout. */
+ * `met` counts calls that the system itself has refused for want of memory or descriptors, looks at a wall
+ * clock that is wrong, and syncs that took `slow_ms` longer. orders.py has the same layout. */
 struct order {
     char role[16], kinds[16];
-    int64_t at, calls, failed, ahead_ms;
+    int64_t at, calls, failed, ahead_ms, slow_ms;
     int32_t error, for_good, armed, met;
 };
 enum { ROLES = 16 };
@@ -207,6 +207,10 @@ static int noted_sync(int descriptor, int (*real)(int)) {
     if (!path_of(descriptor, path)) return real(descriptor);
     uint64_t token = ((uint64_t)getpid() << 32) | __atomic_add_fetch(&newest, 1, __ATOMIC_SEQ_CST);
     note('S', token, path, 0, NULL, 0);
+    if (order->slow_ms) {
+        met(1);
+        usleep(order->slow_ms * 1000);
+    }
     if (fails()) {
         int error = errno;
         note('F', token, path, 0, NULL, 0);

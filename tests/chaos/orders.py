@@ -29,6 +29,7 @@ class _Order(ctypes.Structure):
         ("calls", ctypes.c_int64),
         ("failed", ctypes.c_int64),
         ("ahead_ms", ctypes.c_int64),
+        ("slow_ms", ctypes.c_int64),
         ("error", ctypes.c_int32),
         ("for_good", ctypes.c_int32),
         ("armed", ctypes.c_int32),
@@ -73,10 +74,14 @@ class Orders:
         """Set the wall clock of a role forward or back; 0 sets it right."""
         self._orders[role].ahead_ms = ahead_ms
 
+    def slow(self, role: str, ms: int) -> None:
+        """Have each sync take so much longer; 0 ends it."""
+        self._orders[role].slow_ms = ms
+
     def clear(self) -> None:
         """End what was ordered; what was counted stays until the next order."""
         for order in self._orders.values():
-            order.armed = order.ahead_ms = 0
+            order.armed = order.ahead_ms = order.slow_ms = 0
 
     def calls(self, role: str) -> int:
         """How many calls of the kinds there were while the order held."""
@@ -88,5 +93,5 @@ class Orders:
 
     def met(self, role: str) -> int:
         """How many calls the system itself has refused for want of memory or descriptors so far, and how
-        many have read a wall clock that is wrong."""
+        many have read a wall clock that is wrong, or met a slow sync."""
         return int(self._orders[role].met)

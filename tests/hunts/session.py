@@ -115,7 +115,7 @@ def _strike(world: World, actor: Actor, fault: Fault, report: Report) -> None:
         if world.proxy is not None:
             world.proxy.clear()
             world.proxy.accept()
-        _goes_on(world, actor, f"after {fault.name}", fault.ends)
+        _goes_on(world, actor, f"after {fault.name} {fault.what}", fault.ends)
         if has_happened:
             report.struck[fault.name] = report.struck.get(fault.name, 0) + 1
             return

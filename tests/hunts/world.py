@@ -14,6 +14,7 @@ import socket
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
@@ -49,14 +50,16 @@ class Role:
         self.log = world.folder / f"{name}.log"
         self.lives = 0
         self.command = list(command)
+        self._starting = threading.Lock()
         self._world = world
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start another life of it."""
-        self.lives += 1
-        with self.log.open("ab") as log:
-            self._process = self._world.start(self.role, self.command, log)
+        """Start another life of it, if it has none."""
+        with self._starting, self.log.open("ab") as log:
+            if not self.is_up:
+                self.lives += 1
+                self._process = self._world.start(self.role, self.command, log)
 
     @property
     def pid(self) -> int:

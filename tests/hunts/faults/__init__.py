@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.hunts.faults import locks, maintenance, network, signals, system
+from tests.hunts.faults import locks, maintenance, network, pairs, signals, system
 from tests.hunts.faults.fault import Fault
 
 FAULTS: Final[dict[str, Fault]] = {
     fault.name: fault
-    for module in (signals, locks, system, network, maintenance)
+    for module in (signals, locks, system, network, maintenance, pairs)
     for fault in module.FAULTS
 }

@@ -17,6 +17,9 @@ class Fault(ABC):
     ends: frozenset[str] = frozenset()
     """The roles whose process it may end; one that ends else is a finding."""
 
+    what = ""
+    """What it was in particular, at the last time."""
+
     @abstractmethod
     def strike(self, world: World, actor: Actor) -> bool:
         """Do it, wait, and undo it. Returns whether it has truly happened; if not, it is struck again.

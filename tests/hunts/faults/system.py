@@ -141,7 +141,20 @@ class Clock(Fault):
         met = orders.met(role)
         orders.clock(role, int(self._sign * hours * _HOUR_MS))
         time.sleep(0.3 + world.rng.random())
-        orders.clear()
+        orders.clock(role, 0)
+        return orders.met(role) > met
+
+
+class SlowDisk(Fault):
+    name = "slow-disk"
+    summary = "each sync takes 20 ms to 2 s longer"
+
+    def strike(self, world: World, actor: Actor) -> bool:
+        role, orders = actor.file_of(world), world.orders
+        met = orders.met(role)
+        orders.slow(role, world.rng.choice((20, 200, 2_000)))
+        time.sleep(0.5 + world.rng.random())
+        orders.slow(role, 0)
         return orders.met(role) > met
 
 
@@ -158,6 +171,7 @@ FAULTS: Final[list[Fault]] = [
     AtTheBeginning("no-inotify", "i", errno.EMFILE, "a server begins without inotify", 1, Need.SERVER),
     Limit("descriptors", resource.RLIMIT_NOFILE, "no file descriptor is left (RLIMIT_NOFILE)"),
     Limit("address-space", resource.RLIMIT_AS, "no memory is left (RLIMIT_AS)"),
+    SlowDisk(),
     Clock("clock-forward", 1),
     Clock("clock-back", -1),
 ]  # fmt: skip
