@@ -83,6 +83,10 @@ class Produce(Library):
     module = "produce"
 
 
+class Threads(Library):
+    module = "threads"
+
+
 class AppendOnce(Library):
     cannot = MappingProxyType(
         {
@@ -99,6 +103,7 @@ ACTORS: Final[list[Actor]] = [
     Block("block", "`db.begin()` in an adopted file: own rows and messages, one in seven raises"),
     Aio("aio", "`eosdb.aio`: transactions and `db.begin()`, cancelled in the middle of everything"),
     AioRecords("aio-records", "`eosdb.aio` without transactions, cancelled; futures tell"),
+    Threads("threads", "an idempotent producer that four threads share; futures tell"),
     Produce("produce", "the command `eosdb produce`, fed by a pipe; its exit status tells"),
     AppendOnce(
         "append-once", "`append_once`, which repeats what it does not know, also after a kill"
