@@ -56,6 +56,7 @@ class KafkaSource:
 
     def bounds(self, topics: Sequence[SourceTopic]) -> dict[TopicPartition, Bounds]:
         consumer, result = self._connected(), {}
+        consumer.unassign()  # A broker answers each question behind a fetch, which waits for records.
         for topic in topics:
             for number in range(topic.partitions):
                 with self._client.translating():

@@ -8,6 +8,7 @@ import eosdb
 from eosdb import TopicPartition
 from eosdb.errors import ConfigError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from eosdb.integrations import relay
+from eosdb.integrations.relay.kafka_source import KafkaSource
 from eosdb.testing.kafka import KafkaDouble
 from tests.integrations.relay.contents import Running, contents, fill, values
 
@@ -104,3 +105,19 @@ def test_a_topic_that_is_not_there_is_named(cluster: KafkaDouble, target: eosdb.
 def test_topics_of_none_are_refused(cluster: KafkaDouble, target: eosdb.Database) -> None:
     with pytest.raises(ConfigError, match="topics: got none"):
         relayed(cluster, target, topics=[])
+
+
+def test_nothing_is_fetched_while_the_ends_of_partitions_are_asked_for(
+    cluster: KafkaDouble, target: eosdb.Database
+) -> None:
+    """A broker answers in order, and a fetch waits for records: half a second for each partition."""
+    cluster.db.admin.create_topic("orders", 2)
+    fill(cluster.db, range(5))
+    with relay.from_kafka(target, cluster) as made:
+        source = made._source
+        assert isinstance(source, KafkaSource)
+        topics = source.topics(None)
+        source.begin(topics, {tp: of.start for tp, of in source.bounds(topics).items()})
+        assert source._consumer.assignment()
+        assert source.bounds(topics)[TopicPartition("orders", 0)].start == 0
+        assert not source._consumer.assignment()
