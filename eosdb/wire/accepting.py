@@ -35,9 +35,9 @@ class Inherited(Protocol):
 
 class _Process:
     def __init__(self) -> None:
-        self.accepting = threading.Lock()
+        self.accepting = threading.RLock()
         """Held while a connection is accepted and registered, and during a fork, so that a child knows
-        every socket."""
+        every socket. A signal handler may fork amid another fork."""
         self.servers: weakref.WeakSet[Inherited] = weakref.WeakSet()
 
 

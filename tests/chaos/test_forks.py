@@ -158,3 +158,56 @@ def test_a_fork_does_not_wait_for_ever_for_somebody_who_writes(
         assert other.broker.fetch(TP, 0).high_watermark == 0
     with eosdb.connect(path) as db:
         assert db.verify().ok
+
+
+def test_a_signal_handler_that_forks_amid_a_fork_neither_waits_nor_disturbs_it(path: Path) -> None:
+    """Wherever the signal comes: before each of what is closed for the outer fork, and opened behind it."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", FORKS_IN_FORKS, path],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert (done.returncode, done.stdout.splitlines()) == (0, ["child"] * 9), done.stderr
+    with eosdb.connect(path) as db:
+        assert len(committed_values(db, TP)) == 6
+        assert db.verify().ok
+
+
+FORKS_IN_FORKS = """
+import concurrent.futures.thread  # Its own lock is taken behind ours then, and not around them.
+import os, signal, sys
+import eosdb
+from eosdb.store.file import forking
+from tests.chaos.test_forks import BATCH, TP
+
+class Struck:
+    def pause(self, patience_s):
+        signal.raise_signal(signal.SIGUSR1)
+        return True
+
+    def go_on(self):
+        signal.raise_signal(signal.SIGUSR1)
+
+def fork(work):
+    child = os.fork()
+    if child == 0:
+        work()
+        print("child", flush=True)
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+
+def store():
+    with eosdb.connect(sys.argv[1]) as db:
+        db.broker.append(TP, BATCH)
+
+struck = Struck()
+signal.signal(signal.SIGUSR1, lambda *_: fork(lambda: None))
+with eosdb.connect(sys.argv[1]) as db, db.serve():
+    forking.rests(struck)
+    for _ in range(3):
+        fork(store)
+        db.broker.append(TP, BATCH)
+"""

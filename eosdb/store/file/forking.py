@@ -49,8 +49,10 @@ class _Process:
         self.at_work: dict[object, int] = {}
         """The threads inside an `at_work` block, once per block."""
         self.is_forking = False
-        self.forking = threading.Lock()
+        self.forking = threading.RLock()
         """Held while a fork is in progress."""
+        self.depth = 0
+        """How many forks its thread has in progress: a signal handler may fork amid another fork."""
         self.inherited: frozenset[tuple[int, int]] = frozenset()
         """Device and inode of the database files that the parent had open in SQLite."""
 
@@ -96,8 +98,11 @@ def check_not_inherited(path: str) -> None:
 
 def _before() -> None:
     process, me, waited = _process, threading.get_ident(), 0.0
-    process.is_forking = True
     process.forking.acquire()
+    process.depth += 1
+    if process.depth > 1:
+        return  # Its child is refused what is not closed yet.
+    process.is_forking = True
     while waited < _PATIENCE_S and set(process.at_work.values()) - {me}:
         _pause.acquire(timeout=_LOOK_AGAIN_S)
         waited += _LOOK_AGAIN_S
@@ -110,9 +115,11 @@ def _before() -> None:
 
 def _after_in_parent() -> None:
     process = _process
-    while process.paused:
-        process.paused.pop().go_on()
-    process.is_forking = False
+    if process.depth <= 1:
+        while process.paused:
+            process.paused.pop().go_on()
+        process.is_forking = False
+    process.depth = max(process.depth - 1, 0)
     with contextlib.suppress(RuntimeError):  # An interrupt came before it was acquired.
         process.forking.release()
 
