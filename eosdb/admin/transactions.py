@@ -12,8 +12,10 @@ from eosdb.coordinator.authorizer import CLUSTER
 from eosdb.coordinator.transactions import rows as transaction_rows
 from eosdb.errors import (
     ConcurrentTransactionsError,
+    EosdbError,
     InvalidRequestError,
     TransactionalIdNotFoundError,
+    in_doubt,
 )
 from eosdb.log import append, partition_rows, producer_rows
 from eosdb.model.reports import Diagnosis, HangingReason, JournalEntry, OpenTransaction
@@ -83,15 +85,22 @@ class TransactionAdmin(RequestHandler):
         An unused id is created, as by `init_producer_id`, which this calls.
         """
         timeout_ms = self._timeout_of(transactional_id)
-        for _ in range(_FENCE_TRIES):
+        for attempt in range(_FENCE_TRIES):
             try:
                 return self._coordinator.init_producer_id(
                     transactional_id, timeout_ms, None, self._may_end
                 )
             except ConcurrentTransactionsError:
                 continue  # An open transaction has been aborted, or another process is ending it.
-        raise ConcurrentTransactionsError(
-            f"transactional id {transactional_id!r}: other processes keep it busy; try again"
+            except EosdbError as error:
+                if attempt:
+                    in_doubt(error)
+                raise
+        raise in_doubt(
+            ConcurrentTransactionsError(
+                f"transactional id {transactional_id!r}: other processes keep it busy; its producer may be "
+                "fenced, try again"
+            )
         )
 
     def abort_transaction(self, topic_partition: TopicPartition, start_offset: int) -> str:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -183,6 +184,26 @@ def test_fencing_ends_the_transaction_and_the_producer(classic_db: eosdb.Databas
         append(classic_db, me, sequence=1)
     assert classic_db.admin.open_transactions() == []
     classic_db.admin.fence_producer("x")
+
+
+def test_fencing_that_gives_up_may_have_aborted_the_transaction(
+    classic_db: eosdb.Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its first attempt aborts, and the file is locked then, or others keep the id busy."""
+    coordinator, again = classic_db.admin._coordinator, eosdb.ConcurrentTransactionsError
+    for behind in (again, eosdb.DatabaseLockedError):
+        begin(classic_db)
+        answers = iter([again("busy"), *[behind("refused")] * 10])
+
+        def init(*_: object, answers: Iterator[eosdb.EosdbError] = answers) -> None:
+            raise next(answers)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(type(coordinator), "init_producer_id", init)
+            with pytest.raises(behind) as told:
+                classic_db.admin.fence_producer("x")
+        assert told.value.outcome == "unknown"
+        classic_db.admin.fence_producer("x")
 
 
 def test_fencing_an_id_that_nobody_has_used_makes_it(classic_db: eosdb.Database) -> None:
