@@ -12,8 +12,10 @@ from tests.hunts.actors.actor import Actor
 from tests.hunts.faults.fault import Fault
 from tests.hunts.world import World
 
-_LONGER_S: Final = 7.0
-"""Than `lock_timeout_ms` of programs and server (working.CONFIG), and a request of most clients."""
+_LONG_S: Final = 7.0
+"""Longer than a request of most clients waits for its answer."""
+LONGER_S: Final = 3.0
+"""Than `lock_timeout_ms` of programs and server (working.CONFIG)."""
 _TO_GET_IT_S: Final = 60.0
 
 
@@ -34,18 +36,18 @@ class HeldBySqlite(Fault):
 
 class HeldByBlock(Fault):
     name = "lock-block"
-    summary = "a user's `db.begin()` of another process holds the write lock for 7 s"
+    summary = "a user's `db.begin()` of another process holds the write lock for 3 s"
 
     def strike(self, world: World, actor: Actor) -> bool:
         path = world.rng.choice(actor.files(world))
         config = eosdb.BrokerConfig(lock_timeout_ms=60_000)
         with eosdb.connect(path, config=config) as db, db.begin():
-            time.sleep(_LONGER_S)
+            time.sleep(LONGER_S)
         return True
 
 
 FAULTS: Final[list[Fault]] = [
     HeldBySqlite("lock-short", (0.01, 0.1, 0.5)),
-    HeldBySqlite("lock-long", (_LONGER_S,)),
+    HeldBySqlite("lock-long", (_LONG_S,)),
     HeldByBlock(),
 ]

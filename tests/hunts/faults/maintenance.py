@@ -16,11 +16,10 @@ from eosdb import TopicPartition
 from tests.hunts import judge
 from tests.hunts.actors.actor import Actor
 from tests.hunts.faults.fault import Fault
+from tests.hunts.faults.locks import LONGER_S
 from tests.hunts.programs.working import PARTITIONS, TOPIC
 from tests.hunts.world import HuntError, World
 from tests.integrations.relay.contents import placed
-
-_LOCKED_S: Final = 7.0
 
 
 class Command(Fault):
@@ -142,14 +141,14 @@ def _holders(world: World, path: Path) -> list[int]:
 
 class LongMaintenance(Fault):
     name = "lock-compact"
-    summary = f"a compaction of a file so large that it holds the write lock for {_LOCKED_S:g} s"
+    summary = f"a compaction of a file so large that it holds the write lock for {LONGER_S:g} s"
 
     def strike(self, world: World, actor: Actor) -> bool:
         end = 0.0
 
         def slow(done: int, total: int | None) -> None:
             nonlocal end
-            end = end or time.monotonic() + _LOCKED_S
+            end = end or time.monotonic() + LONGER_S
             if done == total:
                 time.sleep(max(end - time.monotonic(), 0))
 

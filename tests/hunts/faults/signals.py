@@ -14,8 +14,8 @@ from tests.hunts.actors.actor import Actor, Need
 from tests.hunts.faults.fault import Fault
 from tests.hunts.world import HuntError, Role, World
 
-_TAKING_OVER_S: Final = 30.0
-"""Longer than any time-out of a transaction or session of the programs."""
+_TAKING_OVER_S: Final = 60.0
+"""Longer than any time-out of a transaction or session of the programs, and than Spark takes to begin."""
 
 
 class Kill(Fault):

@@ -24,7 +24,7 @@ from tests.hunts.ledger import Ledger, Operation, Place, Told
 FILE: Final = "shop.db"
 TOPIC: Final = "shop"
 PARTITIONS: Final = 2
-CONFIG: Final = BrokerConfig(lock_timeout_ms=3_000, group_min_session_timeout_ms=100)
+CONFIG: Final = BrokerConfig(lock_timeout_ms=2_000, group_min_session_timeout_ms=100)
 """Of the library's programs, and its lock time-out of the server: others hold a lock for longer."""
 FEEDER: Final = "feeder"
 """The name of the program that writes what others carry on."""
