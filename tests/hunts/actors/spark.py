@@ -28,6 +28,7 @@ class Spark(Copier):
     has = frozenset({Need.OWN_FILE, Need.LONG_LIFE, Need.WORKERS})
     ends_on_error = True
     weight = 12
+    patience_s = 300.0  # A JVM on a busy machine.
     cannot: Mapping[str, str] = MappingProxyType(
         {
             "remove-oldest": "a query whose plan lacks records ends with an error, until it is made again",
