@@ -107,7 +107,8 @@ def run(actor: Actor, faults: list[Fault], seed: int, folder: Path) -> Report:
 
 
 def _strike(world: World, actor: Actor, fault: Fault, report: Report) -> None:
-    """One cell: the fault truly happens, and the actor goes on."""
+    """One cell: the actor goes on. It counts when the fault has truly happened; what never does is told by
+    the gauntlet as a cell that was not struck."""
     time.sleep(world.rng.random() * 0.3)
     for _ in range(_STRIKES):
         has_happened = fault.strike(world, actor)
@@ -119,7 +120,6 @@ def _strike(world: World, actor: Actor, fault: Fault, report: Report) -> None:
         if has_happened:
             report.struck[fault.name] = report.struck.get(fault.name, 0) + 1
             return
-    raise HuntError(f"{fault.name} has not happened in {_STRIKES} attempts")
 
 
 def _goes_on(world: World, actor: Actor, when: str, may_end: frozenset[str]) -> None:
