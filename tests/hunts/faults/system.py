@@ -131,12 +131,13 @@ class Clock(Fault):
     def __init__(self, name: str, sign: int) -> None:
         self.name = name
         self.summary = (
-            f"the wall clock goes {'forward' if sign > 0 else 'back'}: minutes to ten days"
+            f"the wall clock goes {'forward' if sign > 0 else 'back'}: minutes to six days"
         )
         self._sign = sign
 
     def strike(self, world: World, actor: Actor) -> bool:
-        hours = world.rng.choice((0.05, 2, 24, 240))
+        # Offsets of groups live for seven days, as in Kafka.
+        hours = world.rng.choice((0.05, 2, 24, 144))
         role, orders = actor.file_of(world), world.orders
         met = orders.met(role)
         orders.clock(role, int(self._sign * hours * _HOUR_MS))
