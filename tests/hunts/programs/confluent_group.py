@@ -56,10 +56,19 @@ def copy(setting: Setting, stopping: Stopping) -> None:
     try:
         member.subscribe([TOPIC])
         while not stopping.is_set:
-            if messages := [it for it in member.consume(_MOST, 0.2) if it.error() is None]:
+            if messages := _consumed(member):
                 _carry(member, producer, messages, setting.name)
     finally:
         member.close()
+
+
+def _consumed(member: Any) -> list[Any]:
+    """Raises KafkaException when the member is fenced, by itself, say, whose answer was lost."""
+    messages = member.consume(_MOST, 0.2)
+    for error in [error for message in messages if (error := message.error()) is not None]:
+        if error.fatal():
+            raise kafka.KafkaException(error)
+    return [message for message in messages if message.error() is None]
 
 
 def _carry(member: Any, producer: kafka.Producer, messages: list[Any], topic: str) -> None:
@@ -95,7 +104,7 @@ def _read(setting: Setting, stopping: Stopping) -> None:
     try:
         member.subscribe([TOPIC])
         while not stopping.is_set:
-            if messages := [it for it in member.consume(_MOST, 0.2) if it.error() is None]:
+            if messages := _consumed(member):
                 lines = [[it.partition(), it.offset(), _text(it.value())] for it in messages]
                 os.write(notes, json.dumps(lines).encode() + b"\n")
                 member.commit(asynchronous=False)

@@ -29,7 +29,8 @@ _ROWS: Final = (
     'SELECT partition, "offset", timestamp, key, value, headers FROM committed_records WHERE topic = ?'
     ' ORDER BY partition, "offset"'
 )
-_KEPT: Final = 2
+_KEPT: Final = 20
+"""Copies: a reader that verifies one is slower than who makes them."""
 Rows = Mapping[int, list[tuple[object, ...]]]
 
 
