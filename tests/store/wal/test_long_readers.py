@@ -52,9 +52,13 @@ def reader(path: str) -> Iterator[int]:
         child.communicate()
 
 
+CONFIG = eosdb.BrokerConfig(slow_commit_ms=-1)
+"""A busy machine is not what these tests are about."""
+
+
 @pytest.fixture
 def db(db_path: Path) -> Iterator[eosdb.Database]:
-    with eosdb.connect(db_path, durability="off") as opened:
+    with eosdb.connect(db_path, durability="off", config=CONFIG) as opened:
         opened.admin.create_topic("t")
         yield opened
 
@@ -147,7 +151,7 @@ def test_a_reader_that_ends_soon_is_no_reason_to_warn(
 ) -> None:
     db.close()  # The first checkpoint of a file that is opened copies nothing, either.
     with (
-        eosdb.connect(db.path, durability="off") as db,
+        eosdb.connect(db.path, durability="off", config=CONFIG) as db,
         contextlib.closing(sqlite3.connect(db.path)) as short,
     ):
         writer = db._store._writer
