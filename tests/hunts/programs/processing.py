@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import time
+from functools import partial
 from typing import Final
 
 import eosdb
@@ -26,6 +27,12 @@ def handle(record: eosdb.ConsumerRecord, tx: eosdb.UserTransaction) -> eosdb.Pro
     )
 
 
+def _end(stopping: Stopping, processor: eosdb.Processor, *_: object) -> None:
+    """Also for the one that comes after this one has failed."""
+    stopping.is_set = True
+    processor.stop()
+
+
 def main() -> None:
     setting, stopping = Setting.from_arguments(), Stopping()
     while not stopping.is_set:
@@ -42,7 +49,7 @@ def main() -> None:
                     consumer={"session_timeout_ms": 1_000, "heartbeat_interval_ms": 200},
                 )
                 # Before `run` heeds signals itself: one that came earlier is not forgotten.
-                signal.signal(signal.SIGTERM, lambda *_: processor.stop())  # noqa: B023
+                signal.signal(signal.SIGTERM, partial(_end, stopping, processor))
                 if not stopping.is_set:
                     processor.run()
             return  # By a signal.
