@@ -32,6 +32,13 @@ _AS_SQL: Final = (
     'SELECT partition, "offset", value FROM committed_records WHERE topic = ?'
     ' ORDER BY partition, "offset"'
 )
+_DECIDED: Final = (
+    'SELECT partition, "offset", value FROM all_records'
+    " WHERE topic = ? AND status = 'committed' AND control IS NULL"
+    ' ORDER BY partition, "offset"'
+)
+"""Also behind the last stable offset: another's open transaction keeps readers of one partition waiting,
+and lets those of another go on, as in Kafka."""
 _ENDS: Final = ("", "-wal", "-shm", "-lock")
 """Of the files of a database."""
 _MOST: Final = 12
@@ -39,10 +46,14 @@ _MOST: Final = 12
 Log = dict[Place, list[bytes]]
 
 
-def committed(path: Path, removed: Mapping[tuple[int, int], Content] = MappingProxyType({})) -> Log:
+def committed(
+    path: Path,
+    removed: Mapping[tuple[int, int], Content] = MappingProxyType({}),
+    statement: str = _AS_SQL,
+) -> Log:
     """The values of the topic, as SQL reads them at one instant, with those that were removed."""
     with closing(sqlite3.connect(path, timeout=60)) as connection:
-        rows = connection.execute(_AS_SQL, (TOPIC,)).fetchall()
+        rows = connection.execute(statement, (TOPIC,)).fetchall()
     there = {(partition, offset): value for partition, offset, value in rows}
     log: Log = defaultdict(list)
     values = {place: content.value for place, content in dict(removed).items()} | there
@@ -52,8 +63,15 @@ def committed(path: Path, removed: Mapping[tuple[int, int], Content] = MappingPr
     return log
 
 
-def torn(log: Log) -> list[str]:
-    """Transactions of which a reader sees a part."""
+def torn(
+    path: Path, removed: Mapping[tuple[int, int], Content] = MappingProxyType({})
+) -> list[str]:
+    """Transactions of which a part is committed, at any instant."""
+    return in_part(committed(path, removed, _DECIDED))
+
+
+def in_part(log: Log) -> list[str]:
+    """Transactions of which there is a part."""
     seen: defaultdict[tuple[str, int], set[int]] = defaultdict(set)
     counts: dict[tuple[str, int], int] = {}
     for values in log.values():
@@ -140,7 +158,7 @@ def verdict(world: World, actor: Actor) -> list[str]:
 
 def look(world: World) -> list[str]:
     """What can be wrong at any instant: cheap, and while everything works."""
-    return torn(committed(world.path, world.removed))[:_MOST]
+    return torn(world.path, world.removed)[:_MOST]
 
 
 # -- what is left over ----------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from tests.hunts import session
 from tests.hunts.actors import ACTORS
 from tests.hunts.faults import FAULTS
 from tests.hunts.faults.fault import cannot
-from tests.hunts.judge import Log, misjudged, torn
+from tests.hunts.judge import Log, in_part, misjudged
 from tests.hunts.ledger import Ledger, Ledgers, Operation, Place
 
 A, B = Place("shop", 0), Place("shop", 1)
@@ -52,7 +52,7 @@ def test_what_is_there_is_held_against_what_was_told(
 def test_an_operation_that_is_not_atomic_may_be_there_in_part_when_it_is_unknown() -> None:
     assert not misjudged([operation("unknown", is_atomic=False)], log(1, count=0))
     assert misjudged([operation("unknown", is_atomic=False)], log(1, 1, count=0))
-    assert not torn(log(1, count=0))
+    assert not in_part(log(1, count=0))
 
 
 def test_each_record_of_what_is_not_atomic_is_held_against_its_own_outcome() -> None:
@@ -74,8 +74,8 @@ def test_other_places_other_orders_and_strangers_are_noticed() -> None:
 
 
 def test_a_part_of_a_transaction_is_noticed() -> None:
-    assert torn(log(0)) == ["a reader sees 1 of the 2 records of p-1/7"]
-    assert not torn(log(0, 1))
+    assert in_part(log(0)) == ["a reader sees 1 of the 2 records of p-1/7"]
+    assert not in_part(log(0, 1))
 
 
 def test_a_ledger_outlives_its_program_and_a_line_half_written_is_not_read(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Final
 
 from tests.hunts.actors.actor import Actor, Copier, Need
-from tests.hunts.judge import torn
+from tests.hunts.judge import in_part
 from tests.hunts.ledger import Place
 from tests.hunts.programs.copying import COPIES, MAKERS, NOTES, Rows, digest, read, rows
 from tests.hunts.programs.working import FEEDER, TOPIC
@@ -68,7 +68,7 @@ class Copies(Copier):
         for number, (of_verify, records) in enumerate(notes):
             counts = {int(partition): count for partition, (count, _) in records.items()}
             cut = {partition: source[partition][:count] for partition, count in counts.items()}
-            problems += [f"copy {number}: {problem}" for problem in of_verify + torn(_log(cut))]
+            problems += [f"copy {number}: {problem}" for problem in of_verify + in_part(_log(cut))]
             if any(digest(cut[int(name)]) != value for name, (_, value) in records.items()):
                 problems.append(f"copy {number} has other records than the file: {counts}")
         last = {int(partition): count for partition, (count, _) in notes[-1][1].items()}

@@ -45,7 +45,7 @@ class Copy(Fault):
         try:
             copy = folder / "copy.db"
             self._make(world, copy)
-            if problems := judge.torn(judge.committed(copy, world.removed)):
+            if problems := judge.torn(copy, world.removed):
                 raise HuntError(f"{self.name}: {problems[:3]}")
             world.finish("verify", copy)
         finally:

@@ -111,13 +111,13 @@ def _start(spark: Any, setting: Setting) -> Any:
 def _look(spark: Any, setting: Setting) -> None:
     """Read the source over JDBC: no part of a transaction."""
     from eosdb.spark_io import jar, read_jdbc
-    from tests.hunts.judge import torn  # Which knows the actors, and these this program.
+    from tests.hunts.judge import in_part  # Which knows the actors, and these this program.
 
     if jar.find() is None:
         return
     rows = read_jdbc(spark, str(setting.path), "committed_records").select("topic", "value")
     values = [bytes(row.value) for row in rows.collect() if row.topic == TOPIC and row.value]
-    for problem in torn({Place(TOPIC, 0): values}):
+    for problem in in_part({Place(TOPIC, 0): values}):
         _tell(setting.folder, f"JDBC: {problem}")
 
 
