@@ -148,8 +148,8 @@ class Relay(Closeable):
                 self._is_away = False
                 self._note_position(every_ms=_NOTE_EVERY_MS)
                 source.wait(_IDLE_MS, self._is_stopped)
-                if not until_caught_up and self._has_other_topics():
-                    return False
+            if not until_caught_up and self._has_other_topics():
+                return False
         return True
 
     def _write(self, chunk: Chunk, keeper: Keeper) -> None:

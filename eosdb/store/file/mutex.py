@@ -200,9 +200,8 @@ class _Waiter:
             _lock(file, _WRITER)
             _unlock(file, _QUEUE)
             self._hand_over(file)
-        except (
-            OSError
-        ) as error:  # Not kept: its traceback would keep the descriptor open, and locked.
+        except OSError as error:
+            # Its text: the error's traceback would keep the descriptor open, and locked.
             self._failure = error.strerror or str(error)
         except MemoryError:
             self._failure = _NO_MEMORY

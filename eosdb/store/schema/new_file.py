@@ -106,6 +106,8 @@ def _with_own_id(image: bytes) -> bytes:
         scratch.deserialize(image)
         file_id.renew(scratch)
         data = bytearray(scratch.serialize())
+    except SystemError as error:  # Python's, of a call of SQLite's that got no memory.
+        raise MemoryError from error
     finally:
         scratch.close()
     data[FORMAT_AT] = WAL_FORMAT

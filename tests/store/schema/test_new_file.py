@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import shutil
 import signal
@@ -158,3 +159,20 @@ def test_where_the_system_cannot_do_it_sqlite_makes_the_file(
     assert schema_of(other) == schema_of(usual)
     assert pragmas(other) == pragmas(usual)
     assert [name for name in os.listdir(tmp_path) if "unfinished" in name] == []
+
+
+def test_without_memory_for_the_new_file_there_is_a_memory_error_and_no_file(
+    db_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python tells it as SystemError, "error return without exception set"."""
+
+    class WithoutMemory(sqlite3.Connection):
+        def deserialize(self, *_: object, **__: object) -> None:
+            raise SystemError
+
+    eosdb.connect(db_path.with_name("first.db")).close()  # The image that all start from is there.
+    connect = functools.partial(sqlite3.connect, factory=WithoutMemory)
+    monkeypatch.setattr(sqlite3, "connect", connect)
+    with pytest.raises(MemoryError):
+        new_file.make(str(db_path), sync=True)
+    assert not db_path.exists()
