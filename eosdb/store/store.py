@@ -40,10 +40,10 @@ from eosdb.store.file import forking
 from eosdb.store.file.connection import connect, is_in_wal_mode
 from eosdb.store.file.failures import (
     is_failed_sync,
-    out_of_memory,
     translate,
     translate_system,
     translated,
+    without_memory,
 )
 from eosdb.store.file.open_files import OpenFiles
 from eosdb.store.file.owner_locks import OwnerLocks
@@ -348,7 +348,7 @@ class Store:
                 self._held.roll_back()
             writer.make_good()
         except MemoryError as error:
-            raise translate(out_of_memory(), self.path) from error
+            raise without_memory(self.path) from error
         return writer
 
     def _open_writer(self) -> Writer:
@@ -556,7 +556,7 @@ class Store:
             return error
         if isinstance(error, OSError):
             return translate_system(error, self.path)
-        return translate(out_of_memory(), self.path)
+        return without_memory(self.path)
 
     def _run_alone(self, writer: Writer, batch: list[Request], shared: EosdbError) -> None:
         """Run each request in its own unit, so that each gets its own result or error; `shared` is the

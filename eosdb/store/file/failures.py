@@ -107,6 +107,11 @@ def out_of_memory() -> sqlite3.Error:
     return error
 
 
+def without_memory(path: str) -> EosdbError:
+    """Return the eosdb error for a MemoryError in a unit of the file `path`."""
+    return translate(out_of_memory(), path)
+
+
 def translate(error: sqlite3.Error, path: str) -> EosdbError:
     """Return the eosdb error for a sqlite3 error at the file `path`."""
     extended = getattr(error, "sqlite_errorcode", None) or 0

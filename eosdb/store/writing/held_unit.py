@@ -16,7 +16,7 @@ from weakref import WeakSet
 from eosdb.errors import EosdbError, IllegalStateError
 from eosdb.model.failpoints import Failpoint, reach
 from eosdb.store.file.connection import connect, keep_roll_back, roll_back_without_memory
-from eosdb.store.file.failures import is_of_the_file, out_of_memory, translate, translated
+from eosdb.store.file.failures import is_of_the_file, translate, translated, without_memory
 from eosdb.store.schema import guard
 from eosdb.store.writing.shared_connection import SharedConnection
 from eosdb.store.writing.timings import Timings
@@ -241,7 +241,7 @@ class HeldUnit:
             with translated(self._path):
                 yield
         except MemoryError as error:
-            raise translate(out_of_memory(), self._path) from error
+            raise without_memory(self._path) from error
         except EosdbError as error:
             cause = error.__cause__
             if not isinstance(cause, sqlite3.Error):

@@ -124,9 +124,8 @@ class Writer:
         """Run all requests once. If a signal raises after the commit, the unit is stored, and its
         requests get their results."""
         outcomes: list[tuple[object, Exception | None]] = []
-        told = zip(
-            batch, outcomes, strict=True
-        )  # Here, because behind the commit no memory may be left.
+        # Here, because behind the commit no memory may be left.
+        told = zip(batch, outcomes, strict=True)
         is_committing = False
         try:
             unit = self.begin(sync=sync, careful=careful)

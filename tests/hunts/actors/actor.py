@@ -37,8 +37,7 @@ class Actor:
     is_adopted = False
     """Whether the file was another application's before it was eosdb's."""
     weight: int = 1
-    """How many faults' time its beginning takes: sessions of a heavy one strike more often each."""
-
+    """How many faults' time its beginning takes: the heaviest sessions begin first, one at a time."""
     patience_s: float = PATIENCE_S
     """After this time without progress it waits for ever."""
     ends_on_error: bool = False

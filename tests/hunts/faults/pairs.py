@@ -17,8 +17,6 @@ _ALONE: Final = {"zombie", "sigterm-client", "sigterm-server", "upgrade"}
 """What follows from one of them is no longer known beside another."""
 _FIRST: Final = [*signals.FAULTS, *locks.FAULTS, *maintenance.FAULTS]
 _SECOND: Final = [*system.FAULTS, *network.FAULTS]
-
-
 _LOOK_S: Final = 0.05
 
 
