@@ -37,7 +37,7 @@ from eosdb.log.producer_state import (
     round_of,
     sequence_of,
 )
-from eosdb.log.record_rows import insert_into_records, places
+from eosdb.log.record_rows import insert_into_records
 from eosdb.model.failpoints import Failpoint, reach
 from eosdb.model.notices import catalog
 from eosdb.model.topic_config import TopicConfig
@@ -58,7 +58,8 @@ _CHUNKS: Final = (128, 64, 32, 16, 8, 4, 2, 1)
 
 
 class _Numbers(NamedTuple):
-    """The columns of a row that are bound once per INSERT, whatever the number of rows."""
+    """The columns of a row that are bound once per INSERT, whatever the number of rows; the timestamp only
+    if all rows have the same."""
 
     partition_id: int
     offset: int
@@ -76,14 +77,15 @@ _CONTENT: Final = ("control", "key", "value", "headers", "checksum")
 """The other columns of a row; the last is the sum of its content."""
 
 
-def _row(after: int) -> str:
-    """SQL: a row of bound values, after `after` other parameters."""
-    terms = places(_Numbers._fields + _CONTENT, after)
-    terms["checksum"] = checksum.stored(terms["checksum"], **terms)
-    return f"({', '.join(terms.values())})"
+def _whole_rows(rows: int) -> str:
+    """SQL: an INSERT of rows whose columns are all bound."""
+    names = _Numbers._fields + _CONTENT
+    terms = {name: f'"{name}"' for name in names}
+    terms["checksum"] = checksum.stored(terms)
+    return insert_into_records(terms, [f"({','.join('?' * len(names))})"] * rows, names)
 
 
-_RECORD: Final = Insertion("records", [f'"{name}"' for name in _Numbers._fields + _CONTENT], _row)
+_RECORD: Final = Insertion("records", _whole_rows)
 
 
 def append(
@@ -328,32 +330,25 @@ def _stored_range(
     return StoredRange(Duplicate(offset, offset + count - 1), count, occupied=True)
 
 
-_NUMBERS: Final = {**places(_Numbers._fields), "control": "NULL"}
-_FIRST_SUM: Final = f"?{len(_Numbers._fields) + 1}"
-"""SQL: the first row's checksum without its content and, if it varies, its timestamp."""
-_CHECKSUM: Final = f"SELECT {checksum.stored('0', **_NUMBERS)}"
 _FEW: Final = 8
 """Batches of up to this many records are inserted together with others; larger ones get statements of
-their own, in which each checksum follows from the one before it."""
+their own, which bind the numbers of the batch once."""
 
 
 @lru_cache(maxsize=128)
-def _insert_sql(rows: int, varying: tuple[str, ...], *, sequenced: bool, step: int = 0) -> str:
-    """SQL: an INSERT of many rows. Columns that vary are bound for each row, the others once;
-    consecutive numbers are computed, and with `step` also what they add to the checksum."""
-    values = []
-    for i in range(rows):
-        at = places(varying, len(_Numbers._fields) + 1 + i * len(varying))
-        content = at.pop("checksum")
-        numbers = {**_NUMBERS, "timestamp": at.get("timestamp", _NUMBERS["timestamp"])}
-        numbers["offset"] += f"+{i}"
-        numbers["sequence"] = f"{_NUMBERS['sequence']}+{i}" if sequenced else "-1"
-        if step:
-            of_row = f"{content}+{_FIRST_SUM}+{i * step}+{at.get('timestamp', '0')}"
-        else:
-            of_row = checksum.stored(content, **numbers)
-        values.append({"key": "NULL", "headers": "NULL", **at, **numbers, "checksum": of_row})
-    return insert_into_records(values)
+def _insert_sql(rows: int, varying: tuple[str, ...], *, sequenced: bool) -> str:
+    """SQL: an INSERT of many rows. The numbers that do not vary are bound first, then the columns that
+    vary for each row; consecutive numbers are computed."""
+    once = [name for name in _Numbers._fields if name not in varying]
+    terms = {name: f'"{name}"' for name in (*once, *varying)}
+    terms["offset"] += " + at"
+    terms["sequence"] = "sequence + at" if sequenced else "-1"
+    terms["control"] = "NULL"
+    terms["checksum"] = checksum.stored(terms)
+    cells = "?," * len(varying)
+    return insert_into_records(
+        terms, [f"({cells}{at})" for at in range(rows)], (*varying, "at"), once
+    )
 
 
 def _insert_records(
@@ -393,14 +388,7 @@ def _insert_records(
     cells: list[object] = [None] * (width * batch.count)
     for i, column in enumerate(columns.values()):
         cells[i::width] = column
-    step = first = 0
-    if max(timestamps) < checksum.TIMES:
-        constant = timestamps[0] if len(timestamps) == 1 else 0
-        ends = (numbers(0, constant), numbers(batch.count - 1, constant))
-        first, last = (unit.execute(_CHECKSUM, of_row).fetchone()[0] for of_row in ends)
-        step = checksum.STEP if sequenced else 1
-        if last - first != step * (batch.count - 1):
-            step = 0  # A remainder wraps inside the batch.
+    once = len(_Numbers._fields) - ("timestamp" in columns)
     done = 0
     for chunk in _CHUNKS:
         while batch.count - done >= chunk:
@@ -409,7 +397,7 @@ def _insert_records(
                 break  # The chunk lies across the wrap: smaller ones, down to single rows, do not.
             rest = cells[width * done : width * (done + chunk)]
             unit.execute(
-                _insert_sql(chunk, varying, sequenced=sequenced, step=step),
-                [*numbers(done, timestamps[0]), first + step * done, *rest],
+                _insert_sql(chunk, varying, sequenced=sequenced),
+                [*numbers(done, timestamps[0])[:once], *rest],
             )
             done += chunk

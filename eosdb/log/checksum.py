@@ -11,16 +11,15 @@ from __future__ import annotations
 
 import sys
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 from zlib import adler32, crc32
 
 _UPPER: Final = 48
-TIMES: Final = 70368744177643
-"""Timestamps below this are not changed by the modulo."""
+_TIMES: Final = 70368744177643
 _GIVEN: Final = (
-    f"({{partition_id}} * 1000003 + {{offset}} + {{timestamp}} % {TIMES} + {{timestamp_type}} + "
-    f"{{producer_id}} % {TIMES} + {{is_transactional}} + ({{control}} IS NULL))"
+    f"({{partition_id}} * 1000003 + {{offset}} + {{timestamp}} % {_TIMES} + {{timestamp_type}} + "
+    f"{{producer_id}} % {_TIMES} + {{is_transactional}} + ({{control}} IS NULL))"
 )
 """The columns that a consumer gets or that decide whether it gets the record. Partition and offset are
 included, because a damaged index leads to another record, perhaps at the same offset of another
@@ -38,14 +37,9 @@ _NAMES: Final = {
 }  # fmt: skip
 
 
-STEP: Final = 1 + (1 << _UPPER)
-"""The amount that offset and sequence add to the checksum from one record of a batch to the next, unless
-a remainder wraps."""
-
-
-def stored(content: str, **values: str) -> str:
-    """SQL: the checksum of a row with this sum of its content and these terms for its numbers."""
-    return f"{content} + {_GIVEN.format(**values)} + {_OTHERS.format(**values)}"
+def stored(terms: Mapping[str, str]) -> str:
+    """SQL: the checksum of a row with these terms for its numbers; its own is the sum of the content."""
+    return f"{terms['checksum']} + {_GIVEN.format_map(terms)} + {_OTHERS.format_map(terms)}"
 
 
 MARKER: Final = 0x155555555555
@@ -65,12 +59,12 @@ CONTENT: Final = (
     f"ifnull(checksum - {_GIVEN.format(**_NAMES)} - {_OTHERS.format(**_NAMES)}, {_WITHOUT})"
 )
 """SQL: the sum that a row's content must have; NULL or OLD_MARKER for a row from before schema 7."""
-_ASKED: Final = {**_NAMES, "partition_id": "?1"}
+_ASKED: Final = {**_NAMES, "partition_id": "asked"}
 CONTENT_ASKED: Final = (
     f"ifnull(checksum - {_GIVEN.format(**_ASKED)} - {_OTHERS.format(**_ASKED)}, {_WITHOUT})"
 )
-"""The same in a statement whose first parameter is the requested partition: a row of another partition,
-to which a damaged index may lead, does not have this sum."""
+"""The same in a statement that calls the requested partition `asked` (`record_rows.RANGE`): a row of
+another partition, to which a damaged index may lead, does not have this sum."""
 CONTENT_GIVEN: Final = (
     f"ifnull((checksum & {2**_UPPER - 1}) - {_GIVEN.format(**_ASKED)}, {_WITHOUT})"
 )

@@ -38,7 +38,7 @@ SELECT
         OVER (PARTITION BY r.producer_id, r.is_transactional ORDER BY r."offset") = 0
         AS empty_marker
 FROM records r
-WHERE r.partition_id = :partition_id AND r."offset" >= :start AND r."offset" < :end
+WHERE r.partition_id = ? AND r."offset" >= ? AND r."offset" < ?
 """
 _NEWEST: Final = """
 CREATE TEMP TABLE newest AS
@@ -49,17 +49,19 @@ _DOOMED: Final = """
 CREATE TEMP TABLE doomed AS
 SELECT c."offset", c.size, h."offset" AS horizon FROM candidates c
 LEFT JOIN newest n ON n.key = c.key
-LEFT JOIN delete_horizons h ON h.partition_id = :partition_id AND h."offset" = c."offset"
+LEFT JOIN (
+    SELECT "offset", since <= ? AS is_over FROM delete_horizons WHERE partition_id = ?
+) h ON h."offset" = c."offset"
 WHERE CASE
-    WHEN c.control IS NOT NULL THEN c.empty_marker AND h.since <= :horizon
+    WHEN c.control IS NOT NULL THEN c.empty_marker AND h.is_over
     WHEN c.aborted THEN 1
     WHEN c."offset" < n."offset" THEN 1
-    ELSE c.tombstone AND h.since <= :horizon
+    ELSE c.tombstone AND h.is_over
 END
 """
 _NEW_HORIZONS: Final = """
 SELECT c."offset" FROM candidates c
-LEFT JOIN delete_horizons h ON h.partition_id = :partition_id AND h."offset" = c."offset"
+LEFT JOIN delete_horizons h ON h.partition_id = ? AND h."offset" = c."offset"
 LEFT JOIN doomed d ON d."offset" = c."offset"
 WHERE d."offset" IS NULL AND h."offset" IS NULL AND (c.tombstone OR c.empty_marker)
 ORDER BY c."offset"
@@ -75,21 +77,16 @@ def clean(unit: Unit, partition: Partition, config: TopicConfig, now_ms: int) ->
     if not is_due(unit, partition, config, now_ms):
         return 0
     end = _clean_end(unit, partition, config, now_ms)
-    values = {
-        "partition_id": partition.partition_id,
-        "start": partition.log_start_offset,
-        "end": end,
-        "horizon": now_ms - config.delete_retention_ms,
-    }
+    partition_id, horizon = partition.partition_id, now_ms - config.delete_retention_ms
     for table in _TEMPORARY:
         unit.execute(f"DROP TABLE IF EXISTS temp.{table}")
-    unit.execute(_CANDIDATES, values)
+    unit.execute(_CANDIDATES, (partition_id, partition.log_start_offset, end))
     unit.execute(_NEWEST)
     unit.execute("CREATE INDEX temp.newest_key ON newest (key)")
-    unit.execute(_DOOMED, values)
+    unit.execute(_DOOMED, (horizon, partition_id))
     unit.execute('CREATE UNIQUE INDEX temp.doomed_offset ON doomed ("offset")')
     removed, size = unit.execute("SELECT count(*), COALESCE(sum(size), 0) FROM doomed").fetchone()
-    horizons = tuple(offset for (offset,) in unit.execute(_NEW_HORIZONS, values))
+    horizons = tuple(offset for (offset,) in unit.execute(_NEW_HORIZONS, (partition_id,)))
     expired = tuple(
         offset
         for (offset,) in unit.execute(
@@ -102,7 +99,7 @@ def clean(unit: Unit, partition: Partition, config: TopicConfig, now_ms: int) ->
                 timestamp=now_ms,
                 topic=partition.topic,
                 partition=partition.partition,
-                partition_id=partition.partition_id,
+                partition_id=partition_id,
                 clean_offset=end,
                 removed=removed,
                 size=size,
@@ -113,9 +110,9 @@ def clean(unit: Unit, partition: Partition, config: TopicConfig, now_ms: int) ->
         deleted = unit.execute(
             'DELETE FROM records WHERE partition_id = ? AND "offset" IN '
             '(SELECT "offset" FROM doomed) RETURNING "offset", position',
-            (partition.partition_id,),
+            (partition_id,),
         ).fetchall()
-        baseline.forget_events(unit, partition.partition_id, deleted)
+        baseline.forget_events(unit, partition_id, deleted)
         reach(Failpoint.COMPACTION_CLEANED)
     for table in _TEMPORARY:
         unit.execute(f"DROP TABLE temp.{table}")

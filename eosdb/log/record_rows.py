@@ -11,17 +11,26 @@ from itertools import islice
 from typing import Any, Final, NamedTuple
 
 
-def places(names: Sequence[str], after: int = 0) -> dict[str, str]:
-    """SQL: the parameter for each of these columns, after `after` other parameters."""
-    return {name: f"?{place}" for place, name in enumerate(names, after + 1)}
-
-
-def insert_into_records(rows: Sequence[Mapping[str, str]]) -> str:
-    """SQL: one INSERT for rows of terms with the same columns; other columns are NULL."""
-    names = ",".join(f'"{name}"' for name in rows[0])
-    return f"INSERT INTO records ({names}) VALUES " + ",".join(
-        [f"({','.join(row.values())})" for row in rows]
+def insert_into_records(
+    terms: Mapping[str, str], rows: Sequence[str], names: Sequence[str], once: Sequence[str] = ()
+) -> str:
+    """SQL: one INSERT of rows of values. The terms of the columns are computed from them by `names`, and
+    from the values `once`, which are bound before all rows; other columns are NULL."""
+    # decisions/0059: a value that is used twice has a name in an inner SELECT.
+    named = [f'? AS "{name}"' for name in once]
+    named += [f'column{place} AS "{name}"' for place, name in enumerate(names, 1)]
+    columns = ",".join(f'"{name}"' for name in terms)
+    return (
+        f"INSERT INTO records ({columns}) SELECT {','.join(terms.values())} "
+        f"FROM (SELECT {','.join(named)} FROM (VALUES {','.join(rows)}) AS given)"
     )
+
+
+RANGE: Final = (
+    "FROM (SELECT ? AS asked, * FROM records) "
+    'WHERE partition_id = asked AND "offset" >= ? AND "offset" < ?'
+)
+"""SQL: the rows of a partition, which is called `asked`, from an offset on and below another."""
 
 
 class Columns(NamedTuple):

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from eosdb.errors import CorruptDatabaseError
 from eosdb.log.partition_rows import Partition
+from eosdb.log.record_rows import RANGE
 from eosdb.log.taken_back import taken_back
 from eosdb.model.fetched import AbortedTransaction
 from eosdb.store.schema.row_checksum import row_checksum
@@ -30,9 +31,8 @@ _PREVIOUS: Final = Statement(
     "SELECT previous_offset FROM {transaction_index} WHERE partition_id = ? AND last_offset = ?"
 )
 _PRODUCERS: Final = (
-    'SELECT producer_id, "offset", is_transactional FROM records '
-    'WHERE partition_id = ?1 AND "offset" >= ?2 AND "offset" < ?3 AND control IS NULL '
-    'AND +partition_id = ?1 ORDER BY "offset"'
+    f'SELECT producer_id, "offset", is_transactional {RANGE} AND control IS NULL '
+    'AND +partition_id = asked ORDER BY "offset"'
 )
 _ENTRY: Final = FoldedInsertion(
     "transaction_index",

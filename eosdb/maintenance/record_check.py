@@ -53,14 +53,14 @@ SELECT {", ".join(_TERMS.get(name, f'"{name}"') for name in _Row._fields)}
 FROM records WHERE partition_id = ? AND "offset" BETWEEN ? AND ? ORDER BY "offset"
 """
 _BATCHES: Final = f"""
-WITH asked (partition, first, last, at, producer, epoch, serial, step, transactional) AS (VALUES :rows)
+WITH asked (partition, first, last, at, producer, epoch, serial, step, transactional) AS (VALUES {{rows}})
 SELECT timestamp, key, value, headers, {checksum.CONTENT},
     position = at AND producer_id = producer AND producer_epoch = epoch AND control IS NULL
         AND is_transactional = transactional AND {_SERIAL} = serial + step * ("offset" - first)
 FROM asked CROSS JOIN records ON partition_id = partition AND "offset" BETWEEN first AND last
 """
 _MARKERS: Final = f"""
-WITH asked (partition, place, at, producer, epoch, kind, time, wanted) AS (VALUES :rows)
+WITH asked (partition, place, at, producer, epoch, kind, time, wanted) AS (VALUES {{rows}})
 SELECT count(*) FROM asked CROSS JOIN records ON partition_id = partition AND "offset" = place
 WHERE position = at AND producer_id = producer AND producer_epoch = epoch AND control = kind
     AND timestamp = time AND timestamp_type = 0 AND is_transactional = 1 AND sequence = -1
@@ -169,7 +169,7 @@ class RecordCheck:
                 event.partition_id, first, first + event.count - 1, position, event.producer_id,
                 event.producer_epoch, serial, int(serial >= 0), event.is_transactional,
             )  # fmt: skip
-        query = _BATCHES.replace(":rows", ", ".join(["(?, ?, ?, ?, ?, ?, ?, ?, ?)"] * len(batches)))
+        query = _BATCHES.format(rows=", ".join(["(?, ?, ?, ?, ?, ?, ?, ?, ?)"] * len(batches)))
         rows = self._connection.execute(query, parameters).fetchall()
         if len(rows) != sum([event.count for _, event in batches]):
             return False
@@ -201,7 +201,7 @@ class RecordCheck:
                 event.control, event.timestamp,
                 checksum.MARKER if self._is_checked(event) else checksum.OLD_MARKER,
             )  # fmt: skip
-        query = _MARKERS.replace(":rows", ", ".join(["(?, ?, ?, ?, ?, ?, ?, ?)"] * len(markers)))
+        query = _MARKERS.format(rows=", ".join(["(?, ?, ?, ?, ?, ?, ?, ?)"] * len(markers)))
         (right,) = self._connection.execute(query, parameters).fetchone()
         if right == len(markers):
             self._rows += right

@@ -31,7 +31,7 @@ _NEWEST_AT: Final = """
 SELECT ifnull(max(position), 0) FROM (
     SELECT position, timestamp FROM journal UNION ALL SELECT position, timestamp FROM eosdb_baseline
 )
-WHERE timestamp <= :time
+WHERE timestamp <= ?
 """
 """The event at the baseline's position may be gone."""
 
@@ -68,7 +68,7 @@ def wanted_position(
         baseline.check_reached(connection, position, f"position {position}")
         return position
     at_time = check_int("timestamp", timestamp, 0)
-    (newest,) = connection.execute(_NEWEST_AT, {"time": at_time}).fetchone()
+    (newest,) = connection.execute(_NEWEST_AT, (at_time,)).fetchone()
     baseline.check_reached(connection, newest, format_time_ms(at_time))
     return int(newest)
 

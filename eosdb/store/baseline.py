@@ -114,15 +114,15 @@ class BaselineFolding:
 
 
 _EVENTS_WITHOUT_ROWS: Final = """
-WITH gone (position, first) AS (
-    SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(:gone)
+WITH gone (asked, position, first) AS (
+    SELECT ?, json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(?)
 )
 SELECT position FROM gone
 WHERE position IS NOT (
-    SELECT r.position FROM records r WHERE r.partition_id = :partition_id AND r."offset" > first
+    SELECT r.position FROM records r WHERE r.partition_id = asked AND r."offset" > first
     ORDER BY r."offset" LIMIT 1
 ) AND position IS NOT (
-    SELECT r.position FROM records r WHERE r.partition_id = :partition_id AND r."offset" < first
+    SELECT r.position FROM records r WHERE r.partition_id = asked AND r."offset" < first
     ORDER BY r."offset" DESC LIMIT 1
 )
 """
@@ -139,7 +139,7 @@ def forget_events(unit: Unit, partition_id: int, deleted: Iterable[Sequence[int]
         if position <= until:
             first[position] = min(offset, first.get(position, offset))
     if first:
-        parameters = {"partition_id": partition_id, "gone": json.dumps([*first.items()])}
+        parameters = (partition_id, json.dumps([*first.items()]))
         unit.executemany(
             "DELETE FROM journal WHERE position = ?",
             unit.execute(_EVENTS_WITHOUT_ROWS, parameters).fetchall(),

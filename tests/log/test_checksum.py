@@ -25,8 +25,8 @@ TIMES: dict[str, Callable[[int], int]] = {
 def check(path: Path, count: int) -> None:
     connection = sqlite3.connect(path)
     rows = connection.execute(
-        f"SELECT key, value, headers, {checksum.CONTENT}, {checksum.CONTENT_GIVEN} FROM records "
-        "WHERE partition_id = ?1 AND control IS NULL",
+        f"SELECT key, value, headers, {checksum.CONTENT}, {checksum.CONTENT_GIVEN} "
+        "FROM (SELECT ? AS asked, * FROM records) WHERE partition_id = asked AND control IS NULL",
         (1,),
     ).fetchall()
     connection.close()

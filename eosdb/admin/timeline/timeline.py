@@ -29,12 +29,12 @@ from eosdb.model.values import TopicPartition
 
 _WALK: Final = """
 WITH RECURSIVE step ("offset", after, producer_id, is_transactional, control, position) AS (
-    SELECT -1, :start, -1, 0, NULL, -1
+    SELECT -1, ?, -1, 0, NULL, -1
     UNION ALL
     SELECT
         r."offset",
         CASE
-            WHEN r.control IS NOT NULL OR r."offset" < :clean THEN r."offset" + 1
+            WHEN r.control IS NOT NULL OR r."offset" < ? THEN r."offset" + 1
             ELSE max(
                 r."offset" + 1,
                 COALESCE(
@@ -51,7 +51,7 @@ WITH RECURSIVE step ("offset", after, producer_id, is_transactional, control, po
     FROM step
     CROSS JOIN records r ON r.rowid = (
         SELECT n.rowid FROM records n
-        WHERE n.partition_id = :partition_id AND n."offset" >= step.after
+        WHERE n.partition_id = ? AND n."offset" >= step.after
         ORDER BY n."offset" LIMIT 1
     )
 )
@@ -179,10 +179,7 @@ def _walk(
     running: dict[int, Span] = {}
     awaited = 0
     """The number of current transactions with a marker later in the log."""
-    steps = connection.execute(
-        _WALK,
-        {"partition_id": partition.partition_id, "start": low, "clean": partition.clean_offset},
-    )
+    steps = connection.execute(_WALK, (low, partition.clean_offset, partition.partition_id))
     next(steps)
     for at, after, producer_id, is_transactional, control, time_ms in steps:
         if at >= collector.end and not awaited:

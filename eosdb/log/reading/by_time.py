@@ -18,9 +18,9 @@ from eosdb.model.values import EARLIEST, LATEST, MAX_TIMESTAMP, OffsetAndTimesta
 
 _TIMES: Final = (
     # Looked up by rowid, so that the values come from the row and not from the index.
-    'SELECT r.timestamp, r."offset", r.control IS NULL, r.partition_id = ?1 '
-    "FROM records i CROSS JOIN records r ON r.rowid = i.rowid "
-    'WHERE i.partition_id = ?1 AND i."offset" >= ?2 AND i."offset" < ?3 ORDER BY i."offset"'
+    'SELECT r.timestamp, r."offset", r.control IS NULL, r.partition_id = asked '
+    "FROM (SELECT ? AS asked, rowid, * FROM records) i CROSS JOIN records r ON r.rowid = i.rowid "
+    'WHERE i.partition_id = asked AND i."offset" >= ? AND i."offset" < ? ORDER BY i."offset"'
 )
 _TIME_INDEX: Final = (
     'SELECT timestamp, "offset" FROM time_index WHERE partition_id = ? AND timestamp < ? '

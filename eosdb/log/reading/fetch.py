@@ -18,21 +18,19 @@ from eosdb.log import transaction_index
 from eosdb.log.checksum import CONTENT_ASKED, CONTENT_GIVEN, MARKER, MARKERS, UNCHECKED
 from eosdb.log.partition_rows import Partition
 from eosdb.log.reading import row_check
-from eosdb.log.record_rows import FETCHED, OFFSET, STORED, Columns, beginning, by_column
+from eosdb.log.record_rows import FETCHED, OFFSET, RANGE, STORED, Columns, beginning, by_column
 from eosdb.model.fetched import FetchedColumns, FetchedData, FetchResult, LogRecord
 from eosdb.model.values import Header
 
 ISOLATION_LEVELS: Final = ("read_uncommitted", "read_committed")
 
-_RANGE: Final = (
-    'FROM records WHERE partition_id = ?1 AND "offset" >= ?2 AND "offset" < ?3 ORDER BY "offset"'
-)
+_IN_ORDER: Final = f'{RANGE} ORDER BY "offset"'
 _RECORDS: Final = {
-    check_crcs: f"SELECT {beginning(content)}, {', '.join(STORED[len(FETCHED) :])} {_RANGE}"
+    check_crcs: f"SELECT {beginning(content)}, {', '.join(STORED[len(FETCHED) :])} {_IN_ORDER}"
     for check_crcs, content in ((True, CONTENT_ASKED), (False, UNCHECKED))
 }
 _DATA: Final = {
-    check_crcs: f"SELECT {beginning(content)} {_RANGE}"
+    check_crcs: f"SELECT {beginning(content)} {_IN_ORDER}"
     for check_crcs, content in ((True, CONTENT_GIVEN), (False, UNCHECKED))
 }
 _CHUNK: Final = 64

@@ -18,10 +18,10 @@ _ROWS: Final = (
     'WHERE partition_id = ? AND "offset" >= ? AND "offset" < ?'
 )
 _ABORTED: Final = """
-    SELECT count(*) FROM transaction_index a
+    SELECT count(*) FROM (SELECT ? AS asked, ? AS start, ? AS bound, * FROM transaction_index) a
     CROSS JOIN records r ON r.partition_id = a.partition_id
-        AND r."offset" >= max(a.first_offset, ?2) AND r."offset" < min(a.last_offset, ?3)
-    WHERE a.partition_id = ?1 AND a.last_offset > ?2 AND a.first_offset < ?3
+        AND r."offset" >= max(a.first_offset, start) AND r."offset" < min(a.last_offset, bound)
+    WHERE a.partition_id = asked AND a.last_offset > start AND a.first_offset < bound
         AND r.producer_id = a.producer_id AND r.is_transactional AND r.control IS NULL
 """
 

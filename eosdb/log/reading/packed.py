@@ -49,8 +49,8 @@ _HEADERS: Final = _packed(
     "headers", "length(CAST(headers AS BLOB))", is_valid="headers >= '' AND headers < x''"
 )
 _RANGE: Final = (
-    "FROM records INDEXED BY records_offset "
-    'WHERE partition_id = ?1 AND "offset" >= ?2 AND "offset" < ?3'
+    "FROM (SELECT ? AS asked, * FROM records INDEXED BY records_offset) "
+    'WHERE partition_id = asked AND "offset" >= ? AND "offset" < ?'
 )
 
 

@@ -18,7 +18,7 @@ from eosdb.log import transaction_index
 from eosdb.log.checksum import CONTENT_ASKED, UNCHECKED
 from eosdb.log.partition_rows import Partition
 from eosdb.log.reading import fetch, row_check
-from eosdb.log.record_rows import FETCHED, OFFSET, beginning, by_column
+from eosdb.log.record_rows import FETCHED, OFFSET, RANGE, beginning, by_column
 
 Snapshot = sqlite3.Connection
 T_co = TypeVar("T_co", covariant=True)
@@ -91,8 +91,7 @@ def part(
         )
     others = [column for column in columns if column in _OTHERS]
     cursor = connection.execute(
-        f"SELECT {', '.join([_BEGINNING[check_crcs], *others])} FROM records "
-        'WHERE partition_id = ?1 AND "offset" >= ?2 AND "offset" < ?3 ORDER BY "offset"',
+        f'SELECT {", ".join([_BEGINNING[check_crcs], *others])} {RANGE} ORDER BY "offset"',
         (partition.partition_id, start, end),
     )
     rows, exhausted = fetch.within(cursor, partition, max_rows, _MOST_BYTES)

@@ -11,38 +11,31 @@ from eosdb.store.schema.newest import in_baseline
 
 
 class Insertion:
-    """One kind of INSERT. `row` builds the SQL of one row, given the number of parameters bound before
-    it."""
+    """One kind of INSERT. `build` builds the SQL for a number of rows."""
 
-    __slots__ = ("_head", "_row", "statement", "table")
+    __slots__ = ("statement", "table")
 
-    def __init__(self, table: str, columns: Sequence[str], row: Callable[[int], str]) -> None:
+    def __init__(self, table: str, build: Callable[[int], str]) -> None:
         self.table: Final = table
-        self._head = f"INSERT INTO {table} ({', '.join(columns)}) VALUES "
-        self._row = row
-        self.statement: Final = lru_cache(maxsize=None)(self._statement)
-        """Returns the SQL for this many rows with this many values each."""
+        self.statement: Final = lru_cache(maxsize=None)(build)
+        """Returns the SQL for this many rows."""
 
     @classmethod
     def plain(cls, table: str, columns: Sequence[str]) -> Insertion:
         """An insertion that binds one value for each column."""
-        values = f"({', '.join('?' * len(columns))})"
-        return cls(table, columns, lambda _: values)
-
-    def _statement(self, rows: int, width: int) -> str:
-        return self._head + ", ".join([self._row(i * width) for i in range(rows)])
+        return Insertion(table, _binding(table, columns))
 
     def statements(
         self, rows: Sequence[Sequence[object]]
     ) -> Iterator[tuple[str, Sequence[object]]]:
         """Yield statements and parameters that insert all rows in order: few statements, which stay
         prepared."""
-        left, width = len(rows), len(rows[0])
+        left = len(rows)
         while left:
             size = left if left < 16 else 16 if left < 64 else 64
             some = rows[len(rows) - left :][:size]
             values = some[0] if size == 1 else [value for row in some for value in row]
-            yield self.statement(size, width), values
+            yield self.statement(size), values
             left -= size
 
 
@@ -53,4 +46,10 @@ class FoldedInsertion(Insertion):
 
     def __init__(self, table: str, columns: Sequence[str]) -> None:
         self.baseline: Final = Insertion.plain(in_baseline(table), columns)
-        super().__init__(table, columns, self.baseline._row)
+        super().__init__(table, _binding(table, columns))
+
+
+def _binding(table: str, columns: Sequence[str]) -> Callable[[int], str]:
+    head = f"INSERT INTO {table} ({', '.join(columns)}) VALUES "
+    row = f"({', '.join('?' * len(columns))})"
+    return lambda rows: head + ", ".join([row] * rows)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence, Sized
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from eosdb.events import lean
@@ -25,7 +25,7 @@ from eosdb.store.writing.insertion import FoldedInsertion, Insertion
 from eosdb.store.writing.waiting import Waiting
 
 T = TypeVar("T")
-Parameters = Sequence[object] | Mapping[str, object]
+Parameters = Sequence[object]
 STEPS_PER_UNIT: Final = 500
 """The most partitions, groups or ids that one unit of housekeeping handles, so that other writers get
 their turn."""
@@ -197,7 +197,7 @@ class Unit:
     def insert(self, insertion: Insertion, row: Sequence[object]) -> None:
         """Insert a new record or event, or in a projection a new row of a materialized table."""
         if self.careful:
-            self._connection.execute(insertion.statement(1, len(row)), row)
+            self._connection.execute(insertion.statement(1), row)
             return
         self._waited += 1
         self._waiting.insert(insertion, row)

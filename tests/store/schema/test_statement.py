@@ -25,8 +25,7 @@ def statements() -> Iterator[tuple[str, str]]:
                     if isinstance(each, Statement):
                         yield str(each), each.baseline
                     elif isinstance(each, FoldedInsertion):
-                        width = each.baseline.statement(1, 1).count("?")
-                        yield each.statement(1, width), each.baseline.statement(1, width)
+                        yield each.statement(1), each.baseline.statement(1)
 
 
 def tables_of(statement: str) -> set[str]:
