@@ -25,7 +25,7 @@ from tempfile import TemporaryDirectory
 from typing import Final, TypeAlias
 
 import eosdb
-from benchmarks import eos, raw
+from benchmarks import eos, machine, raw
 from benchmarks.measure import Cost, calling, costs
 from benchmarks.raw import VALUE
 
@@ -269,6 +269,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     rounds = []
     with TemporaryDirectory(dir=asked.folder, prefix="bench-") as name:
         made = template(Path(name))
+        print(machine.software())
         print(f"by hand: {made}")
         print(f"the same {_CHECKED} transactions leave the same tables, checksums apart")
         for _ in range(asked.rounds):

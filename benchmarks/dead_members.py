@@ -12,11 +12,9 @@ one run.
 from __future__ import annotations
 
 import argparse
-import platform
 import random
 import resource
 import signal
-import sqlite3
 import statistics
 import subprocess
 import sys
@@ -27,6 +25,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import eosdb
+from benchmarks import machine
 from eosdb import Record, RecordBatch, TopicPartition
 from eosdb.model.protocol.consumer_protocol import Subscription
 
@@ -194,9 +193,8 @@ def main() -> None:
         "# Members that die",
         "",
         "Made by `python -m benchmarks.dead_members`. "
-        f"Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}; {MEMBERS} processes, "
-        f"{PARTITIONS} partitions, heartbeats every second, sessions of {SESSION_MS / 1000:.0f} s from the "
-        'last heartbeat, `durability="full"`.',
+        f"{machine.software()}; {MEMBERS} processes, {PARTITIONS} partitions, heartbeats every second, "
+        f"sessions of {SESSION_MS / 1000:.0f} s from the last heartbeat.",
         "",
         "| until the others have its partitions | median | shortest | longest |",
         "| --- | ---: | ---: | ---: |",

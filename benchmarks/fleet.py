@@ -1,7 +1,7 @@
 """What planning costs for a fleet of many small files: as Spark's driver asks for it, and in Spark. Prints
 a table and writes `FLEET.md` beside it.
 
-    python benchmarks/fleet.py [--files 10000] [--records 1000] [--folder FOLDER] [--without-spark]
+    python -m benchmarks.fleet [--files 10000] [--records 1000] [--folder FOLDER] [--without-spark]
 
 A folder that was made before is used again.
 """
@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import eosdb
+from benchmarks import machine
 from eosdb import Record, TopicPartition
 from eosdb.store.schema import file_id
 
@@ -222,9 +223,9 @@ def report(files: int, records: int, timed: Timed) -> None:
     lines = [
         f"# A fleet of {files:,} files of {records:,} records",
         "",
-        "Made by `python benchmarks/fleet.py`; compare ratios, not machines.",
+        "Made by `python -m benchmarks.fleet`; compare ratios, not machines.",
         "",
-        f"Python {sys.version.split()[0]}, SQLite {sqlite3.sqlite_version}, {os.cpu_count()} cores.",
+        f"{machine.software()}; {os.cpu_count()} cores.",
         "",
         "| step | s | CPU s |",
         "| --- | ---: | ---: |",

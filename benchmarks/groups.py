@@ -6,9 +6,7 @@ loop. Prints a table and writes `GROUPS.md` beside it.
 
 from __future__ import annotations
 
-import platform
 import resource
-import sqlite3
 import statistics
 import subprocess
 import sys
@@ -17,7 +15,7 @@ import time
 from pathlib import Path
 
 import eosdb
-from benchmarks import raw
+from benchmarks import machine, raw
 
 HERE = Path(__file__).parent
 PARTITIONS = 12
@@ -168,8 +166,7 @@ def main() -> None:
         "# Groups and processing",
         "",
         "Made by `make bench`. Compare the ratios, not the rates. "
-        f"Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}, {PARTITIONS} partitions, "
-        '`durability="full"`.',
+        f"{machine.software()}; {PARTITIONS} partitions.",
         "",
         "| what | found |",
         "| --- | ---: |",

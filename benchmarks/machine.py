@@ -6,6 +6,7 @@ import os
 import platform
 import sqlite3
 import statistics
+import sysconfig
 from contextlib import closing
 from datetime import date
 from importlib.metadata import PackageNotFoundError, version
@@ -21,6 +22,7 @@ _OPTIONS = (
     "SYSTEM_MALLOC", "TEMP_STORE", "THREADSAFE",
 )  # fmt: skip
 """Compile options of SQLite that one feels."""
+_OPTIMIZATIONS = {"--enable-optimizations": "PGO", "--with-lto": "LTO"}
 _PACKAGES = ("eosdb", "eventsourcing", "persist-queue", "confluent-kafka")
 
 
@@ -34,12 +36,27 @@ def description(folder: Path) -> dict[str, str]:
         "file system": system
         + (" – **in memory, nothing here is durable**" if _in_memory(system) else ""),
         "fsync of 4 KiB appended, median": f"{fsync_ms(folder):.3f} ms",
-        "Python": platform.python_version(),
+        "Python": python(),
         "SQLite": sqlite3.sqlite_version,
         "SQLite compiled with": ", ".join(_compiled()),
+        "durability": '`"full"` where a row says no other: each commit is synced',
         "versions": ", ".join(f"{name} {_version(name)}" for name in _PACKAGES),
         "Kafka": kafka.description(),
     }
+
+
+def python() -> str:
+    """The version and how the interpreter was compiled, which changes CPU time by a third."""
+    given = sysconfig.get_config_var("CONFIG_ARGS") or ""
+    used = [name for option, name in _OPTIMIZATIONS.items() if option in given]
+    return (
+        f"{platform.python_version()}, compiled with {' and '.join(used) or 'neither PGO nor LTO'}"
+    )
+
+
+def software() -> str:
+    """What every figure depends on, in a line."""
+    return f'Python {python()}; SQLite {sqlite3.sqlite_version}; `durability="full"`'
 
 
 def fsync_ms(folder: Path, times: int = 100) -> float:

@@ -3,7 +3,7 @@ as Parquet, and without Spark (a loop of sqlite3, sqlite3 to Arrow, DuckDB's sca
 and what is written. Every way
 must find as many records. Prints a table and writes `SPARK.md` beside it.
 
-    python benchmarks/spark.py [--files 500] [--records 10000000]
+    python -m benchmarks.spark [--files 500] [--records 10000000]
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import platform
 import sqlite3
 import sys
 import tempfile
@@ -23,6 +22,7 @@ from pathlib import Path
 import pyarrow as pa
 
 import eosdb
+from benchmarks import machine
 from eosdb import Record, TopicPartition
 from eosdb.spark_io import jar, read, read_jdbc, read_stream, spark_conf, write
 
@@ -251,9 +251,9 @@ def report(
     lines = [
         "# Spark",
         "",
-        "Made by `python benchmarks/spark.py`; 100-byte records, local[2]. Compare ratios, not machines.",
+        "Made by `python -m benchmarks.spark`; 100-byte records, local[2]. Compare ratios, not machines.",
         "",
-        f"Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}, {os.cpu_count()} cores.",
+        f"{machine.software()}; {os.cpu_count()} cores.",
     ]
     for title, found in (
         (f"Reading one file of {LARGE:,} records", one),
