@@ -1,8 +1,8 @@
 """What is measured in a process of its own, for the most memory that it ever held.
 
-    python -m benchmarks.child scan|verify|rebuild|send PATH …
+    python -m benchmarks.child scan|verify|rebuild|send|commit PATH …
 
-Prints one JSON object: seconds, rate and peak memory.
+Prints one JSON object: rate or times, and peak memory.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Mapping
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from time import perf_counter
 
 import eosdb
+from benchmarks import raw
 from benchmarks.raw import VALUE
 
 ROOT = Path(__file__).parents[1]
@@ -74,8 +75,36 @@ def send(path: Path, records: int, size: int) -> dict[str, float]:
             return {"rate": records / (perf_counter() - start), "early": early}
 
 
+def commit(path: Path, who: str, number: int, partitions: int, commits: int) -> dict[str, object]:
+    """Commits of one record: begins at a line on stdin, and tells how long each took."""
+    waits: list[float] = []
+    with ExitStack() as opened:
+        if who == "eosdb":
+            producer = opened.enter_context(opened.enter_context(eosdb.connect(path)).producer())
+
+            def write(i: int) -> None:
+                producer.send("t", VALUE, partition=number).result()
+        else:
+            file = opened.enter_context(closing(raw.open_file(path, create=False)))
+            insert, row = raw.shape().insert, raw.shape().row
+
+            def write(i: int) -> None:
+                file.execute(insert, row(number + i * partitions))
+
+        write(0)
+        print("ready", flush=True)
+        sys.stdin.readline()
+        start = perf_counter()
+        for i in range(1, commits + 1):
+            begun = perf_counter()
+            write(i)
+            waits.append(perf_counter() - begun)
+        return {"start": start, "end": perf_counter(), "waits": waits}
+
+
 def main(action: str, name: str, *arguments: str) -> None:
     path = Path(name)
+    found: Mapping[str, object]
     match action:
         case "scan":
             found = scan(path)
@@ -83,6 +112,8 @@ def main(action: str, name: str, *arguments: str) -> None:
             found = replay(path, action)
         case "send":
             found = send(path, int(arguments[0]), int(arguments[1]))
+        case "commit":
+            found = commit(path, arguments[0], *map(int, arguments[1:]))
         case _:
             raise SystemExit(f"no action {action!r}")
     print(json.dumps({**found, "peak": peak_mb()}))

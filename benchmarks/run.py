@@ -17,6 +17,7 @@ from time import perf_counter
 
 from benchmarks import (
     beside_kafka,
+    contention,
     growing,
     machine,
     measure,
@@ -34,7 +35,7 @@ HERE = Path(__file__).parent
 
 def cases(settings: Settings) -> list[Case]:
     """All cases, the quick ones first."""
-    rooms = (writing, beside_kafka, wire, reading, years, growing)
+    rooms = (writing, contention, beside_kafka, wire, reading, years, growing)
     return [case for room in rooms for case in room.cases(settings)]
 
 

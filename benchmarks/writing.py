@@ -1,4 +1,4 @@
-"""Cases about writing: sends of all sizes, processing, threads."""
+"""Cases about writing: sends of all sizes, processing."""
 
 from __future__ import annotations
 
@@ -63,7 +63,6 @@ def cases(settings: Settings) -> list[Case]:
         _send(settings),
         _process(settings),
         _two_partitions(settings),
-        _threads(settings),
         _sweep(settings),
     ]
 
@@ -171,33 +170,6 @@ def _two_partitions(settings: Settings) -> Case:
 
 def _cpu(name: str) -> str:
     return f"{name}, CPU"
-
-
-def _threads(settings: Settings) -> Case:
-    records = settings.size(4_000, 80)
-    one, eight, limit = "eosdb, 1 thread", "eosdb, 8 threads", "raw sqlite3, 1 thread"
-    contenders: dict[str, Contender | None] = {
-        one: lambda f: eos.threads(f, records, 1),
-        eight: lambda f: eos.threads(f, records, 8),
-        limit: lambda f: raw.singles(f, records),
-        "raw sqlite3, 8 threads": lambda f: raw.singles(f, records, 8),
-    }
-    rows = [Row(name, FULL) for name in contenders]
-    for count in (1, 8):
-        row = peer_row(peers.QUEUE, f"{count} thread{'s' * (count > 1)}")
-        rows.append(row)
-        contenders[row.name] = if_there(
-            peers.QUEUE,
-            partial(peers.queue_put, records=records, threads=count),
-        )
-    return Case(
-        name="threads",
-        title="Durable idempotent sends of one record, each thread its own producer",
-        unit="records/s",
-        rows=rows,
-        targets=(Target(eight, limit, 1.2), Target(eight, one, None)),
-        open=plainly(contenders),
-    )
 
 
 def _sweep(settings: Settings) -> Case:

@@ -11,9 +11,9 @@ from benchmarks import measure, peers, run
 from benchmarks.measure import Case, Row, Settings, Target
 
 CHEAP = (
-    "send", "two-partitions", "threads", "batch-sizes", "poll", "size", "scenario", "journal", "history",
-    "commit-latency", "connect", "lookups", "kafka-pairs", "kafka-process", "kafka-1000", "kafka-10000",
-    "kafka-read-batches", "kafka-read-singly", "trimming",
+    "send", "two-partitions", "threads", "processes", "batch-sizes", "poll", "size", "scenario", "journal",
+    "history", "commit-latency", "connect", "lookups", "kafka-pairs", "kafka-process", "kafka-1000",
+    "kafka-10000", "kafka-read-batches", "kafka-read-singly", "trimming",
 )  # fmt: skip
 
 
