@@ -18,15 +18,15 @@ from zlib import adler32, crc32
 _UPPER: Final = 48
 _TIMES: Final = 70368744177643
 _GIVEN: Final = (
-    f"({{partition_id}} * 1000003 + {{offset}} + {{timestamp}} % {_TIMES} + {{timestamp_type}} + "
-    f"{{producer_id}} % {_TIMES} + {{is_transactional}} + ({{control}} IS NULL))"
+    f"({{partition_id}} * 1000003 + {{timestamp_type}} + {{producer_id}} % {_TIMES} + "
+    f"{{is_transactional}} + ({{control}} IS NULL) + {{timestamp}} % {_TIMES} + {{offset}})"
 )
 """The columns that a consumer gets or that decide whether it gets the record. Partition and offset are
 included, because a damaged index leads to another record, perhaps at the same offset of another
-partition."""
+partition. What the rows of a batch share comes first, so that SQLite adds it up once for each INSERT."""
 _OTHERS: Final = (
-    "(({producer_epoch} + {sequence} + {sequence_round} + {position} + "
-    f"({{control}} IS 'COMMIT') + 2 * ({{control}} IS 'ABORT')) % 32749 << {_UPPER})"
+    "(({producer_epoch} + {sequence_round} + {position} + ({control} IS 'COMMIT') + "
+    f"2 * ({{control}} IS 'ABORT') + {{sequence}}) % 32749 << {_UPPER})"
 )
 _NAMES: Final = {
     name: f'"{name}"'
