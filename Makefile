@@ -9,9 +9,13 @@ demo: $(SETUP)
 	$(PYTHON) demo/flights.py
 
 # The slowest tests are shown; build/test.xml has the time of each. TESTS=--no-skips: what is skipped fails.
+# Then, without the accelerator, the tests of what reads and writes in bulk, and of what happens to it meanwhile.
 TESTS ?=
+BOTH := tests/log tests/client tests/crash tests/store/test_damage.py tests/store/test_damaged_text.py tests/chaos/test_forks.py \
+	tests/integrations/arrow
 test: $(SETUP)
 	$(PYTHON) -m pytest -n 2 --junitxml build/test.xml $(TESTS)
+	EOSDB_NATIVE=0 $(PYTHON) -m pytest -n 2 --junitxml build/test-python.xml $(TESTS) $(BOTH)
 
 # What has no mark (tests/marks.py); the rest is left to `make test`.
 test-fast: $(SETUP)
@@ -93,7 +97,7 @@ matrix: $(SETUP)
 site: $(SETUP)
 	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --strict
 
-$(SETUP): pyproject.toml scripts/setup.sh
+$(SETUP): pyproject.toml setup.py eosdb/native/_rows.c scripts/setup.sh
 	scripts/setup.sh
 
 $(PEERS): $(SETUP)

@@ -15,6 +15,7 @@ from tempfile import TemporaryFile
 from time import perf_counter, process_time
 
 from benchmarks import kafka
+from eosdb.native import accelerator
 
 _OPTIONS = (
     "DEFAULT_CACHE_SIZE", "DEFAULT_MMAP_SIZE", "DEFAULT_PAGE_SIZE", "DEFAULT_SYNCHRONOUS",
@@ -39,6 +40,7 @@ def description(folder: Path) -> dict[str, str]:
         "SQLite": sqlite3.sqlite_version,
         "SQLite compiled with": ", ".join(_compiled()),
         "durability": '`"full"` where a row says no other: each commit is synced',
+        "accelerator": "yes" if (road := accelerator.road()) is True else f"no: {road}",
         "versions": ", ".join(f"{name} {_version(name)}" for name in _PACKAGES),
         "Kafka": kafka.description(),
     }

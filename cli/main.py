@@ -86,6 +86,17 @@ def _name(error: EosdbError) -> str:
     return error.name if isinstance(error, ApiError) else type(error).__name__
 
 
+def _tell_version(context: click.Context, _: click.Parameter, is_asked: bool) -> None:
+    if not is_asked or context.resilient_parsing:
+        return
+    from eosdb.native import accelerator  # Here, for it opens a connection.
+
+    road = accelerator.road()
+    is_used = "with the accelerator" if road is True else f"without the accelerator: {road}"
+    output.line(f"eosdb, version {__version__}, {is_used}")
+    context.exit()
+
+
 @click.group(
     cls=ErrorBoundary,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
@@ -104,7 +115,10 @@ def _name(error: EosdbError) -> str:
     help="Level of log output on stderr; EOSDB_LOG sets it, too.",
 )  # fmt: skip
 @click.option("-v", "--verbose", is_flag=True, help="The same as --log-level info.")
-@click.version_option(__version__, prog_name="eosdb")
+@click.option(
+    "--version", is_flag=True, expose_value=False, is_eager=True, callback=_tell_version,
+    help="Show the version, and whether the accelerator is used, and exit.",
+)  # fmt: skip
 @click.pass_context
 def main(
     context: click.Context,

@@ -26,6 +26,9 @@ DIST: Final = ROOT / "dist"
 TOUR: Final = "Five minutes"
 UNDER_EOSDB: Final = ("cli", "migrations", "spark_io")
 """Folders of the tree that are packages of eosdb in the wheel."""
+SOURCE: Final = "eosdb/native/_rows.c"
+COMPILED: Final = "eosdb/native/_rows.abi3.so"
+"""What the wheel has instead of the source."""
 NOT_WANTED: Final = re.compile(
     r"(^|/)(tests?|benchmarks|demo|examples|__pycache__|\.\w[^/]*)(/|$)|\.(pyc|db)$"
 )
@@ -40,7 +43,7 @@ def packaged() -> list[str]:
         for path in (ROOT / folder).rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
-    return sorted({"pyspark_eosdb.py", *files})
+    return sorted({"pyspark_eosdb.py", COMPILED, *files} - {SOURCE})
 
 
 def complaints(
@@ -77,8 +80,9 @@ def check_contents(sdist: Path, wheel: Path) -> None:
     machine = {str(ROOT), str(Path.home())} - {"/"}
     found = complaints(contents(wheel), packaged(), machine)
     under_eosdb = re.compile(f"^eosdb/({'|'.join(UNDER_EOSDB)})/")
-    needed = [under_eosdb.sub(r"\1/", name) for name in packaged()]
-    found += complaints(contents(sdist), [*needed, "LICENSE", "README.md"], machine)
+    needed = {under_eosdb.sub(r"\1/", name) for name in packaged()} - {COMPILED}
+    others = ("LICENSE", "README.md", "setup.py", SOURCE)
+    found += complaints(contents(sdist), [*needed, *others], machine)
     if found:
         raise SystemExit("\n".join(found))
 
@@ -122,8 +126,11 @@ def main() -> None:
     check_contents(sdist, wheel)
     with tempfile.TemporaryDirectory() as folder:
         take_the_tour(wheel, Path(folder))
-    print("nothing was published; this would do it:")
-    print(f"    {sys.executable} -m twine upload {sdist} {wheel}")
+    print(
+        "nothing was published; this would do it, with auditwheel for the name that PyPI asks for:"
+    )
+    print(f"    auditwheel repair --wheel-dir {DIST} {wheel}")
+    print(f"    {sys.executable} -m twine upload {sdist} {DIST}/*manylinux*.whl")
 
 
 if __name__ == "__main__":

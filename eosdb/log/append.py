@@ -49,6 +49,7 @@ from eosdb.model.values import (
     ProducerIdAndEpoch,
     TimestampType,
 )
+from eosdb.native import accelerator
 from eosdb.store.writing.insertion import Insertion
 from eosdb.store.writing.unit import Unit
 
@@ -383,6 +384,8 @@ def _insert_records(
             time = timestamps[i] if len(timestamps) > 1 else timestamps[0]
             unit.insert(_RECORD, (*numbers(i, time), None, key, value, headers, content))
         return
+    if _inserted_at_once(unit, batch, timestamps, numbers(0, timestamps[0])):
+        return
     columns = batch.columns(timestamps)
     varying, width = tuple(columns), len(columns)
     cells: list[object] = [None] * (width * batch.count)
@@ -401,3 +404,36 @@ def _insert_records(
                 [*numbers(done, timestamps[0])[:once], *rest],
             )
             done += chunk
+
+
+_ONCE: Final = (
+    "partition_id", "timestamp_type", "producer_id", "producer_epoch", "sequence_round",
+    "is_transactional", "position",
+)  # fmt: skip
+_VARYING: Final = '"offset", sequence, timestamp, checksum, key, value, headers'
+_AT_ONCE: Final = (
+    f"INSERT INTO records ({', '.join(_ONCE)}, {_VARYING}) "
+    f"SELECT {', '.join('?' * len(_ONCE))}, {_VARYING} FROM eosdb_batch"
+)
+
+
+def _inserted_at_once(
+    unit: Unit, batch: PreparedBatch, timestamps: list[int], first: _Numbers
+) -> bool:
+    """Insert the rows of a batch by one statement, if the accelerator can. If not, nothing is written."""
+    module = accelerator.rows()
+    if module is None or first.sequence + batch.count > SEQUENCE_COUNT:
+        return False
+    once = [getattr(first, name) for name in _ONCE]
+    columns = (batch.payload, batch.headers, timestamps, batch.content_sums)
+    numbers = (
+        first.partition_id, first.offset, first.timestamp, first.timestamp_type, first.producer_id,
+        first.is_transactional, first.producer_epoch, first.sequence, first.sequence_round,
+        first.position,
+    )  # fmt: skip
+    try:
+        module.inserted(lambda: unit.execute(_AT_ONCE, once), *columns, numbers)
+    except (sqlite3.IntegrityError, ValueError, OverflowError):
+        # decisions/0060: the statement was undone, and Python's way finds what is wrong.
+        return False
+    return True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from eosdb.model.values import Header
@@ -84,3 +84,5 @@ class FetchedData(RecordFields):
     last_stable_offset: int
     log_start_offset: int
     next_offset: int
+    cells: bytes | None = field(default=None, repr=False, compare=False)
+    """The same records as the accelerator has read them (`eosdb.native.cells`), if it has."""

@@ -12,6 +12,7 @@ from eosdb.errors import InvalidRequestError
 from eosdb.model.damage import parsed, reads
 from eosdb.model.reports import ViewDescription
 from eosdb.model.values import TransactionState
+from eosdb.native import accelerator
 from eosdb.store import baseline, journal
 from eosdb.store.file.connection import connect
 from eosdb.store.file.failures import translate, translated
@@ -40,6 +41,7 @@ def info(store: Store) -> dict[str, object]:
             "file_id": file_id.read(connection),
             "schema_version": kind.of(connection).version,
             "sqlite_version": sqlite3.sqlite_version,
+            "native": accelerator.road(),
             "topics": one("SELECT count(*) FROM topics"),
             "partitions": one("SELECT count(*) FROM partitions"),
             "records": one(

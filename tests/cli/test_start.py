@@ -44,7 +44,7 @@ def loaded_by(*arguments: str) -> set[str]:
     return set(modules)
 
 
-@pytest.mark.parametrize("command", [("--help",), ("--version",), ("produce", "--help")])
+@pytest.mark.parametrize("command", [("--help",), ("produce", "--help")])
 def test_help_loads_little_of_eosdb(command: tuple[str, ...]) -> None:
     loaded = loaded_by(*command)
     assert not loaded.intersection(SELDOM)

@@ -21,8 +21,10 @@ from eosdb.coordinator.groups import offsets as group_offsets
 from eosdb.coordinator.groups import rows as group_rows
 from eosdb.coordinator.transactions import rows as transaction_rows
 from eosdb.log import append, once, partition_rows, producer_rows, transaction_index
-from eosdb.log.reading import by_time, fetch
+from eosdb.log.reading import at_once, by_time, fetch
+from eosdb.native import accelerator
 from eosdb.store.writing import unit
+from tests.native.roads import ROADS, road
 
 IN_VIEW = 'topic = \'t\' AND partition = 0 AND "offset" >= 100 AND "offset" < 200'
 HOT = {
@@ -92,6 +94,7 @@ ALLOWED = (
     # The rows of one INSERT, and the rules that somebody has written by hand.
     *(f"SCAN {rows} CONSTANT ROWS" for rows in range(2, 65)),
     "SCAN given",
+    "SCAN eosdb_batch VIRTUAL TABLE",
     "SCAN acls",
     "SCAN eosdb_idempotency_keys USING COVERING INDEX eosdb_idempotency_keys_used",
     # The one row that says where the baseline is.
@@ -128,6 +131,7 @@ NARROW = {
     'SELECT "offset", position, sequence_r': "AND (sequence_round,sequence)>",
     fetch._RECORDS[True]: "(partition_id=? AND offset>? AND offset<?)",
     fetch._DATA[True]: "(partition_id=? AND offset>? AND offset<?)",
+    at_once._SOME: "(partition_id=? AND offset>? AND offset<?)",
     by_time._TIME_INDEX: "(partition_id=? AND timestamp<?)",
     by_time._TIMES: "(partition_id=? AND offset>? AND offset<?)",
     "SELECT producer_id, first_offset, las": "(partition_id=? AND last_offset>?)",
@@ -164,7 +168,7 @@ def test_whatever_the_requests_send_to_sqlite_searches(
     with eosdb.connect(db_path, clock=clock) as db:
         db.admin.create_topic("t", partitions=3)
     monkeypatch.setattr(Caught, "statements", {})
-    with eosdb.connect(db_path, clock=clock) as db:
+    with road("1"), eosdb.connect(db_path, clock=clock) as db:
         Caught.statements.clear()
         appends(db, tps[0])
         transactions_of_both_ends(db, tps)
@@ -177,7 +181,8 @@ def test_whatever_the_requests_send_to_sqlite_searches(
     tables = ("records", "journal", "partition_producers", "transaction_index", "time_index")
     for table in tables:
         assert any(f"FROM {table}" in sql for sql in queries), table
-    connection = real(db_path)
+    with road("1"):
+        connection = accelerator.opened(lambda: real(db_path))
     found = {sql: bad_steps(connection, sql, parameters) for sql, parameters in queries.items()}
     for beginning, way in NARROW.items():
         (sql,) = (sql for sql in queries if sql.startswith(beginning))
@@ -196,7 +201,9 @@ def appends(db: eosdb.Database, tp: TopicPartition) -> None:
     assert db.broker.append(tp, batches[0]).duplicate
     with pytest.raises(eosdb.OutOfOrderSequenceNumberError):
         db.broker.append(tp, RecordBatch([Record()], *who, 100))
-    db.broker.append(tp, RecordBatch([Record(value=b"v")]))
+    for setting in ROADS:
+        with road(setting):
+            db.broker.append(tp, RecordBatch([Record(value=b"v")] * 9))
 
 
 def transactions_of_both_ends(db: eosdb.Database, tps: list[TopicPartition]) -> None:
@@ -216,7 +223,9 @@ def transactions_of_both_ends(db: eosdb.Database, tps: list[TopicPartition]) -> 
 def reads(db: eosdb.Database, tp: TopicPartition, some_time: int) -> None:
     for level in ("read_committed", "read_uncommitted"):
         db.broker.fetch(tp, 0, isolation_level=level)
-        db.broker.fetch_data(tp, 0, isolation_level=level)
+        for setting in ROADS:
+            with road(setting):
+                db.broker.fetch_data(tp, 0, isolation_level=level)
         for time in (eosdb.EARLIEST, eosdb.LATEST, eosdb.MAX_TIMESTAMP, some_time):
             db.broker.list_offsets(tp, time, isolation_level=level)
     db.broker.offset_commit("h", {tp: OffsetAndMetadata(3)})

@@ -14,6 +14,7 @@ TIERS = {
     "engine": [
         "eosdb.migrations",
         "eosdb.errors",
+        "eosdb.native",
         "eosdb.model",
         "eosdb.model.records",
         "eosdb.model.protocol",
@@ -265,6 +266,7 @@ def test_sqlite3_is_named_only_where_sql_lives() -> None:
             f"eosdb.{r}"
             for r in ("store", "log", "coordinator", "admin", "maintenance", "migrations")
         ),
+        "eosdb.native.accelerator",  # It tries a connection of its own.
         "eosdb.broker.listing",  # Only as the type of what it hands on.
         sceptic,
     ]

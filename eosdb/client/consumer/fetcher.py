@@ -30,6 +30,7 @@ from eosdb.model.values import (
     TopicMetadata,
     TopicPartition,
 )
+from eosdb.native import accelerator
 
 _FETCH_RECORDS: Final = 2_000
 _new: Final = tuple.__new__
@@ -41,6 +42,7 @@ class Cursor:
     """The consumer's position in one partition, and the records fetched from there."""
 
     __slots__ = (
+        "_cells",
         "_columns",
         "_next",
         "_offsets",
@@ -66,6 +68,7 @@ class Cursor:
     def _empty(self) -> None:
         self._offsets: Sequence[int] = ()
         self._columns: Columns = ((),) * len(COLUMNS)
+        self._cells: bytes | None = None
         self._next = 0
 
     def seek(self, offset: int) -> None:
@@ -81,16 +84,17 @@ class Cursor:
     def fill(self, fetched: FetchedData) -> None:
         """Continue with the fetched records, and after them at the fetch's next offset."""
         self._offsets, self.fetch_offset = fetched.offsets, fetched.next_offset
-        self._columns = columns_of(fetched)
+        self._columns, self._cells = columns_of(fetched), fetched.cells
         self._next = 0
         self.advance(0)
 
-    def ahead(self, limit: int) -> Columns | None:
+    def ahead(self, tp: TopicPartition, limit: int) -> PartitionColumns | None:
         """The next records; None if a fetch is needed first."""
         start, end = self._next, self._next + limit
         if start == len(self._offsets):
             return None
-        return tuple([column[start:end] for column in self._columns])
+        cells = None if self._cells is None else (self._cells, start)
+        return PartitionColumns(*tp, *[column[start:end] for column in self._columns], cells=cells)
 
     def advance(self, count: int) -> None:
         """Move the position past `count` records, and past markers and aborted data after them."""
@@ -150,9 +154,9 @@ class Fetcher:
         their number."""
         is_at_end, count = False, 0
         while count < limit:
-            columns = cursor.ahead(limit - count)
-            if columns is not None:
-                part, error = self._deserialized(tp, columns)
+            ahead = cursor.ahead(tp, limit - count)
+            if ahead is not None:
+                part, error = self._deserialized(ahead)
                 if part:
                     collected.append(part)
                     cursor.advance(len(part))
@@ -178,12 +182,9 @@ class Fetcher:
         catalog.TOPIC_MADE_ANEW.say(topic=tp.topic, partition=tp.partition, offset=before)
         self.locate([tp])
 
-    def _deserialized(
-        self, tp: TopicPartition, columns: Columns
-    ) -> tuple[PartitionColumns, Exception | None]:
+    def _deserialized(self, part: PartitionColumns) -> tuple[PartitionColumns, Exception | None]:
         """Deserialize up to the first record at which a deserializer raises. Returns the records before it,
         and the error."""
-        part = PartitionColumns(*tp, *columns)
         if not self._calls_the_user:
             return part, None
         keys, key_error = _deserialize(part.keys, self._settings.key_deserializer)
@@ -307,8 +308,14 @@ def records_of(found: Iterable[PartitionColumns]) -> list[ConsumerRecord]:
     """Make an object for each record. That is a third of the cost of reading, so no Python code runs for a
     record."""
     records: list[ConsumerRecord] = []
+    module = accelerator.rows()
     with without_garbage_collection():
         for part in found:
+            if module is not None:
+                records += module.records(
+                    ConsumerRecord, part.topic, part.partition, *columns_of(part)
+                )
+                continue
             fields = zip(
                 repeat(part.topic), repeat(part.partition), part.offsets, part.timestamps,
                 part.timestamp_types, part.keys, part.values, part.headers or repeat(()),

@@ -14,15 +14,19 @@ import pyarrow.compute as pc
 
 from eosdb.log import checksum, transaction_index
 from eosdb.log.partition_rows import Partition
-from eosdb.log.reading import packed, scan
+from eosdb.log.reading import at_once, packed, scan
 from eosdb.log.reading.packed import Packed
 from eosdb.log.reading.scan import Snapshot
+from eosdb.native.cells import arrays as arrays_of
 
 MOST_ROWS: Final = 4_000
 """The most rows of a batch; batches that fit into the CPU's cache are fastest."""
 _BYTES: Final = 1 << 20
 """The size in bytes that batches of large records should have."""
 _COUNTING: Final = pa.array(range(MOST_ROWS), pa.int64())
+
+
+_Found = tuple[list[pa.Array], pa.Array, pa.Array]
 
 
 class Columns(NamedTuple):
@@ -87,8 +91,37 @@ class Parts:
         *,
         read_committed: bool,
     ) -> Columns | None:
-        if start >= stop or not packed.can_be_packed(partition, start):
+        found = self._in_cells(connection, partition, start, stop)
+        if found is None and start < stop and packed.can_be_packed(partition, start):
+            found = self._in_text(connection, partition, start, stop)
+        if found is None:
             return None
+        arrays, offsets, keep = found
+        if read_committed:
+            seen = (int(at.as_py()) for at in offsets.filter(keep))
+            gone = transaction_index.taken_back_in(connection, partition, start, stop, seen)
+            if gone:
+                taken = pc.is_in(offsets, pa.array(gone, pa.int64()))
+                keep = pc.and_(keep, pc.invert(taken))
+        count = keep.true_count
+        if count < len(offsets):
+            arrays = [array.filter(keep) for array in arrays]
+        return Columns(arrays, count)
+
+    def _in_cells(
+        self, connection: Snapshot, partition: Partition, start: int, stop: int
+    ) -> _Found | None:
+        """Return the columns, all offsets, and which rows are data, as the accelerator has them."""
+        cells = at_once.cells(connection, partition, start, stop)
+        if cells is None:
+            return None
+        *arrays, offsets = arrays_of(pa, cells, [*self._columns, "offset"])
+        return arrays, offsets, pa.repeat(True, len(offsets))
+
+    def _in_text(
+        self, connection: Snapshot, partition: Partition, start: int, stop: int
+    ) -> _Found | None:
+        """The same without the accelerator, from lists that SQLite has made of numbers and values."""
         part = self._read(connection, partition, start, stop)
         if not isinstance(part, Packed):
             return None
@@ -97,18 +130,7 @@ class Parts:
             arrays = None if keep is None else self._arrays(part)
         except pa.ArrowException:
             return None
-        if keep is None or arrays is None:
-            return None
-        if read_committed:
-            seen = (int(at.as_py()) for at in _offsets(part).filter(keep))
-            gone = transaction_index.taken_back_in(connection, partition, start, stop, seen)
-            if gone:
-                taken = pc.is_in(_offsets(part), pa.array(gone, pa.int64()))
-                keep = pc.and_(keep, pc.invert(taken))
-        count = keep.true_count
-        if count < part.size:
-            arrays = [array.filter(keep) for array in arrays]
-        return Columns(arrays, count)
+        return None if arrays is None else (arrays, _offsets(part), keep)
 
     def _read(
         self, connection: Snapshot, partition: Partition, start: int, stop: int

@@ -17,7 +17,7 @@ from eosdb.errors import InvalidRequestError, OffsetOutOfRangeError
 from eosdb.log import transaction_index
 from eosdb.log.checksum import CONTENT_ASKED, CONTENT_GIVEN, MARKER, MARKERS, UNCHECKED
 from eosdb.log.partition_rows import Partition
-from eosdb.log.reading import row_check
+from eosdb.log.reading import at_once, row_check
 from eosdb.log.record_rows import FETCHED, OFFSET, RANGE, STORED, Columns, beginning, by_column
 from eosdb.model.fetched import FetchedColumns, FetchedData, FetchResult, LogRecord
 from eosdb.model.values import Header
@@ -146,23 +146,22 @@ def fetch_data(
     more to come. The cost of reading is what SQLite and Python spend on each column of each record.
     """
     bound = _checked_bound(partition, offset, read_committed)
-    cursor = connection.execute(_DATA[check_crcs], (partition.partition_id, offset, bound))
-    rows, exhausted = within(cursor, partition, max_records, max_bytes)
-    next_offset = max(offset, bound) if exhausted else rows[-1][OFFSET] + 1
-    # What looks like an old marker may be a damaged record, so `checked` inspects it.
-    markers = (MARKER,) if check_crcs else MARKERS
-    columns = by_column(row_check.without_markers(rows, markers))
-    if check_crcs and not row_check.are_whole(partition, rows, columns, offset, next_offset):
-        count, next_offset = row_check.checked(
-            partition, by_column(rows), offset, bound, exhausted=exhausted
+    next_offset = min(bound, offset + max_records)
+    cells: bytes | None = None
+    found = at_once.columns(connection, partition, offset, next_offset, max_bytes)
+    if found is not None:
+        columns, cells = found
+    else:
+        columns, next_offset = _data_by_row(
+            connection, partition, offset, bound, max_records, max_bytes, check_crcs=check_crcs
         )
-        columns = by_column(row_check.without_markers(rows[:count]))
     if read_committed and columns.offset:
         seen = columns.offset if check_crcs else None
         gone = transaction_index.taken_back_in(connection, partition, offset, next_offset, seen)
         if gone:
             kept = [at not in gone for at in columns.offset]
             columns = Columns._make(tuple(compress(column, kept)) for column in columns)
+            cells = None
     return FetchedData(
         columns.offset,
         columns.timestamp,
@@ -174,7 +173,33 @@ def fetch_data(
         partition.last_stable_offset,
         partition.log_start_offset,
         next_offset,
+        cells,
     )
+
+
+def _data_by_row(
+    connection: sqlite3.Connection,
+    partition: Partition,
+    offset: int,
+    bound: int,
+    max_records: int,
+    max_bytes: int,
+    *,
+    check_crcs: bool,
+) -> tuple[Columns, int]:
+    """Return the data records from `offset` on, aborted ones included, and the offset after them."""
+    cursor = connection.execute(_DATA[check_crcs], (partition.partition_id, offset, bound))
+    rows, exhausted = within(cursor, partition, max_records, max_bytes)
+    next_offset = max(offset, bound) if exhausted else rows[-1][OFFSET] + 1
+    # What looks like an old marker may be a damaged record, so `checked` inspects it.
+    markers = (MARKER,) if check_crcs else MARKERS
+    columns = by_column(row_check.without_markers(rows, markers))
+    if check_crcs and not row_check.are_whole(partition, rows, columns, offset, next_offset):
+        count, next_offset = row_check.checked(
+            partition, by_column(rows), offset, bound, exhausted=exhausted
+        )
+        columns = by_column(row_check.without_markers(rows[:count]))
+    return columns, next_offset
 
 
 def within(

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain, repeat
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from eosdb.errors import IllegalStateError
 from eosdb.model.values import Header
+from eosdb.native.cells import arrays
 
 if TYPE_CHECKING:
     import pandas
@@ -32,6 +33,9 @@ class PartitionColumns:
     keys: Sequence[Any]
     values: Sequence[Any]
     headers: Sequence[tuple[Header, ...]]
+    cells: tuple[bytes, int] | None = field(default=None, repr=False, compare=False, kw_only=True)
+    """For `to_arrow`: what the accelerator has read (`eosdb.native.cells`), if it has, and the index of the
+    first of these records in it."""
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -80,6 +84,9 @@ class PolledColumns:
             "value": None,
             "headers": arrow.list_(header),
         }
+        if self.parts and all(part.cells for part in self.parts):
+            tables = [_table(arrow, part, types) for part in self.parts]
+            return arrow.concat_tables(tables)
         tables = []
         for name, column in self._columns().items():
             values = arrow.array(column, types[name])
@@ -115,6 +122,28 @@ class PolledColumns:
                 chain.from_iterable(part.headers or repeat((), len(part)) for part in parts)
             ),
         }
+
+
+def _table(arrow: Any, part: PartitionColumns, types: dict[str, Any]) -> Any:
+    """Return the records of a part that has cells as an Arrow table."""
+    assert part.cells is not None
+    cells, start = part.cells
+    count, stored = len(part), ("offset", "timestamp", "timestamp_type", "key", "value")
+    columns = dict(zip(stored, arrays(arrow, cells, stored), strict=True))
+    columns = {name: column.slice(start, count) for name, column in columns.items()}
+    for name in ("timestamp", "timestamp_type"):
+        columns[name] = columns[name].cast(types[name])
+    for name, value in (("topic", part.topic), ("partition", part.partition)):
+        columns[name] = arrow.repeat(arrow.scalar(value, types[name]), count)
+    columns["headers"] = (
+        arrow.array(part.headers, types["headers"])
+        if part.headers
+        else arrow.ListArray.from_arrays(
+            arrow.repeat(arrow.scalar(0, arrow.int32()), count + 1),
+            arrow.array([], types["headers"].value_type),
+        )
+    )
+    return arrow.table([columns[name] for name in types], names=list(types))
 
 
 def _module(name: str, method: str) -> Any:

@@ -7,6 +7,7 @@ import sqlite3
 from typing import Final
 
 from eosdb.errors import IllegalStateError
+from eosdb.native import accelerator
 from eosdb.store.file.forking import check_not_inherited
 
 WAL_LIMIT_BYTES: Final = 64 * 1024 * 1024
@@ -48,14 +49,16 @@ def connect(
     elif read_only and not os.access(os.path.dirname(path) or ".", os.W_OK):
         # In a read-only folder no -shm can be created. Without a -wal nobody is writing the file.
         mode += "" if os.path.exists(path + "-wal") else "&immutable=1"
-    connection = sqlite3.connect(
-        uri(path, mode),
-        uri=True,
-        timeout=busy_timeout_ms / 1000,
-        isolation_level=None,  # eosdb issues BEGIN itself, so the driver must not.
-        check_same_thread=False,
-        cached_statements=512,
-        factory=factory,
+    connection = accelerator.opened(
+        lambda: sqlite3.connect(
+            uri(path, mode),
+            uri=True,
+            timeout=busy_timeout_ms / 1000,
+            isolation_level=None,  # eosdb issues BEGIN itself, so the driver must not.
+            check_same_thread=False,
+            cached_statements=512,
+            factory=factory,
+        )
     )
     connection.execute("PRAGMA foreign_keys=ON")
     connection.execute("PRAGMA temp_store=MEMORY")

@@ -1,0 +1,82 @@
+"""Whether rows can go between SQLite and Python in C, in this process: asked and tried once.
+
+The extension module registers functions of its own on connections. SQLite itself hands it each connection
+that is being opened (`sqlite3_auto_extension`), so nothing of Python's insides is assumed. It must find the
+very SQLite that Python uses: a second one in the process would drop the first one's locks.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from functools import cache
+from types import ModuleType
+from typing import Final
+from zlib import adler32
+
+VARIABLE: Final = "EOSDB_NATIVE"
+"""The environment variable that switches the accelerator off if it is 0."""
+_TRIAL: Final = (
+    'SELECT eosdb_rows(key, value, headers, NULL, checksum, 100, 5, 6, 1, "offset", timestamp, 0, -1, 0) '
+    "FROM eosdb_batch"
+)
+"""What is written to a batch of one record, and read from it."""
+
+
+def rows() -> ModuleType | None:
+    """Return the extension module (`_rows.c`); None if everything is done in Python."""
+    return _outcome()[0]
+
+
+def road() -> bool | str:
+    """Return True if the accelerator is used, and otherwise why it is not."""
+    module, reason = _outcome()
+    return reason if module is None else True
+
+
+def opened(connect: Callable[[], sqlite3.Connection]) -> sqlite3.Connection:
+    """Open a connection, on which the accelerator's functions can be called if it is used."""
+    module = rows()
+    connection: sqlite3.Connection = connect() if module is None else module.opened(connect)
+    return connection
+
+
+@cache
+def _outcome() -> tuple[ModuleType | None, str]:
+    if os.environ.get(VARIABLE) == "0":
+        return None, f"{VARIABLE}=0"
+    try:
+        module = importlib.import_module("eosdb.native._rows")
+    except ImportError as error:
+        return None, f"not built for this Python ({error})"
+    missing = module.find(_sqlite_file())
+    if missing is not None:
+        return None, f"Python's SQLite does not show {missing}"
+    failure = _failure(module)
+    return (module, "") if failure is None else (None, failure)
+
+
+def _sqlite_file() -> str | None:
+    """The module that calls SQLite; None if it is part of the program."""
+    file: str | None = getattr(importlib.import_module("_sqlite3"), "__file__", None)
+    return file
+
+
+def _failure(module: ModuleType) -> str | None:
+    """Write and read a record on a connection that is made for it. Returns what is wrong, if anything."""
+    key, value, headers = b"key", b"value", "[]"
+    content = 3 * adler32(key) + adler32(value) + 5 * adler32(headers.encode())
+    try:
+        with closing(module.opened(lambda: sqlite3.connect(":memory:"))) as connection:
+            (cells,) = module.inserted(
+                lambda: connection.execute(_TRIAL).fetchone(),
+                [key, value], [headers], [7], [content], (1, 5, 7, 0, -1, 0, -1, -1, 0, 0),
+            )  # fmt: skip
+        columns = cells and module.columns(cells)
+    except sqlite3.Error as error:
+        return f"Python's SQLite is another than was found ({error})"
+    expected = ((5,), (7,), (0,), (key,), (value,), (headers,))
+    return None if columns == expected else f"a trial gave {columns}"

@@ -1,0 +1,31 @@
+"""What pyproject.toml cannot say in a form that stays: the extension module, for any Python from 3.11 on.
+
+Without a compiler it is left out, and everything is done in Python (docs/decisions/0060).
+"""
+
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+
+class Build(build_ext):
+    """Leaves out where this machine's Python keeps its libraries: the module needs none of them."""
+
+    def build_extensions(self) -> None:
+        linker = self.compiler.linker_so
+        self.compiler.linker_so = [word for word in linker if not word.startswith("-Wl,-rpath")]
+        super().build_extensions()
+
+
+setup(
+    cmdclass={"build_ext": Build},
+    ext_modules=[
+        Extension(
+            "eosdb.native._rows",
+            ["eosdb/native/_rows.c"],
+            extra_compile_args=["-O3", "-g0"],
+            py_limited_api=True,
+            optional=True,
+        )
+    ],
+    options={"bdist_wheel": {"py_limited_api": "cp311"}},
+)

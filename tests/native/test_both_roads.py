@@ -1,0 +1,185 @@
+"""What the accelerator reads and writes is what Python reads and writes: the same records, the same bytes
+of the file, the same errors, whatever the records hold and whatever is damaged."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import eosdb
+from eosdb import ManualClock, Record, RecordBatch, TopicPartition
+from eosdb.errors import EosdbError
+from eosdb.log.reading import fetch
+from tests.maintenance import everything
+from tests.native.roads import ROADS, everything_read, outcome, road
+
+TP = TopicPartition("t", 0)
+TPS = [TP, TopicPartition("t", 1), TopicPartition("c", 0)]
+CONTENTS = (None, b"", b"v", b"\x00\xff" * 40, bytes(range(256)) * 30)
+HEADERS: tuple[Any, ...] = ((), (("h", b"1"),), (("ü", None), ("ü", b"\x00")))
+TIMES = (5, 10**12, 2**46, 2**62)
+"""From the third on the checksum has a remainder of them."""
+TOP = 2**31 - 1
+"""The last sequence; after it comes 0."""
+
+
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("empty") / "empty.db"
+    with eosdb.connect(path, clock=ManualClock(10**12), durability="off") as db:
+        db.admin.create_topic("t", config={"retention.ms": -1})
+    return path
+
+
+def batch_of(rng: random.Random) -> list[Record]:
+    contents, headers = rng.choice((CONTENTS, CONTENTS[2:3])), rng.choice((HEADERS, HEADERS[:1]))
+    times = rng.choice((TIMES, TIMES[:1]))
+    return [
+        Record(rng.choice(contents), rng.choice(contents), rng.choice(headers), rng.choice(times))
+        for _ in range(rng.choice((1, 9, 40, 130)))
+    ]
+
+
+def write(path: Path, seed: int) -> list[Any]:
+    """Transactions of which some are aborted, records outside of any, sequences up to their wrap. Returns
+    the answers to those that are appended by hand."""
+    rng, answers = random.Random(seed), []
+    with eosdb.connect(path, clock=ManualClock(10**12), durability="off") as db:
+        if rng.random() < 0.3:
+            db.admin.alter_topic_config("t", {"message.timestamp.type": "LogAppendTime"})
+        producer = db.producer(transactional_id="p")
+        producer.init_transactions()
+        who = db.broker.init_producer_id()
+        sequence = rng.choice((0, TOP - 60))
+        for _ in range(rng.randrange(1, 6)):
+            records = batch_of(rng)
+            kind = rng.choice(("plain", "sequenced", "commit", "abort"))
+            if kind == "plain":
+                answers.append(outcome(db.broker.append, TP, RecordBatch(records)))
+            elif kind == "sequenced":
+                batch = RecordBatch(records, *who, sequence)
+                answers.append(outcome(db.broker.append, TP, batch))
+                sequence = (sequence + len(records)) % (TOP + 1)
+            else:
+                producer.begin_transaction()
+                for key, value, headers, time in records:
+                    producer.send("t", value, key, headers=headers, timestamp=time)
+                producer.flush()
+                producer.commit_transaction() if kind == "commit" else producer.abort_transaction()
+    return answers
+
+
+@pytest.mark.slow
+@settings(max_examples=30)
+@given(seed=st.integers(0, 2**32))
+def test_the_same_bytes_are_written_and_the_same_records_read(
+    empty: Path, tmp_path_factory: pytest.TempPathFactory, seed: int
+) -> None:
+    folder, rng = tmp_path_factory.mktemp("both"), random.Random(seed)
+    written, read = [], []
+    for setting in ROADS:
+        path = Path(shutil.copy(empty, folder / f"{setting}.db"))
+        with road(setting):
+            written.append((write(path, seed), path.read_bytes()))
+    assert written[0] == written[1]
+    limit = rng.choice((7, 3_000))
+    config = {
+        "isolation_level": rng.choice(("read_committed", "read_uncommitted")),
+        "check_crcs": rng.random() < 0.8,
+    }
+    for setting in ROADS:
+        with road(setting), eosdb.connect(folder / "1.db", read_only=True) as db:
+            read.append(everything_read(db, [TP], limit, **config))
+    assert read[0] == read[1]
+    shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("setting", ROADS)
+def test_a_batch_across_the_wrap_of_the_sequences_is_stored_by_python(
+    db_path: Path, setting: str
+) -> None:
+    with road(setting), eosdb.connect(db_path, durability="off") as db:
+        db.admin.create_topic("t")
+        who = db.broker.init_producer_id()
+        db.broker.append(TP, RecordBatch([Record(value=b"v")] * 20, *who, TOP - 9))
+        rows = db.query('SELECT sequence FROM all_records ORDER BY "offset"').rows
+        assert [sequence for (sequence,) in rows] == [*range(TOP - 9, TOP + 1), *range(10)]
+
+
+@pytest.mark.parametrize("column", ["offset", "sequence"])
+def test_a_row_that_stands_in_the_way_is_the_same_error_and_nothing_is_written(
+    tmp_path: Path, column: str
+) -> None:
+    told = []
+    for setting in ROADS:
+        path = tmp_path / f"{column}{setting}.db"
+        with road(setting), eosdb.connect(path, durability="off") as db:
+            db.admin.create_topic("t")
+            who = db.broker.init_producer_id()
+            db.broker.append(TP, RecordBatch([Record(value=b"v")] * 10, *who, 0))
+            db.broker.append(TP, RecordBatch([Record(value=b"v")] * 10))
+            # The eighth of the next ones would be on its place.
+            raw = everything.raw(path)
+            raw.execute(
+                'UPDATE records SET "offset" = 27 WHERE "offset" = 19'
+                if column == "offset"
+                else f"UPDATE records SET producer_id = {who[0]}, producer_epoch = {who[1]}, "
+                'sequence = 17 WHERE "offset" = 19'
+            )
+            raw.close()
+            batch = RecordBatch([Record(value=b"new")] * 10, *who, 10)
+            told.append(outcome(db.broker.append, TP, batch))
+            ((count,),) = db.query("SELECT count(*) FROM all_records WHERE value = x'6E6577'").rows
+            assert count == 0
+    assert isinstance(told[0], tuple)
+    assert told[0] == told[1]
+
+
+def test_an_ordinary_log_is_read_by_the_accelerator_alone(db_path: Path) -> None:
+    """With transactions, aborted ones too, keys and headers."""
+    with road("1"), eosdb.connect(db_path, durability="off") as db:
+        db.admin.create_topic("t")
+        producer = db.producer(transactional_id="p")
+        producer.init_transactions()
+        for i in range(30):
+            producer.begin_transaction()
+            producer.send("t", b"v%d" % i, b"k", headers=[("h", b"%d" % i)])
+            producer.flush()
+            producer.commit_transaction() if i % 3 else producer.abort_transaction()
+        with mock.patch.object(fetch, "_data_by_row", side_effect=AssertionError):
+            consumer = db.consumer(auto_offset_reset="earliest")
+            consumer.assign([TP])
+            found = consumer.poll()
+    assert [record.value for record in found] == [b"v%d" % i for i in range(30) if i % 3]
+
+
+@pytest.mark.slow
+def test_whatever_is_damaged_both_say_the_same(tmp_path: Path) -> None:
+    whole = tmp_path / "whole.db"
+    everything.fill(whole, ManualClock(1_700_000_000_000))
+    with eosdb.connect(whole) as db:
+        db.producer(transactional_id="open").init_transactions()  # Ends what was left open.
+    data, rng, errors = whole.read_bytes(), random.Random(11), 0
+    for number in range(150):
+        path = tmp_path / f"{number}.db"
+        damaged = bytearray(data)
+        damaged[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+        path.write_bytes(damaged)
+        told = []
+        for setting in ROADS:
+            with road(setting):
+                try:
+                    with eosdb.connect(path, read_only=True) as db:
+                        told.append(everything_read(db, TPS, 500))
+                except EosdbError as error:
+                    told.append([type(error), str(error)])
+        assert told[0] == told[1], number
+        errors += any(isinstance(one, tuple | type) for one in told[0])
+    assert errors > 5
