@@ -5,14 +5,15 @@ Calls in the large and in the small file take turns within the round, one by one
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from random import Random
+from time import process_time
 from typing import Final
 
 import eosdb
-from benchmarks import large
+from benchmarks import eos, large
 from benchmarks.measure import Case, Round, Row, Settings, Target, latencies_ms
 from benchmarks.raw import VALUE
 from benchmarks.writing import FULL
@@ -26,7 +27,7 @@ _FLAT: Final = 1.5
 
 
 def cases(settings: Settings) -> list[Case]:
-    return [_commit(settings), _connect(settings), _lookups(settings)]
+    return [_commit(settings), _connect(settings), _lookups(settings), _per_record(settings)]
 
 
 def sizes(settings: Settings) -> list[int]:
@@ -147,6 +148,75 @@ def _lookups(settings: Settings) -> Case:
         targets=targets,
         open=opened,
     )
+
+
+SENT: Final = "send_many, 10,000 in each transaction"
+READ: Final = "poll_columns"
+
+
+def grown(settings: Settings) -> list[int]:
+    """How many records the file has when one looks what those since the last look have cost."""
+    if settings.quick:
+        return [10_000, 30_000]
+    return [10_000, 100_000, 1_000_000, 10_000_000, *([50_000_000] if settings.large else [])]
+
+
+def up_to(work: str, size: int) -> str:
+    return f"{work}, up to {with_records(size)}"
+
+
+def _per_record(settings: Settings) -> Case:
+    """What is measured is all that was sent or read since the look before, so nothing is left out."""
+    sizes = grown(settings)
+
+    @contextmanager
+    def opened(settings: Settings) -> Iterator[Round]:
+        def one_round(folder: Path) -> Mapping[str, float]:
+            found = {}
+            with eos.producing(folder, transactional_id="grower") as (db, producer):
+                batch = [VALUE] * 10_000
+
+                def send() -> int:
+                    with producer.transaction():
+                        producer.send_many("t", batch)
+                    return len(batch)
+
+                with db.consumer(auto_offset_reset="earliest") as consumer:
+                    consumer.assign([_TP])
+                    works = {SENT: send, READ: lambda: len(consumer.poll_columns())}
+                    send()  # The first of all prepares statements, and the file's first pages.
+                    for work, call in works.items():
+                        found.update(_growing(work, call, sizes))
+            return found
+
+        yield one_round
+
+    return Case(
+        name="per-record",
+        title="CPU for each record, by the records in the file",
+        unit="µs",
+        rows=[Row(up_to(work, size), FULL) for work in (SENT, READ) for size in sizes],
+        targets=[
+            Target(up_to(work, sizes[-1]), up_to(work, sizes[0]), _FLAT, at_least=False)
+            for work in (SENT, READ)
+        ],
+        open=opened,
+        rounds_max=1,
+    )
+
+
+def _growing(
+    work: str, call: Callable[[], int], sizes: Sequence[int]
+) -> Iterator[tuple[str, float]]:
+    """The CPU of a record since the last look, in µs, each time that so many were sent or read."""
+    done = before = 0
+    start = process_time()
+    for size in sizes:
+        while done < size:
+            done += call()
+        now = process_time()
+        yield up_to(work, size), (now - start) / (done - before) * 1e6
+        start, before = now, done
 
 
 def _bound(call: Callable[[eosdb.Database], object], db: eosdb.Database) -> Callable[[], object]:

@@ -36,7 +36,7 @@ class Settings:
     large_file: Path
     large_records: int
     large: bool = False
-    """A million transactions where else some hundred thousand have to do."""
+    """A million transactions where else some hundred thousand have to do, 50 million records for 10."""
 
     def size(self, full: int, quick: int) -> int:
         """How much of something to do."""

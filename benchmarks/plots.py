@@ -1,5 +1,5 @@
-"""Pictures: throughput by the size of a transaction, commit latency by the size of the file, and the size
-of a file by what it has seen."""
+"""Pictures: throughput by the size of a transaction, commit latency and CPU per record by the size of the
+file, and the size of a file by what it has seen."""
 
 from __future__ import annotations
 
@@ -46,6 +46,17 @@ def draw(results: Sequence[Result], settings: Settings, folder: Path) -> list[Pa
                 folder / "history.svg",
                 {name: [(n, history.median(row(n))) for n in looks] for name, row in kept.items()},
                 "transactions of one record, ever", "MB", "Size of the file",
+            )
+        )  # fmt: skip
+    if (growth := by_name.get("per-record")) is not None:
+        made.append(
+            _draw(
+                folder / "per-record.svg",
+                {
+                    work: [(n, growth.median(growing.up_to(work, n))) for n in growing.grown(settings)]
+                    for work in (growing.SENT, growing.READ)
+                },
+                "records in the file", "µs of CPU for each record", "A file that grows",
             )
         )  # fmt: skip
     return made

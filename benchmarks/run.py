@@ -100,7 +100,9 @@ def _parser() -> argparse.ArgumentParser:
         "--folder", type=Path, default=Path(), help="where files are made: the disk to be measured"
     )
     parser.add_argument(
-        "--large", action="store_true", help="a million transactions in the case `history`"
+        "--large",
+        action="store_true",
+        help="a million transactions in the case `history`, 50 million records (20 GB) in `per-record`",
     )
     parser.add_argument(
         "--large-file",
