@@ -21,6 +21,7 @@ import click
 
 from eosdb.model.clock import format_time_ms
 from eosdb.model.words import decoded, printable
+from eosdb.system.road import road
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -85,7 +86,7 @@ def _whole_file(path: str) -> Iterator[None]:
             with contextlib.redirect_stdout(file):
                 yield
             file.flush()
-            os.fsync(file.fileno())
+            road.sync(file.fileno())
             os.replace(part, path)
         except BaseException:
             os.unlink(part)

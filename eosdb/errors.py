@@ -4,24 +4,13 @@
 (`OutOfOrderSequenceNumberError` is `OUT_OF_ORDER_SEQUENCE_NUMBER`; exceptions are given by name), and its
 number is Kafka's (`org.apache.kafka.common.protocol.Errors`). Conditions without a Kafka number derive from
 `EosdbError` directly. No exception of sqlite3 or SQLAlchemy ever reaches a caller.
-
-This module is imported before anything else, so it also refuses systems that eosdb does not run on.
 """
 
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Sequence
 from typing import ClassVar, Final, Literal, TypeVar
-
-# The writer mutex is made of open-file-description locks.
-if sys.platform != "linux":
-    raise ImportError(
-        f"eosdb runs on Linux, and this is {sys.platform}: its locks between processes, and what it reads "
-        "from /proc, exist only there. Run it in a Linux container or virtual machine (Docker, WSL 2), "
-        "with the file on that machine's own disk"
-    )
 
 Outcome = Literal["not written", "written", "unknown"]
 

@@ -10,9 +10,9 @@ from eosdb.model.closing import Closeable
 from eosdb.store.file.watch import Watch
 from eosdb.store.store import Store
 
-# decisions/0011: inotify says that the WAL was written, data_version that a commit is there.
+# decisions/0011: the kernel says that the WAL was written, data_version that a commit is there.
 _LOOK_AT_LEAST_MS: Final = 100
-"""Check `data_version` at least this often, even if inotify reports no write."""
+"""Check `data_version` at least this often, even if no write is reported."""
 _UNTIL_COMMIT_MS: Final = (1, 1, 1, 1, 2, 2, 4, 4, 8, 8)
 """Pauses between checks after a write to the WAL: the commit is visible only once it has been synced."""
 _LONGEST_PAUSE_MS: Final = 10
@@ -20,7 +20,7 @@ _LONGEST_PAUSE_MS: Final = 10
 
 class Listener(Closeable):
     """Waits for commits to one file, made by any process. Close it after use; reuse it for repeated waits,
-    since opening and closing an inotify watch costs the kernel more than a wait."""
+    since opening and closing a watch costs the kernel more than a wait."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store

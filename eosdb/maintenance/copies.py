@@ -19,6 +19,7 @@ from eosdb.store.file.failures import translate_system, translated
 from eosdb.store.schema.migrate import identify
 from eosdb.store.schema.new_file import sync_folder
 from eosdb.store.store import Store
+from eosdb.system.road import road
 
 _PAGES_A_STEP: Final = 4_096
 """16 MiB: steps of this size have no measurable cost, and Python can be interrupted between them."""
@@ -83,7 +84,7 @@ def copy_pages(
 def _sync(path: str) -> None:
     descriptor = os.open(path, os.O_RDWR)
     try:
-        os.fsync(descriptor)
+        road.sync(descriptor)
     finally:
         os.close(descriptor)
 

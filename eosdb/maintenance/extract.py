@@ -29,6 +29,7 @@ from eosdb.store.file.mutex import WriterMutex
 from eosdb.store.schema import dependents, kind, migrate, new_file, newest
 from eosdb.store.store import Store
 from eosdb.store.writing.writer import Writer
+from eosdb.system.road import road
 
 _LOCK: Final = "-lock"
 
@@ -192,7 +193,7 @@ def _sync_in_wal_mode(path: str) -> None:
     descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
         os.pwrite(descriptor, new_file.WAL_FORMAT, new_file.FORMAT_AT.start)
-        os.fsync(descriptor)
+        road.sync(descriptor)
     finally:
         os.close(descriptor)
 

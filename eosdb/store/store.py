@@ -101,7 +101,8 @@ class Store:
         self._before_rest: list[Callable[[], None]] = []
         with forking.at_work():
             if self._mutex is not None:
-                self._files.note(self._mutex.path, self._mutex.identity)
+                for lock_file in self._mutex.files():
+                    self._files.note(*lock_file)
                 try:
                     self._open_writer()
                 except BaseException:

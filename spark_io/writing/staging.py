@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 
 from eosdb.model.threads import Thread
+from eosdb.system.road import road
 
 _SUFFIX: Final = ".arrow"
 _ORPHAN_MS: Final = 3600 * 1000
@@ -141,6 +142,6 @@ def _files(folder: str) -> list[str]:
 def _sync(path: str) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(descriptor)
+        road.sync(descriptor)
     finally:
         os.close(descriptor)

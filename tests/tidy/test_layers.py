@@ -14,6 +14,7 @@ TIERS = {
     "engine": [
         "eosdb.migrations",
         "eosdb.errors",
+        "eosdb.system",
         "eosdb.native",
         "eosdb.model",
         "eosdb.model.records",

@@ -11,6 +11,7 @@ from typing import BinaryIO, Final, Protocol
 from urllib.parse import unquote, urlsplit
 
 from eosdb.store.schema.new_file import sync_folder
+from eosdb.system.road import road
 
 from .progress import Numbers
 
@@ -73,7 +74,7 @@ class SyncedFile(io.FileIO):
 
     def close(self) -> None:
         if not self.closed:
-            os.fsync(self.fileno())
+            road.sync(self.fileno())
         super().close()
 
 
@@ -91,7 +92,7 @@ def sync_file(path: str) -> None:
     """Make a file that another library wrote durable."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(descriptor)
+        road.sync(descriptor)
     finally:
         os.close(descriptor)
     sync_folder(path)

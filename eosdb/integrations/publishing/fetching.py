@@ -20,6 +20,7 @@ from eosdb.model.clock import Clock, SystemClock
 from eosdb.model.progress import Progress, report_progress
 from eosdb.model.validation import check_path
 from eosdb.store.schema.new_file import FORMAT_AT, ROLLBACK_FORMAT, sync_folder
+from eosdb.system.road import road
 
 _READ_ONLY: Final = 0o444
 
@@ -185,7 +186,7 @@ def _put_together(
             missing = _missing(sources, hashes, size)
             _download(source, hashes, missing, descriptor, report)
             os.fchmod(descriptor, _READ_ONLY)
-            os.fsync(descriptor)
+            road.sync(descriptor)
             os.rename(unfinished, path)
         sync_folder(path)
     except OSError as error:

@@ -17,6 +17,7 @@ from eosdb.model import threads
 from eosdb.model.clock import Clock, SystemClock
 from eosdb.model.validation import check_text
 from eosdb.store.schema.new_file import sync_folder
+from eosdb.system.road import road
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -128,7 +129,7 @@ class Storage:
             with open(unfinished, "wb") as file:
                 file.write(data)
                 file.flush()
-                os.fsync(file.fileno())
+                road.sync(file.fileno())
             os.rename(unfinished, path)
         finally:
             with contextlib.suppress(FileNotFoundError):

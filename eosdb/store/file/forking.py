@@ -18,6 +18,7 @@ from typing import Final, Protocol
 
 from eosdb.errors import IllegalStateError
 from eosdb.store.file.open_files import identity_of
+from eosdb.system.road import road
 
 _PATIENCE_S: Final = 5.0
 """The longest a fork waits for running reads and writes."""
@@ -25,8 +26,6 @@ _LOOK_AGAIN_S: Final = 0.005
 _pause: Final = threading.Lock()
 """Never released; used only to wait with a time-out, without a module that reads the time."""
 _pause.acquire()
-_SHARED_MEMORY: Final = "-shm"
-_OPEN_FILES: Final = "/proc/self/fd"
 
 
 class Resting(Protocol):
@@ -128,19 +127,7 @@ def _begin_as_a_child() -> None:
     global _process
     _of_the_parent.append(list(_process.open))
     _process = _Process()
-    _process.inherited = _inherited_files()
-
-
-def _inherited_files() -> frozenset[tuple[int, int]]:
-    """Return the databases that SQLite has open, recognised by their open shared memory."""
-    identities = set()
-    with contextlib.suppress(OSError):
-        for descriptor in os.listdir(_OPEN_FILES):
-            with contextlib.suppress(OSError):
-                target = os.readlink(f"{_OPEN_FILES}/{descriptor}")
-                if target.endswith(_SHARED_MEMORY):
-                    identities.add(identity_of(target.removesuffix(_SHARED_MEMORY)))
-    return frozenset(identity for identity in identities if identity is not None)
+    _process.inherited = road.inherited()
 
 
 # decisions/0019: a child would inherit SQLite's memory of locks, and not the locks.

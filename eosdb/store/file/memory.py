@@ -8,6 +8,8 @@ import tempfile
 import weakref
 from collections.abc import Callable
 
+from eosdb.system.road import road
+
 
 def folder_in_memory(owner: object) -> tuple[str, Callable[[], object]]:
     """Create a folder; returns it and its finalizer, which also runs when `owner` is garbage-collected,
@@ -25,7 +27,7 @@ def folder_in_memory(owner: object) -> tuple[str, Callable[[], object]]:
 
 def memory_folder() -> str | None:
     """The folder for files in memory; None for `tempfile`'s default."""
-    return "/dev/shm" if os.path.isdir("/dev/shm") and os.access("/dev/shm", os.W_OK) else None
+    return road.memory_folder()
 
 
 def _remove(folder: str, owner: int) -> None:

@@ -1,10 +1,10 @@
 """The writer mutex between processes: an advisory lock on a small file beside the database.
 
 It is held around every write unit and every checkpoint of eosdb, so a commit never resets the WAL during
-a checkpoint, and waiting is a kernel queue instead of SQLite's sleep-and-retry. Two byte ranges make it
-fair: the process that waits for the writer byte holds the queue byte, so the last holder cannot overtake
-it. The kernel releases the lock of a process that dies. Open-file-description locks also exclude two
-databases of one process, and closing another descriptor does not drop them.
+a checkpoint, and waiting is a kernel queue instead of SQLite's sleep-and-retry. Two locks make it fair: the
+process that waits for the writer lock holds the queue lock, so the last holder cannot overtake it. The
+kernel releases the lock of a process that dies. A lock belongs to an open descriptor, so it also excludes
+two databases of one process, and closing another descriptor does not drop it.
 
 The file stores two facts: whether a sync has failed (decisions/0017), and when the last round of
 housekeeping began. Its block is allocated when it is opened, because a full disk would have none left
@@ -14,31 +14,20 @@ later.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import struct
 import threading
-from collections.abc import Callable
-from functools import partial
-from io import FileIO
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from eosdb.errors import DatabaseLockedError, StorageError
 from eosdb.model.threads import Thread
 from eosdb.store.file import lock_holder
 from eosdb.store.file.failures import system_calls, translate_system
-from eosdb.store.file.lock_file import (
-    byte_range,
-    close_lock_file,
-    is_locked,
-    open_lock_file,
-    owner_bytes,
-)
+from eosdb.store.file.open_files import Identity
 from eosdb.store.file.owner_locks import OwnerLocks
+from eosdb.system.road import QUEUE, WRITER, WriterLocks, road
 
-# decisions/0002: the next writer holds the queue byte while it waits, so nobody overtakes it.
-_QUEUE: Final = 0
-_WRITER: Final = 1
 _SYNC_FAILED_AT: Final = 8
 """The offset of that byte in the file, behind the locked ranges."""
 _FAILED: Final = b"!"
@@ -55,30 +44,31 @@ class WriterMutex:
         self.path: Final = path
         self._timeout_ms = timeout_ms
         self.owner_locks: Final = OwnerLocks(path)
-        self._use(open_lock_file(path))
+        self._use(road.writer_locks(path))
         self._has_sync_failed = False
         """Whether a sync failed and that could not be stored in the file for other processes."""
         with contextlib.suppress(OSError):  # On a full disk the file can still be read.
             if os.fstat(self._descriptor).st_size < _SIZE:
-                os.posix_fallocate(self._descriptor, 0, _SIZE)
+                road.reserve(self._descriptor, _SIZE)
 
     release: Callable[[], object]
     """Release the locks; no effect if none is held. It runs no Python code, so no signal can interrupt it
     (decisions/0018)."""
 
-    def _use(self, file: FileIO) -> None:
-        self.release = partial(fcntl.fcntl, file, fcntl.F_OFD_SETLK, _NOTHING)
-        self._file = file
-        self._descriptor = file.fileno()
+    def _use(self, locks: WriterLocks) -> None:
+        self.release = locks.releaser()
+        self._locks = locks
+        self._descriptor = locks.files[0].fileno()
 
     def acquire(self, timeout_ms: int | None = None) -> None:
         """Wait until this process is the only writer. The caller releases in any case. Raises
         DatabaseLockedError after `timeout_ms`, or after the object's default."""
-        if _try_lock(self._file, _QUEUE):
-            if _try_lock(self._file, _WRITER):
-                _unlock(self._file, _QUEUE)
+        # decisions/0002: the next writer holds the queue lock while it waits, so nobody overtakes it.
+        if self._locks.try_lock(QUEUE):
+            if self._locks.try_lock(WRITER):
+                self._locks.unlock(QUEUE)
                 return
-            _unlock(self._file, _QUEUE)
+            self._locks.unlock(QUEUE)
         self._acquire_in_turn(self._timeout_ms if timeout_ms is None else timeout_ms)
 
     def close(self) -> None:
@@ -86,7 +76,7 @@ class WriterMutex:
         self.owner_locks.close()
         self.release = _nothing
         self._descriptor = -1
-        close_lock_file(self._file)
+        _close(self._locks)
 
     def _acquire_in_turn(self, timeout_ms: int) -> None:
         """Wait in a separate thread, because a blocking lock call has no time-out."""
@@ -98,25 +88,28 @@ class WriterMutex:
             waiter.is_abandoned = True
             raise
         if not granted:
-            holder = lock_holder.describe_holders(self.path, [_WRITER])
+            holder = lock_holder.describe_holders(self.path, [WRITER])
             raise DatabaseLockedError(
                 f"somebody else has been writing for {timeout_ms} ms (lock file {self.path}"
                 f"{f', held by {holder}' if holder else ''}); nothing was written, try again or raise "
                 "lock_timeout_ms"
             )
 
-    def _exchange(self, granted: FileIO) -> None:
-        before = self._file
+    def _exchange(self, granted: WriterLocks) -> None:
+        before = self._locks
         self._use(granted)
-        close_lock_file(before)
+        _close(before)
 
     # -- owners ---------------------------------------------------------------------------------
 
     def is_owned(self, number: int) -> bool:
         """Whether any process holds the lock of this number."""
         try:
-            return is_locked(self._file, owner_bytes(fcntl.F_WRLCK, number))
-        except (OSError, ValueError):  # The file was closed meanwhile; the next call will see that.
+            return self._locks.is_owned(number)
+        except (
+            OSError,
+            ValueError,
+        ):  # The files were closed meanwhile; the next call will see that.
             return True
 
     # -- what every process must know -----------------------------------------------------------
@@ -150,15 +143,20 @@ class WriterMutex:
             os.pwrite(self._descriptor, _TIME.pack(now_ms), _ROUND_AT)
         return is_known, now_ms
 
-    @property
-    def identity(self) -> tuple[int, int]:
-        """Device and inode of the open lock file."""
-        status = os.fstat(self._descriptor)
-        return status.st_dev, status.st_ino
+    def files(self) -> Iterator[tuple[str, Identity]]:
+        """The names of the open lock files, with device and inode."""
+        for file in self._locks.files:
+            status = os.fstat(file.fileno())
+            yield file.path, (status.st_dev, status.st_ino)
 
 
 def _nothing() -> None:
     return None
+
+
+def _close(locks: WriterLocks) -> None:
+    for file in locks.files:
+        file.close()
 
 
 _NO_MEMORY: Final = "there is not enough memory; nothing was written, try again"
@@ -168,7 +166,7 @@ class _Waiter:
     """Waits for the lock on a new descriptor, and hands the descriptor over, or drops it if nobody waits
     any more. The handover runs in its own thread, which no signal interrupts."""
 
-    def __init__(self, path: str, exchange: Callable[[FileIO], None]) -> None:
+    def __init__(self, path: str, exchange: Callable[[WriterLocks], None]) -> None:
         self._path = path
         self._exchange = exchange
         self._lock = threading.Lock()
@@ -195,11 +193,11 @@ class _Waiter:
 
     def _run(self) -> None:
         try:
-            file = open_lock_file(self._path)
-            _lock(file, _QUEUE)
-            _lock(file, _WRITER)
-            _unlock(file, _QUEUE)
-            self._hand_over(file)
+            locks = road.writer_locks(self._path)
+            locks.lock(QUEUE)
+            locks.lock(WRITER)
+            locks.unlock(QUEUE)
+            self._hand_over(locks)
         except OSError as error:
             # Its text: the error's traceback would keep the descriptor open, and locked.
             self._failure = error.strerror or str(error)
@@ -208,33 +206,12 @@ class _Waiter:
         finally:
             self._finished.release()
 
-    def _hand_over(self, file: FileIO) -> None:
+    def _hand_over(self, locks: WriterLocks) -> None:
         with self._lock:
             if self.is_abandoned or not self._is_wanted:
-                close_lock_file(file)
+                _close(locks)
                 return
-            self._exchange(file)
+            self._exchange(locks)
             self._granted = True
             if self.is_abandoned:
-                _unlock(file, _WRITER)
-
-
-_WRITE_LOCK: Final = (byte_range(fcntl.F_WRLCK, _QUEUE), byte_range(fcntl.F_WRLCK, _WRITER))
-_NO_LOCK: Final = (byte_range(fcntl.F_UNLCK, _QUEUE), byte_range(fcntl.F_UNLCK, _WRITER))
-_NOTHING: Final = byte_range(fcntl.F_UNLCK, _QUEUE, 2)
-
-
-def _try_lock(file: FileIO, byte: int) -> bool:
-    try:
-        fcntl.fcntl(file, fcntl.F_OFD_SETLK, _WRITE_LOCK[byte])
-    except (BlockingIOError, PermissionError):
-        return False
-    return True
-
-
-def _lock(file: FileIO, byte: int) -> None:
-    fcntl.fcntl(file, fcntl.F_OFD_SETLKW, _WRITE_LOCK[byte])
-
-
-def _unlock(file: FileIO, byte: int) -> None:
-    fcntl.fcntl(file, fcntl.F_OFD_SETLK, _NO_LOCK[byte])
+                locks.unlock(WRITER)

@@ -17,6 +17,7 @@ from eosdb.model.failpoints import Failpoint, reach
 from eosdb.store.file.failures import system_calls
 from eosdb.store.schema import file_id
 from eosdb.store.schema.newest import GIVES_PAGES_BACK, create
+from eosdb.system.road import road
 
 FORMAT_AT: Final = slice(18, 20)
 WAL_FORMAT: Final = b"\x02\x02"
@@ -70,7 +71,7 @@ def sync_folder(path: str) -> None:
     with system_calls(path):
         descriptor = os.open(os.path.dirname(os.path.abspath(path)), os.O_RDONLY | os.O_CLOEXEC)
         try:
-            os.fsync(descriptor)
+            road.sync(descriptor)
         finally:
             os.close(descriptor)
 
@@ -86,7 +87,7 @@ def _write(path: str, data: bytes, *, sync: bool) -> None:
         f.write(data)
         f.flush()
         if sync:
-            os.fsync(f.fileno())
+            road.sync(f.fileno())
 
 
 def remove_left_behind(path: str, *, sync: bool) -> None:

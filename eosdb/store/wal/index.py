@@ -1,12 +1,13 @@
-"""Reads SQLite's shared memory, which describes the WAL, where SQLite has mapped it. Opening it again
-would drop SQLite's locks when that descriptor is closed."""
+"""Reads SQLite's shared memory, which describes the WAL, by the descriptor that SQLite has of it."""
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
+import os
 import struct
 from typing import Final, NamedTuple
+
+from eosdb.system.road import descriptor_of
 
 _LAYOUT: Final = struct.Struct("=3I2xH4I2I 2I 48x I5I")
 """Version, unused, change counter, page size (after flags); newest frame, pages, two checksums; two
@@ -36,23 +37,14 @@ class WalIndex(NamedTuple):
 
 def read(path: str) -> WalIndex | None:
     """Return the WAL index of the database at `path`; None if this process does not have it open."""
-    address = _mapped_at(f"{path}-shm")
-    if address is None:
+    content = b""
+    with contextlib.suppress(OSError):
+        descriptor = descriptor_of(f"{path}-shm")
+        content = b"" if descriptor is None else os.pread(descriptor, _LAYOUT.size, 0)
+    if len(content) < _LAYOUT.size:
         return None
-    values = _LAYOUT.unpack(ctypes.string_at(address, _LAYOUT.size))
+    values = _LAYOUT.unpack(content)
     salts = struct.pack("=2I", *values[8:10])
     # A page size of 65,536 is stored as 1 in two bytes.
     page_size = (values[3] & 0xFE00) + ((values[3] & 1) << 16)
     return WalIndex(values[4], (values[6], values[7]), salts, values[12], values[13:], page_size)
-
-
-def _mapped_at(path: str) -> int | None:
-    with (
-        contextlib.suppress(OSError),  # No descriptor is available.
-        open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps,
-    ):
-        for line in maps:
-            words = line.rstrip("\n").split(maxsplit=5)
-            if len(words) == 6 and words[5] == path and int(words[2], 16) == 0:
-                return int(words[0].partition("-")[0], 16)
-    return None

@@ -18,6 +18,7 @@ from typing import Final
 
 from eosdb.errors import CorruptDatabaseError, StorageError
 from eosdb.store.wal import index as wal_index
+from eosdb.system.road import road
 
 _HEADER: Final = struct.Struct(">8I")
 """The WAL's header: magic, format, page size, checkpoint, two salts, two checksums."""
@@ -61,8 +62,8 @@ def _write_anew(descriptor: int) -> None:
         if os.pwrite(descriptor, data, at) != len(data):
             raise OSError(0, "a write came out short")
         at += len(data)
-    os.fsync(descriptor)
-    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    road.sync(descriptor)
+    road.drop_cached(descriptor)
     read, at = hashlib.sha256(), 0
     while at < size:
         data = os.pread(descriptor, _CHUNK, at)

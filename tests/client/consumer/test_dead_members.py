@@ -13,7 +13,7 @@ import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -21,6 +21,7 @@ import eosdb
 from eosdb import ManualClock, Record, RecordBatch, TopicPartition
 from eosdb.errors import CorruptDatabaseError, StorageError
 from eosdb.store.file import owner_locks
+from eosdb.system.road import road
 from eosdb.testing import FaultyTransport
 
 TPS = {TopicPartition("t", i) for i in range(4)}
@@ -175,10 +176,10 @@ def test_a_member_without_a_lock_keeps_its_session(process: Open, clock: ManualC
 def test_where_no_lock_can_be_had_the_session_has_to_do(
     process: Open, clock: ManualClock, db_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fails(path: str) -> int:
+    def fails(path: str) -> NoReturn:
         raise OSError(24, "Too many open files")
 
-    monkeypatch.setattr(owner_locks, "open_lock_file", fails)
+    monkeypatch.setattr(road, "owner_file", fails)
     dies, other = process(), process()
     with pytest.raises(StorageError, match="Too many open files"):
         owner_locks.OwnerLocks("x").hold(1)

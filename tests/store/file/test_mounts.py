@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 import eosdb
-from eosdb.store.file import file_system
+from eosdb.system import linux
+from eosdb.system.road import road
 
 MOUNTS = r"""
 27 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
@@ -21,7 +22,7 @@ MOUNTS = r"""
 
 
 def test_the_system_says_what_is_mounted() -> None:
-    assert file_system.mount_points(MOUNTS) == {"/", "/app/shop.db", "/data", "/srv/my shop.db"}
+    assert linux.listed_points(MOUNTS) == {"/", "/app/shop.db", "/data", "/srv/my shop.db"}
 
 
 @pytest.fixture
@@ -34,8 +35,7 @@ def mounted(db_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def say_mounted(monkeypatch: pytest.MonkeyPatch, name: Path | str) -> None:
-    line = f"501 27 254:0 /home/me/shop.db {name} rw,relatime - ext4 /dev/vda rw"
-    monkeypatch.setattr(file_system, "_mountinfo", lambda: line)
+    monkeypatch.setattr(road, "mount_points", lambda _: {str(name)})
 
 
 @pytest.mark.parametrize("suffix", ["", "-wal", "-shm", "-lock"])

@@ -10,6 +10,9 @@ import pytest
 import eosdb
 from eosdb.errors import StorageError
 from eosdb.store.file import file_system
+from eosdb.system import linux
+from eosdb.system.mount import Mount
+from eosdb.system.road import road
 
 MOUNTS = r"""
 21 27 0:20 / /proc rw,nosuid - proc proc rw
@@ -40,19 +43,19 @@ MOUNTS = r"""
 def test_a_mount_says_whether_other_hosts_have_its_files(
     device: tuple[int, int], type_: str, source: str, is_shared: bool
 ) -> None:
-    found = file_system.find_mount(MOUNTS, os.makedev(*device))
+    found = linux.find_mount(MOUNTS, os.makedev(*device))
     assert found is not None
     assert (found.type, found.source, found.is_shared) == (type_, source, is_shared)
 
 
 def test_a_device_that_no_mount_names_is_not_guessed_at() -> None:
-    assert file_system.find_mount(MOUNTS, os.makedev(0, 99)) is None
+    assert linux.find_mount(MOUNTS, os.makedev(0, 99)) is None
 
 
 @pytest.fixture
 def on_nfs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    mount = file_system.Mount("nfs4", "files:/export", "rw")
-    monkeypatch.setattr(file_system, "find_mount", lambda *_: mount)
+    mount = Mount("nfs4", "files:/export", "rw")
+    monkeypatch.setattr(road, "mount_of", lambda _: mount)
 
 
 @pytest.mark.usefixtures("on_nfs")
@@ -79,8 +82,8 @@ def test_a_published_copy_is_read_there_and_a_file_that_is_written_is_not(
     with eosdb.connect(db_path) as db:
         db.admin.create_topic("t")
         db.publish(copy)
-        mount = file_system.Mount("nfs4", "files:/export", "rw")
-        monkeypatch.setattr(file_system, "find_mount", lambda *_: mount)
+        mount = Mount("nfs4", "files:/export", "rw")
+        monkeypatch.setattr(road, "mount_of", lambda _: mount)
         with eosdb.connect(copy, read_only=True) as copied:
             assert "t" in copied.admin.list_topics()
         with pytest.raises(StorageError, match="network file system"):

@@ -15,6 +15,7 @@ import pytest
 import eosdb
 from eosdb import TopicPartition
 from eosdb.store.file import watch
+from eosdb.system import linux
 
 TP = TopicPartition("t", 0)
 
@@ -49,7 +50,7 @@ def test_without_a_notice_of_the_kernel_a_wait_ends_with_the_commit_all_the_same
         waited.set()
         return wait(self, timeout_ms)
 
-    monkeypatch.setattr(watch, "_libc", libc())
+    monkeypatch.setattr(linux, "_libc", libc())
     monkeypatch.setattr(watch.Watch, "wait", told)
     with eosdb.connect(db_path) as db, eosdb.connect(db_path) as other:
         db.admin.create_topic("t")

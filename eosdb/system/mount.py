@@ -1,0 +1,27 @@
+"""A mounted file system, and whether other hosts have its files, too."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+_NETWORK: Final = frozenset({
+    "afs", "beegfs", "ceph", "cifs", "fuse.ceph", "fuse.ceph-fuse", "fuse.glusterfs", "fuse.rclone",
+    "fuse.s3fs", "fuse.sshfs", "gfs2", "glusterfs", "gpfs", "lustre", "ncpfs", "nfs", "nfs4", "ocfs2",
+    "smb3", "smbfs",
+})  # fmt: skip
+
+
+class Mount(NamedTuple):
+    """The type, source and options of a mounted file system."""
+
+    type: str
+    source: str
+    options: str
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether another host, or Windows beside WSL, may have the files open, too. 9p alone does not
+        tell: sandboxes (gVisor) have their own disk on it."""
+        return self.type in _NETWORK or (
+            self.type == "9p" and "drvfs" in self.source + self.options
+        )
