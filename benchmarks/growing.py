@@ -172,7 +172,7 @@ def _per_record(settings: Settings) -> Case:
     @contextmanager
     def opened(settings: Settings) -> Iterator[Round]:
         def one_round(folder: Path) -> Mapping[str, float]:
-            found = {}
+            found: dict[str, float] = {}
             with eos.producing(folder, transactional_id="grower") as (db, producer):
                 batch = [VALUE] * 10_000
 
