@@ -14,6 +14,7 @@ from benchmarks.measure import Case, Round, Row, Settings, Target
 from benchmarks.raw import VALUE
 from benchmarks.writing import FULL
 from eosdb import BrokerConfig, ManualClock, TopicPartition
+from eosdb.model.values import Durability
 
 FOR_EVER: Final = "everything kept"
 _TP: Final = TopicPartition("t", 0)
@@ -90,7 +91,7 @@ def _opened(
     path: Path,
     config: BrokerConfig,
     clock: ManualClock | None = None,
-    durability: str = "off",
+    durability: Durability = "off",
 ) -> Iterator[tuple[eosdb.Database, eosdb.Producer]]:
     with eosdb.connect(path, clock=clock, durability=durability, config=config) as db:
         if "t" not in db.admin.list_topics():

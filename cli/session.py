@@ -8,6 +8,7 @@ import click
 
 import eosdb
 from eosdb.errors import ReadOnlyDatabaseError
+from eosdb.model.values import Durability
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ class Session:
         create: bool = False,
         read_only: bool = False,
         adopt: bool | str = False,
-        durability: str = "full",
+        durability: Durability = "full",
         config: eosdb.BrokerConfig | None = None,
     ) -> eosdb.Database:
         """Open the database. Only `init` and --create create it."""

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, Unpack, overload
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, Unpack, get_args, overload
 
 from eosdb.admin import outcome
 from eosdb.admin.topics import Admin
@@ -43,7 +43,14 @@ from eosdb.model.protocol.prometheus import written
 from eosdb.model.reports import PublishReport, ViewDescription
 from eosdb.model.type_variables import Key, MadeKey, MadeValue, Value
 from eosdb.model.validation import check_choice, check_path, check_text, check_whole, is_url
-from eosdb.model.values import AppendOnceResult, ConsumerRecord, TopicPartition, TransactionToken
+from eosdb.model.values import (
+    AppendOnceResult,
+    ConsumerRecord,
+    Durability,
+    IsolationLevel,
+    TopicPartition,
+    TransactionToken,
+)
 from eosdb.store import queries
 from eosdb.store.file import forking
 from eosdb.store.file.memory import folder_in_memory
@@ -67,14 +74,13 @@ MEMORY: Final = ":memory:"
 WAL: Final = "wal"
 _ROOM_FOR_FAILURES: Final = {"max.message.bytes": 2**31 - 1}
 """Dead letters carry headers with the reason, so they are larger than the original records."""
-DURABILITIES: Final = ("full", "normal", "off")
 
 
 def connect(
     path: str | os.PathLike[str],
     *,
     clock: Clock | None = None,
-    durability: str = "full",
+    durability: Durability = "full",
     read_only: bool = False,
     create: bool = True,
     migrate: bool = True,
@@ -93,7 +99,7 @@ def connect(
     CorruptDatabaseError, SchemaOutOfDateError, SchemaTooNewError, ReadOnlyDatabaseError,
     DatabaseLockedError, DatabaseFullError and ConfigError.
     """
-    check_choice("durability", durability, *DURABILITIES)
+    check_choice("durability", durability, *get_args(Durability))
     if adopt not in (False, True, WAL):
         raise ConfigError(f"adopt: got {adopt!r}, expected False, True or {WAL!r}")
     if adopt and read_only:
@@ -124,7 +130,7 @@ class Database(WholeFile, Closeable):
         self,
         path: str,
         clock: Clock,
-        durability: str,
+        durability: Durability,
         read_only: bool,
         create: bool,
         migrate: bool,
@@ -412,7 +418,7 @@ class Database(WholeFile, Closeable):
         end: int,
         *,
         columns: Sequence[str] = ("offset", "timestamp", "key", "value", "headers"),
-        isolation_level: str = "read_committed",
+        isolation_level: IsolationLevel = "read_committed",
         skip_lost: bool = False,
     ) -> Iterator[pyarrow.RecordBatch]:
         """Yield the records of a partition with offsets in [start, end) as Arrow record batches, each read

@@ -23,6 +23,7 @@ from eosdb.model.reports import LogDirectory, LoggedBatch, SnapshotEntry, Storag
 from eosdb.model.timeline.timeline import PartitionTimeline
 from eosdb.model.validation import check_int, check_text, check_topic_partition
 from eosdb.model.values import (
+    IsolationLevel,
     OffsetAndTimestamp,
     PartitionOffsets,
     SnapshotInfo,
@@ -101,7 +102,7 @@ class LogAdmin(RequestHandler):
         topic_partition: TopicPartition,
         timestamp: int,
         *,
-        isolation_level: str = "read_committed",
+        isolation_level: IsolationLevel = "read_committed",
     ) -> OffsetAndTimestamp | None:
         """Return the first record at or after `timestamp` (ms) that a reader sees; None if there is
         none. Reads as of a time begin or end there.
@@ -139,7 +140,7 @@ class LogAdmin(RequestHandler):
         end: int,
         *,
         columns: Sequence[str] = scan.COLUMNS,
-        isolation_level: str = "read_committed",
+        isolation_level: IsolationLevel = "read_committed",
         batch_size: int = 2_000,
         check_crcs: bool = True,
         skip_lost: bool = False,
@@ -174,7 +175,7 @@ class LogAdmin(RequestHandler):
         end: int,
         part: Part[T],
         *,
-        isolation_level: str = "read_committed",
+        isolation_level: IsolationLevel = "read_committed",
         skip_lost: bool = False,
     ) -> Iterator[T]:
         """Call `part` repeatedly until [start, end) is read, and yield its results.

@@ -14,7 +14,13 @@ from eosdb.log.reading import by_time, fetch, lag
 from eosdb.model.fetched import FetchedColumns, FetchedData, FetchResult
 from eosdb.model.reports import Lag
 from eosdb.model.validation import check_int, check_text, check_topic_name, check_topic_partition
-from eosdb.model.values import OffsetAndTimestamp, PartitionOffsets, TopicMetadata, TopicPartition
+from eosdb.model.values import (
+    IsolationLevel,
+    OffsetAndTimestamp,
+    PartitionOffsets,
+    TopicMetadata,
+    TopicPartition,
+)
 from eosdb.store.schema import file_id
 from eosdb.store.writing.unit import Unit
 
@@ -29,7 +35,7 @@ class ReadRequests(RequestHandler):
         topic_partition: TopicPartition,
         offset: int,
         *,
-        isolation_level: str = "read_uncommitted",
+        isolation_level: IsolationLevel = "read_uncommitted",
         max_records: int = 500,
         max_bytes: int = 52_428_800,
         check_crcs: bool = True,
@@ -56,7 +62,7 @@ class ReadRequests(RequestHandler):
         topic_partition: TopicPartition,
         offset: int,
         *,
-        isolation_level: str = "read_uncommitted",
+        isolation_level: IsolationLevel = "read_uncommitted",
         max_records: int = 500,
         max_bytes: int = 52_428_800,
         check_crcs: bool = True,
@@ -77,7 +83,7 @@ class ReadRequests(RequestHandler):
         topic_partition: TopicPartition,
         offset: int,
         *,
-        isolation_level: str = "read_uncommitted",
+        isolation_level: IsolationLevel = "read_uncommitted",
         max_records: int = 500,
         max_bytes: int = 52_428_800,
         check_crcs: bool = True,
@@ -106,7 +112,7 @@ class ReadRequests(RequestHandler):
         read: Callable[..., T],
         topic_partition: TopicPartition,
         offset: int,
-        isolation_level: str,
+        isolation_level: IsolationLevel,
         *,
         max_records: int,
         max_bytes: int,
@@ -138,7 +144,7 @@ class ReadRequests(RequestHandler):
         topic_partition: TopicPartition,
         timestamp: int,
         *,
-        isolation_level: str = "read_uncommitted",
+        isolation_level: IsolationLevel = "read_uncommitted",
     ) -> OffsetAndTimestamp:
         """The first offset at or after a time (ms), or EARLIEST, LATEST, MAX_TIMESTAMP. Raises
         InvalidRequestError, UnknownTopicOrPartitionError and TopicAuthorizationFailedError."""
@@ -165,7 +171,7 @@ class ReadRequests(RequestHandler):
         topic_partition: TopicPartition,
         offset: int,
         *,
-        isolation_level: str = "read_committed",
+        isolation_level: IsolationLevel = "read_committed",
     ) -> Lag:
         """How many records a reader at `offset` can get now, how many more the last stable offset holds
         back, and how many offsets are markers or aborted data. Raises InvalidRequestError,

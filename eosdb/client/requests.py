@@ -11,6 +11,7 @@ from eosdb.model.fetched import FetchedData
 from eosdb.model.reports import Lag
 from eosdb.model.values import (
     GroupDescription,
+    IsolationLevel,
     JoinGroupResult,
     OffsetAndMetadata,
     OffsetAndTimestamp,
@@ -114,7 +115,7 @@ class BrokerRequests(Protocol):
         topic_partition: TopicPartition,
         offset: int,
         *,
-        isolation_level: str = "read_uncommitted",
+        isolation_level: IsolationLevel = "read_uncommitted",
         max_records: int = 500,
         max_bytes: int = 52_428_800,
         check_crcs: bool = True,
@@ -126,7 +127,7 @@ class BrokerRequests(Protocol):
         topic_partition: TopicPartition,
         timestamp: int,
         *,
-        isolation_level: str = "read_uncommitted",
+        isolation_level: IsolationLevel = "read_uncommitted",
     ) -> OffsetAndTimestamp: ...
 
     def offsets(self, topic_partition: TopicPartition) -> PartitionOffsets: ...
@@ -136,7 +137,7 @@ class BrokerRequests(Protocol):
         topic_partition: TopicPartition,
         offset: int,
         *,
-        isolation_level: str = "read_committed",
+        isolation_level: IsolationLevel = "read_committed",
     ) -> Lag: ...
 
     def offset_commit(

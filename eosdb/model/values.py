@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
-from typing import Final, Generic, NamedTuple
+from typing import Final, Generic, Literal, NamedTuple
 from uuid import UUID
 
 from eosdb.errors import ApiError
@@ -38,6 +38,10 @@ GROUP_METADATA_TOPIC: Final = "__consumer_offsets"
 TRANSACTION_STATE_TOPIC: Final = "__transaction_state"
 INTERNAL_TOPICS: Final = (GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC)
 """Kafka's internal topics. Here they are tables, and their names are reserved."""
+
+IsolationLevel = Literal["read_uncommitted", "read_committed"]
+Durability = Literal["full", "normal", "off"]
+OffsetReset = Literal["latest", "earliest", "none"]
 
 Header = tuple[str, bytes | None]
 Headers = Mapping[str, bytes | str | None] | Iterable[tuple[str, bytes | str | None]]

@@ -13,6 +13,7 @@ from eosdb import EARLIEST, LATEST, TopicPartition
 from eosdb.errors import InvalidGroupIdError
 from eosdb.model.damage import parsed
 from eosdb.model.validation import check_group_id
+from eosdb.model.values import IsolationLevel
 
 from . import kafka_options
 from .errors import SparkOptionError
@@ -79,7 +80,7 @@ class ReadOptions:
     ignoring: Ignoring
 
     @property
-    def isolation_level(self) -> str:
+    def isolation_level(self) -> IsolationLevel:
         return "read_committed" if self.read_committed else "read_uncommitted"
 
     def wants(self, tp: TopicPartition) -> bool:

@@ -33,7 +33,7 @@ def test_connect_has_the_arguments_and_errors_of_the_other(tmp_path: Path) -> No
         with pytest.raises(eosdb.errors.DatabaseNotFoundError):
             await eosdb.aio.connect(tmp_path / "none.db", create=False)
         with pytest.raises(ConfigError, match="durability"):
-            await eosdb.aio.connect(tmp_path / "none.db", durability="some")
+            await eosdb.aio.connect(tmp_path / "none.db", durability="some")  # type: ignore[arg-type]
         with pytest.raises(ConfigError, match="clock"):
             await eosdb.aio.connect(tmp_path / "t.db", clock=ManualClock())
         db = await eosdb.aio.connect(tmp_path / "t.db")

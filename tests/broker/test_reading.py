@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -17,7 +17,7 @@ from eosdb import (
 from tests.readers import committed_values
 from tests.requests import TP, Send, begin
 
-LEVEL = "read_committed"
+LEVEL: Final = "read_committed"
 
 
 def test_fetch_at_and_beyond_the_edges(classic_db: eosdb.Database, send: Send) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -13,7 +14,7 @@ from eosdb import (
 )
 from tests.requests import TP, Send, begin, skip_to_epoch, state
 
-LEVEL = "read_committed"
+LEVEL: Final = "read_committed"
 
 
 def test_fencing_an_open_transaction_costs_two_epochs(

@@ -112,6 +112,19 @@ def test_a_bad_line_stops_or_is_skipped(run: Run, tmp_path: Path, db_path: Path)
     assert {key for key, _ in stored(db_path)} == {b"1", b"4"}
 
 
+def test_a_line_that_is_no_json_stops_also_without_a_key(
+    run: Run, tmp_path: Path, db_path: Path
+) -> None:
+    path = tmp_path / "in.ndjson"
+    path.write_text('{"id": 1}\n{"id": 2\n[3]\n')
+    result = run("ingest", "t", str(path))
+    assert result.exit_code == 1
+    assert "line 2: not JSON" in result.stderr
+    assert stored(db_path) == [(None, b'{"id": 1}')]
+    assert run("ingest", "t", str(path), "--on-error", "skip").exit_code == 0
+    assert sorted(value for _, value in stored(db_path)) == [b"[3]", b'{"id": 1}']
+
+
 def test_a_last_line_without_its_end_is_a_record_and_its_end_may_come_later(
     run: Run, tmp_path: Path, db_path: Path
 ) -> None:

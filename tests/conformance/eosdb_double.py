@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from typing import cast
 
 import eosdb
+from eosdb.model.values import IsolationLevel
 from tests.conformance.double import READ_COMMITTED, TOPIC, Identity, Producer, Requests, Settings
 
 _START_MS = 1_700_000_000_000
@@ -84,7 +86,8 @@ class EosdbDouble:
         self.db = eosdb.connect(Path(self._folder.name) / "sheet.db", clock=self._clock)
 
     def _consumer(self, isolation: str, group: str | None = None) -> eosdb.Consumer:
-        return self.db.consumer(group, isolation_level=isolation, auto_offset_reset="earliest")
+        level = cast(IsolationLevel, isolation)
+        return self.db.consumer(group, isolation_level=level, auto_offset_reset="earliest")
 
 
 class _EosdbProducer:

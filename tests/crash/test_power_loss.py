@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 import eosdb
+from eosdb.model.values import Durability
 from eosdb.store.writing.group_commit import Request
 from eosdb.store.writing.unit import Unit
 from tests.crash.children import check_everything, everything
@@ -83,7 +84,7 @@ def test_what_was_acknowledged_under_full_durability_has_been_synced(
     ("durability", "asked"), [("full", "FULL"), ("normal", "NORMAL"), ("off", "OFF")]
 )
 def test_a_block_of_begin_is_synced_as_durability_says(
-    db_path: Path, durability: str, asked: str
+    db_path: Path, durability: Durability, asked: str
 ) -> None:
     """It has a connection of its own, which is opened for the first block."""
     with eosdb.connect(db_path, durability=durability) as db:

@@ -99,6 +99,12 @@ eosdb.process(db, "t", raw, group_id="g", nonsense=1)  # WRONG
 eosdb.process(db, "t", raw)  # WRONG
 db.processor("t", with_tables, group_id="g", value_deserializer=order).run()
 db.processor("t", with_tables, group_id="g").run()  # WRONG
+eosdb.connect("shop.db", durability="normal")
+eosdb.connect("shop.db", durability="fast")  # WRONG
+db.consumer(isolation_level="read_uncommitted", auto_offset_reset="none")
+db.consumer(isolation_level="READ_COMMITTED")  # WRONG
+db.consumer(auto_offset_reset="smallest")  # WRONG
+db.producer(value_serializer=json.dumps, key_serializer=str)
 
 consumer = db.consumer("g", value_deserializer=order)
 assert_type(consumer.poll()[0], ConsumerRecord[bytes | Any, Order | Any])
@@ -167,10 +173,10 @@ def test_the_examples_are_typed(complaints: dict[str, dict[int, str]]) -> None:
         assert not complaints[path.name], path.name
 
 
-def test_a_handler_must_take_what_the_deserializers_make(
+def test_mypy_finds_what_the_deserializers_do_not_make_and_what_no_setting_is(
     complaints: dict[str, dict[int, str]],
 ) -> None:
     lines = enumerate(PROGRAM.splitlines(), start=1)
     wrong = {number for number, line in lines if line.endswith("# WRONG")}
-    assert len(wrong) == 10
+    assert len(wrong) == 13
     assert complaints["program.py"].keys() == wrong, complaints["program.py"]

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import eosdb
 from eosdb import ManualClock, Record, RecordBatch, TopicPartition
 from eosdb.errors import InvalidRequestError
+from eosdb.model.values import IsolationLevel
 
 TP = TopicPartition("t", 0)
 NOW = 10**12
@@ -22,11 +23,8 @@ NOW = 10**12
 @given(seed=st.integers(0, 2**32), is_committed=st.booleans())
 def test_it_is_the_first_that_the_view_shows(seed: int, *, is_committed: bool) -> None:
     rng = random.Random(seed)
-    level, view = (
-        ("read_committed", "committed_records")
-        if is_committed
-        else ("read_uncommitted", "all_records")
-    )
+    level: IsolationLevel = "read_committed" if is_committed else "read_uncommitted"
+    view = "committed_records" if is_committed else "all_records"
     with eosdb.connect(":memory:", clock=ManualClock(NOW)) as db:
         db.admin.create_topic("t", config={"retention.ms": -1})
         producers = [db.producer(transactional_id=f"p{i}") for i in range(2)]

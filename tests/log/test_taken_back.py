@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import eosdb
 from eosdb import AbortedTransaction, LogRecord, ManualClock, Record, RecordBatch, TopicPartition
 from eosdb.log.taken_back import taken_back
+from eosdb.model.values import IsolationLevel
 
 Row = tuple[int, int]
 """Offset and producer id of a record that is part of a transaction."""
@@ -118,7 +119,7 @@ def write(db: eosdb.Database, clock: ManualClock, steps: list[tuple[str, str, ob
             db.broker.delete_records(TP, start)
 
 
-def kafkas_way(db: eosdb.Database, level: str, max_bytes: int) -> Iterator[LogRecord]:
+def kafkas_way(db: eosdb.Database, level: IsolationLevel, max_bytes: int) -> Iterator[LogRecord]:
     """Every record of `fetch`; aborted producers from the first offset to the marker."""
     offset = db.broker.offsets(TP).log_start_offset
     while True:
@@ -141,7 +142,7 @@ def kafkas_way(db: eosdb.Database, level: str, max_bytes: int) -> Iterator[LogRe
 
 
 def consumers_way(
-    db: eosdb.Database, level: str, max_records: int, max_bytes: int
+    db: eosdb.Database, level: IsolationLevel, max_records: int, max_bytes: int
 ) -> Iterator[tuple[object, ...]]:
     offset = db.broker.offsets(TP).log_start_offset
     while True:

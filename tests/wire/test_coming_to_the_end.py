@@ -14,6 +14,7 @@ import pytest
 
 import eosdb
 from eosdb import ManualClock, Record, RecordBatch, TopicPartition
+from eosdb.model.values import IsolationLevel
 from eosdb.wire.server import Server
 from tests.requests import TP
 from tests.wire.clients import PATIENCE_S
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.slow
 PATIENCE_MS = PATIENCE_S * 1_000
 
 
-def librdkafka(where: str, end: int, level: str) -> tuple[list[object], int]:
+def librdkafka(where: str, end: int, level: IsolationLevel) -> tuple[list[object], int]:
     """Values and the position, read until a partition's end is told and the position is there."""
     consumer = confluent_kafka.Consumer(
         {
@@ -50,7 +51,7 @@ def librdkafka(where: str, end: int, level: str) -> tuple[list[object], int]:
         consumer.close()
 
 
-def kafka_python(where: str, end: int, level: str) -> tuple[list[object], int]:
+def kafka_python(where: str, end: int, level: IsolationLevel) -> tuple[list[object], int]:
     made: Any = kafka.KafkaConsumer
     consumer = made(
         bootstrap_servers=where, group_id="g", enable_auto_commit=False, isolation_level=level
@@ -69,7 +70,7 @@ def kafka_python(where: str, end: int, level: str) -> tuple[list[object], int]:
         consumer.close()
 
 
-def aiokafka_(where: str, end: int, level: str) -> tuple[list[object], int]:
+def aiokafka_(where: str, end: int, level: IsolationLevel) -> tuple[list[object], int]:
     async def read() -> tuple[list[object], int]:
         consumer = aiokafka.AIOKafkaConsumer(
             bootstrap_servers=where, group_id="g", enable_auto_commit=False, isolation_level=level
@@ -91,7 +92,7 @@ def aiokafka_(where: str, end: int, level: str) -> tuple[list[object], int]:
     return asyncio.run(asyncio.wait_for(read(), PATIENCE_S))
 
 
-CLIENTS: list[Callable[[str, int, str], tuple[list[object], int]]] = [
+CLIENTS: list[Callable[[str, int, IsolationLevel], tuple[list[object], int]]] = [
     librdkafka, kafka_python, aiokafka_,
 ]  # fmt: skip
 
@@ -149,9 +150,9 @@ def test_a_consumer_comes_to_the_end_and_says_so(
     server: Server,
     db: eosdb.Database,
     clock: ManualClock,
-    consume: Callable[[str, int, str], tuple[list[object], int]],
+    consume: Callable[[str, int, IsolationLevel], tuple[list[object], int]],
     write: Callable[[eosdb.Database, ManualClock], None],
-    level: str,
+    level: IsolationLevel,
 ) -> None:
     write(db, clock)
     end = db.broker.offsets(TP).high_watermark

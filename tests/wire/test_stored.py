@@ -8,6 +8,7 @@ same place, so answers are judged by the former's rule, which is the stricter.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -15,12 +16,13 @@ from hypothesis import strategies as st
 
 import eosdb
 from eosdb import ManualClock, ProducerIdAndEpoch, Record, RecordBatch
+from eosdb.model.values import IsolationLevel
 from eosdb.wire.handlers import fetch as fetch_handler
 from tests.log.test_taken_back import STEPS, consumers_way, write
 from tests.requests import TP
 from tests.wire.peer import Batch, Peer, fetch, fetched, next_offset, part_of, split, stored
 
-LEVELS = {True: "read_committed", False: "read_uncommitted"}
+LEVELS: Final[dict[bool, IsolationLevel]] = {True: "read_committed", False: "read_uncommitted"}
 LEAST = 61
 """The bytes of a batch without records."""
 

@@ -16,6 +16,7 @@ from eosdb.cli.file_command import FileCommand
 from eosdb.cli.params import settings
 from eosdb.cli.session import Session
 from eosdb.errors import EosdbError, MessageTooLargeError, in_doubt
+from eosdb.model.values import IsolationLevel
 
 from .topics import settings_of
 
@@ -158,7 +159,7 @@ def consume(
     group: str | None,
     from_beginning: bool,
     max_records: int | None,
-    isolation_level: str,
+    isolation_level: IsolationLevel,
     follow: bool,
     timeout_ms: int,
     output_format: str,

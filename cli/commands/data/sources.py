@@ -118,7 +118,6 @@ class Source:
     def _lines(self, file: IO[bytes], start: Position) -> Iterator[Item]:
         byte, line = start.byte, start.line
         ndjson = self.input_format == "ndjson"
-        keyed = ndjson and self.key_field is not None
         for raw in file:
             byte += len(raw)
             line += 1
@@ -128,11 +127,14 @@ class Source:
                     value = value.removeprefix(codecs.BOM_UTF8)
                 if not value or value.isspace():
                     continue
-            if not keyed:
+            if not ndjson:
                 yield Item(None, value, byte, line, raw)
                 continue
             try:
                 document = parsed(value)
+                if self.key_field is None:
+                    yield Item(None, value, byte, line, raw)
+                    continue
                 if isinstance(document, dict):
                     key = key_bytes(document.get(self.key_field))
                     yield Item(key, value, byte, line, raw)

@@ -7,7 +7,7 @@ import ctypes
 import dataclasses
 import threading
 from collections.abc import Mapping
-from typing import Final, TypedDict, Unpack
+from typing import Final, TypedDict, Unpack, get_args
 
 import click
 
@@ -17,6 +17,7 @@ from eosdb.cli.params import metrics_port_option, settings
 from eosdb.cli.session import Session
 from eosdb.cli.stopping import stopped_by_signals
 from eosdb.model.config import BrokerConfig
+from eosdb.model.values import Durability
 
 _M_ARENA_MAX: Final = -8
 
@@ -60,7 +61,7 @@ class _Security(TypedDict):
     help="Setting of the broker by Kafka's name, such as num.partitions=4 (repeatable).",
 )  # fmt: skip
 @click.option(
-    "--durability", type=click.Choice(("full", "normal", "off")), default="full", show_default=True,
+    "--durability", type=click.Choice(get_args(Durability)), default="full", show_default=True,
     help="What an acknowledged record survives: power loss, a killed process, or neither.",
 )  # fmt: skip
 @metrics_port_option
@@ -71,7 +72,7 @@ def serve(
     host: str,
     create: bool,
     config: dict[str, str],
-    durability: str,
+    durability: Durability,
     metrics_port: int | None,
     **security: Unpack[_Security],
 ) -> None:

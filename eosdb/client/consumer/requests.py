@@ -18,6 +18,7 @@ from eosdb.model.reports import Lag
 from eosdb.model.values import (
     ConsumerGroupMetadata,
     GroupDescription,
+    IsolationLevel,
     JoinGroupResult,
     OffsetAndMetadata,
     OffsetAndTimestamp,
@@ -48,7 +49,7 @@ class ConsumerRequests:
         topic_partition: TopicPartition,
         offset: int,
         *,
-        isolation_level: str,
+        isolation_level: IsolationLevel,
         max_records: int,
         topic_id: UUID | None,
     ) -> FetchedData:
@@ -71,7 +72,7 @@ class ConsumerRequests:
         topic_partition: TopicPartition,
         timestamp: int,
         *,
-        isolation_level: str = "read_uncommitted",
+        isolation_level: IsolationLevel = "read_uncommitted",
     ) -> OffsetAndTimestamp:
         return self._call(
             "list_offsets",
@@ -80,7 +81,9 @@ class ConsumerRequests:
             ),
         )
 
-    def lag(self, topic_partition: TopicPartition, offset: int, isolation_level: str) -> Lag:
+    def lag(
+        self, topic_partition: TopicPartition, offset: int, isolation_level: IsolationLevel
+    ) -> Lag:
         return self._call(
             "lag",
             lambda broker: broker.lag(topic_partition, offset, isolation_level=isolation_level),

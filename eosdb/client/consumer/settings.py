@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypedDict
+from typing import TypedDict, get_args
 
 from eosdb.client.consumer.assignors.assignors import ASSIGNORS
 from eosdb.errors import ConfigError
 from eosdb.model.records.serializing import Deserializer
 from eosdb.model.validation import check_choice, check_whole
+from eosdb.model.values import IsolationLevel, OffsetReset
 
 
 class ConsumerConfig(TypedDict, total=False):
     """The settings that `db.consumer(group_id, …)` accepts, besides the deserializers."""
 
-    isolation_level: str
-    auto_offset_reset: str
+    isolation_level: IsolationLevel
+    auto_offset_reset: OffsetReset
     enable_auto_commit: bool
     auto_commit_interval_ms: int
     max_poll_records: int
@@ -38,10 +39,10 @@ class ConsumerConfig(TypedDict, total=False):
 class ConsumerSettings:
     """A consumer's settings, checked. Raises ConfigError naming the setting."""
 
-    isolation_level: str = "read_committed"
+    isolation_level: IsolationLevel = "read_committed"
     """Either "read_committed", or "read_uncommitted", which also returns records of open and aborted
     transactions."""
-    auto_offset_reset: str = "latest"
+    auto_offset_reset: OffsetReset = "latest"
     """Where to begin without a committed offset: "latest" (records written from now on), "earliest", or
     "none", which raises OffsetOutOfRangeError."""
     enable_auto_commit: bool = False
@@ -83,8 +84,8 @@ class ConsumerSettings:
     `session_timeout_ms`."""
 
     def __post_init__(self) -> None:
-        check_choice("isolation_level", self.isolation_level, "read_committed", "read_uncommitted")
-        check_choice("auto_offset_reset", self.auto_offset_reset, "latest", "earliest", "none")
+        check_choice("isolation_level", self.isolation_level, *get_args(IsolationLevel))
+        check_choice("auto_offset_reset", self.auto_offset_reset, *get_args(OffsetReset))
         names = self.assignors
         if not names or len(set(names)) < len(names):
             raise ConfigError(

@@ -55,6 +55,15 @@ _OPEN: Final = frozenset(
         _S.COMMITTING_TRANSACTION,
     }
 )
+_WAY_OUT: Final = {
+    _S.UNINITIALIZED: "call init_transactions() first",
+    _S.INITIALIZING: "call init_transactions() again, until it returns",
+    _S.READY: "call begin_transaction() first",
+    _S.IN_TRANSACTION: "commit or abort the open transaction first",
+    _S.COMMITTING_TRANSACTION: "call commit_transaction() again, until it returns",
+    _S.ABORTING_TRANSACTION: "call abort_transaction() again, until it returns",
+}
+"""What to do in a state that does not allow a call."""
 LAST_LOCAL_EPOCH: Final = 2**15 - 1
 """An idempotent producer that has used this epoch needs a new producer id (KIP-360)."""
 
@@ -106,8 +115,13 @@ class TransactionManager:
                 raise self.error
             expected = " or ".join(state.name for state in states)
             raise IllegalStateError(
-                f"{call}: the producer is {self.state.name}, expected {expected}"
+                f"{call}: the producer is {self.state.name}, expected {expected}; {self._way_out(call)}"
             )
+
+    def _way_out(self, call: str) -> str:
+        if call == "init_transactions":
+            return "once for each producer is enough"
+        return _WAY_OUT[self.state]
 
     @property
     def may_send(self) -> bool:

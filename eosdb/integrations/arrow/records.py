@@ -13,7 +13,7 @@ from eosdb.errors import InvalidRequestError, InvalidTimestampError
 from eosdb.integrations.arrow.packed import Parts
 from eosdb.model.damage import parsed, reads
 from eosdb.model.records.arrow_types import TYPES, schema
-from eosdb.model.values import TopicPartition
+from eosdb.model.values import IsolationLevel, TopicPartition
 
 if TYPE_CHECKING:
     from eosdb.database import Database
@@ -39,7 +39,7 @@ def batches(
     end: int,
     names: Sequence[str],
     *,
-    isolation_level: str = "read_committed",
+    isolation_level: IsolationLevel = "read_committed",
     skip_lost: bool = False,
     source_file: str | None = None,
 ) -> Iterator[pa.RecordBatch]:

@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate, compress, repeat
 from operator import itemgetter
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from eosdb.errors import InvalidRequestError, OffsetOutOfRangeError
 from eosdb.log import transaction_index
@@ -20,9 +20,9 @@ from eosdb.log.partition_rows import Partition
 from eosdb.log.reading import at_once, row_check
 from eosdb.log.record_rows import FETCHED, OFFSET, RANGE, STORED, Columns, beginning, by_column
 from eosdb.model.fetched import FetchedColumns, FetchedData, FetchResult, LogRecord
-from eosdb.model.values import Header
+from eosdb.model.values import Header, IsolationLevel
 
-ISOLATION_LEVELS: Final = ("read_uncommitted", "read_committed")
+ISOLATION_LEVELS: Final = get_args(IsolationLevel)
 
 _IN_ORDER: Final = f'{RANGE} ORDER BY "offset"'
 _RECORDS: Final = {

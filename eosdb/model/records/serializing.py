@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from eosdb.errors import InvalidRecordError
 from eosdb.model.validation import check_text
 
 T = TypeVar("T")
-Serializer = Callable[[object], bytes]
+Serializer = Callable[[Any], bytes | str]
 Deserializer = Callable[[bytes], object]
 
 
 def serialized(what: str, given: object, serializer: Serializer | None) -> bytes | None:
-    """Serialize a key or value: `str` becomes UTF-8, everything but bytes needs a serializer.
+    """Serialize a key or value: `str` becomes UTF-8, also what a serializer returns, and everything but
+    bytes needs a serializer.
 
     Raises TypeError, and InvalidRecordError for text that has no UTF-8 form.
     """
@@ -23,19 +24,20 @@ def serialized(what: str, given: object, serializer: Serializer | None) -> bytes
     data: object = given
     if serializer is not None:
         data = serializer(given)
-    elif type(given) is bytes:
-        return given
-    elif isinstance(given, str):
+    if type(data) is bytes:
+        return data
+    if isinstance(data, str):
         try:
-            data = given.encode()
+            return data.encode()
         except UnicodeEncodeError:
-            check_text(what, given, InvalidRecordError)
-    if type(data) is not bytes:
+            check_text(what, data, InvalidRecordError)
+    kind = type(data).__name__
+    if serializer is None:
         raise TypeError(
-            f"{what}: got {type(given).__name__}, expected bytes, str or None; give the producer a "
-            f"{what}_serializer"
+            f"{what}: got {kind}, expected bytes, str or None; give the producer a {what}_serializer"
         )
-    return data
+    name = getattr(serializer, "__qualname__", None) or type(serializer).__name__
+    raise TypeError(f"{what}_serializer: {name} returned {kind}, expected bytes or str")
 
 
 def as_far_as_it_goes(items: Iterable[T]) -> tuple[list[T], Exception | None]:

@@ -14,7 +14,13 @@ from typing import Final, NamedTuple
 from eosdb.client.consumer.consumer import Consumer
 from eosdb.client.producer.producer import Producer
 from eosdb.errors import EosdbError, InvalidRequestError
-from eosdb.model.values import ConsumerRecord, OffsetAndMetadata, RecordMetadata, TopicPartition
+from eosdb.model.values import (
+    ConsumerRecord,
+    IsolationLevel,
+    OffsetAndMetadata,
+    RecordMetadata,
+    TopicPartition,
+)
 from eosdb.testing.simulation.commits import OF_ITS_OWN
 from eosdb.testing.simulation.ledger import TransactionRecord
 from eosdb.testing.simulation.model import INPUT, INPUTS, OUTPUT, SHARED, TABLE, WORKERS
@@ -228,7 +234,7 @@ def uncommitted_reader(world: World, me: Me) -> None:
     _read(world, me, "read_uncommitted")
 
 
-def _read(world: World, me: Me, isolation_level: str) -> None:
+def _read(world: World, me: Me, isolation_level: IsolationLevel) -> None:
     consumer = world.reader(me.node, isolation_level)
     consumer.assign([TopicPartition(t, p) for t, count in TOPICS.items() for p in range(count)])
     while True:

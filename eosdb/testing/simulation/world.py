@@ -9,7 +9,7 @@ from eosdb.client.consumer.consumer import Consumer
 from eosdb.client.producer.producer import Producer
 from eosdb.client.transport import DirectTransport
 from eosdb.model.config import BrokerConfig
-from eosdb.model.values import ProducerIdAndEpoch, TopicPartition
+from eosdb.model.values import IsolationLevel, ProducerIdAndEpoch, TopicPartition
 from eosdb.testing.arena import CALM, Arena, Faults
 from eosdb.testing.simulation.attendance import Attendance
 from eosdb.testing.simulation.checker import Checker
@@ -92,7 +92,7 @@ class World(Arena):
             client_id=name,
         )
 
-    def reader(self, node: int, isolation_level: str) -> Consumer:
+    def reader(self, node: int, isolation_level: IsolationLevel) -> Consumer:
         """A consumer in the broker's process, which therefore returns exactly the content of the log."""
         return Consumer(
             DirectTransport(self.broker(node)),

@@ -13,10 +13,10 @@ from eosdb.broker.broker import Broker
 from eosdb.errors import CorruptRecordError, EosdbError
 from eosdb.log.topics import unknown_id
 from eosdb.model.fetched import AbortedTransaction, FetchedColumns
-from eosdb.model.values import PartitionOffsets, TopicPartition
+from eosdb.model.values import IsolationLevel, PartitionOffsets, TopicPartition
 from eosdb.wire import batches
 from eosdb.wire.errors import FETCH_SESSION_ID_NOT_FOUND, NONE, reading_code_of
-from eosdb.wire.handlers.offsets import ISOLATION_LEVELS, NO_EPOCH, checked_epoch
+from eosdb.wire.handlers.offsets import NO_EPOCH, checked_epoch, isolation_level
 from eosdb.wire.parking import REAL_TIME, Look
 from eosdb.wire.session import NO_TOPIC, Session
 
@@ -63,7 +63,7 @@ def fetch(session: Session, request: FetchRequest, version: int) -> FetchRespons
     broker offers no session."""
     if version >= 7 and request.session_epoch not in _FULL:
         return FetchResponse(error_code=FETCH_SESSION_ID_NOT_FOUND, session_id=0, responses=[])
-    level = ISOLATION_LEVELS.get(request.isolation_level, "")
+    level = isolation_level(request.isolation_level)
     by_id = version >= _BY_ID_FROM
     # Of a partition that comes twice the last one counts.
     requested = {
@@ -104,7 +104,7 @@ def fetch(session: Session, request: FetchRequest, version: int) -> FetchRespons
 
 
 def _read(
-    broker: Broker, requested: Mapping[_Place, _Asked], level: str, max_bytes: int
+    broker: Broker, requested: Mapping[_Place, _Asked], level: IsolationLevel, max_bytes: int
 ) -> _Answers:
     """Read the partitions in the order of the request, up to `max_bytes`; only the first partition that has
     records may exceed it, by one record."""
@@ -163,7 +163,13 @@ def _name(names: Mapping[UUID, str], topic: str | UUID) -> str:
 
 
 def _read_partition(
-    broker: Broker, tp: TopicPartition, offset: int, level: str, room: int, *, at_least_one: bool
+    broker: Broker,
+    tp: TopicPartition,
+    offset: int,
+    level: IsolationLevel,
+    room: int,
+    *,
+    at_least_one: bool,
 ) -> tuple[FetchedColumns, bytes, Iterable[AbortedTransaction]]:
     """Read as many records as fit into `room`, in small steps, which stay in the processor's caches."""
     parts: list[bytes] = []
@@ -193,7 +199,7 @@ def _listed(aborted: Iterable[AbortedTransaction]) -> list[_Aborted]:
     return [_Aborted(producer_id=one.producer_id, first_offset=one.first_offset) for one in aborted]
 
 
-def _has_moved(bounds: dict[TopicPartition, int], level: str) -> Look:
+def _has_moved(bounds: dict[TopicPartition, int], level: IsolationLevel) -> Look:
     """A condition for parking: a partition has new records for this isolation level, or cannot be read."""
     committed = level == "read_committed"
 

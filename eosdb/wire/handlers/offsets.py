@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from typing import Final
+from typing import Final, cast
 
 from kafka.protocol.consumer.offsets import (
     ListOffsetsRequest,
@@ -14,7 +14,14 @@ from kafka.protocol.consumer.offsets import (
 )
 
 from eosdb.errors import EosdbError, InvalidRequestError
-from eosdb.model.values import EARLIEST, LATEST, MAX_TIMESTAMP, OffsetAndTimestamp, TopicPartition
+from eosdb.model.values import (
+    EARLIEST,
+    LATEST,
+    MAX_TIMESTAMP,
+    IsolationLevel,
+    OffsetAndTimestamp,
+    TopicPartition,
+)
 from eosdb.wire.errors import (
     FENCED_LEADER_EPOCH,
     NONE,
@@ -24,7 +31,7 @@ from eosdb.wire.errors import (
 )
 from eosdb.wire.session import LEADER_EPOCH, Session
 
-ISOLATION_LEVELS: Final = {0: "read_uncommitted", 1: "read_committed"}
+_ISOLATION_LEVELS: Final[dict[int, IsolationLevel]] = {0: "read_uncommitted", 1: "read_committed"}
 NO_EPOCH: Final = -1
 """No leader epoch is given."""
 _EARLIEST_LOCAL: Final = -4
@@ -42,10 +49,15 @@ _KNOWN_FROM: Final = {
 _NEVER: Final = 2**15
 
 
+def isolation_level(number: int) -> IsolationLevel:
+    """The level of a request; the broker refuses what an unknown number gives."""
+    return cast(IsolationLevel, _ISOLATION_LEVELS.get(number, ""))
+
+
 def list_offsets(
     session: Session, request: ListOffsetsRequest, version: int
 ) -> ListOffsetsResponse:
-    level = ISOLATION_LEVELS.get(request.isolation_level if version >= 2 else 0, "")
+    level = isolation_level(request.isolation_level if version >= 2 else 0)
     response = ListOffsetsResponse.ListOffsetsTopicResponse
     times = Counter(
         TopicPartition(topic.name, p.partition_index)

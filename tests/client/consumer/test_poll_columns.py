@@ -14,6 +14,7 @@ import pytest
 
 import eosdb
 from eosdb import ConsumerRecord, PartitionColumns, PolledColumns, ProducerRecord, TopicPartition
+from eosdb.model.values import IsolationLevel
 
 TPS = [TopicPartition("t", i) for i in range(2)]
 HEADERS = (("h", b"1"), ("none", None))
@@ -51,7 +52,7 @@ def filled(db: eosdb.Database) -> eosdb.Database:
 @pytest.mark.parametrize("limit", [None, 1, 7, 130, 10_000])
 @pytest.mark.parametrize("of_text", [False, True])
 def test_the_same_records_and_positions_as_by_poll(
-    filled: eosdb.Database, level: str, limit: int | None, of_text: bool
+    filled: eosdb.Database, level: IsolationLevel, limit: int | None, of_text: bool
 ) -> None:
     config: dict[str, Any] = {"value_deserializer": bytes.decode} if of_text else {}
     consumers = [

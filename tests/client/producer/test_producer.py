@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
@@ -129,13 +130,36 @@ def test_what_is_not_bytes_or_text_needs_a_serializer(db: eosdb.Database, value:
     assert db.broker.offsets(TP).log_end_offset == 0
 
 
-def test_serializers_are_used_and_checked(db: eosdb.Database) -> None:
+def test_serializers_are_used(db: eosdb.Database) -> None:
     producer = db.producer(value_serializer=lambda value: str(value).encode())
     assert producer.send("t", 42).result().offset == 0
     assert db.broker.fetch(TP, 0).records[0].value == b"42"
-    wrong = db.producer(key_serializer=lambda key: key)  # type: ignore[arg-type,return-value]
-    with pytest.raises(TypeError, match="key_serializer"):
-        wrong.send("t", b"v", key=3)
+
+
+def test_text_that_a_serializer_returns_is_encoded(db: eosdb.Database) -> None:
+    with db.producer(value_serializer=json.dumps, key_serializer=str) as producer:
+        producer.send("t", {"total": 99}, key=7)
+        producer.send_many("t", [(8, {"total": "ä"}), (9, None)])
+    records = db.broker.fetch(TP, 0).records
+    assert [(record.key, record.value) for record in records] == [
+        (b"7", b'{"total": 99}'), (b"8", b'{"total": "\\u00e4"}'), (b"9", None),
+    ]  # fmt: skip
+
+
+def test_a_serializer_that_returns_something_else_is_named(db: eosdb.Database) -> None:
+    def as_rows(value: object) -> list[object]:
+        return [value]
+
+    producer = db.producer(value_serializer=as_rows)  # type: ignore[arg-type]
+    with pytest.raises(
+        TypeError, match=r"value_serializer: .*as_rows returned list, expected bytes"
+    ):
+        producer.send("t", 5)
+    with pytest.raises(
+        TypeError, match=r"value_serializer: .*as_rows returned list, expected bytes"
+    ):
+        producer.send_many("t", [5])
+    assert db.broker.offsets(TP).log_end_offset == 0
 
 
 def test_unknown_topics_and_partitions_are_refused_at_once(db: eosdb.Database) -> None:

@@ -76,6 +76,25 @@ def test_a_call_in_the_wrong_state_changes_nothing(
     assert producer.state == state
 
 
+@pytest.mark.parametrize("call", ["begin_transaction", "send", "commit_transaction"])
+def test_a_call_before_init_transactions_says_what_comes_first(
+    db: eosdb.Database, call: str
+) -> None:
+    producer = db.producer(transactional_id="a")
+    arguments = ("t", "v") if call == "send" else ()
+    with pytest.raises(eosdb.IllegalStateError, match=r"call init_transactions\(\) first"):
+        getattr(producer, call)(*arguments)
+    producer.init_transactions()
+    if call != "begin_transaction":
+        with pytest.raises(eosdb.IllegalStateError, match=r"call begin_transaction\(\) first"):
+            getattr(producer, call)(*arguments)
+    producer.begin_transaction()
+    with pytest.raises(eosdb.IllegalStateError, match="commit or abort the open transaction first"):
+        producer.begin_transaction()
+    with pytest.raises(eosdb.IllegalStateError, match="once for each producer is enough"):
+        producer.init_transactions()
+
+
 @pytest.mark.parametrize("call", ["init_transactions", "begin_transaction", "abort_transaction"])
 def test_transactions_need_a_transactional_id(db: eosdb.Database, call: str) -> None:
     with pytest.raises(eosdb.IllegalStateError, match="transactional_id"):

@@ -162,7 +162,7 @@ def test_what_is_no_path_is_refused(path: str) -> None:
 
 def test_bad_options_are_refused(db_path: Path) -> None:
     with pytest.raises(eosdb.ConfigError, match="durability"):
-        eosdb.connect(db_path, durability="fast")
+        eosdb.connect(db_path, durability="fast")  # type: ignore[arg-type]
     with pytest.raises(eosdb.ConfigError, match="BrokerConfig"):
         eosdb.connect(db_path, config={})  # type: ignore[arg-type]
     with pytest.raises(eosdb.InvalidConfigError, match="num_partitions"):
