@@ -17,6 +17,7 @@ from eosdb.store.file import forking  # noqa: F401
 
 if TYPE_CHECKING:
     from eosdb.broker.broker import Broker as Broker
+    from eosdb.broker.joining import join as join
     from eosdb.broker.outbox import UserTransaction as UserTransaction
     from eosdb.client.consumer.consumer import Consumer as Consumer
     from eosdb.client.processor.dead_letters import DeadLetter as DeadLetter
@@ -101,6 +102,7 @@ __version__ = "0.1.0"
 
 _NAMES: Final = {
     "eosdb.broker.broker": "Broker",
+    "eosdb.broker.joining": "join",
     "eosdb.broker.outbox": "UserTransaction",
     "eosdb.client.consumer.consumer": "Consumer",
     "eosdb.client.processor.dead_letters": "DeadLetter DeadLetters ReplayReport",

@@ -172,7 +172,7 @@ class Database(WholeFile, Closeable):
             )
         self._coordinator = TransactionCoordinator(store, clock, config)
         authorizer, metrics = Authorizer(principal, config.super_users), Metrics(clock, RATES)
-        core = Core(store, self._coordinator, clock, config, authorizer, metrics)
+        core = Core(clock, config, authorizer, store, self._coordinator, metrics)
         super().__init__(core)
         self.broker: Final = Broker(core)
         self.admin: Final = Admin(core)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 from uuid import UUID
 
-from eosdb.broker.handler import Core, RequestHandler
+from eosdb.broker.handler import RequestHandler, Rules
 from eosdb.coordinator.groups import offsets as group_offsets
 from eosdb.coordinator.groups import rows as group_rows
 from eosdb.coordinator.groups.decisions import (
@@ -172,7 +172,7 @@ class OffsetRequests(RequestHandler):
 
 
 def commit_offsets(
-    core: Core,
+    rules: Rules,
     unit: Unit,
     group_id: str,
     commits: tuple[OffsetCommit, ...],
@@ -180,28 +180,30 @@ def commit_offsets(
     refused: Refused | None = None,
 ) -> None:
     """`offset_commit` inside a unit that the caller has begun."""
-    core.authorizer.check(unit, "read", "group", group_id)
-    readable = admitted(core, unit, commits, refused)
-    offsets = still_here(core, unit, group_id, readable, committer, refused)
+    rules.authorizer.check(unit, "read", "group", group_id)
+    readable = admitted(rules, unit, commits, refused)
+    offsets = still_here(rules, unit, group_id, readable, committer, refused)
     if refused and not offsets:
         return
     unknown = GroupIdNotFoundError(f"there is no group {group_id!r}")
-    now_ms = core.clock.time_ms()
+    now_ms = rules.clock.time_ms()
     check_committer(unit, group_id, committer, now_ms, unknown, is_transactional=False)
     kept = group_offsets.accepted(
-        offsets, lambda commit: group_offsets.check_metadata(commit, core.config), refused
+        offsets, lambda commit: group_offsets.check_metadata(commit, rules.config), refused
     )
     if kept:
         unit.record(OffsetsCommitted(timestamp=now_ms, group_id=group_id, offsets=kept))
 
 
-def admitted(core: Core, unit: Unit, items: Sequence[P], refused: Refused | None) -> tuple[P, ...]:
+def admitted(
+    rules: Rules, unit: Unit, items: Sequence[P], refused: Refused | None
+) -> tuple[P, ...]:
     """The partitions that exist and that the principal may read; the errors of the others go into
     `refused`, or are raised if it is None."""
     if refused is not None:
         refused.clear()  # The unit may be run again.
     readable = group_offsets.accepted(
-        items, lambda item: core.authorizer.check(unit, "read", "topic", item.topic), refused
+        items, lambda item: rules.authorizer.check(unit, "read", "topic", item.topic), refused
     )
     return group_offsets.accepted(
         readable, lambda item: group_offsets.check_exists(unit, item), refused
@@ -209,7 +211,7 @@ def admitted(core: Core, unit: Unit, items: Sequence[P], refused: Refused | None
 
 
 def still_here(
-    core: Core,
+    rules: Rules,
     unit: Unit,
     group_id: str,
     commits: Sequence[OffsetCommit],
@@ -231,7 +233,7 @@ def still_here(
                     f"{tp}: offset {commit.offset} is of a topic that is gone ({error}); read the "
                     "topic that has the name now from its beginning"
                 ) from error
-        closed = partition_rows.config(unit, partition.topic_id, core.config).closed
+        closed = partition_rows.config(unit, partition.topic_id, rules.config).closed
         if closed and not group_id.startswith(group_offsets.NOTES):
             raise PolicyViolationError(f"{commit.topic}-{commit.partition}: {closed}")
 

@@ -22,15 +22,28 @@ from eosdb.store.writing.unit import Unit
 
 
 @dataclass(frozen=True, slots=True)
-class Core:
+class Rules:
+    """By what a request is judged, besides the file itself."""
+
+    clock: Clock
+    config: BrokerConfig
+    authorizer: Authorizer
+    """Checks the rights of the principal."""
+
+    def ensure_topic(self, unit: Unit, topic: str) -> None:
+        """Create the topic with the broker's defaults unless it exists."""
+        if not partition_rows.exists(unit, TopicPartition(topic, 0)):
+            self.authorizer.check_create_topic(unit, topic)
+            now = self.clock.time_ms()
+            unit.record(topics.checked_creation(unit, topic, None, None, self.config, now))
+
+
+@dataclass(frozen=True, slots=True)
+class Core(Rules):
     """The parts of an open file: `Database` creates them once, and all its request handlers share them."""
 
     store: Store
     coordinator: TransactionCoordinator
-    clock: Clock
-    config: BrokerConfig
-    authorizer: Authorizer
-    """Checks the rights of the principal that opened the file."""
     metrics: Metrics
     """Counts requests and their results."""
     damage: set[str] = field(default_factory=set)
@@ -49,13 +62,6 @@ class RequestHandler:
         self._clock = core.clock
         self._config = core.config
         self._authorizer = core.authorizer
-
-    def _ensure_topic(self, unit: Unit, topic: str) -> None:
-        """Create the topic with the broker's defaults unless it exists."""
-        if not partition_rows.exists(unit, TopicPartition(topic, 0)):
-            self._authorizer.check_create_topic(unit, topic)
-            now = self._clock.time_ms()
-            unit.record(topics.checked_creation(unit, topic, None, None, self._config, now))
 
     def _delete_rows(self, partition_ids: Sequence[int]) -> None:
         """Delete the rows that a commit has given up. If that fails, housekeeping does it later."""

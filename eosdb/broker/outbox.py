@@ -1,7 +1,8 @@
-"""One transaction over the user's own tables and the log (`Database.begin`).
+"""One transaction over the user's own tables and the log: of `Database.begin`, or one that the program has
+begun on a connection of its own (`joining`).
 
-The block is one unit of the file: like any request it is authorised and recorded as events, and readers
-see all of it once it is committed. Kafka's transactions are not involved.
+It is one unit of the file: like any request it is authorised and recorded as events, and readers see all of
+it once it is committed. Kafka's transactions are not involved.
 """
 
 from __future__ import annotations
@@ -9,11 +10,13 @@ from __future__ import annotations
 import contextlib
 import random
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Final
 
 from eosdb.broker.group_offsets import Committer, commit_offsets
-from eosdb.broker.handler import RequestHandler
+from eosdb.broker.handler import RequestHandler, Rules
 from eosdb.coordinator.groups import offsets as group_offsets
 from eosdb.errors import EosdbError, InvalidRequestError
 from eosdb.events.kinds import IdempotencyKeyUsed
@@ -46,13 +49,66 @@ _HANDLER: Final = (
 )
 
 
-class UserTransaction:
+class LogTransaction(ABC):
+    """What a transaction over the user's own tables writes to the log."""
+
+    def __init__(self, outbox: Outbox) -> None:
+        self._outbox = outbox
+
+    @abstractmethod
+    def _unit(self) -> AbstractContextManager[Unit]:
+        """Write to eosdb's tables: everything in the block or, if it raises, nothing."""
+
+    def publish(
+        self,
+        topic: str,
+        value: object = None,
+        key: object = None,
+        *,
+        partition: int | None = None,
+        headers: Headers = (),
+        timestamp: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> RecordMetadata:
+        """Append a record; readers see it when the transaction is committed.
+
+        `str` is UTF-8 encoded. Without `partition`, the partition is chosen by the key, as by a producer.
+        If a record with the same `idempotency_key` was ever published to the topic, by any process, nothing
+        is appended, whatever the new record contains, and the position of the first record is returned with
+        `duplicate=True`. Raises UnknownTopicOrPartitionError, MessageTooLargeError, InvalidRecordError,
+        TypeError and the authorization errors; the transaction can go on after any of them.
+        """
+        record = Record(
+            serialized("key", key, None),
+            serialized("value", value, None),
+            as_headers(headers),
+            timestamp,
+        )
+        with self._unit() as unit:
+            return self._outbox.publish(unit, topic, record, partition, idempotency_key)
+
+    def commit_offsets(
+        self,
+        group: str | ConsumerGroupMetadata,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    ) -> None:
+        """Commit offsets of the group, such as `consumer.position_offsets()`, with everything else.
+
+        A member of a group passes `consumer.group_metadata()` instead of the group's name, so that its
+        commit is refused once it has lost its partitions (KIP-447). Raises the errors of
+        `Broker.offset_commit`.
+        """
+        with self._unit() as unit:
+            self._outbox.commit_offsets(unit, group, offsets)
+
+
+class UserTransaction(LogTransaction):
     """The operations inside a block of `db.begin()`, or in a handler of two parameters; unusable after the
     block has ended or the handler has returned."""
 
-    def __init__(self, held: HeldUnit, publisher: Publisher, over: str = _BLOCK) -> None:
+    def __init__(self, held: HeldUnit, outbox: Outbox, over: str = _BLOCK) -> None:
+        super().__init__(outbox)
         self._held: HeldUnit | None = held
-        self._publisher = publisher
         self._over = over
         self._lock = threading.RLock()
 
@@ -66,52 +122,15 @@ class UserTransaction:
         """
         return self._open().connection
 
-    def publish(
-        self,
-        topic: str,
-        value: object = None,
-        key: object = None,
-        *,
-        partition: int | None = None,
-        headers: Headers = (),
-        timestamp: int | None = None,
-        idempotency_key: str | None = None,
-    ) -> RecordMetadata:
-        """Append a record; readers see it when the block has ended.
-
-        `str` is UTF-8 encoded. Without `partition`, the partition is chosen by the key, as by a producer.
-        If a record with the same `idempotency_key` was ever published to the topic, by any process, nothing
-        is appended, whatever the new record contains, and the position of the first record is returned with
-        `duplicate=True`. Raises UnknownTopicOrPartitionError, MessageTooLargeError, InvalidRecordError,
-        TypeError and the authorization errors; the block can continue after any of them.
-        """
-        record = Record(
-            serialized("key", key, None),
-            serialized("value", value, None),
-            as_headers(headers),
-            timestamp,
-        )
-        with self._lock, self._open().ours() as unit:
-            return self._publisher.publish(unit, topic, record, partition, idempotency_key)
-
-    def commit_offsets(
-        self,
-        group: str | ConsumerGroupMetadata,
-        offsets: Mapping[TopicPartition, OffsetAndMetadata],
-    ) -> None:
-        """Commit offsets of the group, such as `consumer.position_offsets()`, with everything else.
-
-        A member of a group passes `consumer.group_metadata()` instead of the group's name, so that its
-        commit is refused once it has lost its partitions (KIP-447). Raises the errors of
-        `Broker.offset_commit`.
-        """
-        with self._lock, self._open().ours() as unit:
-            self._publisher.commit_offsets(unit, group, offsets)
-
     def end(self) -> None:
         """Make the object unusable: the block has ended."""
         with self._lock:
             self._held = None
+
+    @contextlib.contextmanager
+    def _unit(self) -> Iterator[Unit]:
+        with self._lock, self._open().ours() as unit:
+            yield unit
 
     def _open(self) -> HeldUnit:
         if self._held is None:
@@ -122,9 +141,9 @@ class UserTransaction:
 class UnitOfParts:
     """A unit for several records of a processor; each attempt is a part that can be rolled back."""
 
-    def __init__(self, held: HeldUnit, publisher: Publisher) -> None:
+    def __init__(self, held: HeldUnit, outbox: Outbox) -> None:
         self._held = held
-        self._publisher = publisher
+        self._outbox = outbox
 
     @property
     def is_whole(self) -> bool:
@@ -139,7 +158,7 @@ class UnitOfParts:
     @contextlib.contextmanager
     def part(self) -> Iterator[UserTransaction]:
         """A transaction for the block, rolled back to the beginning of the block if that raises."""
-        transaction = UserTransaction(self._held, self._publisher, _HANDLER)
+        transaction = UserTransaction(self._held, self._outbox, _HANDLER)
         with self._held.part():
             try:
                 yield transaction
@@ -151,18 +170,17 @@ class UnitOfParts:
     ) -> None:
         """As `UserTransaction.commit_offsets`."""
         with self._held.ours() as unit:
-            self._publisher.commit_offsets(unit, group, offsets)
+            self._outbox.commit_offsets(unit, group, offsets)
 
 
 class Publisher(RequestHandler):
-    """Appends without a producer id: an idempotency key or committed offsets, stored in the same unit,
-    prevent duplicates."""
+    """Begins transactions over the user's own tables and the log."""
 
     @contextlib.contextmanager
     def begin(self) -> Iterator[UserTransaction]:
         """Run the block as one unit."""
         with self._unit() as held:
-            transaction = UserTransaction(held, self)
+            transaction = UserTransaction(held, Outbox(self._core))
             try:
                 yield transaction
             finally:
@@ -172,7 +190,7 @@ class Publisher(RequestHandler):
     def begin_parts(self) -> Iterator[UnitOfParts]:
         """Run the block as one unit with parts."""
         with self._unit() as held:
-            yield UnitOfParts(held, self)
+            yield UnitOfParts(held, Outbox(self._core))
 
     @contextlib.contextmanager
     def _unit(self) -> Iterator[HeldUnit]:
@@ -181,6 +199,14 @@ class Publisher(RequestHandler):
         with self._store.begin() as held:
             yield held
         self._coordinator.after_write()
+
+
+class Outbox:
+    """Appends without a producer id: an idempotency key or committed offsets, stored in the same unit,
+    prevent duplicates."""
+
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
 
     def publish(
         self,
@@ -191,10 +217,10 @@ class Publisher(RequestHandler):
         idempotency_key: str | None,
     ) -> RecordMetadata:
         """Append one record, or nothing if its idempotency key has been used."""
-        now = self._clock.time_ms()
+        now = self._rules.clock.time_ms()
         batch = prepare(RecordBatch([record]), now)
         check_topic_partition((topic, 0))
-        self._authorizer.check(unit, "write", "topic", topic)
+        self._rules.authorizer.check(unit, "write", "topic", topic)
         if idempotency_key is not None:
             once.check_key(idempotency_key)
             if (first := once.find_key(unit, topic, idempotency_key)) is not None:
@@ -230,21 +256,21 @@ class Publisher(RequestHandler):
             group = group.group_id
         check_group_id(group)
         commits = group_offsets.check_offsets(offsets)
-        commit_offsets(self._core, unit, group, commits, committer.checked())
+        commit_offsets(self._rules, unit, group, commits, committer.checked())
 
     def _append(
         self, unit: Unit, tp: TopicPartition, batch: PreparedBatch, now: int
     ) -> tuple[int, int]:
         partition = partition_rows.load(unit, tp)
-        config = partition_rows.config(unit, partition.topic_id, self._config)
+        config = partition_rows.config(unit, partition.topic_id, self._rules.config)
         result = log_append.append(unit, partition, batch, config, now)
         return result.base_offset, result.log_append_time
 
     def _partition_for(
         self, unit: Unit, topic: str, key: bytes | None, partition: int | None
     ) -> object:
-        if self._config.auto_create_topics_enable:
-            self._ensure_topic(unit, topic)
+        if self._rules.config.auto_create_topics_enable:
+            self._rules.ensure_topic(unit, topic)
         if partition is not None:
             return partition
         count = topics.partition_count(unit.connection, topic)

@@ -275,5 +275,5 @@ class ProduceRequests(RequestHandler):
         except UnknownTopicOrPartitionError:
             if not self._config.auto_create_topics_enable:
                 raise
-            self._ensure_topic(unit, tp.topic)
+            self._core.ensure_topic(unit, tp.topic)
             return partition_rows.load(unit, tp)

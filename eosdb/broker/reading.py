@@ -224,7 +224,7 @@ class ReadRequests(RequestHandler):
         check_topic_name(name)
         if not (may_create and self._config.auto_create_topics_enable):
             raise topics.unknown(name)
-        self._coordinator.write(lambda unit: self._ensure_topic(unit, name))
+        self._coordinator.write(lambda unit: self._core.ensure_topic(unit, name))
         return self.topic(name, may_create=may_create)
 
     def cluster_id(self) -> str:

@@ -65,6 +65,10 @@ def test_a_reload_and_a_shutdown_let_running_requests_end(tmp_path: Path) -> Non
     server.check()
 
 
+def test_the_program_with_a_connection_of_its_own_runs(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "own_connection.py"], cwd=tmp_path, check=True)
+
+
 def test_the_tests_of_the_page_pass(tmp_path: Path) -> None:
     (command,) = [each for each in COMMANDS if each.startswith("pytest")]
     done = subprocess.run(

@@ -61,6 +61,7 @@ TIERS = {
             "relay",
             "moving",
             "ui",
+            "django",
         )
     ],
     "commands": [
@@ -118,6 +119,8 @@ STRANGERS: list[tuple[set[str], set[str]]] = [
             "prometheus_client",
             "datasette",
             "pluggy",
+            "django",
+            "anyio",
         },
     ),
     # Kafka's protocol, and what it is made of, are met in one room.
@@ -268,7 +271,9 @@ def test_sqlite3_is_named_only_where_sql_lives() -> None:
             for r in ("store", "log", "coordinator", "admin", "maintenance", "migrations")
         ),
         "eosdb.native.accelerator",  # It tries a connection of its own.
-        "eosdb.broker.listing",  # Only as the type of what it hands on.
+        # Only as the type of what they hand on.
+        "eosdb.broker.listing",
+        "eosdb.broker.joining",
         sceptic,
     ]
     users = {n for n in modules() if any(within(i, "sqlite3") for i in imports(n))}

@@ -215,3 +215,12 @@ class _Waiter:
             self._granted = True
             if self.is_abandoned:
                 locks.unlock(WRITER)
+
+
+def sync_has_failed(database: str) -> bool:
+    """Whether a sync has failed in any process that has the database open, for one that has not."""
+    try:
+        with open(f"{database}-lock", "rb", buffering=0) as file:
+            return os.pread(file.fileno(), 1, _SYNC_FAILED_AT) == _FAILED
+    except FileNotFoundError:
+        return False

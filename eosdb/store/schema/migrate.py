@@ -345,6 +345,16 @@ def check_not_upgraded(connection: sqlite3.Connection, path: str) -> None:
         )
 
 
+def check_newest(connection: sqlite3.Connection, path: str) -> None:
+    """Check a connection of the program's own to a file that eosdb's tables are in: they must be of the
+    newest schema, and the file in WAL mode. Raises what `open_file` raises."""
+    content = kind.of(connection)
+    assert content.version is not None
+    file = Found(content.version, not is_in_wal_mode(connection), content.is_adopted)
+    _check_not_published(path, file)
+    _check_version(path, file, "a transaction of another program's")
+
+
 def _in_unit(
     path: str,
     busy_timeout_ms: int,
