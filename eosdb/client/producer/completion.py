@@ -47,6 +47,7 @@ class BatchCompletion:
         self._to_bump: set[TopicPartition] = set()
         """Partitions whose batches need a new epoch, which they get when none of them is in flight."""
         self._finished: deque[ProducerBatch] = deque()
+        """The batches whose callbacks are to be called."""
         self._expires_ms = 0
         """The earliest time (monotonic ms) at which a batch can exceed delivery_timeout_ms."""
         self._may_be_unresolved = False
@@ -61,15 +62,11 @@ class BatchCompletion:
 
         Returns whether there were any.
         """
-        if not self._finished:
-            return False
-        called = False
+        are_any = bool(self._finished)
         while self._finished:
-            batch = self._finished[0]
-            called |= bool(batch.callbacks)
-            batch.call_back()
+            self._finished[0].call_back()
             self._finished.popleft()
-        return called
+        return are_any
 
     # -- an answer ------------------------------------------------------------------------------
 
@@ -128,7 +125,8 @@ class BatchCompletion:
             {"batch-size": batch.size, "records-per-batch": count},
         )
         batch.result = result
-        self._finished.append(batch)
+        if batch.callbacks:
+            self._finished.append(batch)
 
     def _split(self, batch: ProducerBatch) -> None:
         """Replace a batch that is too large with its halves, which take over its sequences."""
@@ -172,7 +170,8 @@ class BatchCompletion:
             progress.drop(batch)
         self._metrics.count("record-error", len(batch.records))
         self._metrics.error(error)
-        self._finished.append(batch)
+        if batch.callbacks:
+            self._finished.append(batch)
 
     # -- an interrupt ---------------------------------------------------------------------------
 

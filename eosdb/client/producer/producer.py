@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Final, Unpack
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final, TypeVar, Unpack
 
 from eosdb.client.answers import RequestKind
 from eosdb.client.producer.accumulator import (
@@ -58,6 +58,7 @@ from eosdb.model.values import (
     TransactionToken,
 )
 
+T = TypeVar("T")
 _BUFFER_BYTES: Final = 1_048_576
 """The size of the buffer in bytes; when it is full, all batches are sent."""
 _RATES: Final = ("record-send", "record-retry", "record-error", "byte", "request")
@@ -115,8 +116,7 @@ class Producer(Closeable):
         Raises IllegalStateError on a second call, RequestTimedOutError after max_block_ms (call again),
         and the coordinator's errors, which are fatal for this producer.
         """
-        with self._timed("txn-init"):
-            self._transactions.init()
+        self._timed("txn-init", self._transactions.init)
 
     def begin_transaction(self) -> TransactionToken:
         """Begin a transaction. The token identifies it for `db.outcome`.
@@ -125,8 +125,7 @@ class Producer(Closeable):
         coordinator, a new epoch is requested first. Raises IllegalStateError, and if a request is sent
         RequestTimedOutError after max_block_ms (call again) and the coordinator's errors.
         """
-        with self._timed("txn-begin"):
-            return self._transactions.begin()
+        return self._timed("txn-begin", self._transactions.begin)
 
     def send_offsets_to_transaction(
         self,
@@ -153,8 +152,7 @@ class Producer(Closeable):
                 f"group_metadata: got generation {group.generation_id} without a member id, expected "
                 "consumer.group_metadata(), or the group's id alone for offsets that no member checks"
             )
-        with self._timed("txn-send-offsets"):
-            self._transactions.send_offsets(offsets, group)
+        self._timed("txn-send-offsets", self._transactions.send_offsets, offsets, group)
 
     def commit_transaction(self) -> None:
         """Send waiting records, then commit. The transaction is durable and visible when this returns.
@@ -163,8 +161,7 @@ class Producer(Closeable):
         coordinator's errors. After a retriable error (the database was locked, no response within
         max_block_ms) the call may be repeated.
         """
-        with self._timed("txn-commit"):
-            self._transactions.commit()
+        self._timed("txn-commit", self._transactions.commit)
 
     def abort_transaction(self) -> None:
         """Abort the transaction. Unsent records fail; responses of records in flight are awaited.
@@ -172,8 +169,7 @@ class Producer(Closeable):
         Raises IllegalStateError without a transaction, RequestTimedOutError after max_block_ms (call
         again), and the error of a fatal state.
         """
-        with self._timed("txn-abort"):
-            self._transactions.abort()
+        self._timed("txn-abort", self._transactions.abort)
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[TransactionToken]:
@@ -359,8 +355,7 @@ class Producer(Closeable):
         Raises RequestTimedOutError if that takes longer than `timeout_ms`, and IllegalStateError inside a
         delivery callback.
         """
-        with self._timed("flush"):
-            self._driver.flush(timeout_ms)
+        self._timed("flush", self._driver.flush, timeout_ms)
 
     def _make_room(self, size: int) -> None:
         """Send until the buffer has room, as Kafka's `send` blocks on buffer.memory."""
@@ -405,14 +400,13 @@ class Producer(Closeable):
 
     # -- small steps ----------------------------------------------------------------------------
 
-    @contextlib.contextmanager
-    def _timed(self, name: str) -> Iterator[None]:
-        """Hold the lock, check that the producer is open, and add the call's time to `…-time-ns-total`."""
+    def _timed(self, name: str, call: Callable[..., T], *args: object) -> T:
+        """Make the call of an open producer under the lock, and add its time to `…-time-ns-total`."""
         with self._lock:
             self._check_open()
             start = self._metrics.now_ns()
             try:
-                yield
+                return call(*args)
             finally:
                 self._metrics.count(f"{name}-time-ns", self._metrics.now_ns() - start)
 

@@ -28,6 +28,8 @@ class ClientState(Enum):
     ABORTABLE_ERROR = "ABORTABLE_ERROR"
     FATAL_ERROR = "FATAL_ERROR"
 
+    __hash__ = object.__hash__  # There is one of each; Enum's own hash is a call for every lookup.
+
 
 _S = ClientState
 LEGAL_PREVIOUS: Final[dict[ClientState, frozenset[ClientState]]] = {

@@ -135,7 +135,8 @@ class ProducerTransactions:
             if self._is_committed:
                 self._sender.complete_as_stored(self._clock.monotonic_ms())
             self._flush_before(self._end_request(committed=True), self._committed, sync=True)
-            self._driver.flush(None)
+            if not self._is_committed:
+                self._driver.flush(None)
             if manager.error is not None:
                 raise manager.error
             manager.transition(ClientState.COMMITTING_TRANSACTION)
@@ -197,7 +198,9 @@ class ProducerTransactions:
         self._renewal = None
         pending = coordinator.pending(RequestKind.END)
         if pending is None:
-            if manager.has_begun:
+            if committed and self._is_committed:
+                self._ended(self._committed.answer)
+            elif manager.has_begun:
                 # Used once: a repeated commit sends the request again.
                 answered, self._committed = self._committed, Exchange(RequestKind.END.value)
                 pending = coordinator.enqueue(
