@@ -6,7 +6,7 @@ the others.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import AbstractContextManager
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -172,9 +172,9 @@ class ProduceRequests(RequestHandler):
         self._authorize_produce(unit, prepared, request.transactional_id)
         try:
             partitions = {tp: self._partition(unit, tp, request.topic_ids) for tp in prepared}
-            self._join(unit, partitions, prepared, request)
+            begun = self._join(unit, partitions, prepared, request)
             return {
-                tp: self._append(unit, partition, prepared[tp], request)
+                tp: self._append(unit, partition, prepared[tp], request, begins=tp in begun)
                 for tp, partition in partitions.items()
             }
         except ApiError as error:
@@ -210,9 +210,9 @@ class ProduceRequests(RequestHandler):
         partitions: Mapping[TopicPartition, partition_rows.Partition],
         prepared: Mapping[TopicPartition, PreparedBatch],
         request: _Request,
-    ) -> None:
+    ) -> Collection[TopicPartition]:
         """Add the partitions to the transaction that their batches belong to; under version 1, check that
-        they were added before."""
+        they were added before. Returns those in which the transaction's own epoch begins."""
         joining = {
             tp: partition
             for tp, partition in partitions.items()
@@ -222,7 +222,7 @@ class ProduceRequests(RequestHandler):
             )
         }
         if not joining:
-            return
+            return ()
         assert request.transactional_id is not None
         first = prepared[next(iter(joining))]
         producer = ProducerIdAndEpoch(first.producer_id, first.producer_epoch)
@@ -232,9 +232,11 @@ class ProduceRequests(RequestHandler):
             unit, request.transactional_id, producer, request.version, request.now,
             tps=frozenset(joining),
         )  # fmt: skip
-        if request.version >= EPOCH_PER_TRANSACTION:
-            for tp, partition in joining.items():
-                log_append.check_begins_at_zero(unit, partition.partition_id, prepared[tp])
+        if request.version < EPOCH_PER_TRANSACTION:
+            return ()
+        for tp, partition in joining.items():
+            log_append.check_begins_at_zero(unit, partition.partition_id, prepared[tp])
+        return joining
 
     def _append(
         self,
@@ -242,6 +244,8 @@ class ProduceRequests(RequestHandler):
         partition: partition_rows.Partition,
         batch: PreparedBatch,
         request: _Request,
+        *,
+        begins: bool,
     ) -> ProduceResult:
         transactional_id = request.transactional_id if batch.is_transactional else None
         holder = None if transactional_id is None else transaction_rows.load(unit, transactional_id)
@@ -255,6 +259,7 @@ class ProduceRequests(RequestHandler):
             request.now,
             transactional_id=transactional_id,
             producer=None if holder is None else holder.producer,
+            begins=begins,
         )
         attempts.forget(partition.partition_id, batch.producer_id)
         return result

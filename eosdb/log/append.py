@@ -22,7 +22,7 @@ from eosdb.events.lean import NAMED
 from eosdb.log import checksum, producer_rows
 from eosdb.log.batch import PreparedBatch
 from eosdb.log.overtaking import Attempts
-from eosdb.log.partition_rows import Partition, by_id
+from eosdb.log.partition_rows import Partition
 from eosdb.log.producer_state import (
     RETAINED_BATCHES,
     SEQUENCE_COUNT,
@@ -98,10 +98,12 @@ def append(
     *,
     transactional_id: str | None = None,
     producer: ProducerIdAndEpoch | None = None,
+    begins: bool = False,
 ) -> ProduceResult:
     """Append the batch, unless it is a duplicate.
 
-    `producer` is the current one of the transactional id, as the coordinator knows it. Raises
+    `producer` is the current one of the transactional id, as the coordinator knows it. The batch `begins`
+    the epoch of a version 2 transaction, of which the partition has no records yet. Raises
     MessageTooLargeError, InvalidRecordError, PolicyViolationError (the topic has moved away) and the
     errors of `judge` and `judge_by_rows`.
     """
@@ -110,7 +112,7 @@ def append(
     log_append_time = now_ms if is_log_append_time else NO_TIMESTAMP
     verdict: Accept | Duplicate = Accept(NO_SEQUENCE)
     if batch.producer_id >= 0:
-        verdict = _decide(unit, partition.partition_id, batch)
+        verdict = _decide(unit, partition.partition_id, batch, begins=begins)
     if isinstance(verdict, Duplicate):
         return ProduceResult(
             verdict.base_offset, verdict.last_offset, log_append_time, partition.log_start_offset,
@@ -202,7 +204,7 @@ def append_marker(
     entry = producer_rows.load(unit, partition.partition_id, producer_id)
     check_marker(entry, producer_epoch, coordinator_epoch, transaction_version)
     control = "COMMIT" if committed else "ABORT"
-    offset = by_id(unit, partition.partition_id).log_end_offset
+    offset = partition.log_end_offset
     event = MarkerWritten(
         now_ms, partition.topic, partition.partition, transactional_id, partition.partition_id, offset,
         producer_id, producer_epoch, coordinator_epoch, control,
@@ -261,13 +263,15 @@ def check_overtakes_nothing(
         )
 
 
-def _decide(unit: Unit, partition_id: int, batch: PreparedBatch) -> Accept | Duplicate:
+def _decide(
+    unit: Unit, partition_id: int, batch: PreparedBatch, *, begins: bool
+) -> Accept | Duplicate:
     incoming = Incoming(
         batch.producer_epoch, batch.base_sequence, batch.count, batch.is_transactional
     )
     entry = producer_rows.load(unit, partition_id, batch.producer_id)
     newest = NO_SEQUENCE
-    if (
+    if not (begins and batch.base_sequence == 0) and (
         entry is None
         or entry.producer_epoch != batch.producer_epoch
         or len(entry.batches) < RETAINED_BATCHES

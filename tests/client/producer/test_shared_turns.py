@@ -51,6 +51,19 @@ def test_the_last_records_and_the_decision_are_one_commit(db: eosdb.Database) ->
     assert committed_values(db, TP) == committed_values(db, OTHER) == [b"0", b"1", b"2"] * 2
 
 
+def test_the_next_small_transaction_reads_nothing(db: eosdb.Database) -> None:
+    producer = transactional(db)
+    connection, statements = writer(db).connection, list[str]()
+    for _ in range(2):
+        statements.clear()
+        connection.set_trace_callback(statements.append)
+        with producer.transaction():
+            send_both(producer)
+        connection.set_trace_callback(None)
+    assert [sql for sql in statements if sql.startswith("SELECT")] == []
+    assert statements[-1] == "COMMIT"
+
+
 def test_offsets_go_along_with_the_records_before_them(db: eosdb.Database) -> None:
     producer = transactional(db)
     producer.begin_transaction()
