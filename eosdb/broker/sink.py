@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import Any, Final, NamedTuple
 
@@ -86,8 +86,7 @@ class Sender:
     """The next sequence by partition."""
 
     def signed(self, part: Part, sequence: int) -> PreparedBatch:
-        return replace(
-            part.batch,
+        return part.batch._replace(
             producer_id=self.producer.producer_id,
             producer_epoch=self.producer.producer_epoch,
             base_sequence=sequence,

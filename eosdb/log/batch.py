@@ -7,10 +7,9 @@ import base64
 import json
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from operator import add
 from types import NoneType
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 from eosdb.errors import InvalidRecordError, InvalidTimestampError
 from eosdb.log.checksum import content_sums
@@ -29,16 +28,15 @@ _PAYLOAD_TYPES: Final = frozenset({bytes, NoneType})
 _INT: Final = {int}
 
 
-@dataclass(frozen=True, slots=True)
-class PreparedBatch:
-    """A checked batch. `timestamps` has one element when all are the same, `headers` none when no
-    record has any; `payload` is key, value, key, value, …"""
+class PreparedBatch(NamedTuple):
+    """A checked batch. `timestamps` has one element when all are the same, `headers` none when no record
+    has any; `payload` is key, value, key, value, … A named tuple costs a fifth of a frozen dataclass."""
 
     producer_id: int
     producer_epoch: int
     base_sequence: int
     is_transactional: bool
-    count: int
+    count: int  # type: ignore[assignment]  # Hides the method of tuple.
     payload: list[bytes | None]
     timestamps: list[int]
     headers: list[str | None]

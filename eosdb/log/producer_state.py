@@ -104,13 +104,12 @@ class ProducerStateEntry(NamedTuple):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Incoming:
+class Incoming(NamedTuple):
     """A batch to be appended."""
 
     producer_epoch: int
     base_sequence: int
-    count: int
+    count: int  # type: ignore[assignment]  # Hides the method of tuple.
     is_transactional: bool
 
 

@@ -67,8 +67,7 @@ class Record(NamedTuple):
     timestamp: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RecordBatch:
+class RecordBatch(NamedTuple):
     """Records that are appended together, with one range of a producer's sequence numbers."""
 
     records: Sequence[Record]
@@ -81,8 +80,7 @@ class RecordBatch:
     of the records."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProduceResult:
+class ProduceResult(NamedTuple):
     """The result of one batch. A duplicate has the offsets of the original."""
 
     base_offset: int = NO_OFFSET
