@@ -16,7 +16,7 @@ from eosdb.coordinator.due import Due
 from eosdb.coordinator.expiry import Expired
 from eosdb.coordinator.groups import offsets as group_offsets
 from eosdb.coordinator.groups.rows import Removed
-from eosdb.coordinator.leadership import Decision, End, Leadership
+from eosdb.coordinator.leadership import Decide, Decision, End, Leadership
 from eosdb.coordinator.presence import Presences
 from eosdb.coordinator.transactions import decisions, ending
 from eosdb.coordinator.transactions import rows as transaction_rows
@@ -362,15 +362,15 @@ class TransactionCoordinator:
 
     # -- the second step ------------------------------------------------------------------------
 
-    def _decide(
-        self, transactional_id: str, decide: Callable[[Unit], Decision | None]
-    ) -> Decision | None:
+    def _decide(self, transactional_id: str, decide: Decide) -> Decision | None:
         """Run the first step. No other thread of this object takes over before the second one."""
         self.leadership.try_again(transactional_id)
-        with self.leadership.deciding(transactional_id, decide) as first_step:
-            decision = self.write(first_step)
-            if decision is not None and decision.end is not End.NONE and self._store.is_joint:
-                self._store.commit_joint()
+        return self.leadership.decide(transactional_id, decide, self._write_decision)
+
+    def _write_decision(self, first_step: Decide) -> Decision | None:
+        decision = self.write(first_step)
+        if decision is not None and decision.end is not End.NONE and self._store.is_joint:
+            self._store.commit_joint()
         return decision
 
     def _complete(self, decision: Decision) -> None:
@@ -401,8 +401,7 @@ class TransactionCoordinator:
                 transaction_rows.record(unit, current, prepared, now)
                 return Decision(prepared, transaction_rows.epoch(unit), End.DECIDED)
 
-            with self.leadership.deciding(due, decide) as first_step:
-                decision = self._store.write(first_step)
+            decision = self.leadership.decide(due, decide, self._store.write)
             if decision is not None:
                 aborted += 1
                 with contextlib.suppress(TransactionCoordinatorFencedError):

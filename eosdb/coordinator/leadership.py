@@ -6,11 +6,11 @@ by the thread that decided it or, if its process has died, by the first process 
 
 from __future__ import annotations
 
-import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
+from typing import TypeAlias
 
 from eosdb.coordinator.groups import rows as group_rows
 from eosdb.coordinator.transactions import rows as transaction_rows
@@ -41,6 +41,10 @@ class Decision:
     metadata: TransactionMetadata
     coordinator_epoch: int
     end: End
+
+
+Decide: TypeAlias = Callable[[Unit], Decision | None]
+Run: TypeAlias = Callable[[Decide], Decision | None]
 
 
 class Leadership:
@@ -84,12 +88,9 @@ class Leadership:
         if completed:
             catalog.RECOVERED.say(file=self._store.path, transactions=completed)
 
-    @contextlib.contextmanager
-    def deciding(
-        self, transactional_id: str, decide: Callable[[Unit], Decision | None]
-    ) -> Iterator[Callable[[Unit], Decision | None]]:
-        """The first step, made of `decide`, to be run in a unit inside the block. From just before its
-        commit, this thread is responsible for completing the transaction, unless the block raises."""
+    def decide(self, transactional_id: str, decide: Decide, run: Run) -> Decision | None:
+        """Have the first step, made of `decide`, carried out by `run` in a unit. From just before its
+        commit, this thread is responsible for completing the transaction, unless `run` raises."""
 
         def first_step(unit: Unit) -> Decision | None:
             if decided:  # The unit is being run again.
@@ -107,7 +108,7 @@ class Leadership:
 
         decided: list[Decision] = []
         try:
-            yield first_step
+            return run(first_step)
         except BaseException:
             if decided:
                 self._finish(transactional_id)

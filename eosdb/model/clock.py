@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import threading
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Final, Protocol, runtime_checkable
 
@@ -78,11 +79,17 @@ class ManualClock:
         self.advance(max(ms, 0))
 
 
-def monotonic_ns(clock: Clock) -> int:
-    """Nanoseconds for measuring intervals; converted from milliseconds if the clock has nothing finer."""
+def nanoseconds(clock: Clock) -> Callable[[], int]:
+    """A function that returns the clock's nanoseconds, for measuring intervals; converted from milliseconds
+    if the clock has nothing finer."""
     if isinstance(clock, SystemClock):
-        return time.perf_counter_ns()
-    return clock.monotonic_ms() * 1_000_000
+        return time.perf_counter_ns
+    return lambda: clock.monotonic_ms() * 1_000_000
+
+
+def monotonic_ns(clock: Clock) -> int:
+    """The clock's nanoseconds now."""
+    return nanoseconds(clock)()
 
 
 def parse_time_ms(text: str) -> int:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from eosdb.errors import ApiError, EosdbError
-from eosdb.model.clock import Clock, monotonic_ns
+from eosdb.model.clock import Clock, nanoseconds
 
 _WINDOW_MS: Final = 30_000
 _NONE: Final[Mapping[str, float]] = {}
@@ -32,6 +32,8 @@ class Metrics:
         self._before: dict[str, int] = {}
         self._at_start: dict[str, int] = {}
         self._before_start = self._window_start
+        self.now_ns: Final = nanoseconds(clock)
+        """Returns nanoseconds of the injected clock, for intervals."""
 
     def count(self, name: str, amount: int = 1) -> None:
         """Increase the counter `name`-total."""
@@ -73,10 +75,6 @@ class Metrics:
         name = error.name if isinstance(error, ApiError) else type(error).__name__
         with self._lock:
             self._errors[name] += 1
-
-    def now_ns(self) -> int:
-        """Nanoseconds of the injected clock, for intervals."""
-        return monotonic_ns(self._clock)
 
     def snapshot(self) -> dict[str, float]:
         """Every metric by its name."""

@@ -10,7 +10,7 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import Final, TypeGuard
 
 from eosdb.errors import (
     ApiError,
@@ -90,7 +90,6 @@ def check_int(
 ) -> int:  # fmt: skip
     """Raises `error` unless the value is a whole number in [low, high]."""
     if _is_int(value, low, high):
-        assert isinstance(value, int)
         return value
     raise error(f"{name}: got {shown(value)}, expected a whole number from {low} to {high}")
 
@@ -213,8 +212,10 @@ def _as_header(pair: object) -> object:
     return pair
 
 
-def _is_int(value: object, low: int, high: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
+def _is_int(value: object, low: int, high: int) -> TypeGuard[int]:
+    if type(value) is not int and (isinstance(value, bool) or not isinstance(value, int)):
+        return False
+    return low <= value <= high
 
 
 def shown(value: object) -> str:

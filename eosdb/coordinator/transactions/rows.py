@@ -7,7 +7,6 @@ as an event, and its markers written. A transaction ends in two steps: the first
 
 from __future__ import annotations
 
-import contextlib
 import operator
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
@@ -26,6 +25,7 @@ from eosdb.coordinator.transactions.ending import complete
 from eosdb.errors import (
     InvalidProducerEpochError,
     TransactionCoordinatorFencedError,
+    UnknownTopicOrPartitionError,
 )
 from eosdb.events.encoding import partitions_json, texts_json
 from eosdb.events.kinds import (
@@ -269,20 +269,22 @@ def write_markers_and_complete(
             f"transactional id {transactional_id!r}: decided under coordinator epoch "
             f"{coordinator_epoch}, now it is {epoch(unit)}; the newer coordinator completes it"
         )
+    producer, committed = decided.producer, decided.state is TransactionState.PREPARE_COMMIT
     for tp in sorted(decided.partitions):
-        if partition_rows.exists(unit, tp):  # A topic deleted meanwhile counts as done.
-            with contextlib.suppress(InvalidProducerEpochError):
-                append.append_marker(
-                    unit,
-                    partition_rows.load(unit, tp),
-                    decided.producer,
-                    coordinator_epoch,
-                    committed=decided.state is TransactionState.PREPARE_COMMIT,
-                    transactional_id=transactional_id,
-                    now_ms=now_ms,
-                    transaction_version=decided.transaction_version,
-                    is_expected=True,
-                )
+        try:
+            append.append_marker(
+                unit,
+                partition_rows.load(unit, tp),
+                producer,
+                coordinator_epoch,
+                committed=committed,
+                transactional_id=transactional_id,
+                now_ms=now_ms,
+                transaction_version=decided.transaction_version,
+                is_expected=True,
+            )
+        except (UnknownTopicOrPartitionError, InvalidProducerEpochError):
+            continue  # A topic deleted meanwhile counts as done.
     completed = complete(decided, now_ms)
     record(unit, decided, completed, now_ms)
     return completed

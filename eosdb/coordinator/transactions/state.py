@@ -6,6 +6,7 @@ illegal one: IllegalTransitionError means a bug in eosdb, or a damaged table.
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from eosdb.errors import ApiError, InvalidProducerIdMappingError
@@ -82,6 +83,9 @@ class TransactionMetadata(NamedTuple):
         return ProducerIdAndEpoch(self.producer_id, self.producer_epoch)
 
 
+_PRODUCER: Final = attrgetter("producer_id", "producer_epoch")
+
+
 def transition(current: TransactionMetadata, **changes: Any) -> TransactionMetadata:
     """The metadata with these changes (TransactionMetadata.prepareTransitionTo, completeTransitionTo).
 
@@ -102,10 +106,12 @@ def transition(current: TransactionMetadata, **changes: Any) -> TransactionMetad
 
 def _broken_rule(old: TransactionMetadata, new: TransactionMetadata) -> str | None:
     """What in `new` does not fit its state; None if all does."""
+    before, after = _PRODUCER(old), _PRODUCER(new)
+    bumped = (old.producer_id, old.producer_epoch + 1)
     if new.state is TransactionState.EMPTY:
         rotated = new.producer_id != old.producer_id and new.producer_epoch == 0
-        if not rotated and new.producer not in (old.producer, _bumped(old)):
-            return f"producer {tuple(new.producer)} does not follow {tuple(old.producer)}"
+        if not rotated and after not in (before, bumped):
+            return f"producer {after} does not follow {before}"
         if new.producer_epoch > LAST_CLIENT_EPOCH:
             return f"epoch {new.producer_epoch} is for fencing only"
         if new.partitions or new.groups or new.start_time_ms != NO_TIMESTAMP:
@@ -118,13 +124,13 @@ def _broken_rule(old: TransactionMetadata, new: TransactionMetadata) -> str | No
     )
     rotates = new.state.may_expire and old.next_producer_id != NO_PRODUCER_ID
     if bumps:
-        if new.producer != _bumped(old) or new.producer_epoch > LAST_CLIENT_EPOCH + 1:
-            return f"producer {tuple(new.producer)} does not fence {tuple(old.producer)}"
+        if after != bumped or new.producer_epoch > LAST_CLIENT_EPOCH + 1:
+            return f"producer {after} does not fence {before}"
     elif rotates:
-        if new.producer != (old.next_producer_id, 0):
-            return f"producer {tuple(new.producer)} is not the next of {tuple(old.producer)}"
-    elif new.producer != old.producer:
-        return f"the producer changed from {tuple(old.producer)} to {tuple(new.producer)}"
+        if after != (old.next_producer_id, 0):
+            return f"producer {after} is not the next of {before}"
+    elif after != before:
+        return f"the producer changed from {before} to {after}"
     if new.timeout_ms != old.timeout_ms:
         # decisions/0034: its producer is alive and gets more time.
         is_prolonged = new.state is old.state is TransactionState.ONGOING
@@ -143,10 +149,6 @@ def _broken_rule(old: TransactionMetadata, new: TransactionMetadata) -> str | No
     elif (new.partitions, new.groups) != (old.partitions, old.groups):
         return "the partitions or groups of a decided transaction changed"
     return None
-
-
-def _bumped(current: TransactionMetadata) -> ProducerIdAndEpoch:
-    return ProducerIdAndEpoch(current.producer_id, current.producer_epoch + 1)
 
 
 def held_by(

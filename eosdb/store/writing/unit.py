@@ -232,20 +232,16 @@ class Unit:
         self.execute(statement)
 
     def _see(self, statement: str) -> None:
-        with self._redone_carefully():
+        try:
             self._waiting.write_named_in(statement)
+        except sqlite3.IntegrityError as error:
+            raise RedoCarefullyError from error
 
     def write_waiting(self) -> None:
         """Write all deferred rows before the commit. Raises RedoCarefullyError for a row that violates a
         constraint: run alone, its request gets its own error."""
-        if self._waiting.tables:
-            with self._redone_carefully():
-                self._waiting.write_all()
-
-    @contextlib.contextmanager
-    def _redone_carefully(self) -> Iterator[None]:
         try:
-            yield
+            self._waiting.write_all()
         except sqlite3.IntegrityError as error:
             raise RedoCarefullyError from error
 

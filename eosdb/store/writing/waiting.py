@@ -9,11 +9,15 @@ from __future__ import annotations
 
 import itertools
 import sqlite3
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, Final
+from operator import itemgetter
+from typing import Any, Final, TypeAlias
 
 from eosdb.store.writing.insertion import Insertion
 
+_Saved: TypeAlias = tuple[str, Callable[[Any], Any], Any]
+"""A statement, and what makes its row of which value."""
 _WAITING_MAX: Final = 5_000
 """The most deferred rows of one table, so that memory stays bounded."""
 
@@ -28,8 +32,10 @@ class Waiting:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
-        self._saves: dict[str, dict[Hashable, tuple[str, Callable[[Any], Any], Any]]] = {}
-        self._inserts: dict[str, list[tuple[Insertion, Sequence[object]]]] = {}
+        self._saves: defaultdict[str, dict[Hashable, _Saved]] = defaultdict(dict)
+        self._inserts: defaultdict[str, list[tuple[Insertion, Sequence[object]]]] = defaultdict(
+            list
+        )
         self.tables: Final[dict[str, None]] = {}
         """Tables with deferred rows, in the order of the first row of each."""
 
@@ -42,10 +48,8 @@ class Waiting:
         value: object,
     ) -> None:
         """Defer a row, replacing the one with the same key."""
-        waiting = self._saves.get(table)
-        if waiting is None:
-            waiting = self._saves[table] = {}
-            self.tables[table] = None
+        self.tables[table] = None
+        waiting = self._saves[table]
         before = waiting.get(key)
         # An INSERT that still waits stays one, with the newer row.
         waiting[key] = (statement if before is None else before[0], row, value)
@@ -55,10 +59,8 @@ class Waiting:
     def insert(self, insertion: Insertion, row: Sequence[object]) -> None:
         """Defer a new row."""
         table = insertion.table
-        waiting = self._inserts.get(table)
-        if waiting is None:
-            waiting = self._inserts[table] = []
-            self.tables[table] = None
+        self.tables[table] = None
+        waiting = self._inserts[table]
         waiting.append((insertion, row))
         if len(waiting) > _WAITING_MAX:
             self.write(table)
@@ -84,7 +86,7 @@ class Waiting:
         execute = self._connection.execute
         inserts = self._inserts.pop(table, None)
         if inserts:
-            for insertion, group in itertools.groupby(inserts, _insertion):
+            for insertion, group in itertools.groupby(inserts, itemgetter(0)):
                 for statement, values in insertion.statements([row for _, row in group]):
                     execute(statement, values)
         saves = self._saves.pop(table, None)
@@ -105,7 +107,3 @@ class Waiting:
         self._saves.clear()
         self._inserts.clear()
         self.tables.clear()
-
-
-def _insertion(waiting: tuple[Insertion, Sequence[object]]) -> Insertion:
-    return waiting[0]
