@@ -273,7 +273,7 @@ class Outbox:
             self._rules.ensure_topic(unit, topic)
         if partition is not None:
             return partition
-        count = topics.partition_count(unit.connection, topic)
+        count = topics.partition_count(unit, topic)
         if count is None:
             raise topics.unknown(topic)
         return random.randrange(count) if key is None else consistent_random(key, count)

@@ -175,17 +175,16 @@ def read_config(connection: sqlite3.Connection, name: str) -> dict[str, str]:
     return _topic(connection, name)[2]
 
 
-def partition_count(connection: sqlite3.Connection, name: str) -> int | None:
+def partition_count(source: Source, name: str) -> int | None:
     """Return the topic's number of partitions; None if there is no such topic."""
-    row = _row(connection, name)
+    row = _row(source, name)
     return None if row is None else row[1]
 
 
 @reads("eosdb_file")
 def _ids(source: Source) -> Callable[[int], UUID]:
     """Return the function that gives Kafka's topic id for a topic number of this file."""
-    connection = source.connection if isinstance(source, Unit) else source
-    file = UUID(bytes=base64.urlsafe_b64decode(file_id.read(connection) + "=="))
+    file = UUID(bytes=base64.urlsafe_b64decode(file_id.read(source) + "=="))
     return partial(_id, file)
 
 

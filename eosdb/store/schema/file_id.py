@@ -10,7 +10,7 @@ import base64
 import os
 import re
 import sqlite3
-from typing import Final
+from typing import Final, Protocol
 
 from eosdb.errors import CorruptDatabaseError
 from eosdb.store.schema.row_checksum import row_checksum
@@ -34,9 +34,13 @@ def ensure(connection: sqlite3.Connection) -> None:
         renew(connection)
 
 
-def read(connection: sqlite3.Connection) -> str:
+class Source(Protocol):
+    def execute(self, statement: str, /) -> sqlite3.Cursor: ...
+
+
+def read(source: Source) -> str:
     """Raises CorruptDatabaseError."""
-    row = connection.execute("SELECT file_id FROM eosdb_file").fetchone()
+    row = source.execute("SELECT file_id FROM eosdb_file").fetchone()
     if row is None:
         raise CorruptDatabaseError("the file has lost its id; `eosdb verify`, and restore a backup")
     return str(row[0])
