@@ -64,6 +64,11 @@ class Exchange(Generic[T]):
         self._answer, self.error, self.done = other._answer, other.error, True
 
     @property
+    def has_answer(self) -> bool:
+        """Whether the response has arrived and is no error."""
+        return self.done and self.error is None
+
+    @property
     def answer(self) -> T:
         """The response; only for a completed exchange. Raises the error of one that failed."""
         if self.error is not None:

@@ -119,6 +119,8 @@ class ProducerTransactions:
 
         answered: Exchange[None] = Exchange(RequestKind.OFFSET_COMMIT.value)
         self._flush_before(request, answered, sync=False)
+        if answered.has_answer:
+            return
         committed = coordinator.enqueue(
             RequestKind.OFFSET_COMMIT, request, lambda _: None, answered
         )
@@ -177,9 +179,8 @@ class ProducerTransactions:
 
     @property
     def _is_committed(self) -> bool:
-        """Whether the commit was carried out with the last records, but an interrupt prevented its
-        handling."""
-        return self._committed.done and self._committed.error is None
+        """Whether the commit was carried out with the last records."""
+        return self._committed.has_answer
 
     def close(self) -> None:
         """End the open transaction: finish a commit that was requested, otherwise abort."""
