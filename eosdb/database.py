@@ -51,6 +51,7 @@ from eosdb.model.values import (
     TopicPartition,
     TransactionToken,
 )
+from eosdb.model.words import needs_extra
 from eosdb.store import queries
 from eosdb.store.file import forking
 from eosdb.store.file.memory import folder_in_memory
@@ -336,16 +337,14 @@ class Database(WholeFile, Closeable):
         other address needs TLS (PEM files; with `tls_ca` clients must present a certificate, too) and
         `require_sasl`, which makes users log in. `limits` bounds connections and memory of clients
         (docs/wire.md); `interfere` is for tests (`eosdb.testing.kafka`). Raises ConfigError, also when the
-        extra `eosdb[serve]` is not installed, and ListenError when the port is taken.
+        extra `serve` is not installed, and ListenError when the port is taken.
         """
         self._store.check_open()
         try:
             from eosdb.wire.security import security
             from eosdb.wire.server import Server
         except ImportError as error:
-            raise ConfigError(
-                f"the packages of the server are not installed ({error}); pip install 'eosdb[serve]'"
-            ) from None
+            raise ConfigError(needs_extra("the server", "serve", error)) from None
         checked = security(tls_cert, tls_key, tls_ca, require_sasl)
         return Server(self._core, host, port, checked, limits, interfere)
 
@@ -432,9 +431,7 @@ class Database(WholeFile, Closeable):
         try:
             from eosdb.integrations.arrow import records
         except ModuleNotFoundError as error:
-            raise IllegalStateError(
-                f"scan_arrow needs pyarrow: pip install 'eosdb[lakehouse]' ({error})"
-            ) from None
+            raise IllegalStateError(needs_extra("scan_arrow", "lakehouse", error)) from None
         return records.batches(
             self, topic_partition, start, end, columns, isolation_level=isolation_level,
             skip_lost=skip_lost, source_file=os.path.abspath(self.path),

@@ -1,11 +1,13 @@
 """eosdb files in Spark: the data source `eosdb`, exactly-once sinks, and JDBC.
 
-Installed as `eosdb.spark_io`; needs `pip install 'eosdb[spark]'`. Names are imported on demand, so that the
+Installed as `eosdb.spark_io`; needs the extra `spark`. Names are imported on demand, so that the
 command line can show its help without Spark.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING
+
+from eosdb.model.words import needs_extra
 
 if TYPE_CHECKING:
     from .api import foreach_batch, read, read_stream, register, skipped_files, snapshot, write
@@ -53,9 +55,7 @@ def __getattr__(name: str) -> object:
         return getattr(import_module(f"eosdb.spark_io.{_HOMES[name]}"), name)
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] in ("pyspark", "pyarrow"):
-            raise ImportError(
-                f"eosdb.spark_io.{name} needs pyspark and pyarrow: pip install 'eosdb[spark]' ({error})"
-            ) from error
+            raise ImportError(needs_extra(f"eosdb.spark_io.{name}", "spark", error)) from error
         raise
 
 

@@ -26,7 +26,7 @@ def _command_of() -> dict[str, str]:
     commands: dict[str, str] = {}
     for extra, packages in project["project"]["optional-dependencies"].items():
         for package in packages:
-            commands.setdefault(_name(package), f"pip install 'eosdb[{extra}]'")
+            commands.setdefault(_name(package), f"pip install -e '.[{extra}]'")
     for group, packages in project["dependency-groups"].items():
         for package in packages:
             if isinstance(package, str):

@@ -16,6 +16,7 @@ from eosdb.cli.params import settings
 from eosdb.cli.session import Session
 from eosdb.errors import ConfigError
 from eosdb.model.validation import check_text
+from eosdb.model.words import needs_extra
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -36,7 +37,7 @@ class _Source(TypedDict):
 
 @click.group(cls=FileGroup)
 def spark() -> None:
-    """Query and stream with Spark. Needs pip install 'eosdb[spark]' and Java."""
+    """Query and stream with Spark. Needs the extra spark, and Java."""
 
 
 def _options(function: F) -> F:
@@ -179,7 +180,7 @@ def _spark(source: _Source) -> Iterator[SparkSession]:
 
         import_module("eosdb.spark_io")  # Says so if Spark is too old.
     except ModuleNotFoundError as error:
-        raise ConfigError(f"Spark is not installed ({error}); pip install 'eosdb[spark]'") from None
+        raise ConfigError(needs_extra("eosdb spark", "spark", error)) from None
     except ImportError as error:
         raise ConfigError(str(error)) from None
     running = SparkSession.getActiveSession()

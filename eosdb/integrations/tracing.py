@@ -24,6 +24,7 @@ from eosdb.client.processor.transaction import ProcessingTransaction
 from eosdb.client.producer.producer import Producer
 from eosdb.errors import ConfigError
 from eosdb.model.values import ConsumerRecord, Header, ProducerRecord
+from eosdb.model.words import needs_extra
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -50,9 +51,7 @@ def instrument(tracer_provider: TracerProvider | None = None) -> None:
     try:
         from opentelemetry import trace
     except ImportError as error:
-        raise ConfigError(
-            f"spans need OpenTelemetry: pip install 'eosdb[otel]' ({error})"
-        ) from None
+        raise ConfigError(needs_extra("tracing", "otel", error)) from None
     if _originals:
         return
     tracer = trace.get_tracer("eosdb", tracer_provider=tracer_provider)

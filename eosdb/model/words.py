@@ -1,4 +1,5 @@
-"""Text for people: what others have chosen (names, ids, keys, messages), amounts, sizes, durations."""
+"""Text for people: what others have chosen (names, ids, keys, messages), amounts, sizes, durations, and the
+command that installs an extra."""
 
 from __future__ import annotations
 
@@ -73,3 +74,37 @@ def duration(ms: float, *, short: bool = False) -> str:
     if short:
         return f"{count}{letter}" + "".join(f"{n:02}{step[1]}" for n, step in parts if count < 100)
     return f"{count:,} {name}" + "".join(f" {n} {step[0]}" for n, step in parts if n)
+
+
+def needs_extra(what: str, extra: str, error: ImportError) -> str:
+    """An error text: the extra that `what` needs, and the command that installs it where eosdb is from."""
+    return f"{what} needs the extra {extra!r}: {_installs(extra)} ({error})"
+
+
+def _installs(extra: str) -> str:
+    import os
+    import shlex
+    from importlib import metadata
+    from urllib.parse import unquote, urlsplit
+
+    from eosdb.model.damage import parsed
+
+    in_a_checkout = f"pip install '.[{extra}]' in a checkout of eosdb"
+    try:
+        # What pip and others note of an installation that is not from an index (PEP 610).
+        text = metadata.distribution("eosdb").read_text("direct_url.json")
+    except metadata.PackageNotFoundError:
+        return in_a_checkout
+    if text is None:
+        return f"pip install 'eosdb[{extra}]'"
+    source = parsed(text)
+    url = source["url"]
+    if (parts := urlsplit(url)).scheme != "file":
+        if vcs := source.get("vcs_info"):
+            url = f"{vcs['vcs']}+{url}@{vcs['commit_id']}"
+        return "pip install " + shlex.quote(f"eosdb[{extra}] @ {url}")
+    path = unquote(parts.path)
+    if not os.path.exists(path):
+        return in_a_checkout
+    editable = "-e " if source.get("dir_info", {}).get("editable") else ""
+    return f"pip install {editable}" + shlex.quote(f"{path}[{extra}]")

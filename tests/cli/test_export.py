@@ -109,4 +109,4 @@ def test_without_its_packages_it_says_what_to_install(
     monkeypatch.delitem(sys.modules, "eosdb.integrations.lakehouse.delta", raising=False)
     done = run("export", "t", "--format", "delta")
     assert done.exit_code == 1
-    assert "delta needs deltalake: pip install 'eosdb[lakehouse]'" in done.stderr
+    assert "delta needs the extra 'lakehouse': pip install " in done.stderr

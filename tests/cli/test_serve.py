@@ -126,7 +126,7 @@ def test_without_the_extra_it_says_how_to_install_it(db_path: Path) -> None:
     assert done.returncode == 1
     assert done.stdout == ""
     assert len(done.stderr.splitlines()) == 1
-    assert "pip install 'eosdb[serve]'" in done.stderr
+    assert "the server needs the extra 'serve': pip install " in done.stderr
 
 
 def test_settings_are_given_by_the_names_of_kafka() -> None:

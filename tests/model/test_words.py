@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 from eosdb.model import words
@@ -62,3 +65,46 @@ def test_what_does_not_print_is_escaped() -> None:
 def test_a_long_name_keeps_its_end() -> None:
     assert words.shortened("orders-2026-11-23", 10) == "orders…-23"
     assert words.shortened("orders", 6) == "orders"
+
+
+HERE = Path(__file__).parent
+
+
+@pytest.mark.parametrize(
+    ("source", "command"),
+    [
+        ({"url": HERE.as_uri(), "dir_info": {}}, f"pip install '{HERE}[serve]'"),
+        (
+            {"url": HERE.as_uri(), "dir_info": {"editable": True}},
+            f"pip install -e '{HERE}[serve]'",
+        ),
+        (
+            {"url": "file:///gone/with%20it", "dir_info": {}},
+            "pip install '.[serve]' in a checkout of eosdb",
+        ),
+        (
+            {"url": "https://host/eosdb-1.tar.gz", "archive_info": {}},
+            "pip install 'eosdb[serve] @ https://host/eosdb-1.tar.gz'",
+        ),
+        (
+            {"url": "https://host/eosdb", "vcs_info": {"vcs": "git", "commit_id": "c0ffee"}},
+            "pip install 'eosdb[serve] @ git+https://host/eosdb@c0ffee'",
+        ),
+        (None, "pip install 'eosdb[serve]'"),
+    ],
+    ids=["checkout", "editable", "checkout that is gone", "archive", "repository", "index"],
+)
+def test_an_extra_comes_from_where_eosdb_came_from(
+    source: dict[str, object] | None,
+    command: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    installed = tmp_path / "eosdb-1.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text("Name: eosdb\nVersion: 1\n")
+    if source is not None:
+        (installed / "direct_url.json").write_text(json.dumps(source))
+    monkeypatch.syspath_prepend(tmp_path)
+    said = words.needs_extra("the server", "serve", ImportError("No module named 'kafka'"))
+    assert said == f"the server needs the extra 'serve': {command} (No module named 'kafka')"

@@ -102,8 +102,8 @@ def test_what_needs_a_package_says_so_and_fails_where_everything_is_installed(
     (tmp_path / "test_without_java.py").write_text(_WITHOUT_JAVA)
     (tmp_path / "test_tests.py").write_text(_SKIPS)
     said = run(tmp_path, *(["--no-skips"] if everything_is_installed else []))
-    assert "needs confluent-kafka: pip install 'eosdb[kafka]'" in said
-    assert "needs pyarrow: pip install 'eosdb[spark]'" in said
+    assert "needs confluent-kafka: pip install -e '.[kafka]'" in said
+    assert "needs pyarrow: pip install -e '.[spark]'" in said
     skipped, failed = (4, 1) if not everything_is_installed else (0, 5)
     summary = {word: int(n) for n, word in re.findall(r"(\d+) (skipped|failed)", said)}
     assert (summary.get("skipped", 0), summary["failed"]) == (skipped, failed), said

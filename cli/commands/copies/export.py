@@ -68,7 +68,7 @@ def export(
     **where: Unpack[_Where],
 ) -> None:
     """Append new committed records to the table TARGET, each exactly once. Restarted after a kill, it
-    resumes. Needs pip install 'eosdb[lakehouse]'.
+    resumes. Needs the extra lakehouse.
 
     \b
     Example:

@@ -63,7 +63,7 @@ def migrate_to_kafka(
 ) -> None:
     """Move the topics of FILE to a Kafka cluster: topics with their settings, all records, and the offsets
     of consumer groups. Prints the steps left and what prevents them; --execute carries them out. Restarted
-    after a kill, it resumes. Needs pip install 'eosdb[kafka]'.
+    after a kill, it resumes. Needs the extra kafka.
 
     `eosdb relay` copies the records, and may have run for weeks before (--name). At the end the topics
     are closed to writers of the file, both sides are compared record by record, and the offsets of the

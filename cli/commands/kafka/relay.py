@@ -77,7 +77,7 @@ def relay(
 ) -> None:
     """Relay committed records to or from FILE, each exactly once: --to a Kafka cluster or another file, or
     --from a cluster. Runs until SIGTERM or Ctrl-C. Restarted after a kill, it resumes;
-    while the other side is down, it retries. Kafka needs pip install 'eosdb[kafka]'.
+    while the other side is down, it retries. A cluster needs the extra kafka.
 
     Settings of the Kafka client may also be in the environment: EOSDB_KAFKA_SASL_PASSWORD is sasl.password.
 

@@ -78,7 +78,7 @@ def serve(
 ) -> None:
     """Serve FILE to Kafka's clients, until SIGTERM or Ctrl-C. Other processes may use and serve it
     at the same time. An address other than localhost needs --tls-cert, --tls-key and --require-sasl. Needs
-    pip install 'eosdb[serve]'.
+    the extra serve.
 
     Prints the address once it listens. Useful settings for tests: auto.create.topics.enable=true,
     num.partitions=4, group.min.session.timeout.ms=10.

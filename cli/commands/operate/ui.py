@@ -11,6 +11,7 @@ from eosdb.cli import output
 from eosdb.cli.file_command import FileCommand
 from eosdb.cli.session import Session
 from eosdb.cli.stopping import stopped_by_signals
+from eosdb.model.words import needs_extra
 
 _PORT = 8765
 
@@ -30,7 +31,7 @@ def ui(session: Session, port: int, show: bool, allow_changes: bool) -> None:
     """Serve a web page that shows FILE, updated live, until SIGTERM or Ctrl-C: topics, records and their
     outcome, groups, transactions, dead letters, a timeline.
 
-    Listens on 127.0.0.1 only. Without --allow-changes FILE is only read. Needs pip install 'eosdb[ui]'.
+    Listens on 127.0.0.1 only. Without --allow-changes FILE is only read. Needs the extra ui.
 
     \b
     Example:
@@ -42,9 +43,7 @@ def ui(session: Session, port: int, show: bool, allow_changes: bool) -> None:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("starlette", "uvicorn", "jinja2"):
             raise
-        raise click.ClickException(
-            f"the page needs {error.name}, which is not installed: pip install 'eosdb[ui]'"
-        ) from None
+        raise click.ClickException(needs_extra("the page", "ui", error)) from None
     if allow_changes:
         session.check_may_write()
     stopped = threading.Event()

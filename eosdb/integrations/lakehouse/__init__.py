@@ -1,10 +1,12 @@
 """Lakehouses: `export` appends the new records of a file to Parquet, Delta or Iceberg tables, exactly once.
 
-Spark is not needed. Needs `pip install 'eosdb[lakehouse]'`, which is imported when `export` is first used.
+Spark is not needed. Needs the extra `lakehouse`, which is imported when `export` is first used.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING
+
+from eosdb.model.words import needs_extra
 
 if TYPE_CHECKING:
     from .exporting import Exported, export
@@ -19,9 +21,7 @@ def __getattr__(name: str) -> object:
         return getattr(import_module("eosdb.integrations.lakehouse.exporting"), name)
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] == "pyarrow":
-            raise ImportError(
-                f"lakehouse.{name} needs pyarrow: pip install 'eosdb[lakehouse]' ({error})"
-            ) from error
+            raise ImportError(needs_extra(f"lakehouse.{name}", "lakehouse", error)) from error
         raise
 
 

@@ -19,6 +19,7 @@ from eosdb.errors import ConfigError, InvalidTimestampError, StorageError, in_do
 from eosdb.model.clock import Clock
 from eosdb.model.failpoints import Failpoint, reach
 from eosdb.model.validation import check_choice, check_path, check_text, check_texts, shown
+from eosdb.model.words import needs_extra
 
 from . import progress
 from .data_files import DataFiles
@@ -122,7 +123,7 @@ def _target(
 
             return IcebergTarget(target, catalog, options)
     except ModuleNotFoundError as error:
-        raise ImportError(f"{format} needs {error.name}: pip install 'eosdb[lakehouse]'") from error
+        raise ImportError(needs_extra(format, "lakehouse", error)) from error
     if options:
         raise ConfigError(f"got options {', '.join(options)}, Parquet has none")
     from .parquet import ParquetTarget

@@ -309,7 +309,7 @@ def to_kafka(
 
     It resumes where the relay of this `name` stands; `config` and `positions_topic` are those of
     `relay.to_kafka`. `notify` is called with a sentence about each step. Raises ConfigError, also if the
-    extra `eosdb[kafka]` is not installed.
+    extra `kafka` is not installed.
     """
     check_text("address", address, ConfigError)
     client = KafkaClient(address, kafka_settings(config, os.environ))

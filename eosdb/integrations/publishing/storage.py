@@ -16,6 +16,7 @@ from eosdb.integrations.publishing.keeping import Stored
 from eosdb.model import threads
 from eosdb.model.clock import Clock, SystemClock
 from eosdb.model.validation import check_text
+from eosdb.model.words import needs_extra
 from eosdb.store.schema.new_file import sync_folder
 from eosdb.system.road import road
 
@@ -52,9 +53,7 @@ class Storage:
         try:
             from fsspec.core import url_to_fs
         except ImportError as error:
-            raise ConfigError(
-                f"object storage needs fsspec: pip install 'eosdb[publish]' ({error})"
-            ) from None
+            raise ConfigError(needs_extra("object storage", "publish", error)) from None
         try:
             system, root = url_to_fs(url, **(options or {}))
         except ImportError as error:

@@ -36,7 +36,7 @@ def to_kafka(
 
     `config` are settings of librdkafka by its names (`sasl.password`, …), which override those in
     environment variables such as EOSDB_KAFKA_SASL_PASSWORD. Raises ConfigError, also if the extra
-    `eosdb[kafka]` is not installed.
+    `kafka` is not installed.
     """
     settings = _checked(options)
     client = _client(address, config)

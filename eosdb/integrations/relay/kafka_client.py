@@ -15,6 +15,7 @@ from eosdb.integrations.relay import failure
 from eosdb.integrations.relay.failure import InterruptedRelayError
 from eosdb.integrations.relay.kafka_settings import KafkaSettings
 from eosdb.model.notices.catalog import LIBRDKAFKA
+from eosdb.model.words import needs_extra
 
 TIMEOUT_S: Final = 15.0
 """The time-out of a request to the cluster, after which the relay starts a new session."""
@@ -39,9 +40,7 @@ def confluent() -> ModuleType:
         import confluent_kafka
         import confluent_kafka.admin
     except ImportError as error:
-        raise ConfigError(
-            f"a relay to or from Kafka needs confluent-kafka: pip install 'eosdb[kafka]' ({error})"
-        ) from None
+        raise ConfigError(needs_extra("a relay to or from Kafka", "kafka", error)) from None
     return confluent_kafka
 
 

@@ -41,7 +41,7 @@ class Spark(Copier):
 
     def left_out(self) -> str | None:
         if find_spec("pyspark") is None:
-            return "pyspark is missing: pip install 'eosdb[spark]'"
+            return "pyspark is missing: pip install -e '.[spark]'"
         return None if shutil.which("java") else "Java is missing: apt-get install default-jre"
 
     def begin(self, world: World) -> None:
