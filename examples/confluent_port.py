@@ -4,8 +4,8 @@
 
 Both turn readings in Fahrenheit into Celsius, exactly once: what was read, what was written and how far it
 was read are committed together. The first talks to a Kafka broker, which `db.serve()` is for it; nothing in
-it knows of eosdb. The second is the same program without a broker. Needs `pip install confluent-kafka
-'eosdb[serve]'`.
+it knows of eosdb. The second is the same program without a broker. Needs `pip install '.[serve,kafka]'`
+in a checkout.
 """
 
 from __future__ import annotations

@@ -106,7 +106,7 @@ def take_the_tour(wheel: Path, folder: Path) -> None:
     programs = folder / "venv/bin"
     python = programs / "python"
     tour = pages.section((ROOT / "README.md").read_text(encoding="utf-8"), TOUR)
-    extras = ",".join(sorted(set(re.findall(r"eosdb\[(\w+)\]", tour))))
+    extras = ",".join(sorted(set(re.findall(r"install '\.\[(\w+)\]'", tour))))
     quiet = ("install", "--quiet", "--disable-pip-version-check")
     run(python, "-m", "pip", *quiet, f"{wheel}[{extras}]" if extras else wheel)
     (folder / "tour.py").write_text(pages.python_of(tour), encoding="utf-8")
