@@ -3,11 +3,22 @@
 Without a compiler it is left out, and everything is done in Python (docs/decisions/0060).
 """
 
+import shutil
+
 from setuptools import Extension, setup
+from setuptools.command.build import build
 from setuptools.command.build_ext import build_ext
 
 
-class Build(build_ext):
+class Build(build):
+    """Begins anew: what an earlier version left in the folder would be in this one's wheel."""
+
+    def run(self) -> None:
+        shutil.rmtree(self.build_lib, ignore_errors=True)
+        super().run()
+
+
+class BuildExtension(build_ext):
     """Leaves out where this machine's Python keeps its libraries: the module needs none of them."""
 
     def build_extensions(self) -> None:
@@ -17,7 +28,7 @@ class Build(build_ext):
 
 
 setup(
-    cmdclass={"build_ext": Build},
+    cmdclass={"build": Build, "build_ext": BuildExtension},
     ext_modules=[
         Extension(
             "eosdb.native._rows",
