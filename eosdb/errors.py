@@ -324,7 +324,8 @@ class DatabaseClosedError(EosdbError):
 
 
 class DatabaseLockedError(EosdbError):
-    """Another process held the write lock for longer than the wait allowed. Nothing was written."""
+    """Somebody else, whom the text names, held the write lock for longer than `lock_timeout_ms`. Nothing
+    was written."""
 
 
 class DatabaseFullError(EosdbError):

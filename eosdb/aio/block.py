@@ -102,8 +102,9 @@ class Turn:
                 await self._lock.acquire()
         except TimeoutError:
             raise DatabaseLockedError(
-                f"other blocks of db.begin() have been writing for {self._patience_ms} ms; nothing was "
-                "written, try again, make the blocks shorter, or raise lock_timeout_ms"
+                f"not written, because other blocks of db.begin() of this process have been writing for "
+                f"{self._patience_ms} ms. Try again, make the blocks shorter, or wait for longer "
+                "(lock_timeout_ms)"
             ) from None
         self.home.holder = asyncio.current_task()
 

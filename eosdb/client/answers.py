@@ -11,7 +11,6 @@ from typing import Final
 from eosdb.errors import (
     ApiError,
     ClusterAuthorizationFailedError,
-    DatabaseLockedError,
     EosdbError,
     InvalidProducerEpochError,
     InvalidProducerIdMappingError,
@@ -93,11 +92,12 @@ def as_coordinators(error: EosdbError) -> EosdbError:
 
 
 def may_be_repeated(error: EosdbError) -> bool:
-    """Whether the same request may succeed if it is sent again unchanged."""
-    if isinstance(error, ApiError):
-        # The newer coordinator completes what was decided, and its response is definite.
-        return error.retriable or isinstance(error, TransactionCoordinatorFencedError)
-    return isinstance(error, DatabaseLockedError)
+    """Whether the same request may succeed if it is sent again unchanged. Not for DatabaseLockedError: the
+    request has waited for the lock as long as it may (`lock_timeout_ms`)."""
+    if not isinstance(error, ApiError):
+        return False
+    # The newer coordinator completes what was decided, and its response is definite.
+    return error.retriable or isinstance(error, TransactionCoordinatorFencedError)
 
 
 def is_lost(error: EosdbError | None) -> bool:

@@ -15,6 +15,7 @@ from eosdb.client.answers import is_lost
 from eosdb.client.requests import BrokerRequests as BrokerRequests  # Programs import it from here.
 from eosdb.client.requests import IsPresent, Presence
 from eosdb.errors import (
+    DatabaseLockedError,
     EosdbError,
     RequestTimedOutError,
     in_doubt,
@@ -139,8 +140,14 @@ class DirectTransport:
             with self._sharing.together(sync=sync):
                 return self._in_order(name, requests)
         except EosdbError as error:
-            # The shared commit failed as a whole; submitted alone, each request gets its own response.
-            return self._in_order(name, requests, error)
+            if not isinstance(error, DatabaseLockedError):
+                # The shared commit failed as a whole; submitted alone, each gets its own response.
+                return self._in_order(name, requests, error)
+            # Nobody waits again for what was not released in time.
+            exchanges = [Exchange[T](name) for _ in requests]
+            for exchange in exchanges:
+                exchange.fail(error)
+            return exchanges
 
     # decisions/0054: a request after one that the file refused must not be stored before it.
     def _in_order(
@@ -171,8 +178,9 @@ class DirectTransport:
         sync: bool,
     ) -> None:
         """Like `submit_all`, with the responses in `exchanges`. If all succeed, `last` is carried out in
-        the same turn and its response is in `answered`, which otherwise stays open. After an interrupt both
-        hold the responses of what was done, including that of `last` if it has been committed."""
+        the same turn and its response is in `answered`, which otherwise stays open. If the file is locked,
+        nothing is sent, and only `answered` has a response. After an interrupt both hold the responses of
+        what was done, including that of `last` if it has been committed."""
         if self._sharing is None:
             exchanges += self._in_order(name, requests)
             return
@@ -196,6 +204,9 @@ class DirectTransport:
                     answered.fail(in_doubt(error))
                 return
             answered.reopen()
+            if isinstance(error, DatabaseLockedError):
+                answered.fail(error)  # Nobody waits again for what was not released in time.
+                return
             exchanges += self._in_order(name, requests, error)
 
     def poll(self) -> int | None:

@@ -22,7 +22,7 @@ from eosdb.model.failpoints import Failpoint, reach
 from eosdb.model.progress import Progress, report_progress
 from eosdb.model.reports import CompactReport
 from eosdb.store import space
-from eosdb.store.file import forking
+from eosdb.store.file import forking, lock_holder
 from eosdb.store.file.connection import connect
 from eosdb.store.file.failures import translated
 from eosdb.store.schema import kind
@@ -45,7 +45,7 @@ def compact(store: Store, clock: Clock, on_progress: Progress | None) -> Compact
     return CompactReport(
         bytes_before=before,
         bytes_after=os.path.getsize(store.path),
-        held_by=(growth.readers(store.path) or growth.UNSEEN) if is_held else "",
+        held_by=(growth.readers(store.path) or lock_holder.UNSEEN) if is_held else "",
         elapsed_s=(clock.monotonic_ms() - start) / 1000,
     )
 

@@ -93,7 +93,7 @@ class WholeFile:
     def is_published(self) -> bool:
         """Whether this is a published copy: it can only be opened with `read_only=True`."""
         with self._store.read() as connection:
-            return not is_in_wal_mode(connection)
+            return not is_in_wal_mode(connection, self._store.path)
 
     def restore_to(
         self,

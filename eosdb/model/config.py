@@ -72,8 +72,8 @@ class BrokerConfig:
     super_users: str = ""
     """Principals to whom no ACL applies, separated by semicolons."""
     lock_timeout_ms: int = 30_000
-    """How long a write waits for other processes before it raises DatabaseLockedError (not a Kafka
-    setting)."""
+    """How long a write waits in all for others that write, in this process and elsewhere, before it
+    raises DatabaseLockedError (not a Kafka setting)."""
     slow_commit_ms: int = 1000
     """A commit that takes this long or longer is logged as a warning with its parts; -1 turns this off (not
     a Kafka setting)."""

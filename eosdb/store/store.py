@@ -34,6 +34,7 @@ from eosdb.errors import (
     ReadOnlyDatabaseError,
     inherit_doubt,
 )
+from eosdb.model.clock import real_ns
 from eosdb.model.closing import Closing
 from eosdb.model.reports import CommitTimes
 from eosdb.store.file import forking
@@ -58,6 +59,9 @@ from eosdb.store.writing.unit import Apply, Unit
 from eosdb.store.writing.writer import Counts, Writer
 
 T = TypeVar("T")
+_BLOCK: Final = (
+    "a block of db.begin() (see docs/web.md if these belong to requests that wait for each other)"
+)
 _NOT_OPENED: Final = Opened(None, None)
 
 
@@ -81,11 +85,13 @@ class Store:
         self.read_only = read_only
         self.lock_timeout_ms: Final = lock_timeout_ms
         self._durability = durability
+        self._has_given_up = False
+        """Whether the last wait for the writer mutex was in vain."""
         self._closing: Closing | None = None
         self._closed = False
         self._process = os.getpid()
         self._mutex, reader = opened
-        self._group = GroupCommit(self._run_round, lock_timeout_ms)
+        self._group = GroupCommit(self._run_round, lock_timeout_ms, path)
         self._apply = apply
         self._external_checkpoints = external_checkpoints
         self._counts = Counts()
@@ -108,7 +114,7 @@ class Store:
                 except BaseException:
                     self._mutex.close()
                     raise
-            elif reader is not None and is_in_wal_mode(reader):
+            elif reader is not None and is_in_wal_mode(reader, path):
                 self._files.note_database()
             forking.rests(self)
 
@@ -268,24 +274,23 @@ class Store:
         """
         self._check_writable()
         assert self._mutex is not None
-        turn = self._group.new_turn()
+        turn = self._group.new_turn(_BLOCK)
         # decisions/0042: in one generator, for a collector may close a generator before its caller's.
         try:
             self._group.take(turn)
             try:
                 self._timings.begun()
-                writer = self._lock_file()
+                writer = self._lock_file(turn.asked_ns)
                 held = self._held = HeldUnit.usable(
                     self._held,
                     self.path,
-                    self.lock_timeout_ms,
                     self._apply,
                     writer.note,
                     self._timings,
                 )
                 self._files.check()  # It may have been opened just now.
                 try:
-                    held.begin(writer.durable)
+                    held.begin(writer.durable, writer.deadline_ns)
                     yield held
                     written_bytes = held.commit()
                 finally:
@@ -320,11 +325,11 @@ class Store:
         """Exclude every other writer during the block, in this process and in others."""
         self._check_writable()
         assert self._mutex is not None
-        turn = self._group.new_turn()
+        turn = self._group.new_turn("maintenance, or a large write,")
         try:
             self._group.take(turn)
             try:
-                writer = self._lock_file()
+                writer = self._lock_file(turn.asked_ns)
                 with translated(self.path):
                     yield writer
                 writer.checkpoint_when_due()
@@ -335,14 +340,22 @@ class Store:
             self._group.left(turn)
         self._timings.tell()
 
-    def _lock_file(self) -> Writer:
+    def _patience_ms(self, asked_ns: int) -> int:
+        """How much longer to wait for who asked to write at that time: for the lead, for the mutex and for
+        SQLite's lock together at most `lock_timeout_ms`."""
+        return max(self.lock_timeout_ms - (real_ns() - asked_ns) // 1_000_000, 0)
+
+    def _lock_file(self, asked_ns: int) -> Writer:
         """Acquire the writer mutex, check that the files are still in place, and repair the WAL if a sync
         failed. The caller releases the mutex, also when this raises."""
         assert self._mutex is not None
         try:
-            self._mutex.acquire()
+            self._has_given_up = True
+            self._mutex.acquire(self._patience_ms(asked_ns))
+            self._has_given_up = False
             self._files.check()
             writer = self._writer or self._open_writer()
+            writer.deadline_ns = asked_ns + self.lock_timeout_ms * 1_000_000
             # What no memory was left to roll back holds SQLite's write lock.
             writer.connection.rollback()
             if self._held is not None and self._held.is_whole:
@@ -435,7 +448,7 @@ class Store:
 
     def _close_files(self) -> None:
         with forking.at_work():
-            self._close_writer(self.lock_timeout_ms)
+            self._close_writer(0 if self._has_given_up else self.lock_timeout_ms)
 
     def _close_mutex(self) -> None:
         self._files.forget_shared()
@@ -523,11 +536,13 @@ class Store:
         failure: EosdbError | None = None
         try:
             self._timings.begun()
-            writer = self._lock_file()
+            writer = self._lock_file(batch[0].asked_ns)
             try:
                 writer.run(batch)
             except sqlite3.Error as error:
                 failure = translate(error, self.path)
+                if isinstance(failure, DatabaseLockedError):
+                    raise failure from error
                 if len(batch) == 1:
                     batch[0].error, batch[0].done = failure, True
                 else:
@@ -537,8 +552,11 @@ class Store:
         except (EosdbError, OSError, MemoryError) as error:
             told = self._told(error)
             inherit_doubt(told, failure)
+            is_locked = isinstance(told, DatabaseLockedError)
             for request in batch:
-                if not request.done:
+                # Who has asked later waits on, in the next round.
+                waits_on = is_locked and request is not batch[0]
+                if not (request.done or (waits_on and self._patience_ms(request.asked_ns))):
                     request.error, request.done = told, True
         finally:
             # Both are calls into C; no signal can get in before them.

@@ -31,6 +31,7 @@ from eosdb.client.requests import Presence
 from eosdb.client.transport import Transport, presence
 from eosdb.errors import (
     ConfigError,
+    DatabaseLockedError,
     EosdbError,
     IllegalGenerationError,
     InvalidProducerEpochError,
@@ -206,7 +207,7 @@ class Processor:
             self._broken_by = error
             if isinstance(error, FAULTS_OF_RESULTS):
                 self._find_the_culprit(error)
-            elif is_lost(error) or may_be_repeated(error):
+            elif isinstance(error, DatabaseLockedError) or is_lost(error) or may_be_repeated(error):
                 self._clock.sleep_ms(self._settings.retry_backoff_ms)
             elif not isinstance(error, _GOES_ON_AFTER):
                 raise

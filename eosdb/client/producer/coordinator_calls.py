@@ -94,6 +94,7 @@ class CoordinatorCalls:
         call = CoordinatorCall(kind, request, on_answer)
         if exchange is not None and exchange.done:
             call.exchange, call.attempts, call.unanswered = exchange, 1, 1
+            self._manager.sent += kind is RequestKind.OFFSET_COMMIT
         self._queue.append(call)
         return call
 
@@ -113,6 +114,7 @@ class CoordinatorCalls:
             if call.exchange is None:
                 if now_ms < call.retry_at_ms:
                     return
+                self._manager.sent += call.kind is RequestKind.OFFSET_COMMIT
                 call.submit(self._transport, now_ms)
             assert call.exchange is not None
             if not call.exchange.done:
@@ -148,6 +150,8 @@ class CoordinatorCalls:
             self._queue.popleft()
             call.finish()
             return
+        if call.kind is RequestKind.OFFSET_COMMIT:
+            self._manager.answered(exchange.error)
         error = as_coordinators(exchange.error)
         if not is_lost(error):
             call.unanswered -= 1

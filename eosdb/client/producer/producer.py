@@ -35,6 +35,7 @@ from eosdb.client.transport import (
 )
 from eosdb.errors import (
     ConfigError,
+    DatabaseLockedError,
     EosdbError,
     IllegalStateError,
     InvalidRequestError,
@@ -98,7 +99,7 @@ class Producer(Closeable):
             self._settings, clock, self._accumulator, self._chooser, self._driver
         )
         self._singles = SingleSends(clock)
-        self._is_gathering = False
+        self._is_gathering = self._abort_is_due = False
         self._linger_due_ms: int | None = None
         self._closed = False
 
@@ -125,7 +126,9 @@ class Producer(Closeable):
         coordinator, a new epoch is requested first. Raises IllegalStateError, and if a request is sent
         RequestTimedOutError after max_block_ms (call again) and the coordinator's errors.
         """
-        return self._timed("txn-begin", self._transactions.begin)
+        token = self._timed("txn-begin", self._transactions.begin)
+        self._abort_is_due = False
+        return token
 
     def send_offsets_to_transaction(
         self,
@@ -173,7 +176,10 @@ class Producer(Closeable):
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[TransactionToken]:
-        """Run the block in a transaction: commit at its end, abort if it raises."""
+        """Run the block in a transaction: commit at its end, abort if it raises. While the database is
+        locked, it is aborted by the next call, or by `close`."""
+        if self._abort_is_due and self._manager.may_end:
+            self.abort_transaction()
         token = self.begin_transaction()
         try:
             yield token
@@ -186,7 +192,12 @@ class Producer(Closeable):
         """Abort the transaction that `error` interrupted. Raises if the abort shows that a newer producer
         has taken over, since that explains more than `error`; other errors of the abort are raised by the
         next call."""
-        if self._manager.state in (ClientState.IN_TRANSACTION, ClientState.ABORTABLE_ERROR):
+        manager = self._manager
+        if manager.state in (ClientState.IN_TRANSACTION, ClientState.ABORTABLE_ERROR):
+            # It would wait for the lock once more.
+            self._abort_is_due = isinstance(error, DatabaseLockedError) and manager.has_begun
+            if self._abort_is_due:
+                return
             try:
                 self.abort_transaction()
             except ProducerFencedError as fenced:
@@ -234,7 +245,6 @@ class Producer(Closeable):
                     self._make_room(size)
                 if timestamp is None:
                     timestamp = self._clock.time_ms()
-                self._manager.may_have_begun = True
                 batch = self._chooser.batch_for(topic, partition, key_bytes, size, self._driver)
                 future = batch.append(key_bytes, value_bytes, pairs, timestamp, size)
                 accumulator.buffered_bytes += size
@@ -289,7 +299,6 @@ class Producer(Closeable):
             with self._lock:
                 if self._closed or not self._manager.may_send:
                     self._refuse_to_send()
-                self._manager.may_have_begun |= bool(given)
                 accumulator = self._accumulator
                 bytes_before = accumulator.buffered_bytes
                 try:

@@ -7,6 +7,7 @@ and waits until all earlier batches have responses, so the order is kept whateve
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
@@ -197,6 +198,7 @@ class Sender:
         error = request.exchange.error
         if error is not None:
             self._metrics.error(error)
+            self._manager.answered(error)
         self._metrics.observe(
             "request-latency", (self._metrics.now_ns() - request.sent_ns) / 1_000_000
         )
@@ -342,7 +344,18 @@ class Sender:
             else:
                 self._interrupted(requests, now_ms)
             raise
-        self._sent(requests, exchanges, now_ms, start_ns)
+        if exchanges:
+            self._sent(requests, exchanges, now_ms, start_ns)
+        else:
+            self._take_back(requests)
+
+    def _take_back(self, requests: list[list[SentBatch]]) -> None:
+        """Let batches wait as if they had not been sent, which the locked file has kept from it."""
+        self._manager.sent -= len(requests)
+        for batch, _, _ in reversed(list(itertools.chain.from_iterable(requests))):
+            batch.attempts, batch.is_sent = 0, False
+            self._manager.progress(batch.tp).take_back(batch)
+            self._accumulator.put_back(batch)
 
     def _sent(
         self,
@@ -380,6 +393,7 @@ class Sender:
             batches[batch.tp] = batch.request(transactional_id is not None)
             if batch.attempts > 1:
                 self._metrics.count("record-retry", len(batch.records))
+        self._manager.sent += 1
         acks, timeout_ms = self._acks, self._settings.request_timeout_ms
         version = None if transactional_id is None else self._manager.version
         return lambda broker: broker.produce(

@@ -89,6 +89,12 @@ class PartitionProgress:
         self.in_doubt = False
         self._known_ms = None
 
+    def take_back(self, batch: ProducerBatch) -> None:
+        """Take its sequences from the batch that got the last ones, and was not sent."""
+        self.drop(batch)
+        self.next_serial = batch.serial
+        batch.identity, batch.serial = None, -1
+
     def rewrite(self, identity: ProducerIdAndEpoch) -> None:
         """Assign new sequences under a new identity to all unacknowledged batches, in order."""
         batches, self.unacknowledged = self.unacknowledged, []

@@ -12,7 +12,12 @@ from typing import Final
 
 from eosdb.client.answers import RequestKind, is_abortable, is_fatal, may_be_repeated
 from eosdb.client.producer.sequences import PartitionProgress
-from eosdb.errors import EosdbError, IllegalStateError, InvalidProducerIdMappingError
+from eosdb.errors import (
+    EosdbError,
+    IllegalStateError,
+    InvalidProducerIdMappingError,
+    is_refused_by_file,
+)
 from eosdb.model.values import CLASSIC, ProducerIdAndEpoch, TopicPartition
 
 
@@ -84,9 +89,9 @@ class TransactionManager:
         self.partitions: set[TopicPartition] = set()
         """The partitions that the coordinator has added to the transaction (version 1)."""
         self.groups: set[str] = set()
-        self.may_have_begun = False
-        """Whether records or offsets were accepted, which begin the transaction at the coordinator when
-        they arrive (version 2)."""
+        self.sent = self.refused = 0
+        """How many requests of the transaction with records or offsets were sent, which begin it at the
+        coordinator when they arrive (version 2), and of those how many the file has refused."""
         self.number = 0
         """The number of transactions that have ended under this identity (version 1)."""
         self.needs_new_epoch = False
@@ -149,9 +154,12 @@ class TransactionManager:
     @property
     def has_begun(self) -> bool:
         """Whether the coordinator has, or may have, an open transaction of this producer."""
-        return bool(
-            self.partitions or self.groups or (self.may_have_begun and self.version > CLASSIC)
-        )
+        has_arrived = self.refused < self.sent and self.version > CLASSIC
+        return bool(self.partitions or self.groups or has_arrived)
+
+    def answered(self, error: EosdbError) -> None:
+        """Note the error of a request with records or offsets."""
+        self.refused += is_refused_by_file(error) and error.outcome == "not written"
 
     def initialized(self, identity: ProducerIdAndEpoch) -> None:
         """Take over the identity from the coordinator; if it is new, sequences restart."""
@@ -181,7 +189,7 @@ class TransactionManager:
         self.needs_new_epoch = needs_new_epoch
         self.identity = identity
         self.partitions, self.groups = partitions, groups
-        self.may_have_begun = False
+        self.sent = self.refused = 0
         self.error = None
         self.state = ClientState.READY
 

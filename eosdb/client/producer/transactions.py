@@ -18,6 +18,7 @@ from eosdb.client.producer.state import ClientState, TransactionManager
 from eosdb.client.requests import BrokerRequests
 from eosdb.client.transport import Exchange, Request, Transport
 from eosdb.errors import (
+    DatabaseLockedError,
     EosdbError,
     IllegalStateError,
     InvalidProducerIdMappingError,
@@ -102,7 +103,6 @@ class ProducerTransactions:
                 lambda _: manager.groups.add(group.group_id),
             )
             self._wait_for(added, "send_offsets_to_transaction")
-        manager.may_have_begun = True
 
         def request(broker: BrokerRequests) -> None:
             broker.txn_offset_commit(
@@ -137,6 +137,10 @@ class ProducerTransactions:
             if self._is_committed:
                 self._sender.complete_as_stored(self._clock.monotonic_ms())
             self._flush_before(self._end_request(committed=True), self._committed, sync=True)
+            error = self._committed.error
+            if isinstance(error, DatabaseLockedError) and error.outcome == "not written":
+                self._committed = Exchange(RequestKind.END.value)
+                raise error
             if not self._is_committed:
                 self._driver.flush(None)
             if manager.error is not None:

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
 import sqlite3
 from typing import Final
 
-from eosdb.errors import IllegalStateError
+from eosdb.errors import IllegalStateError, StorageError
+from eosdb.model.clock import SystemClock, real_ns
 from eosdb.native import accelerator
 from eosdb.store.file.forking import check_not_inherited
+from eosdb.system.road import descriptor_of
 
 WAL_LIMIT_BYTES: Final = 64 * 1024 * 1024
 OLDEST_SQLITE: Final = (3, 37, 0)
 """The first version with STRICT tables."""
+FORMAT_AT: Final = slice(18, 20)
+WAL_FORMAT: Final = b"\x02\x02"
+"""The read and write version of SQLite's file format; 2 stands for WAL mode."""
+_CLOCK: Final = SystemClock()
 # Worded as no user's is: the driver keeps statements by their text (held_unit.py).
 _ROLL_BACK: Final = "ROLLBACK /* eosdb */"
 
@@ -69,6 +77,22 @@ def connect(
     return connection
 
 
+def begin_immediate(connection: sqlite3.Connection, deadline_ns: int) -> None:
+    """Take SQLite's write lock, or raise its sqlite3.Error when the deadline (`real_ns`) has passed. The
+    connection has no busy time-out: SQLite's own wait would keep signals (Ctrl-C) waiting, too."""
+    for pause_ms in itertools.chain((1, 2, 5, 10, 25), itertools.repeat(50)):
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError as error:
+            code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+            left_ms = (deadline_ns - real_ns()) // 1_000_000
+            if code != sqlite3.SQLITE_BUSY or left_ms <= 0:
+                raise
+            _CLOCK.sleep_ms(min(pause_ms, left_ms))
+        else:
+            return
+
+
 def keep_roll_back(connection: sqlite3.Connection) -> None:
     """Have the driver keep the statement of `roll_back_without_memory`."""
     connection.execute("BEGIN")
@@ -81,11 +105,25 @@ def roll_back_without_memory(connection: sqlite3.Connection) -> None:
         connection.execute(_ROLL_BACK)
 
 
-def is_in_wal_mode(connection: sqlite3.Connection) -> bool:
+def is_in_wal_mode(connection: sqlite3.Connection, path: str) -> bool:
     """Whether the file is in WAL mode and so can be written; a file in rollback-journal mode is a
     published copy."""
     (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
-    return str(mode) == "wal"
+    if str(mode) == "wal":
+        return True
+    with contextlib.suppress(StorageError):  # A copy may be replaced by the next one.
+        return says_wal(path)
+    return False
+
+
+def says_wal(path: str) -> bool:
+    """Whether the header says WAL mode, which a connection without locks does not report. It is read on a
+    descriptor that SQLite has open: closing another one would drop the locks that other connections in
+    this process hold. Raises StorageError if the file has been replaced."""
+    descriptor = descriptor_of(path)
+    if descriptor is None:
+        raise StorageError(f"{path} has been replaced while it was looked at; nothing was changed")
+    return os.pread(descriptor, 2, FORMAT_AT.start) == WAL_FORMAT
 
 
 def uri(path: str, mode: str) -> str:

@@ -23,12 +23,9 @@ from eosdb.errors import (
     StorageError,
     in_doubt,
 )
+from eosdb.store.file import lock_holder
 
 _BY_CODE: Final[dict[int, tuple[type[EosdbError], str]]] = {
-    sqlite3.SQLITE_BUSY: (
-        DatabaseLockedError,
-        "another program holds SQLite's write lock; nothing was written, try again",
-    ),
     sqlite3.SQLITE_LOCKED: (
         DatabaseLockedError,
         "the file is locked within this process; nothing was written, try again",
@@ -131,6 +128,8 @@ def translate(error: sqlite3.Error, path: str) -> EosdbError:
             f"written (SQLite: {error})"
         )
     primary = sqlite3.SQLITE_FULL if extended in _FULL_EXTENDED else extended & 0xFF
+    if primary == sqlite3.SQLITE_BUSY:
+        return lock_holder.locked_error(path, lock_holder.describe_sqlites(path))
     if extended == sqlite3.SQLITE_IOERR_SHMOPEN:
         primary = sqlite3.SQLITE_FULL if _has_no_room(path) else extended
     if extended == sqlite3.SQLITE_IOERR_SHMSIZE:

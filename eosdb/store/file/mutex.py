@@ -20,12 +20,13 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from eosdb.errors import DatabaseLockedError, StorageError
+from eosdb.errors import StorageError
 from eosdb.model.threads import Thread
 from eosdb.store.file import lock_holder
 from eosdb.store.file.failures import system_calls, translate_system
 from eosdb.store.file.open_files import Identity
 from eosdb.store.file.owner_locks import OwnerLocks
+from eosdb.system.lock_file import LOCK
 from eosdb.system.road import QUEUE, WRITER, WriterLocks, road
 
 _SYNC_FAILED_AT: Final = 8
@@ -88,12 +89,12 @@ class WriterMutex:
             waiter.is_abandoned = True
             raise
         if not granted:
-            holder = lock_holder.describe_holders(self.path, [WRITER])
-            raise DatabaseLockedError(
-                f"somebody else has been writing for {timeout_ms} ms (lock file {self.path}"
-                f"{f', held by {holder}' if holder else ''}); nothing was written, try again or raise "
-                "lock_timeout_ms"
+            database = self.path.removesuffix(LOCK)
+            # Who holds the mutex may be waiting for SQLite's lock, too.
+            holder = lock_holder.describe_sqlites(database) or lock_holder.describe_holders(
+                self.path, [WRITER]
             )
+            raise lock_holder.locked_error(database, holder, self._timeout_ms)
 
     def _exchange(self, granted: WriterLocks) -> None:
         before = self._locks

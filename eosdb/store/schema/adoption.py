@@ -22,7 +22,7 @@ from eosdb.errors import (
     StorageError,
 )
 from eosdb.model.failpoints import Failpoint, reach
-from eosdb.store.file.connection import connect
+from eosdb.store.file.connection import connect, says_wal
 from eosdb.store.file.failures import translated
 from eosdb.store.file.open_files import size_of
 from eosdb.store.schema import dependents, guard, kind, new_file
@@ -203,15 +203,3 @@ def _begins(path: str, with_bytes: bytes) -> bool:
 
 def _mode(connection: sqlite3.Connection) -> str:
     return str(connection.execute("PRAGMA journal_mode").fetchone()[0])
-
-
-def says_wal(path: str) -> bool:
-    """Whether the header says WAL mode, which a connection without locks does not report. It is read on a
-    descriptor that SQLite has open: closing another one would drop the locks that the owner's connections
-    in this process hold."""
-    wanted = os.stat(path)
-    for name in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(OSError):
-            if os.path.samestat(os.fstat(int(name)), wanted):
-                return os.pread(int(name), 2, new_file.FORMAT_AT.start) == new_file.WAL_FORMAT
-    raise StorageError(f"{path} has been replaced while it was looked at; nothing was changed")

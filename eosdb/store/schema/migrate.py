@@ -31,7 +31,7 @@ from eosdb.errors import (
 )
 from eosdb.model.failpoints import Failpoint, reach
 from eosdb.store.file import forking, lock_holder
-from eosdb.store.file.connection import check_version, connect, is_in_wal_mode
+from eosdb.store.file.connection import check_version, connect, is_in_wal_mode, says_wal
 from eosdb.store.file.failures import system_calls, translated
 from eosdb.store.file.file_system import check_local, mounted_error, mounted_name
 from eosdb.store.file.mutex import WriterMutex
@@ -48,8 +48,8 @@ from eosdb.store.schema.newest import (
     newest_schema,
     stamp,
 )
+from eosdb.system.lock_file import LOCK
 
-_LOCK: Final = "-lock"
 _ALONE_WITHIN_MS: Final = 2_000
 """How long an upgrade waits for programs that are just closing the file, while writers wait for the
 upgrade."""
@@ -96,7 +96,7 @@ def open_file(
         is_foreign = adopt and _check_adoptable(path, lock_timeout_ms, to_wal=to_wal)
         if not is_foreign:
             return _open_to_write(path, create, migrate, lock_timeout_ms, sync)
-        made_here = None if os.path.exists(path + _LOCK) else path + _LOCK
+        made_here = None if os.path.exists(path + LOCK) else path + LOCK
         mutex = _open_mutex(path, lock_timeout_ms)
         try:
             mutex.acquire()
@@ -137,7 +137,7 @@ def _is_published_at_rest(path: str) -> bool:
     beside it."""
     _, connection = _looked_at(path, 0, at_rest=True)
     try:
-        return connection is not None and not adoption.says_wal(path)
+        return connection is not None and not says_wal(path)
     finally:
         _close(connection)
 
@@ -150,7 +150,7 @@ def _open_to_write(
     check_local(path)
     if not create:
         _check_exists(path)
-    if os.path.exists(path) and not os.path.exists(path + _LOCK):
+    if os.path.exists(path) and not os.path.exists(path + LOCK):
         # Before the lock file is created: eosdb puts nothing beside another application's file.
         if not os.path.exists(path + "-wal"):
             _close(_looked_at(path, lock_timeout_ms, at_rest=True)[1])
@@ -229,7 +229,7 @@ def _looked_at(
                             f"{path} does not say which schema eosdb's tables have "
                             f"({ALEMBICS}); restore a backup"
                         )
-                    is_published = not is_in_wal_mode(connection)
+                    is_published = not is_in_wal_mode(connection, path)
                     is_kept = True
                     return Found(content.version, is_published, content.is_adopted), connection
             finally:
@@ -324,9 +324,7 @@ def _upgrade(path: str, busy_timeout_ms: int, file: Found) -> None:
         patience_ms = min(busy_timeout_ms, _ALONE_WITHIN_MS)
         _in_unit(path, patience_ms, upgrade, is_adopted=file.is_adopted, is_alone=True)
     except DatabaseLockedError:
-        who = (
-            lock_holder.describe_holders(path, [_IN_USE]) or "a program that is not seen from here"
-        )
+        who = lock_holder.describe_holders(path, [_IN_USE]) or lock_holder.UNSEEN
         raise DatabaseLockedError(
             f"{path} has schema {file.version} and is open in {who}, which would go on with that schema "
             f"while this eosdb upgrades it to {SCHEMA_VERSION}; nothing was changed. Close the file in "
@@ -350,7 +348,7 @@ def check_newest(connection: sqlite3.Connection, path: str) -> None:
     newest schema, and the file in WAL mode. Raises what `open_file` raises."""
     content = kind.of(connection)
     assert content.version is not None
-    file = Found(content.version, not is_in_wal_mode(connection), content.is_adopted)
+    file = Found(content.version, not is_in_wal_mode(connection, path), content.is_adopted)
     _check_not_published(path, file)
     _check_version(path, file, "a transaction of another program's")
 
@@ -388,10 +386,17 @@ def _open_mutex(path: str, lock_timeout_ms: int) -> WriterMutex:
     try:
         if os.path.exists(path) and not os.access(path, os.W_OK):
             raise ReadOnlyDatabaseError(f"{path} is not writable; open it with read_only=True")
-        return WriterMutex(path + _LOCK, lock_timeout_ms)
+        return WriterMutex(path + LOCK, lock_timeout_ms)
     except PermissionError:
+        lock = path + LOCK
+        if not os.path.exists(lock):
+            raise ReadOnlyDatabaseError(
+                f"the folder of {path} is not writable; open it with read_only=True"
+            ) from None
         raise ReadOnlyDatabaseError(
-            f"the folder of {path} is not writable; open it with read_only=True"
+            f"{lock} may not be written by this user, though {path} may: it belongs to the user with the "
+            f"number {os.stat(lock).st_uid}. Give it the owner and the mode of the database (`chown` and "
+            f"`chmod --reference={path} {lock}`), or open the file with read_only=True"
         ) from None
 
 

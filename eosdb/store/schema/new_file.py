@@ -14,14 +14,13 @@ from typing import Final
 
 from eosdb.errors import StorageError
 from eosdb.model.failpoints import Failpoint, reach
+from eosdb.store.file.connection import FORMAT_AT as FORMAT_AT
+from eosdb.store.file.connection import WAL_FORMAT as WAL_FORMAT
 from eosdb.store.file.failures import system_calls
 from eosdb.store.schema import file_id
 from eosdb.store.schema.newest import GIVES_PAGES_BACK, create
 from eosdb.system.road import road
 
-FORMAT_AT: Final = slice(18, 20)
-WAL_FORMAT: Final = b"\x02\x02"
-"""The read and write version of SQLite's file format; 2 stands for WAL mode."""
 ROLLBACK_FORMAT: Final = b"\x01\x01"
 """The format of a file that needs neither WAL nor shared memory."""
 _LEFT_BEHIND: Final = ("-wal", "-shm", "-journal")

@@ -16,7 +16,6 @@ from eosdb.store.file.connection import WAL_LIMIT_BYTES
 from eosdb.store.wal import index as wal_index
 
 _MIB: Final = 1024 * 1024
-UNSEEN: Final = "a process that cannot be seen from here, such as another user's"
 
 
 class Checkpoint(NamedTuple):
@@ -56,7 +55,7 @@ class WalGrowth:
             checkpoint = repeat()
             if checkpoint.is_whole:
                 return
-            readers = _describe_readers(self._path, only_oldest=True) or UNSEEN
+            readers = _describe_readers(self._path, only_oldest=True) or lock_holder.UNSEEN
         self._limit = 2 * checkpoint.wal_bytes
         self._untold.add(
             catalog.WAL_GROWS,

@@ -27,7 +27,9 @@ from contextvars import ContextVar
 from itertools import islice, takewhile
 from typing import Any, Final, TypeVar
 
-from eosdb.errors import DatabaseLockedError, IllegalStateError
+from eosdb.errors import IllegalStateError
+from eosdb.model.clock import real_ns
+from eosdb.store.file.lock_holder import locked_error
 from eosdb.store.writing.unit import Unit
 
 T = TypeVar("T")
@@ -44,7 +46,8 @@ class Request:
     """A function to run in a unit, and its result or error."""
 
     __slots__ = (
-        "_wake", "alone", "done", "error", "function", "is_left", "result", "sync", "thread",
+        "_wake", "alone", "asked_ns", "done", "error", "function", "is_left", "result", "sync", "thread",
+        "what",
     )  # fmt: skip
 
     def __init__(self, function: Callable[[Unit], Any], sync: bool, *, alone: bool = False) -> None:
@@ -52,8 +55,11 @@ class Request:
         self.sync = sync
         self.alone = alone
         """It only waits to lead."""
+        self.asked_ns = real_ns()
         self.thread = 0
         """The thread in which the turn began."""
+        self.what = ""
+        """What the turn is taken for, in words for people."""
         self.result: Any = None
         self.error: BaseException | None = None
         self.done = False
@@ -109,9 +115,13 @@ class GroupCommit:
     """Queues requests and lets one thread at a time run a round of them."""
 
     def __init__(
-        self, run_round: Callable[[list[Request]], None], patience_ms: int = 30_000
+        self,
+        run_round: Callable[[list[Request]], None],
+        patience_ms: int = 30_000,
+        path: str = "the file",
     ) -> None:
         self._run_round = run_round
+        self._path = path
         self._patience_ms = patience_ms
         self._lead = threading.RLock()
         self._lock = threading.Lock()
@@ -154,11 +164,14 @@ class GroupCommit:
         result: T = request.result
         return result
 
-    def new_turn(self) -> Request:
+    def new_turn(self, what: str) -> Request:
         """Return a turn, to be taken with `take`: no other request leads until its `is_left` is set, by
-        any thread. Raises IllegalStateError inside the block of another turn."""
+        any thread. `what` tells others what it is taken for. Raises IllegalStateError inside the block of
+        another turn."""
         self.check_holds_nothing()
-        return Request(_nothing, sync=False, alone=True)
+        turn = Request(_nothing, sync=False, alone=True)
+        turn.what = what
+        return turn
 
     def take(self, turn: Request) -> None:
         """Wait until the turn leads. Raises DatabaseLockedError if the current leader takes too long."""
@@ -300,11 +313,14 @@ class GroupCommit:
 
     def _check_patience(self) -> None:
         """Raises DatabaseLockedError if the block that holds the turn has kept it for too long."""
-        if self._holder is not None and not self._holder.is_left:
-            raise DatabaseLockedError(
-                f"another block of db.begin() has been writing for {self._patience_ms} ms; nothing was "
-                "written, try again, make the block shorter, or raise lock_timeout_ms; in a web "
-                "application see that its thread pool has a thread for each request (docs/web.md)"
+        holder = self._holder
+        if holder is not None and not holder.is_left:
+            threads = (
+                thread.name for thread in threading.enumerate() if thread.ident == holder.thread
+            )
+            thread = next(threads, "that has ended since")
+            raise locked_error(
+                self._path, f"this process: {holder.what} of the thread {thread}", self._patience_ms
             )
 
     # -- leading --------------------------------------------------------------------------------

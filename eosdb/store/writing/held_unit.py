@@ -15,7 +15,12 @@ from weakref import WeakSet
 
 from eosdb.errors import EosdbError, IllegalStateError
 from eosdb.model.failpoints import Failpoint, reach
-from eosdb.store.file.connection import connect, keep_roll_back, roll_back_without_memory
+from eosdb.store.file.connection import (
+    begin_immediate,
+    connect,
+    keep_roll_back,
+    roll_back_without_memory,
+)
 from eosdb.store.file.failures import is_of_the_file, translate, translated, without_memory
 from eosdb.store.schema import guard
 from eosdb.store.writing.shared_connection import SharedConnection
@@ -93,7 +98,6 @@ class HeldUnit:
         cls,
         last: HeldUnit | None,
         path: str,
-        lock_timeout_ms: int,
         apply: Apply,
         note: Callable[[sqlite3.Error], None],
         timings: Timings,
@@ -105,7 +109,7 @@ class HeldUnit:
             last.close()
         with translated(path):
             # decisions/0012: it holds the lead, the mutex and a connection of its own.
-            connection = connect(path, lock_timeout_ms, factory=SharedConnection)
+            connection = connect(path, 0, factory=SharedConnection)
             assert isinstance(connection, SharedConnection)
             return cls(connection, apply, path, note, timings)
 
@@ -120,7 +124,7 @@ class HeldUnit:
     def _use_factories(self, row: Any, text: Any) -> None:
         self._raw.row_factory, self._raw.text_factory = row, text
 
-    def begin(self, synchronous: str) -> None:
+    def begin(self, synchronous: str, deadline_ns: int) -> None:
         """Take SQLite's write lock."""
         self._end()  # If a signal has kept the last one from it.
         with self._translated():
@@ -128,7 +132,7 @@ class HeldUnit:
             self._unit.forget()
             self._unit.written_bytes = 0
             self.failure = None
-            self._raw.execute("BEGIN IMMEDIATE")
+            begin_immediate(self._raw, deadline_ns)
             self._timings.locked()
         self.is_ours = False
 

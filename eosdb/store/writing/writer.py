@@ -15,6 +15,7 @@ from eosdb.model.failpoints import Failpoint, reach
 from eosdb.model.notices import catalog
 from eosdb.store.file.connection import (
     WAL_LIMIT_BYTES,
+    begin_immediate,
     connect,
     keep_roll_back,
     roll_back_without_memory,
@@ -79,6 +80,8 @@ class Writer:
     ) -> None:
         self._path = path
         self._lock_timeout_ms = lock_timeout_ms
+        self.deadline_ns = 0
+        """How long the next units wait for SQLite's lock."""
         self._mutex = mutex
         self._leaves_checkpoints = external_checkpoints
         self._counts = counts
@@ -91,6 +94,7 @@ class Writer:
         try:
             # Reading opens the WAL and the shared memory.
             self.connection.execute("SELECT 1 FROM sqlite_schema").fetchone()
+            self.connection.execute("PRAGMA busy_timeout=0")  # See `begin_immediate`.
             keep_roll_back(self.connection)
         except BaseException:
             self.connection.close()
@@ -179,7 +183,7 @@ class Writer:
         unit = self._unit
         unit.written_bytes = 0
         unit.careful = careful
-        execute("BEGIN IMMEDIATE")
+        begin_immediate(self.connection, self.deadline_ns)
         self._timings.locked()
         (version,) = execute("PRAGMA data_version").fetchone()
         self._begun += 1
@@ -250,7 +254,7 @@ class Writer:
         try:
             with translated(self._path):
                 # Against programs that do not know our mutex.
-                self.connection.execute("BEGIN IMMEDIATE")
+                begin_immediate(self.connection, self.deadline_ns)
             wal_renewal.renew(self._path)
         finally:
             self.connection.rollback()
@@ -308,7 +312,7 @@ class Writer:
             self.connection.execute(f"PRAGMA busy_timeout={_READERS_WAIT_MS}")
             return self._checkpoint(mode)
         finally:
-            self.connection.execute(f"PRAGMA busy_timeout={self._lock_timeout_ms}")
+            self.connection.execute("PRAGMA busy_timeout=0")
 
     def close(self, *, is_in_place: bool) -> bool:
         """Close the connection; the caller holds the mutex. Returns whether the whole WAL has been copied

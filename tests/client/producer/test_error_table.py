@@ -114,7 +114,6 @@ RETRIED = [
     ("produce", errors.NetworkExceptionError),
     ("produce", errors.RequestTimedOutError),
     ("produce", errors.ConcurrentTransactionsError),
-    ("produce", errors.DatabaseLockedError),
     ("add_partitions_to_txn", errors.ConcurrentTransactionsError),
     ("add_offsets_to_txn", errors.ConcurrentTransactionsError),
     ("add_offsets_to_txn", errors.NetworkExceptionError),
@@ -133,6 +132,7 @@ TO_ABORT = [
     ("produce", errors.MessageTooLargeError),
     ("produce", errors.InvalidTxnStateError),
     ("produce", errors.DatabaseFullError),
+    ("produce", errors.DatabaseLockedError),
     ("txn_offset_commit", errors.GroupAuthorizationFailedError),
     ("txn_offset_commit", errors.UnknownMemberIdError),
     ("txn_offset_commit", errors.IllegalGenerationError),
@@ -317,7 +317,7 @@ def test_a_commit_that_may_have_been_carried_out_is_repeated_and_in_doubt_until_
 def test_a_commit_that_the_file_refused_is_not_written_until_it_is_called_again(
     scene: Scene, version: int, error: type[EosdbError], then: str
 ) -> None:
-    """As long as it takes: a lock is waited for until max_block_ms, and closing commits nothing."""
+    """A lock has been waited for already, and closing commits nothing."""
     cause = error("not now")
     scene.network.planned = [("end_txn", cause)] * 1_000
     scene.producer.send("t", "v")
@@ -378,7 +378,6 @@ def test_so_it_is_with_the_offsets_of_a_consumer(
 @pytest.mark.parametrize(
     ("error", "outcome"),
     [
-        (errors.DatabaseLockedError, "not written"),
         (errors.NotEnoughReplicasError, "not written"),
         (errors.NetworkExceptionError, "unknown"),
     ],

@@ -103,18 +103,26 @@ WAYS: dict[str, Callable[[eosdb.Database], list[Any]]] = {
 
 @pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize("way", WAYS)
-def test_records_are_stored_in_order_behind_a_refusal(
+def test_what_a_lock_keeps_out_is_told_at_once_and_stored_in_order_by_a_repeat(
     db_path: Path, file: File, way: str, version: int
 ) -> None:
+    """It has been waited for as long as it may; what is on its way behind the refusal is stored or told."""
     config = BrokerConfig(transaction_version=version)
     with eosdb.connect(db_path, config=config) as db:
-        futures = WAYS[way](db)
-        assert file.refusals == 2
-        assert committed_values(db, TP) == VALUES
-        stored = db.broker.fetch(TP, 0).records
-        assert [future.result().offset for future in futures] == [
-            record.offset for record in stored[: len(futures)]
-        ]
+        with pytest.raises(DatabaseLockedError) as raised:
+            for future in (futures := WAYS[way](db)):
+                future.result()
+        assert (raised.value, raised.value.outcome) == (file.error, "not written")
+        before = committed_values(db, TP)
+        if before:
+            assert way == "over a network"
+            kept = [v for v, f in zip(VALUES, futures, strict=True) if f.exception() is None]
+            assert before == kept
+        file.refusals = 2
+        repeated = WAYS[way](db)
+        assert committed_values(db, TP)[len(before) :] == VALUES
+        offsets = [future.result().offset for future in repeated]
+        assert offsets == [*range(min(offsets, default=0), max(offsets, default=-1) + 1)]
 
 
 @pytest.mark.parametrize("error", [DatabaseFullError("full"), StorageError("failing")], ids=str)
@@ -129,14 +137,21 @@ def test_what_is_acknowledged_behind_a_refusal_is_stored_in_order(
         assert futures[0].exception() is error
 
 
-def test_asyncio_stores_them_in_order_too(db_path: Path, file: File) -> None:
+def test_asyncio_tells_it_and_stores_them_in_order_too(db_path: Path, file: File) -> None:
     async def send() -> None:
         async with await connect(db_path) as db, db.producer(**ONE_EACH) as producer:
             futures = [await producer.send("t", value) for value in VALUES]
             await producer.flush()
-            assert [(await future).offset for future in futures] == list(range(len(VALUES)))
+            with pytest.raises(DatabaseLockedError):
+                await futures[0]
+            file.refusals = 2
+            told = [value for value, f in zip(VALUES, futures, strict=True) if not f.exception()]
+            futures = [await producer.send("t", value) for value in VALUES]
+            await producer.flush()
+            assert [(await future).offset - len(told) for future in futures] == [*range(8)]
+            stored.extend(told + VALUES)
 
+    stored: list[bytes] = []
     asyncio.run(send())
-    assert file.refusals == 2
     with eosdb.connect(db_path) as db:
-        assert committed_values(db, TP) == VALUES
+        assert committed_values(db, TP) == stored
