@@ -18,6 +18,7 @@ from click.core import ParameterSource
 
 from eosdb import __version__
 from eosdb.errors import ApiError, EosdbError
+from eosdb.system.road import road
 
 from . import output
 from .log_lines import LEVELS, shown
@@ -91,9 +92,11 @@ def _tell_version(context: click.Context, _: click.Parameter, is_asked: bool) ->
         return
     from eosdb.native import accelerator  # Here, for it opens a connection.
 
-    road = accelerator.road()
-    is_used = "with the accelerator" if road is True else f"without the accelerator: {road}"
-    output.line(f"eosdb, version {__version__}, {is_used}")
+    native = accelerator.road()
+    is_used = "with the accelerator" if native is True else f"without the accelerator: {native}"
+    output.line(
+        f"eosdb, version {__version__}, {is_used}{', portable' if road.IS_PORTABLE else ''}"
+    )
     context.exit()
 
 

@@ -16,8 +16,10 @@ import secrets
 from collections.abc import Iterator
 from typing import Final
 
+from eosdb.system.road import road
+
 _LOCK: Final = "-lock"
-_PARTS: Final = ("", "-wal", "-shm", "-journal", _LOCK)
+_PARTS: Final = ("", "-wal", "-shm", "-journal", *map(_LOCK.__add__, road.LOCK_FILES), _LOCK)
 """The files of an attempt; the lock goes last, and whatever is there has one."""
 _LOCK_NAME: Final = re.compile(rf".+\.unfinished-[0-9a-f]{{8}}{_LOCK}", re.DOTALL)
 

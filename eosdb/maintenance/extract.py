@@ -125,7 +125,7 @@ def _make(path: str, target: str, clock: Clock, patience_ms: int, report: Progre
             new_file.forget_unfinished(target)
             if not had_lock and not os.path.lexists(target):
                 with contextlib.suppress(OSError):
-                    os.unlink(target + _LOCK)
+                    mutex.remove_files()
             mutex.close()
     except FileExistsError:
         raise IllegalStateError(f"{target} has just been created by another program") from None

@@ -21,6 +21,7 @@ from eosdb.store.schema import file_id, kind
 from eosdb.store.schema import newest as newest_schema
 from eosdb.store.store import Store
 from eosdb.store.wal import growth as wal_growth
+from eosdb.system.road import road
 
 _AT_ONCE: Final = 100
 _JOURNAL: Final = "Every event in the one total order in which it happened."
@@ -42,6 +43,7 @@ def info(store: Store) -> dict[str, object]:
             "schema_version": kind.of(connection).version,
             "sqlite_version": sqlite3.sqlite_version,
             "native": accelerator.road(),
+            "portable": road.IS_PORTABLE,
             "topics": one("SELECT count(*) FROM topics"),
             "partitions": one("SELECT count(*) FROM partitions"),
             "records": one(

@@ -8,19 +8,28 @@ import fcntl
 import os
 import re
 import struct
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from typing import Final
 
+from eosdb.errors import IllegalStateError
+from eosdb.system.descriptors import FOLDER
 from eosdb.system.lock_file import LockFile, open_lock_file
 from eosdb.system.mount import Mount
 
-DESCRIPTORS: Final = "/proc/self/fd"
+assert sys.platform == "linux"
+IS_PORTABLE: Final = False
 LOCK_FILES: Final = ()
 _FLOCK: Final = "hhqqi4x"
+_ROADS: Final = (2, 3)
+"""The bytes that openers on this road and on the portable one share among themselves."""
 _OWNERS_AT: Final = 4096
 """From here on each byte is an owner's lock; locking bytes does not make the file grow."""
 _SHARED_MEMORY: Final = "-shm"
+_PROCESSES: Final = "/proc"
+_MOUNTS: Final = "/proc/self/mountinfo"
+_STOPPED: Final = ("T", "t")
 _IN_MODIFY: Final = 0x2
 _FLAGS: Final = os.O_CLOEXEC | os.O_NONBLOCK
 _libc: Final = ctypes.CDLL(None, use_errno=True)
@@ -29,7 +38,7 @@ _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
 def _bytes(kind: int, byte: int, length: int = 1) -> bytes:
-    """Build the `flock` structure for these bytes; `kind` is F_WRLCK or F_UNLCK."""
+    """Build the `flock` structure for these bytes; `kind` is F_RDLCK, F_WRLCK or F_UNLCK."""
     return struct.pack(_FLOCK, kind, os.SEEK_SET, byte, length, 0)
 
 
@@ -83,23 +92,125 @@ def _is_locked(file: LockFile, wanted: bytes) -> bool:
 
 
 def writer_locks(path: str) -> _Bytes:
-    return open_lock_file(path, _Bytes)
+    file = open_lock_file(path, _Bytes)
+    try:
+        keep_out_other_road(file, is_portable=False)
+    except BaseException:
+        file.close()
+        raise
+    return file
 
 
 owner_file: Final = writer_locks
+
+
+# decisions/0061: the locks of the two roads do not exclude each other.
+def keep_out_other_road(file: LockFile, *, is_portable: bool) -> None:
+    """Show as long as the file is open on which road it is. Raises IllegalStateError if it is open on the
+    other one."""
+    mine, others = _ROADS[is_portable], _bytes(fcntl.F_WRLCK, _ROADS[not is_portable])
+    # Also before: an attempt that fails must not be in the way of anybody on the other road.
+    if not _is_locked(file, others):
+        fcntl.fcntl(file, fcntl.F_OFD_SETLK, _bytes(fcntl.F_RDLCK, mine))
+        if not _is_locked(file, others):
+            return
+    without = ("with", "without") if is_portable else ("without", "with")
+    raise IllegalStateError(
+        f"{file.path.removesuffix('-lock')} is open in a program that runs {without[1]} EOSDB_PORTABLE=1, "
+        f"and this one runs {without[0]} it: the two have different locks. Nothing was written; set it for "
+        "every program that opens the file, or for none"
+    )
 
 
 def inherited() -> frozenset[tuple[int, int]]:
     """The databases that SQLite has open, recognised by their open shared memory."""
     files = set()
     with contextlib.suppress(OSError):
-        for descriptor in os.listdir(DESCRIPTORS):
+        for descriptor in os.listdir(FOLDER):
             with contextlib.suppress(OSError):
-                target = os.readlink(f"{DESCRIPTORS}/{descriptor}")
+                target = os.readlink(f"{FOLDER}/{descriptor}")
                 if target.endswith(_SHARED_MEMORY):
                     status = os.stat(target.removesuffix(_SHARED_MEMORY))
                     files.add((status.st_dev, status.st_ino))
     return frozenset(files)
+
+
+# -- who holds a lock ----------------------------------------------------------------------------
+
+
+def holders(path: str, locked: Collection[int]) -> Sequence[int]:
+    """`/proc/locks` names the holder of each of SQLite's locks. It names none for an open-file-description
+    lock, but `/proc/PID/fdinfo` lists the locks of each open file of a process, though not of other users'
+    processes. Both are read without opening the file itself: closing that would drop SQLite's locks."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return ()
+    return _listed(status, locked) or [
+        pid for pid in _numbers(_PROCESSES) if _holds(pid, status, locked)
+    ]
+
+
+def _listed(status: os.stat_result, locked: Collection[int]) -> list[int]:
+    """The processes that `/proc/locks` names, in lines such as `1: POSIX ADVISORY WRITE 4711 08:01:131 120
+    120`; it names none (-1) for other kinds of locks, and others wait (`->`)."""
+    file = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
+    lines = [line.split() for line in _read(f"{_PROCESSES}/locks").splitlines()]
+    return sorted({
+        int(line[4])
+        for line in lines
+        if len(line) == 8 and line[5] == file and int(line[4]) > 0 and _covers(line, locked)
+    })  # fmt: skip
+
+
+def _holds(pid: int, status: os.stat_result, locked: Collection[int]) -> bool:
+    process = f"{_PROCESSES}/{pid}"
+    return any(
+        _is_same(f"{process}/fd/{descriptor}", status)
+        and _has_lock(f"{process}/fdinfo/{descriptor}", locked)
+        for descriptor in _numbers(f"{process}/fd")
+    )
+
+
+def _numbers(folder: str) -> Iterator[int]:
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return
+    yield from (int(name) for name in names if name.isdigit())
+
+
+def _is_same(path: str, status: os.stat_result) -> bool:
+    try:
+        return os.path.samestat(os.stat(path), status)
+    except OSError:
+        return False
+
+
+def _has_lock(path: str, locked: Collection[int]) -> bool:
+    """Whether the `fdinfo` file at `path` lists a lock of one of these bytes: a line such as `lock: 1:
+    OFDLCK ADVISORY WRITE 0 08:01:131 1 1`, which ends with the first and last byte."""
+    lines = [line.split() for line in _read(path).splitlines() if line.startswith("lock:")]
+    return any(_covers(line, locked) for line in lines)
+
+
+def _covers(line: list[str], locked: Collection[int]) -> bool:
+    *_, first, last = line
+    return any(int(first) <= byte and (last == "EOF" or byte <= int(last)) for byte in locked)
+
+
+def process(pid: int) -> tuple[str, bool]:
+    command = " ".join(_read(f"{_PROCESSES}/{pid}/cmdline").replace("\0", " ").split())
+    state = _read(f"{_PROCESSES}/{pid}/stat").rpartition(")")[2].split()
+    return command, bool(state) and state[0] in _STOPPED
+
+
+def _read(path: str, errors: str = "replace") -> str:
+    try:
+        with open(path, encoding="utf-8", errors=errors) as file:
+            return file.read()
+    except OSError:
+        return ""
 
 
 # -- waiting, memory, the disk -------------------------------------------------------------------
@@ -137,11 +248,11 @@ def drop_cached(descriptor: int) -> None:
 
 
 def mount_points(_: str) -> set[str]:
-    return listed_points(_mountinfo())
+    return listed_points(_read(_MOUNTS, "surrogateescape"))
 
 
 def mount_of(folder: str) -> Mount | None:
-    return find_mount(_mountinfo(), os.stat(folder).st_dev)
+    return find_mount(_read(_MOUNTS, "surrogateescape"), os.stat(folder).st_dev)
 
 
 def find_mount(mountinfo: str, device: int) -> Mount | None:
@@ -161,14 +272,6 @@ def listed_points(mountinfo: str) -> set[str]:
     """Every path at which something is mounted."""
     lines = (line.split(" ") for line in mountinfo.splitlines())
     return {_unescaped(fields[4]) for fields in lines if len(fields) > 4}
-
-
-def _mountinfo() -> str:
-    try:
-        with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
-            return file.read()
-    except OSError:
-        return ""
 
 
 def _unescaped(text: str) -> str:

@@ -1,16 +1,21 @@
-"""The road to what the system gives: what is asked of it, and the one that this process takes."""
+"""The two roads to what the system gives, and the one that this process takes.
+
+`linux` uses what only Linux has; `portable` makes do with what macOS has, too, and is slower. The choice
+holds for the whole process; a file is open on one road at a time.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import os
+import sys
 from collections.abc import Callable, Collection, Sequence
 from typing import Final, Protocol
 
-from eosdb.system import linux
 from eosdb.system.lock_file import LockFile
 from eosdb.system.mount import Mount
 
+VARIABLE: Final = "EOSDB_PORTABLE"
+"""The environment variable that takes the portable road on Linux if it is 1."""
 QUEUE: Final = 0
 WRITER: Final = 1
 
@@ -57,18 +62,27 @@ class Road(Protocol):
     """What a system gives."""
 
     @property
-    def DESCRIPTORS(self) -> str:
-        """The folder that lists this process's open descriptors."""
+    def IS_PORTABLE(self) -> bool:
+        """Whether this is the portable road."""
 
     @property
-    def LOCK_FILES(self) -> Collection[str]:
-        """What the names of other lock files add to that of the first."""
+    def LOCK_FILES(self) -> Sequence[str]:
+        """What the names of the files for QUEUE and WRITER add to that of the first; empty if it has
+        both."""
 
     def writer_locks(self, path: str) -> WriterLocks:
-        """Open the locks at `path`. Raises OSError."""
+        """Open the locks at `path`. Raises OSError, and IllegalStateError if the file is open on the other
+        road."""
 
     def owner_file(self, path: str) -> OwnerFile:
         """Open owner locks of the lock file at `path`. Raises the same."""
+
+    def holders(self, path: str, locked: Collection[int]) -> Sequence[int]:
+        """The processes that have locked any of these bytes of SQLite's file at `path`, or any of QUEUE and
+        WRITER of the lock file, as far as the system shows."""
+
+    def process(self, pid: int) -> tuple[str, bool]:
+        """The command of a process, and whether it is stopped."""
 
     def inherited(self) -> frozenset[tuple[int, int]]:
         """Device and inode of the database files that SQLite may have had open in the parent process."""
@@ -95,15 +109,12 @@ class Road(Protocol):
         """The file system that holds the folder; None if that is unknown. Raises OSError."""
 
 
-road: Road = linux
+# decisions/0061: one choice for the life of the process.
+if sys.platform == "linux" and os.environ.get(VARIABLE) != "1":
+    from eosdb.system import linux
 
+    road: Road = linux
+else:
+    from eosdb.system import portable
 
-def descriptor_of(path: str) -> int | None:
-    """Return a descriptor with which this process has the file open, such as SQLite's: closing another one
-    would drop the locks that SQLite holds on the file. None if there is none. Raises OSError."""
-    wanted = os.stat(path)
-    for name in os.listdir(road.DESCRIPTORS):
-        with contextlib.suppress(OSError):
-            if os.path.samestat(os.fstat(int(name)), wanted):
-                return int(name)
-    return None
+    road = portable

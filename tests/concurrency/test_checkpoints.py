@@ -14,7 +14,8 @@ import pytest
 
 import eosdb
 from eosdb import Record, RecordBatch, TopicPartition
-from tests.concurrency.test_mutex import WRITER, is_held
+from eosdb.system.road import WRITER
+from tests.concurrency.test_mutex import is_held
 from tests.inside import mutex, writer
 
 pytestmark = pytest.mark.crash

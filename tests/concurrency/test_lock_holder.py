@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 import eosdb
-from tests.concurrency.test_mutex import QUEUE, is_held
+from eosdb.system.road import QUEUE
+from tests.concurrency.test_mutex import is_held
 from tests.concurrency.test_processes import start
 
 pytestmark = pytest.mark.crash

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import struct
@@ -13,8 +14,8 @@ import pytest
 
 import eosdb
 from eosdb.store.file.mutex import WriterMutex
+from eosdb.system.road import QUEUE, WRITER, road
 
-QUEUE, WRITER = 0, 1
 pytestmark = [
     pytest.mark.crash,
     pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning"),
@@ -33,11 +34,16 @@ def one(lock_file: str) -> Iterator[WriterMutex]:
     mutex.close()
 
 
-def is_held(path: str, byte: int) -> bool:
-    """Whether somebody holds the byte, asked without taking it."""
-    descriptor = os.open(path, os.O_RDWR)
+def is_held(path: str, lock: int) -> bool:
+    """Whether somebody holds the lock, asked without taking it from anybody."""
+    descriptor = os.open(path + (road.LOCK_FILES[lock] if road.LOCK_FILES else ""), os.O_RDWR)
     try:
-        asked = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0)
+        if road.LOCK_FILES:
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                return False
+            return True
+        asked = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, lock, 1, 0)
         answer = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, asked)
         return int(struct.unpack("hhqqi4x", answer)[0]) != fcntl.F_UNLCK
     finally:

@@ -12,7 +12,8 @@ from eosdb.errors import IllegalStateError, StorageError
 from eosdb.model.clock import SystemClock, real_ns
 from eosdb.native import accelerator
 from eosdb.store.file.forking import check_not_inherited
-from eosdb.system.road import descriptor_of
+from eosdb.system.descriptors import descriptor_of
+from eosdb.system.road import road
 
 WAL_LIMIT_BYTES: Final = 64 * 1024 * 1024
 OLDEST_SQLITE: Final = (3, 37, 0)
@@ -70,6 +71,10 @@ def connect(
     )
     connection.execute("PRAGMA foreign_keys=ON")
     connection.execute("PRAGMA temp_store=MEMORY")
+    if road.IS_PORTABLE:
+        # On macOS alone they have an effect: there fsync ends in the cache of the disk.
+        connection.execute("PRAGMA fullfsync=ON")
+        connection.execute("PRAGMA checkpoint_fullfsync=ON")
     if not read_only:
         # decisions/0002: checkpoints run under the writer mutex only.
         connection.execute("PRAGMA wal_autocheckpoint=0")

@@ -144,6 +144,11 @@ class WriterMutex:
             os.pwrite(self._descriptor, _TIME.pack(now_ms), _ROUND_AT)
         return is_known, now_ms
 
+    def remove_files(self) -> None:
+        """Remove the lock files, which the caller has made. Raises OSError."""
+        for file in self._locks.files:
+            os.unlink(file.path)
+
     def files(self) -> Iterator[tuple[str, Identity]]:
         """The names of the open lock files, with device and inode."""
         for file in self._locks.files:

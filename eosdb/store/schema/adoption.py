@@ -24,6 +24,7 @@ from eosdb.errors import (
 from eosdb.model.failpoints import Failpoint, reach
 from eosdb.store.file.connection import connect, says_wal
 from eosdb.store.file.failures import translated
+from eosdb.store.file.mutex import WriterMutex
 from eosdb.store.file.open_files import size_of
 from eosdb.store.schema import dependents, guard, kind, new_file
 from eosdb.store.schema.newest import create_objects, newest_schema
@@ -92,11 +93,11 @@ def check(path: str, busy_timeout_ms: int, *, to_wal: bool) -> bool:
     return True
 
 
-def adopt(path: str, busy_timeout_ms: int, *, to_wal: bool, lock: str | None) -> None:
+def adopt(path: str, busy_timeout_ms: int, *, to_wal: bool, made_here: WriterMutex | None) -> None:
     """Add eosdb's tables to another application's file in one commit; does nothing if another process has
     done it meanwhile.
 
-    The caller holds the writer mutex; its file is removed again if it is `lock` and the file was not
+    The caller holds the writer mutex; its files are removed again if it is `made_here` and the file was not
     adopted. Raises the errors of `check`, DatabaseFullError, and DatabaseLockedError when a program of
     the owner does not release the file.
     """
@@ -123,8 +124,8 @@ def adopt(path: str, busy_timeout_ms: int, *, to_wal: bool, lock: str | None) ->
                 if kind.of(connection).version is None:
                     if is_switched:
                         connection.execute("PRAGMA journal_mode=DELETE")
-                    if lock is not None:
-                        os.unlink(lock)
+                    if made_here is not None:
+                        made_here.remove_files()
             raise
         # Whoever copies the file without its log gets the tables.
         connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()

@@ -96,11 +96,12 @@ def open_file(
         is_foreign = adopt and _check_adoptable(path, lock_timeout_ms, to_wal=to_wal)
         if not is_foreign:
             return _open_to_write(path, create, migrate, lock_timeout_ms, sync)
-        made_here = None if os.path.exists(path + LOCK) else path + LOCK
+        was_there = os.path.exists(path + LOCK)
         mutex = _open_mutex(path, lock_timeout_ms)
         try:
             mutex.acquire()
-            adoption.adopt(path, lock_timeout_ms, to_wal=to_wal, lock=made_here)
+            made_here = None if was_there else mutex
+            adoption.adopt(path, lock_timeout_ms, to_wal=to_wal, made_here=made_here)
         finally:
             mutex.close()
         return _open_to_write(path, create, migrate, lock_timeout_ms, sync)

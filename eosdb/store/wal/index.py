@@ -7,7 +7,7 @@ import os
 import struct
 from typing import Final, NamedTuple
 
-from eosdb.system.road import descriptor_of
+from eosdb.system.descriptors import descriptor_of
 
 _LAYOUT: Final = struct.Struct("=3I2xH4I2I 2I 48x I5I")
 """Version, unused, change counter, page size (after flags); newest frame, pages, two checksums; two

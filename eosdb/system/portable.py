@@ -1,0 +1,309 @@
+"""The road of every POSIX system: one locked file (`flock`) for each lock, and waiting by looking.
+
+macOS takes it, and Linux with EOSDB_PORTABLE=1. A lock file is never removed while its lock may be held,
+and the database file is never opened here: closing it would drop SQLite's locks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import secrets
+import struct
+import subprocess
+import sys
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import lru_cache, partial
+from itertools import count, repeat
+from typing import Final
+
+from eosdb.system.descriptors import descriptor_of, open_files
+from eosdb.system.lock_file import LockFile, open_lock_file
+from eosdb.system.mount import Mount
+
+IS_PORTABLE: Final = True
+LOCK_FILES: Final = ("-queue", "-writer")
+"""Those of the locks QUEUE and WRITER."""
+OWNER: Final = "-owner-"
+_TRY: Final = fcntl.LOCK_EX | fcntl.LOCK_NB
+_RANGE: Final = struct.Struct("<qq")
+"""What an owner's file says for each `hold`: the first number, and how many; none once they are dropped."""
+_SEEN: Final = 1_000
+_MOUNTED: Final = re.compile(
+    r"(?P<source>.*) on (?P<point>/.*?) "
+    r"(?:type (?P<linux>\S+) \(|\((?P<mac>[^,)]+)(?:, )?)(?P<options>[^)]*)\)(?: \[.*\])?"
+)
+"""A line of `mount`: `/dev/vda on / type ext4 (rw)`, or on macOS `/dev/disk3s1 on / (apfs, local)`."""
+
+# -- locks ---------------------------------------------------------------------------------------
+
+
+class _Files:
+    """The locks of one opener. The first file stores the facts, and nobody locks it."""
+
+    def __init__(self, path: str) -> None:
+        self._path: Final = path
+        self._seen: Final[dict[int, str]] = {}
+        """The files that owner locks were found in."""
+        opened: list[LockFile] = []
+        self.files: Final[Sequence[LockFile]] = opened
+        try:
+            opened.append(_facts(path))
+            opened.extend(open_lock_file(path + suffix, LockFile) for suffix in LOCK_FILES)
+        except BaseException:
+            for file in opened:
+                file.close()
+            raise
+        self._locks: Final = opened[1:]
+
+    def try_lock(self, lock: int) -> bool:
+        try:
+            fcntl.flock(self._locks[lock], _TRY)
+        except BlockingIOError:
+            return False
+        self._sign(lock)
+        return True
+
+    def lock(self, lock: int) -> None:
+        fcntl.flock(self._locks[lock], fcntl.LOCK_EX)
+        self._sign(lock)
+
+    def _sign(self, lock: int) -> None:
+        """Store who holds the lock, for `holders`."""
+        with contextlib.suppress(OSError):
+            os.pwrite(self._locks[lock].fileno(), b"%-20d" % os.getpid(), 0)
+
+    def unlock(self, lock: int) -> None:
+        fcntl.flock(self._locks[lock], fcntl.LOCK_UN)
+
+    def releaser(self) -> Callable[[], object]:
+        # decisions/0018: one call into C, which unlocks a file for each of its iterators.
+        unlocking = (map(fcntl.flock, repeat(file), repeat(fcntl.LOCK_UN)) for file in self._locks)
+        return partial(next, zip(*unlocking, strict=False))
+
+    def is_owned(self, number: int) -> bool:
+        name = self._seen.get(number)
+        if name is not None and _has(name, number):
+            return True
+        for name in _owner_files(self._path):
+            if _has(name, number):
+                if len(self._seen) >= _SEEN:
+                    self._seen.clear()
+                self._seen[number] = name
+                return True
+        return False
+
+
+def writer_locks(path: str) -> _Files:
+    return _Files(path)
+
+
+def _facts(path: str) -> LockFile:
+    file = open_lock_file(path, LockFile)
+    if sys.platform == "linux":
+        from eosdb.system import linux
+
+        try:
+            linux.keep_out_other_road(file, is_portable=True)
+        except BaseException:
+            file.close()
+            raise
+    return file
+
+
+class _Owners:
+    """A locked file of its own that lists the numbers which this opener holds. It is removed when it is
+    closed, or by whoever finds that nobody holds its lock any more."""
+
+    def __init__(self, path: str) -> None:
+        self._path: Final = path
+        self._file = _locked_anew(path)
+        self._places: dict[tuple[int, int], int] = {}
+        self._free: list[int] = []
+        self._fresh: Final = count(step=_RANGE.size)
+
+    def hold(self, number: int, count: int) -> None:
+        place = self._free.pop() if self._free else next(self._fresh)
+        self._places[number, count] = place
+        os.pwrite(self._file.fileno(), _RANGE.pack(number, count), place)
+        # Stored first: of two that want the same number at once, at least one sees the other.
+        others = (name for name in _owner_files(self._path) if name != self._file.path)
+        if any(_has(name, number, count) for name in others):
+            self.drop(number, count)
+            raise BlockingIOError(f"another opener of {self._path} holds {number}")
+
+    def drop(self, number: int, count: int) -> None:
+        place = self._places.pop((number, count), None)
+        if place is not None:
+            os.pwrite(self._file.fileno(), _RANGE.pack(0, 0), place)
+            self._free.append(place)
+
+    def close(self) -> None:
+        if not self._file.closed:
+            with contextlib.suppress(OSError):
+                os.unlink(self._file.path)
+            self._file.close()
+
+
+owner_file: Final = _Owners
+
+
+def _locked_anew(path: str) -> LockFile:
+    while True:
+        file = open_lock_file(f"{path}{OWNER}{secrets.token_hex(8)}", LockFile)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            if os.fstat(file.fileno()).st_nlink:
+                return file
+        except BaseException:
+            file.close()
+            raise
+        file.close()  # It was not locked yet, and somebody took it for a dead opener's.
+
+
+def _owner_files(path: str) -> Iterator[str]:
+    folder, name = os.path.split(path)
+    for entry in os.listdir(folder or "."):
+        if entry.startswith(name + OWNER):
+            yield os.path.join(folder, entry)
+
+
+def _has(name: str, number: int, count: int = 1) -> bool:
+    """Whether an opener that lives has stored one of these numbers in its file; a dead one's is removed."""
+    stored = _stored(name, removes=True)
+    whole = stored[: len(stored) // _RANGE.size * _RANGE.size]
+    return any(
+        first < number + count and number < first + held
+        for first, held in _RANGE.iter_unpack(whole)
+    )
+
+
+def _stored(name: str, *, removes: bool = False) -> bytes:
+    """Return the content of a lock file whose lock is held; empty if it is free, or there is no file."""
+    try:
+        descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return b""
+    try:
+        with contextlib.suppress(BlockingIOError):
+            # Shared, so that two who look do not take each other for the holder.
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            if removes:
+                with contextlib.suppress(OSError):
+                    os.unlink(name)
+            return b""
+        return os.pread(descriptor, os.fstat(descriptor).st_size, 0)
+    finally:
+        os.close(descriptor)
+
+
+def holders(path: str, locked: Collection[int]) -> Sequence[int]:
+    with contextlib.suppress(OSError):
+        if all(lock < len(LOCK_FILES) for lock in locked):
+            found = (int(_stored(path + LOCK_FILES[lock]) or 0) for lock in locked)
+        else:
+            descriptor = descriptor_of(path)
+            found = (_locker(descriptor, byte) for byte in locked if descriptor is not None)
+        return sorted(set(found) - {0})
+    return ()
+
+
+def _locker(descriptor: int, byte: int) -> int:
+    """The process that has locked the byte, as SQLite does it; 0 if none has, or this one alone."""
+    if sys.platform == "darwin":
+        wanted = struct.pack("qqihh", byte, 1, 0, fcntl.F_WRLCK, os.SEEK_SET)
+        answer = fcntl.fcntl(descriptor, fcntl.F_GETLK, wanted)
+        _, _, pid, kind, _ = struct.unpack("qqihh", answer)
+    else:
+        wanted = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0)
+        kind, _, _, _, pid = struct.unpack(
+            "hhqqi4x", fcntl.fcntl(descriptor, fcntl.F_GETLK, wanted)
+        )
+    return 0 if kind == fcntl.F_UNLCK else max(int(pid), 0)
+
+
+def process(pid: int) -> tuple[str, bool]:
+    try:
+        command = ["ps", "-o", "stat=", "-o", "args=", "-p", str(pid)]
+        done = subprocess.run(command, capture_output=True, check=False)
+    except OSError:
+        return "", False
+    state, _, words = done.stdout.decode(errors="replace").strip().partition(" ")
+    return " ".join(words.split()), state.startswith("T")
+
+
+def inherited() -> frozenset[tuple[int, int]]:
+    """Every file that is open: SQLite's are among them."""
+    with contextlib.suppress(OSError):
+        return frozenset((status.st_dev, status.st_ino) for _, status in open_files())
+    return frozenset()
+
+
+# -- waiting, memory, the disk -------------------------------------------------------------------
+
+
+def watched(_: str) -> int:
+    return -1
+
+
+def memory_folder() -> str | None:
+    return None
+
+
+def sync(descriptor: int) -> None:
+    if sys.platform == "darwin":
+        # There fsync leaves what was written in the cache of the disk; not every file system can do more.
+        with contextlib.suppress(OSError):
+            fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
+            return
+    os.fsync(descriptor)
+
+
+def reserve(descriptor: int, size: int) -> None:
+    os.pwrite(descriptor, b"\0", size - 1)
+
+
+def drop_cached(_: int) -> None:
+    return None
+
+
+# -- mounts --------------------------------------------------------------------------------------
+
+
+def mount_points(folder: str) -> set[str]:
+    with contextlib.suppress(OSError):
+        return {point for point, _ in listed_mounts(_mounted(os.stat(folder).st_dev))}
+    return set()
+
+
+def mount_of(folder: str) -> Mount | None:
+    return find_mount(listed_mounts(_mounted(os.stat(folder).st_dev)), os.path.realpath(folder))
+
+
+def find_mount(mounts: Sequence[tuple[str, Mount]], folder: str) -> Mount | None:
+    """Find the file system that is mounted nearest above the folder."""
+    above = [
+        (len(at), mount) for at, mount in mounts if f"{folder}/".startswith(f"{at.rstrip('/')}/")
+    ]
+    return max(above, key=lambda row: row[0])[1] if above else None
+
+
+def listed_mounts(text: str) -> list[tuple[str, Mount]]:
+    """Every mount point and what is mounted there, by the text that `mount` writes."""
+    lines = filter(None, map(_MOUNTED.fullmatch, text.splitlines()))
+    return [
+        (line["point"], Mount(line["linux"] or line["mac"], line["source"], line["options"]))
+        for line in lines
+    ]
+
+
+@lru_cache(maxsize=64)
+def _mounted(_device: int) -> str:
+    """What `mount` writes; asked once for each device, as starting a program takes milliseconds."""
+    try:
+        done = subprocess.run(["mount"], capture_output=True, check=False)
+    except OSError:
+        return ""
+    return done.stdout.decode(errors="surrogateescape")
