@@ -1,4 +1,4 @@
-"""MkDocs' hook for the site (`make site`): the navigation, and links that leave docs/.
+"""MkDocs' hook for the site (`make site`): navigation, links that leave docs/, what the search finds.
 
 Pages are written to be read in the repository, so they link to its files: `../eosdb/model/clock.py`,
 `../benchmarks/RESULTS.md`. The site shows each of these files on a page of its own below `tree/`, so that
@@ -13,6 +13,7 @@ from posixpath import normpath, relpath
 from typing import Any, Final
 
 from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.plugins import event_priority
 from mkdocs.structure.files import File, Files, InclusionLevel
 from mkdocs.structure.pages import Page
 
@@ -24,6 +25,8 @@ _AS_THEY_ARE: Final = {".svg", ".png", ".ipynb"}
 _LINK: Final = re.compile(r"(?<=\]\()(?![a-z]+:|#)([^)#\s]+)")
 _CODE: Final = re.compile(r"(?ms)^ *```.*?^ *```$|`[^`\n]+`")
 _FENCE: Final = "`" * 8
+_CLASS: Final = re.compile(r"#eosdb\.(?:\w+\.)*((?:[A-Z][a-z]+)+)$")
+"""An address in the reference."""
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -67,6 +70,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
     """Turns links between files of the repository into links between pages of the site."""
     here = page.file.src_uri
+    if here.startswith("decisions/"):
+        page.meta["search"] = {"exclude": True}  # What users look for is on other pages.
     source = source_of(here)
     if not source.endswith(".md"):
         return markdown
@@ -75,6 +80,17 @@ def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
         return relpath(site_path(_resolved(source, link)), PurePosixPath(here).parent.as_posix())
 
     return _outside_of_code(markdown, lambda text: _LINK.sub(lambda found: new(found[1]), text))
+
+
+@event_priority(100)  # Before the search writes its index.
+def on_post_build(config: MkDocsConfig) -> None:
+    """Puts `Producer` before `ProducerFencedError` when somebody types "producer": the search takes every
+    word that begins so, and the rarer it is, the higher."""
+    search: Any = config.plugins.get("material/search")
+    for entry in search.search_index.entries if search else ():
+        if name := _CLASS.search(entry["location"]):
+            is_one_word = name[1][1:].islower()
+            entry["boost"] = 4 if is_one_word else 0.2
 
 
 def _targets(source: str, markdown: str) -> list[str]:

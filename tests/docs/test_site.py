@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import os
 import re
 import shutil
@@ -10,6 +11,7 @@ import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 from mkdocs.commands.build import build
@@ -60,16 +62,44 @@ def test_the_site_has_the_settings_with_their_defaults_and_the_errors_with_their
     assert "Kafka's error 90, PRODUCER_FENCED." in errors
 
 
-def test_the_search_finds_what_the_pages_say_and_no_source_code(site: Path) -> None:
-    index = (site / "search/search_index.js").read_text(encoding="utf-8")
-    assert "idempotency_key" in index
-    assert '"location":"tree/' not in index
+def search_index(site: Path) -> dict[str, Any]:
+    text = (site / "search/search_index.js").read_text(encoding="utf-8")
+    index: dict[str, Any] = json.loads(text[text.index("{") : text.rindex("}") + 1])
+    return index
 
 
-def test_opened_from_the_disk_it_finds_what_is_searched_for_and_asks_nobody(site: Path) -> None:
+def test_the_search_finds_what_the_pages_say_and_neither_source_code_nor_decisions(
+    site: Path,
+) -> None:
+    entries = search_index(site)["docs"]
+    assert any("idempotency_key" in entry["text"] for entry in entries)
+    assert not {entry["location"].partition("/")[0] for entry in entries} & {"tree", "decisions"}
+
+
+def test_every_public_name_is_a_word_of_the_search(site: Path) -> None:
+    """In the title of its entry, as the search takes titles apart."""
+    index = search_index(site)
+    separator = re.compile(index["config"]["separator"])
+    titles = {entry["location"].partition("#")[2]: entry["title"] for entry in index["docs"]}
+    for name in names_on_the_pages():
+        assert name.rpartition(".")[2] in separator.split(titles[name]), name
+
+
+NAMES = {
+    "Producer": "producer.html#eosdb.Producer",
+    "consumer": "consumer.html#eosdb.Consumer",
+    "TopicPartition": "consumer.html#eosdb.TopicPartition",
+    "producerfencederror": "errors.html#eosdb.ProducerFencedError",
+    "eosdb.Database": "database.html#eosdb.Database",
+}
+"""What somebody types, and the section of the reference that comes first, below its page."""
+
+
+def test_opened_from_the_disk_it_finds_a_class_by_its_name_and_asks_nobody(site: Path) -> None:
     chromium = shutil.which("chromium")
     assert chromium, "scripts/setup.sh installs chromium"
     asked: list[str] = []
+    found: dict[str, list[str]] = {}
     with sync_playwright() as playwright:
         options = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
         with playwright.chromium.launch(executable_path=chromium, args=options) as browser:
@@ -78,10 +108,19 @@ def test_opened_from_the_disk_it_finds_what_is_searched_for_and_asks_nobody(site
             page.goto((site / "index.html").as_uri())
             page.click("input.md-search__input")
             page.get_by_text("Type to start searching").wait_for(timeout=60_000)
-            page.keyboard.type("idempotency")
-            page.locator(".md-search-result__item").first.wait_for(timeout=60_000)
+            for name in NAMES:
+                page.fill("input.md-search__input", "")
+                page.get_by_text("Type to start searching").wait_for(timeout=60_000)
+                page.keyboard.type(name)
+                words = name.replace(".", "+")
+                results = page.locator(f".md-search-result__link[href*='?h={words.lower()}']")
+                results.first.wait_for(timeout=60_000)
+                links = results.evaluate_all("links => links.map(link => link.href)")
+                found[name] = [re.sub(r"\?h=[^#]*", "", link) for link in links[:2]]
     assert not [url for url in asked if not url.startswith(("file:", "data:"))]
     assert any("search_index" in url for url in asked)
+    for name, address in NAMES.items():
+        assert f"{site.as_uri()}/reference/{address}" in found[name]
 
 
 SOUND = {
