@@ -2,8 +2,8 @@
 status.
 
 Exit status: 0 success, 1 refused or failed (one line on stderr), 3 the same, though what was to be stored
-is stored, or may be, or in part (the line says which), 2 usage, 130 Ctrl-C. No input of a user ends in a
-traceback.
+is stored, or may be, or in part (the line says which), 2 usage, 130 Ctrl-C, 143 SIGTERM. No input of a
+user ends in a traceback.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from . import output
 from .log_lines import LEVELS, shown
 from .registry import CommandsByName
 from .session import Session
-from .stopping import INTERRUPTED, raising_on_interrupt
+from .stopping import exit_status, raising_on_interrupt
 
 _MAY_BE_STORED: Final = 3
 
@@ -69,7 +69,7 @@ class ErrorBoundary(CommandsByName):
         except KeyboardInterrupt:
             output.line(err=True)  # Closes the terminal's ^C.
             output.line("Aborted!", err=True)
-            ctx.exit(INTERRUPTED)
+            ctx.exit(exit_status())
 
 
 def _prepare_streams() -> None:

@@ -1,4 +1,5 @@
-"""Handlers of Ctrl-C and SIGTERM, for all commands and for those that run until they are stopped.
+"""Handlers of Ctrl-C and SIGTERM for all commands; what runs until it is stopped has its own during that
+time (`eosdb.system.signals`).
 
 A KeyboardInterrupt during an import prints an unrelated traceback, or is lost in a callback of the import
 system. So before and after the command itself, Ctrl-C exits at once. What opening a file needs, producer
@@ -8,14 +9,13 @@ may fork (decisions/0018, decisions/0019).
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
-from collections.abc import Callable, Iterator
 from typing import Final, NoReturn
 
 INTERRUPTED: Final = 130
 """The exit status after Ctrl-C, as in shells: 128 plus the number of the signal."""
+_heard: Final[list[int]] = []
 
 
 def leave(*_: object) -> NoReturn:
@@ -25,33 +25,26 @@ def leave(*_: object) -> NoReturn:
 
 def leaving_on_interrupt() -> None:
     """Ctrl-C ends the process at once, unless the caller ignores it (`nohup`, a shell's `&`)."""
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    if signal.getsignal(signal.SIGINT) in (signal.default_int_handler, _interrupt):
         signal.signal(signal.SIGINT, leave)
 
 
 def raising_on_interrupt() -> None:
-    """Let Ctrl-C raise KeyboardInterrupt again, so that the command cleans up."""
+    """Let Ctrl-C and SIGTERM raise KeyboardInterrupt, so that the command cleans up; Ctrl-C while it does
+    so ends the process."""
     if signal.getsignal(signal.SIGINT) is leave:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGINT, _interrupt)
+        if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            signal.signal(signal.SIGTERM, _interrupt)
 
 
-@contextlib.contextmanager
-def stopped_by_signals(stop: Callable[[], object]) -> Iterator[None]:
-    """Call `stop` in the main thread on the first SIGTERM or SIGINT; a second one has its default
-    action."""
-    before = {which: signal.getsignal(which) for which in (signal.SIGTERM, signal.SIGINT)}
+def exit_status() -> int:
+    """The exit status after a KeyboardInterrupt, which tells the signal."""
+    return 128 + _heard[0] if _heard else INTERRUPTED
 
-    def restore() -> None:
-        for which, handler in before.items():
-            signal.signal(which, handler)
 
-    def stop_once(*_: object) -> None:
-        restore()
-        stop()
-
-    for which in before:
-        signal.signal(which, stop_once)
-    try:
-        yield
-    finally:
-        restore()
+def _interrupt(number: int, _: object) -> NoReturn:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # It says what has been heard already.
+    _heard.append(number)
+    raise KeyboardInterrupt

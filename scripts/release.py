@@ -43,7 +43,7 @@ def packaged() -> list[str]:
         for path in (ROOT / folder).rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
-    return sorted({"pyspark_eosdb.py", COMPILED, *files} - {SOURCE})
+    return sorted({"eosdb_main.py", "pyspark_eosdb.py", COMPILED, *files} - {SOURCE})
 
 
 def complaints(

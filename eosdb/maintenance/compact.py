@@ -16,7 +16,6 @@ from collections.abc import Iterator
 from typing import Final
 
 from eosdb.errors import DatabaseFullError, DatabaseLockedError
-from eosdb.maintenance.hearing import hearing
 from eosdb.model.clock import Clock
 from eosdb.model.failpoints import Failpoint, reach
 from eosdb.model.progress import Progress, report_progress
@@ -25,6 +24,7 @@ from eosdb.store import space
 from eosdb.store.file import forking, lock_holder
 from eosdb.store.file.connection import connect
 from eosdb.store.file.failures import translated
+from eosdb.store.file.hearing import hearing
 from eosdb.store.schema import kind
 from eosdb.store.schema.new_file import forget_unfinished, unfinished_name
 from eosdb.store.schema.newest import GIVES_PAGES_BACK

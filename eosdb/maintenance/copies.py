@@ -16,6 +16,7 @@ from eosdb.model.progress import Progress, report_progress, silent
 from eosdb.model.validation import check_text
 from eosdb.store.file.connection import connect
 from eosdb.store.file.failures import translate_system, translated
+from eosdb.store.file.hearing import hearing
 from eosdb.store.schema.migrate import identify
 from eosdb.store.schema.new_file import sync_folder
 from eosdb.store.store import Store
@@ -57,6 +58,7 @@ def publish(store: Store, target: str) -> None:
         contextlib.closing(
             connect(store.path, store.lock_timeout_ms, read_only=True)
         ) as connection,
+        hearing(connection),
     ):
         connection.execute("VACUUM INTO ?", (unfinished,))
 

@@ -17,7 +17,6 @@ from eosdb.coordinator.projection import apply
 from eosdb.errors import CorruptDatabaseError, EosdbError, IllegalStateError, StorageError
 from eosdb.log import json_views
 from eosdb.maintenance import verify
-from eosdb.maintenance.hearing import hearing
 from eosdb.model.clock import Clock
 from eosdb.model.failpoints import Failpoint, reach
 from eosdb.model.progress import Progress, report_progress
@@ -25,6 +24,7 @@ from eosdb.store import history, journal
 from eosdb.store.file import forking
 from eosdb.store.file.connection import connect, uri
 from eosdb.store.file.failures import translated
+from eosdb.store.file.hearing import hearing
 from eosdb.store.file.mutex import WriterMutex
 from eosdb.store.schema import dependents, kind, migrate, new_file, newest
 from eosdb.store.store import Store

@@ -22,6 +22,7 @@ from eosdb.model.clock import Clock, format_time_ms
 from eosdb.model.progress import Progress, report_progress
 from eosdb.model.validation import check_int
 from eosdb.store import baseline, journal
+from eosdb.store.file.hearing import hearing
 from eosdb.store.schema import file_id, kind
 from eosdb.store.schema.newest import GIVES_PAGES_BACK
 from eosdb.store.store import Store
@@ -123,7 +124,8 @@ def _cut_after(
     connection.execute("COMMIT")
     if not kind.of(connection).is_adopted:
         connection.execute(GIVES_PAGES_BACK)
-    connection.execute("VACUUM")
+    with hearing(connection):
+        connection.execute("VACUUM")
 
 
 def _admit_losses(

@@ -16,6 +16,7 @@ from eosdb.native import accelerator
 from eosdb.store import baseline, journal
 from eosdb.store.file.connection import connect
 from eosdb.store.file.failures import translate, translated
+from eosdb.store.file.hearing import hearing
 from eosdb.store.file.open_files import size_of
 from eosdb.store.schema import file_id, kind
 from eosdb.store.schema import newest as newest_schema
@@ -88,14 +89,16 @@ def _rows(store: Store, sql: str, parameters: Sequence[object]) -> Iterator[tupl
     try:
         # ATTACH, wherever it is. No authorizer: a signal that raises in a callback looks like a refusal.
         connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
-        cursor = connection.execute(sql, tuple(parameters))
-        rows = cursor.fetchmany(_AT_ONCE)
+        with hearing(connection):
+            cursor = connection.execute(sql, tuple(parameters))
+            rows = cursor.fetchmany(_AT_ONCE)
         if len(rows) < _AT_ONCE:
             connection.close()  # All rows are read, so no snapshot is held while the caller reads them.
         yield tuple(column[0] for column in cursor.description or ())
         yield from rows
         if len(rows) == _AT_ONCE:
-            yield from cursor
+            with hearing(connection):
+                yield from cursor
     except sqlite3.Error as error:
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
         if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_AUTH):

@@ -47,8 +47,13 @@ def test_it_says_where_it_serves_and_ends_in_good_order(
     produce(where, "orders", [b"a", b"b"])
     assert consume(where, "orders", 2) == [b"a", b"b"]
     serving.send_signal(how)
-    assert serving.communicate() == ("", "")
-    assert serving.returncode == 0
+    out, told = serving.communicate()
+    assert (serving.returncode, out) == (0, "")
+    is_ctrl_c = how is signal.SIGINT
+    assert ("Ctrl-C again aborts it now" in told, len(told.splitlines())) == (
+        is_ctrl_c,
+        2 * is_ctrl_c,
+    )
 
 
 def test_the_file_may_be_named_behind_the_command_and_created_by_it(tmp_path: Path) -> None:

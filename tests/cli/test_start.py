@@ -89,13 +89,13 @@ def test_completion_of_a_name_loads_no_command() -> None:
 
 def test_ctrl_c_at_any_moment_of_the_start_ends_it_without_a_traceback(db_path: Path) -> None:
     """-X importtime tells how far the start is; the last moments are the run of the command itself."""
-    program = [sys.executable, "-X", "importtime", "-m", "eosdb"]
+    program = [sys.executable, "-X", "importtime", "-c", "import eosdb_main; eosdb_main.run()"]
     command = [*program, "--db", str(db_path), "produce", "t"]
     with eosdb.connect(db_path) as db:
         db.admin.create_topic("t")
     whole = subprocess.run(command, input="", capture_output=True, text=True, check=True).stderr
     lines = whole.splitlines()
-    settled = next(i for i, line in enumerate(lines) if line.endswith("eosdb.cli.__main__")) + 2
+    settled = next(i for i, line in enumerate(lines) if line.endswith(" eosdb_main")) + 2
     moments = [settled + (len(lines) - settled) * i // 20 for i in range(20)]
     for moment in moments:
         with subprocess.Popen(

@@ -54,7 +54,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_wheel_adds_one_name_and_what_spark_looks_for_with_every_file(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     top = {name.split("/")[0] for name in names if ".dist-info/" not in name}
-    assert top == {"eosdb", "pyspark_eosdb.py"}  # decisions/0039
+    assert top == {"eosdb", "eosdb_main.py", "pyspark_eosdb.py"}  # decisions/0018, 0039
     assert sorted(name for name in names if ".dist-info/" not in name) == packaged()
 
 

@@ -12,8 +12,8 @@ from eosdb.cli import output
 from eosdb.cli.file_command import FileCommand
 from eosdb.cli.params import settings
 from eosdb.cli.session import Session
-from eosdb.cli.stopping import stopped_by_signals
 from eosdb.errors import ConfigError
+from eosdb.system.signals import stopped_by_signals
 
 if TYPE_CHECKING:
     from eosdb.integrations.lakehouse import Exported

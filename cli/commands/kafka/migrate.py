@@ -13,10 +13,10 @@ from eosdb.cli.file_command import FileCommand
 from eosdb.cli.params import command_config_option
 from eosdb.cli.progress import progress
 from eosdb.cli.session import Session
-from eosdb.cli.stopping import stopped_by_signals
 from eosdb.errors import IllegalStateError
 from eosdb.integrations.moving import Plan, to_kafka
 from eosdb.integrations.relay.kafka_settings import from_file
+from eosdb.system.signals import stopped_by_signals
 
 _COLUMNS = ("Step", "Subject", "Detail", "State")
 

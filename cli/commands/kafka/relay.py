@@ -13,11 +13,11 @@ from eosdb.cli.file_command import FileCommand
 from eosdb.cli.params import command_config_option, metrics_port_option
 from eosdb.cli.progress import progress
 from eosdb.cli.session import Session
-from eosdb.cli.stopping import stopped_by_signals
 from eosdb.integrations.relay import from_kafka, to_file, to_kafka
 from eosdb.integrations.relay.kafka_settings import from_file
 from eosdb.integrations.relay.positions import POSITIONS_TOPIC
 from eosdb.integrations.relay.settings import RelayOptions
+from eosdb.system.signals import stopped_by_signals
 
 positions_topic_option: Final = click.option(
     "--positions-topic", default=POSITIONS_TOPIC, show_default=True, metavar="TOPIC",

@@ -15,9 +15,9 @@ from eosdb.cli import output
 from eosdb.cli.file_command import FileCommand
 from eosdb.cli.params import metrics_port_option, settings
 from eosdb.cli.session import Session
-from eosdb.cli.stopping import stopped_by_signals
 from eosdb.model.config import BrokerConfig
 from eosdb.model.values import Durability
+from eosdb.system.signals import stopped_by_signals
 
 _M_ARENA_MAX: Final = -8
 

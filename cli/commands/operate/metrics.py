@@ -13,9 +13,9 @@ from eosdb.cli import output
 from eosdb.cli.file_command import FileCommand
 from eosdb.cli.old_spellings import say_instead
 from eosdb.cli.session import Session
-from eosdb.cli.stopping import stopped_by_signals
 from eosdb.integrations.exposition.figures import of_file
 from eosdb.model.protocol.prometheus import written
+from eosdb.system.signals import stopped_by_signals
 
 _HOST_AND_PORT: Final = re.compile(r"(?:\[?([^\[\]/]+?)\]?:)?(\d{1,5})")
 

@@ -10,8 +10,8 @@ import click
 from eosdb.cli import output
 from eosdb.cli.file_command import FileCommand
 from eosdb.cli.session import Session
-from eosdb.cli.stopping import stopped_by_signals
 from eosdb.model.words import needs_extra
+from eosdb.system.signals import stopped_by_signals
 
 _PORT = 8765
 

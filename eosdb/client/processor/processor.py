@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import re
-import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final
 
@@ -50,6 +49,7 @@ from eosdb.model.notices.notice import error_text
 from eosdb.model.protocol.owned_ids import with_owner
 from eosdb.model.setting_names import checked_settings
 from eosdb.model.values import ConsumerRecord, TopicPartition
+from eosdb.system.signals import stopped_by_signals
 
 _POLL_MS: Final = 1_000
 _RATES: Final = ("process", "commit")
@@ -138,11 +138,12 @@ class Processor:
 
         While other members have unread records, an idle copy keeps waiting, so that it can take over their
         partitions; if they make no progress, the logger `eosdb.processor` warns. Before it returns, it
-        finishes the current record, commits and leaves the group. Signals are handled in the main thread
-        only. Returns the metrics. Raises HandlerFailedError when a record has failed for good and there is
+        finishes the current record, commits and leaves the group; a second SIGINT aborts the record with
+        its transaction, and raises KeyboardInterrupt. Signals are handled in the main thread only. Returns
+        the metrics. Raises HandlerFailedError when a record has failed for good and there is
         no dead_letter_topic, FencedInstanceIdError, and errors that a retry cannot fix.
         """
-        with _heeding_signals(self.stop), contextlib.ExitStack() as closing:
+        with stopped_by_signals(self.stop), contextlib.ExitStack() as closing:
             closing.callback(self._release)
             closing.enter_context(self._consumer)  # Closed first: that commits what is complete.
             if "group_instance_id" in self._settings.consumer:
@@ -214,6 +215,9 @@ class Processor:
             if isinstance(error, (IllegalGenerationError, UnknownMemberIdError)):
                 self._consumer.enforce_rebalance()
             return True
+        except BaseException:
+            self._transaction.is_broken = True  # So that closing commits nothing of it.
+            raise
         finally:
             self._records.tell()
 
@@ -362,21 +366,3 @@ class Processor:
                     self._own_id = owned_id
         config = self._settings.for_producer(self._own_id)
         return Producer(self._transport, self._clock, **config)
-
-
-@contextlib.contextmanager
-def _heeding_signals(stop: Callable[[], None]) -> Iterator[None]:
-    """Make SIGTERM and SIGINT call `stop` in the block; only in the main thread, since Python allows signal
-    handlers in no other."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {
-        number: signal.signal(number, lambda *_: stop())
-        for number in (signal.SIGTERM, signal.SIGINT)
-    }
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

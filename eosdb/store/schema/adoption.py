@@ -24,6 +24,7 @@ from eosdb.errors import (
 from eosdb.model.failpoints import Failpoint, reach
 from eosdb.store.file.connection import connect, says_wal
 from eosdb.store.file.failures import translated
+from eosdb.store.file.hearing import hearing
 from eosdb.store.file.mutex import WriterMutex
 from eosdb.store.file.open_files import size_of
 from eosdb.store.schema import dependents, guard, kind, new_file
@@ -182,7 +183,8 @@ def _check_still(path: str) -> None:
 
 def _check_health(path: str, connection: sqlite3.Connection) -> None:
     try:
-        (health,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+        with hearing(connection):
+            (health,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     except sqlite3.DatabaseError as error:
         if getattr(error, "sqlite_errorcode", 0) & 0xFF != sqlite3.SQLITE_CORRUPT:
             raise

@@ -11,9 +11,11 @@ _INSTRUCTIONS_A_LOOK: Final = 1_000
 
 
 @contextlib.contextmanager
-def hearing(connection: sqlite3.Connection, look: Callable[[], None]) -> Iterator[None]:
-    """Call `look` regularly while a statement in the block runs. If `look` or a signal raises, the
-    statement is interrupted and the block raises that error."""
+def hearing(
+    connection: sqlite3.Connection, look: Callable[[], None] = lambda: None
+) -> Iterator[None]:
+    """Call `look` regularly while a statement in the block runs. If `look` or a signal raises, such as
+    KeyboardInterrupt, the statement is interrupted and the block raises that error."""
     raised: list[BaseException] = []
 
     def look_now() -> bool:
@@ -29,7 +31,7 @@ def hearing(connection: sqlite3.Connection, look: Callable[[], None]) -> Iterato
     except sqlite3.OperationalError as error:
         if raised:
             raise raised[0] from error
-        if error.sqlite_errorcode == sqlite3.SQLITE_INTERRUPT:
+        if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT:
             raise KeyboardInterrupt from error  # The signal came before `look` could catch it.
         raise
     finally:

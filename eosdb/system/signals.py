@@ -1,0 +1,42 @@
+"""How Ctrl-C and SIGTERM stop what runs for long: the record in hand is finished first."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from typing import Final
+
+_STDERR: Final = 2
+_SAID: Final = b"\nFinishing what is in hand, then stopping. Ctrl-C again aborts it now.\n"
+
+
+@contextlib.contextmanager
+def stopped_by_signals(stop: Callable[[], object]) -> Iterator[None]:
+    """Call `stop` on SIGTERM and on the first SIGINT during the block, and say that a second SIGINT
+    aborts: it has the effect that it had before the block. Only in the main thread, since Python allows
+    signal handlers in no other."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {which: signal.getsignal(which) for which in (signal.SIGTERM, signal.SIGINT)}
+
+    def terminate(*_: object) -> None:
+        signal.signal(signal.SIGINT, before[signal.SIGINT])
+        stop()
+
+    def interrupt(*_: object) -> None:
+        terminate()
+        # No logging, which the signal may have interrupted.
+        with contextlib.suppress(OSError):
+            os.write(_STDERR, _SAID)
+
+    signal.signal(signal.SIGTERM, terminate)
+    signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        for which, handler in before.items():
+            signal.signal(which, handler)

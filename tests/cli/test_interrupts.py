@@ -1,0 +1,92 @@
+"""Ctrl-C and SIGTERM end a command, whatever it is doing, and the exit status tells which it was."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+import eosdb
+
+pytestmark = pytest.mark.process
+
+Start = Callable[..., "subprocess.Popen[str]"]
+ENDLESS = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) "
+STATUS = {signal.SIGINT: 130, signal.SIGTERM: 143}
+both = pytest.mark.parametrize("number", STATUS)
+
+
+@pytest.fixture(autouse=True)
+def path(db_path: Path) -> Path:
+    eosdb.connect(db_path).close()
+    return db_path
+
+
+def check(process: subprocess.Popen[str], number: signal.Signals) -> None:
+    process.send_signal(number)
+    _, complaint = process.communicate(timeout=120)
+    assert (process.returncode, complaint.strip()) == (STATUS[number], "Aborted!")
+
+
+def until_it_has_open(process: subprocess.Popen[str], path: Path) -> None:
+    while process.poll() is None:
+        for file in Path(f"/proc/{process.pid}/fd").iterdir():
+            with contextlib.suppress(FileNotFoundError):  # It has been closed.
+                if os.path.samefile(file, path):
+                    return
+
+
+@both
+def test_a_query_that_never_ends_is_interrupted(start: Start, number: signal.Signals) -> None:
+    process = start("sql", f"{ENDLESS} SELECT x FROM c WHERE x < 5000 OR x < 0", "--format", "csv")
+    assert process.stdout is not None
+    assert process.stdout.readline() == "x\n"
+    check(process, number)
+
+
+@both
+def test_so_is_one_that_has_no_row_yet(path: Path, start: Start, number: signal.Signals) -> None:
+    process = start("sql", f"{ENDLESS} SELECT max(x) FROM c")
+    until_it_has_open(process, path)
+    check(process, number)
+
+
+@both
+def test_a_wait_for_the_write_lock_is_interrupted(
+    path: Path, start: Start, number: signal.Signals
+) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        process = start("topics", "create", "t")
+        until_it_has_open(process, path)
+        check(process, number)
+
+
+TWICE = """
+import signal
+from eosdb.cli import stopping
+signal.signal(signal.SIGINT, stopping.leave)
+stopping.raising_on_interrupt()
+try:
+    signal.raise_signal(signal.SIGTERM)
+except KeyboardInterrupt:
+    signal.raise_signal(signal.SIGTERM)
+    print(stopping.exit_status(), flush=True)
+    signal.raise_signal(signal.SIGINT)
+    print("still there")
+"""
+
+
+def test_ctrl_c_while_a_command_cleans_up_ends_it_and_another_sigterm_does_not() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", TWICE], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (-signal.SIGINT, "143\n")
