@@ -85,6 +85,7 @@ docs: $(SETUP)
 	$(PYTHON) -m scripts.make_cli
 	$(PYTHON) -m scripts.make_notices
 	$(PYTHON) -m scripts.make_datasette
+	$(PYTHON) -m scripts.make_pictures
 	$(PYTHON) -m pytest tests/docs
 
 # Builds and tries what is published (docs/releasing.md); publishes nothing.
