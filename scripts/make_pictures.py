@@ -114,13 +114,8 @@ def fencing(folder: Path) -> Picture:
             query = "SELECT producer_epoch FROM transaction_history ORDER BY position DESC LIMIT 1"
             epochs.append([Cell(f"epoch {db.query(query).one()[0]}")])
             ends.append(_offsets(db)[1])
-        log = [
-            Cell("COMMIT" if control == "COMMIT" else "ABORT", status) if control
-            else Cell(f"record {offset}", status)
-            for offset, control, status in db.query(
-                'SELECT "offset", control, status FROM all_records ORDER BY "offset"'
-            )
-        ]  # fmt: skip
+        rows = db.query('SELECT "offset", control, status FROM all_records ORDER BY "offset"')
+        log = [Cell(control or f"record {offset}", status) for offset, control, status in rows]
     return Picture(
         "Fencing: the second instance raises the epoch, which aborts what the first left open and "
         "refuses what it does later",
