@@ -16,12 +16,12 @@ import secrets
 from collections.abc import Iterator
 from typing import Final
 
-from eosdb.system.road import road
+from eosdb.store.file.file_system import LOCKS
+from eosdb.system.lock_file import LOCK
 
-_LOCK: Final = "-lock"
-_PARTS: Final = ("", "-wal", "-shm", "-journal", *map(_LOCK.__add__, road.LOCK_FILES), _LOCK)
+_PARTS: Final = ("", "-wal", "-shm", "-journal", *reversed(LOCKS))
 """The files of an attempt; the lock goes last, and whatever is there has one."""
-_LOCK_NAME: Final = re.compile(rf".+\.unfinished-[0-9a-f]{{8}}{_LOCK}", re.DOTALL)
+_LOCK_NAME: Final = re.compile(rf".+\.unfinished-[0-9a-f]{{8}}{LOCK}", re.DOTALL)
 
 
 def claim(path: str) -> int:
@@ -39,7 +39,7 @@ def unfinished(target: str) -> Iterator[str]:
     _remove_abandoned(os.path.dirname(os.path.abspath(target)))
     path = f"{target}.unfinished-{secrets.token_hex(4)}"
     # Not the file itself: closing it would drop SQLite's locks, and on NFS the two kinds meet.
-    descriptor = claim(path + _LOCK)
+    descriptor = claim(path + LOCK)
     try:
         try:
             yield path
@@ -58,7 +58,7 @@ def _remove_abandoned(folder: str) -> None:
             descriptor = _claimed(name, os.O_NOFOLLOW, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if descriptor is not None:
                 try:
-                    _remove(name.removesuffix(_LOCK))
+                    _remove(name.removesuffix(LOCK))
                 finally:
                     os.close(descriptor)
 

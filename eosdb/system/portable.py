@@ -19,7 +19,8 @@ from functools import lru_cache, partial
 from itertools import count, repeat
 from typing import Final
 
-from eosdb.system.descriptors import descriptor_of, open_files
+from eosdb.system import posix_locks
+from eosdb.system.descriptors import open_files
 from eosdb.system.lock_file import LockFile, open_lock_file
 from eosdb.system.mount import Mount
 
@@ -202,36 +203,26 @@ def _stored(name: str, *, removes: bool = False) -> bytes:
 def holders(path: str, locked: Collection[int]) -> Sequence[int]:
     with contextlib.suppress(OSError):
         if all(lock < len(LOCK_FILES) for lock in locked):
-            found = (int(_stored(path + LOCK_FILES[lock]) or 0) for lock in locked)
+            pids = [_stored(path + LOCK_FILES[lock]).decode() for lock in locked]
         else:
-            descriptor = descriptor_of(path)
-            found = (_locker(descriptor, byte) for byte in locked if descriptor is not None)
-        return sorted(set(found) - {0})
+            program = [sys.executable, "-I", "-S", posix_locks.__file__, path]
+            pids = _output([*program, *map(str, locked)]).split()
+        return sorted({int(pid or 0) for pid in pids} - {0})
     return ()
 
 
-def _locker(descriptor: int, byte: int) -> int:
-    """The process that has locked the byte, as SQLite does it; 0 if none has, or this one alone."""
-    if sys.platform == "darwin":
-        wanted = struct.pack("qqihh", byte, 1, 0, fcntl.F_WRLCK, os.SEEK_SET)
-        answer = fcntl.fcntl(descriptor, fcntl.F_GETLK, wanted)
-        _, _, pid, kind, _ = struct.unpack("qqihh", answer)
-    else:
-        wanted = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0)
-        kind, _, _, _, pid = struct.unpack(
-            "hhqqi4x", fcntl.fcntl(descriptor, fcntl.F_GETLK, wanted)
-        )
-    return 0 if kind == fcntl.F_UNLCK else max(int(pid), 0)
-
-
 def process(pid: int) -> tuple[str, bool]:
+    state, *words = _output(["ps", "-o", "stat=", "-o", "args=", "-p", str(pid)]).split() or [""]
+    return " ".join(words), state.startswith("T")
+
+
+def _output(command: Sequence[str]) -> str:
+    """What another program writes; empty if there is no such program."""
     try:
-        command = ["ps", "-o", "stat=", "-o", "args=", "-p", str(pid)]
         done = subprocess.run(command, capture_output=True, check=False)
     except OSError:
-        return "", False
-    state, _, words = done.stdout.decode(errors="replace").strip().partition(" ")
-    return " ".join(words.split()), state.startswith("T")
+        return ""
+    return done.stdout.decode(errors="surrogateescape")
 
 
 def inherited() -> frozenset[tuple[int, int]]:
@@ -302,8 +293,4 @@ def listed_mounts(text: str) -> list[tuple[str, Mount]]:
 @lru_cache(maxsize=64)
 def _mounted(_device: int) -> str:
     """What `mount` writes; asked once for each device, as starting a program takes milliseconds."""
-    try:
-        done = subprocess.run(["mount"], capture_output=True, check=False)
-    except OSError:
-        return ""
-    return done.stdout.decode(errors="surrogateescape")
+    return _output(["mount"])

@@ -19,6 +19,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from eosdb.store.file.file_system import LOCKS
+
 _HEAD: Final = struct.Struct("<cQIQQ")
 _SECTOR: Final = 512
 _SOURCE: Final = Path(__file__).with_name("disk.c")
@@ -124,7 +126,7 @@ def _sectors(operation: Operation) -> Iterator[Operation]:
 class Disk:
     """The files of one folder, as operations reach them."""
 
-    def __init__(self, rng: random.Random, ignored: tuple[str, ...] = ("-shm", "-lock")) -> None:
+    def __init__(self, rng: random.Random, ignored: tuple[str, ...] = ("-shm", *LOCKS)) -> None:
         self._rng = rng
         self._ignored = ignored
         self._files: dict[str, _File] = {}

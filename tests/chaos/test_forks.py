@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 import eosdb
+from eosdb.store.file.file_system import LOCKS
 from tests.chaos.fork_worker import FORMS, KILLED, TP
 from tests.concurrency.test_closing import in_a_forked_child
 from tests.readers import committed_values
@@ -81,7 +82,7 @@ def check_open(path: Path, at_least: int) -> None:
     found = [
         target
         for target in (os.readlink(entry) for entry in Path("/proc/self/fd").iterdir() if entry.exists())
-        if target.startswith(str(path)) and not target.endswith("-lock")
+        if target.startswith(str(path)) and not target.endswith(LOCKS)
     ]  # fmt: skip
     assert len(found) >= at_least if at_least else found == []
 

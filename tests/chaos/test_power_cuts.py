@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 import eosdb
+from eosdb.store.file.file_system import LOCKS
 from tests.chaos import power
 from tests.chaos.disk_worker import TP
 from tests.readers import committed_values
@@ -70,7 +71,7 @@ def test_what_was_acknowledged_survives_a_power_cut(
 
 def cut(operations: list[power.Operation], folder: Path, rng: random.Random) -> list[str]:
     """The disk as it may be after these operations; what had been acknowledged."""
-    disk = power.Disk(rng, ignored=("-shm", "-lock", "acknowledged"))
+    disk = power.Disk(rng, ignored=("-shm", *LOCKS, "acknowledged"))
     acknowledged = []
     for operation in operations:
         disk.take(operation)

@@ -15,6 +15,7 @@ from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from eosdb.store.file.file_system import LOCKS
 from tests.cli.conftest import MAIN, Run
 from tests.cli.test_every_command import COMMANDS, LEAVES, make
 from tests.readers import dump_state
@@ -107,7 +108,7 @@ def test_no_command_line_gives_a_traceback_or_harms_the_file(
 ) -> None:
     monkeypatch.setattr("eosdb.integrations.moving.move._PLAN_PATIENCE_MS", 0)  # Nobody is there.
     path = tmp_path / "file.db"
-    for suffix in ("", "-wal", "-shm", "-lock"):
+    for suffix in ("", "-wal", "-shm", *LOCKS):
         Path(f"{path}{suffix}").unlink(missing_ok=True)
     shutil.copy(small, path)
     before = dump_state(path)

@@ -11,6 +11,7 @@ import pytest
 
 import eosdb
 from eosdb import ManualClock, TopicPartition
+from eosdb.store.file.file_system import LOCKS
 from tests.readers import committed_values, dump_state
 
 TP = TopicPartition("t", 0)
@@ -22,7 +23,7 @@ def test_a_backup_is_the_same_database(db: eosdb.Database, tmp_path: Path, db_pa
     db.backup(tmp_path / "copy.db")
     assert dump_state(tmp_path / "copy.db") == dump_state(db_path)
     assert sorted(os.listdir(tmp_path)) == sorted(
-        ["copy.db", *(f"test.db{suffix}" for suffix in ("", "-lock", "-shm", "-wal"))]
+        ["copy.db", *(f"test.db{suffix}" for suffix in ("", "-shm", "-wal", *LOCKS))]
     )
     with eosdb.connect(tmp_path / "copy.db") as copy:
         assert copy.producer().send("t", b"w").result().offset == 1

@@ -18,6 +18,7 @@ import eosdb
 from eosdb import OffsetAndMetadata, TopicPartition
 from eosdb.maintenance import extract
 from eosdb.model.failpoints import Failpoint
+from eosdb.store.file.file_system import LOCKS
 from eosdb.store.schema import new_file, newest
 from tests.crash.children import environment
 from tests.readers import committed_values
@@ -172,7 +173,7 @@ def test_what_would_break_is_named_and_nothing_happens(adopted: Path, new: Path,
         assert "records_of" not in str(raised.value), "a name in a text is no use"
         assert db.verify().problems == ()
     assert folder_of(adopted)[adopted.name][0] == before
-    assert sorted(os.listdir(adopted.parent)) == [adopted.name, f"{adopted.name}-lock"]
+    assert sorted(os.listdir(adopted.parent)) == sorted(adopted.name + end for end in ("", *LOCKS))
 
 
 _EXTRACT = "import sys, eosdb; eosdb.connect(sys.argv[1]).extract(sys.argv[2])"
@@ -265,7 +266,7 @@ def test_tables_that_do_not_verify_stay_where_they_are(adopted: Path, new: Path)
             db.extract(new)
         db.rebuild()
         assert db.verify().ok
-    assert sorted(os.listdir(adopted.parent)) == [adopted.name, f"{adopted.name}-lock"]
+    assert sorted(os.listdir(adopted.parent)) == sorted(adopted.name + end for end in ("", *LOCKS))
 
 
 def test_progress_that_raises_undoes_it(adopted: Path, new: Path) -> None:
@@ -276,7 +277,7 @@ def test_progress_that_raises_undoes_it(adopted: Path, new: Path) -> None:
         with pytest.raises(KeyboardInterrupt):
             db.extract(new, on_progress=stop)
         assert db.verify().ok
-    assert sorted(os.listdir(adopted.parent)) == [adopted.name, f"{adopted.name}-lock"]
+    assert sorted(os.listdir(adopted.parent)) == sorted(adopted.name + end for end in ("", *LOCKS))
 
 
 @pytest.mark.process
@@ -292,7 +293,7 @@ def test_a_disk_that_is_full_undoes_it(adopted: Path, new: Path) -> None:
     assert "DatabaseFullError" in done.stderr
     with eosdb.connect(adopted) as db:
         assert db.verify().problems == ()
-    assert sorted(os.listdir(adopted.parent)) == [adopted.name, f"{adopted.name}-lock"]
+    assert sorted(os.listdir(adopted.parent)) == sorted(adopted.name + end for end in ("", *LOCKS))
 
 
 @pytest.mark.process

@@ -12,11 +12,14 @@ import os
 from typing import Final
 
 from eosdb.errors import StorageError
+from eosdb.system.lock_file import LOCK
 from eosdb.system.road import road
 
 ALLOW: Final = "EOSDB_ALLOW_NETWORK_FILE_SYSTEM"
 """Environment variable; `1` asserts that only this host has the file open."""
-BESIDE: Final = ("-wal", "-shm", "-lock", *(f"-lock{suffix}" for suffix in road.LOCK_FILES))
+LOCKS: Final = (LOCK, *(LOCK + suffix for suffix in road.LOCK_FILES))
+"""Suffixes of the lock files."""
+BESIDE: Final = ("-wal", "-shm", *LOCKS)
 """Suffixes of the files that exist beside the database while it is open."""
 
 

@@ -388,8 +388,8 @@ def _open_mutex(path: str, lock_timeout_ms: int) -> WriterMutex:
         if os.path.exists(path) and not os.access(path, os.W_OK):
             raise ReadOnlyDatabaseError(f"{path} is not writable; open it with read_only=True")
         return WriterMutex(path + LOCK, lock_timeout_ms)
-    except PermissionError:
-        lock = path + LOCK
+    except PermissionError as error:
+        lock = str(error.filename)
         if not os.path.exists(lock):
             raise ReadOnlyDatabaseError(
                 f"the folder of {path} is not writable; open it with read_only=True"

@@ -17,6 +17,7 @@ from sqlalchemy import text
 
 import eosdb
 from eosdb import TopicPartition
+from eosdb.store.file.file_system import LOCKS
 from tests.readers import committed_values
 
 TP = TopicPartition("t", 0)
@@ -78,7 +79,7 @@ WRITES: list[Callable[[eosdb.Database], object]] = [
 ]
 
 
-@pytest.mark.parametrize("suffix", ["", "-wal", "-shm", "-lock"])
+@pytest.mark.parametrize("suffix", ["", "-wal", "-shm", *LOCKS])
 @pytest.mark.parametrize("replaced", [False, True], ids=["removed", "replaced"])
 @pytest.mark.parametrize("write", WRITES)
 def test_no_write_is_acknowledged_behind_a_file_that_was_taken_away(
@@ -88,7 +89,7 @@ def test_no_write_is_acknowledged_behind_a_file_that_was_taken_away(
     db.admin.create_topic("t")
     db.broker.append(TP, BATCH)
     taken = Path(f"{db_path}{suffix}")
-    content = taken.read_bytes() if suffix != "-lock" else b""
+    content = taken.read_bytes() if suffix not in LOCKS else b""
     taken.unlink()
     if replaced:
         taken.write_bytes(content)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import eosdb
+from eosdb.store.file.file_system import LOCKS
 from eosdb.system import linux
 from eosdb.system.road import road
 
@@ -38,7 +39,7 @@ def say_mounted(monkeypatch: pytest.MonkeyPatch, name: Path | str) -> None:
     monkeypatch.setattr(road, "mount_points", lambda _: {str(name)})
 
 
-@pytest.mark.parametrize("suffix", ["", "-wal", "-shm", "-lock"])
+@pytest.mark.parametrize("suffix", ["", "-wal", "-shm", *LOCKS])
 @pytest.mark.parametrize("read_only", [False, True])
 @pytest.mark.parametrize("through", ["name", "link", "linked folder"])
 def test_a_file_that_is_a_mount_point_is_refused_and_the_folder_named(

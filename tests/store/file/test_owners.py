@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import eosdb
+from eosdb.store.file.file_system import LOCKS
 
 pytestmark = pytest.mark.process
 
@@ -66,7 +67,7 @@ def test_what_root_makes_beside_a_file_belongs_to_the_owner_of_the_file(folder: 
     path.chmod(0o640)
     with eosdb.connect(path, adopt="wal") as db:
         db.admin.create_topic("first")
-        beside = [path.with_name(path.name + suffix) for suffix in ("-lock", "-wal", "-shm")]
+        beside = [path.with_name(path.name + suffix) for suffix in ("-wal", "-shm", *LOCKS)]
         stats = [file.stat() for file in (path, *beside)]
         assert len({(status.st_uid, status.st_gid, status.st_mode) for status in stats}) == 1
     assert said_by_the_service(path)[0] == "written"
@@ -89,7 +90,8 @@ def test_a_file_in_wal_mode_is_no_published_copy_in_a_folder_that_may_not_be_wri
     path = folder / "shop.db"
     eosdb.connect(path).close()
     own(path)
-    Path(f"{path}-lock").unlink()
+    for suffix in LOCKS:
+        Path(f"{path}{suffix}").unlink()
     folder.chmod(0o555)
     told, is_published = said_by_the_service(path)
     assert told == (

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import eosdb
+from eosdb.store.file.file_system import LOCKS
 from eosdb.store.schema import newest
 
 
@@ -317,7 +318,7 @@ def test_a_closed_database_says_so(db_path: Path) -> None:
 
 def test_a_closed_database_leaves_one_file_and_the_lock_beside_it(db_path: Path) -> None:
     full(db_path)
-    assert sorted(os.listdir(db_path.parent)) == [db_path.name, f"{db_path.name}-lock"]
+    assert sorted(os.listdir(db_path.parent)) == sorted(db_path.name + end for end in ("", *LOCKS))
 
 
 def test_memory_is_a_database_like_any_other() -> None:

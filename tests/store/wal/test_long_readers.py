@@ -22,6 +22,7 @@ from eosdb import TopicPartition
 from eosdb.cli.main import main
 from eosdb.model.notices.notice import Untold
 from eosdb.store.wal.growth import Checkpoint, WalGrowth
+from eosdb.system.road import road
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
@@ -222,11 +223,12 @@ def test_who_is_reading_is_a_fact_about_the_file(db: eosdb.Database) -> None:
         for written in (0, 1):
             write(db, written)
             held_by = str(db.info()["wal_held_by"])
-            assert f"process {one} (" in held_by
-            assert f"process {two} (" in held_by
-            assert " and " in held_by
+            # The portable road is told of one among those who share a lock.
+            named = [f"process {pid} (" in held_by for pid in (one, two)]
+            assert any(named) if road.IS_PORTABLE else all(named)
+            assert (" and " in held_by) == all(named)
         told = CliRunner().invoke(main, ["--db", db.path, "info", "--format", "json"])
-        assert f"process {one} (" in json.loads(told.stdout)[0]["wal_held_by"]
+        assert "process " in json.loads(told.stdout)[0]["wal_held_by"]
         with eosdb.connect(db.path, read_only=True) as other:
             assert str(os.getpid()) not in str(other.info()["wal_held_by"])
     assert db.info()["wal_held_by"] == ""
