@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import eosdb
-from eosdb.store.file import watch
+from eosdb.system.road import road
 
 SESSION_MS = 2_000
 """A hundred heartbeats: even a slow machine finds the time for one of them."""
@@ -96,12 +96,12 @@ def test_a_forgotten_consumer_leaves_no_thread_behind(real: eosdb.Database) -> N
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("has_inotify", [True, False], ids=["told", "looking"])
+@pytest.mark.parametrize("is_told", [True, False], ids=["told", "looking"])
 def test_a_waiting_poll_returns_when_another_process_writes(
-    real: eosdb.Database, db_path: Path, monkeypatch: pytest.MonkeyPatch, has_inotify: bool
+    real: eosdb.Database, db_path: Path, monkeypatch: pytest.MonkeyPatch, is_told: bool
 ) -> None:
-    if not has_inotify:
-        monkeypatch.setattr(watch, "_libc", object())
+    if not is_told:
+        monkeypatch.setattr(road, "watched", lambda _: -1)
     consumer = real.consumer(auto_offset_reset="earliest")
     consumer.subscribe("t")
     code = f"import eosdb; eosdb.connect({str(db_path)!r}).producer().send('t', b'v').result()"
