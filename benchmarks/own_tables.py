@@ -45,8 +45,8 @@ def seconds(handler: Callable[..., Any], transaction_size: int) -> tuple[float, 
         processor = db.processor(
             "in", handler, "out", group_id="g", transaction_size=transaction_size
         )
-        metrics = processor.run(until_idle_ms=0)
-        assert metrics["process-total"] == RECORDS, metrics
+        report = processor.run(until_idle_ms=0)
+        assert report.processed == RECORDS, report
         return time.perf_counter() - wall, time.process_time() - cpu
 
 

@@ -27,7 +27,7 @@ def late(record: eosdb.ConsumerRecord) -> bytes | None:
 
 def main(path: str, idle_ms: int = 200) -> int:
     """Work until nothing has come for so long. Returns how many flights were looked at."""
-    metrics = eosdb.process(
+    report = eosdb.process(
         path,
         "flights",
         late,
@@ -39,7 +39,7 @@ def main(path: str, idle_ms: int = 200) -> int:
         consumer={"group_instance_id": "1"},
         producer={"batch_size": 1_000_000},
     )
-    return int(metrics["process-total"])
+    return report.processed
 
 
 if __name__ == "__main__":

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from eosdb.model.reports import LoggedBatch as LoggedBatch
     from eosdb.model.reports import OffsetReset as OffsetReset
     from eosdb.model.reports import OpenTransaction as OpenTransaction
+    from eosdb.model.reports import ProcessReport as ProcessReport
     from eosdb.model.reports import PublishReport as PublishReport
     from eosdb.model.reports import SnapshotEntry as SnapshotEntry
     from eosdb.model.reports import StoragePart as StoragePart
@@ -119,8 +120,8 @@ _NAMES: Final = {
     "eosdb.model.fetched": "AbortedTransaction FetchedData FetchResult LogRecord",
     "eosdb.model.reports":
         "CompactReport Diagnosis GroupPartition GroupReport HangingReason JournalEntry JsonView Lag "
-        "LoggedBatch OffsetReset OpenTransaction PublishReport SnapshotEntry StoragePart "
-        "StorageStats TopicStorage ViewDescription",
+        "LoggedBatch OffsetReset OpenTransaction ProcessReport PublishReport SnapshotEntry "
+        "StoragePart StorageStats TopicStorage ViewDescription",
     "eosdb.model.values":
         "EARLIEST LATEST MAX_TIMESTAMP AppendOnceResult ConsumerGroupMetadata ConsumerRecord "
         "Coordinator GroupDescription GroupMemberDescription GroupState Header HousekeepingReport "

@@ -40,7 +40,7 @@ from eosdb.model.config import BrokerConfig
 from eosdb.model.metrics import Metrics
 from eosdb.model.progress import Progress, report_progress
 from eosdb.model.protocol.prometheus import written
-from eosdb.model.reports import PublishReport, ViewDescription
+from eosdb.model.reports import ProcessReport, PublishReport, ViewDescription
 from eosdb.model.type_variables import Key, MadeKey, MadeValue, Value
 from eosdb.model.validation import check_choice, check_path, check_text, check_whole, is_url
 from eosdb.model.values import (
@@ -540,22 +540,22 @@ Where: TypeAlias = Database | str | os.PathLike[str]
 def process(
     db: Where, topics: Topics, handler: Handlers[bytes, bytes], sink: str | None = None,
     *, until_idle_ms: int | None = None, **config: Unpack[MadeOfBytes],
-) -> dict[str, float]: ...  # fmt: skip
+) -> ProcessReport: ...  # fmt: skip
 @overload
 def process(
     db: Where, topics: Topics, handler: Handlers[MadeKey, bytes], sink: str | None = None,
     *, until_idle_ms: int | None = None, **config: Unpack[KeysMade[MadeKey]],
-) -> dict[str, float]: ...  # fmt: skip
+) -> ProcessReport: ...  # fmt: skip
 @overload
 def process(
     db: Where, topics: Topics, handler: Handlers[bytes, MadeValue], sink: str | None = None,
     *, until_idle_ms: int | None = None, **config: Unpack[ValuesMade[MadeValue]],
-) -> dict[str, float]: ...  # fmt: skip
+) -> ProcessReport: ...  # fmt: skip
 @overload
 def process(
     db: Where, topics: Topics, handler: Handlers[MadeKey, MadeValue], sink: str | None = None,
     *, until_idle_ms: int | None = None, **config: Unpack[BothMade[MadeKey, MadeValue]],
-) -> dict[str, float]: ...  # fmt: skip
+) -> ProcessReport: ...  # fmt: skip
 def process(
     db: Where,
     topics: Topics,
@@ -564,11 +564,11 @@ def process(
     *,
     until_idle_ms: int | None = None,
     **config: Any,
-) -> dict[str, float]:
+) -> ProcessReport:
     """Call `handler` for each record of `topics`, and store its results, rows and the offset exactly once.
 
     `db` is an open database, or the path of a file. Runs until SIGTERM or SIGINT, or until no record has
-    arrived for `until_idle_ms` and the group has read everything; then returns the metrics. For the other
+    arrived for `until_idle_ms` and the group has read everything; then returns the report. For the other
     arguments and the errors see `Database.processor` and `Processor.run`.
     """
     with contextlib.ExitStack() as cleanup:

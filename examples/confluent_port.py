@@ -62,7 +62,7 @@ def with_eosdb(db: eosdb.Database, sink: str) -> int:
         db, SOURCE, lambda record: celsius(record.value), sink,
         group_id="weather-2", transactional_id="weather-2", until_idle_ms=200,
     )  # fmt: skip
-    return int(done["process-total"])
+    return done.processed
 
 
 def main(path: str) -> None:

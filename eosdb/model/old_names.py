@@ -1,7 +1,7 @@
-"""Modules that have moved: importing an old name returns the same module object as the new name.
+"""Old spellings, which work for one version with a DeprecationWarning.
 
-Old names go with the next version, with a DeprecationWarning; the names that documentation tells users to
-import stay.
+The import of a module's old name returns the same module object as its new name; the names that
+documentation tells users to import stay.
 """
 
 from __future__ import annotations
@@ -39,6 +39,19 @@ GOES: Final = {
 
 
 _MOVED: Final = {**STAYS, **GOES}
+
+
+def warn(old: str, new: str) -> None:
+    """Warn the program, at its own line, of an old spelling and its new one."""
+    level, frame = 1, sys._getframe()
+    while (outer := frame.f_back) is not None and _is_inside(frame.f_globals.get("__name__", "")):
+        level, frame = level + 1, outer
+    text = f"{old} is {new} now; the old spelling ends with the next version"
+    warnings.warn(text, DeprecationWarning, stacklevel=level)
+
+
+def _is_inside(module: str) -> bool:
+    return module == "collections.abc" or module.partition(".")[0] == "eosdb"
 
 
 def new_name(name: str) -> str | None:

@@ -4,9 +4,11 @@ show.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 
+from eosdb.model import old_names
 from eosdb.model.fetched import LogRecord
 from eosdb.model.values import PartitionOffsets, TopicPartition
 
@@ -56,6 +58,39 @@ class CompactReport:
     bytes_after: int
     elapsed_s: float
     held_by: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessReport(Mapping[str, float]):
+    """What a processor has committed since it was made, and what it met.
+
+    `processed` counts the records whose handler succeeded, `produced` the records that the handler returned
+    for them, `retried` and `dead_lettered` the records that went to a retry topic or to the dead letter
+    topic. `failed` counts failed calls of the handler, `commits` and `aborts` transactions. `metrics` are
+    those of `Processor.metrics`. As a mapping the report is these metrics, for one more version.
+    """
+
+    processed: int
+    produced: int
+    retried: int
+    dead_lettered: int
+    failed: int
+    commits: int
+    aborts: int
+    metrics: dict[str, float] = field(repr=False)
+
+    def __getitem__(self, name: str) -> float:
+        return self._as_mapping()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._as_mapping())
+
+    def __len__(self) -> int:
+        return len(self._as_mapping())
+
+    def _as_mapping(self) -> Mapping[str, float]:
+        old_names.warn("a report of eosdb.process as a mapping", "report.metrics")
+        return self.metrics
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +257,7 @@ class OpenTransaction:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupPartition:
     """A group's position in one partition, and the member that reads it. `committed_offset` is -1 for none;
-    `lag` is None if it cannot be computed."""
+    `lag` is counted from there on, and without an offset from the beginning of the log."""
 
     group_id: str
     topic: str
@@ -230,7 +265,7 @@ class GroupPartition:
     committed_offset: int
     metadata: str
     log_end_offset: int
-    lag: Lag | None
+    lag: Lag
     pending: tuple[str, ...] = ()
     """Transactional ids whose open transactions hold a pending offset of this partition."""
     member_id: str | None = None

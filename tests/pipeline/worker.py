@@ -90,7 +90,7 @@ def transform(db: eosdb.Database, name: str) -> dict[str, float]:
         consumer={**CONSUMER, "client_id": name},
         producer={"transaction_timeout_ms": TRANSACTION_MS},
     )
-    return processor.run()
+    return processor.run().metrics
 
 
 def collect(db: eosdb.Database, name: str) -> dict[str, float]:
@@ -104,7 +104,7 @@ def collect(db: eosdb.Database, name: str) -> dict[str, float]:
         consumer={**CONSUMER, "client_id": name},
         producer={"transaction_timeout_ms": TRANSACTION_MS},
     )
-    return processor.run()
+    return processor.run().metrics
 
 
 ROLES = {"feed": feed, "transform": transform, "collect": collect}

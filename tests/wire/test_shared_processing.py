@@ -123,7 +123,7 @@ def test_a_processor_and_a_wire_worker_copy_each_record_once(
         transactional_id="library",
         consumer={"heartbeat_interval_ms": 100},
     )
-    results: list[dict[str, float]] = []
+    results: list[eosdb.ProcessReport] = []
     running = threading.Thread(target=lambda: results.append(processor.run()), daemon=True)
     running.start()
     sent: list[bytes] = []
@@ -160,5 +160,5 @@ def test_a_processor_and_a_wire_worker_copy_each_record_once(
         eventually(all_copied)
         processor.stop()
         running.join(PATIENCE_S)
-        assert results[0]["process-total"] + worker.copied == len(sent)
+        assert results[0].processed + worker.copied == len(sent)
         assert sorted(map(str, copied)) == sorted(map(str, sent))

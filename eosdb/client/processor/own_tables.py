@@ -147,7 +147,7 @@ class UnitTransaction(ProcessingTransaction):
             if unit is not None and block is not None and offsets:
                 self._commit_offsets(unit, offsets)
                 block.__exit__(None, None, None)
-                self._metrics.count("commit")
+                self._is_committed()
         except BaseException:
             self.is_broken = True
             raise

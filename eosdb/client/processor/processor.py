@@ -47,6 +47,7 @@ from eosdb.model.metrics import Metrics
 from eosdb.model.notices import catalog
 from eosdb.model.notices.notice import error_text
 from eosdb.model.protocol.owned_ids import with_owner
+from eosdb.model.reports import ProcessReport
 from eosdb.model.setting_names import checked_settings
 from eosdb.model.values import ConsumerRecord, TopicPartition
 from eosdb.system.signals import stopped_by_signals
@@ -132,16 +133,16 @@ class Processor:
 
     # -- the user's calls -----------------------------------------------------------------------
 
-    def run(self, until_idle_ms: int | None = None) -> dict[str, float]:
+    def run(self, until_idle_ms: int | None = None) -> ProcessReport:
         """Process records until `stop`, SIGTERM or SIGINT, or until no record has arrived for
         `until_idle_ms` and the whole group has read everything.
 
         While other members have unread records, an idle copy keeps waiting, so that it can take over their
         partitions; if they make no progress, the logger `eosdb.processor` warns. Before it returns, it
         finishes the current record, commits and leaves the group; a second SIGINT aborts the record with
-        its transaction, and raises KeyboardInterrupt. Signals are handled in the main thread only. Returns
-        the metrics. Raises HandlerFailedError when a record has failed for good and there is
-        no dead_letter_topic, FencedInstanceIdError, and errors that a retry cannot fix.
+        its transaction, and raises KeyboardInterrupt. Signals are handled in the main thread only. Raises
+        HandlerFailedError when a record has failed for good and there is no dead_letter_topic,
+        FencedInstanceIdError, and errors that a retry cannot fix.
         """
         with stopped_by_signals(self.stop), contextlib.ExitStack() as closing:
             closing.callback(self._release)
@@ -155,7 +156,7 @@ class Processor:
                 on_lost=self._break_off,
             )
             self._go_on(until_idle_ms)
-        return self.metrics()
+        return self._report()
 
     def _release(self) -> None:
         self._transaction.close()
@@ -166,6 +167,19 @@ class Processor:
         """Make `run` finish the current record, commit and return."""
         self._stopping.set()
         self._consumer.wakeup()
+
+    def _report(self) -> ProcessReport:
+        committed, metrics = self._transaction.committed, self.metrics()
+        return ProcessReport(
+            processed=committed["processed"],
+            produced=committed["produced"],
+            retried=committed["retried"],
+            dead_lettered=committed["dead_lettered"],
+            failed=int(metrics.get("failed-total", 0)),
+            commits=int(metrics.get("commit-total", 0)),
+            aborts=int(metrics.get("abort-total", 0)),
+            metrics=metrics,
+        )
 
     def metrics(self) -> dict[str, float]:
         """Return this copy's metrics: `process-total`, `process-latency-avg`, `failed-total`,

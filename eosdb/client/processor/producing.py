@@ -94,7 +94,7 @@ class ProducerTransaction(ProcessingTransaction):
         if self._offsets:
             self.producer.send_offsets_to_transaction(self._offsets, self._committer())
         self.producer.commit_transaction()
-        self._metrics.count("commit")
+        self._is_committed()
         offsets = dict(self._offsets)
         self._forget()
         return offsets

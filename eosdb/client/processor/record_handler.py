@@ -113,8 +113,15 @@ class RecordHandler:
     def process(self, origin: ConsumerRecord) -> Exception | None:
         """Run the handler once, and send its results. Returns the error if that failed."""
         start = self._metrics.now_ns()
-        error = self.transaction.deliver(lambda tx: self._results(origin, tx))
+        results: list[ProducerRecord] = []
+
+        def make(tx: Any) -> list[ProducerRecord]:
+            results.extend(self._results(origin, tx))
+            return results
+
+        error = self.transaction.deliver(make)
         if error is None:
+            self.transaction.tally.update(processed=1, produced=len(results))
             latency_ms = (self._metrics.now_ns() - start) / 1_000_000
             self._metrics.record({"process": 1}, {"process-latency": latency_ms})
         return error
@@ -199,5 +206,6 @@ class RecordHandler:
         )
         self.send_failed(attempt, failure, failed)
         self._metrics.count("dead-lettered" if is_dead else "retried")
+        self.transaction.tally["dead_lettered" if is_dead else "retried"] += 1
         if is_dead:
             self._failure_log.given_up(attempt.key, failure)

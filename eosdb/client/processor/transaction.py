@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, Final
 from uuid import UUID
@@ -62,6 +63,10 @@ class ProcessingTransaction(ABC):
         self.is_broken = False
         """Whether the transaction can only be rolled back, by `mend`."""
         self._began_ms: int | None = None
+        self.tally: Counter[str] = Counter()
+        """What the open transaction does, by the names of a ProcessReport."""
+        self.committed: Counter[str] = Counter()
+        """The sum of `tally` over the committed transactions."""
         self._offsets: dict[TopicPartition, OffsetAndMetadata] = {}
         self._starts: dict[TopicPartition, int] = {}
         self._topic_ids: dict[TopicPartition, UUID] = {}
@@ -149,7 +154,13 @@ class ProcessingTransaction(ABC):
         """The group metadata for committing the offsets, with the topic ids."""
         return dataclasses.replace(self._consumer.group_metadata(), topic_ids=self._topic_ids)
 
+    def _is_committed(self) -> None:
+        self._metrics.count("commit")
+        self.committed.update(self.tally)
+        self.tally.clear()
+
     def _forget(self) -> None:
+        self.tally.clear()
         self._offsets.clear()
         self._starts.clear()
         self._began_ms, self.taken_in, self.records, self.is_broken = None, 0, 0, False

@@ -68,10 +68,10 @@ def test_the_partitions_of_a_dead_member_are_waited_for_and_read(
     beside: eosdb.Database, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING, "eosdb.processor"):
-        metrics = eosdb.process(
+        report = eosdb.process(
             beside, "in", upper, "out", group_id="g", until_idle_ms=500, retry_backoff_ms=1
         )
-    assert metrics["process-total"] == 6
+    assert report.processed == 6
     assert values(beside) == [b"A", b"A", b"B", b"B", b"C", b"C"]
     (warning,) = [r.getMessage() for r in caplog.records if "waits for others" in r.getMessage()]
     assert re.search(r"group g: .*member \S+ holds 3 unread records in in-[01]\.", warning)
@@ -88,7 +88,7 @@ def test_a_stop_ends_the_wait(beside: eosdb.Database, caplog: pytest.LogCaptureF
     logging.getLogger("eosdb.processor").addHandler(handler)
     try:
         with caplog.at_level(logging.WARNING, "eosdb.processor"):
-            assert processor.run(until_idle_ms=500)["process-total"] == 3
+            assert processor.run(until_idle_ms=500).processed == 3
     finally:
         logging.getLogger("eosdb.processor").removeHandler(handler)
 

@@ -26,7 +26,7 @@ from eosdb.model.failpoints import Failpoint, watched
 from tests.client.processor.test_processor import feed, read, values
 
 TP = TopicPartition("in", 0)
-Run = Callable[..., dict[str, float]]
+Run = Callable[..., eosdb.ProcessReport]
 metadata = MetaData()
 done = Table(
     "done",
@@ -55,7 +55,7 @@ def _topics(db: eosdb.Database) -> None:
 
 @pytest.fixture
 def run(db: eosdb.Database) -> Run:
-    def run_it(handler: Any, sink: str | None = "out", **config: Any) -> dict[str, float]:
+    def run_it(handler: Any, sink: str | None = "out", **config: Any) -> eosdb.ProcessReport:
         topics = config.pop("topics", "in")
         config = {"dead_letter_topic": "dead", **config}
         return eosdb.process(db, topics, handler, sink, group_id="g", until_idle_ms=50, **config)
@@ -94,10 +94,10 @@ def test_rows_results_and_offset_are_one_commit(db: eosdb.Database, run: Run) ->
 
     feed(db, b"a", b"b", b"c")
     with watched(look):
-        metrics = run(handle)
+        report = run(handle)
     assert commits == [(0, 0, 0)]
-    assert metrics["commit-total"] == 1
-    assert metrics["process-total"] == 3
+    assert report.commits == 1
+    assert report.processed == 3
     assert rows(db) == ["a", "b", "c"]
     assert values(db) == [b"a", b"b", b"c", *[b"published"] * 3]
     assert committed(db) == 3
@@ -119,12 +119,12 @@ def test_an_attempt_that_fails_leaves_nothing(db: eosdb.Database, run: Run) -> N
         return result
 
     feed(db, b"a", b"b", b"c")
-    metrics = run(handle)
+    report = run(handle)
     assert attempts == [b"a", b"b", b"b", b"b", b"c"]
     assert rows(db) == ["a", "b", "c"]
     assert values(db) == [b"a", b"b", b"c", b"while a", b"while b", b"while c"]
-    assert metrics["failed-total"] == 2
-    assert "abort-total" not in metrics
+    assert report.failed == 2
+    assert report.aborts == 0
     assert db.verify().ok
 
 
@@ -197,11 +197,11 @@ def test_a_result_that_cannot_be_stored_is_its_records_failure(
         return eosdb.ProducerRecord(topic="small", value=value)
 
     feed(db, b"a", b"b", b"c")
-    metrics = run(handle)
+    report = run(handle)
     assert rows(db) == ["a", "c"]
     assert len(read(db, "small")) == 2
     assert [letter.value for letter in read(db, "dead")] == [b"b"]
-    assert metrics["process-total"] == 2
+    assert report.processed == 2
 
 
 # -- who holds the lock, and for how long ---------------------------------------------------------
@@ -245,14 +245,14 @@ def test_a_unit_ends_with_its_size_and_its_time(
     db: eosdb.Database, run: Run, clock: ManualClock
 ) -> None:
     feed(db, *(b"%d" % i for i in range(10)))
-    assert run(store, transaction_size=4)["commit-total"] == 3
+    assert run(store, transaction_size=4).commits == 3
 
     def slow(record: ConsumerRecord, tx: UserTransaction) -> bytes:
         clock.advance(60)
         return store(record, tx)
 
     feed(db, *(b"slow %d" % i for i in range(6)))
-    assert run(slow, transaction_interval_ms=100)["commit-total"] == 3
+    assert run(slow, transaction_interval_ms=100).commits == 3
     assert len(rows(db)) == 16
 
 
@@ -347,11 +347,11 @@ def test_a_unit_that_sqlite_undoes_is_processed_again_without_the_culprit(
         return result
 
     feed(db, b"a", b"b", b"c")
-    metrics = run(handle)
+    report = run(handle)
     assert (rows(db), values(db), committed(db)) == (["a", "c"], [b"a", b"c"], 3)
     assert [letter.value for letter in read(db, "dead")] == [b"b"]
-    assert metrics["failed-total"] == 3
-    assert metrics["abort-total"] >= 1
+    assert report.failed == 3
+    assert report.aborts >= 1
     assert db.verify().ok
 
 
@@ -546,10 +546,10 @@ def test_whoever_lost_its_membership_stores_nothing_of_what_it_did(
         return result
 
     feed(db, b"a", b"b")
-    metrics = run(handle, retry_backoff_ms=50_000)
+    report = run(handle, retry_backoff_ms=50_000)
     assert (rows(db), values(db), committed(db)) == (["a", "b"], [b"a", b"b"], 2)
     assert calls == [b"a", b"a", b"b", b"a", b"b"]
-    assert metrics["abort-total"] == 1
+    assert report.aborts == 1
 
 
 # -- how many parameters --------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from eosdb.client.consumer.consumer import Consumer
 from eosdb.client.processor.failure import read_failure
 from eosdb.client.transport import DirectTransport, Exchange, Request, T
 
-Run = Callable[..., dict[str, float]]
+Run = Callable[..., eosdb.ProcessReport]
 
 
 @pytest.fixture(autouse=True)
@@ -32,7 +32,7 @@ def _topics(db: eosdb.Database) -> None:
 def run(db: eosdb.Database) -> Run:
     """Runs a processor of group `g` from `in` to `out` until nothing comes any more."""
 
-    def run_it(handler: Any, sink: str | None = "out", **config: Any) -> dict[str, float]:
+    def run_it(handler: Any, sink: str | None = "out", **config: Any) -> eosdb.ProcessReport:
         topics = config.pop("topics", "in")
         return eosdb.process(
             db,
@@ -81,9 +81,9 @@ def fails_for(*bad: bytes) -> Callable[[ConsumerRecord], bytes]:
 
 def test_each_record_becomes_its_result_under_its_key(db: eosdb.Database, run: Run) -> None:
     feed(db, b"a", b"b")
-    metrics = run(upper)
+    report = run(upper)
     assert [(r.key, r.value) for r in read(db)] == [(b"ka", b"A"), (b"kb", b"B")]
-    assert metrics["process-total"] == 2
+    assert report.processed == 2
     assert db.broker.offset_fetch("g") == {TopicPartition("in", 0): eosdb.OffsetAndMetadata(2)}
 
 
@@ -121,7 +121,7 @@ def test_handlers_may_return_nothing_several_things_and_records_for_any_topic(
 
 def test_a_transaction_ends_with_its_size(db: eosdb.Database, run: Run) -> None:
     feed(db, *(b"%d" % i for i in range(10)))
-    assert run(upper, transaction_size=4)["commit-total"] == 3
+    assert run(upper, transaction_size=4).commits == 3
 
 
 def test_a_transaction_is_held_open_for_more_records_only_so_long(
@@ -177,7 +177,7 @@ def test_what_fails_for_good_goes_to_the_dead_letters_with_the_reason(
     db: eosdb.Database, run: Run, clock: ManualClock
 ) -> None:
     feed(db, b"a", b"bad", b"c")
-    metrics = run(fails_for(b"bad"), dead_letter_topic="dlq", max_attempts=2)
+    report = run(fails_for(b"bad"), dead_letter_topic="dlq", max_attempts=2)
     assert values(db) == [b"A", b"C"]
     (letter,) = read(db, "dlq")
     assert (letter.key, letter.value) == (b"kbad", b"bad")
@@ -188,7 +188,7 @@ def test_what_fails_for_good_goes_to_the_dead_letters_with_the_reason(
     assert failure.message == "cannot do b'bad'"
     assert "in handle" in failure.stacktrace
     assert failure.failed_ms <= clock.time_ms()
-    assert (metrics["failed-total"], metrics["dead-lettered-total"]) == (2, 1)
+    assert (report.failed, report.dead_lettered) == (2, 1)
 
 
 def test_without_dead_letters_a_record_that_fails_for_good_stops_the_run_and_is_met_again(
@@ -400,10 +400,10 @@ def test_whoever_lost_its_membership_repeats_nothing(
         return upper(record)
 
     feed(db, b"a", b"b")
-    metrics = run(handle)
+    report = run(handle)
     assert values(db) == [b"A", b"B"]
-    assert metrics["abort-total"] == 1
-    assert metrics["errors-total:UNKNOWN_MEMBER_ID"] >= 1
+    assert report.aborts == 1
+    assert report.metrics["errors-total:UNKNOWN_MEMBER_ID"] >= 1
 
 
 @pytest.mark.slow
@@ -450,9 +450,9 @@ def test_a_fenced_producer_is_replaced_and_the_work_done_anew(
         return upper(record)
 
     feed(db, b"a", b"b")
-    metrics = run(handle)
+    report = run(handle)
     assert values(db) == [b"A", b"B"]
-    assert metrics["abort-total"] == 1
+    assert report.aborts == 1
 
 
 @pytest.mark.parametrize("fate", ["fenced", "lost", "locked"])
@@ -548,13 +548,13 @@ def test_a_result_refused_at_the_commit_is_found_and_becomes_a_dead_letter(
         return b"x" * 500 if record.value == b"bad" else upper(record)
 
     feed(db, b"a", b"b", b"bad", b"c", b"d")
-    metrics = run(handle, dead_letter_topic="dlq", max_attempts=2)
+    report = run(handle, dead_letter_topic="dlq", max_attempts=2)
     assert values(db) == [b"A", b"B", b"C", b"D"]
     (letter,) = read(db, "dlq")
     failure = read_failure(letter.headers)
     assert failure is not None
     assert (failure.error, failure.attempts, failure.offset) == ("MessageTooLargeError", 2, 2)
-    assert metrics["dead-lettered-total"] == 1
+    assert report.dead_lettered == 1
 
 
 def test_a_large_result_that_is_refused_early_is_not_blamed_on_the_next_record(

@@ -62,7 +62,7 @@ def test_63_failures_and_21_dead_letters_are_84_lines(
         db, "in", handler, group_id="g", until_idle_ms=50, max_attempts=attempts,
         retry_delays_ms=delays, retry_backoff_ms=0, dead_letter_topic="dead",
     )  # fmt: skip
-    assert (done["failed-total"], done["dead-lettered-total"]) == (63, 21)
+    assert (done.failed, done.dead_lettered) == (63, 21)
     loud = [record for record in caplog.records if record.levelno >= logging.WARNING]
     assert len(loud) == 84
     assert "\n" not in "".join(record.getMessage() for record in loud)
