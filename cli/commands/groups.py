@@ -90,12 +90,12 @@ def _show_offsets(reports: list[GroupReport], output_format: str) -> None:
                 standing.partition,
                 "-" if standing.committed_offset < 0 else standing.committed_offset,
                 standing.log_end_offset,
-                "-" if standing.lag is None else standing.lag.readable,
+                standing.lag.readable,
                 standing.member_id or "-",
                 standing.client_host or "-",
                 standing.client_id or "-",
-                "-" if standing.lag is None else standing.lag.held_back,
-                "-" if standing.lag is None else standing.lag.skipped,
+                standing.lag.held_back,
+                standing.lag.skipped,
             )
             for report in reports
             for standing in report.partitions

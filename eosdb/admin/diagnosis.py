@@ -111,15 +111,15 @@ def group_report(connection: sqlite3.Connection, group_id: str) -> GroupReport:
     pending: dict[TopicPartition, list[str]] = {}
     for topic, number, transactional_id in connection.execute(_PENDING, (group_id,)):
         pending.setdefault(TopicPartition(topic, number), []).append(transactional_id)
-    readers = _readers(group)
-    tps = sorted(committed.keys() | pending.keys() | readers.keys())
+    assigned = readers(group)
+    tps = sorted(committed.keys() | pending.keys() | assigned.keys())
     reports = []
     for tp in tps:
         partition = partition_rows.find(connection, tp)
         if partition is None:
             continue
         offset, metadata = committed.get(tp, (-1, ""))
-        reader = readers.get(tp)
+        reader = assigned.get(tp)
         reports.append(
             GroupPartition(
                 group_id=group_id,
@@ -128,11 +128,7 @@ def group_report(connection: sqlite3.Connection, group_id: str) -> GroupReport:
                 committed_offset=offset,
                 metadata=metadata,
                 log_end_offset=partition.log_end_offset,
-                lag=(
-                    None
-                    if offset < 0
-                    else lag.measure(connection, partition, offset, read_committed=True)
-                ),
+                lag=lag.measure(connection, partition, offset, read_committed=True),
                 pending=tuple(pending.get(tp, ())),
                 member_id=None if reader is None else reader.member_id,
                 client_id=None if reader is None else reader.client_id,
@@ -152,12 +148,12 @@ def group_report(connection: sqlite3.Connection, group_id: str) -> GroupReport:
     )
 
 
-def _readers(group: Group | None) -> dict[TopicPartition, Member]:
+def readers(group: Group | None) -> dict[TopicPartition, Member]:
     """Return which member has each partition, if the assignments are those of consumers."""
-    readers: dict[TopicPartition, Member] = {}
+    assigned: dict[TopicPartition, Member] = {}
     if group is None or group.protocol_type != PROTOCOL_TYPE:
-        return readers
+        return assigned
     for member in group.members:
         with contextlib.suppress(ValueError):
-            readers |= dict.fromkeys(decode_assignment(member.assignment), member)
-    return readers
+            assigned |= dict.fromkeys(decode_assignment(member.assignment), member)
+    return assigned

@@ -80,14 +80,25 @@ def _groups(
             positions[group_id].append(
                 GroupPosition(topic, number, offset, behind if behind > 0 else 0)
             )
-    known_groups = group_rows.sizes(connection)
+    known_groups = group_rows.load_all(connection)
+    pending: defaultdict[str, set[tuple[str, int]]] = defaultdict(set)
+    for group_id, topic, number in connection.execute(
+        "SELECT group_id, topic, partition FROM pending_group_offsets"
+    ):
+        pending[group_id].add((topic, number))
     for group_id in group_rows.names(connection):
         if group_id.startswith(OWN) or not may_see("group", group_id):
             continue
-        state, members = known_groups.get(group_id, (GroupState.EMPTY, 0))
+        group = known_groups.get(group_id)
+        # Before its first commit a group has read nothing of the partitions that it reads.
+        begun = {(position.topic, position.partition) for position in positions[group_id]}
+        for topic, number in (diagnosis.readers(group).keys() | pending[group_id]) - begun:
+            if (known := ends.get((topic, number))) is not None:
+                start, end = known
+                positions[group_id].append(GroupPosition(topic, number, -1, end - start))
         yield GroupFigures(
             group_id=group_id,
-            state=state.value,
-            members=members,
-            positions=tuple(positions[group_id]),
+            state=(GroupState.EMPTY if group is None else group.state).value,
+            members=0 if group is None else len(group.members),
+            positions=tuple(sorted(positions[group_id])),
         )

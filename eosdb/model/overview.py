@@ -36,8 +36,9 @@ class GroupPosition(NamedTuple):
     partition: int
     committed_offset: int
     behind: int
-    """Offsets from the position to the log end. Markers and aborted records take offsets, too, so there may
-    be fewer records to read; `Admin.describe_group_offsets` counts the records."""
+    """Offsets from the position, or without one (-1) from the log start, to the log end. Markers and
+    aborted records take offsets, too, so there may be fewer records to read;
+    `Admin.describe_group_offsets` counts the records."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,6 +132,7 @@ def _advances(before: Overview, after: Overview) -> dict[str, int]:
         (group.group_id, one.topic, one.partition): one.committed_offset
         for group in before.groups
         for one in group.positions
+        if one.committed_offset >= 0
     }
     return {
         group.group_id: sum(

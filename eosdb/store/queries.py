@@ -55,7 +55,10 @@ def info(store: Store) -> dict[str, object]:
                 "SELECT count(*) FROM transactional_ids "
                 f"WHERE state = '{TransactionState.ONGOING.label}'"
             ),
-            "groups": one("SELECT count(DISTINCT group_id) FROM group_offsets"),
+            "groups": one(
+                "SELECT count(*) FROM (SELECT group_id FROM groups UNION SELECT group_id FROM "
+                "group_offsets UNION SELECT group_id FROM pending_group_offsets)"
+            ),
             "journal_position": journal.last_position(connection),
             "history_position": baseline.read(connection).position,
             "coordinator_epoch": counters.get("coordinator_epoch", 0),

@@ -258,7 +258,7 @@ def test_offsets_that_a_transaction_holds_are_told(classic_db: eosdb.Database) -
     classic_db.broker.add_offsets_to_txn("x", *me, "g")
     classic_db.broker.txn_offset_commit("x", "g", *me, {TP: eosdb.OffsetAndMetadata(0)})
     (standing,) = classic_db.admin.describe_group_offsets("g").partitions
-    assert (standing.committed_offset, standing.lag, standing.pending) == (-1, None, ("x",))
+    assert (standing.committed_offset, standing.lag, standing.pending) == (-1, 0, ("x",))
 
 
 # -- the journal --------------------------------------------------------------------------------

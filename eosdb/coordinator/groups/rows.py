@@ -81,13 +81,10 @@ def names(connection: sqlite3.Connection) -> list[str]:
 
 
 @reads("groups")
-def sizes(connection: sqlite3.Connection) -> dict[str, tuple[GroupState, int]]:
-    """The state and the number of members of each group that has ever had a member."""
-    rows = connection.execute("SELECT group_id, state, members FROM groups")
-    return {
-        group_id: (GroupState(state), 0 if members == "[]" else len(parsed(members)))
-        for group_id, state, members in rows
-    }
+def load_all(connection: sqlite3.Connection) -> dict[str, Group]:
+    """Every group that has ever had a member."""
+    rows = connection.execute(f"SELECT {_COLUMNS} FROM groups")
+    return {group.group_id: group for group in map(_group, rows)}
 
 
 def record(unit: Unit, before: Group | None, after: Group, now_ms: int) -> None:

@@ -131,11 +131,12 @@ def _of_groups(groups: Iterable[GroupFigures]) -> Iterator[Metric]:
     yield gauge(
         "eosdb_group_committed_offset",
         "Committed offset of the group.",
-        [(labels, p.committed_offset) for labels, p in placed],
+        [(labels, p.committed_offset) for labels, p in placed if p.committed_offset >= 0],
     )
     yield gauge(
         "eosdb_group_lag_offsets",
-        "Offsets from the committed one to the log end; includes markers and aborted records.",
+        "Offsets from the committed one, or the log start, to the log end; includes markers and "
+        "aborted records.",
         [(labels, p.behind) for labels, p in placed],
     )
 
