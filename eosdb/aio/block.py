@@ -10,12 +10,13 @@ import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar, overload
 
 from eosdb.aio.producer import with_metadata
 from eosdb.aio.worker import Home, Workers, to_the_end_of_a_block
 from eosdb.broker.outbox import UserTransaction
 from eosdb.errors import DatabaseLockedError
+from eosdb.model.old_names import offsets_first
 from eosdb.model.values import (
     ConsumerGroupMetadata,
     Headers,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 T = TypeVar("T")
+Offsets = Mapping[TopicPartition, OffsetAndMetadata | int]
 
 
 class AsyncUserTransaction:
@@ -76,14 +78,19 @@ class AsyncUserTransaction:
             )
         )
 
+    @overload
     async def commit_offsets(
-        self,
-        group: str | ConsumerGroupMetadata,
-        offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
-    ) -> None:
+        self, offsets: Offsets, group: str | ConsumerGroupMetadata
+    ) -> None: ...
+    @overload
+    async def commit_offsets(
+        self, group: str | ConsumerGroupMetadata, offsets: Offsets, /
+    ) -> None: ...
+    async def commit_offsets(self, offsets: Any, group: Any) -> None:
         """Commit offsets of the group with the transaction, like `UserTransaction.commit_offsets`."""
+        offsets, group = offsets_first(offsets, group)
         given = with_metadata(offsets)
-        await self._workers.run(lambda: self._transaction.commit_offsets(group, given))
+        await self._workers.run(lambda: self._transaction.commit_offsets(given, group))
 
 
 class Turn:

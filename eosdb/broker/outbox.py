@@ -13,7 +13,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, overload
 
 from eosdb.broker.group_offsets import Committer, commit_offsets
 from eosdb.broker.handler import RequestHandler, Rules
@@ -23,6 +23,7 @@ from eosdb.events.kinds import IdempotencyKeyUsed
 from eosdb.log import append as log_append
 from eosdb.log import once, partition_rows, topics
 from eosdb.log.batch import PreparedBatch, prepare
+from eosdb.model.old_names import offsets_first
 from eosdb.model.records.partitioner import consistent_random
 from eosdb.model.records.serializing import serialized
 from eosdb.model.validation import as_headers, check_group_id, check_topic_partition
@@ -41,6 +42,8 @@ from eosdb.store.writing.unit import Unit
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
+
+Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
 _BLOCK: Final = "the block of db.begin() is over, and its transaction with it; begin a new one"
 _HANDLER: Final = (
@@ -87,17 +90,19 @@ class LogTransaction(ABC):
         with self._unit() as unit:
             return self._outbox.publish(unit, topic, record, partition, idempotency_key)
 
-    def commit_offsets(
-        self,
-        group: str | ConsumerGroupMetadata,
-        offsets: Mapping[TopicPartition, OffsetAndMetadata],
-    ) -> None:
-        """Commit offsets of the group, such as `consumer.position_offsets()`, with everything else.
+    @overload
+    def commit_offsets(self, offsets: Offsets, group: str | ConsumerGroupMetadata) -> None: ...
+    @overload
+    def commit_offsets(self, group: str | ConsumerGroupMetadata, offsets: Offsets, /) -> None: ...
+    def commit_offsets(self, offsets: Any, group: Any) -> None:
+        """Commit offsets of the group, such as `consumer.position_offsets()`, with everything else. They
+        come first, as in `Producer.send_offsets_to_transaction`; the other order works, too.
 
         A member of a group passes `consumer.group_metadata()` instead of the group's name, so that its
         commit is refused once it has lost its partitions (KIP-447). Raises the errors of
         `Broker.offset_commit`.
         """
+        offsets, group = offsets_first(offsets, group)
         with self._unit() as unit:
             self._outbox.commit_offsets(unit, group, offsets)
 

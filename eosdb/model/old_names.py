@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Final
+from typing import Any, Final
 
 STAYS: Final = {"eosdb.failpoints": "eosdb.model.failpoints"}
 GOES: Final = {
@@ -52,6 +52,16 @@ def warn(old: str, new: str) -> None:
 
 def _is_inside(module: str) -> bool:
     return module == "collections.abc" or module.partition(".")[0] == "eosdb"
+
+
+def offsets_first(offsets: object, group: object, call: str = "") -> tuple[Any, Any]:
+    """The offsets and the group in this order, also if they were given the other way round: only offsets
+    are a mapping. That other order is an old spelling of `call`, if it is named."""
+    if not isinstance(group, Mapping) or isinstance(offsets, Mapping):
+        return offsets, group
+    if call:
+        warn(f"{call}(group, offsets)", f"{call}(offsets, group)")
+    return group, offsets
 
 
 def new_name(name: str) -> str | None:

@@ -33,8 +33,13 @@ def serialized(what: str, given: object, serializer: Serializer | None) -> bytes
             check_text(what, data, InvalidRecordError)
     kind = type(data).__name__
     if serializer is None:
+        order = (
+            "; the order is send(topic, value, key), and send_many(topic, [(key, value), …])"
+            if what == "key"
+            else ""
+        )
         raise TypeError(
-            f"{what}: got {kind}, expected bytes, str or None; give the producer a {what}_serializer"
+            f"{what}: got {kind}, expected bytes, str or None; give the producer a {what}_serializer{order}"
         )
     name = getattr(serializer, "__qualname__", None) or type(serializer).__name__
     raise TypeError(f"{what}_serializer: {name} returned {kind}, expected bytes or str")

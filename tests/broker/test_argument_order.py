@@ -1,0 +1,79 @@
+"""Offsets come before the group, as in Kafka's calls; the other order is told by the types."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import eosdb
+import eosdb.aio
+from eosdb import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
+
+TP = TopicPartition("t", 0)
+OFFSETS = {TP: OffsetAndMetadata(1)}
+GROUPS: list[Any] = ["g", ConsumerGroupMetadata("g")]
+
+
+@pytest.fixture(autouse=True)
+def _records(db: eosdb.Database) -> None:
+    db.admin.create_topic("t")
+    db.producer().send("t", "a")
+
+
+@pytest.mark.parametrize("group", GROUPS)
+@pytest.mark.parametrize("is_swapped", [False, True])
+def test_a_block_takes_both(db: eosdb.Database, group: Any, is_swapped: bool) -> None:
+    with db.begin() as tx:
+        tx.commit_offsets(*((group, OFFSETS) if is_swapped else (OFFSETS, group)))
+    assert db.broker.offset_fetch("g") == OFFSETS
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_a_producer_takes_the_other_one_and_warns(db: eosdb.Database, group: Any) -> None:
+    producer = db.producer(transactional_id="a")
+    producer.init_transactions()
+    with producer.transaction():
+        producer.send_offsets_to_transaction(OFFSETS, group)
+    assert db.broker.offset_fetch("g") == OFFSETS
+    later = {TP: OffsetAndMetadata(0)}
+    with producer.transaction(), pytest.warns(DeprecationWarning, match="offsets, group") as warned:
+        producer.send_offsets_to_transaction(group, later)  # type: ignore[arg-type]
+    assert [warning.filename for warning in warned] == [__file__]
+    assert db.broker.offset_fetch("g") == later
+
+
+def test_so_do_the_asynchronous_ones(tmp_path: Path) -> None:
+    path = tmp_path / "another.db"
+
+    async def main() -> None:
+        async with eosdb.aio.connect(path) as db:
+            await db.admin.create_topic("t")
+            async with db.begin() as tx:
+                await tx.commit_offsets({TP: 3}, "g")
+                await tx.commit_offsets("h", {TP: 4})
+            async with db.producer(transactional_id="a") as producer, producer.transaction():
+                with pytest.warns(DeprecationWarning, match="offsets, group"):
+                    await producer.send_offsets_to_transaction("i", {TP: 5})  # type: ignore[arg-type]
+        with eosdb.connect(path) as file:
+            offsets = [file.broker.offset_fetch(group)[TP].offset for group in "ghi"]
+            assert offsets == [3, 4, 5]
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("wrong", [("g", "h"), (OFFSETS, OFFSETS), (OFFSETS, None), (7, "g")])
+def test_what_is_neither_is_refused(db: eosdb.Database, wrong: Any) -> None:
+    with pytest.raises(eosdb.EosdbError, match="got"), db.begin() as tx:
+        tx.commit_offsets(*wrong)
+    assert db.broker.list_groups() == []
+
+
+def test_a_key_that_may_be_a_value_names_the_order(db: eosdb.Database) -> None:
+    producer = db.producer(value_serializer=str)
+    with pytest.raises(TypeError, match=r"key: got dict, .*send\(topic, value, key\)"):
+        producer.send("t", "k", {"total": 1})
+    with pytest.raises(TypeError, match=r"send_many\(topic, \[\(key, value\), …\]\)"):
+        producer.send_many("t", [({"total": 1}, "k")])
