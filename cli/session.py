@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass, replace
 
 import click
 
 import eosdb
-from eosdb.errors import ReadOnlyDatabaseError
+from eosdb.errors import DatabaseNotFoundError, ReadOnlyDatabaseError
 from eosdb.model.values import Durability
 
 
@@ -54,15 +55,22 @@ class Session:
         path = self.named_path()
         if not read_only:
             self.check_may_write()
-        return eosdb.connect(
-            path,
-            create=create,
-            read_only=read_only,
-            adopt=adopt,
-            durability=durability,
-            principal=self.principal,
-            config=config,
-        )
+        try:
+            return eosdb.connect(
+                path,
+                create=create,
+                read_only=read_only,
+                adopt=adopt,
+                durability=durability,
+                principal=self.principal,
+                config=config,
+            )
+        except DatabaseNotFoundError as error:
+            options = {option.name for option in click.get_current_context().command.params}
+            how = "--create, or " if "create" in options else ""
+            raise DatabaseNotFoundError(
+                f"{str(error).partition(';')[0]}; make it with {how}`eosdb init {shlex.quote(path)}`"
+            ) from None
 
 
 pass_session = click.make_pass_decorator(Session)

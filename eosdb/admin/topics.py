@@ -25,6 +25,7 @@ from eosdb.events.kinds import (
     TopicCreated,
 )
 from eosdb.log import json_views, partition_rows, topics
+from eosdb.model.notices import catalog
 from eosdb.model.reports import JsonView
 from eosdb.model.topic_config import ConfigChange, ConfigOperation, TopicConfig
 from eosdb.model.validation import check_text
@@ -50,7 +51,8 @@ class Admin(TransactionAdmin, GroupAdmin, LogAdmin, UserAdmin):
     ) -> TopicMetadata:
         """Create a topic with `partitions` (None: num_partitions) and its own settings.
 
-        `exist_ok` returns an existing topic of this name unchanged, with its partitions and settings.
+        `exist_ok` returns an existing topic of this name unchanged, with its partitions and settings; the
+        log tells if it has another number of partitions.
         `validate_only` only checks whether the topic can be created. Raises TopicAlreadyExistsError,
         InvalidPartitionsError, InvalidConfigError, InvalidRequestError and
         TopicAuthorizationFailedError.
@@ -73,6 +75,10 @@ class Admin(TransactionAdmin, GroupAdmin, LogAdmin, UserAdmin):
                 existing = topics.metadata(connection, name) if exist_ok else []
             if not existing:
                 raise
+            if partitions not in (None, existing[0].partitions):
+                catalog.TOPIC_HAS_OTHER_PARTITIONS.say(
+                    topic=name, partitions=existing[0].partitions, wanted=partitions
+                )
             return existing[0]
         assert created is not None
         return created

@@ -14,6 +14,7 @@ from eosdb.cli.params import settings
 from eosdb.cli.session import Session
 from eosdb.errors import TopicAlreadyExistsError, UnknownTopicOrPartitionError
 from eosdb.model.topic_config import TOPIC_SETTINGS, TopicConfig, without_effect
+from eosdb.model.words import counted
 
 _SETTING = (
     "Topic setting NAME=VALUE (repeatable). In effect: "
@@ -51,7 +52,9 @@ def create(
         except TopicAlreadyExistsError:
             if not if_not_exists:
                 raise
-            output.line(f"topic {topic} exists")
+            count = db.broker.partitions_for(topic)
+            other = "" if partitions in (None, count) else f", with {counted(count, 'partition')}"
+            output.line(f"topic {topic} exists{other}")
             return
     output.line(f"created topic {topic}")
     _say_without_effect(topic, config)

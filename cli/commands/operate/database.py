@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from operator import itemgetter
+from typing import Final
 
 import click
 
@@ -12,6 +14,8 @@ from eosdb.cli import output
 from eosdb.cli.file_command import FileCommand
 from eosdb.cli.session import Session
 from eosdb.errors import InvalidRequestError
+
+_STATS_LINES: Final = 10
 
 
 @click.command(cls=FileCommand)
@@ -40,11 +44,12 @@ def info(session: Session, output_format: str) -> None:
 
 
 @click.command(cls=FileCommand)
+@click.option("--all", "is_whole", is_flag=True, help="Show every line, not only the largest.")
 @output.format_option
-def stats(session: Session, output_format: str) -> None:
-    """Show the disk usage of the file, by table and topic: tables, indexes, free pages; the records and the
-    journal events of each topic, which are parts of these tables; and the average size of a transaction in
-    the journal. Reads the whole file.
+def stats(session: Session, is_whole: bool, output_format: str) -> None:
+    """Show the disk usage of the file: its ten largest parts, or with --all every table, index and the free
+    pages; the records and the journal events of each topic, which are parts of these tables; and the
+    average size of a transaction in the journal. Reads the whole file.
 
     \b
     Example:
@@ -59,9 +64,18 @@ def stats(session: Session, output_format: str) -> None:
         lines.append(("journal of topic", topic.topic, None, topic.journal_bytes))
     each = round(report.bytes_per_transaction)
     lines.append(("journal of a transaction", "", report.transactions, each))
-    output.rows(("PART", "NAME", "COUNT", "BYTES"), lines, output_format)
+    shown = lines if is_whole or output_format != "table" else _largest(lines)
+    output.rows(("PART", "NAME", "COUNT", "BYTES"), shown, output_format)
+    if len(shown) < len(lines):
+        output.line(f"{len(lines) - len(shown)} smaller ones more: eosdb stats --all", err=True)
     if report.is_estimate:
         output.line("estimated: this SQLite is built without dbstat, which counts pages", err=True)
+
+
+def _largest(lines: list[tuple[object, ...]]) -> list[tuple[object, ...]]:
+    """The first line, the last, and between them those of the most bytes, in their order."""
+    inner = sorted(lines[1:-1], key=itemgetter(3), reverse=True)[: _STATS_LINES - 2]
+    return [lines[0], *(line for line in lines[1:-1] if line in inner), lines[-1]]
 
 
 @click.command(cls=FileCommand)

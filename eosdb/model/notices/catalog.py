@@ -184,6 +184,12 @@ DAMAGE_FOUND: Final = Notice(
     STORE, ERROR, "damage_found", ("file", "error"), "%(file)s: damage found: %(error_message)s",
     "a request has met a damaged row or page; once for each finding",
 )  # fmt: skip
+TOPIC_HAS_OTHER_PARTITIONS: Final = Notice(
+    LOG, WARNING, "topic_has_other_partitions", ("topic", "partitions", "wanted"),
+    "topic %(topic)s: it exists with %(partitions)d partitions, and stays so; create_topic(exist_ok=True) "
+    "wanted %(wanted)d. `db.admin.create_partitions` adds partitions; it changes where keys go",
+    "`create_topic` with `exist_ok` has found a topic with another number of partitions",
+)  # fmt: skip
 OLD_RECORDS: Final = Notice(
     LOG, WARNING, "old_records", ("topic", "retention_ms"),
     "topic %(topic)s: records arrive that are %(age_days).1f days old by their timestamps, and "
