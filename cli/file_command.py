@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import click
 
+from . import completion
 from .old_spellings import current_spelling
 from .session import Session, pass_session
 
@@ -28,7 +29,10 @@ class _NoFile(str):
 
 
 def _use_file(context: click.Context, _: click.Parameter, path: str | None) -> None:
-    if path is not None and not isinstance(path, _NoFile) and isinstance(context.obj, Session):
+    if path is None or isinstance(path, _NoFile):
+        return
+    context.meta[completion.FILE] = path
+    if isinstance(context.obj, Session):
         context.obj = context.obj.at(path)
 
 
@@ -47,13 +51,19 @@ class FileCommand(click.Command):
 
     def __init__(self, name: str | None, *, callback: Callable[..., Any], **options: Any) -> None:
         super().__init__(name, callback=pass_session(callback), **options)
+        completion.complete_names(self.params)
         self.params = [_FILE, *self.params, _DB]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        args = current_spelling(_name(ctx), args)
-        if not ctx.resilient_parsing and not self._begins_with_file(ctx, args):
-            args = [_NoFile(), *args]
-        return super().parse_args(ctx, args)
+        if ctx.resilient_parsing:  # The shell asks what may follow.
+            is_named = completion.named_file(ctx) is not None or "--db" in args
+            begins_with_file = not is_named or bool(args and _is_database(args[0]))
+            if begins_with_file and args:  # An option without its value leaves FILE unread.
+                ctx.meta[completion.FILE] = args[0]
+        else:
+            args = current_spelling(_name(ctx), args)
+            begins_with_file = self._begins_with_file(ctx, args)
+        return super().parse_args(ctx, args if begins_with_file else [_NoFile(), *args])
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         least, arguments = self._expected({})
