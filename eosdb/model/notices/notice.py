@@ -1,6 +1,7 @@
 """One kind of log line, and how it is logged.
 
-A library configures no logging and has no handlers: it names loggers below `eosdb`; the program decides.
+A library configures no logging and has no handlers: it names loggers below `eosdb`; the program decides,
+and for one that has decided nothing there is `last_resort`.
 What a line is about is also in fields of its LogRecord. A line is logged by the code that had the effect,
 after that effect is durable, and while the thread holds nothing that others wait for: a slow handler keeps
 no lock, and one that raises breaks no commit.
@@ -16,6 +17,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from eosdb.model.notices import last_resort
 from eosdb.model.words import printable
 
 _TEXT_MAX: Final = 200
@@ -67,14 +69,20 @@ class Notice:
             return
         mine.add(self.action)
         try:
-            self.logger.log(
-                self.level,
-                self.sentence,
-                *((values,) if values else ()),
-                exc_info=trace,
-                extra={"action": self.action, **{name: values[name] for name in self.fields}},
-                stacklevel=2,
+            fields = {"action": self.action, **{name: values[name] for name in self.fields}}
+            arguments = (values,) if values else ()
+            if self.logger.hasHandlers():
+                self.logger.log(
+                    self.level, self.sentence, *arguments,
+                    exc_info=trace, extra=fields, stacklevel=2,
+                )  # fmt: skip
+                return
+            cause = None if trace is None else (type(trace), trace, trace.__traceback__)
+            record = self.logger.makeRecord(
+                self.room, self.level, "", 0, self.sentence, arguments, cause, extra=fields
             )
+            if self.logger.filter(record):
+                last_resort.handle(record)
         except Exception:
             # As logging's own handlers do with what goes wrong in them.
             if logging.raiseExceptions and sys.stderr is not None:
