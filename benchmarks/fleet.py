@@ -49,7 +49,7 @@ def make(folder: Path, files: int, records: int) -> None:
             db.admin.create_topic("t")
             made = [Record(b"%09d" % i, b"x" * 90) for i in range(records)]
             db.append_once("maker", 0, [(TopicPartition("t", 0), made)])
-            db.publish(published)
+            db.publish_copy(published)
         connection = sqlite3.connect(":memory:", isolation_level=None)
         connection.deserialize(published.read_bytes())
         long_ago = time.time() - _AN_HOUR_S

@@ -53,12 +53,12 @@ def main() -> None:
         with eosdb.connect(Path(folder) / "device.db", durability="off") as db:
             db.admin.create_topic("t", partitions=PARTITIONS)
             grow(db, size, rng)
-            timed("first publish", lambda: db.publish(url))
-            timed("nothing new", lambda: db.publish(url))
+            timed("first publish", lambda: db.publish_copy(url))
+            timed("nothing new", lambda: db.publish_copy(url))
             timed("first fetch", lambda: publishing.fetch(url, cache=cache))
             for growth in (10, 0.5, 0.5, 0.5):
                 grow(db, growth, rng)
-                timed(f"publish after {growth} MB", lambda: db.publish(url))
+                timed(f"publish after {growth} MB", lambda: db.publish_copy(url))
                 timed(f"fetch after {growth} MB", lambda: publishing.fetch(url, cache=cache))
 
 

@@ -33,6 +33,7 @@ from eosdb.coordinator.projection import apply
 from eosdb.errors import ConfigError, EosdbError, IllegalStateError, TopicAlreadyExistsError
 from eosdb.maintenance import copies
 from eosdb.maintenance.whole_file import WholeFile
+from eosdb.model import old_names
 from eosdb.model.answers import QueryResult
 from eosdb.model.clock import Clock, SystemClock
 from eosdb.model.closing import Closeable, Closing
@@ -447,7 +448,7 @@ class Database(WholeFile, Closeable):
         shrinking."""
         return {"path": self.path, **queries.info(self._store)}
 
-    def publish(
+    def publish_copy(
         self,
         target: str | os.PathLike[str],
         *,
@@ -485,6 +486,11 @@ class Database(WholeFile, Closeable):
                 self._store, self.clock, storage, keep, anew, where, report
             ),
         )
+
+    def publish(self, target: str | os.PathLike[str], **options: Any) -> PublishReport | None:
+        """The old name of `publish_copy`; a record is published by `publish` of a block of `begin`."""
+        old_names.warn("Database.publish", "Database.publish_copy")
+        return self.publish_copy(target, **options)
 
     def metrics(self) -> dict[str, float]:
         """Return the counters of this object since it was opened: requests and their time by name, records

@@ -191,7 +191,7 @@ def snapshot(path: str | os.PathLike[str], target: str | os.PathLike[str]) -> No
     SQLite's WAL works on one host only: over a network, open such a copy and never the live file.
     """
     with eosdb.connect(path, read_only=True) as db:
-        db.publish(target)
+        db.publish_copy(target)
 
 
 def skipped_files(path: Paths) -> list[SkippedFile]:

@@ -302,7 +302,7 @@ def test_a_file_without_eosdbs_tables_is_named(tmp_path: Path) -> None:
 
 def test_a_published_copy_is_not_written(path: Path, tmp_path: Path) -> None:
     with eosdb.connect(path) as db:
-        db.publish(tmp_path / "copy.db")
+        db.publish_copy(tmp_path / "copy.db")
     own = sqlite3.connect(tmp_path / "copy.db")
     with contextlib.closing(own), own, pytest.raises(eosdb.ReadOnlyDatabaseError):
         eosdb.join(own).publish("orders", "x")

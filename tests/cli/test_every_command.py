@@ -183,7 +183,7 @@ def originals(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     for name, records in sizes.items():
         make(folder / f"{name}.db", records)
         with eosdb.connect(folder / f"{name}.db", read_only=True) as db:
-            db.publish(f"file://{folder}/{name}-published")
+            db.publish_copy(f"file://{folder}/{name}-published")
     (folder / "input.ndjson").write_text('{"a": 1}\n{"a": 2}\n')
     return {name: folder / f"{name}.db" for name in sizes}
 

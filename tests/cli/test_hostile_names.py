@@ -60,7 +60,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 for kind in ("topic", "group", "transactional_id", "cluster")
             ]
         )
-        db.publish(f"file://{folder}/small-published")
+        db.publish_copy(f"file://{folder}/small-published")
     return path
 
 

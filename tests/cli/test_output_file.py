@@ -36,5 +36,5 @@ def test_a_copy_is_not_published_in_the_place_of_a_pipe(tmp_path: Path) -> None:
         eosdb.connect(tmp_path / "shop.db", durability="off") as db,
         pytest.raises(StorageError, match="is a device or a pipe"),
     ):
-        db.publish(pipe)
+        db.publish_copy(pipe)
     assert stat.S_ISFIFO(pipe.stat().st_mode)

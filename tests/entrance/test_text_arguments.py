@@ -355,6 +355,6 @@ def test_a_file_whose_name_is_no_text_is_a_file_like_any(
         db.broker.append(TP, RecordBatch([Record(value=b"v")]))
         db.backup(name + "copy")
         with pytest.raises(eosdb.ConfigError, match="UTF-8"):
-            db.publish(name + "published")
+            db.publish_copy(name + "published")
     with eosdb.connect(name + "copy", clock=clock, read_only=True) as copy:
         assert copy.broker.offsets(TP).log_end_offset == 1

@@ -86,14 +86,14 @@ def test_a_copy_that_is_being_made_is_left_alone_until_its_program_is_killed(
 ) -> None:
     with copying(db_path, folder / "a.db") as one, copying(db_path, folder / "b.db") as other:
         begun = names(folder)
-        filled.publish(folder / "c.db")
+        filled.publish_copy(folder / "c.db")
         assert names(folder) == sorted([*begun, "c.db"])
         one.communicate("\n" * 100)
         assert one.returncode == 0
         assert dump_state(folder / "a.db") == dump_state(db_path)
         other.kill()
         other.wait()
-        filled.publish(folder / "c.db")
+        filled.publish_copy(folder / "c.db")
         assert {name[:4] for name in names(folder)} == {"a.db", "c.db"}
         assert not list(folder.glob("*unfinished*"))
 

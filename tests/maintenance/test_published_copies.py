@@ -29,11 +29,11 @@ def test_a_copy_is_what_the_file_was_and_is_replaced_at_once(
     live: eosdb.Database, tmp_path: Path
 ) -> None:
     target = tmp_path / "share.db"
-    live.publish(target)
+    live.publish_copy(target)
     with eosdb.connect(target, read_only=True) as before:
         assert committed_values(before, TP) == [b"first"]
         live.broker.append(TP, RecordBatch([Record(value=b"second")]))
-        live.publish(target)
+        live.publish_copy(target)
         assert committed_values(before, TP) == [b"first"], "who reads the old one goes on"
     with eosdb.connect(target, read_only=True) as now:
         assert committed_values(now, TP) == [b"first", b"second"]
@@ -44,7 +44,7 @@ def test_a_copy_is_what_the_file_was_and_is_replaced_at_once(
 def test_a_copy_needs_nothing_beside_it(live: eosdb.Database, tmp_path: Path) -> None:
     folder = tmp_path / "share"
     folder.mkdir()
-    live.publish(folder / "copy.db")
+    live.publish_copy(folder / "copy.db")
     assert (folder / "copy.db").read_bytes()[18:20] == b"\x01\x01", "no write-ahead log"
     os.chmod(folder, 0o555)
     try:
@@ -75,7 +75,7 @@ def test_a_copy_is_one_instant_while_others_write(live: eosdb.Database, tmp_path
     writer.start()
     try:
         for _ in range(10):
-            live.publish(tmp_path / "copy.db")
+            live.publish_copy(tmp_path / "copy.db")
             with eosdb.connect(tmp_path / "copy.db", read_only=True) as copy:
                 assert committed_values(copy, TP)[1:] == committed_values(
                     copy, TopicPartition("u", 0)
@@ -88,10 +88,10 @@ def test_a_copy_is_one_instant_while_others_write(live: eosdb.Database, tmp_path
 
 def test_a_folder_that_is_not_there_is_said(live: eosdb.Database, tmp_path: Path) -> None:
     with pytest.raises(eosdb.EosdbError):
-        live.publish(tmp_path / "no/such/copy.db")
+        live.publish_copy(tmp_path / "no/such/copy.db")
     live.close()
     with pytest.raises(eosdb.DatabaseClosedError):
-        live.publish(tmp_path / "copy.db")
+        live.publish_copy(tmp_path / "copy.db")
 
 
 def by_an_earlier_version(source: eosdb.Database, target: Path) -> None:
@@ -99,7 +99,7 @@ def by_an_earlier_version(source: eosdb.Database, target: Path) -> None:
         connection.execute("VACUUM INTO ?", (str(target),))
 
 
-@pytest.mark.parametrize("publish", [eosdb.Database.publish, by_an_earlier_version])
+@pytest.mark.parametrize("publish", [eosdb.Database.publish_copy, by_an_earlier_version])
 def test_nobody_writes_into_a_copy(
     live: eosdb.Database, tmp_path: Path, publish: Callable[[eosdb.Database, Path], None]
 ) -> None:
@@ -123,7 +123,7 @@ def test_nobody_writes_into_a_copy(
 def test_a_copy_that_was_written_to_by_an_earlier_version_is_refused_too(
     live: eosdb.Database, tmp_path: Path
 ) -> None:
-    live.publish(tmp_path / "copy.db")
+    live.publish_copy(tmp_path / "copy.db")
     (tmp_path / "copy.db-lock").touch()
     with pytest.raises(eosdb.ReadOnlyDatabaseError, match="published copy"):
         eosdb.connect(tmp_path / "copy.db")
@@ -132,7 +132,7 @@ def test_a_copy_that_was_written_to_by_an_earlier_version_is_refused_too(
 def test_a_copy_becomes_an_ordinary_file_by_backup_or_restore(
     live: eosdb.Database, tmp_path: Path
 ) -> None:
-    live.publish(tmp_path / "copy.db")
+    live.publish_copy(tmp_path / "copy.db")
     with eosdb.connect(tmp_path / "copy.db", read_only=True) as copy:
         copy.backup(tmp_path / "same.db")
         copy.restore_to(tmp_path / "other.db", position=int(str(copy.info()["journal_position"])))
@@ -152,7 +152,7 @@ def test_publishing_replaces_no_file_that_is_written(live: eosdb.Database, tmp_p
         other.admin.create_topic("precious")
     for target in (Path(live.path), tmp_path / "other.db"):
         with pytest.raises(eosdb.IllegalStateError, match="that is written"):
-            live.publish(target)
+            live.publish_copy(target)
     with eosdb.connect(tmp_path / "other.db", read_only=True) as other:
         assert other.admin.partition_offsets()
     assert committed_values(live, TP) == [b"first"]
@@ -162,7 +162,7 @@ def test_a_copy_of_an_older_schema_is_to_be_published_again(
     live: eosdb.Database, tmp_path: Path
 ) -> None:
     target = tmp_path / "copy.db"
-    live.publish(target)
+    live.publish_copy(target)
     with contextlib.closing(sqlite3.connect(target)) as connection:
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         connection.execute(f"PRAGMA user_version={version - 1}")
@@ -170,3 +170,11 @@ def test_a_copy_of_an_older_schema_is_to_be_published_again(
         eosdb.connect(target, read_only=True)
     with pytest.raises(eosdb.ReadOnlyDatabaseError, match="published copy"):
         eosdb.connect(target)
+
+
+def test_the_old_name_works_for_one_version(live: eosdb.Database, tmp_path: Path) -> None:
+    with pytest.warns(DeprecationWarning, match=r"Database\.publish_copy") as warned:
+        live.publish(tmp_path / "copy.db")
+    assert [warning.filename for warning in warned] == [__file__]
+    with eosdb.connect(tmp_path / "copy.db", read_only=True) as copy:
+        assert copy.is_published

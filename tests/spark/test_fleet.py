@@ -150,7 +150,7 @@ def test_a_newer_snapshot_takes_the_place_of_the_older(fleet: Path, tmp_path: Pa
         if number > 1:
             append(fleet / "a.db", values)
         with eosdb.connect(fleet / "a.db", read_only=True) as db:
-            db.publish(folder / f"a-{number}.db")
+            db.publish_copy(folder / f"a-{number}.db")
         assert reader() == list(values)
     remove(folder / "a-1.db")
     assert reader() == []

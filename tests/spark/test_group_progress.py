@@ -87,7 +87,7 @@ def test_the_warning_names_group_and_member_once_and_it_is_tried_again(
 
 def published(path: Path) -> None:
     with eosdb.connect(path) as db:
-        db.publish(path.with_name("copy.db"))
+        db.publish_copy(path.with_name("copy.db"))
     path.with_name("copy.db").rename(path)
     for suffix in ("-wal", "-shm"):
         Path(f"{path}{suffix}").unlink(missing_ok=True)

@@ -34,7 +34,7 @@ class Device:
     def publish(self) -> str:
         """The URL of the file."""
         with eosdb.connect(self.path, read_only=True) as db:
-            done = db.publish(self.url)
+            done = db.publish_copy(self.url)
         assert done is not None
         return done.url
 

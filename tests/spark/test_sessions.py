@@ -67,7 +67,7 @@ def test_extra_columns_are_left_out_and_a_published_copy_is_no_target(
 ) -> None:
     with eosdb.connect(shop) as db:
         db.admin.create_topic("out")
-        db.publish(tmp_path / "copy.db")
+        db.publish_copy(tmp_path / "copy.db")
     write(numbers(spark, 9).selectExpr("*", "1 AS price"), shop, topic="out")
     assert len(out(shop)) == 9
     content = (tmp_path / "copy.db").read_bytes()

@@ -35,7 +35,7 @@ def publish(session: Session, target: str, keep: int, anew: bool, folder: str | 
       eosdb publish shop.db s3://bucket/fleet
     """
     with session.open(read_only=True) as db, progress(db.clock, "publish", "bytes") as report:
-        done = db.publish(target, keep=keep, anew=anew, folder=folder, on_progress=report)
+        done = db.publish_copy(target, keep=keep, anew=anew, folder=folder, on_progress=report)
     if done is None:
         output.line(f"published a backup at {target}: {os.path.getsize(target)} bytes")
         return

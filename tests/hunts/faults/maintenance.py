@@ -59,7 +59,7 @@ def _backup(world: World, copy: Path) -> None:
 
 def _publish(world: World, copy: Path) -> None:
     with eosdb.connect(world.path, read_only=True) as db:
-        done = db.publish(f"file://{copy.parent}/published")
+        done = db.publish_copy(f"file://{copy.parent}/published")
     assert done is not None
     world.finish("fetch", done.url, copy)
 

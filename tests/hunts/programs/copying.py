@@ -52,12 +52,12 @@ def digest(of: Iterable[tuple[object, ...]]) -> str:
 
 def _publish(folder: Path) -> None:
     with eosdb.connect(folder / FILE, read_only=True) as db:
-        db.publish(_url(folder), keep=_KEPT)
+        db.publish_copy(_url(folder), keep=_KEPT)
 
 
 def _publish_file(folder: Path) -> None:
     with eosdb.connect(folder / FILE, read_only=True) as db:
-        db.publish(folder / COPIES / "published.db")
+        db.publish_copy(folder / COPIES / "published.db")
 
 
 def _back_up(folder: Path) -> None:

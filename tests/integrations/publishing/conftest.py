@@ -30,7 +30,7 @@ class Device:
             self.db.broker.append(TP, RecordBatch([Record(value=value)]))
 
     def publish(self, *, keep: int = 10, anew: bool = False) -> PublishReport:
-        done = self.db.publish(self.url, keep=keep, anew=anew)
+        done = self.db.publish_copy(self.url, keep=keep, anew=anew)
         assert done is not None
         return done
 

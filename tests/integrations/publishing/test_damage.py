@@ -110,5 +110,5 @@ def test_a_disk_that_was_full_when_a_copy_began_keeps_the_next_copy_from_nothing
         with monkeypatch.context() as patch:
             patch.setattr(os, "ftruncate", full)
             with pytest.raises(eosdb.StorageError, match="No space left"):
-                db.publish(f"file://{tmp_path}/published")
-        assert db.publish(f"file://{tmp_path}/published") is not None
+                db.publish_copy(f"file://{tmp_path}/published")
+        assert db.publish_copy(f"file://{tmp_path}/published") is not None

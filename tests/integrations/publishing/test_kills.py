@@ -50,7 +50,7 @@ def test_nothing_half_is_seen_and_nothing_is_sent_twice(
         assert read(device.fetch()) == 25
     assert not list(Path(device.db.path).parent.glob("*.publishing*")), "no copy is left"
     there = set(device.chunks())
-    whole = device.db.publish(f"{device.url}-elsewhere")
+    whole = device.db.publish_copy(f"{device.url}-elsewhere")
     done = device.publish(keep=1)
     assert whole is not None
     sent = sum(path.stat().st_size for name, path in device.chunks().items() if name not in there)

@@ -64,9 +64,9 @@ def at(port: int, **more: object) -> dict[str, object]:
 @pytest.mark.usefixtures("settings")
 def test_published_increments_are_fetched_from_s3(device: Device, server: int) -> None:
     url, options = "s3://bucket/fleet", at(server)
-    first = device.db.publish(url, storage_options=options)
+    first = device.db.publish_copy(url, storage_options=options)
     device.append(1)
-    second = device.db.publish(url, storage_options=options)
+    second = device.db.publish_copy(url, storage_options=options)
     assert first is not None
     assert second is not None
     assert second.sent_bytes < 1_500_000 < first.sent_bytes
@@ -77,7 +77,7 @@ def test_published_increments_are_fetched_from_s3(device: Device, server: int) -
     )
     assert read(Path(old)) == 25
     with pytest.raises(eosdb.StorageError, match="no such bucket"):
-        device.db.publish("s3://another/fleet", storage_options=options)
+        device.db.publish_copy("s3://another/fleet", storage_options=options)
 
 
 @pytest.mark.slow
@@ -93,11 +93,11 @@ def test_over_a_link_that_breaks_the_next_attempt_goes_on_where_it_was(
     with flaky_link(server, seed=1, most=4_000_000, total=9_000_000) as link:
         options = at(link.port, config_kwargs={"retries": {"max_attempts": 0}})
         with pytest.raises(eosdb.StorageError, match="call again to go on") as failed:
-            device.db.publish(url, storage_options=options)
+            device.db.publish_copy(url, storage_options=options)
         assert "\n" not in str(failed.value)
         link.total = 10**12
         broken = link.broken
-        done = device.db.publish(url, storage_options=options)
+        done = device.db.publish_copy(url, storage_options=options)
         assert done is not None
         assert done.sent_bytes < done.size - 4_000_000, "what had arrived was not sent again"
         path = publishing.fetch(url, cache=device.cache, storage_options=options)

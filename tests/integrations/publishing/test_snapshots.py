@@ -177,7 +177,7 @@ def test_a_target_is_replaced_by_newer_snapshots_and_a_live_file_never(
 
 def test_progress_counts_bytes_and_its_listener_may_end_the_work(device: Device) -> None:
     seen: list[tuple[int, int]] = []
-    device.db.publish(device.url, on_progress=lambda done, total: seen.append((done, total)))
+    device.db.publish_copy(device.url, on_progress=lambda done, total: seen.append((done, total)))
     assert seen == sorted(seen)
     assert seen[-1][0] == seen[-1][1] == device.publish().size
     fetched: list[tuple[int, int]] = []
@@ -194,7 +194,7 @@ def test_progress_counts_bytes_and_its_listener_may_end_the_work(device: Device)
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        device.db.publish(device.url, on_progress=stop)
+        device.db.publish_copy(device.url, on_progress=stop)
     assert read(device.fetch()) == 25
 
 
@@ -208,7 +208,7 @@ def test_a_place_that_is_none_is_said(
     device: Device, url: str, error: type[Exception], said: str
 ) -> None:
     with pytest.raises(error, match=said):
-        device.db.publish(url)
+        device.db.publish_copy(url)
 
 
 def test_a_place_with_nothing_published_is_said(device: Device) -> None:
@@ -220,5 +220,5 @@ def test_a_place_with_nothing_published_is_said(device: Device) -> None:
     with pytest.raises(eosdb.ConfigError, match="keep"):
         device.publish(keep=0)
     with pytest.raises(eosdb.StorageError, match="cannot be written"):
-        device.db.publish(device.url, folder="/no/such/folder")
+        device.db.publish_copy(device.url, folder="/no/such/folder")
     assert not list(Path(device.db.path).parent.glob("*.publishing*"))

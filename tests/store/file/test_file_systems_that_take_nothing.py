@@ -89,7 +89,7 @@ COPIES: dict[str, Callable[[eosdb.Database, Path], object]] = {
     "compact": lambda db, folder: db.compact(),
     "backup": lambda db, folder: db.backup(folder / "copy.db"),
     "restore_to": lambda db, folder: db.restore_to(folder / "copy.db", position=2),
-    "publish": lambda db, folder: db.publish(folder / "published.db"),
+    "publish": lambda db, folder: db.publish_copy(folder / "published.db"),
 }
 
 

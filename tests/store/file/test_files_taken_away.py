@@ -235,10 +235,10 @@ def test_a_reader_of_a_published_copy_goes_on_with_it_when_the_next_is_published
     db: eosdb.Database, tmp_path: Path
 ) -> None:
     db.admin.create_topic("t")
-    db.publish(tmp_path / "copy.db")
+    db.publish_copy(tmp_path / "copy.db")
     with eosdb.connect(tmp_path / "copy.db", read_only=True) as reader:
         db.broker.append(TP, BATCH)
-        db.publish(tmp_path / "copy.db")
+        db.publish_copy(tmp_path / "copy.db")
         assert reader.broker.fetch(TP, 0).records == []
 
 

@@ -31,7 +31,7 @@ def mounted(db_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """What is mounted there is what the fixture's path has added to it: `mounted.write_text`."""
     with eosdb.connect(db_path) as db:
         db.admin.create_topic("t")
-        db.publish(db_path.with_name("copy.db"))
+        db.publish_copy(db_path.with_name("copy.db"))
     return db_path
 
 

@@ -81,7 +81,7 @@ def test_a_published_copy_is_read_there_and_a_file_that_is_written_is_not(
     copy = db_path.with_name("copy.db")
     with eosdb.connect(db_path) as db:
         db.admin.create_topic("t")
-        db.publish(copy)
+        db.publish_copy(copy)
         mount = Mount("nfs4", "files:/export", "rw")
         monkeypatch.setattr(road, "mount_of", lambda _: mount)
         with eosdb.connect(copy, read_only=True) as copied:

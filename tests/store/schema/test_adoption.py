@@ -61,7 +61,7 @@ def test_an_adopted_file_does_everything_and_stays_its_owners(
         copies = [db_path.parent / name for name in ("backup.db", "restored.db", "published.db")]
         db.backup(copies[0])
         db.restore_to(copies[1], position=db.info()["journal_position"])  # type: ignore[arg-type]
-        db.publish(f"file://{db_path.parent / 'storage'}")
+        db.publish_copy(f"file://{db_path.parent / 'storage'}")
     values = [b"in the same commit", b"by a producer"]
     publishing.fetch(f"file://{db_path.parent / 'storage'}", copies[2])
     for path in (db_path, *copies):

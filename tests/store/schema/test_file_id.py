@@ -63,7 +63,7 @@ def test_it_stays_as_long_as_the_history_does(db_path: Path, tmp_path: Path) -> 
         db.rebuild()
         assert db.verify().ok
         db.backup(tmp_path / "backup.db")
-        db.publish(tmp_path / "published.db")
+        db.publish_copy(tmp_path / "published.db")
         for name in ("then.db", "then-again.db"):
             db.restore_to(tmp_path / name, position=position)
     assert [id_of(path) for path in (db_path, tmp_path / "backup.db")] == [mine, mine]
