@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 import sqlite3
 from typing import Final
@@ -22,6 +21,7 @@ FORMAT_AT: Final = slice(18, 20)
 WAL_FORMAT: Final = b"\x02\x02"
 """The read and write version of SQLite's file format; 2 stands for WAL mode."""
 _CLOCK: Final = SystemClock()
+_LONGEST_PAUSE_MS: Final = 50
 # Worded as no user's is: the driver keeps statements by their text (held_unit.py).
 _ROLL_BACK: Final = "ROLLBACK /* eosdb */"
 
@@ -85,7 +85,8 @@ def connect(
 def begin_immediate(connection: sqlite3.Connection, deadline_ns: int) -> None:
     """Take SQLite's write lock, or raise its sqlite3.Error when the deadline (`real_ns`) has passed. The
     connection has no busy time-out: SQLite's own wait would keep signals (Ctrl-C) waiting, too."""
-    for pause_ms in itertools.chain((1, 2, 5, 10, 25), itertools.repeat(50)):
+    pause_ms = 1
+    while True:
         try:
             connection.execute("BEGIN IMMEDIATE")
         except sqlite3.OperationalError as error:
@@ -94,6 +95,7 @@ def begin_immediate(connection: sqlite3.Connection, deadline_ns: int) -> None:
             if code != sqlite3.SQLITE_BUSY or left_ms <= 0:
                 raise
             _CLOCK.sleep_ms(min(pause_ms, left_ms))
+            pause_ms = min(2 * pause_ms, _LONGEST_PAUSE_MS)
         else:
             return
 

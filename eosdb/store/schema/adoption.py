@@ -21,8 +21,9 @@ from eosdb.errors import (
     ReadOnlyDatabaseError,
     StorageError,
 )
+from eosdb.model.clock import real_ns
 from eosdb.model.failpoints import Failpoint, reach
-from eosdb.store.file.connection import connect, says_wal
+from eosdb.store.file.connection import begin_immediate, connect, says_wal
 from eosdb.store.file.failures import translated
 from eosdb.store.file.hearing import hearing
 from eosdb.store.file.mutex import WriterMutex
@@ -112,7 +113,8 @@ def adopt(path: str, busy_timeout_ms: int, *, to_wal: bool, made_here: WriterMut
             if is_switched:
                 connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=FULL")
-            connection.execute("BEGIN IMMEDIATE")
+            connection.execute("PRAGMA busy_timeout=0")
+            begin_immediate(connection, real_ns() + busy_timeout_ms * 1_000_000)
             if kind.of(connection).version is None:
                 is_wal = _mode(connection) == "wal"
                 _refuse_for(path, [*_found(connection), *([] if is_wal else [_ROLLBACK])])

@@ -23,7 +23,7 @@ from eosdb.errors import (
     StorageError,
 )
 from eosdb.store.file.failures import translated, without_memory
-from eosdb.store.file.lock_holder import describe_holders
+from eosdb.store.file.lock_holder import UNSEEN, describe_sqlites
 from eosdb.store.file.mutex import sync_has_failed
 from eosdb.store.schema import guard
 from eosdb.store.schema.migrate import check_newest
@@ -37,8 +37,6 @@ _UNDO: Final = "ROLLBACK TO eosdb_joined"
 _KEEP: Final = "RELEASE eosdb_joined"
 # As a table it would be read in the transaction, which could not wait for the lock any more.
 _FILES: Final = "PRAGMA database_list"
-_WRITE_LOCK: Final = 120
-"""The byte of the WAL's index that SQLite locks for writing."""
 _TEMPORARY: Final = "SELECT name, tbl_name FROM sqlite_temp_master"
 _TRIAL: Final = "SELECT topic_id, topic FROM main.topics LIMIT 1"
 FUNCTIONS: Final = ("count", "ifnull", "max")
@@ -155,10 +153,7 @@ def _take_lock(connection: sqlite3.Connection, path: str) -> None:
 def _locked(path: str, *, is_stale: bool) -> DatabaseLockedError:
     if is_stale:
         return DatabaseLockedError(f"{path}: {_STALE}")
-    who = (
-        describe_holders(f"{path}-shm", [_WRITE_LOCK])
-        or "another program, which is not seen from here"
-    )
+    who = describe_sqlites(path) or UNSEEN
     return DatabaseLockedError(
         f"{path}: {who}, has held SQLite's write lock for longer than this connection waits; nothing was "
         "published. Roll back and run the transaction again, raise the connection's time-out, and leave a "
