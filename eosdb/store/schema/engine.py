@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
+from collections import deque
 from collections.abc import Callable
+from typing import Final
 
 from sqlalchemy import Engine, create_engine, event
 from sqlalchemy.engine import ExceptionContext
@@ -11,6 +13,8 @@ from sqlalchemy.pool import QueuePool
 
 from eosdb.store.file.connection import connect
 from eosdb.store.schema import guard
+
+_POOL_SIZE: Final = 5
 
 
 def make_engine(
@@ -31,7 +35,7 @@ def make_engine(
         connection.set_authorizer(guard.authorizer(connection))
         return connection
 
-    engine = create_engine("sqlite://", creator=create, poolclass=QueuePool, pool_size=5)
+    engine = create_engine("sqlite://", creator=create, poolclass=QueuePool, pool_size=_POOL_SIZE)
     raise_refusals(engine)
 
     @event.listens_for(engine, "handle_error")
@@ -42,6 +46,19 @@ def make_engine(
     def begin(connection: object) -> None:
         check()
         connection.exec_driver_sql("BEGIN")  # type: ignore[attr-defined]
+
+    dropped: deque[sqlite3.Connection] = deque(maxlen=2 * _POOL_SIZE)
+
+    @event.listens_for(engine, "close")
+    def drop(connection: sqlite3.Connection, _: object) -> None:
+        dropped.append(connection)
+
+    @event.listens_for(engine, "engine_disposed")
+    def close_dropped(_: Engine) -> None:
+        # decisions/0018: a signal may have kept the pool from closing what it has dropped.
+        for connection in dropped:
+            connection.close()
+        dropped.clear()
 
     return engine
 
