@@ -14,9 +14,9 @@ from typing import Any
 
 from fastapi import FastAPI, HTTPException, Request
 from fastapi.responses import JSONResponse
-from sqlalchemy import text
+from sqlalchemy import Connection, text
 
-import eosdb
+import eosdb.aio
 
 FILE = "shop.db"
 WAIT_MS = 5_000
@@ -26,14 +26,11 @@ WAIT_MS = 5_000
 @asynccontextmanager
 async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     """One database for each worker process."""
-    with eosdb.connect(FILE, config=eosdb.BrokerConfig(lock_timeout_ms=WAIT_MS)) as db:
-        db.admin.create_topic("orders", partitions=3, exist_ok=True)
-        with db.begin() as tx:
-            tx.connection.execute(
-                text(
-                    "CREATE TABLE IF NOT EXISTS orders (id TEXT PRIMARY KEY, what TEXT, pieces INT)"
-                )
-            )
+    config = eosdb.BrokerConfig(lock_timeout_ms=WAIT_MS)
+    async with eosdb.aio.connect(FILE, config=config) as db:
+        await db.admin.create_topic("orders", partitions=3, exist_ok=True)
+        async with db.begin() as tx:
+            await tx.run(create)
         app.state.db = db
         yield
 
@@ -41,28 +38,33 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
 app = FastAPI(lifespan=lifespan)
 
 
+def create(connection: Connection) -> None:
+    connection.execute(
+        text("CREATE TABLE IF NOT EXISTS orders (id TEXT PRIMARY KEY, what TEXT, pieces INT)")
+    )
+
+
+def insert(connection: Connection, order: dict[str, Any]) -> None:
+    connection.execute(text("INSERT INTO orders VALUES (:id, :what, :pieces)"), order)
+
+
 @app.put("/orders/{order_id}")
-def put(request: Request, order_id: str, what: str, pieces: int = 1) -> dict[str, Any]:
+async def put(request: Request, order_id: str, what: str, pieces: int = 1) -> dict[str, Any]:
     """Store an order, once; when this has been answered with 200, it is on the disk."""
-    with request.app.state.db.begin() as tx:
-        stored = tx.publish("orders", f"{pieces} {what}", order_id, idempotency_key=order_id)
+    async with request.app.state.db.begin() as tx:
+        stored = await tx.publish("orders", f"{pieces} {what}", order_id, idempotency_key=order_id)
         if not stored.duplicate:
-            tx.connection.execute(
-                text("INSERT INTO orders VALUES (:id, :what, :pieces)"),
-                {"id": order_id, "what": what, "pieces": pieces},
-            )
+            await tx.run(insert, {"id": order_id, "what": what, "pieces": pieces})
         if pieces < 1:
             raise HTTPException(422, "an order has at least one piece")  # Undoes both.
     return {"partition": stored.partition, "offset": stored.offset}
 
 
 @app.get("/orders/{order_id}")
-def get(request: Request, order_id: str) -> dict[str, Any]:
+async def get(request: Request, order_id: str) -> dict[str, Any]:
     """Reading waits for nobody."""
-    rows = request.app.state.db.query(
-        "SELECT what, pieces FROM orders WHERE id = ?", (order_id,)
-    ).rows
-    for what, pieces in rows:
+    query = "SELECT what, pieces FROM orders WHERE id = ?"
+    for what, pieces in (await request.app.state.db.query(query, (order_id,))).rows:
         return {"what": what, "pieces": pieces}
     raise HTTPException(404, f"no order {order_id}")
 

@@ -1,10 +1,13 @@
-"""Starting threads, which the system may refuse to a process or user that has too many, or no memory."""
+"""Starting threads, which the system may refuse to a process or user that has too many, or no memory; and
+lending those of anyio's pool.
+"""
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final, ParamSpec
 
 from eosdb.errors import StorageError
@@ -78,3 +81,41 @@ def needed(what: str) -> Iterator[None]:
             f"no thread can be started for {what}: this process, or its user, has as many as the system "
             "allows (ulimit -u, or the pids limit of the container); end some and try again"
         ) from error
+
+
+def may_lend() -> bool:
+    """Whether this may be a thread of anyio's pool, in which FastAPI and Starlette call plain functions."""
+    return "anyio" in sys.modules
+
+
+def lend() -> Callable[[], object] | None:
+    """Let the pool that this thread is of have one thread more, and return what takes that back; None if
+    it is of none.
+
+    It waits for the event loop, so the caller must hold nothing that others wait for. Taking back waits for
+    nothing.
+    """
+    from anyio import from_thread
+
+    with suppress(RuntimeError):  # Another thread, or the loop has ended.
+        return from_thread.run_sync(_lent)
+    return None
+
+
+def _lent() -> Callable[[], object]:
+    """In the loop's thread."""
+    import asyncio
+
+    from anyio.to_thread import current_default_thread_limiter
+
+    loop, limiter = asyncio.get_running_loop(), current_default_thread_limiter()
+    limiter.total_tokens += 1
+
+    def take_back() -> None:
+        limiter.total_tokens -= 1
+
+    def give_back() -> None:
+        with suppress(RuntimeError):  # The loop has ended, and its pool with it.
+            loop.call_soon_threadsafe(take_back)
+
+    return give_back

@@ -12,9 +12,12 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from functools import partial
+from pathlib import Path
 from typing import TypeVar
 
+import anyio
 import pytest
+from anyio import CancelScope, CapacityLimiter, create_task_group, lowlevel, to_thread
 from sqlalchemy import text
 
 import eosdb
@@ -239,3 +242,40 @@ def test_a_block_in_another_task_of_the_same_loop_is_an_error_and_no_deadlock(
 
     asyncio.run(main())
     check_stored(db, "stored")
+
+
+def test_a_pool_in_which_every_thread_waits_gets_one_for_the_block(db_path: Path) -> None:
+    """As FastAPI runs a plain dependency with `yield` and a plain endpoint: each step in a thread of the
+    pool, of which there are two."""
+    config = eosdb.BrokerConfig(lock_timeout_ms=60_000)
+
+    def write(tx: UserTransaction, number: int) -> None:
+        tx.connection.execute(text("INSERT INTO notes VALUES (:what)"), {"what": number})
+        tx.publish("t", str(number))
+
+    async def request(db: eosdb.Database, number: int) -> None:
+        block = db.begin()
+        tx = await to_thread.run_sync(block.__enter__)
+        try:
+            await to_thread.run_sync(write, tx, number)
+        finally:
+            with CancelScope(shield=True):
+                no_limit = CapacityLimiter(1)
+                await to_thread.run_sync(block.__exit__, None, None, None, limiter=no_limit)
+
+    def send(db: eosdb.Database, number: int) -> None:
+        db.append_once(f"sink {number}", 0, {TP: [eosdb.Record(value=b"%d" % number)]})
+
+    async def main(db: eosdb.Database) -> float:
+        limiter = to_thread.current_default_thread_limiter()
+        limiter.total_tokens = 2
+        async with create_task_group() as tasks:
+            for number in range(20):
+                tasks.start_soon(request, db, number)
+                tasks.start_soon(to_thread.run_sync, send, db, 20 + number)
+        await lowlevel.checkpoint()
+        return limiter.total_tokens
+
+    with eosdb.connect(db_path, config=config) as db:
+        assert anyio.run(main, db) == 2
+        assert {int(value or b"") for value in committed_values(db, TP)} == set(range(40))

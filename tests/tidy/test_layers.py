@@ -120,7 +120,6 @@ STRANGERS: list[tuple[set[str], set[str]]] = [
             "datasette",
             "pluggy",
             "django",
-            "anyio",
         },
     ),
     # Kafka's protocol, and what it is made of, are met in one room.

@@ -28,6 +28,7 @@ from itertools import islice, takewhile
 from typing import Any, Final, TypeVar
 
 from eosdb.errors import IllegalStateError
+from eosdb.model import threads
 from eosdb.model.clock import real_ns
 from eosdb.store.file.lock_holder import locked_error
 from eosdb.store.writing.unit import Unit
@@ -46,8 +47,8 @@ class Request:
     """A function to run in a unit, and its result or error."""
 
     __slots__ = (
-        "_wake", "alone", "asked_ns", "done", "error", "function", "is_left", "result", "sync", "thread",
-        "what",
+        "_wake", "alone", "asked_ns", "done", "error", "function", "give_back", "is_left", "result", "sync",
+        "thread", "what",
     )  # fmt: skip
 
     def __init__(self, function: Callable[[Unit], Any], sync: bool, *, alone: bool = False) -> None:
@@ -66,6 +67,8 @@ class Request:
         self.is_left = False
         """The request is done or interrupted and must not run any more. For a turn: it is over."""
         self._wake: threading.Lock | None = None
+        self.give_back: Callable[[], object] | None = None
+        """Takes back the thread that has been lent for the time of the wait."""
 
     @property
     def is_waiting(self) -> bool:
@@ -159,6 +162,8 @@ class GroupCommit:
                 pass  # Somebody else led.
             else:
                 self._wake_next()
+            if request.give_back is not None:
+                request.give_back()
         if request.error is not None:
             raise request.error
         result: T = request.result
@@ -185,6 +190,8 @@ class GroupCommit:
                 self._lead.release()
             except RuntimeError:
                 turn.is_left = True  # It has not come to lead.
+            if turn.give_back is not None:
+                turn.give_back()
         _turns.set((*_turns_here(), turn))
 
     def left(self, turn: Request) -> None:
@@ -258,13 +265,23 @@ class GroupCommit:
     # -- waiting --------------------------------------------------------------------------------
 
     def _queue_up(self, request: Request) -> None:
+        # decisions/0042: a block may need the thread that would wait for it.
+        if not self._append(request, unless_behind_a_block=threads.may_lend()):
+            request.give_back = threads.lend()
+            self._append(request)
+
+    def _append(self, request: Request, *, unless_behind_a_block: bool = False) -> bool:
+        """Queue the request. Returns whether it is queued."""
         with self._lock:
             if self._refusal is not None:
                 raise self._refusal()
+            if unless_behind_a_block and any(r.alone and r.is_waiting for r in self._queue):
+                return False
             self._queue.append(request)
             gathering = self._gathering
         if gathering is not None and len(self._queue) >= self._crowd:
             gathering.wake()
+        return True
 
     def _wait_for_lead(self, request: Request, at_most_s: float | None = None) -> bool:
         """Wait for the lead. True when this thread leads, False when the request is done meanwhile or the
@@ -315,10 +332,10 @@ class GroupCommit:
         """Raises DatabaseLockedError if the block that holds the turn has kept it for too long."""
         holder = self._holder
         if holder is not None and not holder.is_left:
-            threads = (
+            names = (
                 thread.name for thread in threading.enumerate() if thread.ident == holder.thread
             )
-            thread = next(threads, "that has ended since")
+            thread = next(names, "that has ended since")
             raise locked_error(
                 self._path, f"this process: {holder.what} of the thread {thread}", self._patience_ms
             )
