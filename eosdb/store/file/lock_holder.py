@@ -15,6 +15,10 @@ _SQLITES: Final = (("-shm", (120,)), ("", (0x40000000, 0x40000001)))
 """The bytes that SQLite locks to write: in the WAL's index, or in a file without one, or that is locked by
 `locking_mode=EXCLUSIVE`."""
 UNSEEN: Final = "a process that cannot be seen from here, such as another user's"
+_THIS: Final = "this process"
+_OF_ITS_OWN: Final = (
+    " on a connection that is perhaps of this very thread (eosdb.join publishes in its transaction)"
+)
 
 
 def locked_error(path: str, holder: str, waited_ms: int | None = None) -> DatabaseLockedError:
@@ -35,7 +39,8 @@ def _nobody() -> str:
 def describe_sqlites(path: str) -> str:
     """Describe who holds SQLite's write lock of the database at `path`, as `describe_holders`."""
     places = (describe_holders(path + suffix, locked) for suffix, locked in _SQLITES)
-    return next(filter(None, places), "")
+    who = next(filter(None, places), "")
+    return f"{who}{_OF_ITS_OWN if who.startswith(_THIS) else ''}"
 
 
 def describe_holders(path: str, locked: Collection[int]) -> str:
@@ -46,7 +51,7 @@ def describe_holders(path: str, locked: Collection[int]) -> str:
 
 def _described(pid: int) -> str:
     command, is_stopped = road.process(pid)
-    named = "this process" if pid == os.getpid() else "process"
+    named = _THIS if pid == os.getpid() else "process"
     stopped = ", which is stopped: let it go on (kill -CONT) or end it" if is_stopped else ""
     command = f" ({command[:100]})" if command else ""
     return f"{named} {pid}{command}{stopped}"

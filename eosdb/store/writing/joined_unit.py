@@ -23,7 +23,7 @@ from eosdb.errors import (
     StorageError,
 )
 from eosdb.store.file.failures import translated, without_memory
-from eosdb.store.file.lock_holder import UNSEEN, describe_sqlites
+from eosdb.store.file.lock_holder import describe_sqlites, locked_error
 from eosdb.store.file.mutex import sync_has_failed
 from eosdb.store.schema import guard
 from eosdb.store.schema.migrate import check_newest
@@ -146,19 +146,10 @@ def _take_lock(connection: sqlite3.Connection, path: str) -> None:
                 'eosdb.connect(path, adopt="wal"), and open your connection to that file'
             ) from error
         if code & 0xFF == sqlite3.SQLITE_BUSY:
-            raise _locked(path, is_stale=code == sqlite3.SQLITE_BUSY_SNAPSHOT) from error
+            if code == sqlite3.SQLITE_BUSY_SNAPSHOT:
+                raise DatabaseLockedError(f"{path}: {_STALE}") from error
+            raise locked_error(path, describe_sqlites(path)) from error
         raise
-
-
-def _locked(path: str, *, is_stale: bool) -> DatabaseLockedError:
-    if is_stale:
-        return DatabaseLockedError(f"{path}: {_STALE}")
-    who = describe_sqlites(path) or UNSEEN
-    return DatabaseLockedError(
-        f"{path}: {who}, has held SQLite's write lock for longer than this connection waits; nothing was "
-        "published. Roll back and run the transaction again, raise the connection's time-out, and leave a "
-        "block of db.begin() before you write on another connection"
-    )
 
 
 def _check(connection: sqlite3.Connection, path: str) -> None:
