@@ -7,10 +7,10 @@ writes wait in the writer's thread.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Protocol, TypeVar, overload
 
 from eosdb.aio.producer import with_metadata
 from eosdb.aio.worker import Home, Workers, to_the_end_of_a_block
@@ -33,10 +33,18 @@ T = TypeVar("T")
 Offsets = Mapping[TopicPartition, OffsetAndMetadata | int]
 
 
-class AsyncUserTransaction:
-    """The transaction of a block of `db.begin()`; unusable once the block has ended."""
+class Runs(Protocol):
+    """Calls functions in the transaction's thread."""
 
-    def __init__(self, workers: Workers, transaction: UserTransaction) -> None:
+    def run(
+        self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Coroutine[Any, Any, T]: ...
+
+
+class AsyncUserTransaction:
+    """The transaction of a block of `db.begin()`, or of a handler; unusable once that has ended."""
+
+    def __init__(self, workers: Runs, transaction: UserTransaction) -> None:
         self._workers = workers
         self._transaction = transaction
 
@@ -113,10 +121,13 @@ class Turn:
                 f"{self._patience_ms} ms. Try again, make the blocks shorter, or wait for longer "
                 "(lock_timeout_ms)"
             ) from None
-        self.home.holder = asyncio.current_task()
+        task = asyncio.current_task()
+        assert task is not None
+        self._task = task
+        self.home.inside.add(task)
 
     def give(self) -> None:
-        self.home.holder = None
+        self.home.inside.discard(self._task)
         self._lock.release()
 
 

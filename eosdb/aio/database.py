@@ -10,24 +10,27 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from functools import partial, wraps
 from types import TracebackType
-from typing import Any, Concatenate, Final, ParamSpec, TypeVar, Unpack
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar, Unpack, overload
 
 from eosdb.aio.block import AsyncUserTransaction, Block, Turn
 from eosdb.aio.consumer import AsyncConsumer
 from eosdb.aio.polling import PolledConsumer
+from eosdb.aio.processing import AsyncHandlers, Processing
 from eosdb.aio.producer import AsyncProducer, Outgoing
 from eosdb.aio.proxies import AsyncAdmin, Proxy, reading
 from eosdb.aio.worker import Home, Workers, behind, outlived
 from eosdb.aio.writer import Caller, Writer
 from eosdb.broker.sink import Batches
 from eosdb.client.consumer.settings import ConsumerConfig
+from eosdb.client.processor.config import BothMade, KeysMade, MadeOfBytes, ValuesMade
 from eosdb.client.producer.producer import Producer
 from eosdb.client.producer.settings import ProducerConfig, ProducerSettings
 from eosdb.client.transport import DirectTransport
-from eosdb.database import Database
+from eosdb.database import Database, Topics
 from eosdb.database import connect as open_database
 from eosdb.errors import ConfigError
 from eosdb.model.clock import SystemClock
+from eosdb.model.reports import ProcessReport
 from eosdb.model.setting_names import checked_settings
 from eosdb.model.type_variables import MadeKey, MadeValue
 from eosdb.model.values import AppendOnceResult
@@ -133,6 +136,53 @@ class AsyncDatabase(Proxy[Database]):
         self._home.check()
         return Block(self._turn, self._of.begin())
 
+    # An overload for each combination, as `eosdb.process` has.
+    @overload
+    async def process(
+        self, topics: Topics, handler: AsyncHandlers[bytes, bytes], sink: str | None = None,
+        *, until_idle_ms: int | None = None, **config: Unpack[MadeOfBytes],
+    ) -> ProcessReport: ...  # fmt: skip
+    @overload
+    async def process(
+        self, topics: Topics, handler: AsyncHandlers[MadeKey, bytes], sink: str | None = None,
+        *, until_idle_ms: int | None = None, **config: Unpack[KeysMade[MadeKey]],
+    ) -> ProcessReport: ...  # fmt: skip
+    @overload
+    async def process(
+        self, topics: Topics, handler: AsyncHandlers[bytes, MadeValue], sink: str | None = None,
+        *, until_idle_ms: int | None = None, **config: Unpack[ValuesMade[MadeValue]],
+    ) -> ProcessReport: ...  # fmt: skip
+    @overload
+    async def process(
+        self, topics: Topics, handler: AsyncHandlers[MadeKey, MadeValue], sink: str | None = None,
+        *, until_idle_ms: int | None = None, **config: Unpack[BothMade[MadeKey, MadeValue]],
+    ) -> ProcessReport: ...  # fmt: skip
+    async def process(
+        self,
+        topics: Topics,
+        handler: Callable[..., Any],
+        sink: str | None = None,
+        *,
+        until_idle_ms: int | None = None,
+        **config: Any,
+    ) -> ProcessReport:
+        """Call `handler` for each record of `topics`, and store its results, rows and the offset exactly
+        once, like `eosdb.process`. An `async def` handler is awaited in this loop, one record after the
+        other; its second parameter, if it has two, is an `AsyncUserTransaction`. A plain one is called in
+        another thread.
+
+        Runs until the task is cancelled, or until the group is idle for `until_idle_ms`; then returns the
+        report. A cancellation cancels the handler, and takes effect when what is complete has been
+        committed or undone: the next run goes on there. Raises DatabaseClosedError when the database is
+        closed meanwhile.
+        """
+        self._home.check_may_write()
+        processing = Processing(self._home, handler)
+        self._home.stoppable.add(processing)
+        return await processing.run(
+            lambda called: self._of.processor(topics, called, sink, **config), until_idle_ms
+        )
+
     # -- calls ----------------------------------------------------------------------------------
 
     outcome = reading(Database.outcome)
@@ -182,24 +232,29 @@ class AsyncDatabase(Proxy[Database]):
     # -- the end --------------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """Stop all producers and consumers, and close the file; idempotent. Waits for a block of
-        `db.begin()` that another task has open. A cancelled call still completes."""
+        """Stop all producers, consumers and processors, and close the file; idempotent. Waits for a block
+        of `db.begin()` that another task has open. A cancelled call still completes."""
         if self._closed is None:
             self._home.check_may_write()
         await outlived(self._begin_to_close())
 
     def _begin_to_close(self) -> asyncio.Future[None]:
         if self._closed is None or _was_cut_off(self._closed):
-            consumers = [consumer.begin_to_stop() for consumer in list(self._consumers)]
+            users: list[Future[Any]] = [
+                consumer.begin_to_stop() for consumer in list(self._consumers)
+            ]
+            for processing in list(self._home.stoppable):
+                processing.stop()
+                users += [] if processing.ended is None else [processing.ended]
             for producer in list(self._producers):
                 producer.begin_to_stop()
             self._home.is_closed = True
             # The last call of the queue.
-            self._closed = self._writer.call(Caller(), partial(self._close, consumers))
+            self._closed = self._writer.call(Caller(), partial(self._close, users))
         return self._closed
 
-    def _close(self, consumers: list[Future[None]]) -> None:
-        for stopped in consumers:
+    def _close(self, users: list[Future[Any]]) -> None:
+        for stopped in users:
             stopped.exception()
         try:
             self._of.close()

@@ -13,7 +13,7 @@ import threading
 import weakref
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Final, ParamSpec, TypeVar
+from typing import Any, Final, ParamSpec, Protocol, TypeVar
 
 from eosdb.errors import DatabaseClosedError, EosdbError, IllegalStateError, StorageError
 from eosdb.model import threads
@@ -26,8 +26,16 @@ T = TypeVar("T")
 
 _TURN_MS: Final = 2
 """How long a task may send, or take buffered records, before it yields to other tasks."""
-_LOOK_S: Final = 1.0
+LOOK_S: Final = 1.0
 """The time between two checks whether the loop has been closed."""
+
+
+class Stoppable(Protocol):
+    ended: Future[Any] | None
+    """Done when it has ended; None if it has not begun."""
+
+    def stop(self) -> None:
+        """End it soon, from any thread."""
 
 
 class Home:
@@ -36,14 +44,16 @@ class Home:
     def __init__(self) -> None:
         self.loop: Final = asyncio.get_running_loop()
         self.is_closed = False
-        self.holder: asyncio.Task[object] | None = None
-        """The task inside a block of `db.begin()`, if any."""
+        self.inside: Final = set[asyncio.Task[Any]]()
+        """The tasks inside a block of `db.begin()`, and those of handlers with a transaction."""
         self._process = os.getpid()
         self._clock = SystemClock()
         self._turn_began_ms = 0
         self._pools = weakref.WeakSet[ThreadPoolExecutor]()
+        self.stoppable: Final = weakref.WeakSet[Stoppable]()
+        """What goes on in a thread until it is stopped."""
         self._ended = threading.Event()
-        args = weakref.ref(self.loop), self._pools, self._ended
+        args = weakref.ref(self.loop), self._pools, self.stoppable, self._ended
         Thread("the event loop", "eosdb-aio-loop", _end_with_the_loop, *args).start()
 
     def pool(self, name: str, count: int) -> ThreadPoolExecutor:
@@ -78,10 +88,10 @@ class Home:
         """Like `check`; also raises IllegalStateError in the task that holds the write lock, which would
         wait for itself."""
         self.check()
-        if self.holder is not None and self.holder is asyncio.current_task():
+        if self.inside and asyncio.current_task() in self.inside:
             raise IllegalStateError(
-                "this task is inside a block of db.begin(), which is the one writer; write with "
-                "tx.publish, tx.commit_offsets and tx.run, or after the block"
+                "this task is inside a block of db.begin(), or a handler with a transaction, which is the "
+                "one writer; write with tx.publish, tx.commit_offsets and tx.run, or afterwards"
             )
 
     async def let_others_run(self) -> None:
@@ -94,13 +104,16 @@ class Home:
 def _end_with_the_loop(
     loop: weakref.ref[asyncio.AbstractEventLoop],
     pools: weakref.WeakSet[ThreadPoolExecutor],
+    stoppable: weakref.WeakSet[Stoppable],
     ended: threading.Event,
 ) -> None:
     """Poll until the loop is closed, of which nothing notifies, and end its threads then, without waiting
     for garbage collection."""
-    while not ended.wait(_LOOK_S):
+    while not ended.wait(LOOK_S):
         its = loop()
         if its is None or its.is_closed():
+            for each in list(stoppable):
+                each.stop()
             for pool in list(pools):
                 pool.shutdown(wait=False)
             return
@@ -123,15 +136,7 @@ class Workers:
     def post(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Queue a call without waiting for its result. Raises StorageError if no thread can be started, and
         DatabaseClosedError; the call is not made then."""
-        done = Future[T]()
-
-        def call() -> None:
-            if done.set_running_or_notify_cancel():
-                try:
-                    done.set_result(function(*args, **kwargs))
-                except BaseException as error:
-                    done.set_exception(error)
-
+        done, call = deferred(function, *args, **kwargs)
         try:
             with threads.needed("the event loop"):
                 self._pool.submit(call)
@@ -164,6 +169,22 @@ class Workers:
     def end(self) -> None:
         """End the threads when all queued calls are done."""
         self._pool.shutdown(wait=False)
+
+
+def deferred(
+    function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
+) -> tuple[Future[T], Callable[[], None]]:
+    """Return the future result of a call, and what makes the call."""
+    done = Future[T]()
+
+    def call() -> None:
+        if done.set_running_or_notify_cancel():
+            try:
+                done.set_result(function(*args, **kwargs))
+            except BaseException as error:
+                done.set_exception(error)
+
+    return done, call
 
 
 def _undo(result: Future[T], undo: Callable[[T], object]) -> None:
@@ -200,9 +221,11 @@ async def behind(error: BaseException | None, closed: Callable[[], Awaitable[obj
         put_behind(error, failure)
 
 
-async def to_the_end(future: asyncio.Future[T]) -> T:
-    """Wait until the future is done, even if the task is cancelled; the cancellation takes effect then."""
-    cancelled: asyncio.CancelledError | None = None
+async def to_the_end(
+    future: asyncio.Future[T], cancelled: asyncio.CancelledError | None = None
+) -> T:
+    """Wait until the future is done, even if the task is cancelled, or has been before; the cancellation
+    takes effect then."""
     while not future.done():
         try:
             await asyncio.wait({future})

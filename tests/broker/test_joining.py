@@ -215,7 +215,7 @@ def test_who_holds_the_lock_is_told(path: Path) -> None:
         contextlib.closing(sqlite3.connect(path, timeout=0)) as own,
         eosdb.connect(path) as db,
         db.begin(),
-        pytest.raises(DatabaseLockedError, match=r"not written, .* this process \d+"),
+        pytest.raises(DatabaseLockedError, match=r"not written, .* this process"),
     ):
         eosdb.join(own).publish("orders", "x")
     assert stored(path) == ([], [])

@@ -54,6 +54,24 @@ def takes_transaction(handler: object) -> bool:
     return count == 2
 
 
+def is_asynchronous(handler: object) -> bool:
+    """Whether calling the handler gives a coroutine or an asynchronous generator."""
+    called = getattr(handler, "__call__", None)  # noqa: B004
+    return any(
+        inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
+        for function in (handler, called)
+    )
+
+
+def check_plain(handler: object) -> None:
+    """Raises ConfigError for a handler that is to be awaited."""
+    if is_asynchronous(handler):
+        raise ConfigError(
+            f"handler: {handler!r:.80} is asynchronous, and here nobody would await it; use `await "
+            "db.process(…)` of a database opened with eosdb.aio.connect, or a plain function"
+        )
+
+
 @contextlib.contextmanager
 def running(file: str, *, has_transaction: bool) -> Iterator[None]:
     """Mark the block as the run of a handler for a record of this file."""

@@ -19,7 +19,7 @@ from eosdb.client.consumer.consumer import Consumer
 from eosdb.client.consumer.membership import MEMBERSHIP_ERRORS
 from eosdb.client.processor.config import ProcessorSettings
 from eosdb.client.processor.failure import read_failure
-from eosdb.client.processor.handlers import AnyHandler, takes_transaction
+from eosdb.client.processor.handlers import AnyHandler, check_plain, takes_transaction
 from eosdb.client.processor.idle import LOOK_EVERY_MS, GroupIdleness
 from eosdb.client.processor.own_tables import BeginUnit, UnitTransaction
 from eosdb.client.processor.producing import ProducerTransaction
@@ -100,6 +100,7 @@ class Processor:
         self._metrics = Metrics(clock, _RATES)
         self._consumer = Consumer(transport, clock, group_id, **self._settings.for_consumer())
         self._transaction: ProcessingTransaction
+        check_plain(handler)
         if takes_transaction(handler):
             self._transaction = UnitTransaction(self._consumer, begin, clock, self._metrics)
         else:

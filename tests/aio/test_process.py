@@ -1,0 +1,296 @@
+"""`await db.process(…)`: handlers that are awaited, exactly once, also when the task is cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import Counter
+from collections.abc import AsyncIterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, text
+
+import eosdb
+import eosdb.aio
+from eosdb import ConsumerRecord
+from eosdb.aio import AsyncDatabase, AsyncUserTransaction
+from tests.aio.running import filled, no_thread_is_left, run, values
+
+Record = ConsumerRecord[bytes, bytes]
+IDLE: Any = {"group_id": "g", "until_idle_ms": 50}
+
+
+def note(sql: Connection, what: str) -> None:
+    sql.execute(text("INSERT INTO notes VALUES (:what)"), {"what": what})
+
+
+async def with_notes(db: AsyncDatabase) -> None:
+    async with db.begin() as tx:
+        await tx.run(lambda sql: sql.execute(text("CREATE TABLE notes (what TEXT)")).close())
+
+
+async def notes(db: AsyncDatabase) -> list[str]:
+    return [what for (what,) in (await db.query("SELECT what FROM notes ORDER BY rowid")).rows]
+
+
+def test_handlers_are_awaited_in_the_loop_and_their_results_are_stored(tmp_path: Path) -> None:
+    async def double(record: Record) -> bytes:
+        await asyncio.sleep(0)
+        assert threading.current_thread() is threading.main_thread()
+        return record.value * 2
+
+    async def twice(record: Record) -> AsyncIterator[bytes]:
+        yield record.value
+        await asyncio.sleep(0)
+        yield record.value
+
+    async def scenario(db: AsyncDatabase) -> None:
+        await filled(db, 5)
+        await db.admin.create_topic("out")
+        found = await db.process("t", double, "out", **IDLE)
+        assert (found.processed, found.produced) == (5, 5)
+        assert await values(db, "out") == ["00", "11", "22", "33", "44"]
+        await db.process("out", twice, "again", group_id="h", until_idle_ms=50)
+
+    async def prepared(db: AsyncDatabase) -> None:
+        await db.admin.create_topic("again")
+        await scenario(db)
+        assert await values(db, "again") == [w for n in range(5) for w in [f"{n}{n}"] * 2]
+
+    run(tmp_path, prepared)
+
+
+def test_a_second_parameter_is_the_transaction_of_the_record(tmp_path: Path) -> None:
+    """Its rows, records and offset are one commit; what it leaves behind is refused."""
+    kept: list[AsyncUserTransaction] = []
+
+    async def handle(record: Record, tx: AsyncUserTransaction) -> None:
+        kept.append(tx)
+        await tx.run(note, record.value.decode())
+        await tx.publish("out", record.value)
+        if record.value == b"2" and len(kept) < 4:
+            raise ValueError("once")
+
+    async def scenario(db: AsyncDatabase) -> None:
+        await with_notes(db)
+        await db.admin.create_topic("out")
+        await filled(db, 4)
+        await db.process("t", handle, retry_backoff_ms=0, **IDLE)
+        assert await notes(db) == await values(db, "out") == ["0", "1", "2", "3"]
+        assert len(kept) == 5
+        with pytest.raises(eosdb.errors.InvalidRequestError, match="is over"):
+            await kept[0].publish("out", "late")
+
+    run(tmp_path, scenario)
+
+
+def test_other_writes_of_a_handler_with_a_transaction_are_refused_at_once(tmp_path: Path) -> None:
+    async def scenario(db: AsyncDatabase) -> None:
+        await filled(db, 1)
+        async with db.producer() as producer:
+
+            async def handle(record: Record, tx: AsyncUserTransaction) -> None:
+                with pytest.raises(eosdb.IllegalStateError, match="handler with a transaction"):
+                    await producer.send_and_wait("t", "x")
+                with pytest.raises(eosdb.IllegalStateError):
+                    db.begin()
+
+            await db.process("t", handle, **IDLE)
+
+    run(tmp_path, scenario)
+
+
+def test_a_plain_handler_is_called_in_another_thread(tmp_path: Path) -> None:
+    def handle(record: Record) -> bytes:
+        assert threading.current_thread() is not threading.main_thread()
+        return record.value
+
+    async def scenario(db: AsyncDatabase) -> None:
+        await filled(db, 2)
+        await db.admin.create_topic("out")
+        await db.process("t", handle, "out", **IDLE)
+        assert await values(db, "out") == ["0", "1"]
+
+    run(tmp_path, scenario)
+
+
+def test_records_that_fail_for_good_go_where_they_go(tmp_path: Path) -> None:
+    async def fail(record: Record) -> None:
+        await asyncio.sleep(0)
+        raise ValueError("always")
+
+    async def scenario(db: AsyncDatabase) -> None:
+        await filled(db, 2)
+        await db.process("t", fail, dead_letter_topic="dead", retry_backoff_ms=0, **IDLE)
+        assert await values(db, "dead") == ["0", "1"]
+        with pytest.raises(eosdb.errors.HandlerFailedError):
+            await db.process("dead", fail, retry_backoff_ms=0, group_id="h", until_idle_ms=50)
+
+    run(tmp_path, scenario)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("parameters", [1, 2])
+def test_a_cancelled_run_loses_and_doubles_nothing(parameters: int, tmp_path: Path) -> None:
+    """Cancelled at each step of a handler, in turn: before, between and behind its awaits."""
+    steps = Counter[str]()
+
+    async def step(task: asyncio.Task[Any], at: int) -> None:
+        steps["taken"] += 1
+        if steps["taken"] == at:
+            task.cancel()
+        await asyncio.sleep(0)
+
+    async def scenario(db: AsyncDatabase) -> None:
+        await with_notes(db)
+        await db.admin.create_topic("out")
+        await filled(db, 12)
+        runs = 0
+
+        async def one(task: asyncio.Task[Any], at: int, record: Record) -> bytes:
+            await step(task, at)
+            await step(task, at)
+            return record.value
+
+        async def two(
+            task: asyncio.Task[Any], at: int, record: Record, tx: AsyncUserTransaction
+        ) -> bytes:
+            await step(task, at)
+            await tx.run(note, record.value.decode())
+            await step(task, at)
+            return record.value
+
+        async def attempt(at: int) -> None:
+            task = asyncio.current_task()
+            assert task is not None
+            handler = partial(one if parameters == 1 else two, task, at)
+            await db.process("t", handler, "out", transaction_size=2, max_attempts=1, **IDLE)
+
+        for runs in range(1, 100):
+            steps.clear()
+            try:
+                await asyncio.create_task(attempt(runs % 7))
+            except asyncio.CancelledError:
+                continue
+            break
+        assert runs > 1
+        numbers = sorted(range(12), key=str)
+        assert sorted(await values(db, "out")) == [str(number) for number in numbers]
+        if parameters == 2:
+            assert sorted(await notes(db)) == [str(number) for number in numbers]
+
+    run(tmp_path, scenario)
+
+
+def test_a_cancelled_handler_has_its_transaction_until_it_has_ended(tmp_path: Path) -> None:
+    """What it does about the cancellation is part of it, and undone with it, or kept if it goes on."""
+
+    async def scenario(db: AsyncDatabase) -> None:
+        await with_notes(db)
+        await filled(db, 1)
+        begun = asyncio.Event()
+
+        async def handle(goes_on: bool, record: Record, tx: AsyncUserTransaction) -> None:
+            begun.set()
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                await tx.run(note, "cancelled")
+                if not goes_on:
+                    raise
+
+        for goes_on in (False, True):
+            begun.clear()
+            running = asyncio.create_task(db.process("t", partial(handle, goes_on), group_id="g"))
+            await begun.wait()
+            running.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await running
+            assert await notes(db) == ["cancelled"] * goes_on
+
+    run(tmp_path, scenario)
+
+
+def test_a_run_that_waits_for_records_is_cancelled_at_once(tmp_path: Path) -> None:
+    async def scenario(db: AsyncDatabase) -> None:
+        done = asyncio.Event()
+
+        async def handle(record: Record) -> None:
+            done.set()
+
+        await filled(db, 1)
+        running = asyncio.create_task(db.process("t", handle, group_id="g"))
+        await done.wait()
+        while not (await db.query("SELECT 1 FROM consumer_offsets")).rows:
+            await asyncio.sleep(0)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+    run(tmp_path, scenario)
+
+
+def test_closing_the_database_ends_a_run(tmp_path: Path) -> None:
+    """The record in hand has not failed: the next run has it."""
+
+    async def scenario(db: AsyncDatabase) -> None:
+        await filled(db, 1)
+        begun = asyncio.Event()
+
+        async def handle(record: Record) -> None:
+            begun.set()
+            await asyncio.Event().wait()
+
+        async with eosdb.aio.connect(tmp_path / "t.db") as other:
+            running = asyncio.create_task(other.process("t", handle, group_id="g"))
+            await begun.wait()
+        with pytest.raises(eosdb.DatabaseClosedError):
+            await running
+        found = await db.process("t", lambda _: None, **IDLE)
+        assert found.processed == 1
+
+    run(tmp_path, scenario)
+
+
+def test_a_loop_that_is_closed_leaves_no_thread(tmp_path: Path) -> None:
+    async def begin() -> None:
+        db = await eosdb.aio.connect(tmp_path / "t.db")
+        await db.admin.create_topic("t")
+        await filled(db, 1)
+        begun = asyncio.Event()
+
+        async def handle(record: Record) -> None:
+            begun.set()
+            await asyncio.Event().wait()
+
+        asyncio.ensure_future(db.process("t", handle, group_id="g"))  # noqa: RUF006
+        await begun.wait()
+
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(begin())
+    loop.close()
+    no_thread_is_left()
+
+
+async def coroutine(record: Record) -> None: ...
+
+
+async def generator(record: Record) -> AsyncIterator[bytes]:
+    yield b""
+
+
+class Object:
+    async def __call__(self, record: Record) -> None: ...
+
+
+@pytest.mark.parametrize("handler", [coroutine, generator, Object(), partial(coroutine)])
+def test_an_asynchronous_handler_is_refused_where_nobody_awaits_it(
+    handler: Any, db: eosdb.Database
+) -> None:
+    """At the call, and not as a record that fails three times."""
+    db.admin.create_topic("t")
+    with pytest.raises(eosdb.ConfigError, match=r"asynchronous.*eosdb\.aio"):
+        eosdb.process(db, "t", handler, **IDLE)
