@@ -29,6 +29,7 @@ from eosdb.spark_io import jar, read, read_jdbc, read_stream, spark_conf, write
 HERE = Path(__file__).parent
 LARGE = 1_000_000
 VALUE = b"x" * 90
+TURNS = 3
 
 
 def make(path: Path, count: int, partitions: int) -> None:
@@ -205,40 +206,59 @@ def _pair(frame: object) -> tuple[int, int]:
 
 def writes(spark: object, large: Path, folder: Path) -> list[tuple[str, float]]:
     target = folder / "target.db"
+    names = (f"{work}-{turn}" for work in ("direct", "batch", "stream") for turn in range(TURNS))
     with eosdb.connect(target, durability="normal") as db:
-        for topic in ("batch", "stream"):
+        for topic in names:
             db.admin.create_topic(topic, partitions=4)
-        start = time.perf_counter()
-        db.admin.create_topic("direct", partitions=4)
-        db.append_once(
-            "direct", 0,
-            ((TopicPartition("direct", i % 4), [Record(b"k", VALUE)] * 5_000) for i in range(100)),
-        )  # fmt: skip
-        direct = ("append_once without Spark", 500_000 / (time.perf_counter() - start))
     frame = read(spark, large, columns="key,value")  # type: ignore[arg-type]
-    start = time.perf_counter()
-    frame.write.parquet(str(folder / "written"))
-    parquet = ("Parquet, at least once", LARGE / (time.perf_counter() - start))
-    start = time.perf_counter()
-    write(frame, target, topic="batch")
-    batch = ("batch, exactly once", LARGE / (time.perf_counter() - start))
-    start = time.perf_counter()
-    query = (
-        read_stream(spark, large, startingOffsets="earliest", maxOffsetsPerTrigger=250_000)  # type: ignore[arg-type]
-        .select("key", "value")
-        .writeStream.format("eosdb")
-        .option("topic", "stream")
-        .option("checkpointLocation", str(folder / "checkpoint"))
-        .trigger(availableNow=True)
-        .start(str(target))
-    )
-    query.awaitTermination()
-    stream = ("stream, exactly once, 250,000 each", LARGE / (time.perf_counter() - start))
+
+    def parquet(turn: int) -> None:
+        frame.write.parquet(str(folder / f"written-{turn}"))
+
+    def direct(turn: int) -> None:
+        topic = f"direct-{turn}"
+        with eosdb.connect(target, durability="normal") as db:
+            records = [Record(b"k", VALUE)] * 5_000
+            parts = ((TopicPartition(topic, i % 4), records) for i in range(LARGE // 5_000))
+            db.append_once(topic, 0, parts)
+
+    def batch(turn: int) -> None:
+        write(frame, target, topic=f"batch-{turn}")
+
+    def stream(turn: int) -> None:
+        query = (
+            read_stream(spark, large, startingOffsets="earliest", maxOffsetsPerTrigger=250_000)  # type: ignore[arg-type]
+            .select("key", "value")
+            .writeStream.format("eosdb")
+            .option("topic", f"stream-{turn}")
+            .option("checkpointLocation", str(folder / f"checkpoint-{turn}"))
+            .trigger(availableNow=True)
+            .start(str(target))
+        )
+        query.awaitTermination()
+
+    found = [
+        written("Parquet, at least once", parquet),
+        written("append_once without Spark", direct),
+        written("batch, exactly once", batch),
+        written("stream, exactly once, 250,000 each", stream),
+    ]
     with eosdb.connect(target) as db:
-        for topic in ("batch", "stream"):
+        for topic in db.admin.list_topics():
             count = sum(db.broker.lag(TopicPartition(topic, p), 0) for p in range(4))
             assert count == LARGE, (topic, count)
-    return [parquet, direct, batch, stream]
+    return found
+
+
+def written(name: str, write_all: Callable[[int], None]) -> tuple[str, float]:
+    """Best of a few, for the same reason; the function gets the number of its turn."""
+    best = float("inf")
+    for turn in range(TURNS):
+        start = time.perf_counter()
+        write_all(turn)
+        best = min(best, time.perf_counter() - start)
+    print(f"  {name}: {best:.2f} s, {LARGE / best:,.0f} records/s", flush=True)
+    return name, LARGE / best
 
 
 def report(
