@@ -144,7 +144,7 @@ def test_planning_needs_the_manifest_only(device: Device, tmp_path: Path) -> Non
     device.append(2, size=40)
     with eosdb.connect(tmp_path / "other.db") as other:
         other.admin.create_topic("u", partitions=2)
-        other.publish(device.url)
+        other.publish_copy(device.url)
         mark = other.admin.history_mark()
         cut = other.admin.consistent_cut()
     device.publish()
