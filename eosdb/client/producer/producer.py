@@ -249,6 +249,7 @@ class Producer(Closeable):
                     self._make_room(size)
                 if timestamp is None:
                     timestamp = self._clock.time_ms()
+                self._manager.may_have_begun = True
                 batch = self._chooser.batch_for(topic, partition, key_bytes, size, self._driver)
                 future = batch.append(key_bytes, value_bytes, pairs, timestamp, size)
                 accumulator.buffered_bytes += size
@@ -303,6 +304,7 @@ class Producer(Closeable):
             with self._lock:
                 if self._closed or not self._manager.may_send:
                     self._refuse_to_send()
+                self._manager.may_have_begun |= bool(given)
                 accumulator = self._accumulator
                 bytes_before = accumulator.buffered_bytes
                 try:

@@ -89,9 +89,12 @@ class TransactionManager:
         self.partitions: set[TopicPartition] = set()
         """The partitions that the coordinator has added to the transaction (version 1)."""
         self.groups: set[str] = set()
+        self.may_have_begun = False
+        """Whether records or offsets were accepted, which begin the transaction at the coordinator when
+        they arrive (version 2)."""
         self.sent = self.refused = 0
-        """How many requests of the transaction with records or offsets were sent, which begin it at the
-        coordinator when they arrive (version 2), and of those how many the file has refused."""
+        """How many requests of the transaction with records or offsets were sent, and of those how many
+        the file has refused."""
         self.number = 0
         """The number of transactions that have ended under this identity (version 1)."""
         self.needs_new_epoch = False
@@ -154,8 +157,9 @@ class TransactionManager:
     @property
     def has_begun(self) -> bool:
         """Whether the coordinator has, or may have, an open transaction of this producer."""
-        has_arrived = self.refused < self.sent and self.version > CLASSIC
-        return bool(self.partitions or self.groups or has_arrived)
+        is_refused = 0 < self.sent == self.refused
+        may_have_arrived = self.may_have_begun and not is_refused and self.version > CLASSIC
+        return bool(self.partitions or self.groups or may_have_arrived)
 
     def answered(self, error: EosdbError) -> None:
         """Note the error of a request with records or offsets."""
@@ -189,6 +193,7 @@ class TransactionManager:
         self.needs_new_epoch = needs_new_epoch
         self.identity = identity
         self.partitions, self.groups = partitions, groups
+        self.may_have_begun = False
         self.sent = self.refused = 0
         self.error = None
         self.state = ClientState.READY

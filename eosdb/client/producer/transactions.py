@@ -103,6 +103,7 @@ class ProducerTransactions:
                 lambda _: manager.groups.add(group.group_id),
             )
             self._wait_for(added, "send_offsets_to_transaction")
+        manager.may_have_begun = True
 
         def request(broker: BrokerRequests) -> None:
             broker.txn_offset_commit(
