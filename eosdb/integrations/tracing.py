@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
 from eosdb.aio.producer import AsyncProducer
-from eosdb.broker.outbox import UserTransaction
+from eosdb.broker.outbox import LogTransaction
 from eosdb.client.processor.failure import Failure
 from eosdb.client.processor.own_tables import UnitTransaction
 from eosdb.client.processor.producing import ProducerTransaction
@@ -59,7 +59,7 @@ def instrument(tracer_provider: TracerProvider | None = None) -> None:
         (Producer, "send", _sending),
         (Producer, "commit_transaction", _committing),
         (AsyncProducer, "send", _sending_async),
-        (UserTransaction, "publish", _sending),
+        (LogTransaction, "publish", _sending),
         (RecordHandler, "process", _processing),
         (RecordHandler, "send_failed", _sending_failed),
         (ProducerTransaction, "commit", _committing),

@@ -115,7 +115,7 @@ def test_what_a_lock_keeps_out_is_told_at_once_and_stored_in_order_by_a_repeat(
         assert (raised.value, raised.value.outcome) == (file.error, "not written")
         before = committed_values(db, TP)
         if before:
-            assert way == "over a network"
+            assert way in ("over a network", "idempotent")  # Where the first may go by itself.
             kept = [v for v, f in zip(VALUES, futures, strict=True) if f.exception() is None]
             assert before == kept
         file.refusals = 2
