@@ -74,6 +74,13 @@ class Move:
 
         If the cluster is unreachable, it retries for some seconds; then it raises the cluster's error.
         """
+        try:
+            return self._plan()
+        except InterruptedRelayError as error:
+            error.outcome = "not written"
+            raise
+
+    def _plan(self) -> Plan:
         facts = self._patiently(self._facts, _PLAN_PATIENCE_MS)
         return plan(self._facts() if facts is None else facts)
 
@@ -86,7 +93,7 @@ class Move:
         """
         check_whole("wait_ms", wait_ms, 0)
         offsets = self._patiently(lambda: self._execute(wait_ms))
-        return self.plan() if offsets is None else outcome(self.plan(), offsets)
+        return self._plan() if offsets is None else outcome(self._plan(), offsets)
 
     def undo(self) -> Plan:
         """Open the topics of the file again, and return the plan for the next attempt.
@@ -95,7 +102,7 @@ class Move:
         if the cluster has records that the file does not have.
         """
         self._patiently(self._undo)
-        return self.plan()
+        return self._plan()
 
     def _patiently(self, step: Callable[[], T], patience_ms: int | None = None) -> T | None:
         """Run a step, and retry while the cluster is unreachable, for at most `patience_ms`; None if

@@ -69,3 +69,14 @@ def test_what_cannot_be_is_said_in_a_line(tmp_path: Path, cluster: KafkaDouble) 
         db.admin.create_topic("orders")
     status, _, err = _run(str(tmp_path / "shop.db"), "--to", cluster, "--topic", "ordrs")
     assert (status, "has no topic 'ordrs'" in err) == (1, True)
+
+
+@pytest.mark.slow
+def test_a_plan_for_a_cluster_that_is_not_there_fails_and_has_changed_nothing(
+    shop: eosdb.Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("eosdb.integrations.moving.move._PLAN_PATIENCE_MS", 0)
+    status, out, err = _run(shop.path, "--to", "127.0.0.1:1")
+    assert (status, out) == (1, "")
+    assert "127.0.0.1:1" in err
+    assert "outcome" not in err
