@@ -225,10 +225,10 @@ class GroupCommit:
     def end(self, refusal: Callable[[], Exception]) -> None:
         """Wait until every queued request is done; later requests raise `refusal()`."""
         last = Request(_nothing, sync=False, alone=True)
-        with self._lock:
-            self._refusal = refusal
-            self._queue.append(last)
         try:
+            with self._lock:
+                self._refusal = refusal
+                self._queue.append(last)
             self._wait_for_lead(last, math.inf)
         finally:
             last.is_left = True
