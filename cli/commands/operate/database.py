@@ -47,9 +47,9 @@ def info(session: Session, output_format: str) -> None:
 @click.option("--all", "is_whole", is_flag=True, help="Show every line, not only the largest.")
 @output.format_option
 def stats(session: Session, is_whole: bool, output_format: str) -> None:
-    """Show the disk usage of the file, by table and topic: its ten largest parts, or with --all every table,
-    index and the free pages; the records and the journal events of each topic, which are parts of these tables; and the
-    average size of a transaction in the journal. Reads the whole file.
+    """Show the disk usage of the file, by table and topic: its ten largest parts, or with --all every
+    table, index and the free pages; the records and the journal events of each topic, which are parts of
+    these tables; and the average size of a transaction in the journal. Reads the whole file.
 
     \b
     Example:
