@@ -2,8 +2,9 @@
 
 Python prints the bare message then, without its logger and level, each as often as it is logged. Here a
 line has both, and lines that differ in numbers alone are one, which is counted: it is printed when it comes
-for the 1st, the 10th, the 100th time, and so on, and at the end of the program if it came again since.
-Whether that is the case is asked for each line, so a program may configure logging at any time.
+for the 1st, the 10th, the 100th time, and so on, and at the end of the program if it came again since,
+but not behind the traceback of an error that ended it: that is the last word, as anywhere in Python.
+Whether logging is configured is asked for each line, so a program may do it at any time.
 """
 
 from __future__ import annotations
@@ -59,6 +60,8 @@ class _Lines(logging.Handler):
             _write(repeated.counted)
 
     def _tell_the_rest(self) -> None:
+        if hasattr(sys, "last_value"):  # Python has printed the traceback of what ended the program
+            return
         with self._lines:
             for repeated in self._kinds.values():
                 if repeated.count > repeated.shown:

@@ -29,12 +29,10 @@ LINE = "WARNING eosdb.processor: group g: t-0 offset %d: attempt 1 of 3 failed: 
 COLOUR = LINE % (30, "no colour")
 
 
-def printed(settings: str = "", rest: str = "") -> list[str]:
+def printed(settings: str = "", rest: str = "", ends_with: int = 0) -> list[str]:
     program = PROGRAM.format(settings=settings, rest=rest)
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    assert done.stdout == ""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.stdout, done.returncode) == ("", ends_with)
     return done.stderr.splitlines()
 
 
@@ -45,6 +43,10 @@ def test_lines_that_differ_in_numbers_alone_are_counted() -> None:
         COLOUR,
         LINE % (26, "no price") + " (27 times)",
     ]
+
+
+def test_the_error_that_ends_a_program_is_its_last_line() -> None:
+    assert printed(rest="raise ValueError('no price')", ends_with=1)[-1] == "ValueError: no price"
 
 
 def test_a_child_does_not_count_what_its_parent_has_told() -> None:
