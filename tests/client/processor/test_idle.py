@@ -15,7 +15,7 @@ from eosdb import Acl, BrokerConfig, ManualClock, OffsetAndMetadata, TopicPartit
 from eosdb.client.processor.idle import LOOK_EVERY_MS, GroupIdleness
 from eosdb.client.transport import DirectTransport, Exchange, Request, T
 from eosdb.model.protocol.consumer_protocol import decode_assignment
-from tests.client.processor.test_processor import feed, upper, values
+from tests.client.processor.work import feed, upper, values
 
 FIRST, SECOND = TopicPartition("in", 0), TopicPartition("in", 1)
 

@@ -7,7 +7,7 @@ import os
 import re
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,66 +17,13 @@ import eosdb
 from eosdb import ConsumerRecord, ManualClock, ProducerRecord, TopicPartition
 from eosdb.client.consumer.consumer import Consumer
 from eosdb.client.processor.failure import read_failure
-from eosdb.client.transport import DirectTransport, Exchange, Request, T
-
-Run = Callable[..., eosdb.ProcessReport]
+from tests.client.processor.work import Run, fails_for, feed, read, upper, values
 
 
 @pytest.fixture(autouse=True)
 def _topics(db: eosdb.Database) -> None:
     db.admin.create_topic("in", partitions=2)
     db.admin.create_topic("out", partitions=2)
-
-
-@pytest.fixture
-def run(db: eosdb.Database) -> Run:
-    """Runs a processor of group `g` from `in` to `out` until nothing comes any more."""
-
-    def run_it(handler: Any, sink: str | None = "out", **config: Any) -> eosdb.ProcessReport:
-        topics = config.pop("topics", "in")
-        return eosdb.process(
-            db,
-            topics,
-            handler,
-            sink,
-            group_id="g",
-            transactional_id="tx",
-            until_idle_ms=50,
-            **config,
-        )
-
-    return run_it
-
-
-def feed(db: eosdb.Database, *values: bytes, topic: str = "in", partition: int = 0) -> None:
-    producer = db.producer(linger_ms=10_000)
-    for value in values:
-        producer.send(topic, value, b"k" + value, partition=partition)
-    producer.close()
-
-
-def read(db: eosdb.Database, topic: str = "out") -> list[ConsumerRecord]:
-    consumer = db.consumer(auto_offset_reset="earliest")
-    consumer.subscribe(topic)
-    return [record for _ in range(20) for record in consumer.poll()]
-
-
-def values(db: eosdb.Database, topic: str = "out") -> list[object]:
-    return sorted(record.value for record in read(db, topic))
-
-
-def upper(record: ConsumerRecord) -> bytes:
-    assert isinstance(record.value, bytes)
-    return record.value.upper()
-
-
-def fails_for(*bad: bytes) -> Callable[[ConsumerRecord], bytes]:
-    def handle(record: ConsumerRecord) -> bytes:
-        if record.value in bad:
-            raise ValueError(f"cannot do {record.value!r}")
-        return upper(record)
-
-    return handle
 
 
 def test_each_record_becomes_its_result_under_its_key(db: eosdb.Database, run: Run) -> None:
@@ -382,161 +329,6 @@ def test_copies_in_threads_share_the_work(db_path: Path) -> None:
         for thread in threads:
             thread.join()
         assert values(db) == sorted(b"%d" % i for i in range(1000))
-
-
-def test_whoever_lost_its_membership_repeats_nothing(
-    db: eosdb.Database, clock: ManualClock, run: Run
-) -> None:
-    taken_over = False
-
-    def handle(record: ConsumerRecord) -> bytes:
-        nonlocal taken_over
-        if not taken_over:
-            taken_over = True
-            clock.advance(
-                45_001
-            )  # Long enough for the session to end, and for another to take over.
-            run(upper)
-        return upper(record)
-
-    feed(db, b"a", b"b")
-    report = run(handle)
-    assert values(db) == [b"A", b"B"]
-    assert report.aborts == 1
-    assert report.metrics["errors-total:UNKNOWN_MEMBER_ID"] >= 1
-
-
-@pytest.mark.slow
-def test_a_membership_lost_and_regained_within_one_poll_repeats_nothing(
-    db: eosdb.Database, clock: ManualClock
-) -> None:
-    """What was processed before belongs to an old generation, and must not be committed in the new."""
-    lost = False
-
-    def handle(record: ConsumerRecord) -> bytes:
-        nonlocal lost
-        if record.value == b"a" and not lost:
-            lost = True
-            clock.advance(45_001)
-            db.housekeeping()
-            assert db.broker.describe_group("g").state == "Empty"
-        return upper(record)
-
-    feed(db, b"a", b"b")
-    processor = db.processor(
-        "in",
-        handle,
-        "out",
-        group_id="g",
-        transactional_id="tx",
-        transaction_interval_ms=46_000,
-        consumer={"max_poll_records": 1},
-    )
-    processor.run(until_idle_ms=50)
-    assert values(db) == [b"A", b"B"]
-
-
-def test_a_fenced_producer_is_replaced_and_the_work_done_anew(
-    db: eosdb.Database, clock: ManualClock, run: Run
-) -> None:
-    fenced = False
-
-    def handle(record: ConsumerRecord) -> bytes:
-        nonlocal fenced
-        if not fenced:
-            fenced = True
-            (listing,) = db.broker.list_transactions()
-            db.broker.init_producer_id(listing.transactional_id)
-        return upper(record)
-
-    feed(db, b"a", b"b")
-    report = run(handle)
-    assert values(db) == [b"A", b"B"]
-    assert report.aborts == 1
-
-
-@pytest.mark.parametrize("fate", ["fenced", "lost", "locked"])
-def test_what_was_read_beside_a_failed_commit_is_not_passed_over(
-    db: eosdb.Database, clock: ManualClock, fate: str
-) -> None:
-    """The commit in the middle of what a poll returned fails; the rest is of another partition."""
-    happened = False
-
-    class Locked(DirectTransport):
-        def submit(self, name: str, request: Request[T]) -> Exchange[T]:
-            nonlocal happened
-            if name == "txn_offset_commit" and fate == "locked" and not happened:
-                happened = True
-                failed = Exchange[T](name)
-                failed.fail(eosdb.UnstableOffsetCommitError("as if"))
-                return failed
-            return super().submit(name, request)
-
-    def handle(record: ConsumerRecord) -> bytes:
-        nonlocal happened
-        if not happened and fate != "locked":
-            happened = True
-            if fate == "fenced":
-                (listing,) = db.broker.list_transactions()
-                db.broker.init_producer_id(listing.transactional_id)
-            else:
-                clock.advance(45_001)
-                db.housekeeping()
-        clock.advance(200)
-        return upper(record)
-
-    for i in range(3):
-        feed(db, b"a%d" % i, partition=0)
-        feed(db, b"b%d" % i, partition=1)
-    processor = db.processor(
-        "in", handle, "out", group_id="g", transactional_id="tx", transport=Locked(db.broker)
-    )
-    processor.run(until_idle_ms=50)
-    assert happened
-    assert values(db) == [b"A0", b"A1", b"A2", b"B0", b"B1", b"B2"]
-
-
-def test_a_transaction_that_timed_out_is_done_anew(
-    db: eosdb.Database, clock: ManualClock, run: Run
-) -> None:
-    slow = True
-
-    def handle(record: ConsumerRecord) -> bytes:
-        nonlocal slow
-        if record.value == b"b" and slow:
-            slow = False
-            db.producer().send("in", b"noise", partition=1).result()
-            clock.advance(30_000)
-        return b"x" * 600_000 if record.value != b"noise" else b"N"
-
-    feed(db, b"a", b"a", b"b")
-    run(handle, producer={"transaction_timeout_ms": 20_000})
-    assert [len(value) for value in values(db)].count(600_000) == 3  # type: ignore[arg-type]
-
-
-def test_a_transaction_that_timed_out_before_its_commit_is_done_anew(
-    db: eosdb.Database, clock: ManualClock
-) -> None:
-    class LateOnce:
-        late = False
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(db.broker, name)
-
-        def end_txn(self, *args: Any, **options: Any) -> eosdb.ProducerIdAndEpoch:
-            if not self.late:
-                self.late = True
-                clock.advance(30_000)
-            return db.broker.end_txn(*args, **options)
-
-    feed(db, b"a")
-    processor = db.processor(
-        "in", upper, "out", group_id="g", transactional_id="tx", transport=LateOnce(),
-        producer={"transaction_timeout_ms": 20_000},
-    )  # fmt: skip
-    processor.run(until_idle_ms=50)
-    assert values(db) == [b"A"]
-    assert processor.metrics()["errors-total:INVALID_TXN_STATE"] > 0
 
 
 def test_a_result_refused_at_the_commit_is_found_and_becomes_a_dead_letter(
