@@ -284,12 +284,10 @@ class Processor:
 
     def _patience_ms(self, wait_ms: int) -> int:
         """How long to wait for records: until the transaction must end, or a retry is due."""
+        ends = [due_ms - self._clock.time_ms() for due_ms in self._resting.values()]
         if self._transaction.records:
-            interval_ms = self._settings.transaction_interval_ms
-            wait_ms = min(wait_ms, interval_ms - self._transaction.age_ms())
-        if self._resting:
-            wait_ms = min(wait_ms, min(self._resting.values()) - self._clock.time_ms())
-        return max(wait_ms, 0)
+            ends.append(self._settings.transaction_interval_ms - self._transaction.age_ms())
+        return max(min(_POLL_MS, *ends), 0) if ends else wait_ms
 
     def _put_back(self, records: list[ConsumerRecord]) -> None:
         """Seek back to the first of the records of each partition, so that they are read again."""

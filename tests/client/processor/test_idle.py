@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 import eosdb
-from eosdb import Acl, BrokerConfig, ManualClock, OffsetAndMetadata, TopicPartition
+from eosdb import Acl, BrokerConfig, ConsumerRecord, ManualClock, OffsetAndMetadata, TopicPartition
+from eosdb.client.consumer.consumer import Consumer
 from eosdb.client.processor.idle import LOOK_EVERY_MS, GroupIdleness
 from eosdb.client.transport import DirectTransport, Exchange, Request, T
 from eosdb.model.protocol.consumer_protocol import decode_assignment
@@ -91,6 +92,25 @@ def test_a_stop_ends_the_wait(beside: eosdb.Database, caplog: pytest.LogCaptureF
             assert processor.run(until_idle_ms=500).processed == 3
     finally:
         logging.getLogger("eosdb.processor").removeHandler(handler)
+
+
+def test_a_run_until_idle_0_sleeps_until_its_transaction_ends(
+    db: eosdb.Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It asked again without a pause: on a clock that only sleeps move, for minutes."""
+    polls = 0
+    poll = Consumer.poll
+
+    def counted(self: Consumer, *args: Any) -> list[ConsumerRecord]:
+        nonlocal polls
+        polls += 1
+        return poll(self, *args)
+
+    monkeypatch.setattr(Consumer, "poll", counted)
+    feed(db, b"a", b"b")
+    eosdb.process(db, "in", upper, "out", group_id="g", until_idle_ms=0)
+    assert polls < 10
+    assert values(db) == [b"A", b"B"]
 
 
 # -- what counts as unread ------------------------------------------------------------------------
