@@ -33,6 +33,7 @@ from kafka.protocol.admin.topics import (
     CreateTopicsRequest,
     DeleteRecordsRequest,
     DeleteTopicsRequest,
+    DescribeTopicPartitionsRequest,
     ListPartitionReassignmentsRequest,
 )
 from kafka.protocol.admin.transactions import (
@@ -151,11 +152,11 @@ APIS: Final = {
     for api in (
         # librdkafka takes a broker without Produce 0 for one that knows no compression (KAFKA-18659).
         Api(0, 13, ProduceRequest, produce.produce),
-        Api(4, 13, FetchRequest, fetch.fetch),
-        Api(1, 9, ListOffsetsRequest, offsets.list_offsets),
+        Api(4, 18, FetchRequest, fetch.fetch),
+        Api(1, 10, ListOffsetsRequest, offsets.list_offsets),
         Api(2, 4, OffsetForLeaderEpochRequest, offsets.for_leader_epoch),
         Api(0, 4, ApiVersionsRequest, api_versions),
-        Api(0, 12, MetadataRequest, cluster.metadata),
+        Api(0, 13, MetadataRequest, cluster.metadata),
         Api(0, 6, FindCoordinatorRequest, cluster.find_coordinator),
         Api(0, 5, InitProducerIdRequest, transactions.init_producer_id),
         Api(0, 3, AddPartitionsToTxnRequest, transactions.add_partitions),
@@ -173,8 +174,8 @@ APIS: Final = {
         Api(0, 5, LeaveGroupRequest, groups.leave_group),
         Api(0, 1, switched_off.ConsumerGroupHeartbeatRequest, switched_off.heartbeat),
         Api(0, 1, switched_off.ConsumerGroupDescribeRequest, switched_off.describe),
-        Api(2, 9, OffsetCommitRequest, group_offsets.offset_commit),
-        Api(1, 9, OffsetFetchRequest, group_offsets.offset_fetch),
+        Api(2, 10, OffsetCommitRequest, group_offsets.offset_commit),
+        Api(1, 10, OffsetFetchRequest, group_offsets.offset_fetch),
         Api(0, 0, OffsetDeleteRequest, group_offsets.offset_delete),
         Api(0, 6, DescribeGroupsRequest, group_admin.describe_groups),
         Api(0, 5, ListGroupsRequest, group_admin.list_groups),
@@ -191,6 +192,7 @@ APIS: Final = {
         Api(1, 3, CreateAclsRequest, acls.create_acls),
         Api(1, 3, DeleteAclsRequest, acls.delete_acls),
         Api(0, 2, DescribeClusterRequest, cluster.describe_cluster),
+        Api(0, 0, DescribeTopicPartitionsRequest, cluster.describe_topic_partitions),
         Api(0, 0, DescribeProducersRequest, inspection.describe_producers),
         Api(0, 0, DescribeTransactionsRequest, inspection.describe_transactions),
         Api(0, 1, ListTransactionsRequest, inspection.list_transactions),

@@ -28,6 +28,7 @@ from kafka.protocol.admin.topics import (
     CreateTopicsRequest,
     DeleteRecordsRequest,
     DeleteTopicsRequest,
+    DescribeTopicPartitionsRequest,
     ListPartitionReassignmentsRequest,
 )
 from kafka.protocol.admin.transactions import (
@@ -511,6 +512,17 @@ TABLE: Final = (
             include_fenced_brokers=False,
         ),
         uses_file=False,
+    ),
+    *(
+        Row(
+            DescribeTopicPartitionsRequest, 0,
+            lambda _, names=names: DescribeTopicPartitionsRequest(  # type: ignore[misc]
+                topics=[DescribeTopicPartitionsRequest.TopicRequest(name=name) for name in names],
+                response_partition_limit=2_000, cursor=None,
+            ),
+            (topic("describe", code=code),), of,
+        )
+        for names, code, of in (((TOPIC,), _TOPIC_CODE, ""), ((), HIDDEN, "of all topics"))
     ),
     Row(
         DescribeProducersRequest, 0,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from kafka.protocol.admin.configs import IncrementalAlterConfigsRequest
-from kafka.protocol.admin.topics import CreateTopicsRequest
+from kafka.protocol.admin.topics import CreateTopicsRequest, DescribeTopicPartitionsRequest
 from kafka.protocol.consumer.group import (
     HeartbeatRequest,
     JoinGroupRequest,
@@ -143,7 +143,7 @@ def offsets_at(peer: Peer, version: int, *times: int, epoch: int = -1) -> list[t
     return [(part.error_code, part.offset) for part in topic.partitions]
 
 
-@pytest.mark.parametrize("version", range(1, 10))
+@pytest.mark.parametrize("version", range(1, 11))
 def test_times_that_mean_something_are_known_from_their_versions_on(
     peer: Peer, db: eosdb.Database, version: int
 ) -> None:
@@ -175,6 +175,52 @@ def test_a_topic_that_is_asked_twice_is_described_once(peer: Peer) -> None:
     first, *others = [one.authorized_operations for one in described]
     assert others == [first, first]
     assert len(first) > 1
+
+
+@pytest.mark.parametrize(
+    ("names", "limit", "cursor", "listed", "following"),
+    [
+        (["b", "a", "a"], 2_000, None, ["a 0 1 2", "b 0 1 2"], None),
+        (["a", "b"], 2, None, ["a 0 1"], ("a", 2)),
+        (["a", "b"], 3, None, ["a 0 1 2"], ("b", 0)),
+        (["a", "b"], -1, None, ["a 0"], ("a", 1)),
+        (["a", "b"], 2, ("a", 2), ["a 2", "b 0"], ("b", 1)),
+        (["a", "b"], 2, ("a", 7), ["a", "b 0 1"], ("b", 2)),
+        (["a", "b"], 9, ("b", -1), ["a error 42", "b error 42"], None),
+        (["a", "b"], 9, ("aa", 0), ["a error 42", "b error 42"], None),
+        (["a", "z"], 3, None, ["a 0 1 2"], ("z", 0)),
+        (["a", "z", "zz"], 4, None, ["a 0 1 2", "z error 3", "zz error 3"], None),
+        (["a", "z"], 2, ("z", 0), ["z error 3"], None),
+        ([], 2_000, None, ["a 0 1 2", "b 0 1 2", "t 0 1"], None),
+        ([], 2_000, ("aa", 1), ["b 0 1 2", "t 0 1"], None),
+        ([], 2_000, ("zzz", 1), [], None),
+        ([], 2_000, ("b", -1), [], None),
+    ],
+)  # fmt: skip
+def test_topics_are_described_page_by_page(
+    peer: Peer,
+    db: eosdb.Database,
+    names: list[str],
+    limit: int,
+    cursor: tuple[str, int] | None,
+    listed: list[str],
+    following: tuple[str, int] | None,
+) -> None:
+    for name in ("a", "b"):
+        db.admin.create_topic(name, partitions=3)
+    asked = DescribeTopicPartitionsRequest
+    begin = cursor and asked.Cursor(topic_name=cursor[0], partition_index=cursor[1])
+    topics = [asked.TopicRequest(name=name) for name in names]
+    request = asked(topics=topics, response_partition_limit=limit, cursor=begin)
+    answer = peer.ask(request, 0)
+    assert listed == [
+        f"{one.name} error {one.error_code}"
+        if one.error_code
+        else " ".join(map(str, [one.name, *(part.partition_index for part in one.partitions)]))
+        for one in answer.topics
+    ]
+    end = answer.next_cursor
+    assert (end and (end.topic_name, end.partition_index)) == following
 
 
 @pytest.mark.parametrize(

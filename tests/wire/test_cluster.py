@@ -40,7 +40,7 @@ def test_a_client_of_a_later_kafka_is_told_what_there_is(peer: Peer) -> None:
     assert struct.unpack_from(">ihihhh", answer) == (7, 35, 1, 18, 0, 4)
 
 
-@pytest.mark.parametrize("version", range(13))
+@pytest.mark.parametrize("version", range(14))
 def test_a_topic_is_described_in_every_version(peer: Peer, server: Server, version: int) -> None:
     answer = peer.ask(MetadataRequest(topics=[_Topic(name="t")]), version)
     assert [(b.node_id, b.host, b.port) for b in answer.brokers] == [(1, server.host, server.port)]

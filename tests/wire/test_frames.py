@@ -77,8 +77,8 @@ def test_a_size_beyond_the_limit_closes_the_connection(
         (struct.pack(">hhih", API_VERSIONS, 0, 1, 9), "a client id of 9 bytes in a frame of 10"),
         (header(-5, 0), "API -5 is not served"),
         (header(4, 0), "API 4 is not served"),
-        (header(METADATA, -1), "Metadata version -1 is not served, 0 to 12 are"),
-        (header(FETCH, 14), "Fetch version 14 is not served, 4 to 13 are"),
+        (header(METADATA, -1), "Metadata version -1 is not served, 0 to 13 are"),
+        (header(FETCH, 19), "Fetch version 19 is not served, 4 to 18 are"),
     ],
 )
 def test_what_is_no_request_closes_the_connection(

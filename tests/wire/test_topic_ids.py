@@ -7,12 +7,14 @@ from uuid import UUID, uuid4
 
 import confluent_kafka
 import pytest
+from kafka.protocol.consumer.group import OffsetCommitRequest, OffsetFetchRequest
 from kafka.protocol.metadata.metadata import MetadataRequest
 
 import eosdb
 from eosdb import Acl
 from eosdb.wire import batches
 from eosdb.wire.handlers import fetch as fetch_handler
+from eosdb.wire.handlers import group_offsets as offsets_handler
 from eosdb.wire.server import Server
 from tests.wire.clients import consume
 from tests.wire.clients import produce as send
@@ -21,6 +23,7 @@ from tests.wire.waiting import Waiting
 
 UNKNOWN_TOPIC_ID, UNKNOWN_PARTITION, NOT_AUTHORIZED = 100, 3, 29
 BY_ID = 13
+OFFSETS_BY_ID = 10
 _Topic = MetadataRequest.MetadataRequestTopic
 
 
@@ -51,12 +54,34 @@ def produce_by_id(peer: Peer, *topic_ids: UUID) -> list[tuple[int, int]]:
     return produced(answer)
 
 
+def commit_by_id(peer: Peer, *topic_ids: UUID) -> list[int]:
+    """The codes of the first partition of each."""
+    topic = OffsetCommitRequest.OffsetCommitRequestTopic
+    partition = topic.OffsetCommitRequestPartition(partition_index=0, committed_offset=1)
+    topics = [topic(topic_id=topic_id, partitions=[partition]) for topic_id in topic_ids]
+    answer = peer.ask(OffsetCommitRequest(group_id="g", topics=topics), OFFSETS_BY_ID)
+    assert [topic.topic_id or UUID(int=0) for topic in answer.topics] == list(topic_ids)
+    return [topic.partitions[0].error_code for topic in answer.topics]
+
+
+def offsets_by_id(peer: Peer, *topic_ids: UUID) -> dict[UUID, tuple[int, int]]:
+    """Code and offset of the first partition of each; without ids, of all topics that have one."""
+    group = OffsetFetchRequest.OffsetFetchRequestGroup
+    asked = group.OffsetFetchRequestTopics
+    topics = [asked(topic_id=topic_id, partition_indexes=[0]) for topic_id in topic_ids]
+    request = OffsetFetchRequest(groups=[group(group_id="g", topics=topics or None)])
+    (answer,) = peer.ask(request, OFFSETS_BY_ID).groups
+    firsts = {topic.topic_id or UUID(int=0): topic.partitions[0] for topic in answer.topics}
+    return {id_: (part.error_code, part.committed_offset) for id_, part in firsts.items()}
+
+
 def test_a_topic_is_written_and_read_by_its_id(peer: Peer, db: eosdb.Database) -> None:
     topic_id = id_of(db)
     assert produce_by_id(peer, topic_id) == [(0, 0)]
     asked = fetch(0)
     asked.topics[0].topic_id = topic_id
-    assert fetched(peer.ask(asked, BY_ID)) == [(0, b"a")]
+    for version in range(BY_ID, 19):
+        assert fetched(peer.ask(asked, version)) == [(0, b"a")]
     assert fetch_by_id(peer, topic_id, 0, 9) == [0, UNKNOWN_PARTITION]
 
 
@@ -66,6 +91,11 @@ def test_an_id_that_no_topic_has_is_unknown_and_others_are_answered(
 ) -> None:
     assert fetch_by_id(peer, topic_id, 0, 1) == [UNKNOWN_TOPIC_ID] * 2
     assert produce_by_id(peer, topic_id, id_of(db)) == [(UNKNOWN_TOPIC_ID, -1), (0, 0)]
+    assert commit_by_id(peer, topic_id, id_of(db)) == [UNKNOWN_TOPIC_ID, 0]
+    assert offsets_by_id(peer, topic_id, id_of(db)) == {
+        topic_id: (UNKNOWN_TOPIC_ID, -1), id_of(db): (0, 1),
+    }  # fmt: skip
+    assert offsets_by_id(peer) == {id_of(db): (0, 1)}
 
 
 def test_the_id_of_a_topic_that_was_made_anew_is_unknown(peer: Peer, db: eosdb.Database) -> None:
@@ -120,6 +150,29 @@ def test_a_topic_made_anew_while_a_request_is_decoded_does_not_get_the_formers_r
     assert db.broker.offsets(eosdb.TopicPartition("t", 0)).high_watermark == 0
 
 
+def test_a_topic_made_anew_while_its_offset_is_committed_or_fetched_is_not_taken_for_the_former(
+    peer: Peer, db: eosdb.Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def once_it_is_made_anew(name: str) -> None:
+        handle = getattr(offsets_handler, name)
+
+        def late(*args: Any, **options: Any) -> Any:
+            monkeypatch.setattr(offsets_handler, name, handle)
+            make_anew(db)
+            tp = eosdb.TopicPartition("t", 0)
+            db.broker.offset_commit("g", {tp: eosdb.OffsetAndMetadata(7)})
+            return handle(*args, **options)
+
+        monkeypatch.setattr(offsets_handler, name, late)
+
+    once_it_is_made_anew("_offsets")
+    assert commit_by_id(peer, id_of(db)) == [UNKNOWN_TOPIC_ID]
+    assert offsets_by_id(peer, id_of(db)) == {id_of(db): (0, 7)}
+    former = id_of(db)
+    once_it_is_made_anew("_fetched")
+    assert offsets_by_id(peer, former) == {former: (UNKNOWN_TOPIC_ID, -1)}
+
+
 def test_a_long_poll_is_told_when_its_topic_is_made_anew(
     server: Server, peer: Peer, db: eosdb.Database
 ) -> None:
@@ -137,9 +190,12 @@ def send_one(db: eosdb.Database) -> None:
 
 def test_whoever_may_not_use_a_topic_is_told_so_by_its_id(peer: Peer, db: eosdb.Database) -> None:
     topic_id = id_of(db)
-    db.admin.create_acls([Acl("User:bob", "all", "topic", "t")])
+    rows = [Acl("User:bob", "all", "topic", "t"), Acl("User:*", "all", "group", "g")]
+    db.admin.create_acls(rows)
     assert fetch_by_id(peer, topic_id) == [NOT_AUTHORIZED]
     assert produce_by_id(peer, topic_id) == [(NOT_AUTHORIZED, -1)]
+    assert commit_by_id(peer, topic_id) == [NOT_AUTHORIZED]
+    assert offsets_by_id(peer, topic_id) == {topic_id: (NOT_AUTHORIZED, -1)}
     asked = MetadataRequest(topics=[_Topic(name=None, topic_id=topic_id)])
     (topic,) = peer.ask(asked, 12).topics
     assert (topic.error_code, topic.name) == (NOT_AUTHORIZED, None)

@@ -1,10 +1,15 @@
-"""Cluster metadata: Metadata, DescribeCluster and FindCoordinator."""
+"""Cluster metadata: Metadata, DescribeTopicPartitions, DescribeCluster and FindCoordinator."""
 
 from __future__ import annotations
 
+from typing import Final
 from uuid import UUID
 
 from kafka.protocol.admin.cluster import DescribeClusterRequest, DescribeClusterResponse
+from kafka.protocol.admin.topics import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+)
 from kafka.protocol.metadata.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
@@ -28,7 +33,10 @@ from eosdb.wire.session import LEADER_EPOCH, NO_TOPIC, NODE_ID, Session
 _KEY_TYPES = {0: "group", 1: "transaction"}
 _BY_ID_FROM = 12
 _BROKERS, _CONTROLLERS = 1, 2
+_MOST_PARTITIONS: Final = 2_000
+"""In an answer to DescribeTopicPartitions (Kafka: max.request.partition.size.limit)."""
 _Topic = MetadataResponse.MetadataResponseTopic
+_Listed = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
 
 
 def metadata(session: Session, request: MetadataRequest, version: int) -> MetadataResponse:
@@ -53,6 +61,45 @@ def metadata(session: Session, request: MetadataRequest, version: int) -> Metada
         topics=topics,
         authorized_operations=session.operations(of_cluster, "cluster", CLUSTER),
     )
+
+
+def describe_topic_partitions(
+    session: Session, request: DescribeTopicPartitionsRequest, version: int
+) -> DescribeTopicPartitionsResponse:
+    """Topics in the order of their names from the cursor on, until the limit of partitions is reached
+    (KIP-966)."""
+    names = sorted({topic.name for topic in request.topics})
+    begin, first = "", 0
+    if request.cursor is not None:
+        begin, first = request.cursor.topic_name, request.cursor.partition_index
+        if first < 0 or (names and begin not in names):
+            error = InvalidRequestError(f"got the cursor {begin!r}, {first}, expected a partition")
+            return DescribeTopicPartitionsResponse(
+                topics=[_unlisted(name, error) for name in names]
+            )
+    left = max(1, min(request.response_partition_limit, _MOST_PARTITIONS))
+    topics, following = list[_Listed](), None
+    for name in names or sorted(session.broker.topic_partitions()):
+        if name < begin:
+            continue
+        if left == 0:
+            following = (name, 0)
+            break
+        try:
+            topic = session.broker.topic(name, may_create=False)
+        except EosdbError as error:
+            if names:  # One of all topics has been deleted meanwhile.
+                topics.append(_unlisted(name, error))
+            continue
+        indexes = range(first if name == begin else 0, topic.partitions)[:left]
+        topics.append(_listed(session, topic, indexes))
+        left -= len(indexes)
+        if indexes.stop < topic.partitions:
+            following = (name, indexes.stop)
+            break
+    response = DescribeTopicPartitionsResponse
+    cursor = following and response.Cursor(topic_name=following[0], partition_index=following[1])
+    return response(topics=topics, next_cursor=cursor)
 
 
 def describe_cluster(
@@ -170,4 +217,36 @@ def _described(session: Session, topic: TopicMetadata, may: bool) -> _Topic:
         is_internal=False,
         partitions=partitions,
         authorized_operations=session.operations(may, "topic", topic.name),
+    )
+
+
+def _listed(session: Session, topic: TopicMetadata, indexes: range) -> _Listed:
+    return _Listed(
+        error_code=NONE,
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=False,
+        partitions=[
+            _Listed.DescribeTopicPartitionsResponsePartition(
+                error_code=NONE,
+                partition_index=index,
+                leader_id=NODE_ID,
+                leader_epoch=LEADER_EPOCH,
+                replica_nodes=[NODE_ID],
+                isr_nodes=[NODE_ID],
+                eligible_leader_replicas=[],
+                last_known_elr=[],
+                offline_replicas=[],
+            )
+            for index in indexes
+        ],
+        topic_authorized_operations=sum(
+            1 << operation for operation in session.operations(True, "topic", topic.name)
+        ),
+    )
+
+
+def _unlisted(name: str, error: EosdbError) -> _Listed:
+    return _Listed(
+        error_code=code_of(error), name=name, topic_id=NO_TOPIC, is_internal=False, partitions=[]
     )

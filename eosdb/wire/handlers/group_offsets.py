@@ -4,8 +4,9 @@ partition.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeVar
+from uuid import UUID
 
 from kafka.protocol.consumer.group import (
     OffsetCommitRequest,
@@ -17,7 +18,8 @@ from kafka.protocol.consumer.group import (
 )
 from kafka.protocol.producer.transaction import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 
-from eosdb.errors import ApiError, EosdbError
+from eosdb.errors import ApiError, EosdbError, OffsetOutOfRangeError, UnknownTopicIdError
+from eosdb.log.topics import unknown_id
 from eosdb.model.values import OffsetAndMetadata, TopicPartition
 from eosdb.wire.errors import (
     GROUP_ID_NOT_FOUND,
@@ -28,8 +30,10 @@ from eosdb.wire.errors import (
     not_in_transaction,
 )
 from eosdb.wire.handlers.transactions import VERSION_2_FROM, transaction_version
-from eosdb.wire.session import Session
+from eosdb.wire.session import NO_TOPIC, Session
 
+_BY_ID_FROM: Final = 10
+"""The first version of OffsetCommit and OffsetFetch that names topics by their ids (KIP-848)."""
 _BATCH_FROM: Final = 8
 """The first version of OffsetFetch for several groups."""
 _NO_OFFSET: Final = OffsetAndMetadata(-1, "", -1)
@@ -43,13 +47,18 @@ def offset_commit(
 ) -> OffsetCommitResponse:
     refused: _Refused = {}
     code = NONE
+    by_id = version >= _BY_ID_FROM
+    if by_id:
+        _name(session.broker.topic_names(), request.topics)
+    topics = [topic for topic in request.topics if topic.name is not None]
     try:
         session.broker.offset_commit(
             request.group_id,
-            _offsets(request.topics, has_epochs=version >= 6),
+            _offsets(topics, has_epochs=version >= 6),
             generation_id=request.generation_id_or_member_epoch,
             member_id=request.member_id,
             group_instance_id=request.group_instance_id if version >= 7 else None,
+            topic_ids=_ids(topics) if by_id else None,
             refused=refused,
         )
     except EosdbError as error:
@@ -58,7 +67,9 @@ def offset_commit(
             code = ILLEGAL_GENERATION
     topic = OffsetCommitResponse.OffsetCommitResponseTopic
     partition = topic.OffsetCommitResponsePartition
-    return OffsetCommitResponse(topics=_answers(topic, partition, request.topics, refused, code))
+    return OffsetCommitResponse(
+        topics=_answers(topic, partition, request.topics, refused, code, by_id=by_id)
+    )
 
 
 def txn_offset_commit(
@@ -93,6 +104,8 @@ def offset_fetch(
     """The committed offsets of one or several groups, for the requested partitions or for all that have
     one."""
     stable = request.require_stable if version >= 7 else False
+    if version >= _BY_ID_FROM:
+        return _fetched_by_id(session, request, stable)
     if version >= _BATCH_FROM:
         return OffsetFetchResponse(
             groups=[_fetched(session, g.group_id, g.topics, stable) for g in request.groups]
@@ -150,11 +163,13 @@ def _answers(
     requested: Iterable[Any],
     refused: _Refused,
     of_all: int,
+    *,
+    by_id: bool = False,
 ) -> list[T]:
     """A result for each partition of the request."""
     return [
         topic(
-            name=one.name,
+            **({"topic_id": one.topic_id} if by_id else {"name": one.name}),
             partitions=[
                 partition(
                     partition_index=p.partition_index,
@@ -179,10 +194,67 @@ def _offsets(topics: Iterable[Any], *, has_epochs: bool) -> dict[TopicPartition,
     }
 
 
-def _code(refused: _Refused, topic: str, index: int, of_all: int) -> int:
-    """The error code of a partition; an error of the whole request takes precedence."""
+def _name(names: Mapping[UUID, str], topics: Iterable[Any]) -> None:
+    """Give the topics of a request the names of their ids; None where no topic has the id."""
+    for topic in topics:
+        topic.topic_id = topic.topic_id or NO_TOPIC
+        topic.name = names.get(topic.topic_id)
+
+
+def _ids(topics: Iterable[Any]) -> dict[TopicPartition, UUID]:
+    return {
+        TopicPartition(topic.name, p.partition_index): topic.topic_id
+        for topic in topics
+        for p in topic.partitions
+    }
+
+
+def _code(refused: _Refused, topic: str | None, index: int, of_all: int) -> int:
+    """The error code of a partition; an error of the whole request takes precedence, but for a topic whose
+    id is unknown."""
+    if topic is None:
+        return UnknownTopicIdError.code
     error = refused.get(TopicPartition(topic, index))
-    return of_all if of_all or error is None else error.code
+    if of_all or error is None:
+        return of_all
+    # The name has come to another topic since the id was looked up.
+    return UnknownTopicIdError.code if isinstance(error, OffsetOutOfRangeError) else error.code
+
+
+def _fetched_by_id(
+    session: Session, request: OffsetFetchRequest, stable: bool
+) -> OffsetFetchResponse:
+    """The offsets of several groups, with the ids of topics instead of their names."""
+    names = session.broker.topic_names()
+    ids = {name: topic_id for topic_id, name in names.items()}
+    groups, known = [], set()
+    for asked in request.groups:
+        topics = asked.topics
+        if topics is not None:
+            _name(names, topics)
+            topics = [topic for topic in topics if topic.name is not None]
+        group = _fetched(session, asked.group_id, topics, stable)
+        # A topic that is newer than `ids` comes with the next request.
+        group.topics = [topic for topic in group.topics if topic.name in ids]
+        for topic in group.topics:
+            topic.topic_id = ids[topic.name]
+            known.add(topic.topic_id)
+        group.topics += [_unknown(t) for t in asked.topics or () if t.name is None]
+        groups.append(group)
+    # Offsets of a name are those of the id if the id is there still: none ever comes again.
+    if not known <= session.broker.topic_names().keys():
+        return _fetched_by_id(session, request, stable)
+    return OffsetFetchResponse(groups=groups)
+
+
+def _unknown(topic: Any) -> _Group.OffsetFetchResponseTopics:
+    """The answer for a topic whose id is unknown."""
+    refused: _Refused = dict.fromkeys(
+        (TopicPartition("", index) for index in topic.partition_indexes), unknown_id(topic.topic_id)
+    )
+    return _Group.OffsetFetchResponseTopics(
+        topic_id=topic.topic_id, partitions=[_offset(tp, {}, refused) for tp in refused]
+    )
 
 
 def _fetched(session: Session, group_id: str, topics: Iterable[Any] | None, stable: bool) -> _Group:
