@@ -197,6 +197,12 @@ class ReadRequests(RequestHandler):
                 if self._authorizer.allows(connection, "describe", "topic", name)
             }
 
+    def every_partition_count(self) -> dict[str, int]:
+        """How many partitions every topic has, for requests that need a right on the cluster and none on
+        topics. No authorization is checked."""
+        with self._store.read() as connection:
+            return dict(topics.partition_counts(connection))
+
     def topic_metadata(self) -> list[TopicMetadata]:
         """All topics the principal may describe, with their ids."""
         with self._store.read() as connection:

@@ -15,8 +15,17 @@ from kafka.protocol.admin.acl import (
     DeleteAclsRequest,
     DescribeAclsRequest,
 )
-from kafka.protocol.admin.client_quotas import DescribeClientQuotasRequest
-from kafka.protocol.admin.cluster import DescribeClusterRequest, DescribeLogDirsRequest
+from kafka.protocol.admin.client_quotas import (
+    AlterClientQuotasRequest,
+    DescribeClientQuotasRequest,
+)
+from kafka.protocol.admin.cluster import (
+    AlterReplicaLogDirsRequest,
+    DescribeClusterRequest,
+    DescribeLogDirsRequest,
+    DescribeQuorumRequest,
+    UpdateFeaturesRequest,
+)
 from kafka.protocol.admin.configs import (
     AlterConfigsRequest,
     DescribeConfigsRequest,
@@ -29,11 +38,13 @@ from kafka.protocol.admin.groups import (
     ListGroupsRequest,
 )
 from kafka.protocol.admin.topics import (
+    AlterPartitionReassignmentsRequest,
     CreatePartitionsRequest,
     CreateTopicsRequest,
     DeleteRecordsRequest,
     DeleteTopicsRequest,
     DescribeTopicPartitionsRequest,
+    ElectLeadersRequest,
     ListPartitionReassignmentsRequest,
 )
 from kafka.protocol.admin.transactions import (
@@ -76,13 +87,16 @@ from eosdb.wire.handlers import (
     acls,
     cluster,
     configs,
+    features,
     fetch,
     group_admin,
     group_offsets,
     groups,
     inspection,
     offsets,
+    placement,
     produce,
+    quotas,
     sasl,
     switched_off,
     topics,
@@ -119,13 +133,12 @@ class Api:
 def api_versions(
     session: Session, request: ApiVersionsRequest, version: int
 ) -> ApiVersionsResponse:
-    """The served APIs, and the finalized feature `transaction.version` (KIP-584, KIP-890)."""
+    """The served APIs, and the features of the cluster (KIP-584)."""
     if version >= _SOFTWARE_FROM and not (
         _SOFTWARE.fullmatch(request.client_software_name)
         and _SOFTWARE.fullmatch(request.client_software_version)
     ):
         return ApiVersionsResponse(error_code=InvalidRequestError.code, api_keys=[])
-    highest = session.broker.transaction_version
     return ApiVersionsResponse(
         api_keys=[
             ApiVersionsResponse.ApiVersion(
@@ -133,17 +146,9 @@ def api_versions(
             )
             for api in APIS.values()
         ],
-        supported_features=[
-            ApiVersionsResponse.SupportedFeatureKey(
-                name="transaction.version", min_version=0, max_version=highest
-            )
-        ],
+        supported_features=features.supported(session),
         finalized_features_epoch=0,
-        finalized_features=[
-            ApiVersionsResponse.FinalizedFeatureKey(
-                name="transaction.version", max_version_level=highest, min_version_level=highest
-            )
-        ],
+        finalized_features=features.finalized(session),
     )
 
 
@@ -167,7 +172,8 @@ APIS: Final = {
         Api(0, 2, SaslAuthenticateRequest, sasl.authenticate),
         Api(0, 0, DescribeUserScramCredentialsRequest, users.describe),
         Api(0, 0, AlterUserScramCredentialsRequest, users.alter),
-        Api(0, 1, DescribeClientQuotasRequest, users.describe_quotas),
+        Api(0, 1, DescribeClientQuotasRequest, quotas.describe_quotas),
+        Api(0, 1, AlterClientQuotasRequest, quotas.alter_quotas),
         Api(0, 9, JoinGroupRequest, groups.join_group),
         Api(0, 5, SyncGroupRequest, groups.sync_group),
         Api(0, 4, HeartbeatRequest, groups.heartbeat),
@@ -198,6 +204,11 @@ APIS: Final = {
         Api(0, 1, ListTransactionsRequest, inspection.list_transactions),
         Api(1, 1, WriteTxnMarkersRequest, inspection.write_txn_markers),
         Api(1, 4, DescribeLogDirsRequest, inspection.describe_log_dirs),
-        Api(0, 0, ListPartitionReassignmentsRequest, inspection.list_reassignments),
+        Api(0, 2, ElectLeadersRequest, placement.elect_leaders),
+        Api(0, 1, AlterPartitionReassignmentsRequest, placement.alter_reassignments),
+        Api(0, 0, ListPartitionReassignmentsRequest, placement.list_reassignments),
+        Api(1, 2, AlterReplicaLogDirsRequest, placement.alter_log_dirs),
+        Api(0, 2, UpdateFeaturesRequest, features.update_features),
+        Api(0, 2, DescribeQuorumRequest, cluster.describe_quorum),
     )
 }

@@ -7,7 +7,7 @@ answered (decisions/0054).
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from eosdb.errors import (
     ApiError,
@@ -40,6 +40,7 @@ INVALID_PRODUCER_EPOCH: Final = InvalidProducerEpochError.code
 INVALID_TXN_STATE: Final = InvalidTxnStateError.code
 OPERATION_NOT_ATTEMPTED: Final = OperationNotAttemptedError.code
 KAFKA_STORAGE_ERROR: Final = 56
+LOG_DIR_NOT_FOUND: Final = 57
 GROUP_ID_NOT_FOUND: Final = GroupIdNotFoundError.code
 FETCH_SESSION_ID_NOT_FOUND: Final = 70
 DUPLICATE_RESOURCE: Final = 92
@@ -69,6 +70,18 @@ class InvalidReplicaAssignmentError(ApiError, code=39):
     """Raised because there is one broker."""
 
 
+class ElectionNotNeededError(ApiError, code=84):
+    """Raised because the one broker leads every partition."""
+
+
+class NoReassignmentInProgressError(ApiError, code=85):
+    """Raised because partitions stay where they are."""
+
+
+class InvalidUpdateVersionError(ApiError, code=95):
+    """Raised because the level of a feature follows from how the file was opened."""
+
+
 # decisions/0054: whatever the answer, librdkafka takes what is stored behind the request for the request.
 def code_of(error: EosdbError) -> int:
     """The error code for a request to the log; errors that Kafka does not have become KAFKA_STORAGE_ERROR,
@@ -88,6 +101,13 @@ def code_of(error: EosdbError) -> int:
 def message_of(error: EosdbError) -> str:
     """The text of a response's error, which quotes values of the request, at a length that fits."""
     return shortened(str(error), _LONGEST_MESSAGE)
+
+
+def fields_of(error: EosdbError | None) -> dict[str, Any]:
+    """The fields `error_code` and `error_message` of a response, or of a part of it."""
+    if error is None:
+        return {"error_code": NONE, "error_message": None}
+    return {"error_code": code_of(error), "error_message": message_of(error)}
 
 
 def reading_code_of(error: EosdbError) -> int:

@@ -11,6 +11,8 @@ from kafka.protocol.admin.acl import ACLOperation
 from eosdb.admin.topics import Admin
 from eosdb.broker.broker import Broker
 from eosdb.broker.handler import Core
+from eosdb.coordinator.authorizer import CLUSTER
+from eosdb.errors import ClusterAuthorizationFailedError
 from eosdb.wire.limits import Lease, Limits
 from eosdb.wire.login import Login
 from eosdb.wire.parking import ParkingPlace
@@ -57,6 +59,12 @@ class Session:
     def may(self, operation: str, kind: str, name: str) -> bool:
         """Whether the principal may do this, for requests that the broker does not check."""
         return operation in self.broker.authorized_operations(kind, name)
+
+    def refused(self, operation: str) -> ClusterAuthorizationFailedError | None:
+        """The error of a request that needs an operation on the cluster which the principal may not do."""
+        if self.may(operation, "cluster", CLUSTER):
+            return None
+        return ClusterAuthorizationFailedError(f"{self.principal} may not {operation} the cluster")
 
     def operations(self, requested: bool, kind: str, name: str) -> set[int]:
         """The operations that the principal may do with a resource, as a bit field of Kafka's codes

@@ -10,8 +10,17 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from kafka.protocol.admin.acl import CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest
-from kafka.protocol.admin.client_quotas import DescribeClientQuotasRequest
-from kafka.protocol.admin.cluster import DescribeClusterRequest, DescribeLogDirsRequest
+from kafka.protocol.admin.client_quotas import (
+    AlterClientQuotasRequest,
+    DescribeClientQuotasRequest,
+)
+from kafka.protocol.admin.cluster import (
+    AlterReplicaLogDirsRequest,
+    DescribeClusterRequest,
+    DescribeLogDirsRequest,
+    DescribeQuorumRequest,
+    UpdateFeaturesRequest,
+)
 from kafka.protocol.admin.configs import (
     AlterConfigsRequest,
     DescribeConfigsRequest,
@@ -24,11 +33,13 @@ from kafka.protocol.admin.groups import (
     ListGroupsRequest,
 )
 from kafka.protocol.admin.topics import (
+    AlterPartitionReassignmentsRequest,
     CreatePartitionsRequest,
     CreateTopicsRequest,
     DeleteRecordsRequest,
     DeleteTopicsRequest,
     DescribeTopicPartitionsRequest,
+    ElectLeadersRequest,
     ListPartitionReassignmentsRequest,
 )
 from kafka.protocol.admin.transactions import (
@@ -162,6 +173,8 @@ _Join: Final = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=
 _Scram: Final = AlterUserScramCredentialsRequest.ScramCredentialUpsertion(
     name="nobody", mechanism=1, iterations=4_096, salt=b"salt", salted_password=b"x" * 32
 )
+_Reassigned: Final = AlterPartitionReassignmentsRequest.ReassignableTopic
+_Directory: Final = AlterReplicaLogDirsRequest.AlterReplicaLogDir
 _ANY_TOPIC: Final = ("write", "topic", "*")
 
 TABLE: Final = (
@@ -482,6 +495,18 @@ TABLE: Final = (
         lambda _: IncrementalAlterConfigsRequest(
             resources=[
                 IncrementalAlterConfigsRequest.AlterConfigsResource(
+                    resource_type=4, resource_name="1", configs=[]
+                )
+            ],
+            validate_only=False,
+        ),
+        (cluster("alter_configs"),), "of the broker",
+    ),
+    Row(
+        IncrementalAlterConfigsRequest, 1,
+        lambda _: IncrementalAlterConfigsRequest(
+            resources=[
+                IncrementalAlterConfigsRequest.AlterConfigsResource(
                     resource_type=2, resource_name=TOPIC,
                     configs=[
                         IncrementalAlterConfigsRequest.AlterConfigsResource.AlterableConfig(
@@ -567,6 +592,73 @@ TABLE: Final = (
     Row(
         ListPartitionReassignmentsRequest, 0,
         lambda _: ListPartitionReassignmentsRequest(timeout_ms=1_000, topics=None),
+        (cluster("describe"),),
+    ),
+    Row(
+        AlterPartitionReassignmentsRequest, 1,
+        lambda _: AlterPartitionReassignmentsRequest(
+            topics=[
+                _Reassigned(
+                    name=TOPIC,
+                    partitions=[_Reassigned.ReassignablePartition(partition_index=0, replicas=[1])],
+                )
+            ],
+            timeout_ms=1_000, allow_replication_factor_change=True,
+        ),
+        (cluster("alter"),),
+    ),
+    Row(
+        ElectLeadersRequest, 2,
+        lambda _: ElectLeadersRequest(
+            election_type=0, timeout_ms=1_000,
+            topic_partitions=[ElectLeadersRequest.TopicPartitions(topic=TOPIC, partitions=[0])],
+        ),
+        (cluster("alter"),),
+    ),
+    Row(
+        AlterReplicaLogDirsRequest, 2,
+        lambda _: AlterReplicaLogDirsRequest(
+            dirs=[
+                _Directory(
+                    path="/other",
+                    topics=[_Directory.AlterReplicaLogDirTopic(name=TOPIC, partitions=[0])],
+                )
+            ]
+        ),
+        (cluster("alter"),),
+    ),
+    Row(
+        AlterClientQuotasRequest, 1,
+        lambda _: AlterClientQuotasRequest(
+            entries=[
+                AlterClientQuotasRequest.EntryData(
+                    entity=[
+                        AlterClientQuotasRequest.EntryData.EntityData(
+                            entity_type="user", entity_name="nobody"
+                        )
+                    ],
+                    ops=[],
+                )
+            ],
+            validate_only=False,
+        ),
+        (cluster("alter_configs"),),
+    ),
+    Row(
+        UpdateFeaturesRequest, 2,
+        lambda _: UpdateFeaturesRequest(timeout_ms=1_000, feature_updates=[], validate_only=False),
+        (cluster("alter"),),
+    ),
+    Row(
+        DescribeQuorumRequest, 2,
+        lambda _: DescribeQuorumRequest(
+            topics=[
+                DescribeQuorumRequest.TopicData(
+                    topic_name="__cluster_metadata",
+                    partitions=[DescribeQuorumRequest.TopicData.PartitionData(partition_index=0)],
+                )
+            ]
+        ),
         (cluster("describe"),),
     ),
 )  # fmt: skip

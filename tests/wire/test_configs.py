@@ -173,6 +173,10 @@ def test_a_change_is_refused_where_there_is_nothing_to_change(peer: Peer) -> Non
     change = [("retention.ms", SET, "1")]
     assert altered(peer, change, name="none") == 3
     assert altered(peer, [("log.retention.ms", SET, "1")], kind=4, name="1") == 42
+    assert altered(peer, [("nonsense", DELETE, None)], kind=4, name="1") == 0
+    assert altered(peer, [("nonsense", DELETE, None)], kind=4, name="7") == 42
+    assert altered(peer, [], kind=4, name="") == 0
+    assert altered(peer, change, kind=8, name="1") == 42
     assert altered(peer, change, kind=32) == 42
     assert altered(peer, change, times=2) == 42
 

@@ -11,7 +11,6 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from kafka.protocol.admin.cluster import DescribeClusterRequest, DescribeLogDirsRequest
 from kafka.protocol.admin.groups import DescribeGroupsRequest
-from kafka.protocol.admin.topics import ListPartitionReassignmentsRequest
 from kafka.protocol.admin.transactions import (
     DescribeProducersRequest,
     DescribeTransactionsRequest,
@@ -229,8 +228,3 @@ def test_the_files_folder_is_the_one_log_directory(
 def test_who_may_not_see_the_cluster_is_shown_no_directory(permitted: Peer) -> None:
     answer = permitted.ask(DescribeLogDirsRequest(topics=None), 4)
     assert (answer.error_code, answer.results) == (31, [])
-
-
-def test_there_are_no_reassignments(peer: Peer) -> None:
-    moves = peer.ask(ListPartitionReassignmentsRequest(timeout_ms=1, topics=None), 0)
-    assert (moves.error_code, moves.topics) == (0, [])

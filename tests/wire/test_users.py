@@ -6,7 +6,6 @@ from typing import Any
 
 import confluent_kafka.admin
 import pytest
-from kafka.protocol.admin.client_quotas import DescribeClientQuotasRequest
 from kafka.protocol.admin.users import (
     AlterUserScramCredentialsRequest,
     DescribeUserScramCredentialsRequest,
@@ -107,13 +106,6 @@ def test_users_are_described_all_or_by_name(peer: Peer) -> None:
 def test_each_user_has_an_answer_of_its_own(peer: Peer, upsertion: _Upsertion, code: int) -> None:
     assert alter(peer, [upsertion, put("bob")]) == {upsertion.name: code, "bob": 0}
     assert describe(peer) == {"bob": (0, [(1, 4096)])}
-
-
-@pytest.mark.parametrize("version", [0, 1])
-def test_nobody_has_a_quota(peer: Peer, version: int) -> None:
-    """kafka-configs.sh asks for them before it shows users."""
-    answer = peer.ask(DescribeClientQuotasRequest(components=[], strict=False), version)
-    assert (answer.error_code, answer.entries) == (0, [])
 
 
 def test_what_is_not_there_is_not_deleted_and_nothing_is_changed_twice(peer: Peer) -> None:

@@ -1,11 +1,16 @@
-"""Cluster metadata: Metadata, DescribeTopicPartitions, DescribeCluster and FindCoordinator."""
+"""The cluster: Metadata, DescribeTopicPartitions, DescribeCluster, DescribeQuorum and FindCoordinator."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
-from kafka.protocol.admin.cluster import DescribeClusterRequest, DescribeClusterResponse
+from kafka.protocol.admin.cluster import (
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+)
 from kafka.protocol.admin.topics import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
@@ -17,7 +22,12 @@ from kafka.protocol.metadata.find_coordinator import (
 from kafka.protocol.metadata.metadata import MetadataRequest, MetadataResponse
 
 from eosdb.coordinator.authorizer import CLUSTER
-from eosdb.errors import EosdbError, InvalidRequestError, TopicAuthorizationFailedError
+from eosdb.errors import (
+    EosdbError,
+    InvalidRequestError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+)
 from eosdb.log.topics import unknown_id
 from eosdb.model.values import TopicMetadata
 from eosdb.wire.errors import (
@@ -26,6 +36,7 @@ from eosdb.wire.errors import (
     UNSUPPORTED_ENDPOINT_TYPE,
     code_of,
     coordinator_code_of,
+    fields_of,
     message_of,
 )
 from eosdb.wire.session import LEADER_EPOCH, NO_TOPIC, NODE_ID, Session
@@ -35,8 +46,11 @@ _BY_ID_FROM = 12
 _BROKERS, _CONTROLLERS = 1, 2
 _MOST_PARTITIONS: Final = 2_000
 """In an answer to DescribeTopicPartitions (Kafka: max.request.partition.size.limit)."""
+_METADATA: Final = "__cluster_metadata"
+_NO_METADATA: Final = UnknownTopicOrPartitionError(f"expected partition 0 of {_METADATA} alone")
 _Topic = MetadataResponse.MetadataResponseTopic
 _Listed = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
+_Quorum = DescribeQuorumResponse.TopicData
 
 
 def metadata(session: Session, request: MetadataRequest, version: int) -> MetadataResponse:
@@ -129,6 +143,35 @@ def describe_cluster(
     )
 
 
+def describe_quorum(
+    session: Session, request: DescribeQuorumRequest, version: int
+) -> DescribeQuorumResponse:
+    """The broker is the only voter; the journal stands for the log of metadata."""
+    requested = [(t.topic_name, p.partition_index) for t in request.topics for p in t.partitions]
+    if refusal := session.refused("describe"):
+        return DescribeQuorumResponse(**fields_of(refusal), topics=[], nodes=[])
+    is_known = requested == [(_METADATA, 0)]
+    described = _quorum(session) if is_known else fields_of(_NO_METADATA)
+    listener = DescribeQuorumResponse.Node.Listener(
+        name="CONTROLLER", host=session.host, port=session.port
+    )
+    node = DescribeQuorumResponse.Node(node_id=NODE_ID, listeners=[listener])
+    return DescribeQuorumResponse(
+        **fields_of(None),
+        topics=[
+            _Quorum(
+                topic_name=topic.topic_name,
+                partitions=[
+                    _Quorum.PartitionData(partition_index=p.partition_index, **described)
+                    for p in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ],
+        nodes=[node] if is_known else [],
+    )
+
+
 def find_coordinator(
     session: Session, request: FindCoordinatorRequest, version: int
 ) -> FindCoordinatorResponse:
@@ -145,6 +188,20 @@ def find_coordinator(
         host=coordinator.host,
         port=coordinator.port,
     )
+
+
+def _quorum(session: Session) -> dict[str, Any]:
+    end, now = session.admin.overview().journal_position, session.core.clock.time_ms()
+    voter = _Quorum.PartitionData.ReplicaState(
+        replica_id=NODE_ID,
+        log_end_offset=end,
+        last_fetch_timestamp=now,
+        last_caught_up_timestamp=now,
+    )
+    return {
+        **fields_of(None), "leader_id": NODE_ID, "leader_epoch": LEADER_EPOCH,
+        "high_watermark": end, "current_voters": [voter], "observers": [],
+    }  # fmt: skip
 
 
 def _coordinator(session: Session, key: str, key_type: int) -> FindCoordinatorResponse.Coordinator:

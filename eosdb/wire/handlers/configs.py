@@ -20,10 +20,8 @@ from kafka.protocol.admin.configs import (
 )
 
 from eosdb.admin.configs import ConfigEntry
-from eosdb.coordinator.authorizer import CLUSTER
 from eosdb.errors import (
     ApiError,
-    ClusterAuthorizationFailedError,
     EosdbError,
     InvalidRequestError,
     UnsupportedVersionError,
@@ -132,10 +130,8 @@ def list_config_resources(
         return ListConfigResourcesResponse(
             error_code=UnsupportedVersionError.code, config_resources=[]
         )
-    if not session.may("describe_configs", "cluster", CLUSTER):
-        return ListConfigResourcesResponse(
-            error_code=ClusterAuthorizationFailedError.code, config_resources=[]
-        )
+    if refusal := session.refused("describe_configs"):
+        return ListConfigResourcesResponse(error_code=refusal.code, config_resources=[])
     resources = [(_TOPIC, name) for name in session.broker.topics()] + [(_BROKER, str(NODE_ID))]
     return ListConfigResourcesResponse(
         error_code=NONE,
@@ -211,16 +207,21 @@ def _change(
     validate_only: bool,
 ) -> None:
     kind, name = resource.resource_type, resource.resource_name
+    given = [c.name for c in changes if c.operation is not ConfigOperation.DELETE]
     if kind == _BROKER:
         _check_broker(name)
-        raise InvalidRequestError(
-            "the broker's settings are those with which the file was opened; open it with others"
-        )
+        if refusal := session.refused("alter_configs"):
+            raise refusal
+        if given:
+            raise InvalidRequestError(
+                f"{', '.join(given)}: the broker's settings are those with which the file was opened; open "
+                "it with others"
+            )
+        return  # As in Kafka, what is not set can be deleted.
     if kind != _TOPIC:
         raise _not_served(kind)
     session.admin.change_topic_config(name, changes, anew=anew, validate_only=validate_only)
     if not validate_only:
-        given = [c.name for c in changes if c.operation is not ConfigOperation.DELETE]
         log_without_effect(name, given)
 
 

@@ -1,6 +1,5 @@
-"""Inspection: DescribeProducers, DescribeTransactions, ListTransactions, DescribeLogDirs, and empty results
-for reassignments, which eosdb does not have; and WriteTxnMarkers, which aborts hanging transactions
-(KIP-664).
+"""Inspection: DescribeProducers, DescribeTransactions, ListTransactions, DescribeLogDirs; and
+WriteTxnMarkers, which aborts hanging transactions (KIP-664).
 """
 
 from __future__ import annotations
@@ -9,10 +8,6 @@ from collections.abc import Iterable
 from itertools import groupby
 
 from kafka.protocol.admin.cluster import DescribeLogDirsRequest, DescribeLogDirsResponse
-from kafka.protocol.admin.topics import (
-    ListPartitionReassignmentsRequest,
-    ListPartitionReassignmentsResponse,
-)
 from kafka.protocol.admin.transactions import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -26,8 +21,7 @@ from kafka.protocol.producer.transaction import (
     WriteTxnMarkersResponse,
 )
 
-from eosdb.coordinator.authorizer import CLUSTER
-from eosdb.errors import ClusterAuthorizationFailedError, EosdbError
+from eosdb.errors import EosdbError
 from eosdb.model.values import CLASSIC, TopicPartition, TransactionState
 from eosdb.wire.errors import NONE, code_of, coordinator_code_of, message_of
 from eosdb.wire.session import Session
@@ -138,15 +132,6 @@ def describe_log_dirs(
         usable_bytes=log_directory.usable_bytes,
     )
     return DescribeLogDirsResponse(error_code=NONE, results=[directory])
-
-
-def list_reassignments(
-    session: Session, request: ListPartitionReassignmentsRequest, version: int
-) -> ListPartitionReassignmentsResponse:
-    """No reassignments: there is one broker."""
-    may = session.may("describe", "cluster", CLUSTER)
-    code = NONE if may else ClusterAuthorizationFailedError.code
-    return ListPartitionReassignmentsResponse(error_code=code, error_message=None, topics=[])
 
 
 def _producers(session: Session, tp: TopicPartition) -> _Producers:

@@ -36,7 +36,7 @@ from eosdb.wire.errors import (
     InvalidReplicaAssignmentError,
     InvalidReplicationFactorError,
     code_of,
-    message_of,
+    fields_of,
 )
 from eosdb.wire.session import NODE_ID, Session
 
@@ -89,7 +89,7 @@ def create_partitions(
             if topic.assignments is not None:
                 existing = session.broker.topic(topic.name, may_create=False)
                 added = topic.count - existing.partitions
-                _check_assignments([a.broker_ids for a in topic.assignments], added)
+                check_assignments([a.broker_ids for a in topic.assignments], added)
             session.admin.create_partitions(
                 topic.name, topic.count, validate_only=request.validate_only
             )
@@ -196,7 +196,7 @@ def _partitions(topic: _Topic) -> int | None:
             raise InvalidReplicaAssignmentError(
                 f"an assignment of the partitions {given}: expected each number from 0 on, once"
             )
-        _check_assignments(by_partition.values(), len(by_partition))
+        check_assignments(by_partition.values(), len(by_partition))
         return len(by_partition)
     if topic.replication_factor not in (_UNSET, 1):
         raise InvalidReplicationFactorError(
@@ -207,7 +207,8 @@ def _partitions(topic: _Topic) -> int | None:
     return None if count == _UNSET else count
 
 
-def _check_assignments(assignments: Iterable[list[int]], count: int) -> None:
+def check_assignments(assignments: Iterable[list[int]], count: int) -> None:
+    """Raises InvalidReplicaAssignmentError unless each of `count` partitions is on the one broker."""
     given = list(assignments)
     if any(brokers != [NODE_ID] for brokers in given) or len(given) != count:
         raise InvalidReplicaAssignmentError(
@@ -217,7 +218,7 @@ def _check_assignments(assignments: Iterable[list[int]], count: int) -> None:
 
 def _not_created(name: str, error: EosdbError) -> _Created:
     return _Created(
-        name=name, topic_id=_NO_ID, error_code=code_of(error), error_message=message_of(error),
+        name=name, topic_id=_NO_ID, **fields_of(error),
         topic_config_error_code=NONE, num_partitions=-1, replication_factor=-1, configs=[],
     )  # fmt: skip
 
@@ -233,20 +234,11 @@ def _deleted(session: Session, name: str | None, topic_id: UUID) -> _Deleted:
 
 
 def _deletion(name: str | None, topic_id: UUID, error: EosdbError | None = None) -> _Deleted:
-    return _Deleted(
-        name=name,
-        topic_id=topic_id,
-        error_code=NONE if error is None else code_of(error),
-        error_message=None if error is None else message_of(error),
-    )
+    return _Deleted(name=name, topic_id=topic_id, **fields_of(error))
 
 
 def _widening(name: str, error: EosdbError | None = None) -> _Widened:
-    return _Widened(
-        name=name,
-        error_code=NONE if error is None else code_of(error),
-        error_message=None if error is None else message_of(error),
-    )
+    return _Widened(name=name, **fields_of(error))
 
 
 def _twice(name: str) -> InvalidRequestError:

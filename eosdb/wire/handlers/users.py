@@ -1,16 +1,10 @@
-"""User administration: DescribeUserScramCredentials, AlterUserScramCredentials (KIP-554), and quotas, of
-which there are none.
-"""
+"""User administration: DescribeUserScramCredentials and AlterUserScramCredentials (KIP-554)."""
 
 from __future__ import annotations
 
 from collections import Counter
 from typing import Any, Final
 
-from kafka.protocol.admin.client_quotas import (
-    DescribeClientQuotasRequest,
-    DescribeClientQuotasResponse,
-)
 from kafka.protocol.admin.users import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
@@ -18,8 +12,7 @@ from kafka.protocol.admin.users import (
     DescribeUserScramCredentialsResponse,
 )
 
-from eosdb.coordinator.authorizer import CLUSTER
-from eosdb.errors import ClusterAuthorizationFailedError, EosdbError, ResourceNotFoundError
+from eosdb.errors import EosdbError, ResourceNotFoundError
 from eosdb.model.protocol import scram
 from eosdb.model.validation import shown
 from eosdb.wire.errors import DUPLICATE_RESOURCE, NONE, code_of, message_of
@@ -64,15 +57,6 @@ def alter(
         changes.setdefault(change.name, []).append(change)
     results = [_altered(session, user, user_changes) for user, user_changes in changes.items()]
     return AlterUserScramCredentialsResponse(results=results)
-
-
-def describe_quotas(
-    session: Session, request: DescribeClientQuotasRequest, version: int
-) -> DescribeClientQuotasResponse:
-    """No quotas; `kafka-configs.sh --describe --entity-type users` asks for them first."""
-    may = session.may("describe_configs", "cluster", CLUSTER)
-    code = NONE if may else ClusterAuthorizationFailedError.code
-    return DescribeClientQuotasResponse(error_code=code, error_message=None, entries=[])
 
 
 def _described(user: str, times: int, infos: list[_Described.CredentialInfo] | None) -> _Described:
