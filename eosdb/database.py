@@ -328,6 +328,7 @@ class Database(WholeFile, Closeable):
         tls_cert: str | os.PathLike[str] | None = None,
         tls_key: str | os.PathLike[str] | None = None,
         tls_ca: str | os.PathLike[str] | None = None,
+        advertised: str | None = None,
         limits: Limits | None = None,
         interfere: Interfere | None = None,
     ) -> Server:
@@ -335,10 +336,11 @@ class Database(WholeFile, Closeable):
 
         Returns a context manager that closes the server. Port 0 takes a free port (`server.port`,
         `server.bootstrap_servers`). "localhost" listens on 127.0.0.1 and, if the host has it, on ::1. Any
-        other address needs TLS (PEM files; with `tls_ca` clients must present a certificate, too) and
-        `require_sasl`, which makes users log in. `limits` bounds connections and memory of clients
-        (docs/wire.md); `interfere` is for tests (`eosdb.testing.kafka`). Raises ConfigError, also when the
-        extra `serve` is not installed, and ListenError when the port is taken.
+        other address needs TLS (PEM files, read again when they change; with `tls_ca` clients must present
+        a certificate, too) and `require_sasl`, which makes users log in. Clients are sent to `advertised`
+        (HOST:PORT), by default to the address by which they came. `limits` bounds connections and memory of
+        clients (docs/wire.md); `interfere` is for tests (`eosdb.testing.kafka`). Raises ConfigError, also
+        when the extra `serve` is not installed, and ListenError when the port is taken.
         """
         self._store.check_open()
         try:
@@ -347,7 +349,7 @@ class Database(WholeFile, Closeable):
         except ImportError as error:
             raise ConfigError(needs_extra("the server", "serve", error)) from None
         checked = security(tls_cert, tls_key, tls_ca, require_sasl)
-        return Server(self._core, host, port, checked, limits, interfere)
+        return Server(self._core, host, port, checked, limits, interfere, advertised)
 
     def _transport(self, given: Transport | BrokerRequests | None) -> Transport:
         return DirectTransport(self.broker) if given is None else as_transport(given)

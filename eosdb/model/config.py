@@ -69,6 +69,9 @@ class BrokerConfig:
     """The least age at which compaction may remove a record."""
     log_message_timestamp_type: str = "CreateTime"
     """Either "CreateTime" (the producer's) or "LogAppendTime", for topics without their own."""
+    connections_max_reauth_ms: int = 0
+    """How long a login over the wire lasts before the client must repeat it (KIP-368); 0: as long as its
+    connection."""
     super_users: str = ""
     """Principals to whom no ACL applies, separated by semicolons."""
     lock_timeout_ms: int = 30_000
@@ -127,6 +130,7 @@ _BROKER_RANGES: Final = (
     ("idempotency_retention_ms", -1, INT64_MAX),
     ("log_cleaner_delete_retention_ms", 0, INT64_MAX),
     ("log_cleaner_min_compaction_lag_ms", 0, INT64_MAX),
+    ("connections_max_reauth_ms", 0, INT32_MAX),
     ("lock_timeout_ms", 0, INT32_MAX),
     ("slow_commit_ms", -1, INT32_MAX),
     ("transaction_unit_partitions", 0, INT32_MAX),

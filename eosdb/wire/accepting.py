@@ -21,9 +21,11 @@ from eosdb.model.notices import catalog
 
 _PAUSE_S: Final = 0.2
 """How long accepting pauses when no file descriptor is left."""
-_KEEPALIVE: Final = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 6))
-"""TCP keepalive, where the system has these options: a client whose machine is gone is noticed after two
-minutes."""
+_KEEPALIVE: Final = (
+    ("TCP_KEEPIDLE", 60), ("TCP_KEEPALIVE", 60), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 6),
+)  # fmt: skip
+"""TCP keepalive, where the system has these options (the first is called TCP_KEEPALIVE on macOS): a client
+whose machine is gone is noticed after two minutes."""
 
 
 class Inherited(Protocol):

@@ -11,7 +11,7 @@ from typing import Final
 from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.metadata.api_versions import ApiVersionsResponse
 
-from eosdb.errors import EosdbError, SaslAuthenticationFailedError
+from eosdb.errors import EosdbError
 from eosdb.model.notices import catalog
 from eosdb.wire import messages
 from eosdb.wire.apis import APIS, Api
@@ -59,9 +59,9 @@ class Connection:
         peer = self._session.client_host
         catalog.CONNECTED.say(client_host=peer)
         try:
-            self._session.host = (
-                shake_hands(self._socket, self._limits.transfer_s) or self._session.host
-            )
+            asked_for = shake_hands(self._socket, self._limits.transfer_s)
+            if asked_for and not self._session.is_advertised:
+                self._session.host = asked_for
             while not self._is_closing:
                 frame = self._frames.read(self._largest_frame)
                 if frame is None:
@@ -122,10 +122,7 @@ class Connection:
             raise MalformedMessageError(
                 f"{api.name} version {header.version} is not served, {api.lowest} to {api.highest} are"
             )
-        if not self._session.login.may_ask(header.api_key):
-            raise SaslAuthenticationFailedError(
-                f"{api.name} was requested before authentication, which this server requires"
-            )
+        self._session.login.check_may_ask(header.api_key, api.name)
         request = messages.decode_body(api.request, header, frame)
         self._session.client_id = header.client_id
         try:

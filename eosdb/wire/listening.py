@@ -6,6 +6,7 @@ import contextlib
 import errno
 import ipaddress
 import os
+import re
 import socket
 from typing import Final
 
@@ -19,6 +20,9 @@ _NOT_HERE: Final = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 _TRIES: Final = 50
 """A free port at one address may be taken at the next; so several ports are tried."""
 _BACKLOG: Final = 128
+_HOST_AND_PORT: Final = re.compile(
+    r"(?:\[(?P<in_brackets>[0-9a-fA-F:.]+)\]|(?P<host>[^\s\[\]:/,]+)):(?P<port>[0-9]{1,5})"
+)
 
 
 def check_port(port: object) -> int:
@@ -45,6 +49,17 @@ def addresses_of(host: object) -> list[str]:
 def is_loopback(address: str) -> bool:
     """Whether the address is reachable from this machine only."""
     return ipaddress.ip_address(address.partition("%")[0]).is_loopback
+
+
+def check_advertised(address: object) -> tuple[str, int]:
+    """Host and port of the address to which clients are sent. Raises ConfigError."""
+    text = check_text("advertised", address, ConfigError)
+    found = _HOST_AND_PORT.fullmatch(text)
+    if found is None or not 1 <= int(found["port"]) <= 65_535:
+        raise ConfigError(
+            f"advertised: got {text!r}, expected HOST:PORT such as kafka.example.org:9092"
+        )
+    return found["in_brackets"] or found["host"], int(found["port"])
 
 
 def listen(addresses: list[str], port: int) -> list[socket.socket]:

@@ -6,6 +6,7 @@ import threading
 from typing import Final
 
 from eosdb.errors import EosdbError, SaslAuthenticationFailedError
+from eosdb.model.clock import Clock
 from eosdb.wire import sasl
 from eosdb.wire.messages import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from eosdb.wire.parking import REAL_TIME
@@ -14,6 +15,8 @@ _BEFORE: Final = (API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE)
 """The APIs allowed before authentication."""
 _PAUSE_MS: Final = 100
 """Kafka's connection.failed.authentication.delay.ms."""
+_RENEWALS_MS: Final = 1_000
+"""The least time between the beginnings of two re-authentications of a connection, as in Kafka."""
 
 
 class Refusals:
@@ -42,15 +45,32 @@ class Refusals:
 
 class Login:
     """The authentication of one connection, used by its thread alone. After a failure the connection
-    ends."""
+    ends.
+
+    With `lifetime_ms` a login expires, and its client renews it before (KIP-368): by the same mechanism, as
+    the same user.
+    """
 
     def __init__(
-        self, users: sasl.Users, *, is_required: bool, refusals: Refusals | None = None
+        self,
+        users: sasl.Users,
+        *,
+        is_required: bool,
+        refusals: Refusals | None = None,
+        lifetime_ms: int = 0,
+        clock: Clock = REAL_TIME,
     ) -> None:
         self._users = users
         self._refusals = refusals or Refusals()
         self._is_required = is_required
+        self._clock = clock
         self._exchange: sasl.Exchange | None = None
+        self._mechanism = ""
+        self._expires_ms: int | None = None
+        self._renewed_ms: int | None = None
+        """When the last renewal began."""
+        self.lifetime_ms: Final = lifetime_ms
+        """How long a login lasts; 0 for as long as the connection."""
         self.user: str | None = None
         """The authenticated user."""
         self.is_refused = False
@@ -60,23 +80,56 @@ class Login:
 
     @property
     def is_due(self) -> bool:
-        """Whether the client must authenticate before any other request."""
-        return self._is_required and self.user is None
+        """Whether the client must authenticate before any other request: for the first time, or to finish
+        the renewal that it has begun."""
+        if self.user is None:
+            return self._is_required
+        return self._exchange is not None
 
     @property
     def may_begin(self) -> bool:
-        return self.user is None and self._exchange is None
+        if self._exchange is not None:
+            return False
+        return self.user is None or self._may_renew
+
+    @property
+    def _may_renew(self) -> bool:
+        if self._expires_ms is None:
+            return False
+        renewed_ms = self._renewed_ms
+        return renewed_ms is None or self._clock.monotonic_ms() - renewed_ms >= _RENEWALS_MS
 
     @property
     def has_begun(self) -> bool:
         return self._exchange is not None
 
-    def may_ask(self, api_key: int) -> bool:
-        return not self.is_due or api_key in _BEFORE
+    def check_may_ask(self, api_key: int, name: str) -> None:
+        """Raises SaslAuthenticationFailedError for a request before the login, during its renewal, or after
+        its end; the last can still be followed by a renewal."""
+        if self.is_due and api_key not in _BEFORE:
+            why = "which this server requires" if self.user is None else "which had begun again"
+            raise SaslAuthenticationFailedError(
+                f"{name} was requested before authentication, {why}"
+            )
+        expires_ms = self._expires_ms
+        if expires_ms is None or self._exchange is not None:
+            return
+        if self._clock.monotonic_ms() > expires_ms and not (
+            api_key == SASL_HANDSHAKE and self._may_renew
+        ):
+            raise SaslAuthenticationFailedError(
+                f"{name} was requested after the login had expired (connections.max.reauth.ms="
+                f"{self.lifetime_ms}); this client has not logged in again"
+            )
 
     def begin(self, mechanism: str, *, takes_tokens: bool) -> None:
         """Start a mechanism of `sasl.MECHANISMS`."""
-        self._exchange = sasl.begin(mechanism, self._users)
+        before = None
+        if self.user is not None:
+            before = self._mechanism, self.user
+            self._renewed_ms = self._clock.monotonic_ms()
+        self._exchange = sasl.begin(mechanism, self._users, before)
+        self._mechanism = mechanism
         self.takes_tokens = takes_tokens
 
     def refuse(self) -> None:
@@ -94,6 +147,8 @@ class Login:
         except StopIteration as end:
             answer, self.user = end.value
             self._exchange, self.takes_tokens = None, False
+            if self.lifetime_ms:
+                self._expires_ms = self._clock.monotonic_ms() + self.lifetime_ms
             assert isinstance(answer, bytes)
             return answer
         except EosdbError as error:

@@ -59,11 +59,30 @@ class Users:
         return scram.credential(user, mechanism, scram.ITERATIONS_MAX, salt, nothing)
 
 
-def begin(mechanism: str, users: Users) -> Exchange:
-    """Start a mechanism. The generator raises SaslAuthenticationFailedError."""
+def begin(mechanism: str, users: Users, before: tuple[str, str] | None = None) -> Exchange:
+    """Start a mechanism; `before` are mechanism and user of a connection that authenticates again. The
+    generator raises SaslAuthenticationFailedError."""
     exchange = _plain(users) if mechanism == PLAIN else _scram(mechanism, users)
+    if before is not None:
+        exchange = _again(exchange, mechanism, *before)
     next(exchange)
     return exchange
+
+
+def _again(exchange: Exchange, mechanism: str, mechanism_before: str, user_before: str) -> Exchange:
+    """A re-authentication, which changes neither mechanism nor user, and says so as Kafka does."""
+    if mechanism != mechanism_before:
+        yield b""
+        raise SaslAuthenticationFailedError(
+            f"SASL mechanism '{mechanism}' requested by client is not supported for re-authentication of "
+            f"mechanism '{mechanism_before}'"
+        )
+    answer, user = yield from exchange
+    if user != user_before:
+        raise SaslAuthenticationFailedError(
+            f"Cannot change principals during re-authentication from User.{user_before}: User.{user}"
+        )
+    return answer, user
 
 
 def _plain(users: Users) -> Exchange:

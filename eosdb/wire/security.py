@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from eosdb.errors import ConfigError
+from eosdb.model.notices import catalog
 from eosdb.model.validation import check_path
 from eosdb.wire.listening import is_loopback
 
@@ -24,11 +25,47 @@ class SecureSocket(ssl.SSLSocket):
     asked_for: str | None = None
 
 
+class Certificates:
+    """The PEM files of a server, and the TLS context made of them: made anew whenever a file changes."""
+
+    def __init__(self, cert: str, key: str, ca: str | None) -> None:
+        """Raises ConfigError."""
+        self._files: Final = cert, key, ca
+        self._state = self._state_of_files()
+        self._context = _context(*self._files)
+
+    def context(self) -> ssl.SSLContext:
+        """The context for a new connection. If the files have changed and are not in order, it stays as it
+        was, which is logged once for each change."""
+        state = self._state_of_files()
+        if state != self._state:
+            self._state = state  # Of before the reading: what changes meanwhile is read again.
+            try:
+                self._context = _context(*self._files)
+            except ConfigError as error:
+                catalog.CERTIFICATE_KEPT.say(error=error)
+            else:
+                catalog.CERTIFICATE_RENEWED.say(file=self._files[0])
+        return self._context
+
+    def _state_of_files(self) -> list[tuple[int, ...] | None]:
+        return [_state(path) for path in self._files if path is not None]
+
+
+def _state(path: str) -> tuple[int, ...] | None:
+    """What differs once a file, or a link that leads to it, has been replaced or written."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
 @dataclass(frozen=True, slots=True)
 class Security:
     """The security of a server; without TLS if `tls` is None."""
 
-    tls: ssl.SSLContext | None = None
+    tls: Certificates | None = None
     is_sasl_required: bool = False
 
     def check(self, addresses: Iterable[str]) -> None:
@@ -45,7 +82,8 @@ class Security:
         """Wrap the connection in TLS, if configured; nothing is sent or read yet."""
         if self.tls is None:
             return sock
-        return self.tls.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
+        context = self.tls.context()
+        return context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
 
 
 IN_THE_CLEAR: Final = Security()
@@ -84,13 +122,11 @@ def security(
         return Security(None, require_sasl)
     if key is None:
         raise ConfigError("TLS needs the certificate's key: give --tls-key (tls_key), too")
-    context = _context(cert, key)
-    if ca is not None:
-        _ask_for_certificates(context, ca)
-    return Security(context, require_sasl)
+    return Security(Certificates(cert, key, ca), require_sasl)
 
 
-def _context(cert: str, key: str) -> ssl.SSLContext:
+def _context(cert: str, key: str, ca: str | None) -> ssl.SSLContext:
+    """Raises ConfigError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.sslsocket_class = SecureSocket
@@ -104,6 +140,8 @@ def _context(cert: str, key: str) -> ssl.SSLContext:
             f"{cert}, {key}: expected a certificate and its key in PEM format, without a password "
             f"({_reason(error)})"
         ) from error
+    if ca is not None:
+        _ask_for_certificates(context, ca)
     return context
 
 

@@ -41,10 +41,12 @@ class Server(Closeable):
         security: Security = IN_THE_CLEAR,
         limits: Limits | None = None,
         interfere: Interfere | None = None,
+        advertised: str | None = None,
     ) -> None:
         """Raises ConfigError, ListenError, and StorageError if no thread can be started."""
         addresses = listening.addresses_of(host)
         security.check(addresses)
+        self._advertised = None if advertised is None else listening.check_advertised(advertised)
         self._security = security
         self._users = Users(UserDirectory(core).credential)
         self._refusals = Refusals()
@@ -173,12 +175,14 @@ class Server(Closeable):
 
     def _session(self, sock: socket.socket, client_host: str, lease: Lease) -> Session:
         login = Login(
-            self._users, is_required=self._security.is_sasl_required, refusals=self._refusals
-        )
-        host, port = sock.getsockname()[:2]
+            self._users, is_required=self._security.is_sasl_required, refusals=self._refusals,
+            lifetime_ms=self._core.config.connections_max_reauth_ms,
+        )  # fmt: skip
+        host, port = self._advertised or sock.getsockname()[:2]
         return Session(
             *asking(self._core, ANONYMOUS), self._core, login, self._parking.place(sock),
             self._limits, lease, self._cluster_id, host, port, client_host,
+            is_advertised=self._advertised is not None,
         )  # fmt: skip
 
 

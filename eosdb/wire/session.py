@@ -45,11 +45,13 @@ class Session:
     cluster_id: str
     host: str
     port: int
-    """The address where the client has reached the server, so that it can reconnect."""
+    """The advertised address, or else the one where the client has reached the server."""
     client_host: str
     client_id: str = ""
     """The client id of the request being handled."""
     principal: str = ANONYMOUS
+    is_advertised: bool = False
+    """Whether the address holds whatever name the client asks for (SNI)."""
 
     def become(self, principal: str) -> None:
         """Set the principal of the connection."""

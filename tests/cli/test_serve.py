@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kafka.protocol.metadata.metadata import MetadataRequest
 
 import eosdb
 from eosdb.cli.commands.kafka.serve import broker_config
 from tests.cli.conftest import Run
 from tests.wire.clients import consume, produce
+from tests.wire.peer import Address, Peer
 
 pytestmark = pytest.mark.process
 
@@ -108,6 +110,24 @@ def test_users_alone_are_let_in_when_that_is_required(
     hurried: dict[str, Any] = {"message.timeout.ms": 1000}
     with pytest.raises(AssertionError):
         produce(where, "orders", [b"b"], **hurried)
+
+
+def test_a_service_manager_hears_that_it_listens_and_clients_are_sent_on(
+    db_path: Path, start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(db_path)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+        serving = start("serve", "--port", "0", "--advertised", "kafka.example.org:19092")
+        assert manager.recv(100) == b"READY=1"
+        host, _, port = address(serving, db_path).rpartition(":")
+        with Peer(Address(host, int(port))) as peer:
+            (broker,) = peer.ask(MetadataRequest(topics=[]), 9).brokers
+            assert (broker.host, broker.port) == ("kafka.example.org", 19092)
+        serving.terminate()
+        assert manager.recv(100) == b"STOPPING=1"
+        assert serving.wait() == 0
 
 
 def test_other_machines_are_not_let_in_without_tls_and_a_login(db_path: Path, run: Run) -> None:

@@ -1,4 +1,4 @@
-"""Certificates, and clients of three makes that log in: what they are told, and a record there and back."""
+"""Certificates, a peer that logs in, and clients of three makes that do: a record there and back."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from typing import Any
 import aiokafka
 import kafka
 import trustme
+from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
 from eosdb.wire.server import Server
 from tests.wire import clients
-from tests.wire.peer import PATIENCE_S
+from tests.wire.peer import PATIENCE_S, Peer
 
 USER, PASSWORD = "älice", "pass,word=ö"
+FAILED = 58
 
 
 @dataclass(frozen=True)
@@ -114,3 +116,25 @@ CLIENTS = {
     "kafka-python": with_kafka_python,
     "aiokafka": with_aiokafka,
 }
+
+
+def hello(peer: Peer, mechanism: str, version: int = 1) -> Any:
+    return peer.ask(SaslHandshakeRequest(mechanism=mechanism), version)
+
+
+def say(peer: Peer, message: bytes, version: int = 2) -> Any:
+    return peer.ask(SaslAuthenticateRequest(auth_bytes=message), version)
+
+
+def plain(user: str = USER, password: str = PASSWORD, acting: str = "") -> bytes:
+    return f"{acting}\0{user}\0{password}".encode()
+
+
+def log_in(peer: Peer, user: str = USER, password: str = PASSWORD) -> None:
+    assert hello(peer, "PLAIN").error_code == 0
+    assert say(peer, plain(user, password)).error_code == 0
+
+
+def is_closed(peer: Peer) -> bool:
+    """Whether the server ends the connection, having said nothing more."""
+    return peer.socket.recv(1) == b""

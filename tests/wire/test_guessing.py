@@ -12,8 +12,8 @@ from eosdb.wire.parking import REAL_TIME
 from eosdb.wire.sasl import MECHANISMS
 from eosdb.wire.server import Server
 from tests.wire.peer import Peer
-from tests.wire.secured import PASSWORD, USER
-from tests.wire.test_sasl import FAILED, Scram, hello, log_in, plain, say
+from tests.wire.secured import FAILED, PASSWORD, USER, hello, log_in, plain, say
+from tests.wire.test_sasl import Scram
 from tests.wire.waiting import eventually
 
 AN_HOUR_MS = 3_600_000

@@ -15,7 +15,6 @@ import confluent_kafka
 import pytest
 from kafka.protocol.metadata.api_versions import ApiVersionsRequest
 from kafka.protocol.metadata.metadata import MetadataRequest
-from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
 import eosdb
 from eosdb.wire.login import Login
@@ -25,18 +24,24 @@ from tests.wire import clients
 from tests.wire.peer import PATIENCE_S, Peer, batch, produce, produced
 from tests.wire.secured import (
     CLIENTS,
+    FAILED,
     PASSWORD,
     USER,
     Certificates,
     confluent_settings,
+    hello,
+    is_closed,
+    log_in,
     make_certificates,
+    plain,
+    say,
 )
 from tests.wire.waiting import eventually
 
 pytestmark = pytest.mark.slow
 
 SCRAM = MECHANISMS[:2]
-FAILED, UNSUPPORTED, ILLEGAL = 58, 33, 34
+UNSUPPORTED, ILLEGAL = 33, 34
 TOPIC_AUTHORIZATION_FAILED = 29
 
 
@@ -65,32 +70,10 @@ def stranger(guarded: Server) -> Iterator[Peer]:
         yield made
 
 
-def hello(peer: Peer, mechanism: str, version: int = 1) -> Any:
-    return peer.ask(SaslHandshakeRequest(mechanism=mechanism), version)
-
-
-def say(peer: Peer, message: bytes, version: int = 2) -> Any:
-    return peer.ask(SaslAuthenticateRequest(auth_bytes=message), version)
-
-
 def raw(peer: Peer, message: bytes) -> bytes:
     """A message of the mechanism as a frame of its own, as clients sent them first (KIP-43)."""
     peer.socket.sendall(struct.pack(">i", len(message)) + message)
     return peer._read(*struct.unpack(">i", peer._read(4)))
-
-
-def plain(user: str = USER, password: str = PASSWORD, acting: str = "") -> bytes:
-    return f"{acting}\0{user}\0{password}".encode()
-
-
-def log_in(peer: Peer, user: str = USER, password: str = PASSWORD) -> None:
-    assert hello(peer, "PLAIN").error_code == 0
-    assert say(peer, plain(user, password)).error_code == 0
-
-
-def is_closed(peer: Peer) -> bool:
-    """Whether the server ends the connection, having said nothing more."""
-    return peer.socket.recv(1) == b""
 
 
 class Scram:

@@ -77,7 +77,60 @@ def test_a_client_is_sent_on_to_the_name_by_which_it_came(
 def test_old_versions_are_not_spoken(certificates: Certificates) -> None:
     made = security(certificates.cert, certificates.key, None, False)
     assert made.tls is not None
-    assert made.tls.minimum_version >= ssl.TLSVersion.TLSv1_2
+    assert made.tls.context().minimum_version >= ssl.TLSVersion.TLSv1_2
+
+
+def test_a_certificate_that_is_replaced_is_shown_to_the_next_client(
+    shop: eosdb.Database, tmp_path: Path
+) -> None:
+    folder, renewed = tmp_path / "now", tmp_path / "renewed"
+    folder.mkdir()
+    renewed.mkdir()
+    before, after = make_certificates(folder), make_certificates(renewed)
+    with shop.serve(**of(before)) as server, SecurePeer(server, before.context()) as peer:
+        for old, new in ((before.cert, after.cert), (before.key, after.key)):
+            new.replace(old)
+        with SecurePeer(server, after.context()) as client:
+            assert client.ask(ApiVersionsRequest(), 0).error_code == 0
+        with pytest.raises(ssl.SSLCertVerificationError):
+            SecurePeer(server, before.context())
+        assert peer.ask(ApiVersionsRequest(), 0).error_code == 0, "who is connected stays so"
+
+
+def test_a_certificate_that_is_not_in_order_is_not_taken(
+    shop: eosdb.Database, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = make_certificates(tmp_path)
+    certificate = made.cert.read_bytes()
+    with shop.serve(**of(made, ca=True)) as server:
+
+        def check_served() -> None:
+            context = made.context(shows_certificate=True)
+            with SecurePeer(server, context) as peer:
+                assert peer.ask(ApiVersionsRequest(), 0).error_code == 0
+
+        made.cert.write_bytes(certificate[:100])
+        check_served()
+        check_served()
+        made.cert.unlink()
+        check_served()
+        told = [it for it in caplog.messages if "the one before is kept" in it]
+        assert len(told) == 2, "once for each change"
+        assert "expected a certificate and its key" in told[0]
+        assert "No such file" in told[1]
+        made.cert.write_bytes(certificate)
+        check_served()
+
+
+def test_a_client_is_sent_to_the_advertised_name_whatever_name_it_asks_for(
+    shop: eosdb.Database, certificates: Certificates
+) -> None:
+    with (
+        shop.serve(advertised="kafka.example.org:19092", **of(certificates)) as server,
+        SecurePeer(server, certificates.context()) as peer,
+    ):
+        (broker,) = peer.ask(MetadataRequest(topics=[]), 9).brokers
+        assert (broker.host, broker.port) == ("kafka.example.org", 19092)
 
 
 def test_with_an_authority_clients_must_show_a_certificate(

@@ -14,6 +14,7 @@ import click
 from eosdb.cli import output
 from eosdb.cli.file_command import FileCommand
 from eosdb.cli.params import metrics_port_option, settings
+from eosdb.cli.service_manager import ready_for_service_manager
 from eosdb.cli.session import Session
 from eosdb.model.config import BrokerConfig
 from eosdb.model.values import Durability
@@ -39,6 +40,10 @@ class _Security(TypedDict):
 @click.option(
     "--listen", "host", default="localhost", show_default=True, metavar="ADDRESS",
     help="Address to listen at; localhost is 127.0.0.1 and ::1.",
+)  # fmt: skip
+@click.option(
+    "--advertised", metavar="HOST:PORT",
+    help="Address to which clients are sent (advertised.listeners); by default the one by which they came.",
 )  # fmt: skip
 @click.option(
     "--tls-cert", type=click.Path(dir_okay=False), metavar="PATH",
@@ -70,6 +75,7 @@ def serve(
     /,
     port: int,
     host: str,
+    advertised: str | None,
     create: bool,
     config: dict[str, str],
     durability: Durability,
@@ -92,7 +98,8 @@ def serve(
     with (
         stopped_by_signals(stopped.set),
         session.open(create=create, durability=durability, config=broker_config(config)) as db,
-        db.serve(port, host, **security) as server,
+        db.serve(port, host, advertised=advertised, **security) as server,
+        ready_for_service_manager(),
     ):
         output.line(f"serving {db.path} at {server.bootstrap_servers}")
         with contextlib.ExitStack() as cleanup:

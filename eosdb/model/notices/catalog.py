@@ -251,6 +251,16 @@ LOGIN_REFUSED: Final = Notice(
     WIRE, WARNING, "login_refused", ("client_host", "error"),
     "refused a login from %(client_host)s: %(error_message)s", "a client has failed to log in",
 )  # fmt: skip
+CERTIFICATE_RENEWED: Final = Notice(
+    WIRE, INFO, "certificate_renewed", ("file",), "%(file)s: new connections get the new certificate",
+    "the server's certificate files have changed, and have been read",
+)  # fmt: skip
+CERTIFICATE_KEPT: Final = Notice(
+    WIRE, WARNING, "certificate_kept", ("error",),
+    "the certificate files have changed, and the one before is kept: %(error_message)s",
+    "the server's certificate files have changed, and are not in order; new connections get the "
+    "certificate that was there before",
+)  # fmt: skip
 TOO_MANY_CONNECTIONS: Final = Notice(
     WIRE, WARNING, "too_many_connections", ("connections",),
     "%(connections)d connections, further ones are closed at once",

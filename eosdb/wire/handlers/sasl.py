@@ -19,7 +19,8 @@ from eosdb.wire.session import Session
 def handshake(
     session: Session, request: SaslHandshakeRequest, version: int
 ) -> SaslHandshakeResponse:
-    """Start the mechanism that the client proposes; allowed once per connection."""
+    """Start the mechanism that the client proposes; allowed once per connection, and again to renew a login
+    that expires."""
     login, code = session.login, NONE
     if not login.may_begin:
         code = ILLEGAL_SASL_STATE
@@ -35,12 +36,12 @@ def handshake(
 def authenticate(
     session: Session, request: SaslAuthenticateRequest, version: int
 ) -> SaslAuthenticateResponse:
-    """Handle a message of the mechanism. A login is valid as long as its connection (session lifetime
-    0)."""
+    """Handle a message of the mechanism. The last answer says how long the login lasts, 0 for as long as
+    its connection."""
     if not session.login.has_begun:
         return SaslAuthenticateResponse(
             error_code=ILLEGAL_SASL_STATE,
-            error_message="SaslAuthenticate comes after SaslHandshake, and once for each connection",
+            error_message="SaslAuthenticate comes after SaslHandshake, once for each login",
             auth_bytes=b"",
             session_lifetime_ms=0,
         )
@@ -54,9 +55,11 @@ def authenticate(
             auth_bytes=b"",
             session_lifetime_ms=0,
         )
+    login = session.login
     return SaslAuthenticateResponse(
-        error_code=NONE, error_message=None, auth_bytes=token, session_lifetime_ms=0
-    )
+        error_code=NONE, error_message=None, auth_bytes=token,
+        session_lifetime_ms=0 if login.has_begun else login.lifetime_ms,
+    )  # fmt: skip
 
 
 def step(session: Session, token: bytes) -> bytes:
