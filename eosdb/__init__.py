@@ -67,16 +67,22 @@ if TYPE_CHECKING:
     from eosdb.model.values import LATEST as LATEST
     from eosdb.model.values import MAX_TIMESTAMP as MAX_TIMESTAMP
     from eosdb.model.values import AppendOnceResult as AppendOnceResult
+    from eosdb.model.values import AssignedTopic as AssignedTopic
+    from eosdb.model.values import ConsumerGroupDescription as ConsumerGroupDescription
+    from eosdb.model.values import ConsumerGroupHeartbeat as ConsumerGroupHeartbeat
+    from eosdb.model.values import ConsumerGroupMemberDescription as ConsumerGroupMemberDescription
     from eosdb.model.values import ConsumerGroupMetadata as ConsumerGroupMetadata
     from eosdb.model.values import ConsumerRecord as ConsumerRecord
     from eosdb.model.values import Coordinator as Coordinator
     from eosdb.model.values import GroupDescription as GroupDescription
     from eosdb.model.values import GroupMemberDescription as GroupMemberDescription
     from eosdb.model.values import GroupState as GroupState
+    from eosdb.model.values import GroupType as GroupType
     from eosdb.model.values import Header as Header
     from eosdb.model.values import HousekeepingReport as HousekeepingReport
     from eosdb.model.values import JoinGroupMember as JoinGroupMember
     from eosdb.model.values import JoinGroupResult as JoinGroupResult
+    from eosdb.model.values import MemberHeartbeat as MemberHeartbeat
     from eosdb.model.values import OffsetAndMetadata as OffsetAndMetadata
     from eosdb.model.values import OffsetAndTimestamp as OffsetAndTimestamp
     from eosdb.model.values import PartitionOffsets as PartitionOffsets
@@ -123,12 +129,14 @@ _NAMES: Final = {
         "LoggedBatch OffsetReset OpenTransaction ProcessReport PublishReport SnapshotEntry "
         "StoragePart StorageStats TopicStorage ViewDescription",
     "eosdb.model.values":
-        "EARLIEST LATEST MAX_TIMESTAMP AppendOnceResult ConsumerGroupMetadata ConsumerRecord "
-        "Coordinator GroupDescription GroupMemberDescription GroupState Header HousekeepingReport "
-        "JoinGroupMember JoinGroupResult OffsetAndMetadata OffsetAndTimestamp PartitionOffsets "
-        "ProduceResult ProducerIdAndEpoch ProducerRecord ProducerState RebuildReport Record "
-        "RecordBatch RecordMetadata SnapshotInfo SyncGroupResult TimestampType TopicDescription "
-        "TopicPartition TransactionDescription TransactionListing TransactionState TransactionToken "
+        "EARLIEST LATEST MAX_TIMESTAMP AppendOnceResult AssignedTopic ConsumerGroupDescription "
+        "ConsumerGroupHeartbeat ConsumerGroupMemberDescription ConsumerGroupMetadata "
+        "ConsumerRecord Coordinator GroupDescription GroupMemberDescription GroupState GroupType "
+        "Header HousekeepingReport JoinGroupMember JoinGroupResult MemberHeartbeat "
+        "OffsetAndMetadata OffsetAndTimestamp PartitionOffsets ProduceResult ProducerIdAndEpoch "
+        "ProducerRecord ProducerState RebuildReport Record RecordBatch RecordMetadata "
+        "SnapshotInfo SyncGroupResult TimestampType TopicDescription TopicPartition "
+        "TransactionDescription TransactionListing TransactionState TransactionToken "
         "VerifyReport",
     "eosdb.model.progress": "Progress",
     "eosdb.model.topic_config": "TopicConfig",

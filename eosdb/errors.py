@@ -19,11 +19,12 @@ __all__ = [
     "ConcurrentTransactionsError", "ConfigError", "CoordinatorLoadInProgressError",
     "CorruptDatabaseError", "CorruptRecordError", "DatabaseClosedError", "DatabaseFullError",
     "DatabaseLockedError", "DatabaseNotFoundError", "DuplicateSequenceNumberError", "EosdbError",
-    "FencedInstanceIdError", "GroupAuthorizationFailedError", "GroupIdNotFoundError",
-    "GroupSubscribedToTopicError", "HandlerFailedError", "IllegalGenerationError",
-    "IllegalStateError", "InconsistentGroupProtocolError", "InvalidConfigError",
-    "InvalidGroupIdError", "InvalidPartitionsError", "InvalidProducerEpochError",
-    "InvalidProducerIdMappingError", "InvalidRecordError", "InvalidRequestError",
+    "FencedInstanceIdError", "FencedMemberEpochError", "GroupAuthorizationFailedError",
+    "GroupIdNotFoundError", "GroupMaxSizeReachedError", "GroupSubscribedToTopicError",
+    "HandlerFailedError", "IllegalGenerationError", "IllegalStateError",
+    "InconsistentGroupProtocolError", "InvalidConfigError", "InvalidGroupIdError",
+    "InvalidPartitionsError", "InvalidProducerEpochError", "InvalidProducerIdMappingError",
+    "InvalidRecordError", "InvalidRegularExpressionError", "InvalidRequestError",
     "InvalidRequiredAcksError", "InvalidSessionTimeoutError", "InvalidTimestampError",
     "InvalidTopicExceptionError", "InvalidTransactionTimeoutError", "InvalidTxnStateError",
     "ListenError", "MemberIdRequiredError", "MessageTooLargeError", "NetworkExceptionError",
@@ -32,12 +33,13 @@ __all__ = [
     "OutOfOrderSequenceNumberError", "PolicyViolationError", "ProducerFencedError",
     "ProducerIdsExhaustedError", "ReadOnlyDatabaseError", "RebalanceInProgressError",
     "RequestTimedOutError", "ResourceNotFoundError", "SaslAuthenticationFailedError",
-    "SchemaOutOfDateError", "SchemaTooNewError", "StorageError", "TopicAlreadyExistsError",
-    "TopicAuthorizationFailedError", "TransactionAbortableError",
+    "SchemaOutOfDateError", "SchemaTooNewError", "StaleMemberEpochError", "StorageError",
+    "TopicAlreadyExistsError", "TopicAuthorizationFailedError", "TransactionAbortableError",
     "TransactionCoordinatorFencedError", "TransactionalIdAuthorizationFailedError",
     "TransactionalIdNotFoundError", "UnacceptableCredentialError", "UnknownMemberIdError",
     "UnknownProducerIdError", "UnknownTopicIdError", "UnknownTopicOrPartitionError",
-    "UnstableOffsetCommitError", "UnsupportedSaslMechanismError", "UnsupportedVersionError", "WakeupError",
+    "UnreleasedInstanceIdError", "UnstableOffsetCommitError", "UnsupportedAssignorError",
+    "UnsupportedSaslMechanismError", "UnsupportedVersionError", "WakeupError",
 ]  # fmt: skip
 
 
@@ -254,6 +256,10 @@ class UnsupportedCompressionTypeError(ApiError, code=76):
     """The codec is unknown, or newer than the version of the request."""
 
 
+class GroupMaxSizeReachedError(ApiError, code=81):
+    """The group has as many members as group.consumer.max.size allows."""
+
+
 class FencedInstanceIdError(ApiError, code=82):
     """Another member has taken over this static member's group instance id."""
 
@@ -290,8 +296,29 @@ class TransactionalIdNotFoundError(ApiError, code=105):
     """There is no such transactional id."""
 
 
+class FencedMemberEpochError(ApiError, code=110):
+    """The member's epoch is not the coordinator's; give up all partitions and join again."""
+
+
+class UnreleasedInstanceIdError(ApiError, code=111):
+    """Another member still has the group instance id."""
+
+
+class UnsupportedAssignorError(ApiError, code=112):
+    """There is no such server-side assignor."""
+
+
+class StaleMemberEpochError(ApiError, code=113):
+    """The member epoch of a commit or fetch of offsets is not the member's; retry with the one that the
+    next heartbeat gives."""
+
+
 class TransactionAbortableError(ApiError, code=120):
     """The transaction must be aborted; the producer may continue afterwards."""
+
+
+class InvalidRegularExpressionError(ApiError, code=128):
+    """The regular expression of a subscription cannot be used."""
 
 
 class ConfigError(EosdbError):

@@ -233,7 +233,7 @@ CREATE TABLE groups (
     leader TEXT,
     members TEXT NOT NULL,
     deadline INT NOT NULL
-) STRICT, WITHOUT ROWID;
+, group_type TEXT NOT NULL DEFAULT 'classic', assignment_epoch INT NOT NULL DEFAULT 0, metadata_hash INT NOT NULL DEFAULT 0) STRICT, WITHOUT ROWID;
 
 CREATE INDEX groups_deadline ON groups (deadline) WHERE deadline >= 0;
 
@@ -440,7 +440,7 @@ CREATE TABLE eosdb_baseline_groups (
     leader TEXT,
     members TEXT NOT NULL,
     deadline INT NOT NULL
-) STRICT, WITHOUT ROWID;
+, group_type TEXT NOT NULL DEFAULT 'classic', assignment_epoch INT NOT NULL DEFAULT 0, metadata_hash INT NOT NULL DEFAULT 0) STRICT, WITHOUT ROWID;
 
 CREATE TABLE eosdb_baseline_idempotency_keys (
     topic TEXT NOT NULL,
@@ -521,7 +521,17 @@ CREATE TABLE eosdb_baseline_scram_credentials (
     PRIMARY KEY (user, mechanism)
 ) STRICT, WITHOUT ROWID;
 
-INSERT INTO eosdb_alembic_version VALUES ('0009');
+CREATE TABLE eosdb_group_configs (
+    group_id TEXT NOT NULL PRIMARY KEY,
+    config TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE eosdb_baseline_group_configs (
+    group_id TEXT NOT NULL PRIMARY KEY,
+    config TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+INSERT INTO eosdb_alembic_version VALUES ('0010');
 
 INSERT INTO eosdb_baseline VALUES (0, 0, 0, 0, 2705125007);
 

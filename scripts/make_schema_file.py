@@ -34,6 +34,14 @@ def main(path: Path) -> None:
         batch = eosdb.RecordBatch([eosdb.Record(value=b"open")], *me, 0, True)
         db.broker.append(tp, batch, transactional_id="open")
         db.admin.set_password("alice", "secret")
+        first = eosdb.MemberHeartbeat(
+            member_id="m",
+            rebalance_timeout_ms=60_000,
+            subscribed_topic_names=["orders"],
+            topic_partitions={},
+        )
+        db.broker.consumer_group_heartbeat("shipping", first)
+        db.admin.alter_group_config("shipping", {"consumer.session.timeout.ms": 50_000})
     connection = sqlite3.connect(path)
     connection.execute("VACUUM")
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -1,5 +1,5 @@
-"""The settings of topics and of the broker for administrators (Kafka: DescribeConfigs): effective values
-and their sources."""
+"""The settings of topics, groups and the broker for administrators (Kafka: DescribeConfigs): effective
+values and their sources."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
 
+from eosdb.coordinator.groups import configs as group_configs
 from eosdb.model.config import BrokerConfig
 from eosdb.model.topic_config import TOPIC_SETTINGS, SettingKind
 
@@ -19,6 +20,7 @@ class ConfigSource(Enum):
     TOPIC = 1
     BROKER = 4
     DEFAULT = 5
+    GROUP = 8
 
 
 class ConfigValue(NamedTuple):
@@ -66,6 +68,17 @@ def of_topic(broker: BrokerConfig, overrides: Mapping[str, str]) -> list[ConfigE
         else:
             candidates.append(ConfigValue(name, setting.default, ConfigSource.DEFAULT))
         entries.append(_entry(name, setting.kind, candidates, has_effect=bool(setting.field)))
+    return entries
+
+
+def of_group(broker: BrokerConfig, overrides: Mapping[str, str]) -> list[ConfigEntry]:
+    """Return every setting that a group can have, by name."""
+    entries = []
+    for name, field in group_configs.SETTINGS.items():
+        candidates = list(_of_broker(broker, field))
+        if name in overrides:
+            candidates.insert(0, ConfigValue(name, overrides[name], ConfigSource.GROUP))
+        entries.append(_entry(name, SettingKind.INT, candidates, has_effect=True))
     return entries
 
 

@@ -9,14 +9,16 @@ from __future__ import annotations
 import contextlib
 import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from eosdb.admin import hanging
 from eosdb.coordinator.groups import rows as group_rows
-from eosdb.coordinator.groups.decisions import Group, Member
+from eosdb.coordinator.groups.consumer_group import ConsumerGroup, ConsumerMember
+from eosdb.coordinator.groups.decisions import Member
+from eosdb.coordinator.groups.rows import AnyGroup
 from eosdb.coordinator.transactions import rows as transaction_rows
-from eosdb.log import partition_rows
+from eosdb.log import partition_rows, topics
 from eosdb.log.partition_rows import Partition
 from eosdb.log.reading import lag
 from eosdb.model.protocol.consumer_protocol import PROTOCOL_TYPE, decode_assignment
@@ -111,7 +113,7 @@ def group_report(connection: sqlite3.Connection, group_id: str) -> GroupReport:
     pending: dict[TopicPartition, list[str]] = {}
     for topic, number, transactional_id in connection.execute(_PENDING, (group_id,)):
         pending.setdefault(TopicPartition(topic, number), []).append(transactional_id)
-    assigned = readers(group)
+    assigned = readers(group, topics.by_number(connection))
     tps = sorted(committed.keys() | pending.keys() | assigned.keys())
     reports = []
     for tp in tps:
@@ -148,9 +150,19 @@ def group_report(connection: sqlite3.Connection, group_id: str) -> GroupReport:
     )
 
 
-def readers(group: Group | None) -> dict[TopicPartition, Member]:
-    """Return which member has each partition, if the assignments are those of consumers."""
-    assigned: dict[TopicPartition, Member] = {}
+def readers(
+    group: AnyGroup | None, names: Mapping[int, str]
+) -> dict[TopicPartition, Member | ConsumerMember]:
+    """Return which member has each partition, if the assignments are those of consumers; `names` are the
+    topics' by number."""
+    assigned: dict[TopicPartition, Member | ConsumerMember] = {}
+    if isinstance(group, ConsumerGroup):
+        return {
+            TopicPartition(names[topic], partition): member
+            for member in group.members
+            for topic, partition in member.assigned
+            if topic in names
+        }
     if group is None or group.protocol_type != PROTOCOL_TYPE:
         return assigned
     for member in group.members:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
-from eosdb.admin import diagnosis, offset_reset
+from eosdb.admin import configs, diagnosis, offset_reset
 from eosdb.broker.group_offsets import Committer, commit_offsets
 from eosdb.broker.handler import RequestHandler
+from eosdb.coordinator.groups import configs as group_configs
 from eosdb.coordinator.groups import offsets as group_offsets
 from eosdb.errors import GroupIdNotFoundError, InvalidRequestError
 from eosdb.model.reports import GroupReport, OffsetReset
-from eosdb.model.validation import check_group_id, check_topic_partitions
+from eosdb.model.validation import check_group_id, check_mapping, check_topic_partitions
 from eosdb.model.values import EARLIEST, LATEST, GroupState, OffsetAndMetadata, TopicPartition
 from eosdb.store.writing.unit import Unit
 
@@ -28,6 +29,38 @@ class GroupAdmin(RequestHandler):
         if report.state == GroupState.DEAD.value:
             raise GroupIdNotFoundError(f"there is no group {group_id!r}")
         return report
+
+    def describe_group_config(self, group_id: str) -> list[configs.ConfigEntry]:
+        """Return every setting that a group can have (KIP-848), with the effective value and its source:
+        the group, the broker, or the default. Raises GroupAuthorizationFailedError."""
+        check_group_id(group_id)
+        with self._store.read() as connection:
+            self._authorizer.check(connection, "describe_configs", "group", group_id)
+            return configs.of_group(self._config, group_configs.own(connection, group_id))
+
+    def alter_group_config(
+        self,
+        group_id: str,
+        config: Mapping[str, object | None],
+        *,
+        anew: bool = False,
+        validate_only: bool = False,
+    ) -> None:
+        """Change some of the group's own settings; None resets one to the broker's value, and `anew` first
+        drops all of them. The group need not exist yet. Raises InvalidConfigError and
+        GroupAuthorizationFailedError."""
+        check_group_id(group_id)
+        check_mapping("config", config)
+
+        def alter(unit: Unit) -> None:
+            self._authorizer.check(unit, "alter_configs", "group", group_id)
+            now, own = self._clock.time_ms(), group_configs.own(unit, group_id)
+            kept = dict.fromkeys(own, None) | dict(config) if anew else config
+            event = group_configs.checked(group_id, own, kept, self._config, now)
+            if event is not None and not validate_only:
+                unit.record(event)
+
+        self._coordinator.write(alter)
 
     def reset_offsets(
         self,

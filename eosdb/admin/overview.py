@@ -81,6 +81,7 @@ def _groups(
                 GroupPosition(topic, number, offset, behind if behind > 0 else 0)
             )
     known_groups = group_rows.load_all(connection)
+    names = {p.topic_id: p.topic for p in partitions}
     pending: defaultdict[str, set[tuple[str, int]]] = defaultdict(set)
     for group_id, topic, number in connection.execute(
         "SELECT group_id, topic, partition FROM pending_group_offsets"
@@ -92,7 +93,7 @@ def _groups(
         group = known_groups.get(group_id)
         # Before its first commit a group has read nothing of the partitions that it reads.
         begun = {(position.topic, position.partition) for position in positions[group_id]}
-        for topic, number in (diagnosis.readers(group).keys() | pending[group_id]) - begun:
+        for topic, number in (diagnosis.readers(group, names).keys() | pending[group_id]) - begun:
             if (known := ends.get((topic, number))) is not None:
                 start, end = known
                 positions[group_id].append(GroupPosition(topic, number, -1, end - start))

@@ -7,6 +7,7 @@ synced by itself: the sync of the Prepare that decides its transaction covers it
 
 from __future__ import annotations
 
+from eosdb.broker.consumer_groups import ConsumerGroupRequests
 from eosdb.broker.group_offsets import OffsetRequests
 from eosdb.broker.membership import MembershipRequests
 from eosdb.broker.metrics import counts_requests
@@ -19,7 +20,12 @@ from eosdb.model.metrics import Metrics
 
 @counts_requests
 class Broker(
-    TransactionRequests, ProduceRequests, ReadRequests, MembershipRequests, OffsetRequests
+    TransactionRequests,
+    ProduceRequests,
+    ReadRequests,
+    MembershipRequests,
+    ConsumerGroupRequests,
+    OffsetRequests,
 ):
     """Kafka's requests on one file. Threads may share it."""
 

@@ -7,8 +7,10 @@ from typing import NamedTuple, TypeVar
 from uuid import UUID
 
 from eosdb.broker.handler import RequestHandler, Rules
+from eosdb.coordinator.groups import consumer_decisions
 from eosdb.coordinator.groups import offsets as group_offsets
 from eosdb.coordinator.groups import rows as group_rows
+from eosdb.coordinator.groups.consumer_group import ConsumerGroup
 from eosdb.coordinator.groups.decisions import (
     Group,
     check_commit,
@@ -69,11 +71,11 @@ class OffsetRequests(RequestHandler):
 
         With a dict `refused`, each partition by itself as in Kafka: the dict gets the error of each
         partition that does not exist, may not be read or has too much metadata, and the other offsets are
-        committed. A member passes its generation and member id; the defaults are for groups without
-        members. Raises OffsetOutOfRangeError if the topic's id is not the one in `topic_ids` (it was
-        deleted and recreated), UnknownTopicOrPartitionError, OffsetMetadataTooLargeError,
-        UnknownMemberIdError, IllegalGenerationError, FencedInstanceIdError, RebalanceInProgressError,
-        GroupIdNotFoundError and the authorization errors.
+        committed. A member passes its member id and its generation, or member epoch; the defaults are for
+        groups without members. Raises OffsetOutOfRangeError if the topic's id is not the one in `topic_ids`
+        (it was deleted and recreated), UnknownTopicOrPartitionError, OffsetMetadataTooLargeError,
+        UnknownMemberIdError, IllegalGenerationError, StaleMemberEpochError, FencedInstanceIdError,
+        RebalanceInProgressError, GroupIdNotFoundError and the authorization errors.
         """
         committer = Committer(
             generation_id, member_id, group_instance_id, topic_ids or {}
@@ -90,6 +92,8 @@ class OffsetRequests(RequestHandler):
         partitions: Iterable[TopicPartition] | None = None,
         *,
         require_stable: bool = False,
+        member_id: str | None = None,
+        member_epoch: int = -1,
         refused: Refused | None = None,
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """The group's committed offsets; partitions without one are absent.
@@ -97,13 +101,22 @@ class OffsetRequests(RequestHandler):
         With `require_stable`, raises UnstableOffsetCommitError if an open transaction has a pending offset
         for one of them; raises TopicAuthorizationFailedError. With a dict `refused`, the dict gets these
         errors instead, by partition. If `partitions` is None, those that may not be described are left out.
+
+        A member of a group whose partitions the coordinator assigns passes its id and epoch; raises
+        UnknownMemberIdError and StaleMemberEpochError.
         """
         check_group_id(group_id)
+        if member_id is not None:
+            check_name("member_id", member_id)
+        check_int("member_epoch", member_epoch, -(2**31))
         requested: Sequence[TopicPartition] | None = None
         if partitions is not None:
             requested = check_topic_partitions(partitions)
         with self._store.read() as connection:
             self._authorizer.check(connection, "describe", "group", group_id)
+            group = group_rows.load(connection, group_id)
+            if isinstance(group, ConsumerGroup):
+                consumer_decisions.check_fetch(group, member_id, member_epoch)
             if requested is not None:
                 requested = group_offsets.accepted(
                     requested,
@@ -154,6 +167,7 @@ class OffsetRequests(RequestHandler):
         def delete(unit: Unit) -> None:
             self._authorizer.check(unit, "delete", "group", group_id)
             group = group_rows.load(unit, group_id)
+            classic = None if isinstance(group, ConsumerGroup) else group
             if tps is None and group is not None and group.members:
                 raise NonEmptyGroupError(
                     f"group {group_id!r} has {len(group.members)} members; it can be deleted when "
@@ -161,11 +175,16 @@ class OffsetRequests(RequestHandler):
                 )
             left = None
             if tps is not None:
-                check_offset_delete(group)
+                check_offset_delete(classic)
                 readable = admitted(self._core, unit, tps, refused)
-                left = group_offsets.accepted(
-                    readable, lambda tp: check_unsubscribed(group, tp.topic), refused
-                )
+
+                def check(tp: TopicPartition) -> None:
+                    if isinstance(group, ConsumerGroup):
+                        number = partition_rows.load(unit, tp).topic_id
+                        consumer_decisions.check_unsubscribed(group, tp.topic, number)
+                    check_unsubscribed(classic, tp.topic)
+
+                left = group_offsets.accepted(readable, check, refused)
             group_offsets.delete(unit, group_id, left, reason, self._clock.time_ms())
 
         self._coordinator.write(delete)
@@ -251,6 +270,15 @@ def check_committer(
 ) -> None:
     """Check that the committer may commit for the group, and renew the session if it is a member."""
     group = group_rows.load(unit, group_id)
+    if isinstance(group, ConsumerGroup):
+        # Only heartbeats keep such a member alive.
+        consumer_decisions.check_commit(
+            group,
+            committer.member_id,
+            committer.generation_id,
+            is_transactional=is_transactional,
+        )
+        return
     if group is None and group_offsets.exists(unit, group_id):
         group = Group(group_id)
     check_commit(

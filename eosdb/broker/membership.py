@@ -11,21 +11,30 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from eosdb.broker.handler import RequestHandler
-from eosdb.coordinator.groups import decisions
+from eosdb.coordinator.groups import consumer_decisions, decisions
 from eosdb.coordinator.groups import offsets as group_offsets
 from eosdb.coordinator.groups import rows as group_rows
+from eosdb.coordinator.groups.consumer_group import ConsumerGroup, ConsumerMember
 from eosdb.coordinator.groups.decisions import Group, Member
+from eosdb.coordinator.groups.rows import AnyGroup
 from eosdb.coordinator.presence import Presence
 from eosdb.errors import (
     ApiError,
     DatabaseLockedError,
     GroupIdNotFoundError,
+    InconsistentGroupProtocolError,
     InvalidGroupIdError,
     InvalidSessionTimeoutError,
     MemberIdRequiredError,
     RebalanceInProgressError,
     StorageError,
     UnknownMemberIdError,
+)
+from eosdb.log import topics as log_topics
+from eosdb.model.protocol.consumer_protocol import (
+    PROTOCOL_TYPE,
+    Subscription,
+    encode_assignment,
 )
 from eosdb.model.validation import (
     check_bytes,
@@ -38,9 +47,11 @@ from eosdb.model.values import (
     GroupDescription,
     GroupMemberDescription,
     GroupState,
+    GroupType,
     JoinGroupMember,
     JoinGroupResult,
     SyncGroupResult,
+    TopicPartition,
 )
 from eosdb.store.writing.unit import Unit
 
@@ -104,7 +115,7 @@ class MembershipRequests(RequestHandler):
         def join(unit: Unit) -> JoinGroupResult | None:
             self._may_read(unit, group_id)
             now = self._clock.time_ms()
-            before = group_rows.load(unit, group_id)
+            before = self._joined_group(unit, group_id)
             member = self._with_id(unit, group_id, before, joining)
             if gives_id_only:
                 group_rows.renew_session(unit, group_id, member, now)
@@ -121,6 +132,17 @@ class MembershipRequests(RequestHandler):
         if (joined := self._coordinator.write(join, sync=False)) is not None:
             return joined
         raise MemberIdRequiredError(f"join group {group_id!r} as {member_id!r}", member_id)
+
+    def _joined_group(self, unit: Unit, group_id: str) -> Group | None:
+        """The group that a member joins. Raises InconsistentGroupProtocolError if members of the other
+        protocol have it."""
+        group = group_rows.load(unit, group_id)
+        if isinstance(group, ConsumerGroup) and group.members:
+            raise InconsistentGroupProtocolError(
+                f"group {group_id!r} has {len(group.members)} members of the consumer protocol "
+                "(group_protocol='consumer'); join with that, or when all of them have left"
+            )
+        return group_rows.load_classic(unit, group_id)
 
     def _check_joining(self, group_id: str, member: Member, protocol_type: str) -> None:
         self._check_names(group_id, member.member_id, member.group_instance_id)
@@ -236,7 +258,7 @@ class MembershipRequests(RequestHandler):
         def leave(unit: Unit) -> None:
             self._may_read(unit, group_id)
             now = self._clock.time_ms()
-            before = group_rows.load(unit, group_id)
+            before = group_rows.load_classic(unit, group_id)
             for member_id in ids:
                 member = None if before is None else before.member(member_id)
                 instance = None if member is None else member.group_instance_id
@@ -262,7 +284,7 @@ class MembershipRequests(RequestHandler):
         def remove(unit: Unit) -> list[ApiError | None]:
             self._may_read(unit, group_id)
             now = self._clock.time_ms()
-            group = group_rows.load(unit, group_id)
+            group = group_rows.load_classic(unit, group_id)
             answers, gone, pending = list[ApiError | None](), set[str](), set[str]()
             for member_id, group_instance_id in members:
                 if group_instance_id is None and group_rows.is_given_out(unit, group_id, member_id):
@@ -285,7 +307,7 @@ class MembershipRequests(RequestHandler):
         self._check_names(group_id, member_id, None)
         with self._store.read() as connection:
             self._authorizer.check(connection, "read", "group", group_id)
-            group = group_rows.load(connection, group_id)
+            group = group_rows.load_classic(connection, group_id)
         if generation_id is None:
             return decisions.awaits_join(group, member_id)
         return decisions.awaits_sync(group, member_id, generation_id)
@@ -300,7 +322,7 @@ class MembershipRequests(RequestHandler):
                 if not group_offsets.exists(connection, group_id):
                     raise GroupIdNotFoundError(f"there is no group {group_id!r}")
                 group = Group(group_id)
-            return _described(group)
+            return _described(group, log_topics.by_number(connection))
 
     def list_groups(self) -> list[str]:
         """Every group that has members or offsets and that the principal may describe."""
@@ -315,7 +337,9 @@ class MembershipRequests(RequestHandler):
         """The groups that `list_groups` names, each with its state and members."""
         names = self.list_groups()
         with self._store.read() as connection:
-            return [_described(group_rows.load(connection, name) or Group(name)) for name in names]
+            topics = log_topics.by_number(connection)
+            groups = (group_rows.load(connection, name) or Group(name) for name in names)
+            return [_described(group, topics) for group in groups]
 
     def _may_read(self, unit: Unit, group_id: str) -> None:
         self._authorizer.check(unit, "read", "group", group_id)
@@ -330,7 +354,7 @@ class MembershipRequests(RequestHandler):
     def _member(
         self, unit: Unit, group_id: str, member_id: str, group_instance_id: str | None
     ) -> tuple[Group, Member]:
-        group = group_rows.load(unit, group_id)
+        group = group_rows.load_classic(unit, group_id)
         member = decisions.known_member(group, member_id, group_instance_id)
         assert group is not None
         return group, member
@@ -390,7 +414,19 @@ def _synced(group: Group, member_id: str) -> SyncGroupResult:
     )
 
 
-def _described(group: Group) -> GroupDescription:
+def _described(group: AnyGroup, topics: Mapping[int, str]) -> GroupDescription:
+    """The group, as far as the words of the classic protocol say it."""
+    if isinstance(group, ConsumerGroup):
+        return GroupDescription(
+            group.group_id,
+            group.state.value,
+            PROTOCOL_TYPE,
+            consumer_decisions.assignor_of(group),
+            group.group_epoch,
+            None,
+            tuple(_described_member(m, topics) for m in group.members),
+            GroupType.CONSUMER,
+        )
     protocol = group.protocol_name or ""
     return GroupDescription(
         group.group_id,
@@ -410,4 +446,18 @@ def _described(group: Group) -> GroupDescription:
             )
             for m in group.members
         ),
+    )
+
+
+def _described_member(member: ConsumerMember, topics: Mapping[int, str]) -> GroupMemberDescription:
+    matched = (topics[number] for number in member.matched if number in topics)
+    subscribed = tuple(sorted({*member.subscribed_topic_names, *matched}))
+    assigned = (TopicPartition(topics[t], p) for t, p in member.assigned if t in topics)
+    return GroupMemberDescription(
+        member.member_id,
+        member.group_instance_id,
+        member.client_id,
+        Subscription(subscribed).encode(),
+        encode_assignment(assigned),
+        member.client_host,
     )

@@ -20,7 +20,7 @@ REQUESTS: Final = (
     "end_txn", "write_txn_markers", "fetch", "list_offsets", "offset_commit", "offset_fetch",
     "offset_delete", "delete_group", "find_coordinator", "describe_producers",
     "describe_transactions", "list_transactions", "delete_records", "join_group", "sync_group",
-    "heartbeat", "leave_group",
+    "heartbeat", "leave_group", "consumer_group_heartbeat", "describe_consumer_group",
 )  # fmt: skip
 _OTHER_FORMS: Final = {"fetch_columns": "fetch", "fetch_data": "fetch"}
 """Methods that are variants of a request, and the request they are counted as."""

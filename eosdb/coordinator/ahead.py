@@ -15,7 +15,8 @@ from typing import Final
 
 from eosdb.coordinator.due import Due
 from eosdb.coordinator.groups import rows as group_rows
-from eosdb.coordinator.groups.decisions import Group
+from eosdb.coordinator.groups.decisions import NO_DEADLINE, Group
+from eosdb.coordinator.groups.rows import AnyGroup
 from eosdb.coordinator.transactions import rows as transaction_rows
 from eosdb.coordinator.transactions.decisions import begun_again
 from eosdb.store.writing.unit import STEPS_PER_UNIT, Unit
@@ -51,7 +52,7 @@ def begin_again(unit: Unit, now_ms: int) -> int:
     while count < STEPS_PER_UNIT and (name := _group(unit, now_ms)) is not None:
         group = group_rows.load(unit, name) or Group(name)
         if group.deadline_ms > now_ms + _longest(group):
-            before, group = group, replace(group, deadline_ms=now_ms + _longest(group))
+            before, group = group, _with_deadlines(group, now_ms)
             group_rows.record(unit, before, group, now_ms)
         group_rows.begin_sessions_again(unit, group, now_ms)
         count += 1
@@ -78,6 +79,18 @@ def _group(source: Source, now_ms: int) -> str | None:
     return None
 
 
-def _longest(group: Group) -> int:
+def _with_deadlines(group: AnyGroup, now_ms: int) -> AnyGroup:
+    """The group with the deadline of its rebalance, or of members that give up partitions, from now."""
+    if isinstance(group, Group):
+        return replace(group, deadline_ms=now_ms + _longest(group))
+    members = (
+        replace(member, revoke_by_ms=now_ms + member.rebalance_timeout_ms)
+        for member in group.members
+        if member.revoke_by_ms != NO_DEADLINE
+    )
+    return group.with_members(members)
+
+
+def _longest(group: AnyGroup) -> int:
     """The longest rebalance timeout of the group's members."""
     return max((member.rebalance_timeout_ms for member in group.members), default=0)

@@ -44,6 +44,7 @@ _REMOVAL_CAUSES: Final = {
     "session_ended": "its session has ended",
     "process_died": "its process has died",
     "did_not_rejoin": "it has not joined again in time",
+    "did_not_revoke": "it has not given up partitions in time",
 }
 
 

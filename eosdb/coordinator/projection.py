@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from eosdb.coordinator import users
 from eosdb.coordinator.authorizer import AclMemo
+from eosdb.coordinator.groups import configs as group_configs
 from eosdb.coordinator.groups import offsets as group_offsets
 from eosdb.coordinator.groups import rows as group_rows
 from eosdb.coordinator.transactions import changes
@@ -20,9 +21,11 @@ from eosdb.events.kinds import (
     AclAdded,
     AclRemoved,
     BatchAppended,
+    ConsumerGroupChanged,
     CoordinatorElected,
     Event,
     GroupChanged,
+    GroupConfigAltered,
     OffsetsCommitted,
     OffsetsDeleted,
     ProducerIdBlockAllocated,
@@ -108,6 +111,15 @@ def group_changed(unit: Folding, event: GroupChanged, position: int) -> None:
     group_offsets.retain(unit, event.group_id, event.timestamp if is_empty else None)
 
 
+def consumer_group_changed(unit: Folding, event: ConsumerGroupChanged, position: int) -> None:
+    group = group_rows.save_consumer(unit, event)
+    group_offsets.retain(unit, event.group_id, None if group.members else event.timestamp)
+
+
+def group_config_altered(unit: Folding, event: GroupConfigAltered, position: int) -> None:
+    group_configs.save(unit, event.group_id, event.config)
+
+
 def topic_deleted(unit: Folding, event: TopicDeleted, position: int) -> None:
     group_offsets.forget_topic(unit, event.topic)
 
@@ -144,6 +156,8 @@ HANDLERS: Final[dict[type[Event], Callable[[Folding, Any, int], None]]] = {
     ScramCredentialSet: scram_credential_set,
     ScramCredentialRemoved: scram_credential_removed,
     GroupChanged: group_changed,
+    ConsumerGroupChanged: consumer_group_changed,
+    GroupConfigAltered: group_config_altered,
 }
 _FOLDS: Final = {
     kind: tuple(

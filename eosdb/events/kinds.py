@@ -233,6 +233,60 @@ class GroupChanged(NamedTuple):
     deadline_ms: int
 
 
+class TopicShare(NamedTuple):
+    """Partitions of the topic with this number."""
+
+    topic_id: int
+    partitions: tuple[int, ...]
+
+
+class ConsumerGroupMember(NamedTuple):
+    """One member of a group whose partitions the coordinator assigns; `state` is Kafka's name."""
+
+    member_id: str
+    group_instance_id: str | None
+    rack_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    subscribed_topic_names: tuple[str, ...]
+    subscribed_topic_regex: str
+    matched: tuple[int, ...]
+    """The numbers of the topics that the regular expression matches."""
+    server_assignor: str | None
+    member_epoch: int
+    previous_member_epoch: int
+    state: str
+    assigned: tuple[TopicShare, ...]
+    pending_revocation: tuple[TopicShare, ...]
+    target: tuple[TopicShare, ...]
+    revoke_by_ms: int
+    owner_lock: int
+
+
+class ConsumerGroupChanged(NamedTuple):
+    """What has changed in a group whose partitions the coordinator assigns (KIP-848): its epochs, members
+    that are new or have changed, and the ids of members that are gone. A group of the classic protocol with
+    this id was without members, and becomes one of this kind."""
+
+    timestamp: int
+    group_id: str
+    group_epoch: int
+    assignment_epoch: int
+    metadata_hash: int
+    members: tuple[ConsumerGroupMember, ...]
+    removed: tuple[str, ...]
+
+
+class GroupConfigAltered(NamedTuple):
+    """The settings of a group are now these."""
+
+    timestamp: int
+    group_id: str
+    config: dict[str, str]
+
+
 class OffsetsCommitted(NamedTuple):
     timestamp: int
     group_id: str
@@ -368,6 +422,8 @@ Event = (
     | TransactionStateChanged
     | TransactionalIdExpired
     | GroupChanged
+    | ConsumerGroupChanged
+    | GroupConfigAltered
     | OffsetsCommitted
     | TxnOffsetsCommitted
     | OffsetsDeleted

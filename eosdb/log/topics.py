@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Final
 from uuid import UUID, uuid5
@@ -120,7 +120,7 @@ def delete(unit: Unit, name: str, now_ms: int) -> list[int]:
 
 def metadata_of(source: Source, created: TopicCreated) -> TopicMetadata:
     """Return the metadata of a topic that was, or would be, created."""
-    return TopicMetadata(created.topic, _ids(source)(created.topic_id), created.partitions)
+    return TopicMetadata(created.topic, ids(source)(created.topic_id), created.partitions)
 
 
 def name_of(source: Source, topic_id: UUID) -> str:
@@ -133,15 +133,15 @@ def name_of(source: Source, topic_id: UUID) -> str:
 
 def names(source: Source) -> dict[UUID, str]:
     """Return the names of all topics by id."""
-    ids = _ids(source)
+    to_id = ids(source)
     return {
-        ids(number): name for name, number in source.execute("SELECT topic, topic_id FROM topics")
+        to_id(number): name for name, number in source.execute("SELECT topic, topic_id FROM topics")
     }
 
 
 def check_id(source: Source, number: int, topic_id: UUID) -> None:
     """Raises UnknownTopicIdError unless the topic of this number has this id."""
-    if _ids(source)(number) != topic_id:
+    if ids(source)(number) != topic_id:
         raise unknown_id(topic_id)
 
 
@@ -157,12 +157,12 @@ def partition_counts(connection: sqlite3.Connection) -> list[tuple[str, int]]:
 def metadata(source: Source, name: str | None = None) -> list[TopicMetadata]:
     """Return the metadata of every topic, or of the topic with this name. The topic id follows from the
     file's id and the topic's number, so no other topic ever gets it."""
-    ids = _ids(source)
+    to_id = ids(source)
     if name is not None:
         row = _row(source, name)
-        return [] if row is None else [TopicMetadata(name, ids(row[0]), row[1])]
+        return [] if row is None else [TopicMetadata(name, to_id(row[0]), row[1])]
     return [
-        TopicMetadata(topic, ids(topic_id), count)
+        TopicMetadata(topic, to_id(topic_id), count)
         for topic, topic_id, count in source.execute(
             "SELECT topic, topic_id, partitions FROM topics ORDER BY topic"
         )
@@ -175,6 +175,20 @@ def read_config(connection: sqlite3.Connection, name: str) -> dict[str, str]:
     return _topic(connection, name)[2]
 
 
+def numbers(source: Source, names: Collection[str] | None = None) -> dict[str, tuple[int, int]]:
+    """Return the number of each topic, or of each of these that exists, and how many partitions it has."""
+    if names is None:
+        rows = source.execute("SELECT topic, topic_id, partitions FROM topics ORDER BY topic")
+        return {topic: (number, count) for topic, number, count in rows}
+    found = {name: _row(source, name) for name in sorted(names)}
+    return {name: row[:2] for name, row in found.items() if row is not None}
+
+
+def by_number(source: Source) -> dict[int, str]:
+    """Return the names of all topics by number."""
+    return dict(source.execute("SELECT topic_id, topic FROM topics").fetchall())
+
+
 def partition_count(source: Source, name: str) -> int | None:
     """Return the topic's number of partitions; None if there is no such topic."""
     row = _row(source, name)
@@ -182,7 +196,7 @@ def partition_count(source: Source, name: str) -> int | None:
 
 
 @reads("eosdb_file")
-def _ids(source: Source) -> Callable[[int], UUID]:
+def ids(source: Source) -> Callable[[int], UUID]:
     """Return the function that gives Kafka's topic id for a topic number of this file."""
     file = UUID(bytes=base64.urlsafe_b64decode(file_id.read(source) + "=="))
     return partial(_id, file)

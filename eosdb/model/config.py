@@ -43,6 +43,22 @@ class BrokerConfig:
     """The shortest session that a member may ask for."""
     group_max_session_timeout_ms: int = 1_800_000
     """The longest session that a member may ask for."""
+    group_consumer_session_timeout_ms: int = 45_000
+    """How long a member of a consumer group may be silent (KIP-848), for groups without
+    `consumer.session.timeout.ms`."""
+    group_consumer_min_session_timeout_ms: int = 45_000
+    """The shortest session that a group's own settings may have."""
+    group_consumer_max_session_timeout_ms: int = 60_000
+    """The longest session that a group's own settings may have."""
+    group_consumer_heartbeat_interval_ms: int = 5_000
+    """How often members of a consumer group are told to send heartbeats, for groups without
+    `consumer.heartbeat.interval.ms`."""
+    group_consumer_min_heartbeat_interval_ms: int = 5_000
+    """The shortest interval of heartbeats that a group's own settings may have."""
+    group_consumer_max_heartbeat_interval_ms: int = 15_000
+    """The longest interval of heartbeats that a group's own settings may have."""
+    group_consumer_max_size: int = 2_147_483_647
+    """The most members that a consumer group may have."""
     auto_create_topics_enable: bool = False
     """Whether a topic is created when a client first uses it."""
     num_partitions: int = 1
@@ -121,6 +137,13 @@ _BROKER_RANGES: Final = (
     ("offsets_retention_minutes", 1, INT32_MAX),
     ("group_min_session_timeout_ms", 1, INT32_MAX),
     ("group_max_session_timeout_ms", 1, INT32_MAX),
+    ("group_consumer_session_timeout_ms", 1, INT32_MAX),
+    ("group_consumer_min_session_timeout_ms", 1, INT32_MAX),
+    ("group_consumer_max_session_timeout_ms", 1, INT32_MAX),
+    ("group_consumer_heartbeat_interval_ms", 1, INT32_MAX),
+    ("group_consumer_min_heartbeat_interval_ms", 1, INT32_MAX),
+    ("group_consumer_max_heartbeat_interval_ms", 1, INT32_MAX),
+    ("group_consumer_max_size", 1, INT32_MAX),
     ("num_partitions", 1, 10_000),
     ("log_retention_ms", -1, INT64_MAX),
     ("log_retention_bytes", -1, INT64_MAX),

@@ -6,7 +6,7 @@ Plain frozen values with next to no behaviour; named tuples where there is one p
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from typing import Final, Generic, Literal, NamedTuple
@@ -184,13 +184,23 @@ _STATES_BY_LABEL: Final = {state.label: state for state in TransactionState}
 
 
 class GroupState(Enum):
-    """The states of Kafka's classic consumer groups."""
+    """The states of Kafka's groups: a classic group is preparing or completing a rebalance, a consumer
+    group (KIP-848) is assigning or reconciling."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
     COMPLETING_REBALANCE = "CompletingRebalance"
     STABLE = "Stable"
     DEAD = "Dead"
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
+
+
+class GroupType(Enum):
+    """Who assigns a group's partitions: a member (classic) or the coordinator (consumer, KIP-848)."""
+
+    CLASSIC = "classic"
+    CONSUMER = "consumer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,6 +264,85 @@ class GroupDescription:
     generation_id: int
     leader: str | None
     members: tuple[GroupMemberDescription, ...]
+    group_type: GroupType = GroupType.CLASSIC
+
+
+class AssignedTopic(NamedTuple):
+    """Partitions of a topic that a member of a consumer group has."""
+
+    topic: str
+    topic_id: UUID
+    partitions: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberHeartbeat:
+    """A heartbeat of a consumer group's member (KIP-848), with Kafka's fields and their meanings.
+
+    The first one has `member_epoch` 0, a rebalance timeout, topics or a regular expression, and empty
+    `topic_partitions`; later ones leave out what has not changed. With -1 the member leaves, with -2 a
+    static member leaves for a while. Without `member_id` the member gets one.
+    """
+
+    member_id: str = ""
+    member_epoch: int = 0
+    group_instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = -1
+    subscribed_topic_names: Collection[str] | None = None
+    subscribed_topic_regex: str | None = None
+    """In RE2's syntax; an empty one takes it away."""
+    server_assignor: str | None = None
+    topic_partitions: Mapping[UUID, Collection[int]] | None = None
+    """What the member owns, by the topics' ids; None: as it said before."""
+    client_id: str = ""
+    client_host: str = ""
+    owner_lock: int = 0
+    """The number of the presence that its process holds; 0 if none (decisions/0034)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerGroupHeartbeat:
+    """The response to a heartbeat of a consumer group's member (KIP-848). `assignment` is None where the
+    member's partitions are as the last response said."""
+
+    member_id: str
+    member_epoch: int
+    heartbeat_interval_ms: int
+    assignment: tuple[AssignedTopic, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerGroupMemberDescription:
+    """A member of a consumer group: its subscription, the partitions it has, and those it is to have.
+
+    `subscribed_topic_regex` is empty for a member without one.
+    """
+
+    member_id: str
+    group_instance_id: str | None
+    rack_id: str | None
+    member_epoch: int
+    client_id: str
+    client_host: str
+    subscribed_topic_names: tuple[str, ...]
+    subscribed_topic_regex: str
+    assignment: tuple[AssignedTopic, ...]
+    target_assignment: tuple[AssignedTopic, ...]
+    is_classic: bool = False
+    """Whether it speaks the classic protocol."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerGroupDescription:
+    """A consumer group (Kafka: ConsumerGroupDescribe); `state` is the state's name."""
+
+    group_id: str
+    state: str
+    group_epoch: int
+    assignment_epoch: int
+    assignor: str
+    members: tuple[ConsumerGroupMemberDescription, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -145,6 +145,16 @@ def everything_that_can_happen(db: eosdb.Database, clock: ManualClock) -> Iterat
     yield db.admin.set_password("alice", "secret")
     yield db.admin.remove_user("alice")
     yield db.broker.offset_delete("billing", [TP])
+    first = eosdb.MemberHeartbeat(
+        member_id="m",
+        rebalance_timeout_ms=1,
+        subscribed_topic_names=["orders"],
+        topic_partitions={},
+    )
+    yield db.broker.consumer_group_heartbeat("shipping", first)
+    config: dict[str, object | None] = {"consumer.session.timeout.ms": 50_000}
+    yield db.admin.alter_group_config("shipping", config)
+    yield db.admin.alter_group_config("shipping", dict.fromkeys(config))
     clock.advance(30 * 24 * 60 * 60 * 1_000)
     yield db.housekeeping()
     yield db.admin.delete_topic("orders")

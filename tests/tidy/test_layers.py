@@ -146,7 +146,10 @@ TOGETHER = {("moving", "relay")}
 
 PURE = {
     "eosdb.log.producer_state",
+    "eosdb.coordinator.groups.consumer_decisions",
+    "eosdb.coordinator.groups.consumer_group",
     "eosdb.coordinator.groups.decisions",
+    "eosdb.coordinator.groups.server_assignors",
     "eosdb.coordinator.transactions.decisions",
     "eosdb.coordinator.transactions.ending",
     "eosdb.coordinator.transactions.state",
@@ -155,6 +158,7 @@ PURE = {
     "eosdb.client.consumer.assignors.cooperative",
     "eosdb.client.processor.failure",
     "eosdb.client.consumer.assignors.sticky",
+    "eosdb.model.protocol.linear_regex",
     "eosdb.model.records.partitioner",
     "eosdb.client.producer.sequences",
     "eosdb.client.producer.completion",

@@ -15,15 +15,19 @@ from collections.abc import Collection, Mapping
 from typing import Any, Final, NamedTuple
 
 from eosdb.coordinator.due import Due
-from eosdb.coordinator.groups import decisions
+from eosdb.coordinator.groups import consumer_decisions, consumer_rows, decisions
+from eosdb.coordinator.groups.consumer_group import ConsumerGroup, ConsumerMember
 from eosdb.coordinator.groups.decisions import Group, Member
-from eosdb.events.kinds import GroupChanged, GroupMember
+from eosdb.events.kinds import ConsumerGroupChanged, GroupChanged, GroupMember
 from eosdb.model.damage import parsed, reads
-from eosdb.model.values import GroupState
+from eosdb.model.protocol.consumer_protocol import PROTOCOL_TYPE
+from eosdb.model.values import GroupState, GroupType
 from eosdb.store.schema.row_checksum import row_checksum
 from eosdb.store.schema.statement import Statement
 from eosdb.store.writing.unit import STEPS_PER_UNIT, Folding, Unit
 
+AnyGroup = Group | ConsumerGroup
+"""A group of either protocol."""
 _FIELDS: Final = [field.name for field in dataclasses.fields(Group)]
 """The columns, which are also the fields of the event."""
 _IN_TABLE: Final = {"deadline_ms": "deadline"}
@@ -32,8 +36,15 @@ _COLUMNS: Final = ", ".join(_IN_TABLE.get(field, field) for field in _FIELDS)
 _SAVE: Final = Statement(
     f"INSERT OR REPLACE INTO {{groups}} ({_COLUMNS}) VALUES ({', '.join('?' for _ in _FIELDS)})"
 )
+# decisions/0063: one row for a group of either protocol.
+_SAVE_CONSUMER: Final = Statement(
+    f"INSERT OR REPLACE INTO {{groups}} ({consumer_rows.COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+_OF_BOTH: Final = f"{_COLUMNS}, group_type, assignment_epoch, metadata_hash"
+_READ: Final = f"SELECT {_OF_BOTH} FROM {{groups}}"
 _DELETE: Final = Statement("DELETE FROM {groups} WHERE group_id = ?")
-_BY_ID: Final = f"SELECT {_COLUMNS} FROM groups WHERE group_id = ?"
+_ALL: Final = Statement(_READ)
+_BY_ID: Final = Statement(f"{_READ} WHERE group_id = ?")
 # Every member has a lease; there may be many more groups without members.
 _WITH_MEMBERS: Final = (
     "SELECT group_id, members FROM groups WHERE group_id IN (SELECT group_id FROM group_sessions)"
@@ -54,10 +65,18 @@ NEXT_DEADLINE: Final = "SELECT deadline FROM groups WHERE deadline >= 0 ORDER BY
 """When the next rebalance times out."""
 
 
-def load(connection: Unit | sqlite3.Connection, group_id: str) -> Group | None:
+def load(connection: Folding | sqlite3.Connection, group_id: str) -> AnyGroup | None:
     """The group; None if no member ever joined it."""
     row = connection.execute(_BY_ID, (group_id,)).fetchone()
     return None if row is None else _group(row)
+
+
+def load_classic(connection: Unit | sqlite3.Connection, group_id: str) -> Group | None:
+    """The group for requests of the classic protocol, to which members of the other kind are not known."""
+    group = load(connection, group_id)
+    if isinstance(group, ConsumerGroup):
+        return Group(group_id, protocol_type=PROTOCOL_TYPE, generation_id=group.group_epoch)
+    return group
 
 
 def stored_members(source: Unit | sqlite3.Connection) -> list[tuple[str, str]]:
@@ -81,26 +100,31 @@ def names(connection: sqlite3.Connection) -> list[str]:
 
 
 @reads("groups")
-def load_all(connection: sqlite3.Connection) -> dict[str, Group]:
+def load_all(connection: sqlite3.Connection) -> dict[str, AnyGroup]:
     """Every group that has ever had a member."""
-    rows = connection.execute(f"SELECT {_COLUMNS} FROM groups")
+    rows = connection.execute(_ALL)
     return {group.group_id: group for group in map(_group, rows)}
 
 
-def record(unit: Unit, before: Group | None, after: Group, now_ms: int) -> None:
+def record(unit: Unit, before: AnyGroup | None, after: AnyGroup, now_ms: int) -> None:
     """Record the change as an event, and delete the sessions of removed members."""
     if after == before:
         return
-    fields = _fields(
-        after, state=after.state.value, members=tuple(map(_group_member, after.members))
-    )
-    unit.record(GroupChanged(timestamp=now_ms, **fields))
+    if isinstance(after, ConsumerGroup):
+        known = before if isinstance(before, ConsumerGroup) else None
+        unit.record(consumer_rows.change(known, after, now_ms))
+    else:
+        fields = _fields(
+            after, state=after.state.value, members=tuple(map(_group_member, after.members))
+        )
+        unit.record(GroupChanged(timestamp=now_ms, **fields))
     gone = {m.member_id for m in before.members} if before is not None else set()
     gone -= {m.member_id for m in after.members}
     end_sessions(unit, after.group_id, gone)
     if after.deadline_ms >= 0:
         unit.memos[Due].by(after.deadline_ms + 1)
-    _end_waiting(unit, after, now_ms)
+    if isinstance(after, Group):
+        _end_waiting(unit, after, now_ms)
 
 
 def save(unit: Folding, event: GroupChanged) -> None:
@@ -109,12 +133,20 @@ def save(unit: Folding, event: GroupChanged) -> None:
     unit.execute(_SAVE, tuple(_fields(event, members=members).values()))
 
 
+def save_consumer(unit: Folding, event: ConsumerGroupChanged) -> ConsumerGroup:
+    """Projection only: save the row of the group as it is after the event, which is returned."""
+    before = load(unit, event.group_id)
+    after = consumer_rows.changed(before if isinstance(before, ConsumerGroup) else None, event)
+    unit.execute(_SAVE_CONSUMER, consumer_rows.row(after))
+    return after
+
+
 def forget(unit: Folding, group_id: str) -> None:
     """Projection only: delete the row of a deleted group."""
     unit.execute(_DELETE, (group_id,))
 
 
-def renew_session(unit: Unit, group_id: str, member: Member, now_ms: int) -> None:
+def renew_session(unit: Unit, group_id: str, member: Member | ConsumerMember, now_ms: int) -> None:
     """Extend the member's session to its session timeout from now."""
     expires = now_ms + member.session_timeout_ms
     lease = (group_id, member.member_id, expires)
@@ -122,13 +154,17 @@ def renew_session(unit: Unit, group_id: str, member: Member, now_ms: int) -> Non
     unit.memos[Due].by(expires + 1)
 
 
-def renew_while_waiting(unit: Unit, group: Group, member: Member, now_ms: int) -> None:
+def renew_while_waiting(
+    unit: Unit, group: AnyGroup, member: Member | ConsumerMember, now_ms: int
+) -> None:
     """Extend the session of a member that waits for others, and sends no requests meanwhile, to its session
-    timeout after the rebalance deadline (Kafka: hasSatisfiedHeartbeat)."""
-    renew_session(unit, group.group_id, member, max(now_ms, group.deadline_ms))
+    timeout after the rebalance deadline (Kafka: hasSatisfiedHeartbeat). A member of a consumer group
+    never waits."""
+    until_ms = group.deadline_ms if isinstance(group, Group) else now_ms
+    renew_session(unit, group.group_id, member, max(now_ms, until_ms))
 
 
-def begin_sessions_again(unit: Unit, group: Group, now_ms: int) -> None:
+def begin_sessions_again(unit: Unit, group: AnyGroup, now_ms: int) -> None:
     """Restart the sessions of all members now, and forget member ids that nobody has joined with."""
     unit.execute("DELETE FROM group_sessions WHERE group_id = ?", (group.group_id,))
     for member in group.members:
@@ -157,9 +193,7 @@ def _end_waiting(unit: Unit, group: Group, now_ms: int) -> None:
 
 def begin_sessions(unit: Unit, now_ms: int) -> None:
     """Begin sessions of members without one, as in a file that was restored to an earlier time."""
-    rows = unit.execute(
-        f"SELECT {_COLUMNS} FROM groups WHERE state <> '{GroupState.EMPTY.value}'"
-    ).fetchall()
+    rows = unit.execute(f"{_ALL} WHERE state <> '{GroupState.EMPTY.value}'").fetchall()
     for group in map(_group, rows):
         for member in group.members:
             expires = now_ms + member.session_timeout_ms
@@ -242,17 +276,23 @@ def expire_members(
     while changed < STEPS_PER_UNIT and (overdue := first_overdue(unit, now_ms)) is not None:
         before = load(unit, overdue)
         assert before is not None
-        after = decisions.overdue(before, now_ms)
+        if isinstance(before, ConsumerGroup):
+            after: AnyGroup = consumer_decisions.overdue(before, now_ms)
+            reason = "did_not_revoke"
+        else:
+            after, reason = decisions.overdue(before, now_ms), "did_not_rejoin"
         record(unit, before, after, now_ms)
         gone = {m.member_id for m in before.members} - {m.member_id for m in after.members}
-        removed += [Removed(overdue, member, "did_not_rejoin") for member in sorted(gone)]
+        removed += [Removed(overdue, member, reason) for member in sorted(gone)]
         changed += 1
     return changed
 
 
 def _remove_members(unit: Unit, group_id: str, member_ids: set[str], now_ms: int) -> None:
     before = load(unit, group_id)
-    if before is not None:
+    if isinstance(before, ConsumerGroup):
+        record(unit, before, consumer_decisions.remove(before, member_ids), now_ms)
+    elif before is not None:
         record(unit, before, decisions.leave(before, member_ids, now_ms), now_ms)
     end_sessions(unit, group_id, member_ids)
 
@@ -275,9 +315,15 @@ def _row(member: GroupMember) -> dict[str, Any]:
 
 
 @reads("groups")
-def _group(row: tuple[Any, ...]) -> Group:
-    fields = dict(zip(_FIELDS, row, strict=True))
+def _group(row: tuple[Any, ...]) -> AnyGroup:
+    *columns, group_type, assignment_epoch, metadata_hash = row
+    fields = dict(zip(_FIELDS, columns, strict=True))
     fields["state"] = GroupState(fields["state"])
+    if GroupType(group_type) is GroupType.CONSUMER:
+        epochs = (fields["generation_id"], assignment_epoch, metadata_hash)
+        return ConsumerGroup(
+            fields["group_id"], *epochs, consumer_rows.members_of(str(fields["members"]))
+        )
     fields["members"] = tuple(map(_member, parsed(str(fields["members"]))))
     return Group(**fields)
 

@@ -16,7 +16,7 @@ from eosdb.store.schema import file_id
 
 APPLICATION_ID: Final = 0x656F7364
 """The letters `eosd`, stored in the field `application_id` of the SQLite header."""
-SCHEMA_VERSION: Final = 9
+SCHEMA_VERSION: Final = 10
 """The number of the newest revision in `migrations`."""
 EVENT_TABLES: Final = ("journal", "records")
 """The tables that are the source of truth."""

@@ -118,6 +118,14 @@ class Upgrade(Fault):
 
 _BACK_TO_8: Final = """
 BEGIN IMMEDIATE;
+DROP TABLE eosdb_group_configs;
+DROP TABLE eosdb_baseline_group_configs;
+ALTER TABLE groups DROP COLUMN group_type;
+ALTER TABLE groups DROP COLUMN assignment_epoch;
+ALTER TABLE groups DROP COLUMN metadata_hash;
+ALTER TABLE eosdb_baseline_groups DROP COLUMN group_type;
+ALTER TABLE eosdb_baseline_groups DROP COLUMN assignment_epoch;
+ALTER TABLE eosdb_baseline_groups DROP COLUMN metadata_hash;
 DROP TABLE eosdb_scram_credentials;
 DROP TABLE eosdb_baseline_scram_credentials;
 UPDATE eosdb_alembic_version SET version_num = '0008';

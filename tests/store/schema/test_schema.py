@@ -36,7 +36,7 @@ TP = TopicPartition("t", 0)
             ("partition_id", *producer_rows._NAMES),
         ),
         ("transactional_ids", transaction_rows._NAMES),
-        ("groups", group_rows._COLUMNS.split(", ")),
+        ("groups", group_rows._OF_BOTH.split(", ")),
     ],
 )
 def test_the_fields_of_a_value_stand_as_the_columns_of_its_table(

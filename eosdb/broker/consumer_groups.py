@@ -1,0 +1,295 @@
+"""The requests of groups whose partitions the coordinator assigns (KIP-848): ConsumerGroupHeartbeat and
+ConsumerGroupDescribe.
+
+A heartbeat is one unit: validate, decide (`groups.consumer_decisions`), record, renew the member's session.
+It is answered at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from uuid import UUID
+
+from eosdb.broker.handler import RequestHandler
+from eosdb.coordinator.groups import configs as group_configs
+from eosdb.coordinator.groups import consumer_decisions as decisions
+from eosdb.coordinator.groups import rows as group_rows
+from eosdb.coordinator.groups.consumer_decisions import LEAVE, Heartbeat, Topics
+from eosdb.coordinator.groups.consumer_group import AWAY, ConsumerGroup, ConsumerMember, Partitions
+from eosdb.coordinator.groups.consumer_rows import shares
+from eosdb.errors import GroupIdNotFoundError, InvalidRequestError, UnknownMemberIdError
+from eosdb.log import topics as log_topics
+from eosdb.model.protocol import linear_regex
+from eosdb.model.validation import (
+    check_collection,
+    check_group_id,
+    check_int,
+    check_mapping,
+    check_name,
+    check_texts,
+)
+from eosdb.model.values import (
+    AssignedTopic,
+    ConsumerGroupDescription,
+    ConsumerGroupHeartbeat,
+    ConsumerGroupMemberDescription,
+    MemberHeartbeat,
+)
+from eosdb.store.writing.unit import Unit
+
+_UNKNOWN_TOPIC = -1
+"""Stands for a topic that none of the member's partitions belongs to."""
+
+
+class ConsumerGroupRequests(RequestHandler):
+    """The part of `Broker` for groups whose partitions the coordinator assigns."""
+
+    def consumer_group_heartbeat(
+        self, group_id: str, beat: MemberHeartbeat
+    ) -> ConsumerGroupHeartbeat:
+        """Join the group, stay in it, or leave it; the answer says what the member should own.
+
+        Raises InvalidRequestError, GroupIdNotFoundError, UnknownMemberIdError, FencedMemberEpochError,
+        FencedInstanceIdError, UnreleasedInstanceIdError, UnsupportedAssignorError,
+        InvalidRegularExpressionError, GroupMaxSizeReachedError and the authorization errors.
+        """
+        check_group_id(group_id)
+        request = _checked(group_id, beat)
+        decisions.check_heartbeat(request)
+        if request.subscribed_topic_regex:
+            linear_regex.check(request.subscribed_topic_regex)
+
+        def handle(unit: Unit) -> ConsumerGroupHeartbeat:
+            self._authorizer.check(unit, "read", "group", group_id)
+            for topic in request.subscribed_topic_names or ():
+                self._authorizer.check(unit, "describe", "topic", topic)
+            group = self._consumer_group(unit, group_id, request)
+            if request.member_epoch in (LEAVE, AWAY):
+                return self._leave(unit, group, request)
+            return self._beat(unit, group, self._identified(unit, group, request), beat)
+
+        self._coordinator.leadership.ensure_elected()
+        return self._coordinator.write(handle, sync=False)
+
+    def describe_consumer_group(self, group_id: str) -> ConsumerGroupDescription:
+        """The group's epochs and members. Raises GroupIdNotFoundError, also for a group of the classic
+        protocol, and the authorization errors."""
+        check_group_id(group_id)
+        with self._store.read() as connection:
+            self._authorizer.check(connection, "describe", "group", group_id)
+            group = group_rows.load(connection, group_id)
+            if not isinstance(group, ConsumerGroup):
+                raise GroupIdNotFoundError(
+                    f"there is no group {group_id!r} whose partitions the coordinator assigns"
+                )
+            to_id = log_topics.ids(connection)
+            names = log_topics.by_number(connection)
+            described = _described(group, lambda parts: _named(parts, names, to_id))
+            for topic in sorted(_topics_of(described)):
+                self._authorizer.check(connection, "describe", "topic", topic)
+            return described
+
+    def _consumer_group(self, unit: Unit, group_id: str, request: Heartbeat) -> ConsumerGroup:
+        """The group; a new one, or a classic one without members, for a member that joins."""
+        group = group_rows.load(unit, group_id)
+        if isinstance(group, ConsumerGroup):
+            return group
+        if group is not None and group.members:
+            raise GroupIdNotFoundError(
+                f"group {group_id!r} has {len(group.members)} members of the classic protocol; join when "
+                "all of them have left, or with the classic protocol"
+            )
+        if request.joins:
+            return ConsumerGroup(group_id, *(() if group is None else [group.generation_id] * 2))
+        raise GroupIdNotFoundError(
+            f"there is no group {group_id!r} whose partitions the coordinator assigns; join again"
+        )
+
+    def _identified(self, unit: Unit, group: ConsumerGroup, request: Heartbeat) -> Heartbeat:
+        """The heartbeat with the member's id: its own, that of its first join if this is a repeat, or a new
+        one. Raises UnknownMemberIdError if its process has died since it sent the request."""
+        lock = request.owner_lock
+        if lock and not self._coordinator.presences.is_there(lock):
+            raise UnknownMemberIdError(
+                f"group {group.group_id!r}: the process that asked to join has left or died since"
+            )
+        if request.member_id:
+            return request
+        repeated = group.owner_of(lock)
+        # Journal positions are never reused, so neither are these ids.
+        new = f"{request.client_id[:255] or 'member'}-{unit.last_position() + 1}"
+        return replace(request, member_id=new if repeated is None else repeated.member_id)
+
+    def _leave(
+        self, unit: Unit, group: ConsumerGroup, request: Heartbeat
+    ) -> ConsumerGroupHeartbeat:
+        group_rows.record(unit, group, decisions.leave(group, request), self._clock.time_ms())
+        return ConsumerGroupHeartbeat(request.member_id, request.member_epoch, 0, None)
+
+    def _beat(
+        self, unit: Unit, group: ConsumerGroup, request: Heartbeat, beat: MemberHeartbeat
+    ) -> ConsumerGroupHeartbeat:
+        now = self._clock.time_ms()
+        known = group.member(request.member_id) or group.instance(request.group_instance_id)
+        topics = _topics(unit, group, request, known)
+        to_id = log_topics.ids(unit)
+        request = replace(
+            request,
+            matched=self._matched(unit, topics, request, known),
+            owned=_owned(beat.topic_partitions, known, to_id),
+        )
+        session_ms, interval_ms = group_configs.effective(unit, group.group_id, self._config)
+        after = decisions.heartbeat(
+            group,
+            request,
+            topics,
+            now_ms=now,
+            session_timeout_ms=session_ms,
+            max_size=self._config.group_consumer_max_size,
+        )
+        group_rows.record(unit, group, after, now)
+        member = decisions.known_member(after, request.member_id)
+        group_rows.renew_session(unit, group.group_id, member, now)
+        before = group.member(request.member_id)
+        assignment = None
+        if request.is_full or before is None or before.assigned != member.assigned:
+            names = {number: name for name, (number, _) in topics.items()}
+            assignment = _named(member.assigned, names, to_id)
+        return ConsumerGroupHeartbeat(
+            member.member_id, member.member_epoch, interval_ms, assignment
+        )
+
+    def _matched(
+        self, unit: Unit, topics: Topics, request: Heartbeat, known: ConsumerMember | None
+    ) -> tuple[int, ...] | None:
+        """The topics that the member's regular expression matches and that its principal may describe."""
+        regex = _regex(request, known)
+        if not regex:
+            return None
+        names = linear_regex.matching(regex, tuple(topics))
+        allowed = (
+            name
+            for name in sorted(names)
+            if self._authorizer.allows(unit, "describe", "topic", name)
+        )
+        return tuple(sorted(topics[name][0] for name in allowed))
+
+
+def _checked(group_id: str, beat: MemberHeartbeat) -> Heartbeat:
+    """The request as the decisions take it, without the partitions. Raises InvalidRequestError."""
+    if group_id == "":
+        raise InvalidRequestError("group_id: got an empty one, expected the id of a group")
+    if not isinstance(beat, MemberHeartbeat):
+        raise InvalidRequestError(f"got {beat!r:.80}, expected a MemberHeartbeat")
+    for name in ("member_id", "client_id", "client_host"):
+        check_name(name, getattr(beat, name))
+    for name in ("group_instance_id", "rack_id", "subscribed_topic_regex", "server_assignor"):
+        if getattr(beat, name) is not None:
+            check_name(name, getattr(beat, name))
+    check_int("member_epoch", beat.member_epoch, -(2**31))
+    timeout_ms = check_int("rebalance_timeout_ms", beat.rebalance_timeout_ms, -1, 2**31 - 1)
+    check_int("owner_lock", beat.owner_lock, 0)
+    names_given, owned = beat.subscribed_topic_names, None
+    if names_given is not None:
+        names_given = tuple(check_texts("subscribed_topic_names", names_given))
+    if beat.topic_partitions is not None:
+        pairs = check_mapping("topic_partitions", beat.topic_partitions).items()
+        for topic_id, numbers in pairs:
+            if not isinstance(topic_id, UUID):
+                raise InvalidRequestError(
+                    f"topic_partitions: got {topic_id!r:.80}, expected a UUID"
+                )
+            for number in check_collection("topic_partitions", numbers):
+                check_int("topic_partitions", number, 0)
+        owned = frozenset((_UNKNOWN_TOPIC, 0) for _, numbers in pairs if numbers)
+    return Heartbeat(
+        member_id=beat.member_id,
+        member_epoch=beat.member_epoch,
+        group_instance_id=beat.group_instance_id,
+        rack_id=beat.rack_id,
+        rebalance_timeout_ms=None if timeout_ms < 0 else timeout_ms,
+        client_id=beat.client_id,
+        client_host=beat.client_host,
+        subscribed_topic_names=names_given,
+        subscribed_topic_regex=beat.subscribed_topic_regex,
+        server_assignor=beat.server_assignor,
+        owned=owned,
+        owner_lock=beat.owner_lock,
+    )
+
+
+def _regex(request: Heartbeat, known: ConsumerMember | None) -> str:
+    """The regular expression that the member subscribes with after this heartbeat; empty if it has none."""
+    if request.subscribed_topic_regex is not None:
+        return request.subscribed_topic_regex
+    return "" if known is None else known.subscribed_topic_regex
+
+
+def _topics(
+    unit: Unit, group: ConsumerGroup, request: Heartbeat, known: ConsumerMember | None
+) -> Topics:
+    """The topics that the members subscribe to by name, and all of them if one has a regular expression."""
+    if _regex(request, known) or any(member.subscribed_topic_regex for member in group.members):
+        return log_topics.numbers(unit)
+    names = {name for member in group.members for name in member.subscribed_topic_names}
+    return log_topics.numbers(unit, names | set(request.subscribed_topic_names or ()))
+
+
+def _owned(
+    given: Mapping[UUID, object] | None, known: ConsumerMember | None, to_id: Callable[[int], UUID]
+) -> Partitions | None:
+    """The partitions that the member says to own; a topic that it cannot own is not told from another."""
+    if given is None:
+        return None
+    told = known.owned | known.target if known is not None else ()
+    number_of = {to_id(number): number for number in {topic for topic, _ in told}}
+    return frozenset(
+        (number_of.get(topic_id, _UNKNOWN_TOPIC), int(number))
+        for topic_id, numbers in given.items()
+        for number in numbers  # type: ignore[attr-defined]
+    )
+
+
+def _named(
+    partitions: Partitions, names: Mapping[int, str], to_id: Callable[[int], UUID]
+) -> tuple[AssignedTopic, ...]:
+    """The partitions by topic, without those of topics that are gone."""
+    topics = (
+        AssignedTopic(names[share.topic_id], to_id(share.topic_id), share.partitions)
+        for share in shares(partitions)
+        if share.topic_id in names
+    )
+    return tuple(sorted(topics))
+
+
+def _described(
+    group: ConsumerGroup, named: Callable[[Partitions], tuple[AssignedTopic, ...]]
+) -> ConsumerGroupDescription:
+    return ConsumerGroupDescription(
+        group.group_id,
+        group.state.value,
+        group.group_epoch,
+        group.assignment_epoch,
+        decisions.assignor_of(group),
+        tuple(
+            ConsumerGroupMemberDescription(
+                m.member_id,
+                m.group_instance_id,
+                m.rack_id,
+                m.member_epoch,
+                m.client_id,
+                m.client_host,
+                m.subscribed_topic_names,
+                m.subscribed_topic_regex,
+                named(m.assigned),
+                named(m.target),
+            )
+            for m in group.members
+        ),
+    )
+
+
+def _topics_of(described: ConsumerGroupDescription) -> set[str]:
+    parts = (part for m in described.members for part in (m.assignment, m.target_assignment))
+    return {topic.topic for part in parts for topic in part}

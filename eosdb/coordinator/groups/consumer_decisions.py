@@ -1,0 +1,403 @@
+"""How requests change a consumer group whose partitions the coordinator assigns: pure decisions over its
+frozen value (KIP-848).
+
+A heartbeat does all: it joins, keeps the member alive, tells what the member owns, and is answered with
+what it should own. A partition goes from one member to another only after the first has confirmed that it
+gave it up, or has been removed. The rules are those of Kafka's GroupMetadataManager and
+CurrentAssignmentBuilder.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from eosdb.coordinator.groups.consumer_group import (
+    AWAY,
+    NO_DEADLINE,
+    NOTHING,
+    ConsumerGroup,
+    ConsumerMember,
+    MemberState,
+    Partitions,
+)
+from eosdb.coordinator.groups.server_assignors import ASSIGNORS, DEFAULT_ASSIGNOR, Subscriber
+from eosdb.errors import (
+    FencedInstanceIdError,
+    FencedMemberEpochError,
+    GroupMaxSizeReachedError,
+    GroupSubscribedToTopicError,
+    IllegalGenerationError,
+    InvalidRequestError,
+    StaleMemberEpochError,
+    UnknownMemberIdError,
+    UnreleasedInstanceIdError,
+    UnsupportedAssignorError,
+)
+
+LEAVE: Final = -1
+"""The member epoch with which a member leaves for good; AWAY is that of a static member's for a while."""
+Topics = Mapping[str, tuple[int, int]]
+"""Number and number of partitions of each topic, by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """A heartbeat. What is None has not changed since the last one; all is given with epoch 0."""
+
+    member_id: str
+    member_epoch: int
+    group_instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int | None = None
+    client_id: str = ""
+    client_host: str = ""
+    subscribed_topic_names: tuple[str, ...] | None = None
+    subscribed_topic_regex: str | None = None
+    matched: tuple[int, ...] | None = None
+    """The topics that the member's regular expression matches now; None if it has none."""
+    server_assignor: str | None = None
+    owned: Partitions | None = None
+    owner_lock: int = 0
+
+    @property
+    def joins(self) -> bool:
+        return self.member_epoch == 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it says everything, as after a join or an error: it is answered with everything."""
+        parts = (self.rebalance_timeout_ms, self.subscribed_topic_names, self.owned)
+        return self.joins or None not in parts
+
+
+def check_heartbeat(beat: Heartbeat) -> None:
+    """Raise InvalidRequestError for a heartbeat that lacks what its epoch needs, and
+    UnsupportedAssignorError."""
+    problem = None
+    if beat.group_instance_id == "" or beat.rack_id == "":
+        problem = "an empty group_instance_id or rack_id, expected a name or None"
+    elif beat.member_epoch < AWAY:
+        problem = f"member_epoch {beat.member_epoch}, expected {AWAY} or more"
+    elif not beat.member_id and not beat.joins:
+        problem = f"no member_id with member_epoch {beat.member_epoch}"
+    elif beat.member_epoch == AWAY and beat.group_instance_id is None:
+        problem = f"no group_instance_id with member_epoch {AWAY}"
+    elif beat.joins and beat.rebalance_timeout_ms is None:
+        problem = "no rebalance_timeout_ms in the first heartbeat"
+    elif beat.joins and beat.owned != NOTHING:
+        problem = "topic_partitions that are not empty in the first heartbeat"
+    elif beat.joins and (beat.subscribed_topic_names, beat.subscribed_topic_regex) == (None, None):
+        problem = "neither topics nor a regular expression in the first heartbeat"
+    if problem is not None:
+        raise InvalidRequestError(f"consumer_group_heartbeat: got {problem}")
+    if beat.server_assignor is not None and beat.server_assignor not in ASSIGNORS:
+        raise UnsupportedAssignorError(
+            f"server_assignor: got {beat.server_assignor!r}, expected {' or '.join(ASSIGNORS)}"
+        )
+
+
+def heartbeat(
+    group: ConsumerGroup,
+    beat: Heartbeat,
+    topics: Topics,
+    *,
+    now_ms: int,
+    session_timeout_ms: int,
+    max_size: int,
+) -> ConsumerGroup:
+    """The group after the heartbeat of a member that joins or stays.
+
+    `topics` are those the members subscribe to by name, and all that their regular expressions match.
+    Raises UnknownMemberIdError, FencedMemberEpochError, FencedInstanceIdError, UnreleasedInstanceIdError
+    and GroupMaxSizeReachedError.
+    """
+    if len(group.members) >= max_size and group.member(beat.member_id) is None:
+        raise GroupMaxSizeReachedError(
+            f"group {group.group_id!r} has {len(group.members)} members, "
+            f"group.consumer.max.size is {max_size}"
+        )
+    before, replaced = _subscribed_member(group, beat)
+    member = _updated(before, beat, session_timeout_ms)
+    changed = group.with_members([member], [replaced.member_id] if replaced is not None else ())
+    numbers = _subscribed_topics(changed, topics)
+    hash_ = _metadata_hash(numbers)
+    is_bumped = _subscription(member) != _subscription(before) or hash_ != group.metadata_hash
+    changed = replace(changed, group_epoch=group.group_epoch + is_bumped, metadata_hash=hash_)
+    if changed.group_epoch > changed.assignment_epoch:
+        changed = _with_target(changed, topics, numbers)
+        member = _require(changed, member.member_id)
+    others = (m.owned for m in changed.members if m.member_id != member.member_id)
+    reconciled = _reconciled(
+        member, changed.assignment_epoch, beat.owned, NOTHING.union(*others), now_ms
+    )
+    return changed.with_members([reconciled])
+
+
+def leave(group: ConsumerGroup, beat: Heartbeat) -> ConsumerGroup:
+    """The group after a member has left, for good or, with the epoch AWAY, for a while.
+
+    Raises UnknownMemberIdError and FencedInstanceIdError.
+    """
+    if beat.group_instance_id is None:
+        member = known_member(group, beat.member_id)
+    else:
+        member = _static_member(group, beat)
+    if beat.member_epoch == AWAY:
+        away = replace(
+            member, member_epoch=AWAY, pending_revocation=NOTHING, revoke_by_ms=NO_DEADLINE
+        )
+        return group.with_members([away])
+    return remove(group, {member.member_id})
+
+
+def remove(group: ConsumerGroup, member_ids: Collection[str]) -> ConsumerGroup:
+    """The group without these members; the next heartbeat computes a target for those that stay."""
+    gone = [m.member_id for m in group.members if m.member_id in member_ids]
+    if not gone:
+        return group
+    return replace(group.with_members((), gone), group_epoch=group.group_epoch + 1)
+
+
+def overdue(group: ConsumerGroup, now_ms: int) -> ConsumerGroup:
+    """The group without members that have not given up partitions in time."""
+    late = {
+        m.member_id
+        for m in group.members
+        if m.revoke_by_ms != NO_DEADLINE and m.revoke_by_ms < now_ms
+    }
+    return remove(group, late)
+
+
+def assignor_of(group: ConsumerGroup) -> str:
+    """The assignor that most members prefer, of those that prefer one."""
+    votes = Counter(m.server_assignor for m in group.members if m.server_assignor is not None)
+    return max(votes, key=lambda name: (votes[name], name), default=DEFAULT_ASSIGNOR)
+
+
+def known_member(group: ConsumerGroup | None, member_id: str) -> ConsumerMember:
+    """The member with this id. Raises UnknownMemberIdError."""
+    member = None if group is None else group.member(member_id)
+    if member is None:
+        name = "" if group is None else group.group_id
+        raise UnknownMemberIdError(
+            f"group {name!r}: {member_id!r} is not a member, because it left or its session timed out; "
+            "join again"
+        )
+    return member
+
+
+def check_commit(
+    group: ConsumerGroup, member_id: str, member_epoch: int, *, is_transactional: bool
+) -> None:
+    """Check that offsets may be committed: by a member in its epoch, by anybody while the group has no
+    members, and in a transaction by who does not say to be a member.
+
+    Raises UnknownMemberIdError and StaleMemberEpochError; in a transaction IllegalGenerationError instead
+    of that, as producers know it.
+    """
+    if member_epoch < 0 and (not group.members or (is_transactional and not member_id)):
+        return
+    member = known_member(group, member_id)
+    if (stale := _stale(group, member, member_epoch)) is not None:
+        raise IllegalGenerationError(str(stale)) if is_transactional else stale
+
+
+def check_fetch(group: ConsumerGroup, member_id: str | None, member_epoch: int) -> None:
+    """Check that the offsets may be fetched: by a member in its epoch, or by who does not say to be one.
+    Raises UnknownMemberIdError and StaleMemberEpochError."""
+    if member_id is None and member_epoch < 0:
+        return
+    member = known_member(group, member_id or "")
+    if (stale := _stale(group, member, member_epoch)) is not None:
+        raise stale
+
+
+def check_unsubscribed(group: ConsumerGroup, topic: str, number: int) -> None:
+    """Raise GroupSubscribedToTopicError if a member is subscribed to the topic."""
+    for member in group.members:
+        if topic in member.subscribed_topic_names or number in member.matched:
+            raise GroupSubscribedToTopicError(
+                f"group {group.group_id!r}: member {member.member_id!r} subscribes to {topic}; its "
+                "offsets can be deleted when it has left"
+            )
+
+
+def _stale(
+    group: ConsumerGroup, member: ConsumerMember, member_epoch: int
+) -> StaleMemberEpochError | None:
+    if member_epoch == member.member_epoch:
+        return None
+    return StaleMemberEpochError(
+        f"group {group.group_id!r}: got member epoch {member_epoch}, {member.member_id!r} is at "
+        f"{member.member_epoch}; retry with the epoch that its next heartbeat gives"
+    )
+
+
+def _subscribed_member(
+    group: ConsumerGroup, beat: Heartbeat
+) -> tuple[ConsumerMember, ConsumerMember | None]:
+    """The member as it was, new or known, and the static member that it replaces."""
+    if beat.group_instance_id is None:
+        if beat.joins:
+            member = group.member(beat.member_id) or ConsumerMember(beat.member_id)
+        else:
+            member = known_member(group, beat.member_id)
+        _check_epoch(group, member, beat)
+        return member, None
+    if not beat.joins:
+        member = _static_member(group, beat)
+        _check_epoch(group, member, beat)
+        return member, None
+    holder = group.instance(beat.group_instance_id)
+    if holder is None:
+        return group.member(beat.member_id) or ConsumerMember(beat.member_id), None
+    if holder.member_epoch != AWAY:
+        raise UnreleasedInstanceIdError(
+            f"group {group.group_id!r}: {beat.group_instance_id!r} is still held by member "
+            f"{holder.member_id!r}; it is free when that has left or its session has ended"
+        )
+    returned = replace(holder, member_id=beat.member_id, member_epoch=0, previous_member_epoch=0)
+    return returned, holder
+
+
+def _static_member(group: ConsumerGroup, beat: Heartbeat) -> ConsumerMember:
+    holder = group.instance(beat.group_instance_id)
+    if holder is None:
+        raise UnknownMemberIdError(
+            f"group {group.group_id!r}: no member has the group instance id "
+            f"{beat.group_instance_id!r}; join again"
+        )
+    if holder.member_id != beat.member_id:
+        raise FencedInstanceIdError(
+            f"group {group.group_id!r}: {beat.group_instance_id!r} is held by member "
+            f"{holder.member_id!r} now, got {beat.member_id!r}; a newer instance has taken over: close "
+            "this one"
+        )
+    return holder
+
+
+def _check_epoch(group: ConsumerGroup, member: ConsumerMember, beat: Heartbeat) -> None:
+    """Raise FencedMemberEpochError unless the epoch is the member's, or the one before with nothing that it
+    should not own: then the response with the new epoch was lost."""
+    got = beat.member_epoch
+    is_previous = (
+        got == member.previous_member_epoch
+        and beat.owned is not None
+        and beat.owned <= member.assigned
+    )
+    if got != member.member_epoch and not (got < member.member_epoch and is_previous):
+        raise FencedMemberEpochError(
+            f"group {group.group_id!r}: got member epoch {got}, {member.member_id!r} is at "
+            f"{member.member_epoch}; give up all partitions and join again"
+        )
+
+
+def _updated(member: ConsumerMember, beat: Heartbeat, session_timeout_ms: int) -> ConsumerMember:
+    names, regex, rack = beat.subscribed_topic_names, beat.subscribed_topic_regex, beat.rack_id
+    timeout, assignor = beat.rebalance_timeout_ms, beat.server_assignor
+    instance = beat.group_instance_id
+    return replace(
+        member,
+        group_instance_id=member.group_instance_id if instance is None else instance,
+        rack_id=member.rack_id if rack is None else rack,
+        client_id=beat.client_id,
+        client_host=beat.client_host,
+        session_timeout_ms=session_timeout_ms,
+        rebalance_timeout_ms=member.rebalance_timeout_ms if timeout is None else timeout,
+        subscribed_topic_names=(
+            member.subscribed_topic_names if names is None else tuple(sorted(set(names)))
+        ),
+        subscribed_topic_regex=member.subscribed_topic_regex if regex is None else regex,
+        matched=beat.matched or (),
+        server_assignor=member.server_assignor if assignor is None else assignor,
+        owner_lock=beat.owner_lock or member.owner_lock,
+    )
+
+
+def _subscription(member: ConsumerMember) -> tuple[object, ...]:
+    return member.subscribed_topic_names, member.subscribed_topic_regex, member.matched
+
+
+def _subscribed_topics(group: ConsumerGroup, topics: Topics) -> dict[int, int]:
+    """The topics that the members subscribe to and that exist, with their numbers of partitions."""
+    names = {name for member in group.members for name in member.subscribed_topic_names}
+    matched = {number for member in group.members for number in member.matched}
+    return {
+        number: count
+        for name, (number, count) in sorted(topics.items())
+        if name in names or number in matched
+    }
+
+
+def _metadata_hash(topics: Mapping[int, int]) -> int:
+    """63 bits that change with the subscribed topics and their numbers of partitions."""
+    digest = hashlib.blake2b(repr(sorted(topics.items())).encode(), digest_size=8).digest()
+    return int.from_bytes(digest) >> 1 if topics else 0
+
+
+def _with_target(group: ConsumerGroup, topics: Topics, numbers: Mapping[int, int]) -> ConsumerGroup:
+    """The group with the target assignment of its epoch."""
+    subscribers = []
+    for member in group.members:
+        named = (topics[name][0] for name in member.subscribed_topic_names if name in topics)
+        subscribed = {*named, *member.matched} & numbers.keys()
+        subscribers.append(
+            Subscriber(member.member_id, subscribed, member.target, member.group_instance_id)
+        )
+    target = ASSIGNORS[assignor_of(group)](subscribers, numbers)
+    members = [replace(member, target=target[member.member_id]) for member in group.members]
+    return replace(group, members=tuple(members), assignment_epoch=group.group_epoch)
+
+
+def _reconciled(
+    member: ConsumerMember,
+    assignment_epoch: int,
+    owned: Partitions | None,
+    taken: Partitions,
+    now_ms: int,
+) -> ConsumerMember:
+    """The member's next step to its target: it first gives up what it is not to have, then gets what is
+    free. `owned` is what it says to own (None: as before), `taken` what other members own."""
+    epoch = member.member_epoch
+    if member.state is MemberState.STABLE and epoch == assignment_epoch:
+        return member
+    if member.state is MemberState.UNREVOKED_PARTITIONS:
+        if owned is None or owned & member.pending_revocation:
+            return member
+        epoch += 1
+    kept = member.assigned & member.target
+    revoked = member.assigned - kept
+    if revoked and (owned is None or owned & revoked):
+        return _moved(
+            member,
+            epoch,
+            state=MemberState.UNREVOKED_PARTITIONS,
+            assigned=kept,
+            pending_revocation=revoked,
+            revoke_by_ms=now_ms + member.rebalance_timeout_ms,
+        )
+    unreleased = (member.target - kept) & taken
+    return _moved(
+        member,
+        assignment_epoch,
+        state=MemberState.UNRELEASED_PARTITIONS if unreleased else MemberState.STABLE,
+        assigned=member.target - unreleased,
+        pending_revocation=NOTHING,
+        revoke_by_ms=NO_DEADLINE,
+    )
+
+
+def _moved(member: ConsumerMember, epoch: int, **changes: object) -> ConsumerMember:
+    """The member in this epoch; the one it leaves becomes the previous one."""
+    previous = member.member_epoch if epoch != member.member_epoch else member.previous_member_epoch
+    return replace(member, member_epoch=epoch, previous_member_epoch=previous, **changes)  # type: ignore[arg-type]
+
+
+def _require(group: ConsumerGroup, member_id: str) -> ConsumerMember:
+    member = group.member(member_id)
+    assert member is not None
+    return member

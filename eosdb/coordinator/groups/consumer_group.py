@@ -1,0 +1,120 @@
+"""The value of a consumer group whose partitions the coordinator assigns (KIP-848), and of its members.
+
+Three epochs follow each other: the group epoch grows with every change of members, subscriptions or topics;
+the target assignment is computed for a group epoch; and each member moves to the target by its own
+heartbeats, giving up partitions before others get them. Topics are named by their numbers, because a topic
+that is deleted and created again is another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Final
+
+from eosdb.model.values import GroupState
+
+Partitions = frozenset[tuple[int, int]]
+"""Partitions, each by the number of its topic and its own."""
+NOTHING: Final[Partitions] = frozenset()
+NO_DEADLINE: Final = -1
+AWAY: Final = -2
+"""The member epoch of a static member that has left for a while."""
+
+
+class MemberState(Enum):
+    """How far a member is on its way to the target assignment."""
+
+    STABLE = "Stable"
+    UNREVOKED_PARTITIONS = "UnrevokedPartitions"
+    """It still has to give up partitions."""
+    UNRELEASED_PARTITIONS = "UnreleasedPartitions"
+    """Others still have to give up partitions of its target."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerMember:
+    """A member. `matched` are the topics that its regular expression matches, as far as it may see them."""
+
+    member_id: str
+    group_instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    session_timeout_ms: int = 45_000
+    rebalance_timeout_ms: int = 300_000
+    subscribed_topic_names: tuple[str, ...] = ()
+    subscribed_topic_regex: str = ""
+    matched: tuple[int, ...] = ()
+    server_assignor: str | None = None
+    member_epoch: int = 0
+    previous_member_epoch: int = 0
+    state: MemberState = MemberState.STABLE
+    assigned: Partitions = NOTHING
+    pending_revocation: Partitions = NOTHING
+    """What it has been told to give up, and has not yet confirmed; nobody else may have it."""
+    target: Partitions = NOTHING
+    revoke_by_ms: int = NO_DEADLINE
+    """When it is removed if it has not given up `pending_revocation`."""
+    owner_lock: int = 0
+    """The number of the lock that its process holds while it is a member; 0 if none."""
+
+    @property
+    def owned(self) -> Partitions:
+        """The partitions that no other member may get."""
+        return self.assigned | self.pending_revocation
+
+    def is_reconciled_to(self, assignment_epoch: int) -> bool:
+        return self.state is MemberState.STABLE and self.member_epoch == assignment_epoch
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerGroup:
+    """A group. `metadata_hash` stands for the subscribed topics and their numbers of partitions, for which
+    the target was computed."""
+
+    group_id: str
+    group_epoch: int = 0
+    assignment_epoch: int = 0
+    metadata_hash: int = 0
+    members: tuple[ConsumerMember, ...] = ()
+
+    @property
+    def state(self) -> GroupState:
+        if not self.members:
+            return GroupState.EMPTY
+        if self.group_epoch > self.assignment_epoch:
+            return GroupState.ASSIGNING
+        if all(member.is_reconciled_to(self.assignment_epoch) for member in self.members):
+            return GroupState.STABLE
+        return GroupState.RECONCILING
+
+    @property
+    def deadline_ms(self) -> int:
+        """When the first member is removed because it has not given up partitions."""
+        deadlines = (m.revoke_by_ms for m in self.members if m.revoke_by_ms != NO_DEADLINE)
+        return min(deadlines, default=NO_DEADLINE)
+
+    def member(self, member_id: str) -> ConsumerMember | None:
+        return next((m for m in self.members if m.member_id == member_id), None)
+
+    def owner_of(self, owner_lock: int) -> ConsumerMember | None:
+        """The member that joined with this lock number."""
+        return next((m for m in self.members if owner_lock and m.owner_lock == owner_lock), None)
+
+    def instance(self, group_instance_id: str | None) -> ConsumerMember | None:
+        """The static member with this group instance id."""
+        if group_instance_id is None:
+            return None
+        return next((m for m in self.members if m.group_instance_id == group_instance_id), None)
+
+    def with_members(
+        self, changed: Iterable[ConsumerMember], removed: Iterable[str] = ()
+    ) -> ConsumerGroup:
+        """The group with these members added or replaced, and others removed by id."""
+        members = {member.member_id: member for member in self.members}
+        members |= {member.member_id: member for member in changed}
+        for member_id in removed:
+            del members[member_id]
+        return replace(self, members=tuple(members.values()))

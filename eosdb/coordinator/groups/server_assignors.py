@@ -1,0 +1,172 @@
+"""Who gets what in a group whose partitions the coordinator assigns: `uniform` and `range`, as pure
+functions.
+
+`uniform` makes the numbers of partitions as equal as the subscriptions allow, and moves as few as that
+takes. `range` gives each subscriber of a topic one piece of it, in the order of the members, so that topics
+with equally many partitions are cut alike.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import defaultdict, deque
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+from eosdb.coordinator.groups.consumer_group import NOTHING, Partitions
+
+Audience = frozenset[str]
+"""The members that subscribe to a topic. What holds for one partition holds for all with this audience."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subscriber:
+    """A member as assignors see it: the topics it subscribes to, and its part of the last target."""
+
+    member_id: str
+    topics: Collection[int]
+    held: Partitions = NOTHING
+    group_instance_id: str | None = None
+
+
+Assignor = Callable[[Collection[Subscriber], Mapping[int, int]], dict[str, Partitions]]
+"""Shares out the topics, given with their numbers of partitions. Each member gets an entry."""
+
+
+def assign_ranges(
+    subscribers: Collection[Subscriber], topics: Mapping[int, int]
+) -> dict[str, Partitions]:
+    """Static members come first, so that a restart of a program does not shift the ranges."""
+    in_order = sorted(
+        subscribers,
+        key=lambda one: (one.group_instance_id is None, one.group_instance_id or one.member_id),
+    )
+    given: dict[str, set[tuple[int, int]]] = {one.member_id: set() for one in in_order}
+    for topic, count in topics.items():
+        audience = [one.member_id for one in in_order if topic in one.topics]
+        start = 0
+        for place, member_id in enumerate(audience):
+            size = count // len(audience) + (place < count % len(audience))
+            given[member_id].update((topic, start + i) for i in range(size))
+            start += size
+    return {member_id: frozenset(partitions) for member_id, partitions in given.items()}
+
+
+def assign_uniformly(
+    subscribers: Collection[Subscriber], topics: Mapping[int, int]
+) -> dict[str, Partitions]:
+    """Keep what members hold, give the rest to those who have least, then level out."""
+    sharing = _Sharing(subscribers, topics)
+    sharing.give_out()
+    sharing.level()
+    return sharing.result()
+
+
+class _Sharing:
+    """An assignment in the making: by member and audience, the partitions of the topics with that
+    audience."""
+
+    def __init__(self, subscribers: Collection[Subscriber], topics: Mapping[int, int]) -> None:
+        members: defaultdict[int, set[str]] = defaultdict(set)
+        for one in subscribers:
+            for topic in one.topics:
+                members[topic].add(one.member_id)
+        self._audiences: dict[int, Audience] = {
+            topic: frozenset(members[topic]) for topic in topics if members[topic]
+        }
+        self._held: dict[str, defaultdict[Audience, set[tuple[int, int]]]] = {
+            one.member_id: defaultdict(set) for one in subscribers
+        }
+        self._load = dict.fromkeys(self._held, 0)
+        self._before = {one.member_id: one.held for one in subscribers}
+        self._free = {
+            (topic, partition) for topic in self._audiences for partition in range(topics[topic])
+        }
+        for member_id, held in self._before.items():
+            for partition in held & self._free:
+                if member_id in self._audiences[partition[0]]:
+                    self._give(member_id, partition)
+
+    def give_out(self) -> None:
+        """Give each free partition to the member of its audience that has least; small audiences first, as
+        they have no choice."""
+        by_audience: defaultdict[Audience, list[tuple[int, int]]] = defaultdict(list)
+        for partition in sorted(self._free):
+            by_audience[self._audiences[partition[0]]].append(partition)
+        for audience in sorted(by_audience, key=lambda members: (len(members), sorted(members))):
+            heap = [(self._load[member_id], member_id) for member_id in audience]
+            heapq.heapify(heap)
+            for partition in by_audience[audience]:
+                load, member_id = heap[0]
+                self._give(member_id, partition)
+                heapq.heapreplace(heap, (load + 1, member_id))
+
+    def level(self) -> None:
+        """Pass partitions on from members that have more to members that have less, until no chain of
+        members makes the numbers more equal."""
+        levelled = set[str]()
+        while waiting := self._load.keys() - levelled:
+            heaviest = max(waiting, key=lambda member_id: (self._load[member_id], member_id))
+            chain = self._chain_to_lighter(heaviest)
+            for giver, audience, taker in chain:
+                count = self._surplus(giver, audience, taker) if len(chain) == 1 else 1
+                self._pass_on(giver, audience, taker, count)
+            levelled = set() if chain else {*levelled, heaviest}
+
+    def result(self) -> dict[str, Partitions]:
+        return {
+            member_id: frozenset().union(*held.values()) for member_id, held in self._held.items()
+        }
+
+    def _give(self, member_id: str, partition: tuple[int, int]) -> None:
+        self._held[member_id][self._audiences[partition[0]]].add(partition)
+        self._load[member_id] += 1
+        self._free.discard(partition)
+
+    def _surplus(self, giver: str, audience: Audience, taker: str) -> int:
+        """How many partitions can go at once, so that neither member passes the mean of the audience."""
+        total = sum(self._load[member_id] for member_id in audience)
+        above = self._load[giver] - -(-total // len(audience))
+        below = total // len(audience) - self._load[taker]
+        return max(1, min(above, below, len(self._held[giver][audience])))
+
+    def _pass_on(self, giver: str, audience: Audience, taker: str, count: int) -> None:
+        """Pass on partitions: first those that the taker held before, then those that the giver did not."""
+        held, before = self._held[giver][audience], self._before
+        by_preference = (held & before[taker], held - before[giver] - before[taker], held)
+        chosen = dict.fromkeys(one for some in by_preference for one in sorted(some, reverse=True))
+        for partition in islice(chosen, count):
+            held.remove(partition)
+            self._load[giver] -= 1
+            self._give(taker, partition)
+
+    def _chain_to_lighter(self, heaviest: str) -> list[tuple[str, Audience, str]]:
+        """The shortest chain of members, each of whom can take a partition of the one before, to the
+        lightest that has at least two less than the first; empty if there is none."""
+        came_from: dict[str, tuple[str, Audience] | None] = {heaviest: None}
+        queue, best = deque([heaviest]), heaviest
+        while queue:
+            giver = queue.popleft()
+            for audience, partitions in self._held[giver].items():
+                if not partitions:
+                    continue
+                for taker in sorted(audience - came_from.keys()):
+                    came_from[taker] = (giver, audience)
+                    queue.append(taker)
+                    if self._load[taker] < self._load[best]:
+                        best = taker
+        if self._load[best] > self._load[heaviest] - 2:
+            return []
+        chain, taker = list[tuple[str, Audience, str]](), best
+        while (link := came_from[taker]) is not None:
+            giver, audience = link
+            chain.append((giver, audience, taker))
+            taker = giver
+        return chain
+
+
+ASSIGNORS: Final[dict[str, Assignor]] = {"uniform": assign_uniformly, "range": assign_ranges}
+"""By the names under which members choose one. The first is the default."""
+DEFAULT_ASSIGNOR: Final = next(iter(ASSIGNORS))

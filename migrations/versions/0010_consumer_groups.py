@@ -1,0 +1,29 @@
+"""Groups whose partitions the coordinator assigns (KIP-848), and the settings of groups.
+
+They share the table of the classic groups, so that a group keeps its place when it changes over.
+"""
+
+from alembic import op
+
+revision = "0010"
+down_revision = "0009"
+branch_labels = None
+depends_on = None
+
+ADDED = (
+    "group_type TEXT NOT NULL DEFAULT 'classic'",
+    "assignment_epoch INT NOT NULL DEFAULT 0",
+    "metadata_hash INT NOT NULL DEFAULT 0",
+)
+COLUMNS = """ (
+    group_id TEXT NOT NULL PRIMARY KEY,
+    config TEXT NOT NULL
+) STRICT, WITHOUT ROWID"""
+
+
+def upgrade() -> None:
+    for table in ("groups", "eosdb_baseline_groups"):
+        for column in ADDED:
+            op.execute(f"ALTER TABLE {table} ADD COLUMN {column}")
+    for table in ("eosdb_group_configs", "eosdb_baseline_group_configs"):
+        op.execute(f"CREATE TABLE {table}{COLUMNS}")
