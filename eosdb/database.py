@@ -202,7 +202,7 @@ class Database(WholeFile, Closeable):
 
         store = self._store
         store.check_open()
-        engine = make_engine(
+        engine, self._close_engine = make_engine(
             store.path, store.read_only, store.lock_timeout_ms, store.note, store.check_open
         )
         store.before_rest(engine.dispose)
@@ -525,7 +525,7 @@ class Database(WholeFile, Closeable):
                 self._closing = Closing()
                 return
             self._store.check_may_close()
-            sql = [self.engine.dispose] if "engine" in self.__dict__ else []
+            sql = [self._close_engine] if "engine" in self.__dict__ else []
             self._closing = Closing(*sql, partial(self._store.close, orderly=orderly), self._remove)
         self._closing.run()
 

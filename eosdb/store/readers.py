@@ -36,7 +36,10 @@ class Readers:
         self._read_only: Final = read_only
         self._check_open: Final = check_open
         self._idle: list[sqlite3.Connection] = []
+        self._opened: list[sqlite3.Connection] = []
+        """Every connection, also one that an interrupt has dropped between two places."""
         if opened is not None:
+            self._opened.append(opened)
             self._idle.append(_reading_only(opened))
         self._reading: dict[object, tuple[int, sqlite3.Connection | None]] = {}
         """The thread and connection of each running reader."""
@@ -113,17 +116,12 @@ class Readers:
         return True
 
     def _close_all(self) -> None:
-        """Close every connection. Can be called again after an interrupt: a connection is removed from
-        the pool only after it is closed."""
-        for _, connection in list(self._reading.values()):
-            if connection is not None:
-                connection.close()
-        while self._idle:
-            self._idle[-1].close()
-            self._idle.pop()
-        if self._watcher is not None:
-            self._watcher.close()
-            self._watcher = None
+        """Close every connection. Can be called again after an interrupt."""
+        for connection in self._opened:
+            connection.close()
+        self._idle.clear()
+        self._watcher = None
+        self._opened.clear()
 
     def _check_out(self, reader: object) -> sqlite3.Connection:
         me = threading.get_ident()
@@ -148,10 +146,11 @@ class Readers:
         with translated(self._path):
             connection = connect(self._path, self._busy_timeout_ms, read_only=self._read_only)
             try:
+                self._opened.append(connection)
                 _reading_only(connection)
                 check_not_upgraded(connection, self._path)
             except BaseException:
-                connection.close()
+                self._drop(connection)
                 raise
         self._files.check()
         return connection
@@ -164,9 +163,14 @@ class Readers:
                         connection.execute("COMMIT")
                     self._idle.append(connection)
                 except sqlite3.Error:
-                    connection.close()
+                    self._drop(connection)
         finally:
             self._leave(reader)
+
+    def _drop(self, connection: sqlite3.Connection) -> None:
+        connection.close()
+        with contextlib.suppress(ValueError):  # Closing everything came first.
+            self._opened.remove(connection)
 
     def _leave(self, reader: object) -> None:
         self._reading.pop(reader, None)

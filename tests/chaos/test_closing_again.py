@@ -143,8 +143,10 @@ def threads() -> list[str]:
 def test_closing_is_repeated_until_it_is_done(
     tmp_path: Path, thing: Closable, error: type[BaseException]
 ) -> None:
-    # `threading` and `weakref` are not safe from signals, nor is what `weakref` calls in SQLAlchemy.
-    spared = ("threading.py", "weakref.py", "_weakrefset.py", "socket.py", "event/registry.py")
+    # `threading`, `weakref` and `shutil` are not safe from signals, nor is SQLAlchemy called by one.
+    spared = (
+        "threading.py", "weakref.py", "_weakrefset.py", "socket.py", "shutil.py", "event/registry.py",
+    )  # fmt: skip
     all_of_it = Interrupt(NEVER, error, spared)
     interrupted(thing, tmp_path / "test.db", all_of_it)
     before = left_open(tmp_path)

@@ -58,11 +58,11 @@ def test_it_is_told_which_road_is_taken(db_path: Path) -> None:
         assert works(db_path)
         is_native, version = told(db_path)
         assert is_native is True
-        assert version.endswith("with the accelerator\n")
+        assert ", with the accelerator" in version
     with road("0"):
         is_native, version = told(db_path)
         assert is_native == "EOSDB_NATIVE=0"
-        assert version.endswith("without the accelerator: EOSDB_NATIVE=0\n")
+        assert ", without the accelerator: EOSDB_NATIVE=0" in version
 
 
 def test_where_it_was_not_built_python_does_everything(

@@ -26,14 +26,9 @@ def locked_error(path: str, holder: str, waited_ms: int | None = None) -> Databa
     `holder` is empty if it is unknown."""
     since = "" if waited_ms is None else f" for {waited_ms} ms"
     return DatabaseLockedError(
-        f"{path}: not written, because the write lock has been held{since} by {holder or _nobody()}. Try "
+        f"{path}: not written, because the write lock has been held{since} by {holder or UNSEEN}. Try "
         "again when that transaction has ended, end it, or wait for longer (lock_timeout_ms)"
     )
-
-
-def _nobody() -> str:
-    # A process cannot ask for its own locks there.
-    return f"{UNSEEN}, or another connection of this process" if road.IS_PORTABLE else UNSEEN
 
 
 def describe_sqlites(path: str) -> str:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
-from collections import deque
 from collections.abc import Callable
 from typing import Final
 
 from sqlalchemy import Engine, create_engine, event
 from sqlalchemy.engine import ExceptionContext
-from sqlalchemy.pool import QueuePool
+from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.pool import ConnectionPoolEntry, QueuePool
 
 from eosdb.store.file.connection import connect
 from eosdb.store.schema import guard
@@ -23,9 +24,9 @@ def make_engine(
     busy_timeout_ms: int,
     note: Callable[[BaseException | None], None],
     check: Callable[[], None],
-) -> Engine:
+) -> tuple[Engine, Callable[[], None]]:
     """Create an engine whose connections have eosdb's settings: they neither checkpoint nor write eosdb's
-    tables, and SQLAlchemy issues BEGIN.
+    tables, and SQLAlchemy issues BEGIN. With it comes what closes those that nobody uses.
 
     `note` is called with every error, `check` before every transaction.
     """
@@ -47,20 +48,28 @@ def make_engine(
         check()
         connection.exec_driver_sql("BEGIN")  # type: ignore[attr-defined]
 
-    dropped: deque[sqlite3.Connection] = deque(maxlen=2 * _POOL_SIZE)
+    opened: list[tuple[DBAPIConnection, ConnectionPoolEntry]] = []
 
-    @event.listens_for(engine, "close")
-    def drop(connection: sqlite3.Connection, _: object) -> None:
-        dropped.append(connection)
+    @event.listens_for(engine, "connect")
+    def remember(connection: DBAPIConnection, entry: ConnectionPoolEntry) -> None:
+        for earlier in list(opened):
+            if earlier[1].dbapi_connection is not earlier[0]:
+                forget(*earlier)
+        opened.append((connection, entry))
 
-    @event.listens_for(engine, "engine_disposed")
-    def close_dropped(_: Engine) -> None:
-        # decisions/0018: a signal may have kept the pool from closing what it has dropped.
-        for connection in dropped:
-            connection.close()
-        dropped.clear()
+    @event.listens_for(engine, "detach")
+    def forget(connection: DBAPIConnection, entry: ConnectionPoolEntry) -> None:
+        with contextlib.suppress(ValueError):  # Another thread has removed it.
+            opened.remove((connection, entry))
 
-    return engine
+    def close() -> None:
+        engine.dispose()
+        for connection, entry in opened:
+            # decisions/0018: a signal may have kept the pool from closing what it has dropped.
+            if entry.dbapi_connection is not connection or not entry.in_use:
+                connection.close()
+
+    return engine, close
 
 
 def raise_refusals(engine: Engine) -> None:
