@@ -67,6 +67,13 @@ def java() -> str:
     raise MissingError("no Java; apt-get install default-jdk-headless")
 
 
+def javac() -> str:
+    """Raises MissingError when there is no Java compiler."""
+    if found := shutil.which("javac"):
+        return found
+    raise MissingError("no Java compiler; apt-get install default-jdk-headless")
+
+
 def class_path(name: str, jars: Sequence[Jar]) -> str:
     """The jars and what they need, in a folder of this name. Raises MissingError."""
     folder = CACHE / "jars" / name
@@ -119,22 +126,50 @@ def python_with(name: str, *packages: str) -> str:
     return str(python)
 
 
+def node_with(name: str, *packages: str) -> tuple[str, str]:
+    """Node.js, and a folder of modules for NODE_PATH that has these packages. Raises MissingError."""
+    node, npm = shutil.which("node"), shutil.which("npm")
+    if node is None or npm is None:
+        raise MissingError("no Node.js; apt-get install nodejs npm")
+    folder = CACHE / "node" / name
+    ready = folder / "ready"
+    wanted = " ".join(packages)
+    if not ready.exists() or ready.read_text() != wanted:
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        command = [npm, "install", "--no-audit", "--no-fund", "--prefix", str(folder), *packages]
+        _fetch(command, folder / "npm.log", wanted)
+        ready.write_text(wanted)
+    return node, str(folder / "node_modules")
+
+
 def go_test(module: str, version: str, package: str) -> Path:
     """The tests of a Go package as a program. Raises MissingError."""
+    return _go(module, version, package, "package judges\n", ["test", "-c"], package)
+
+
+def go_program(module: str, version: str, source: Path) -> Path:
+    """A program of one file that needs a module. Raises MissingError."""
+    return _go(module, version, module, source.read_text(), ["build"], ".")
+
+
+def _go(
+    module: str, version: str, package: str, source: str, build: Sequence[str], what: str
+) -> Path:
     go = shutil.which("go")
     if go is None:
-        raise MissingError("no Go")
+        raise MissingError("no Go; apt-get install golang")
     folder = CACHE / "go" / f"{module.replace('/', '_')}@{version}"
-    program = folder / "judge.test"
-    if not program.exists():
+    program, file = folder / "judge.test", folder / "judges.go"
+    if not program.exists() or file.read_text() != source:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         (folder / "go.mod").write_text("module judges\n")
-        (folder / "judges.go").write_text("package judges\n")
+        file.write_text(source)
         log = folder / "go.log"
         _fetch([go, "get", "-t", f"{package}@{version}"], log, f"{module} {version}", folder)
-        build = [go, "test", "-c", "-o", str(program), package]
-        _fetch(build, log, f"{module} {version} (its tests do not build)", folder)
+        command = [go, *build, "-o", str(program), what]
+        _fetch(command, log, f"{module} {version} (it does not build)", folder)
     return program
 
 

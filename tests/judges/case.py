@@ -76,10 +76,15 @@ class Case:
         return done.stdout
 
     @contextmanager
-    def running(self, name: str, command: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
+    def running(
+        self, name: str, command: Sequence[str], environment: Mapping[str, str] | None = None
+    ) -> Iterator[subprocess.Popen[bytes]]:
         """A program that runs meanwhile; ended by SIGTERM. Its output is in the log NAME.log."""
         with self.log(name).open("ab") as log:
-            process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.folder)
+            process = subprocess.Popen(
+                command, stdout=log, stderr=log, cwd=self.folder,
+                env={**os.environ, **(environment or {})},
+            )  # fmt: skip
         try:
             yield process
         finally:
@@ -97,6 +102,11 @@ class Case:
         """Until the log of a running program has this text."""
         log = self.log(name)
         wait_until(lambda: text in log.read_text(errors="replace"), f"{name}: {text}", seconds)
+
+    def verify(self, name: str) -> None:
+        """Raises FailedError when `eosdb verify` finds something."""
+        file = str(self.server.file)
+        self.run(name, [sys.executable, "-m", "eosdb.cli", "--db", file, "verify"])
 
     def create_topics(self, partitions: int, *names: str) -> None:
         with eosdb.connect(self.server.file) as db:
@@ -148,7 +158,7 @@ def ask(judge: Judge) -> Verdict:
         with server:
             case = Case(folder, server)
             text = judge.ask(case)
-        case.run("verify", [sys.executable, "-m", "eosdb.cli", "--db", str(server.file), "verify"])
+        case.verify("verify")
         _check_log(folder / "server.log")
     except MissingError as error:
         outcome, text = Outcome.MISSING, str(error)

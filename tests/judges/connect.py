@@ -14,12 +14,14 @@ from tests.judges.case import Case, Judge, tail
 from tests.judges.serving import free_port, wait_until
 from tests.judges.verdicts import FailedError
 
-JARS: Final = [
-    kafka_jar("connect-runtime"),
-    kafka_jar("connect-json"),
-    kafka_jar("connect-file"),
+LOGGING: Final = [
     Jar("org.apache.logging.log4j", "log4j-core", "2.24.3"),
     Jar("org.apache.logging.log4j", "log4j-slf4j-impl", "2.24.3"),
+]
+"""Connect's own, which sets the levels of its loggers."""
+JARS: Final = [
+    *(kafka_jar(it) for it in ("connect-runtime", "connect-json", "connect-file")),
+    *LOGGING,
 ]
 TRANSACTIONS: Final = {"batch.size": "50", "transaction.boundary": "poll"}
 RECORDS: Final = 5_000

@@ -4,10 +4,22 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.judges import connect, copier, franz, java, kcat, python_clients, spark, streams, tools
+from tests.judges import (
+    connect,
+    copier,
+    flink,
+    franz,
+    java,
+    kcat,
+    mirror,
+    other_clients,
+    python_clients,
+    spark,
+    streams,
+    tools,
+)
 
-JUDGES: Final = [
-    judge
-    for module in (java, kcat, tools, franz, python_clients, copier, spark, connect, streams)
-    for judge in module.JUDGES
-]
+_MODULES: Final = (
+    java, kcat, tools, franz, python_clients, other_clients, copier, mirror, flink, spark, connect, streams,
+)  # fmt: skip
+JUDGES: Final = [judge for module in _MODULES for judge in module.JUDGES]

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from importlib.metadata import version
 from pathlib import Path
@@ -30,19 +30,36 @@ def with_programs(*names: str) -> Callable[[Case], str]:
     """A judge that runs these programs in one group."""
 
     def ask(case: Case) -> str:
-        case.create_topics(PARTITIONS, "input", "output")
-        _fill(case)
-        with case.server.killed_at(case.watch("output"), MARKS), ExitStack() as programs:
-            for number, name in enumerate(names):
-                command = [sys.executable, str(PROGRAMS / name), case.server.bootstrap]
-                command += ["input", "output", GROUP, f"etl-{number}"]
-                if name == AIOKAFKA:
-                    command += [str(it) for it in range(number, PARTITIONS, len(names))]
-                programs.enter_context(case.running(f"etl-{number}", command))
-            programs.enter_context(_until_all_is_committed(case))
-        return compare(case.committed("input"), case.committed("output"))
+        def partitions(number: int, name: str) -> list[str]:
+            mine = range(number, PARTITIONS, len(names)) if name == AIOKAFKA else ()
+            return [str(it) for it in mine]
+
+        return copied(
+            case,
+            [[sys.executable, str(PROGRAMS / name)] for name in names],
+            more=[partitions(*it) for it in enumerate(names)],
+        )
 
     return ask
+
+
+def copied(
+    case: Case,
+    programs: Sequence[Sequence[str]],
+    environment: Mapping[str, str] | None = None,
+    more: Sequence[Sequence[str]] = (),
+) -> str:
+    """The programs copy a topic in one group until all of it is committed, while the server is killed. Each
+    is called with BOOTSTRAP INPUT OUTPUT GROUP TRANSACTIONAL_ID, and what `more` has for it."""
+    case.create_topics(PARTITIONS, "input", "output")
+    fill(case)
+    with case.server.killed_at(case.watch("output"), MARKS), ExitStack() as running:
+        for number, program in enumerate(programs):
+            command = [*program, case.server.bootstrap, "input", "output", GROUP, f"etl-{number}"]
+            command += more[number] if more else ()
+            running.enter_context(case.running(f"etl-{number}", command, environment))
+        running.enter_context(_until_all_is_committed(case))
+    return compare(case.committed("input"), case.committed("output"))
 
 
 def _until_all_is_committed(case: Case) -> ExitStack:
@@ -64,7 +81,7 @@ def _until_all_is_committed(case: Case) -> ExitStack:
     return waits
 
 
-def _fill(case: Case) -> None:
+def fill(case: Case) -> None:
     with eosdb.connect(case.server.file) as db:
         producer = db.producer(linger_ms=5)
         for it in range(RECORDS):
