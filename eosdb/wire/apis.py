@@ -152,6 +152,8 @@ def api_versions(
     )
 
 
+# decisions/0070: the APIs of share groups are not announced. decisions/0071: InitProducerId ends before the
+# version with two-phase commit.
 APIS: Final = {
     api.key: api
     for api in (

@@ -11,6 +11,13 @@ from tests.tidy.tree import ROOT
 
 PROGRAM: Final = ROOT / "tests/wire/RoundTrip.java"
 JARS: Final = [kafka_jar("kafka-clients"), logging_jar()]
+NOT_SERVED: Final = ROOT / "tests/judges/programs/NotServed.java"
+NOT_SERVED_SAID: Final = """\
+list: []
+describe: UnsupportedVersionException
+poll: UnsupportedVersionException
+prepare: an ordinary transaction
+"""
 SAID: Final = (ROOT / "tests/wire/RoundTrip.txt").read_text
 
 
@@ -21,4 +28,17 @@ def round_trip(case: Case) -> str:
     return "admin, transactions, a group, fencing: it prints what it prints before Kafka"
 
 
-JUDGES: Final = [Judge("java round trip", f"Kafka {KAFKA}", round_trip)]
+def what_is_not_served(case: Case) -> str:
+    """decisions/0070, 0071: as before Kafka 4.1.1 on which share groups are off."""
+    case.create_topics(1, "t")
+    command = [java(), *QUIET, "-cp", class_path("java", JARS), str(NOT_SERVED)]
+    said = case.run("not-served", [*command, case.server.bootstrap], timeout_s=120)
+    if said != NOT_SERVED_SAID:
+        raise FailedError(f"it says {said!r}, before Kafka {NOT_SERVED_SAID!r}")
+    return "a share consumer ends with UnsupportedVersionException; no transaction is prepared"
+
+
+JUDGES: Final = [
+    Judge("java round trip", f"Kafka {KAFKA}", round_trip),
+    Judge("java share consumer", f"Kafka {KAFKA}", what_is_not_served),
+]
