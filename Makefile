@@ -102,7 +102,7 @@ matrix: $(SETUP)
 site: $(SETUP)
 	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --strict
 
-$(SETUP): pyproject.toml setup.py eosdb/native/_rows.c scripts/setup.sh
+$(SETUP): pyproject.toml setup.py eosdb/native/_rows.c eosdb/native/_batches.h scripts/setup.sh
 	scripts/setup.sh
 
 $(PEERS): $(SETUP)

@@ -33,6 +33,7 @@ setup(
         Extension(
             "eosdb.native._rows",
             ["eosdb/native/_rows.c"],
+            depends=["eosdb/native/_batches.h"],
             extra_compile_args=["-O3", "-g0"],
             py_limited_api=True,
             optional=True,

@@ -26,9 +26,9 @@ DIST: Final = ROOT / "dist"
 TOUR: Final = "Five minutes"
 UNDER_EOSDB: Final = ("cli", "migrations", "spark_io")
 """Folders of the tree that are packages of eosdb in the wheel."""
-SOURCE: Final = "eosdb/native/_rows.c"
+SOURCES: Final = ("eosdb/native/_rows.c", "eosdb/native/_batches.h")
 COMPILED: Final = "eosdb/native/_rows.abi3.so"
-"""What the wheel has instead of the source."""
+"""What the wheel has instead of the sources."""
 NOT_WANTED: Final = re.compile(
     r"(^|/)(tests?|benchmarks|demo|examples|__pycache__|\.\w[^/]*)(/|$)|\.(pyc|db)$"
 )
@@ -43,7 +43,7 @@ def packaged() -> list[str]:
         for path in (ROOT / folder).rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
-    return sorted({"eosdb_main.py", "pyspark_eosdb.py", COMPILED, *files} - {SOURCE})
+    return sorted({"eosdb_main.py", "pyspark_eosdb.py", COMPILED, *files} - {*SOURCES})
 
 
 def complaints(
@@ -81,7 +81,7 @@ def check_contents(sdist: Path, wheel: Path) -> None:
     found = complaints(contents(wheel), packaged(), machine)
     under_eosdb = re.compile(f"^eosdb/({'|'.join(UNDER_EOSDB)})/")
     needed = {under_eosdb.sub(r"\1/", name) for name in packaged()} - {COMPILED}
-    others = ("LICENSE", "README.md", "setup.py", SOURCE)
+    others = ("LICENSE", "README.md", "setup.py", *SOURCES)
     found += complaints(contents(sdist), [*needed, *others], machine)
     if found:
         raise SystemExit("\n".join(found))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import cache, partial
 from typing import TypeVar
 from uuid import UUID
 
@@ -10,7 +11,7 @@ from eosdb.broker.handler import RequestHandler
 from eosdb.broker.waiting import Listener
 from eosdb.errors import InvalidTopicExceptionError
 from eosdb.log import partition_rows, retention, topics
-from eosdb.log.reading import by_time, fetch, lag
+from eosdb.log.reading import by_time, ends, fetch, lag
 from eosdb.model.fetched import FetchedColumns, FetchedData, FetchResult
 from eosdb.model.reports import Lag
 from eosdb.model.validation import check_int, check_text, check_topic_name, check_topic_partition
@@ -66,10 +67,12 @@ class ReadRequests(RequestHandler):
         max_records: int = 500,
         max_bytes: int = 52_428_800,
         check_crcs: bool = True,
+        as_batches: bool = False,
     ) -> FetchedColumns:
-        """What `fetch` returns, as columns: for callers that forward very many records."""
+        """What `fetch` returns, as columns: for callers that forward very many records. With `as_batches`
+        they may come as record batches of at most `max_bytes` instead."""
         return self._fetch(
-            fetch.fetch_columns,
+            partial(fetch.fetch_columns, as_batches=as_batches),
             topic_partition,
             offset,
             isolation_level,
@@ -138,6 +141,27 @@ class ReadRequests(RequestHandler):
                 max_bytes=max_bytes,
                 check_crcs=bool(check_crcs),
             )
+
+    def idle(
+        self, positions: Mapping[TopicPartition, int], *, isolation_level: IsolationLevel
+    ) -> dict[TopicPartition, PartitionOffsets]:
+        """Those partitions that have nothing to read at these positions, with their offsets. What may not
+        or cannot be read is left out: `fetch` raises why."""
+        read_committed = fetch.check_isolation_level(isolation_level)
+        with self._store.read() as connection:
+            may_read = cache(partial(self._authorizer.allows, connection, "read", "topic"))
+            return {
+                partition.topic_partition: partition.offsets()
+                for partition in ends.idle(connection, positions, read_committed=read_committed)
+                if may_read(partition.topic)
+            }
+
+    def have_moved(self, listed: str, *, isolation_level: IsolationLevel) -> bool:
+        """Whether for this isolation level any of the partitions in `ends.listed` ends elsewhere, or is
+        gone. Who hears of it reads them, and is authorized then."""
+        read_committed = fetch.check_isolation_level(isolation_level)
+        with self._store.read() as connection:
+            return ends.have_moved(connection, listed, read_committed=read_committed)
 
     def list_offsets(
         self,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -189,6 +190,15 @@ def read_topic(connection: sqlite3.Connection, topic: str) -> list[Partition]:
     """Return the topic's partitions, ordered by number."""
     rows = connection.execute(f"{_SELECT} WHERE topic = ? ORDER BY partition", (topic,))
     return [_partition(row) for row in rows]
+
+
+def sound(
+    connection: sqlite3.Connection, source: str, parameters: Sequence[object]
+) -> Iterator[Partition]:
+    """Return the partitions that `source` leads to, SQL behind FROM, without damaged ones."""
+    for row in connection.execute(f"SELECT {', '.join(_COLUMNS)} FROM {source}", parameters):
+        with suppress(CorruptDatabaseError):
+            yield _partition(row)
 
 
 def save(unit: Folding, partition: Partition) -> None:

@@ -61,6 +61,9 @@ class FetchedColumns(RecordFields):
     log_start_offset: int
     aborted_transactions: Sequence[AbortedTransaction]
     next_offset: int
+    batches: bytearray | None = None
+    """The same records as Kafka's record batches, if the accelerator has read them; the columns are then
+    empty. Their checksums are 0, and the last ones may be missing for want of space."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,8 +104,14 @@ static i64 others(const numbers *n, int control)
 
 /* What the buffer has of each row, in front of its key, value and headers. */
 typedef struct { i64 offset, timestamp, type, producer, epoch, sequence, lengths[PARTS]; } row;
-enum { SHOWN = 6 }; /* The numbers that the result has; for the lengths it has ends. */
-typedef struct { byte *buffer; i64 rows, used, size, next, end, sizes[PARTS]; } collected;
+enum { SHOWN = 6, KINDS = 7, SMALL = 256 }; /* The numbers that the result has; for the lengths it has ends. */
+typedef struct {
+    byte *buffer;
+    i64 rows, used, size, next, end, sizes[PARTS];
+    i64 batch, latest, kind[KINDS]; /* _batches.h: where the last batch begins, its latest time, what it has alone. */
+    numbers first;
+    int is_control, is_full;
+} collected;
 enum { CONTROL = PARTS, CHECKSUM, ROOM, START, END, FIRST, WHOLE = FIRST + NUMBERS, GIVEN = WHOLE - 4 };
 
 static int part_of(value *cell, int type, part *to)
@@ -116,10 +122,15 @@ static int part_of(value *cell, int type, part *to)
     return is == NULL_ || (is == type && (to->at != NULL || to->length == 0));
 }
 
-static int has_place(collected *c, i64 more, i64 room)
+static int is(const part *text, const char *word)
+{
+    return text->length == (i64)strlen(word) && memcmp(text->at, word, strlen(word)) == 0;
+}
+
+static int has_place(collected *c, i64 more)
 {
     i64 size = c->used + more;
-    if (size - (c->rows + 1) * (i64)sizeof(row) > room || size > INT32_MAX / 2) return 0;
+    if (size > INT32_MAX / 2) return 0;
     if (c->size >= size) return 1;
     size = 2 * size + 4096;
     byte *larger = lite.realloc64(c->buffer, (uint64_t)size);
@@ -128,49 +139,60 @@ static int has_place(collected *c, i64 more, i64 room)
     return 1;
 }
 
-/* Whether the row is as expected; if so it has been collected. */
-static int collect(collected *c, int argc, value **cells)
+static void add(collected *c, part of)
 {
-    numbers n = {0};
-    part parts[PARTS], control;
+    if (of.length > 0) memcpy(c->buffer + c->used, of.at, (size_t)of.length);
+    if (of.length > 0) c->used += of.length;
+}
+
+/* Whether the row is the next one, as it was written, and there is memory for it; then its numbers and parts. */
+static int is_usual(collected *c, int argc, value **cells, numbers *n, part parts[PARTS], part *control)
+{
     for (int i = FIRST; i < argc; i++) {
         if (lite.value_type(cells[i]) != INTEGER) return 0;
-        ((i64 *)&n)[i - FIRST] = lite.value_int64(cells[i]);
+        ((i64 *)n)[i - FIRST] = lite.value_int64(cells[i]);
     }
     if (c->buffer == NULL) {
         c->next = lite.value_int64(cells[START]);
         c->end = lite.value_int64(cells[END]);
     }
-    if (!are_small(&n) || n.offset != c->next++ || lite.value_type(cells[CHECKSUM]) != INTEGER ||
+    if (!are_small(n) || n->offset != c->next || lite.value_type(cells[CHECKSUM]) != INTEGER ||
         !part_of(cells[KEY], BLOB, &parts[KEY]) || !part_of(cells[VALUE], BLOB, &parts[VALUE]) ||
-        !part_of(cells[HEADERS], TEXT, &parts[HEADERS]) || !part_of(cells[CONTROL], TEXT, &control))
+        !part_of(cells[HEADERS], TEXT, &parts[HEADERS]) || !part_of(cells[CONTROL], TEXT, control))
         return 0;
     uint64_t sum = (uint64_t)lite.value_int64(cells[CHECKSUM]);
-    int is_data = control.length < 0;
-    int is_commit = control.length == 6 && memcmp(control.at, "COMMIT", 6) == 0;
-    int is_abort = control.length == 5 && memcmp(control.at, "ABORT", 5) == 0;
-    if (argc == WHOLE) sum -= (uint64_t)others(&n, is_commit + 2 * is_abort);
+    int is_data = control->length < 0;
+    if (argc == WHOLE) sum -= (uint64_t)others(n, is(control, "COMMIT") + 2 * is(control, "ABORT"));
     else sum &= (1ULL << UPPER) - 1;
-    if (sum != (uint64_t)(given(&n, is_data) + (is_data ? content(parts) : MARKER))) return 0;
-    row r = {n.offset, n.timestamp, n.type, n.producer, n.epoch, n.sequence, {-1, -1, -1}};
-    i64 size = sizeof r;
+    if (sum != (uint64_t)(given(n, is_data) + (is_data ? content(parts) : MARKER))) return 0;
+    i64 size = 0;
     for (int i = 0; i < PARTS; i++) {
-        r.lengths[i] = parts[i].length;
-        if (!is_data && r.lengths[i] >= 0) return 0;
-        if (r.lengths[i] > 0) size += r.lengths[i];
+        if (!is_data && parts[i].length >= 0) return 0;
+        if (parts[i].length > 0) size += parts[i].length;
     }
-    if (!has_place(c, size, lite.value_int64(cells[ROOM]))) return 0;
-    if (!is_data) return 1;
-    memcpy(c->buffer + c->used, &r, sizeof r);
-    c->used += (i64)sizeof r;
+    if (size > lite.value_int64(cells[ROOM])) return c->is_full = c->used > 0, 0;
+    return has_place(c, SMALL + size + (parts[HEADERS].length > 0 ? parts[HEADERS].length : 0));
+}
+
+/* Whether the row is as expected; if so it has been collected. */
+static int collect(collected *c, int argc, value **cells)
+{
+    numbers n = {0};
+    part parts[PARTS], control;
+    if (!is_usual(c, argc, cells, &n, parts, &control)) return 0;
+    c->next++;
+    if (control.length >= 0) return 1;
+    row r = {n.offset, n.timestamp, n.type, n.producer, n.epoch, n.sequence,
+             {parts[KEY].length, parts[VALUE].length, parts[HEADERS].length}};
+    add(c, (part){(byte *)&r, sizeof r});
     c->rows++;
+    i64 room = lite.value_int64(cells[ROOM]);
     for (int i = 0; i < PARTS; i++) {
-        if (r.lengths[i] <= 0) continue;
-        memcpy(c->buffer + c->used, parts[i].at, (size_t)r.lengths[i]);
-        c->used += r.lengths[i];
-        c->sizes[i] += r.lengths[i];
+        add(c, parts[i]);
+        if (r.lengths[i] > 0) c->sizes[i] += r.lengths[i];
+        room -= c->sizes[i];
     }
-    return 1;
+    return room >= 0;
 }
 
 static void rows_step(context *to, int argc, value **cells)
@@ -451,6 +473,8 @@ end:
     return result;
 }
 
+#include "_batches.h"
+
 /* -- connections -------------------------------------------------------------------------------------------- */
 
 static _Thread_local int opening;
@@ -459,9 +483,10 @@ static int all_opening; /* Changed with the GIL held. */
 static int extend(sqlite3 *db, char **message, const void *api)
 {
     int failed = OK;
-    for (int argc = GIVEN; argc <= WHOLE && opening && !failed; argc += WHOLE - GIVEN)
-        failed = lite.create_function_v2(db, "eosdb_rows", argc, UTF8 | DIRECT_ONLY, NULL, NULL, rows_step, rows_final,
-                                         NULL);
+    for (int i = 0; i < 3 && opening && !failed; i++)
+        failed = lite.create_function_v2(db, i < 2 ? "eosdb_rows" : "eosdb_batches", i < 1 ? GIVEN : WHOLE,
+                                         UTF8 | DIRECT_ONLY, NULL, NULL, i < 2 ? rows_step : batches_step,
+                                         i < 2 ? rows_final : batches_final, NULL);
     return failed || !opening ? failed : lite.create_module(db, "eosdb_batch", &BATCH, NULL);
 }
 
@@ -491,7 +516,7 @@ static PyObject *find(PyObject *self, PyObject *args)
 }
 
 static PyMethodDef METHODS[] = {
-    {"columns", columns, METH_O, NULL}, {"records", records, METH_VARARGS, NULL},
+    {"columns", columns, METH_O, NULL}, {"batches", batches, METH_O, NULL}, {"records", records, METH_VARARGS, NULL},
     {"measured", measured, METH_O, NULL}, {"inserted", inserted, METH_VARARGS, NULL},
     {"opened", opened, METH_O, NULL}, {"find", find, METH_VARARGS, NULL}, {NULL, NULL, 0, NULL},
 };

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from eosdb.errors import ApiError, ConfigError
 from eosdb.model.validation import check_whole
+from eosdb.wire.messages import Response
 
 if TYPE_CHECKING:
-    from kafka.protocol.api_message import ApiMessage
-
     from eosdb.wire.connection import CarryOut
     from eosdb.wire.session import Session
 
@@ -76,7 +75,7 @@ class ServerFaults:
     def resume(self) -> None:
         self._ended.clear()
 
-    def __call__(self, name: str, session: Session, carry_out: CarryOut) -> ApiMessage | None:
+    def __call__(self, name: str, session: Session, carry_out: CarryOut) -> Response | None:
         fault = self._next(name)
         match fault:
             case LoseRequest():

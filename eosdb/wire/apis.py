@@ -103,12 +103,13 @@ from eosdb.wire.handlers import (
     transactions,
     users,
 )
+from eosdb.wire.messages import Response
 from eosdb.wire.session import Session
 
 _SOFTWARE_FROM: Final = 3
 _SOFTWARE: Final = re.compile("[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 """The allowed form of a client's software name and version (KIP-511)."""
-Handler = Callable[[Session, Any, int], ApiMessage | None]
+Handler = Callable[[Session, Any, int], Response | None]
 """Returns the response to a request of a version, or None if none is sent (acks=0)."""
 
 

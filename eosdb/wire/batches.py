@@ -42,8 +42,8 @@ _CONTROL: Final = 0x20
 _LEAST_RECORD: Final = 7
 """The size of a record without key, value and headers."""
 _NO_TIMESTAMP: Final = -1
-_BASE_AND_DELTA: Final = struct.Struct(">q15xi")
-"""The base offset and the last offset delta of a batch."""
+_PLACE: Final = struct.Struct(">qi11xi")
+"""The base offset, length and last offset delta of a batch."""
 _MARKER_KEYS: Final = {"ABORT": struct.pack(">hh", 0, 0), "COMMIT": struct.pack(">hh", 0, 1)}
 """The version of the key, and the type of the marker."""
 _MARKER_VALUE: Final = struct.pack(">hi", 0, 0)
@@ -96,12 +96,16 @@ def decode(data: object, version: int, allowance: Allowance) -> RecordBatch:
 # decisions/0055: a Fetch has what is stored, and ends where the reading did.
 def encode(
     fetched: FetchedColumns, offset: int, room: int, *, at_least_one: bool
-) -> tuple[bytes, int]:
+) -> tuple[bytes | bytearray, int]:
     """Encode fetched records as batches of at most `room` bytes, or of one record if `at_least_one`; also
     returns the next fetch offset.
 
     Consecutive records of a producer form one batch, even if they were sent in several.
     """
+    if fetched.batches is not None:  # decisions/0067
+        if len(fetched.batches) > room and not at_least_one:
+            return b"", offset
+        return fetched.batches, _set_checksums(fetched.batches)
     batches: list[bytearray] = []
     for begin, end in _runs(fetched):
         batch = _batch(fetched, begin, end, max(room, 0))
@@ -109,7 +113,7 @@ def encode(
             return b"".join(batches), offset
         batches.append(batch)
         room -= len(batch)
-        base, last_delta = _BASE_AND_DELTA.unpack_from(batch)
+        base, _, last_delta = _PLACE.unpack_from(batch)
         offset = base + last_delta + 1
         if offset <= fetched.offsets[end - 1]:
             return b"".join(batches), offset
@@ -121,6 +125,20 @@ def encode(
             batches.append(gap)
             offset = fetched.next_offset
     return b"".join(batches), offset
+
+
+def _set_checksums(batches: bytearray) -> int:
+    """Set the checksum of each batch; returns the offset after the last one."""
+    end = offset = 0
+    with memoryview(batches) as view:
+        while end < len(batches):
+            begin = end
+            base, length, last_delta = _PLACE.unpack_from(batches, begin)
+            offset, end = base + last_delta + 1, begin + _BEFORE_LENGTH + length
+            struct.pack_into(
+                ">I", batches, begin + _CRC, calc_crc32c(view[begin + _ATTRIBUTES : end])
+            )
+    return offset
 
 
 def _columns(data: bytes | bytearray | memoryview, count: int) -> RecordColumns:

@@ -21,17 +21,18 @@ from eosdb.wire.errors import (
     RefusedByFileError,
     code_of,
 )
+from eosdb.wire.fetch_answer import Pieces
 from eosdb.wire.frames import Frames
 from eosdb.wire.handlers.sasl import step
 from eosdb.wire.limits import Lease, Limits
-from eosdb.wire.messages import MalformedMessageError, RequestHeader
+from eosdb.wire.messages import MalformedMessageError, RequestHeader, Response
 from eosdb.wire.security import shake_hands, shut_down
 from eosdb.wire.session import Session
 
 _RESET: Final = struct.pack("ii", 1, 0)
 
-CarryOut = Callable[[Session], ApiMessage | None]
-Interfere = Callable[[str, Session, CarryOut], ApiMessage | None]
+CarryOut = Callable[[Session], Response | None]
+Interfere = Callable[[str, Session, CarryOut], Response | None]
 """A test's hook around a handler: it gets the API's name, the session and a function that runs the handler.
 It returns the response; if it raises OSError, the connection breaks."""
 
@@ -109,7 +110,7 @@ class Connection:
             return self._limits.frame_bytes_before_login
         return self._limits.frame_bytes
 
-    def _answer(self, frame: bytearray) -> bytes | bytearray | None:
+    def _answer(self, frame: bytearray) -> Pieces | None:
         if self._session.login.takes_tokens:
             return messages.framed(step(self._session, bytes(frame)))
         header = messages.decode_header(frame)
@@ -135,14 +136,14 @@ class Connection:
         except Exception as error:
             return self._failed(api, header, error)
 
-    def _carry_out(self, api: Api, request: ApiMessage, version: int) -> ApiMessage | None:
+    def _carry_out(self, api: Api, request: ApiMessage, version: int) -> Response | None:
         if self._interfere is None:
             return api.handle(self._session, request, version)
         return self._interfere(
             api.name, self._session, lambda session: api.handle(session, request, version)
         )
 
-    def _failed(self, api: Api, header: RequestHeader, error: Exception) -> bytearray:
+    def _failed(self, api: Api, header: RequestHeader, error: Exception) -> Pieces:
         """Respond to an error that no handler expects with an error code, if the API's response has one;
         otherwise raise it, which ends the connection."""
         code = code_of(error) if isinstance(error, EosdbError) else UNKNOWN_SERVER_ERROR
@@ -156,7 +157,7 @@ class Connection:
         return answer
 
 
-def _versions_for_newer_client(header: RequestHeader) -> bytearray:
+def _versions_for_newer_client(header: RequestHeader) -> Pieces:
     """Answer ApiVersions of an unsupported version in version 0, with UNSUPPORTED_VERSION; the client then
     retries (KIP-511)."""
     api = APIS[messages.API_VERSIONS]

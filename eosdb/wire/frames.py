@@ -8,6 +8,7 @@ import struct
 from collections.abc import Iterator
 from typing import Final
 
+from eosdb.wire.fetch_answer import Pieces
 from eosdb.wire.limits import Lease, Limits
 from eosdb.wire.messages import MalformedMessageError
 from eosdb.wire.parking import REAL_TIME
@@ -52,19 +53,22 @@ class Frames:
         data.clear()
         return data if self._fill(data, size) else None
 
-    def write(self, answer: bytes | bytearray) -> None:
+    def write(self, answer: Pieces) -> None:
         """Send a response. Raises TimeoutError if the client does not read it."""
-        if (more := len(answer) - _UNCOUNTED - self.lease.size) > 0:
+        size = sum(map(len, answer))
+        if (more := size - _UNCOUNTED - self.lease.size) > 0:
             self.lease.take(more)
-        patience = _Patience(self._limits.seconds_for(len(answer)), self.lease)
-        left = memoryview(answer)
-        while left:
-            self._socket.settimeout(
-                patience.seconds(f"the client has not read {len(left)} bytes of a response")
-            )
-            with contextlib.suppress(TimeoutError):
-                left = left[self._socket.send(left[:_PIECE]) :]
-                patience.renew()
+        patience = _Patience(self._limits.seconds_for(size), self.lease)
+        for piece in answer:
+            left = memoryview(piece)
+            while left:
+                self._socket.settimeout(
+                    patience.seconds(f"the client has not read {size} bytes of a response")
+                )
+                with contextlib.suppress(TimeoutError):
+                    sent = self._socket.send(left[:_PIECE])
+                    left, size = left[sent:], size - sent
+                    patience.renew()
 
     def _fill(self, data: bytearray, size: int) -> bool:
         """Read until `data` has `size` bytes; False if the client disconnects before."""

@@ -15,6 +15,7 @@ from typing import Final
 from kafka.protocol.api_message import ApiMessage
 
 from eosdb.wire import borrowed, shape
+from eosdb.wire.fetch_answer import FetchAnswer, Pieces
 
 _HEADER: Final = struct.Struct(">hhih")
 _INT32: Final = struct.Struct(">i")
@@ -25,6 +26,9 @@ largest message."""
 API_VERSIONS: Final = 18
 SASL_HANDSHAKE: Final = 17
 SASL_AUTHENTICATE: Final = 36
+
+
+Response = ApiMessage | FetchAnswer
 
 
 class MalformedMessageError(Exception):
@@ -81,19 +85,23 @@ def decode_body(
     return message
 
 
-def encode(response: ApiMessage, header: RequestHeader) -> bytearray:
+def encode(response: Response, header: RequestHeader) -> Pieces:
     """Encode the response and its header as a frame."""
-    flexible = response.flexible_version_q(header.version) and header.api_key != API_VERSIONS
-    frame: bytearray = response.encode(version=header.version)
-    if len(frame) > _KEPT:
-        borrowed.drop_encode_buffer()
+    kind = borrowed.response_of(header.api_key)
+    flexible = kind.flexible_version_q(header.version) and header.api_key != API_VERSIONS
+    if isinstance(response, FetchAnswer):
+        frame = response.encode(header.version)
+    else:
+        frame = [response.encode(version=header.version)]
+        if len(frame[0]) > _KEPT:
+            borrowed.drop_encode_buffer()
     before = b"\0" if flexible else b""
-    size = _INT32.size + len(before) + len(frame)
-    frame[:0] = struct.pack(">ii", size, header.correlation_id) + before
+    size = _INT32.size + len(before) + sum(map(len, frame))
+    frame[0] = struct.pack(">ii", size, header.correlation_id) + before + frame[0]
     return frame
 
 
-def encode_failure(request: type[ApiMessage], header: RequestHeader, code: int) -> bytearray | None:
+def encode_failure(request: type[ApiMessage], header: RequestHeader, code: int) -> Pieces | None:
     """The response with this error code and nothing else, or None if the API's response has no such
     field."""
     response = borrowed.response_of(header.api_key)
@@ -103,9 +111,9 @@ def encode_failure(request: type[ApiMessage], header: RequestHeader, code: int) 
     return encode(response(error_code=code, version=header.version), header)
 
 
-def framed(content: bytes) -> bytes:
+def framed(content: bytes) -> Pieces:
     """A frame of bytes that are no message of the protocol."""
-    return _INT32.pack(len(content)) + content
+    return [_INT32.pack(len(content)) + content]
 
 
 @lru_cache(maxsize=512)

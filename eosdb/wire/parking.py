@@ -67,22 +67,23 @@ class Parking:
         """The waiting place of a connection's requests."""
         return ParkingPlace(self, client)
 
-    def wait(self, look: Look, timeout_ms: int, client: socket.socket) -> None:
-        """Wait until `look` is true, or until the time-out (real time). Raises ConnectionError if the
-        client disconnects meanwhile."""
-        waiter = _Waiter(look, client)
+    def wait(self, look: Look, timeout_ms: int, client: socket.socket) -> bool:
+        """Wait until `look` is true, or until the time-out (real time), and return whether it may be.
+        Raises ConnectionError if the client disconnects meanwhile."""
+        waiter, may_be = _Waiter(look, client), True
         with self._lock:
             self._waiters.add(waiter)
         try:
             self._arrived.set()
             # Between the caller's own look and its arrival here a commit may have gone by.
             if not self.is_closed and not look(self._broker):
-                waiter.woken.wait(timeout_ms / 1000)
+                may_be = waiter.woken.wait(timeout_ms / 1000)
         finally:
             with self._lock:
                 self._waiters.discard(waiter)
         if waiter.is_gone:
             raise ConnectionResetError("the client has gone while its request waited")
+        return may_be
 
     def close(self) -> None:
         """Wake all requests, and end the watcher thread."""
@@ -164,7 +165,7 @@ class ParkingPlace:
     def is_closed(self) -> bool:
         return self._parking.is_closed
 
-    def wait(self, look: Look, timeout_ms: int) -> None:
-        """Wait until `look` is true, or until the time-out (real time). Raises ConnectionError if the
-        client disconnects meanwhile."""
-        self._parking.wait(look, timeout_ms, self._client)
+    def wait(self, look: Look, timeout_ms: int) -> bool:
+        """Wait until `look` is true, or until the time-out (real time), and return whether it may be.
+        Raises ConnectionError if the client disconnects meanwhile."""
+        return self._parking.wait(look, timeout_ms, self._client)

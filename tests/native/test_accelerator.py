@@ -153,8 +153,9 @@ def test_a_users_own_sql_can_call_them_and_does_no_harm(rows: ModuleType, db_pat
             list(db.query("SELECT eosdb_rows(1)").rows)
         for name in ("1", "'a'", "NULL", "-9223372036854775808", "1e300"):
             arguments = ", ".join([name] * 18)
-            with pytest.raises(InvalidRequestError, match="unusual row"):
-                list(db.query(f"SELECT eosdb_rows({arguments})").rows)
+            for function in ("eosdb_rows", "eosdb_batches"):
+                with pytest.raises(InvalidRequestError, match="unusual row"):
+                    list(db.query(f"SELECT {function}({arguments})").rows)
 
 
 def test_no_bytes_lead_outside_of_themselves(rows: ModuleType, db_path: Path) -> None:
@@ -200,7 +201,7 @@ def test_what_is_no_batch_is_refused_before_a_statement_runs(
 def test_it_is_built_where_there_is_a_compiler_and_left_out_elsewhere(
     tmp_path: Path, compiler: str
 ) -> None:
-    for name in ("setup.py", "eosdb/native/_rows.c"):
+    for name in ("setup.py", "eosdb/native/_rows.c", "eosdb/native/_batches.h"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
     done = subprocess.run(

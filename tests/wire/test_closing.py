@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kafka.protocol.api_message import ApiMessage
 
 import eosdb
 from eosdb.wire.connection import CarryOut
 from eosdb.wire.limits import Limits
+from eosdb.wire.messages import Response
 from eosdb.wire.server import Server
 from eosdb.wire.session import Session
 from tests.testing.clients import API_VERSIONS, ask_without_reading
@@ -69,7 +69,7 @@ class Held:
     def __init__(self) -> None:
         self.arrived, self.may_go_on = threading.Event(), threading.Event()
 
-    def __call__(self, name: str, session: Session, carry_out: CarryOut) -> ApiMessage | None:
+    def __call__(self, name: str, session: Session, carry_out: CarryOut) -> Response | None:
         self.arrived.set()
         assert self.may_go_on.wait(PATIENCE_S)
         return carry_out(session)

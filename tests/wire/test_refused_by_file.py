@@ -30,6 +30,7 @@ from eosdb.errors import (
 from eosdb.store.store import Store
 from eosdb.wire.apis import APIS
 from eosdb.wire.connection import CarryOut
+from eosdb.wire.messages import Response
 from eosdb.wire.server import Server
 from eosdb.wire.session import Session, asking
 from tests.wire import every_api
@@ -80,7 +81,7 @@ class FirstRefused:
         self.both_sent = threading.Event()
         self.names: list[str] = []
 
-    def __call__(self, name: str, session: Session, carry_out: CarryOut) -> ApiMessage | None:
+    def __call__(self, name: str, session: Session, carry_out: CarryOut) -> Response | None:
         self.names.append(name)
         if len(self.names) > 1:
             return carry_out(session)
@@ -188,7 +189,7 @@ class Holder:
         self.connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         self.all_sent = threading.Event()
 
-    def __call__(self, name: str, session: Session, carry_out: CarryOut) -> ApiMessage | None:
+    def __call__(self, name: str, session: Session, carry_out: CarryOut) -> Response | None:
         if name != "Produce" or not self.connection.in_transaction:
             return carry_out(session)
         assert self.all_sent.wait(PATIENCE_S)

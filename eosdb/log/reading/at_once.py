@@ -7,6 +7,7 @@ else the answer is None, and the caller reads row by row, which decides what is 
 from __future__ import annotations
 
 import sqlite3
+from contextlib import suppress
 from typing import Final
 
 from eosdb.log.partition_rows import Partition
@@ -29,6 +30,7 @@ _RANGE: Final = (
 )
 _SOME: Final = f"SELECT eosdb_rows({_GIVEN}) {_RANGE}"
 _ALL: Final = f"SELECT eosdb_rows({_GIVEN}, {_OTHERS}) {_RANGE}"
+_BATCHES: Final = f"SELECT eosdb_batches({_GIVEN}, {_OTHERS}) {_RANGE}"
 
 
 def columns(
@@ -76,3 +78,27 @@ def cells(
     ):  # decisions/0060: Python's way raises what is to be raised.
         return None
     return found
+
+
+def batches(
+    connection: sqlite3.Connection, partition: Partition, start: int, stop: int, max_bytes: int
+) -> bytearray | None:
+    """Return the records of [start, stop), markers included, as Kafka's record batches without their
+    checksums: as many as fit into `max_bytes`, but at least one. None if anything is unusual, or there are
+    none."""
+    module = accelerator.rows()
+    if module is None or start >= stop or not can_be_packed(partition, start):
+        return None
+    partition_id = partition.partition_id
+    parameters = (max_bytes, start, stop, partition_id, partition_id, start, stop)
+
+    def run() -> None:
+        # decisions/0060: it also ends in an error where there is no more room.
+        with suppress(sqlite3.Error, MemoryError):
+            connection.execute(_BATCHES, parameters).fetchone()
+
+    try:
+        read: bytearray | None = module.batches(run)
+    except MemoryError:
+        return None
+    return read

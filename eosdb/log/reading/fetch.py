@@ -95,19 +95,19 @@ def fetch_columns(
     max_records: int,
     max_bytes: int,
     check_crcs: bool = True,
+    as_batches: bool = False,
 ) -> FetchedColumns:
-    """The same, column by column. Raises the errors of `fetch`."""
+    """The same, column by column, or with `as_batches` as record batches if the accelerator can. Raises
+    the errors of `fetch`."""
     bound = _checked_bound(partition, offset, read_committed)
-    cursor = connection.execute(_RECORDS[check_crcs], (partition.partition_id, offset, bound))
-    rows, exhausted = within(cursor, partition, max_records, max_bytes)
-    next_offset = max(offset, bound) if exhausted else rows[-1][OFFSET] + 1
-    columns = by_column(rows, STORED)
-    if check_crcs:
-        count, next_offset = row_check.checked(
-            partition, columns, offset, bound, exhausted=exhausted
+    next_offset, columns = max(offset, min(bound, offset + max_records)), Columns()
+    batches: bytearray | None = None
+    if as_batches:
+        batches = at_once.batches(connection, partition, offset, next_offset, max_bytes)
+    if batches is None and offset < bound:
+        columns, next_offset = _stored(
+            connection, partition, offset, bound, max_records, max_bytes, check_crcs=check_crcs
         )
-        if count < len(rows):
-            columns = by_column(rows[:count], STORED)
     return FetchedColumns(
         columns.offset,
         columns.timestamp,
@@ -124,10 +124,35 @@ def fetch_columns(
         partition.last_stable_offset,
         partition.log_start_offset,
         transaction_index.collect(connection, partition, offset, next_offset)
-        if read_committed and columns.offset
+        if read_committed and (columns.offset or batches)
         else [],
         next_offset,
+        batches,
     )
+
+
+def _stored(
+    connection: sqlite3.Connection,
+    partition: Partition,
+    offset: int,
+    bound: int,
+    max_records: int,
+    max_bytes: int,
+    *,
+    check_crcs: bool,
+) -> tuple[Columns, int]:
+    """Return the records from `offset` on with all columns, and the offset after them."""
+    cursor = connection.execute(_RECORDS[check_crcs], (partition.partition_id, offset, bound))
+    rows, exhausted = within(cursor, partition, max_records, max_bytes)
+    next_offset = max(offset, bound) if exhausted else rows[-1][OFFSET] + 1
+    columns = by_column(rows, STORED)
+    if check_crcs:
+        count, next_offset = row_check.checked(
+            partition, columns, offset, bound, exhausted=exhausted
+        )
+        if count < len(rows):
+            columns = by_column(rows[:count], STORED)
+    return columns, next_offset
 
 
 def fetch_data(

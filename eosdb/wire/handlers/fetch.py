@@ -11,17 +11,18 @@ from kafka.protocol.consumer.fetch import FetchRequest, FetchResponse
 
 from eosdb.broker.broker import Broker
 from eosdb.errors import CorruptRecordError, EosdbError
+from eosdb.log.reading import ends as many
 from eosdb.log.topics import unknown_id
 from eosdb.model.fetched import AbortedTransaction, FetchedColumns
 from eosdb.model.values import IsolationLevel, PartitionOffsets, TopicPartition
 from eosdb.wire import batches
 from eosdb.wire.errors import FETCH_SESSION_ID_NOT_FOUND, NONE, reading_code_of
+from eosdb.wire.fetch_answer import FetchAnswer, FetchedPartition, Pieces
 from eosdb.wire.handlers.offsets import NO_EPOCH, checked_epoch, isolation_level
+from eosdb.wire.messages import Response
 from eosdb.wire.parking import REAL_TIME, Look
 from eosdb.wire.session import NO_TOPIC, Session
 
-_PartitionData = FetchResponse.FetchableTopicResponse.PartitionData
-_Aborted = _PartitionData.AbortedTransaction
 _STEP: Final = 2_000
 """The records read in one step."""
 _LEAST_BYTES: Final = 65_536
@@ -50,7 +51,7 @@ class _Asked:
 class _Answers:
     """The partitions read for a response."""
 
-    parts: dict[_Place, _PartitionData]
+    parts: dict[_Place, FetchedPartition]
     bounds: dict[TopicPartition, int]
     """The high watermark of each partition, or with read_committed its last stable offset, when it was
     read."""
@@ -58,7 +59,7 @@ class _Answers:
     failed: bool = False
 
 
-def fetch(session: Session, request: FetchRequest, version: int) -> FetchResponse:
+def fetch(session: Session, request: FetchRequest, version: int) -> Response:
     """Fetch without sessions (KIP-227): every request must name all its partitions, as clients do when the
     broker offers no session."""
     if version >= 7 and request.session_epoch not in _FULL:
@@ -86,21 +87,12 @@ def fetch(session: Session, request: FetchRequest, version: int) -> FetchRespons
         enough = answers.failed or answers.size >= request.min_bytes or not requested
         if enough or left_ms <= 0 or session.parking.is_closed:
             break
-        session.parking.wait(_has_moved(answers.bounds, level), left_ms)
-    parts: dict[str | UUID, list[_PartitionData]] = {}
+        if not session.parking.wait(_has_moved(answers.bounds, level), left_ms):
+            break
+    topics: dict[str | UUID, list[FetchedPartition]] = {}
     for place, part in answers.parts.items():
-        parts.setdefault(place.topic, []).append(part)
-    answer = FetchResponse.FetchableTopicResponse
-    return FetchResponse(
-        error_code=NONE,
-        session_id=0,
-        responses=[
-            answer(topic_id=topic, partitions=partitions)
-            if isinstance(topic, UUID)
-            else answer(topic=topic, partitions=partitions)
-            for topic, partitions in parts.items()
-        ],
-    )
+        topics.setdefault(place.topic, []).append(part)
+    return FetchAnswer(topics)
 
 
 def _read(
@@ -111,14 +103,15 @@ def _read(
     answers = _Answers({}, {})
     ids = {place.topic for place in requested if isinstance(place.topic, UUID)}
     names = _names(broker, ids)
+    idle = _idle(broker, requested, names, level)
     for place, wanted in requested.items():
         code = checked_epoch(wanted.epoch)
         ends: FetchedColumns | PartitionOffsets | None = None
-        records = b""
+        records: Pieces = []
         aborted: Iterable[AbortedTransaction] = ()
         try:
             tp = TopicPartition(_name(names, place.topic), place.partition)
-            if code == NONE:
+            if code == NONE and (ends := idle.get(tp)) is None:
                 room = min(wanted.max_bytes, max_bytes - answers.size)
                 if room > 0 or answers.size == 0:
                     ends, records, aborted = _read_partition(
@@ -128,23 +121,38 @@ def _read(
                     ends = broker.offsets(tp)
         except EosdbError as error:
             code = reading_code_of(error)
-        answers.size += len(records)
+        answers.size += sum(map(len, records))
         answers.failed |= code != NONE
-        committed = level == "read_committed"
         if ends is not None:
-            answers.bounds[tp] = ends.last_stable_offset if committed else ends.high_watermark
-        answers.parts[place] = _PartitionData(
-            partition_index=place.partition,
-            error_code=code,
-            high_watermark=-1 if ends is None else ends.high_watermark,
-            last_stable_offset=-1 if ends is None else ends.last_stable_offset,
-            log_start_offset=-1 if ends is None else ends.log_start_offset,
-            aborted_transactions=_listed(aborted) if committed and ends is not None else None,
-            preferred_read_replica=-1,
-            records=records,
+            answers.bounds[tp] = _bound(ends, level)
+        answers.parts[place] = FetchedPartition(
+            place.partition,
+            code,
+            -1 if ends is None else ends.high_watermark,
+            -1 if ends is None else ends.last_stable_offset,
+            -1 if ends is None else ends.log_start_offset,
+            list(aborted) if level == "read_committed" and ends is not None else None,
+            records,
         )
     # What was read by a name was read of the topic if it is there now: no id ever comes again.
     return answers if names == _names(broker, ids) else _read(broker, requested, level, max_bytes)
+
+
+def _idle(
+    broker: Broker,
+    requested: Mapping[_Place, _Asked],
+    names: Mapping[UUID, str],
+    level: IsolationLevel,
+) -> Mapping[TopicPartition, PartitionOffsets]:
+    """The partitions of a request for many that have nothing new, seen in one look."""
+    if len(requested) == 1:
+        return {}
+    positions = {
+        TopicPartition(_name(names, place.topic), place.partition): wanted.offset
+        for place, wanted in requested.items()
+        if place.topic in names or not isinstance(place.topic, UUID)
+    }
+    return broker.idle(positions, isolation_level=level)
 
 
 def _names(broker: Broker, ids: Set[UUID]) -> dict[UUID, str]:
@@ -170,47 +178,45 @@ def _read_partition(
     room: int,
     *,
     at_least_one: bool,
-) -> tuple[FetchedColumns, bytes, Iterable[AbortedTransaction]]:
+) -> tuple[FetchedColumns, Pieces, Iterable[AbortedTransaction]]:
     """Read as many records as fit into `room`, in small steps, which stay in the processor's caches."""
-    parts: list[bytes] = []
+    parts: Pieces = []
     aborted: dict[AbortedTransaction, None] = {}
     """The aborted transactions of all steps, without repetition, in order."""
     fetched: FetchedColumns | None = None
     while True:
         try:
             fetched = broker.fetch_columns(
-                tp, offset, isolation_level=level, max_records=_STEP, max_bytes=max(room, 0)
-            )
+                tp, offset, isolation_level=level, max_records=_STEP, max_bytes=max(room, 0),
+                as_batches=True,
+            )  # fmt: skip
         except CorruptRecordError:
             if fetched is None:
                 raise
-            return fetched, b"".join(parts), aborted  # The next fetch begins at the damaged record.
+            return fetched, parts, aborted  # The next fetch begins at the damaged record.
         more, offset = batches.encode(
             fetched, offset, room, at_least_one=at_least_one and not parts
         )
         parts.append(more)
         room -= len(more)
         aborted.update(dict.fromkeys(fetched.aborted_transactions))
-        if len(fetched.offsets) < _STEP or offset < fetched.next_offset or room <= 0:
-            return fetched, b"".join(parts), aborted
+        if offset < fetched.next_offset or offset >= _bound(fetched, level) or room <= 0:
+            return fetched, parts, aborted
 
 
-def _listed(aborted: Iterable[AbortedTransaction]) -> list[_Aborted]:
-    return [_Aborted(producer_id=one.producer_id, first_offset=one.first_offset) for one in aborted]
-
-
-def _has_moved(bounds: dict[TopicPartition, int], level: IsolationLevel) -> Look:
+def _has_moved(bounds: Mapping[TopicPartition, int], level: IsolationLevel) -> Look:
     """A condition for parking: a partition has new records for this isolation level, or cannot be read."""
-    committed = level == "read_committed"
+    listed = many.listed(bounds)
 
     def look(broker: Broker) -> bool:
-        for tp, bound in bounds.items():
-            try:
-                offsets = broker.offsets(tp)
-            except EosdbError:
-                return True  # The reader is to be told.
-            if (offsets.last_stable_offset if committed else offsets.high_watermark) != bound:
-                return True
-        return False
+        try:
+            return broker.have_moved(listed, isolation_level=level)
+        except EosdbError:
+            return True  # The reader is to be told.
 
     return look
+
+
+def _bound(ends: FetchedColumns | PartitionOffsets, level: IsolationLevel) -> int:
+    """The offset up to which the isolation level lets read."""
+    return ends.last_stable_offset if level == "read_committed" else ends.high_watermark
