@@ -98,6 +98,7 @@ from eosdb.wire.handlers import (
     produce,
     quotas,
     sasl,
+    share_groups,
     switched_off,
     topics,
     transactions,
@@ -153,8 +154,7 @@ def api_versions(
     )
 
 
-# decisions/0070: the APIs of share groups are not announced. decisions/0071: InitProducerId ends before the
-# version with two-phase commit.
+# decisions/0071: InitProducerId ends before the version with two-phase commit.
 APIS: Final = {
     api.key: api
     for api in (
@@ -183,6 +183,7 @@ APIS: Final = {
         Api(0, 5, LeaveGroupRequest, groups.leave_group),
         Api(0, 1, switched_off.ConsumerGroupHeartbeatRequest, switched_off.heartbeat),
         Api(0, 1, switched_off.ConsumerGroupDescribeRequest, switched_off.describe),
+        Api(1, 1, share_groups.ShareGroupHeartbeatRequest, share_groups.heartbeat),
         Api(2, 10, OffsetCommitRequest, group_offsets.offset_commit),
         Api(1, 10, OffsetFetchRequest, group_offsets.offset_fetch),
         Api(0, 0, OffsetDeleteRequest, group_offsets.offset_delete),

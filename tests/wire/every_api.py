@@ -79,6 +79,7 @@ from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
 from eosdb import OffsetAndMetadata, ProducerIdAndEpoch, TopicPartition
 from eosdb.database import Database
+from eosdb.wire.handlers.share_groups import ShareGroupHeartbeatRequest
 from eosdb.wire.handlers.switched_off import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupHeartbeatRequest,
@@ -345,6 +346,11 @@ TABLE: Final = (
     Row(
         ConsumerGroupHeartbeatRequest, 1,
         lambda _: ConsumerGroupHeartbeatRequest(group_id=GROUP, member_id="m", member_epoch=0),
+        uses_file=False,
+    ),
+    Row(
+        ShareGroupHeartbeatRequest, 1,
+        lambda _: ShareGroupHeartbeatRequest(group_id=GROUP, member_id="m", member_epoch=0),
         uses_file=False,
     ),
     Row(
