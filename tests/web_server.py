@@ -51,7 +51,8 @@ class Server:
 
     def post(self, connection: http.client.HTTPConnection, path: str, what: str) -> None:
         try:
-            connection.request("POST", f"{path}?what={what}")
+            # A connection that is kept may be closed by the server just as the next request is sent.
+            connection.request("POST", f"{path}?what={what}", headers={"Connection": "close"})
             answer = connection.getresponse()
             answer.read()
             self.answers[what] = answer.status
