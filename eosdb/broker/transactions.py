@@ -25,6 +25,7 @@ from eosdb.errors import (
 from eosdb.events.kinds import OffsetCommit
 from eosdb.log import partition_rows, producer_rows
 from eosdb.model.config import INT32_MAX, INT64_MAX
+from eosdb.model.protocol import linear_regex
 from eosdb.model.validation import (
     INT16_MAX,
     check_collection,
@@ -32,6 +33,7 @@ from eosdb.model.validation import (
     check_group_id,
     check_identity,
     check_int,
+    check_name,
     check_producer,
     check_text,
     check_texts,
@@ -268,17 +270,25 @@ class TransactionRequests(RequestHandler):
         states: Sequence[str] = (),
         producer_ids: Sequence[int] = (),
         duration_ms: int = -1,
+        transactional_id_pattern: str = "",
     ) -> list[TransactionListing]:
-        """List the transactions that match every filter (KIP-664); with
-        `duration_ms` only those that began longer ago than that."""
+        """List the transactions that match every filter (KIP-664); with `duration_ms` only those that began
+        longer ago than that, with a pattern, in RE2's syntax, those whose whole id it matches. Raises
+        InvalidRegularExpressionError."""
         check_texts("states", states)
         for producer_id in check_collection("producer_ids", producer_ids):
             check_int("producer_ids", producer_id, -INT64_MAX)
         check_int("duration_ms", duration_ms, -1)
+        check_name("transactional_id_pattern", transactional_id_pattern)
         started_before = None if duration_ms < 0 else self._clock.time_ms() - duration_ms
         filters = (states, producer_ids, started_before)
         with self._store.read() as connection:
-            return listing.transactions(connection, *filters, self._authorizer)
+            found = listing.transactions(connection, *filters, self._authorizer)
+        if not transactional_id_pattern:
+            return found
+        ids = tuple(transaction.transactional_id for transaction in found)
+        matching = linear_regex.matching(transactional_id_pattern, ids)
+        return [transaction for transaction in found if transaction.transactional_id in matching]
 
     def _may_commit(self, group_id: str, committer: Committer) -> Callable[[Unit], None]:
         """A function for use in a unit that checks the committer of offsets in a transaction (KIP-447)."""

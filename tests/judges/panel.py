@@ -6,6 +6,7 @@ from typing import Final
 
 from tests.judges import (
     connect,
+    consumer_protocol,
     copier,
     flink,
     franz,
@@ -20,6 +21,7 @@ from tests.judges import (
 )
 
 _MODULES: Final = (
-    java, kcat, tools, franz, python_clients, other_clients, copier, mirror, flink, spark, connect, streams,
+    java, kcat, tools, franz, python_clients, consumer_protocol, other_clients, copier, mirror, flink,
+    spark, connect, streams,
 )  # fmt: skip
 JUDGES: Final = [judge for module in _MODULES for judge in module.JUDGES]

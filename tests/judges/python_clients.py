@@ -3,10 +3,11 @@ meanwhile: every record once, and in order for each key."""
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
@@ -14,7 +15,7 @@ from typing import Final
 import eosdb
 from eosdb import ConsumerRecord
 from tests.judges.case import LONG_S, Case, Judge
-from tests.judges.serving import wait_until
+from tests.judges.serving import at_marks, wait_until
 from tests.judges.verdicts import FailedError
 
 PROGRAMS: Final = Path(__file__).parent / "programs"
@@ -48,18 +49,53 @@ def copied(
     programs: Sequence[Sequence[str]],
     environment: Mapping[str, str] | None = None,
     more: Sequence[Sequence[str]] = (),
+    deaths: Sequence[int] = (),
 ) -> str:
-    """The programs copy a topic in one group until all of it is committed, while the server is killed. Each
-    is called with BOOTSTRAP INPUT OUTPUT GROUP TRANSACTIONAL_ID, and what `more` has for it."""
+    """The programs copy a topic in one group until all of it is committed, while the server is killed, and
+    one program after the other at `deaths`. Each is called with BOOTSTRAP INPUT OUTPUT GROUP
+    TRANSACTIONAL_ID, and what `more` has for it."""
     case.create_topics(PARTITIONS, "input", "output")
     fill(case)
-    with case.server.killed_at(case.watch("output"), MARKS), ExitStack() as running:
-        for number, program in enumerate(programs):
-            command = [*program, case.server.bootstrap, "input", "output", GROUP, f"etl-{number}"]
-            command += more[number] if more else ()
-            running.enter_context(case.running(f"etl-{number}", command, environment))
-        running.enter_context(_until_all_is_committed(case))
+    commands = [
+        [*program, case.server.bootstrap, "input", "output", GROUP, f"etl-{number}"]
+        for number, program in enumerate(programs)
+    ]
+    for command, arguments in zip(commands, more, strict=False):
+        command += arguments
+    with (
+        case.server.killed_at(case.watch("output"), MARKS),
+        _running(case, commands, environment, deaths),
+        _until_all_is_committed(case),
+    ):
+        pass
     return compare(case.committed("input"), case.committed("output"))
+
+
+@contextmanager
+def _running(
+    case: Case,
+    commands: Sequence[list[str]],
+    environment: Mapping[str, str] | None,
+    deaths: Sequence[int],
+) -> Iterator[None]:
+    """The programs; at each mark the next one is killed, and started again."""
+    with ExitStack() as programs:
+        alive: dict[int, subprocess.Popen[bytes]] = {}
+
+        def start(number: int) -> None:
+            running = case.running(f"etl-{number}", commands[number], environment)
+            alive[number] = programs.enter_context(running)
+
+        def kill_and_restart(turn: int) -> None:
+            number = turn % len(commands)
+            alive[number].kill()
+            alive[number].wait()
+            start(number)
+
+        for number in range(len(commands)):
+            start(number)
+        with at_marks(case.watch("output"), deaths, kill_and_restart):
+            yield
 
 
 def _until_all_is_committed(case: Case) -> ExitStack:

@@ -68,30 +68,9 @@ class Server:
 
     @contextmanager
     def killed_at(self, progress: Callable[[], int], marks: Sequence[int]) -> Iterator[None]:
-        """Killed and started again whenever `progress` has come to the next mark.
-
-        Raises FailedError at the end when not every mark was reached: then it was not killed as often as
-        the verdict would say.
-        """
-        ended = threading.Event()
-        before = self.kills
-
-        def kill() -> None:
-            for mark in marks:
-                while progress() < mark:
-                    if ended.wait(LOOK_S):
-                        return
-                self.kill_and_restart()
-
-        killer = threading.Thread(target=kill, name="killer")
-        killer.start()
-        try:
+        """Killed and started again whenever `progress` has come to the next mark (`at_marks`)."""
+        with at_marks(progress, marks, lambda _: self.kill_and_restart()):
             yield
-        finally:
-            ended.set()
-            killer.join()
-        if self.kills - before != len(marks):
-            raise FailedError(f"killed {self.kills - before} times, {len(marks)} were meant")
 
     def _is_up(self) -> bool:
         assert self._process is not None
@@ -100,6 +79,37 @@ class Server:
             raise FailedError(f"the server ended with status {status}: {tail}")
         with socket.socket() as probe:
             return probe.connect_ex(("127.0.0.1", self.port)) == 0
+
+
+@contextmanager
+def at_marks(
+    progress: Callable[[], int], marks: Sequence[int], kill: Callable[[int], None]
+) -> Iterator[None]:
+    """Call `kill` with its turn whenever `progress` has come to the next mark.
+
+    Raises FailedError at the end when not every mark was reached: then there were fewer kills than the
+    verdict would say.
+    """
+    ended = threading.Event()
+    turns = list[int]()
+
+    def run() -> None:
+        for turn, mark in enumerate(marks):
+            while progress() < mark:
+                if ended.wait(LOOK_S):
+                    return
+            kill(turn)
+            turns.append(turn)
+
+    killer = threading.Thread(target=run, name="killer")
+    killer.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        killer.join()
+    if len(turns) != len(marks):
+        raise FailedError(f"killed {len(turns)} times, {len(marks)} were meant")
 
 
 def wait_until(is_so: Callable[[], bool], what: str, seconds: float) -> None:

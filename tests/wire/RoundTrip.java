@@ -10,10 +10,14 @@ import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.errors.ProducerFencedException;
 import org.apache.kafka.common.serialization.*;
 
-/** Kafka's Java clients against one broker: topics, transactions, a group, fencing. Prints what it found. */
+/** Kafka's Java clients against one broker: topics, transactions, a group, fencing. Prints what it found.
+    java RoundTrip.java BOOTSTRAP [GROUP_PROTOCOL] */
 public class RoundTrip {
+    static String protocol = "classic";
+
     public static void main(String[] args) throws Exception {
         Map<String, Object> common = Map.of("bootstrap.servers", args[0]);
+        if (args.length > 1) protocol = args[1];
         try (Admin admin = Admin.create(common)) {
             admin.createTopics(List.of(new NewTopic("in", 2, (short) 1), new NewTopic("out", 1, (short) 1))).all().get();
             System.out.println("topics " + new TreeSet<>(admin.listTopics().names().get()));
@@ -105,7 +109,7 @@ public class RoundTrip {
     static KafkaConsumer<String, String> consumer(Map<String, Object> common, String group) {
         Map<String, Object> settings = new HashMap<>(common);
         settings.putAll(Map.of("group.id", group, "isolation.level", "read_committed",
-            "auto.offset.reset", "earliest", "enable.auto.commit", false));
+            "auto.offset.reset", "earliest", "enable.auto.commit", false, "group.protocol", protocol));
         return new KafkaConsumer<>(settings, new StringDeserializer(), new StringDeserializer());
     }
 }

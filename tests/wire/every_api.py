@@ -79,11 +79,11 @@ from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
 from eosdb import OffsetAndMetadata, ProducerIdAndEpoch, TopicPartition
 from eosdb.database import Database
-from eosdb.wire.handlers.share_groups import ShareGroupHeartbeatRequest
-from eosdb.wire.handlers.switched_off import (
+from eosdb.wire.handlers.consumer_groups import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupHeartbeatRequest,
 )
+from eosdb.wire.handlers.share_groups import ShareGroupHeartbeatRequest
 from tests.wire.peer import batch, fetch, produce
 
 TOPIC, GROUP, ID = "a-topic", "a-group", "an-id"
@@ -345,8 +345,11 @@ TABLE: Final = (
     ),
     Row(
         ConsumerGroupHeartbeatRequest, 1,
-        lambda _: ConsumerGroupHeartbeatRequest(group_id=GROUP, member_id="m", member_epoch=0),
-        uses_file=False,
+        lambda _: ConsumerGroupHeartbeatRequest(
+            group_id=GROUP, member_id="m", member_epoch=0, rebalance_timeout_ms=10_000,
+            subscribed_topic_names=[TOPIC], topic_partitions=[],
+        ),
+        (group("read"), topic("describe")),
     ),
     Row(
         ShareGroupHeartbeatRequest, 1,
@@ -358,7 +361,7 @@ TABLE: Final = (
         lambda _: ConsumerGroupDescribeRequest(
             group_ids=[GROUP], include_authorized_operations=False
         ),
-        uses_file=False,
+        (group("describe"),),
     ),
     Row(
         OffsetCommitRequest, 9,

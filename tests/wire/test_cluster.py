@@ -29,8 +29,8 @@ def test_the_versions_of_every_api_are_told_in_every_version(peer: Peer, version
         key: (api.lowest, api.highest) for key, api in APIS.items()
     }
     if version >= 3:
-        (feature,) = answer.finalized_features
-        assert (feature.name, feature.max_version_level) == ("transaction.version", 2)
+        levels = {feature.name: feature.max_version_level for feature in answer.finalized_features}
+        assert levels == {"group.version": 1, "transaction.version": 2}
 
 
 def test_a_client_of_a_later_kafka_is_told_what_there_is(peer: Peer) -> None:

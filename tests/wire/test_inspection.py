@@ -26,6 +26,7 @@ from tests.wire.clients import PATIENCE_S
 from tests.wire.peer import Peer
 
 TP = TopicPartition("t", 0)
+INVALID_REGULAR_EXPRESSION = 128
 ALL_OF_CLUSTER = {5, 7, 8, 9, 10, 11, 12}
 ALL_OF_TOPIC = {3, 4, 5, 6, 7, 8, 10, 11}
 ALL_OF_GROUP = {3, 6, 8, 10, 11}
@@ -151,7 +152,7 @@ def test_transactions_are_described_one_by_one(producer: eosdb.Producer, peer: P
     assert (missing.error_code, bad.error_code) == (105, 42)
 
 
-@pytest.mark.parametrize("version", range(2))
+@pytest.mark.parametrize("version", range(3))
 def test_transactions_are_listed_by_state_producer_and_age(
     producer: eosdb.Producer, peer: Peer, version: int
 ) -> None:
@@ -171,6 +172,23 @@ def test_transactions_are_listed_by_state_producer_and_age(
     assert listed(("CompleteCommit",)) == ([], [])
     assert listed(ids=(12_345,)) == ([], [])
     assert listed(age=60_000) == (([] if version >= 1 else ["q"]), [])
+
+
+def test_transactions_are_listed_by_a_pattern_of_their_ids(
+    db: eosdb.Database, producer: eosdb.Producer, peer: Peer
+) -> None:
+    db.broker.init_producer_id("qü")
+
+    def listed(pattern: str | None) -> list[str] | int:
+        request = ListTransactionsRequest(
+            state_filters=[], producer_id_filters=[], transactional_id_pattern=pattern
+        )
+        answer = peer.ask(request, 2)
+        return answer.error_code or [one.transactional_id for one in answer.transaction_states]
+
+    assert listed(None) == listed("") == listed("q.?") == ["q", "qü"]
+    assert listed("[a-z]") == ["q"]
+    assert listed("(?=a)") == listed("a(") == INVALID_REGULAR_EXPRESSION
 
 
 def test_a_hanging_transaction_is_ended_by_its_markers(

@@ -29,9 +29,12 @@ def jars() -> str:
         pytest.skip(f"NO KAFKA JAR: Java is not tested here; {error}")
 
 
-def test_javas_clients_find_what_they_find_before_kafka(jars: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_javas_clients_find_what_they_find_before_kafka(
+    jars: str, tmp_path: Path, protocol: str
+) -> None:
     with eosdb.connect(tmp_path / "x.db") as db, db.serve() as server:
-        command = ["java", *QUIET, "-cp", jars, str(PROGRAM), server.bootstrap_servers]
+        command = ["java", *QUIET, "-cp", jars, str(PROGRAM), server.bootstrap_servers, protocol]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.stdout == SAID(), done.stderr
         assert db.verify().ok

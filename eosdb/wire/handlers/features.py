@@ -28,7 +28,10 @@ class Feature(NamedTuple):
 
 
 def features(session: Session) -> list[Feature]:
-    return [Feature("transaction.version", session.broker.transaction_version)]
+    return [
+        Feature("group.version", 1),
+        Feature("transaction.version", session.broker.transaction_version),
+    ]
 
 
 def supported(session: Session) -> list[ApiVersionsResponse.SupportedFeatureKey]:

@@ -14,12 +14,10 @@ from kafka.protocol.admin.groups import (
 )
 
 from eosdb.errors import EosdbError, GroupIdNotFoundError
-from eosdb.model.values import GroupDescription, GroupState
+from eosdb.model.values import GroupDescription, GroupState, GroupType
 from eosdb.wire.errors import GROUP_ID_NOT_FOUND, NONE, coordinator_code_of, message_of
 from eosdb.wire.session import Session
 
-_TYPE: Final = "classic"
-"""The only type of group that is served (KIP-848)."""
 _NOT_FOUND_FROM: Final = 6
 """The version of DescribeGroups that reports an unknown group as an error (KIP-1043)."""
 _Group = DescribeGroupsResponse.DescribedGroup
@@ -50,10 +48,11 @@ def list_groups(session: Session, request: ListGroupsRequest, version: int) -> L
                 group_id=group.group_id,
                 protocol_type=group.protocol_type,
                 group_state=group.state,
-                group_type=_TYPE,
+                group_type=group.group_type.value,
             )
             for group in groups
-            if (not states or group.state.lower() in states) and (not types or _TYPE in types)
+            if (not states or group.state.lower() in states)
+            and (not types or group.group_type.value in types)
         ],
     )
 
@@ -79,6 +78,10 @@ def delete_groups(
 def _described(session: Session, group_id: str, version: int, with_operations: bool) -> _Group:
     try:
         group = session.broker.describe_group(group_id)
+        if group.group_type is not GroupType.CLASSIC:
+            raise GroupIdNotFoundError(
+                f"group {group_id!r} is none of the classic protocol; use ConsumerGroupDescribe"
+            )
     except GroupIdNotFoundError as error:
         code = GROUP_ID_NOT_FOUND if version >= _NOT_FOUND_FROM else NONE
         return _without_members(group_id, code, GroupState.DEAD.value, message_of(error))

@@ -18,13 +18,20 @@ from kafka.protocol.consumer.group import (
 )
 from kafka.protocol.producer.transaction import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 
-from eosdb.errors import ApiError, EosdbError, OffsetOutOfRangeError, UnknownTopicIdError
+from eosdb.errors import (
+    ApiError,
+    EosdbError,
+    OffsetOutOfRangeError,
+    StaleMemberEpochError,
+    UnknownTopicIdError,
+)
 from eosdb.log.topics import unknown_id
 from eosdb.model.values import OffsetAndMetadata, TopicPartition
 from eosdb.wire.errors import (
     GROUP_ID_NOT_FOUND,
     ILLEGAL_GENERATION,
     NONE,
+    UNSUPPORTED_VERSION,
     before_fencing,
     coordinator_code_of,
     not_in_transaction,
@@ -34,6 +41,12 @@ from eosdb.wire.session import NO_TOPIC, Session
 
 _BY_ID_FROM: Final = 10
 """The first version of OffsetCommit and OffsetFetch that names topics by their ids (KIP-848)."""
+_EPOCHS_FROM: Final = 9
+"""The first version of OffsetCommit and OffsetFetch in which a member says its epoch (KIP-848)."""
+_BEFORE_EPOCHS: Final = {
+    GROUP_ID_NOT_FOUND: ILLEGAL_GENERATION,
+    StaleMemberEpochError.code: UNSUPPORTED_VERSION,
+}
 _BATCH_FROM: Final = 8
 """The first version of OffsetFetch for several groups."""
 _NO_OFFSET: Final = OffsetAndMetadata(-1, "", -1)
@@ -63,8 +76,8 @@ def offset_commit(
         )
     except EosdbError as error:
         code = coordinator_code_of(error)
-        if code == GROUP_ID_NOT_FOUND and version < 9:
-            code = ILLEGAL_GENERATION
+        if version < _EPOCHS_FROM:
+            code = _BEFORE_EPOCHS.get(code, code)
     topic = OffsetCommitResponse.OffsetCommitResponseTopic
     partition = topic.OffsetCommitResponsePartition
     return OffsetCommitResponse(
@@ -108,7 +121,10 @@ def offset_fetch(
         return _fetched_by_id(session, request, stable)
     if version >= _BATCH_FROM:
         return OffsetFetchResponse(
-            groups=[_fetched(session, g.group_id, g.topics, stable) for g in request.groups]
+            groups=[
+                _fetched(session, g.group_id, g.topics, stable, *_member(g, version))
+                for g in request.groups
+            ]
         )
     fetched = _fetched(session, request.group_id, request.topics, stable)
     topic = OffsetFetchResponse.OffsetFetchResponseTopic
@@ -233,7 +249,7 @@ def _fetched_by_id(
         if topics is not None:
             _name(names, topics)
             topics = [topic for topic in topics if topic.name is not None]
-        group = _fetched(session, asked.group_id, topics, stable)
+        group = _fetched(session, asked.group_id, topics, stable, *_member(asked, _BY_ID_FROM))
         # A topic that is newer than `ids` comes with the next request.
         group.topics = [topic for topic in group.topics if topic.name in ids]
         for topic in group.topics:
@@ -257,7 +273,19 @@ def _unknown(topic: Any) -> _Group.OffsetFetchResponseTopics:
     )
 
 
-def _fetched(session: Session, group_id: str, topics: Iterable[Any] | None, stable: bool) -> _Group:
+def _member(asked: Any, version: int) -> tuple[str | None, int]:
+    """The member that fetches, and its epoch."""
+    return (asked.member_id, asked.member_epoch) if version >= _EPOCHS_FROM else (None, -1)
+
+
+def _fetched(
+    session: Session,
+    group_id: str,
+    topics: Iterable[Any] | None,
+    stable: bool,
+    member_id: str | None = None,
+    member_epoch: int = -1,
+) -> _Group:
     """Fetch a group's offsets; if `topics` is None, of all partitions that have one."""
     requested = (
         None
@@ -269,7 +297,12 @@ def _fetched(session: Session, group_id: str, topics: Iterable[Any] | None, stab
     code = NONE
     try:
         offsets = session.broker.offset_fetch(
-            group_id, requested, require_stable=stable, refused=refused
+            group_id,
+            requested,
+            require_stable=stable,
+            member_id=member_id,
+            member_epoch=member_epoch,
+            refused=refused,
         )
     except EosdbError as error:
         code = coordinator_code_of(error)

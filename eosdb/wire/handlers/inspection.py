@@ -68,6 +68,7 @@ def list_transactions(
             [state for state in request.state_filters if state in _STATES],
             request.producer_id_filters,
             request.duration_filter if version >= 1 else -1,
+            (request.transactional_id_pattern if version >= 2 else None) or "",
         )
     except EosdbError as error:
         return ListTransactionsResponse(

@@ -1,6 +1,6 @@
 """Consume, process, produce with confluent-kafka (librdkafka), exactly once, until SIGTERM.
 
-python confluent_etl.py BOOTSTRAP INPUT OUTPUT GROUP TRANSACTIONAL_ID
+python confluent_etl.py BOOTSTRAP INPUT OUTPUT GROUP TRANSACTIONAL_ID [PROTOCOL]
 """
 
 from __future__ import annotations
@@ -19,13 +19,21 @@ _WITHOUT_NEW_BOOTSTRAP = {"metadata.recovery.strategy": "none"}
 _SAME_PARTITION_AS_OTHERS = {"partitioner": "murmur2_random"}
 
 
-def main(bootstrap: str, source: str, sink: str, group: str, transactional_id: str) -> None:
+def main(
+    bootstrap: str,
+    source: str,
+    sink: str,
+    group: str,
+    transactional_id: str,
+    protocol: str = "classic",
+) -> None:
     signal.signal(signal.SIGTERM, _end)
     while not _ended:
         consumer = Consumer(
             {
                 "bootstrap.servers": bootstrap,
                 "group.id": group,
+                "group.protocol": protocol,
                 "isolation.level": "read_committed",
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,

@@ -1,0 +1,340 @@
+"""Groups whose partitions the coordinator assigns (KIP-848), over the wire: each answer as Kafka 4.1.1 gave
+it to the same request."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from confluent_kafka import Consumer, ConsumerGroupType
+from confluent_kafka.admin import AdminClient
+from kafka.protocol.admin.groups import (
+    DeleteGroupsRequest,
+    DescribeGroupsRequest,
+    ListGroupsRequest,
+)
+from kafka.protocol.consumer.group import (
+    HeartbeatRequest,
+    JoinGroupRequest,
+    OffsetCommitRequest,
+    OffsetDeleteRequest,
+    OffsetFetchRequest,
+)
+from kafka.protocol.producer.transaction import InitProducerIdRequest, TxnOffsetCommitRequest
+
+import eosdb
+from eosdb import Acl
+from eosdb.wire.handlers import consumer_groups
+from eosdb.wire.server import Server
+from tests.wire.clients import PATIENCE_S
+from tests.wire.clients import produce as send
+from tests.wire.peer import Peer
+
+NONE, ILLEGAL_GENERATION, UNKNOWN_MEMBER, NOT_AUTHORIZED, UNSUPPORTED_VERSION = 0, 22, 25, 29, 35
+INVALID_REQUEST, NON_EMPTY, NOT_FOUND, FENCED_INSTANCE, SUBSCRIBED = 42, 68, 69, 82, 86
+FENCED_EPOCH, UNRELEASED, NO_SUCH_ASSIGNOR, STALE_EPOCH, INVALID_REGEX = 110, 111, 112, 113, 128
+_Beat: Any = consumer_groups.ConsumerGroupHeartbeatRequest
+_Describe: Any = consumer_groups.ConsumerGroupDescribeRequest
+Owned = Mapping[UUID, Collection[int]]
+
+
+def beat(
+    peer: Peer,
+    member: str,
+    epoch: int = 0,
+    owned: Owned | None = None,
+    version: int = 1,
+    **fields: Any,
+) -> Any:
+    """The answer to a heartbeat; a new member says all it has to."""
+    if epoch == 0:
+        new = {"rebalance_timeout_ms": 45_000, "subscribed_topic_names": ["t"]}
+        fields, owned = new | fields, owned or {}
+    if owned is not None:
+        part = _Beat.TopicPartitions
+        fields["topic_partitions"] = [
+            part(topic_id=topic_id, partitions=[*numbers]) for topic_id, numbers in owned.items()
+        ]
+    given: dict[str, Any] = {"group_id": "g", "member_id": member, "member_epoch": epoch}
+    return peer.ask(_Beat(**given | fields), version)
+
+
+def told(answer: Any) -> tuple[int, list[int] | None]:
+    """The member's epoch and its partitions of the one topic, if it is told of them."""
+    assert (answer.error_code, answer.error_message) == (NONE, None)
+    if answer.assignment is None:
+        return answer.member_epoch, None
+    parts = answer.assignment.topic_partitions
+    return answer.member_epoch, [number for part in parts for number in part.partitions]
+
+
+def id_of(db: eosdb.Database, topic: str = "t") -> UUID:
+    return db.broker.topic(topic).topic_id
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_member_joins_stays_and_leaves(peer: Peer, db: eosdb.Database, version: int) -> None:
+    joined = beat(peer, "" if version == 0 else "m", version=version)
+    assert told(joined) == (1, [0, 1])
+    assert joined.assignment.topic_partitions[0].topic_id == id_of(db)
+    assert joined.heartbeat_interval_ms == 5_000
+    member = joined.member_id
+    assert member
+    assert told(beat(peer, member, 1, {id_of(db): [0, 1]}, version)) == (1, None)
+    assert told(beat(peer, member, -1, version=version)) == (-1, None)
+    assert beat(peer, member, 1, version=version).error_code == UNKNOWN_MEMBER
+
+
+def test_partitions_go_to_another_member_when_the_first_has_given_them_up(
+    peer: Peer, db: eosdb.Database
+) -> None:
+    assert told(beat(peer, "a")) == (1, [0, 1])
+    assert told(beat(peer, "b")) == (2, [])
+    assert told(beat(peer, "a", 1)) == (1, [0])
+    assert told(beat(peer, "b", 2)) == (2, None)
+    assert told(beat(peer, "a", 1, {id_of(db): [0]})) == (2, None)
+    assert told(beat(peer, "b", 2)) == (2, [1])
+    # The answer with the new epoch was lost.
+    assert told(beat(peer, "a", 1, {id_of(db): [0]})) == (2, None)
+    for epoch, owned in ((1, None), (1, {id_of(db): [0, 1]}), (9, None)):
+        assert beat(peer, "a", epoch, owned).error_code == FENCED_EPOCH
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"group_id": ""}, INVALID_REQUEST),
+        ({"member": ""}, INVALID_REQUEST),
+        ({"member": "", "epoch": 5, "version": 0}, INVALID_REQUEST),
+        ({"epoch": -3}, INVALID_REQUEST),
+        ({"epoch": -2}, INVALID_REQUEST),
+        ({"rebalance_timeout_ms": -1}, INVALID_REQUEST),
+        ({"subscribed_topic_names": None}, INVALID_REQUEST),
+        ({"owned": {UUID(int=7): [0]}}, INVALID_REQUEST),
+        ({"instance_id": ""}, INVALID_REQUEST),
+        ({"rack_id": ""}, INVALID_REQUEST),
+        ({"server_assignor": "nope"}, NO_SUCH_ASSIGNOR),
+        ({"subscribed_topic_regex": "a("}, INVALID_REGEX),
+        ({"subscribed_topic_regex": "(?=a)"}, INVALID_REGEX),
+        ({"epoch": 5}, NOT_FOUND),
+        ({"epoch": -1}, NOT_FOUND),
+        ({"subscribed_topic_names": []}, NONE),
+        ({"subscribed_topic_names": ["nosuch", "t", "t"]}, NONE),
+        ({"subscribed_topic_names": None, "subscribed_topic_regex": ""}, NONE),
+    ],
+)
+def test_a_first_heartbeat_says_all_that_it_has_to(
+    peer: Peer, fields: dict[str, Any], code: int
+) -> None:
+    answer = beat(peer, **{"member": "m"} | fields)
+    assert answer.error_code == code
+    assert (answer.error_message is None) == (code == NONE)
+
+
+def test_a_static_member_comes_back_and_fences_its_predecessor(
+    peer: Peer, db: eosdb.Database
+) -> None:
+    assert told(beat(peer, "a", instance_id="i")) == (1, [0, 1])
+    assert beat(peer, "b", instance_id="i").error_code == UNRELEASED
+    assert beat(peer, "b", 1, instance_id="i").error_code == FENCED_INSTANCE
+    assert beat(peer, "a", 1, instance_id="j").error_code == UNKNOWN_MEMBER
+    assert told(beat(peer, "a", -2, instance_id="i")) == (-2, None)
+    assert beat(peer, "a", 1, instance_id="i").error_code == FENCED_EPOCH
+    assert told(beat(peer, "b", instance_id="i")) == (1, [0, 1])
+    assert beat(peer, "a", 1, instance_id="i").error_code == FENCED_INSTANCE
+    assert beat(peer, "a", -1, instance_id="i").error_code == FENCED_INSTANCE
+
+
+def test_a_topic_made_anew_is_another_one(peer: Peer, db: eosdb.Database) -> None:
+    beat(peer, "a")
+    former = id_of(db)
+    db.admin.delete_topic("t")
+    db.admin.create_topic("t", partitions=3)
+    answer = beat(peer, "a", 1, {former: [0, 1]})
+    if answer.assignment is None or not answer.assignment.topic_partitions:
+        answer = beat(peer, "a", answer.member_epoch, {})
+    (part,) = answer.assignment.topic_partitions
+    assert (part.topic_id, part.partitions) == (id_of(db), [0, 1, 2])
+
+
+def commit(peer: Peer, member: str, epoch: int, version: int) -> int:
+    topic = OffsetCommitRequest.OffsetCommitRequestTopic
+    partition = topic.OffsetCommitRequestPartition(partition_index=0, committed_offset=5)
+    request = OffsetCommitRequest(
+        group_id="g", generation_id_or_member_epoch=epoch, member_id=member,
+        topics=[topic(name="t", partitions=[partition])],
+    )  # fmt: skip
+    return int(peer.ask(request, version).topics[0].partitions[0].error_code)
+
+
+def fetch(peer: Peer, member: str | None, epoch: int) -> int:
+    group = OffsetFetchRequest.OffsetFetchRequestGroup
+    topic = group.OffsetFetchRequestTopics(name="t", partition_indexes=[0])
+    asked = group(group_id="g", member_id=member, member_epoch=epoch, topics=[topic])
+    (answer,) = peer.ask(OffsetFetchRequest(groups=[asked]), 9).groups
+    return int(answer.error_code)
+
+
+def commit_in_transaction(peer: Peer, member: str, epoch: int) -> int:
+    given = peer.ask(InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=60_000), 4)
+    topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
+    partition = topic.TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=7)
+    request = TxnOffsetCommitRequest(
+        transactional_id="x", group_id="g", producer_id=given.producer_id,
+        producer_epoch=given.producer_epoch, generation_id=epoch, member_id=member,
+        topics=[topic(name="t", partitions=[partition])],
+    )  # fmt: skip
+    return int(peer.ask(request, 5).topics[0].partitions[0].error_code)
+
+
+@pytest.mark.parametrize(
+    ("member", "epoch", "committed", "before_epochs", "fetched", "in_transaction"),
+    [
+        ("m", 1, NONE, NONE, NONE, NONE),
+        ("m", 0, STALE_EPOCH, UNSUPPORTED_VERSION, STALE_EPOCH, ILLEGAL_GENERATION),
+        ("m", 2, STALE_EPOCH, UNSUPPORTED_VERSION, STALE_EPOCH, ILLEGAL_GENERATION),
+        ("m", -1, STALE_EPOCH, UNSUPPORTED_VERSION, STALE_EPOCH, ILLEGAL_GENERATION),
+        ("", -1, UNKNOWN_MEMBER, UNKNOWN_MEMBER, UNKNOWN_MEMBER, NONE),
+        ("nobody", 1, UNKNOWN_MEMBER, UNKNOWN_MEMBER, UNKNOWN_MEMBER, UNKNOWN_MEMBER),
+    ],
+)
+def test_offsets_are_for_members_in_their_epoch(
+    peer: Peer, member: str, epoch: int, committed: int, before_epochs: int, fetched: int,
+    in_transaction: int,
+) -> None:  # fmt: skip
+    beat(peer, "m")
+    assert commit(peer, member, epoch, 9) == committed
+    assert commit(peer, member, epoch, 8) == before_epochs
+    assert fetch(peer, member, epoch) == fetched
+    assert commit_in_transaction(peer, member, epoch) == in_transaction
+
+
+def test_offsets_of_a_group_that_all_have_left_are_the_administrators(peer: Peer) -> None:
+    beat(peer, "m")
+    assert fetch(peer, None, -1) == NONE
+    beat(peer, "m", -1)
+    assert commit(peer, "", -1, 9) == NONE
+    assert commit(peer, "m", 1, 9) == UNKNOWN_MEMBER
+    topic = OffsetDeleteRequest.OffsetDeleteRequestTopic
+    partition = topic.OffsetDeleteRequestPartition(partition_index=0)
+    request = OffsetDeleteRequest(group_id="g", topics=[topic(name="t", partitions=[partition])])
+    assert peer.ask(request, 0).topics[0].partitions[0].error_code == NONE
+    beat(peer, "n")
+    assert peer.ask(request, 0).topics[0].partitions[0].error_code == SUBSCRIBED
+    assert deleted(peer) == NON_EMPTY
+    beat(peer, "n", -1)
+    assert deleted(peer) == NONE
+
+
+def deleted(peer: Peer) -> int:
+    return int(peer.ask(DeleteGroupsRequest(groups_names=["g"]), 2).results[0].error_code)
+
+
+def listed(peer: Peer, states: Collection[str] = (), types: Collection[str] = ()) -> list[Any]:
+    answer = peer.ask(ListGroupsRequest(states_filter=[*states], types_filter=[*types]), 5)
+    return [(g.group_id, g.protocol_type, g.group_state, g.group_type) for g in answer.groups]
+
+
+def test_groups_are_listed_by_type_and_state(peer: Peer, db: eosdb.Database) -> None:
+    beat(peer, "m")
+    db.broker.offset_commit("h", {eosdb.TopicPartition("t", 0): eosdb.OffsetAndMetadata(1)})
+    new, old = ("g", "consumer", "Stable", "consumer"), ("h", "", "Empty", "classic")
+    assert listed(peer) == [new, old]
+    assert listed(peer, types=["CONSUMER"]) == [new]
+    assert listed(peer, types=["classic"]) == [old]
+    assert listed(peer, ["stable"]) == [new]
+    assert listed(peer, ["nosuch"]) == listed(peer, types=["nosuch"]) == []
+    beat(peer, "n")
+    assert listed(peer, ["Reconciling"]) == [("g", "consumer", "Reconciling", "consumer")]
+
+
+def test_each_kind_of_group_is_not_found_as_the_other(peer: Peer, db: eosdb.Database) -> None:
+    beat(peer, "m")
+    for version, code in ((5, NONE), (6, NOT_FOUND)):
+        (group,) = peer.ask(DescribeGroupsRequest(groups=["g"]), version).groups
+        assert (group.error_code, group.group_state, group.members) == (code, "Dead", [])
+    beaten = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
+    assert peer.ask(beaten, 4).error_code == UNKNOWN_MEMBER
+    db.broker.join_group("h", protocols=[("range", b"")])
+    (group,) = peer.ask(_Describe(group_ids=["h"]), 1).groups
+    assert (group.error_code, group.members) == (NOT_FOUND, [])
+    assert beat(peer, "m", group_id="h").error_code == NOT_FOUND
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_group_is_described(peer: Peer, db: eosdb.Database, version: int) -> None:
+    beat(peer, "a", instance_id="i", rack_id="r", server_assignor="range")
+    beat(peer, "b", subscribed_topic_names=[], subscribed_topic_regex="t.*")
+    asked = _Describe(group_ids=["g", "nosuch"], include_authorized_operations=True)
+    group, nosuch = peer.ask(asked, version).groups
+    assert (nosuch.error_code, nosuch.group_id) == (NOT_FOUND, "nosuch")
+    assert (group.group_state, group.group_epoch, group.assignment_epoch) == ("Reconciling", 2, 2)
+    assert (group.assignor_name, group.authorized_operations) == ("range", {3, 6, 8, 10, 11})
+    a, b = sorted(group.members, key=lambda member: str(member.member_id))
+    assert (a.instance_id, a.rack_id, a.member_epoch, a.client_id) == ("i", "r", 1, "peer")
+    assert (a.client_host, a.subscribed_topic_names, a.subscribed_topic_regex) == (
+        "/127.0.0.1", ["t"], "",
+    )  # fmt: skip
+    assert (b.subscribed_topic_names, b.subscribed_topic_regex) == ([], "t.*")
+
+    def parts(assignment: Any) -> list[Any]:
+        return [(it.topic_id, it.topic_name, it.partitions) for it in assignment.topic_partitions]
+
+    assert parts(a.assignment) == [(id_of(db), "t", [0, 1])]
+    assert (parts(a.target_assignment), parts(b.target_assignment)) == (
+        [(id_of(db), "t", [0])], [(id_of(db), "t", [1])],
+    )  # fmt: skip
+    assert a.member_type == (1 if version else -1)
+
+
+def test_a_regular_expression_matches_what_its_member_may_see(
+    peer: Peer, db: eosdb.Database
+) -> None:
+    db.admin.create_topic("tt")
+    db.admin.create_acls(
+        [Acl("User:*", "read", "group", "g"), Acl("User:*", "describe", "topic", "tt")]
+    )
+    answer = beat(peer, "m", subscribed_topic_names=[], subscribed_topic_regex="t+")
+    assert [it.topic_id for it in answer.assignment.topic_partitions] == [id_of(db, "tt")]
+    assert beat(peer, "n").error_code == NOT_AUTHORIZED
+
+
+def test_librdkafka_reads_by_a_regular_expression_and_describes_its_group(
+    server: Server, peer: Peer, db: eosdb.Database
+) -> None:
+    send(server.bootstrap_servers, "t", [b"a", b"b"], partition=0)
+    consumer = Consumer(
+        {
+            "bootstrap.servers": server.bootstrap_servers,
+            "group.id": "g",
+            "group.protocol": "consumer",
+            "auto.offset.reset": "earliest",
+        }
+    )
+    admin = AdminClient({"bootstrap.servers": server.bootstrap_servers})
+    try:
+        consumer.subscribe(["^t.*"])
+        found = consumer.consume(2, PATIENCE_S)
+        assert [message.value() for message in found] == [b"a", b"b"]
+        consumer.commit(asynchronous=False)
+        groups = admin.list_consumer_groups(types={ConsumerGroupType.CONSUMER})
+        assert [group.group_id for group in groups.result(PATIENCE_S).valid] == ["g"]
+        (described,) = admin.describe_consumer_groups(["g"]).values()
+        group = described.result(PATIENCE_S)
+        assert (group.type, len(group.members)) == (ConsumerGroupType.CONSUMER, 1)
+    finally:
+        consumer.close()
+    assert db.broker.offset_fetch("g")[eosdb.TopicPartition("t", 0)].offset == 2
+    assert listed(peer) == [("g", "consumer", "Empty", "consumer")]
+
+
+def test_a_member_of_the_classic_protocol_does_not_come_into_such_a_group(peer: Peer) -> None:
+    beat(peer, str(uuid4()))
+    protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"")
+    request = JoinGroupRequest(
+        group_id="g", session_timeout_ms=10_000, rebalance_timeout_ms=10_000, member_id="",
+        protocol_type="consumer", protocols=[protocol],
+    )  # fmt: skip
+    assert peer.ask(request, 5).error_code == 23
