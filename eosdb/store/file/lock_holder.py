@@ -27,7 +27,7 @@ def locked_error(path: str, holder: str, waited_ms: int | None = None) -> Databa
     since = "" if waited_ms is None else f" for {waited_ms} ms"
     return DatabaseLockedError(
         f"{path}: not written, because the write lock has been held{since} by {holder or UNSEEN}. Try "
-        "again when that transaction has ended, end it, or wait for longer (lock_timeout_ms)"
+        "again when that transaction has ended, end it, or wait for longer (BrokerConfig.lock_timeout_ms)"
     )
 
 
