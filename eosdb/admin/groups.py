@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from eosdb.admin import configs, diagnosis, offset_reset
 from eosdb.broker.group_offsets import Committer, commit_offsets
 from eosdb.broker.handler import RequestHandler
+from eosdb.coordinator.authorizer import CLUSTER
 from eosdb.coordinator.groups import configs as group_configs
 from eosdb.coordinator.groups import offsets as group_offsets
 from eosdb.errors import GroupIdNotFoundError, InvalidRequestError
@@ -37,6 +38,12 @@ class GroupAdmin(RequestHandler):
         with self._store.read() as connection:
             self._authorizer.check(connection, "describe_configs", "group", group_id)
             return configs.of_group(self._config, group_configs.own(connection, group_id))
+
+    def list_group_configs(self) -> list[str]:
+        """Return the groups with settings of their own. Raises ClusterAuthorizationFailedError."""
+        with self._store.read() as connection:
+            self._authorizer.check(connection, "describe_configs", "cluster", CLUSTER)
+            return group_configs.owners(connection)
 
     def alter_group_config(
         self,

@@ -74,6 +74,7 @@ class AsyncAdmin(Proxy[Admin]):
     """The methods of `db.admin` as coroutines. Those that return iterators there return lists here."""
 
     abort_transaction = writing(Admin.abort_transaction)
+    alter_group_config = writing(Admin.alter_group_config)
     alter_topic_config = writing(Admin.alter_topic_config)
     authorized_operations = reading(Admin.authorized_operations)
     change_topic_config = writing(Admin.change_topic_config)
@@ -85,6 +86,7 @@ class AsyncAdmin(Proxy[Admin]):
     delete_acls = writing(Admin.delete_acls)
     delete_topic = writing(Admin.delete_topic)
     describe_broker_config = reading(Admin.describe_broker_config)
+    describe_group_config = reading(Admin.describe_group_config)
     describe_group_offsets = reading(Admin.describe_group_offsets)
     describe_new_topic_config = reading(Admin.describe_new_topic_config)
     describe_snapshot = reading(Admin.describe_snapshot)
@@ -102,6 +104,7 @@ class AsyncAdmin(Proxy[Admin]):
     journal_position = reading(Admin.journal_position)
     list_acls = reading(Admin.list_acls)
     list_credentials = reading(Admin.list_credentials)
+    list_group_configs = reading(Admin.list_group_configs)
     list_snapshots = reading(Admin.list_snapshots)
     list_topics = reading(Admin.list_topics)
     list_views = reading(Admin.list_views)

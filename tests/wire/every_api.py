@@ -485,6 +485,7 @@ TABLE: Final = (
         for kind, name, right, of in (
             (2, TOPIC, topic("describe_configs"), "of a topic"),
             (4, "1", cluster("describe_configs"), "of the broker"),
+            (32, GROUP, group("describe_configs"), "of a group"),
         )
     ),
     Row(
@@ -499,17 +500,23 @@ TABLE: Final = (
         ),
         (topic("alter_configs"),),
     ),
-    Row(
-        IncrementalAlterConfigsRequest, 1,
-        lambda _: IncrementalAlterConfigsRequest(
-            resources=[
-                IncrementalAlterConfigsRequest.AlterConfigsResource(
-                    resource_type=4, resource_name="1", configs=[]
-                )
-            ],
-            validate_only=False,
-        ),
-        (cluster("alter_configs"),), "of the broker",
+    *(
+        Row(
+            IncrementalAlterConfigsRequest, 1,
+            lambda _, kind=kind, name=name: IncrementalAlterConfigsRequest(  # type: ignore[misc]
+                resources=[
+                    IncrementalAlterConfigsRequest.AlterConfigsResource(
+                        resource_type=kind, resource_name=name, configs=[]
+                    )
+                ],
+                validate_only=False,
+            ),
+            (right,), of,
+        )
+        for kind, name, right, of in (
+            (4, "1", cluster("alter_configs"), "of the broker"),
+            (32, GROUP, group("alter_configs"), "of a group"),
+        )
     ),
     Row(
         IncrementalAlterConfigsRequest, 1,

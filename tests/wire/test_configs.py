@@ -105,7 +105,15 @@ def test_asked_for_by_name_they_come_with_what_the_version_has(peer: Peer, versi
 
 @pytest.mark.parametrize(
     ("kind", "name", "code"),
-    [(2, "none", 3), (2, "b d", 17), (2, "", 17), (4, "7", 42), (32, "g", 42), (3, "x", 42)],
+    [
+        (2, "none", 3),
+        (2, "b d", 17),
+        (2, "", 17),
+        (4, "7", 42),
+        (32, "", 42),
+        (16, "m", 42),
+        (3, "x", 42),
+    ],
 )
 def test_what_has_no_settings_is_refused(peer: Peer, kind: int, name: str, code: int) -> None:
     resource = DescribeConfigsRequest.DescribeConfigsResource
@@ -177,8 +185,38 @@ def test_a_change_is_refused_where_there_is_nothing_to_change(peer: Peer) -> Non
     assert altered(peer, [("nonsense", DELETE, None)], kind=4, name="7") == 42
     assert altered(peer, [], kind=4, name="") == 0
     assert altered(peer, change, kind=8, name="1") == 42
-    assert altered(peer, change, kind=32) == 42
     assert altered(peer, change, times=2) == 42
+
+
+@pytest.mark.parametrize("version", range(2))
+def test_a_group_has_settings_before_there_is_such_a_group(
+    db: eosdb.Database, client: AdminClient, peer: Peer, version: int
+) -> None:
+    def change(*changes: tuple[str, int, str | None], **more: Any) -> int:
+        return altered(peer, changes, version, kind=32, name="g", **more)
+
+    def values() -> dict[str, tuple[str, int]]:
+        found = described(client, ResourceType.GROUP, "g")
+        return {name: (entry.value, entry.source) for name, entry in found.items()}
+
+    session, heartbeat = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
+    default = {session: ("45000", 5), heartbeat: ("5000", 5)}
+    assert values() == default
+    assert change((session, SET, "50000"), validate_only=True) == 0
+    assert values() == default
+    assert change((session, SET, "50000"), ("nonsense", DELETE, None)) == 0
+    assert values() == default | {session: ("50000", 8)}
+    assert db.admin.list_group_configs() == ["g"]
+    for name, operation, value in (
+        (session, SET, "1"), (session, SET, "x"), (session, APPEND, "50000"), ("nonsense", SET, "1"),
+    ):  # fmt: skip
+        assert change((name, operation, value)) == 40
+    assert change((session, SET, "50000"), (session, DELETE, None)) == 42
+    listed = peer.ask(ListConfigResourcesRequest(resource_types=[32]), 1).config_resources
+    assert [(one.resource_type, one.resource_name) for one in listed] == [(32, "g")]
+    assert change((session, DELETE, None)) == 0
+    assert values() == default
+    assert db.verify().ok
 
 
 def test_a_change_that_is_only_validated_does_not_happen(db: eosdb.Database, peer: Peer) -> None:

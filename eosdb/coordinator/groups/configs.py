@@ -45,6 +45,13 @@ def own(source: Unit | sqlite3.Connection, group_id: str) -> dict[str, str]:
 
 
 @reads("eosdb_group_configs")
+def owners(connection: sqlite3.Connection) -> list[str]:
+    """The groups with settings of their own."""
+    rows = connection.execute("SELECT group_id FROM eosdb_group_configs ORDER BY group_id")
+    return [group_id for (group_id,) in rows]
+
+
+@reads("eosdb_group_configs")
 def effective(
     source: Unit | sqlite3.Connection, group_id: str, broker: BrokerConfig
 ) -> tuple[int, int]:
@@ -68,7 +75,9 @@ def checked(
     Raises InvalidConfigError."""
     after = dict(before)
     for name, value in changes.items():
-        if name not in SETTINGS:
+        if (
+            name not in SETTINGS and value is not None
+        ):  # What is not known can be reset, as in Kafka.
             raise InvalidConfigError(
                 f"group setting {name!r} is not known; expected {' or '.join(SETTINGS)}"
             )

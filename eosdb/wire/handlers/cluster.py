@@ -191,7 +191,7 @@ def find_coordinator(
 
 
 def _quorum(session: Session) -> dict[str, Any]:
-    end, now = session.admin.overview().journal_position, session.core.clock.time_ms()
+    end, now = session.admin.journal_position(), session.core.clock.time_ms()
     voter = _Quorum.PartitionData.ReplicaState(
         replica_id=NODE_ID,
         log_end_offset=end,

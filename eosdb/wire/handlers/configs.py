@@ -1,6 +1,6 @@
 """Settings: DescribeConfigs, AlterConfigs, IncrementalAlterConfigs and ListConfigResources.
 
-Topic settings can be altered. Broker settings are those with which the server was started.
+Those of topics and groups can be altered. Broker settings are those with which the server was started.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from eosdb.admin.configs import ConfigEntry
 from eosdb.errors import (
     ApiError,
     EosdbError,
+    InvalidConfigError,
     InvalidRequestError,
     UnsupportedVersionError,
 )
@@ -44,6 +45,7 @@ _KINDS: Final = {
     _CLIENT_METRICS: "client metrics",
     _GROUP: "group",
 }
+_OF_ONE_VALUE: Final = (ConfigOperation.SET, ConfigOperation.DELETE)
 _Result = DescribeConfigsResponse.DescribeConfigsResult
 _Entry = _Result.DescribeConfigsResourceResult
 
@@ -132,7 +134,11 @@ def list_config_resources(
         )
     if refusal := session.refused("describe_configs"):
         return ListConfigResourcesResponse(error_code=refusal.code, config_resources=[])
-    resources = [(_TOPIC, name) for name in session.broker.topics()] + [(_BROKER, str(NODE_ID))]
+    resources = [
+        *((_TOPIC, name) for name in session.broker.topics()),
+        (_BROKER, str(NODE_ID)),
+        *((_GROUP, name) for name in session.admin.list_group_configs()),
+    ]
     return ListConfigResourcesResponse(
         error_code=NONE,
         config_resources=[
@@ -151,6 +157,9 @@ def _described(session: Session, kind: int, name: str) -> list[ConfigEntry]:
         _check_broker(name)
         # Without a name they are the defaults of all brokers that were set meanwhile: none are.
         return session.admin.describe_broker_config() if name else []
+    if kind == _GROUP:
+        _check_group(name)
+        return session.admin.describe_group_config(name)
     raise _not_served(kind)
 
 
@@ -217,12 +226,30 @@ def _change(
                 f"{', '.join(given)}: the broker's settings are those with which the file was opened; open "
                 "it with others"
             )
-        return  # As in Kafka, what is not set can be deleted.
-    if kind != _TOPIC:
+        # As in Kafka, what is not set can be deleted.
+    elif kind == _GROUP:
+        _check_group(name)
+        config = _group_config(changes)
+        session.admin.alter_group_config(name, config, anew=anew, validate_only=validate_only)
+    elif kind == _TOPIC:
+        session.admin.change_topic_config(name, changes, anew=anew, validate_only=validate_only)
+        if not validate_only:
+            log_without_effect(name, given)
+    else:
         raise _not_served(kind)
-    session.admin.change_topic_config(name, changes, anew=anew, validate_only=validate_only)
-    if not validate_only:
-        log_without_effect(name, given)
+
+
+def _group_config(changes: Sequence[ConfigChange]) -> dict[str, object | None]:
+    if twice := repeated(change.name for change in changes):
+        raise InvalidRequestError(f"{', '.join(twice)}: named twice; name each setting once")
+    if lists := [c.name for c in changes if c.operation not in _OF_ONE_VALUE]:
+        raise InvalidConfigError(f"{', '.join(lists)}: no list, so use SET or DELETE")
+    return {c.name: c.value if c.operation is ConfigOperation.SET else None for c in changes}
+
+
+def _check_group(name: str) -> None:
+    if not name:
+        raise InvalidRequestError("group: got no name, expected one; there are no default settings")
 
 
 def _given(name: str, value: str | None) -> str:
@@ -239,5 +266,5 @@ def _check_broker(name: str) -> None:
 def _not_served(kind: int) -> ApiError:
     kind_name = _KINDS.get(kind, f"resource type {kind}")
     return InvalidRequestError(
-        f"settings of {kind_name}: expected those of topics or of the broker"
+        f"settings of {kind_name}: expected those of topics, groups or the broker"
     )
