@@ -24,6 +24,8 @@ from tests.tidy.tree import ROOT
 CACHE: Final = ROOT / ".judges"
 KAFKA: Final = "4.3.1"
 """Of the Java clients, Streams, Connect and the command-line tools."""
+KAFKA_BEFORE: Final = "4.1.1"
+"""Of the command-line tools, too, and of the broker whose answers are expected."""
 SPARK: Final = "4.0.0"
 FRANZ_GO: Final = "v1.22.2"
 QUIET: Final = ("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",)
@@ -52,8 +54,8 @@ class Jar:
         return f'<dependency {attributes} conf="default->default(runtime),runtime">{inner}</dependency>'
 
 
-def kafka_jar(name: str, *classifiers: str) -> Jar:
-    return Jar("org.apache.kafka", name, KAFKA, classifiers)
+def kafka_jar(name: str, *classifiers: str, version: str = KAFKA) -> Jar:
+    return Jar("org.apache.kafka", name, version, classifiers)
 
 
 def logging_jar() -> Jar:

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.judges.artifacts import kafka_jar, logging_jar
+from tests.judges.artifacts import KAFKA, Jar, kafka_jar, logging_jar
 
-JARS: Final = [
-    kafka_jar("kafka-tools"),
-    kafka_jar("kafka_2.13"),
-    logging_jar(),
-]
+
+def jars(version: str) -> list[Jar]:
+    return [
+        kafka_jar("kafka-tools", version=version),
+        kafka_jar("kafka_2.13", version=version),
+        logging_jar(),
+    ]
+
+
+JARS: Final = jars(KAFKA)
