@@ -177,7 +177,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=2)
     given = parser.parse_args()
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=".")))
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         server = stack.enter_context(Server(folder / "x.db", folder / "log"))
         brokers = {"eosdb": server.bootstrap, **{it: it for it in given.brokers.split(",") if it}}
         print(
