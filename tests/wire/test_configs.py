@@ -214,7 +214,15 @@ def test_a_group_has_settings_before_there_is_such_a_group(
     assert change((session, SET, "50000"), (session, DELETE, None)) == 42
     listed = peer.ask(ListConfigResourcesRequest(resource_types=[32]), 1).config_resources
     assert [(one.resource_type, one.resource_name) for one in listed] == [(32, "g")]
-    assert change((session, DELETE, None)) == 0
+    resource = AlterConfigsRequest.AlterConfigsResource
+    config = resource.AlterableConfig(name=heartbeat, value="6000")
+    older = AlterConfigsRequest(
+        resources=[resource(resource_type=32, resource_name="g", configs=[config])],
+        validate_only=False,
+    )
+    assert peer.ask(older, 2).responses[0].error_code == 0
+    assert values() == default | {heartbeat: ("6000", 8)}
+    assert change((heartbeat, DELETE, None)) == 0
     assert values() == default
     assert db.verify().ok
 
