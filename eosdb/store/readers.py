@@ -21,6 +21,8 @@ from eosdb.store.schema.migrate import check_not_upgraded
 _LOOK_AGAIN_S: Final = 0.05
 """How often a closing thread checks for running readers; normally the last reader wakes it."""
 
+_TURN_S: Final = 0.25
+
 
 class Readers:
     """Can be shared by threads. `check_open` raises when the store is closed; `opened` is an existing
@@ -49,6 +51,7 @@ class Readers:
         self._woken = threading.Lock()
         self._watcher: sqlite3.Connection | None = None
         self._watcher_lock = threading.Lock()
+        self._opening = threading.Lock()
 
     @contextlib.contextmanager
     def read(self) -> Iterator[sqlite3.Connection]:
@@ -135,12 +138,26 @@ class Readers:
             with self._pausing:
                 pass
         self._files.check_database()
-        try:
-            connection = self._idle.pop()
-        except IndexError:
-            connection = self._open()
+        connection = self._taken() or self._opened_in_turn()
         self._reading[reader] = me, connection
         return connection
+
+    def _opened_in_turn(self) -> sqlite3.Connection:
+        """Open a connection, one at a time, so that of a crowd most find one that has come back meanwhile;
+        but whoever opens one may have to wait for a lock of the file."""
+        is_alone = self._opening.acquire(timeout=_TURN_S)
+        try:
+            return self._taken() or self._open()
+        finally:
+            if is_alone:
+                self._opening.release()
+
+    def _taken(self) -> sqlite3.Connection | None:
+        """Take an idle connection, if there is one."""
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return None
 
     def _open(self) -> sqlite3.Connection:
         with translated(self._path):

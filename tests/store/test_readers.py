@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ import pytest
 import eosdb
 from eosdb.store import readers
 from eosdb.store.file import connection
+from tests.wire.waiting import eventually
 
 
 def test_looking_at_the_file_again_opens_no_connection(
@@ -29,3 +32,26 @@ def test_looking_at_the_file_again_opens_no_connection(
             db.info()
             db.admin.list_topics()
     assert opened == []
+
+
+def test_a_crowd_of_readers_shares_few_connections(
+    db_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half a megabyte each, and opening them all at once takes longer than reading one after another."""
+    opened: list[object] = []
+    may_open, make = threading.Event(), connection.connect
+
+    def connect(*args: object, **options: object) -> sqlite3.Connection:
+        opened.append(args)
+        may_open.wait()
+        return make(*args, **options)  # type: ignore[arg-type]
+
+    with eosdb.connect(db_path) as db:
+        monkeypatch.setattr(readers, "connect", connect)
+        with ThreadPoolExecutor(30) as pool, db._store.read():
+            crowd = [pool.submit(db.broker.topics) for _ in range(30)]
+            eventually(lambda: len(db._store._readers._reading) == 31)
+            may_open.set()
+            for one in crowd:
+                one.result()
+    assert len(opened) <= 10
