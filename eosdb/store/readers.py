@@ -145,12 +145,14 @@ class Readers:
     def _opened_in_turn(self) -> sqlite3.Connection:
         """Open a connection, one at a time, so that of a crowd most find one that has come back meanwhile;
         but whoever opens one may have to wait for a lock of the file."""
-        is_alone = self._opening.acquire(timeout=_TURN_S)
         try:
+            self._opening.acquire(timeout=_TURN_S)
             return self._taken() or self._open()
         finally:
-            if is_alone:
+            try:  # noqa: SIM105 - decisions/0018: a call into C comes first.
                 self._opening.release()
+            except RuntimeError:
+                pass  # Whoever did not wait for its end has given back another's turn.
 
     def _taken(self) -> sqlite3.Connection | None:
         """Take an idle connection, if there is one."""
