@@ -150,6 +150,16 @@ def go_test(module: str, version: str, package: str) -> Path:
     return _go(module, version, package, "package judges\n", ["test", "-c"], package)
 
 
+def go_sources(module: str, version: str) -> Path:
+    """The folder of a Go module's sources, where its tests find their files."""
+    go = shutil.which("go")
+    assert go is not None
+    folder = CACHE / "go" / f"{module.replace('/', '_')}@{version}"
+    command = [go, "list", "-m", "-f", "{{.Dir}}", module]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+    return Path(done.stdout.strip())
+
+
 def go_program(module: str, version: str, source: Path) -> Path:
     """A program of one file that needs a module. Raises MissingError."""
     return _go(module, version, module, source.read_text(), ["build"], ".")
@@ -173,6 +183,29 @@ def _go(
         command = [go, *build, "-o", str(program), what]
         _fetch(command, log, f"{module} {version} (it does not build)", folder)
     return program
+
+
+def librdkafka_tests(version: str) -> Path:
+    """The folder where librdkafka's own tests are built, out of the sources that this version of
+    node-rdkafka brings along. Raises MissingError."""
+    npm = shutil.which("npm")
+    if missing := [it for it in ("npm", "cc", "c++", "make", "tar") if not shutil.which(it)]:
+        raise MissingError(f"no {', '.join(missing)}; apt-get install npm build-essential")
+    folder = CACHE / "librdkafka" / version
+    sources = folder / "package/deps/librdkafka"
+    ready = folder / "ready"
+    if not ready.exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        log = folder / "build.log"
+        package, what = f"node-rdkafka-{version}.tgz", f"librdkafka of node-rdkafka {version}"
+        _fetch([str(npm), "pack", "--silent", f"node-rdkafka@{version}"], log, what, folder)
+        _fetch(["tar", "xzf", package], log, what, folder)
+        _fetch(["./configure"], log, f"{what} (configure)", sources)
+        for part, target in (("src", "all"), ("src-cpp", "all"), ("tests", "build")):
+            _fetch(["make", "-j2", "-C", part, target], log, f"{what} (make)", sources)
+        ready.touch()
+    return sources / "tests"
 
 
 def debian(program: str, package: str) -> str:

@@ -33,6 +33,8 @@ class Judge:
     ask: Callable[[Case], str]
     options: tuple[str, ...] = ()
     """Of `eosdb serve`."""
+    port: int | None = None
+    """The one that its programs insist on."""
 
 
 class Case:
@@ -51,6 +53,7 @@ class Case:
         given: str | None = None,
         status: int | None = 0,
         timeout_s: float = LONG_S,
+        folder: Path | None = None,
     ) -> str:
         """What the program prints, its errors in the log NAME.log. Raises FailedError at another status."""
         log = self.log(name)
@@ -63,7 +66,7 @@ class Case:
                     stderr=errors,
                     text=True,
                     env={**os.environ, **(environment or {})},
-                    cwd=self.folder,
+                    cwd=folder or self.folder,
                     timeout=timeout_s,
                     check=False,
                 )
@@ -151,7 +154,7 @@ def ask(judge: Judge) -> Verdict:
     folder = artifacts.CACHE / "cases" / judge.name.replace(" ", "-")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    server = Server(folder / "judge.db", folder / "server.log", judge.options)
+    server = Server(folder / "judge.db", folder / "server.log", judge.options, judge.port)
     began = time.monotonic()
     outcome = Outcome.PASSED
     try:

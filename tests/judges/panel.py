@@ -17,11 +17,12 @@ from tests.judges import (
     python_clients,
     spark,
     streams,
+    suites,
     tools,
 )
 
 _MODULES: Final = (
     java, kcat, tools, franz, python_clients, consumer_protocol, other_clients, copier, mirror, flink,
-    spark, connect, streams,
+    spark, connect, streams, suites,
 )  # fmt: skip
 JUDGES: Final = [judge for module in _MODULES for judge in module.JUDGES]

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from tests.judges.verdicts import FailedError
+from tests.judges.verdicts import FailedError, MissingError
 
 READY_S: Final = 120.0
 LOOK_S: Final = 0.05
@@ -23,9 +23,11 @@ LOOK_S: Final = 0.05
 class Server:
     """A file and the process that serves it. A context manager; its log is appended to `log`."""
 
-    def __init__(self, file: Path, log: Path, options: Sequence[str] = ()) -> None:
+    def __init__(
+        self, file: Path, log: Path, options: Sequence[str] = (), port: int | None = None
+    ) -> None:
         self.file = file
-        self.port: Final = free_port()
+        self.port: Final = free_port() if port is None else port
         self.kills = 0
         self._log = log
         self._options = options
@@ -43,7 +45,9 @@ class Server:
         self.stop()
 
     def start(self) -> None:
-        """Start it, and wait until it takes connections."""
+        """Start it, and wait until it takes connections. Raises MissingError if its port is taken."""
+        if _takes_connections(self.port):
+            raise MissingError(f"another program listens at port {self.port}")
         command = [sys.executable, "-m", "eosdb.cli", "--db", str(self.file), "serve"]
         command += ["--port", str(self.port), "--create", *self._options]
         with self._log.open("ab") as log:
@@ -77,8 +81,12 @@ class Server:
         if (status := self._process.poll()) is not None:
             tail = self._log.read_text(errors="replace")[-2000:]
             raise FailedError(f"the server ended with status {status}: {tail}")
-        with socket.socket() as probe:
-            return probe.connect_ex(("127.0.0.1", self.port)) == 0
+        return _takes_connections(self.port)
+
+
+def _takes_connections(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 @contextmanager
