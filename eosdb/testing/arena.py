@@ -277,6 +277,8 @@ def _short(args: tuple[Any, ...]) -> str:
 def _plain(value: Any) -> str:
     if isinstance(value, dict):
         return "{" + ", ".join(f"{k}: {_plain(v)}" for k, v in value.items()) + "}"
+    if hasattr(value, "member_epoch"):
+        return f"{value.member_id} in epoch {value.member_epoch}"
     if hasattr(value, "records"):
         first = value.records[0].value.decode()
         return (

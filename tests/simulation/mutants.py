@@ -7,6 +7,7 @@ in `found_by.json` says which seed found it; `hunt.py` searches for those seeds.
 from __future__ import annotations
 
 from tests.simulation import (
+    assignment_mutants,
     client_mutants,
     coordinator_mutants,
     history_mutants,
@@ -17,6 +18,7 @@ from tests.simulation.planting import MUTANTS
 
 __all__ = [
     "MUTANTS",
+    "assignment_mutants",
     "client_mutants",
     "coordinator_mutants",
     "history_mutants",

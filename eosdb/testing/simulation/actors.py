@@ -22,6 +22,7 @@ from eosdb.model.values import (
     TopicPartition,
 )
 from eosdb.testing.simulation.commits import OF_ITS_OWN
+from eosdb.testing.simulation.coordinated import CoordinatedMember
 from eosdb.testing.simulation.ledger import TransactionRecord
 from eosdb.testing.simulation.model import INPUT, INPUTS, OUTPUT, SHARED, TABLE, WORKERS
 from eosdb.testing.simulation.world import TOPICS, World
@@ -216,6 +217,48 @@ def member(world: World, me: Me) -> None:
             consumer = None
 
 
+def assigned_member(world: World, me: Me) -> None:
+    """The same in a group whose partitions the coordinator assigns (KIP-848)."""
+    producer = _initialized(world, me, me.full_name)
+    if producer is None:
+        return
+    mine = CoordinatedMember(world, me.full_name, me.node, me.rng)
+    number = 0
+    while True:
+        try:
+            if me.rng.random() < 0.04:
+                mine.leave()
+            mine.beat()
+            records = mine.poll()
+        except EosdbError:
+            world.clock.sleep_ms(100)
+            continue
+        if not records:
+            world.clock.sleep_ms(me.rng.randint(20, 100))
+            continue
+        number += 1
+        record = _begin(world, me, producer, number)
+        if record is None:
+            return
+        try:
+            for consumed in records:
+                _send_result(producer, record, consumed, SHARED)
+            if me.rng.random() < 0.2:
+                world.clock.sleep_ms(me.rng.randint(0, 2_000))
+            offsets = {
+                TopicPartition(r.topic, r.partition): OffsetAndMetadata(r.offset + 1)
+                for r in records
+            }
+            producer.send_offsets_to_transaction(offsets, mine.metadata)
+            producer.commit_transaction()
+            world.ledger.answered(record, "committed")
+            world.counts["processed by assigned members"] += len(records)
+        except EosdbError:
+            if not _resolve(world, me, producer, record):
+                return
+            mine.forget_positions()
+
+
 def _send_result(
     producer: Producer, record: TransactionRecord, consumed: ConsumerRecord, topic: str
 ) -> None:
@@ -309,6 +352,7 @@ ROLES: Final[dict[str, tuple[Role, Sequence[str]]]] = {
     "transactional": (transactional_writer, ("shop", "till", "depot")),
     "worker": (worker, tuple(f"worker{i}" for i in range(INPUTS))),
     "member": (member, ("member0", "member1", "member2")),
+    "assigned_member": (assigned_member, ("assigned0", "assigned1", "assigned2")),
     "committed_reader": (committed_reader, ("committed",)),
     "uncommitted_reader": (uncommitted_reader, ("uncommitted",)),
     "admin": (lambda world, me: None, ()),

@@ -11,7 +11,7 @@ import base64
 import sqlite3
 import struct
 from collections import defaultdict
-from typing import Final
+from typing import Any, Final
 
 from eosdb.model.damage import parsed
 from eosdb.model.values import TopicPartition
@@ -42,6 +42,7 @@ _LEASES: Final = (
     "SELECT g.group_id, g.deadline, g.members, s.member_id, s.expires FROM groups g "
     "JOIN group_sessions s ON s.group_id = g.group_id"
 )
+_LEASED: Final = "SELECT member_id FROM group_sessions WHERE group_id = ?"
 
 
 class Checker:
@@ -63,6 +64,9 @@ class Checker:
         self._commits = Commits()
         self._read: dict[tuple[str, TopicPartition], int] = {}
         self._generations: dict[str, int] = {}
+        self._member_epochs: dict[tuple[str, str], int] = {}
+        self.stable_groups = 0
+        """How often a group of KIP-848 was found stable."""
         self._groups_seen = 0
         """The journal position up to which deleted groups have been read."""
         self.reads: list[tuple[str, bool, TopicPartition, int, bytes]] = []
@@ -279,17 +283,44 @@ class Checker:
         for (group,) in self._file.execute(_DELETED_GROUPS, (self._groups_seen,)):
             self._generations.pop(group, None)
         self._groups_seen = self.newest_position()
-        for group, generation, members in self._file.execute(
-            "SELECT group_id, generation_id, members FROM groups"
+        for group, generation, members, type_, assigned_for in self._file.execute(
+            "SELECT group_id, generation_id, members, group_type, assignment_epoch FROM groups"
         ):
             before = self._generations.get(group, 0)
             require(generation >= before, f"{group}: generation {generation} follows {before}")
             self._generations[group] = generation
             given: set[tuple[str, int]] = set()
+            if type_ == "consumer":
+                self._look_at_members(group, parsed(members), generation, assigned_for)
+                continue
             for member in parsed(members):
                 mine = _assigned(base64.b64decode(member["assignment"]))
                 require(not mine & given, f"{group}: {mine & given} were given to two members")
                 given |= mine
+
+    def _look_at_members(
+        self, group: str, members: list[dict[str, Any]], epoch: int, assigned_for: int
+    ) -> None:
+        """Check that no partition has two owners, that epochs only grow and follow each other, and that a
+        stable group owns everything (KIP-848)."""
+        require(assigned_for <= epoch, f"{group}: assignment {assigned_for} of epoch {epoch}")
+        leases = {member for (member,) in self._file.execute(_LEASED, (group,))}
+        ghosts = {member["member_id"] for member in members} - leases
+        require(not ghosts, f"{group}: {ghosts} are members without a session")
+        owned: set[tuple[int, int]] = set()
+        for member in members:
+            shares = [*member["assigned"], *member.get("pending_revocation", ())]
+            mine = {(topic, number) for topic, numbers in shares for number in numbers}
+            require(not mine & owned, f"{group}: {mine & owned} have two owners")
+            owned |= mine
+            key, now = (group, member["member_id"]), member["member_epoch"]
+            before = self._member_epochs.get(key, 0)
+            require(now < 0 or before <= now <= epoch, f"{key}: epoch {now} follows {before}")
+            self._member_epochs[key] = max(before, now)
+        reached = {(m["state"], m["member_epoch"]) for m in members}
+        if reached == {("Stable", epoch)} and epoch == assigned_for:
+            require(len(owned) == INPUTS, f"{group} is stable and owns {sorted(owned)} alone")
+            self.stable_groups += 1
 
     # -- what was promised ----------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from eosdb.errors import EosdbError
-from eosdb.model.values import OffsetAndMetadata, Record, RecordBatch, TopicPartition
+from eosdb.model.values import GroupType, OffsetAndMetadata, Record, RecordBatch, TopicPartition
 from eosdb.testing.simulation.model import INPUT, MEMBERS, PartitionModel, Row, Violation
 from eosdb.testing.simulation.world import World
 
@@ -77,11 +77,15 @@ def commits_for_an_old_generation(world: World, rng: random.Random, node: int) -
         return
     if not group.members or world.config.transaction_version == 1:
         return
+    member_id, generation = rng.choice(group.members).member_id, group.generation_id
+    if group.group_type is GroupType.CONSUMER:
+        described = world.nodes[node].broker.describe_consumer_group(MEMBERS)
+        generation = next(m.member_epoch for m in described.members if m.member_id == member_id)
     _must_be_refused(
-        f"{MEMBERS} is at generation {group.generation_id}; an offset of the one before",
+        f"{member_id} of {MEMBERS} is at generation {generation}; an offset of the one before",
         world, node, "txn_offset_commit", "stranger", MEMBERS, *me,
         {TopicPartition(INPUT, 0): OffsetAndMetadata(0)},
-        generation_id=group.generation_id - 1, member_id=rng.choice(group.members).member_id,
+        generation_id=generation - 1, member_id=member_id,
     )  # fmt: skip
 
 

@@ -19,8 +19,8 @@ from eosdb.testing.simulation.model import INPUT, INPUTS, MEMBERS, OUTPUT, SHARE
 DATA: Final = "data"
 TOPICS: Final = {INPUT: INPUTS, OUTPUT: 2, SHARED: 2, DATA: 3, TABLE: 1}
 _WRITING: Final = (
-    "end_txn", "heartbeat", "join_group", "leave_group", "offset_commit", "produce", "sync_group",
-    "txn_offset_commit",
+    "consumer_group_heartbeat", "end_txn", "heartbeat", "join_group", "leave_group", "offset_commit",
+    "produce", "sync_group", "txn_offset_commit",
 )  # fmt: skip
 """Requests that also do what is due."""
 _HISTORIES_MS: Final = (1, 1_000, 20_000)
@@ -37,6 +37,8 @@ class World(Arena):
             transactional_id_expiration_ms=150_000,
             producer_id_block_size=10,
             group_min_session_timeout_ms=100,
+            group_consumer_session_timeout_ms=800,
+            group_consumer_heartbeat_interval_ms=150,
             history_retention_ms=-1 if seed % 2 else _HISTORIES_MS[seed // 2 % len(_HISTORIES_MS)],
         )
         super().__init__(seed, faults, TOPICS, config=config)
@@ -111,6 +113,8 @@ class World(Arena):
             self.attendance.wrote(self.clock.time_ms())
         if name == "leave_group":
             self.attendance.asked_to_leave(*args)
+        if name == "consumer_group_heartbeat" and args[1].member_epoch < 0:
+            self.attendance.asked_to_leave(args[0], args[1].member_id)
         if isinstance(answer, ProducerIdAndEpoch):
             position = self.checker.newest_position()
             self.ledger.issue(args[0] if args else None, *answer, position)
