@@ -7,17 +7,20 @@ It is answered at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from uuid import UUID
 
 from eosdb.broker.handler import RequestHandler
 from eosdb.coordinator.groups import configs as group_configs
 from eosdb.coordinator.groups import consumer_decisions as decisions
+from eosdb.coordinator.groups import migration
 from eosdb.coordinator.groups import rows as group_rows
 from eosdb.coordinator.groups.consumer_decisions import LEAVE, Heartbeat, Topics
 from eosdb.coordinator.groups.consumer_group import AWAY, ConsumerGroup, ConsumerMember, Partitions
 from eosdb.coordinator.groups.consumer_rows import shares
+from eosdb.coordinator.groups.decisions import Group
+from eosdb.coordinator.groups.rows import AnyGroup
 from eosdb.errors import GroupIdNotFoundError, InvalidRequestError, UnknownMemberIdError
 from eosdb.log import topics as log_topics
 from eosdb.model.protocol import linear_regex
@@ -64,10 +67,12 @@ class ConsumerGroupRequests(RequestHandler):
             self._authorizer.check(unit, "read", "group", group_id)
             for topic in request.subscribed_topic_names or ():
                 self._authorizer.check(unit, "describe", "topic", topic)
-            group = self._consumer_group(unit, group_id, request)
+            stored = group_rows.load(unit, group_id)
+            group = self._consumer_group(unit, group_id, stored, request)
             if request.member_epoch in (LEAVE, AWAY):
                 return self._leave(unit, group, request)
-            return self._beat(unit, group, self._identified(unit, group, request), beat)
+            request_of = self._identified(unit, group, request)
+            return self._beat(unit, stored, group, request_of, beat)
 
         self._coordinator.leadership.ensure_elected()
         return self._coordinator.write(handle, sync=False)
@@ -90,18 +95,16 @@ class ConsumerGroupRequests(RequestHandler):
                 self._authorizer.check(connection, "describe", "topic", topic)
             return described
 
-    def _consumer_group(self, unit: Unit, group_id: str, request: Heartbeat) -> ConsumerGroup:
-        """The group; a new one, or a classic one without members, for a member that joins."""
-        group = group_rows.load(unit, group_id)
-        if isinstance(group, ConsumerGroup):
-            return group
-        if group is not None and group.members:
-            raise GroupIdNotFoundError(
-                f"group {group_id!r} has {len(group.members)} members of the classic protocol; join when "
-                "all of them have left, or with the classic protocol"
-            )
+    def _consumer_group(
+        self, unit: Unit, group_id: str, stored: AnyGroup | None, request: Heartbeat
+    ) -> ConsumerGroup:
+        """The group; for a member that joins also a new one, or a classic one, which changes over."""
+        if isinstance(stored, ConsumerGroup):
+            return stored
         if request.joins:
-            return ConsumerGroup(group_id, *(() if group is None else [group.generation_id] * 2))
+            topics = log_topics.numbers(unit)
+            max_size = self._config.group_consumer_max_size
+            return migration.upgraded(stored or Group(group_id), topics, max_size)
         raise GroupIdNotFoundError(
             f"there is no group {group_id!r} whose partitions the coordinator assigns; join again"
         )
@@ -124,15 +127,24 @@ class ConsumerGroupRequests(RequestHandler):
     def _leave(
         self, unit: Unit, group: ConsumerGroup, request: Heartbeat
     ) -> ConsumerGroupHeartbeat:
-        group_rows.record(unit, group, decisions.leave(group, request), self._clock.time_ms())
+        now = self._clock.time_ms()
+        left = migration.settled(decisions.leave(group, request), now)
+        group_rows.record(unit, group, left, now)
         return ConsumerGroupHeartbeat(request.member_id, request.member_epoch, 0, None)
 
     def _beat(
-        self, unit: Unit, group: ConsumerGroup, request: Heartbeat, beat: MemberHeartbeat
+        self,
+        unit: Unit,
+        stored: AnyGroup | None,
+        group: ConsumerGroup,
+        request: Heartbeat,
+        beat: MemberHeartbeat,
     ) -> ConsumerGroupHeartbeat:
         now = self._clock.time_ms()
         known = group.member(request.member_id) or group.instance(request.group_instance_id)
-        topics = _topics(unit, group, request, known)
+        topics = _subscribed_topics(
+            unit, group, request.subscribed_topic_names or (), _regex(request, known)
+        )
         to_id = log_topics.ids(unit)
         request = replace(
             request,
@@ -148,7 +160,7 @@ class ConsumerGroupRequests(RequestHandler):
             session_timeout_ms=session_ms,
             max_size=self._config.group_consumer_max_size,
         )
-        group_rows.record(unit, group, after, now)
+        group_rows.record(unit, stored, after, now)
         member = decisions.known_member(after, request.member_id)
         group_rows.renew_session(unit, group.group_id, member, now)
         before = group.member(request.member_id)
@@ -226,14 +238,14 @@ def _regex(request: Heartbeat, known: ConsumerMember | None) -> str:
     return "" if known is None else known.subscribed_topic_regex
 
 
-def _topics(
-    unit: Unit, group: ConsumerGroup, request: Heartbeat, known: ConsumerMember | None
+def _subscribed_topics(
+    unit: Unit, group: ConsumerGroup, more: Iterable[str], regex: str = ""
 ) -> Topics:
-    """The topics that the members subscribe to by name, and all of them if one has a regular expression."""
-    if _regex(request, known) or any(member.subscribed_topic_regex for member in group.members):
+    """The topics that the members, and `more`, name, and all topics if there is a regular expression."""
+    if regex or any(member.subscribed_topic_regex for member in group.members):
         return log_topics.numbers(unit)
     names = {name for member in group.members for name in member.subscribed_topic_names}
-    return log_topics.numbers(unit, names | set(request.subscribed_topic_names or ()))
+    return log_topics.numbers(unit, names.union(more))
 
 
 def _owned(
@@ -284,6 +296,7 @@ def _described(
                 m.subscribed_topic_regex,
                 named(m.assigned),
                 named(m.target),
+                bool(m.protocols),
             )
             for m in group.members
         ),

@@ -10,7 +10,9 @@ import uuid
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
+from eosdb.broker import mixed_groups
 from eosdb.broker.handler import RequestHandler
+from eosdb.broker.mixed_groups import is_mixed
 from eosdb.coordinator.groups import consumer_decisions, decisions
 from eosdb.coordinator.groups import offsets as group_offsets
 from eosdb.coordinator.groups import rows as group_rows
@@ -22,7 +24,6 @@ from eosdb.errors import (
     ApiError,
     DatabaseLockedError,
     GroupIdNotFoundError,
-    InconsistentGroupProtocolError,
     InvalidGroupIdError,
     InvalidSessionTimeoutError,
     MemberIdRequiredError,
@@ -97,8 +98,7 @@ class MembershipRequests(RequestHandler):
         complete. Raises InconsistentGroupProtocolError, UnknownMemberIdError, FencedInstanceIdError,
         InvalidSessionTimeoutError, InvalidGroupIdError and GroupAuthorizationFailedError.
         """
-        gives_id_only = must_know_id and not member_id and group_instance_id is None
-        if gives_id_only:
+        if gives_id_only := must_know_id and not member_id and group_instance_id is None:
             member_id = _new_id(client_id, uuid.uuid4())
         joining = Member(
             member_id,
@@ -114,35 +114,34 @@ class MembershipRequests(RequestHandler):
 
         def join(unit: Unit) -> JoinGroupResult | None:
             self._may_read(unit, group_id)
-            now = self._clock.time_ms()
-            before = self._joined_group(unit, group_id)
-            member = self._with_id(unit, group_id, before, joining)
+            stored = group_rows.load(unit, group_id)
+            member = self._with_id(unit, group_id, stored, joining)
             if gives_id_only:
-                group_rows.renew_session(unit, group_id, member, now)
+                group_rows.renew_session(unit, group_id, member, self._clock.time_ms())
                 return None
-            if member_id and not _is_pending(unit, before, member, group_id):
+            is_new = not member_id or _is_pending(unit, stored, member, group_id)
+            if is_mixed(stored):
+                kind = protocol_type
+                return mixed_groups.join(self._core, unit, stored, member, kind, is_new=is_new)
+            before = group_rows.classic(group_id, stored)
+            if not is_new:
                 decisions.known_member(before, member_id, group_instance_id)
-            after = decisions.join(before or Group(group_id), member, protocol_type, now)
-            group_rows.record(unit, before, after, now)
-            waiting = waits and decisions.awaits_join(after, member.member_id)
-            _renew(unit, after, member, now, waiting)
-            return _joined(after, member.member_id)
+            return self._join_classic(unit, before or Group(group_id), member, protocol_type, waits)
 
         self._coordinator.leadership.ensure_elected()
         if (joined := self._coordinator.write(join, sync=False)) is not None:
             return joined
         raise MemberIdRequiredError(f"join group {group_id!r} as {member_id!r}", member_id)
 
-    def _joined_group(self, unit: Unit, group_id: str) -> Group | None:
-        """The group that a member joins. Raises InconsistentGroupProtocolError if members of the other
-        protocol have it."""
-        group = group_rows.load(unit, group_id)
-        if isinstance(group, ConsumerGroup) and group.members:
-            raise InconsistentGroupProtocolError(
-                f"group {group_id!r} has {len(group.members)} members of the consumer protocol "
-                "(group_protocol='consumer'); join with that, or when all of them have left"
-            )
-        return group_rows.load_classic(unit, group_id)
+    def _join_classic(
+        self, unit: Unit, before: Group, member: Member, protocol_type: str, waits: bool
+    ) -> JoinGroupResult:
+        now = self._clock.time_ms()
+        after = decisions.join(before, member, protocol_type, now)
+        group_rows.record(unit, before, after, now)
+        waiting = waits and decisions.awaits_join(after, member.member_id)
+        _renew(unit, after, member, now, waiting)
+        return _joined(after, member.member_id)
 
     def _check_joining(self, group_id: str, member: Member, protocol_type: str) -> None:
         self._check_names(group_id, member.member_id, member.group_instance_id)
@@ -161,7 +160,9 @@ class MembershipRequests(RequestHandler):
         check_int("rebalance_timeout_ms", member.rebalance_timeout_ms, 1)
         check_int("owner_lock", member.owner_lock, 0)
 
-    def _with_id(self, unit: Unit, group_id: str, group: Group | None, joining: Member) -> Member:
+    def _with_id(
+        self, unit: Unit, group_id: str, group: AnyGroup | None, joining: Member
+    ) -> Member:
         """The member with its id: its own, that of its first join if this is a repeat, or a new one.
 
         Raises UnknownMemberIdError if its process has died since it sent the request.
@@ -209,7 +210,11 @@ class MembershipRequests(RequestHandler):
         def sync(unit: Unit) -> SyncGroupResult:
             self._may_read(unit, group_id)
             now = self._clock.time_ms()
-            before, member = self._member(unit, group_id, member_id, group_instance_id)
+            stored = group_rows.load(unit, group_id)
+            if is_mixed(stored):
+                me, protocol = (member_id, group_instance_id), (protocol_type, protocol_name)
+                return mixed_groups.sync(self._core, unit, stored, me, generation_id, protocol)
+            before, member = _member(stored, group_id, member_id, group_instance_id)
             after = decisions.sync(
                 before, member_id, generation_id, checked, protocol_type, protocol_name
             )
@@ -235,7 +240,11 @@ class MembershipRequests(RequestHandler):
 
         def beat(unit: Unit) -> RebalanceInProgressError | None:
             self._may_read(unit, group_id)
-            group, member = self._member(unit, group_id, member_id, group_instance_id)
+            stored = group_rows.load(unit, group_id)
+            if is_mixed(stored):
+                me = member_id, group_instance_id
+                return mixed_groups.heartbeat(self._core, unit, stored, me, generation_id)
+            group, member = _member(stored, group_id, member_id, group_instance_id)
             try:
                 decisions.check_heartbeat(group, generation_id)
             except RebalanceInProgressError as rebalancing:
@@ -258,7 +267,14 @@ class MembershipRequests(RequestHandler):
         def leave(unit: Unit) -> None:
             self._may_read(unit, group_id)
             now = self._clock.time_ms()
-            before = group_rows.load_classic(unit, group_id)
+            stored = group_rows.load(unit, group_id)
+            if is_mixed(stored):
+                given = [(member_id, None) for member_id in sorted(ids)]
+                answers = mixed_groups.remove(self._core, unit, stored, given)
+                if errors := [error for error in answers if error is not None]:
+                    raise errors[0]
+                return
+            before = group_rows.classic(group_id, stored)
             for member_id in ids:
                 member = None if before is None else before.member(member_id)
                 instance = None if member is None else member.group_instance_id
@@ -284,7 +300,10 @@ class MembershipRequests(RequestHandler):
         def remove(unit: Unit) -> list[ApiError | None]:
             self._may_read(unit, group_id)
             now = self._clock.time_ms()
-            group = group_rows.load_classic(unit, group_id)
+            stored = group_rows.load(unit, group_id)
+            if is_mixed(stored):
+                return mixed_groups.remove(self._core, unit, stored, members)
+            group = group_rows.classic(group_id, stored)
             answers, gone, pending = list[ApiError | None](), set[str](), set[str]()
             for member_id, group_instance_id in members:
                 if group_instance_id is None and group_rows.is_given_out(unit, group_id, member_id):
@@ -307,7 +326,7 @@ class MembershipRequests(RequestHandler):
         self._check_names(group_id, member_id, None)
         with self._store.read() as connection:
             self._authorizer.check(connection, "read", "group", group_id)
-            group = group_rows.load_classic(connection, group_id)
+            group = group_rows.classic(group_id, group_rows.load(connection, group_id))
         if generation_id is None:
             return decisions.awaits_join(group, member_id)
         return decisions.awaits_sync(group, member_id, generation_id)
@@ -351,13 +370,14 @@ class MembershipRequests(RequestHandler):
         if group_instance_id is not None:
             check_name("group_instance_id", group_instance_id)
 
-    def _member(
-        self, unit: Unit, group_id: str, member_id: str, group_instance_id: str | None
-    ) -> tuple[Group, Member]:
-        group = group_rows.load_classic(unit, group_id)
-        member = decisions.known_member(group, member_id, group_instance_id)
-        assert group is not None
-        return group, member
+
+def _member(
+    stored: AnyGroup | None, group_id: str, member_id: str, group_instance_id: str | None
+) -> tuple[Group, Member]:
+    group = group_rows.classic(group_id, stored)
+    member = decisions.known_member(group, member_id, group_instance_id)
+    assert group is not None
+    return group, member
 
 
 def _new_id(client_id: str, number: object) -> str:
@@ -365,7 +385,7 @@ def _new_id(client_id: str, number: object) -> str:
     return f"{client_id[:255] or 'member'}-{number}"
 
 
-def _is_pending(unit: Unit, group: Group | None, joining: Member, group_id: str) -> bool:
+def _is_pending(unit: Unit, group: AnyGroup | None, joining: Member, group_id: str) -> bool:
     """Whether this is the first join of a dynamic member with the id from MemberIdRequiredError."""
     if joining.group_instance_id is not None:
         return False

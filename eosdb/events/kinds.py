@@ -263,12 +263,14 @@ class ConsumerGroupMember(NamedTuple):
     target: tuple[TopicShare, ...]
     revoke_by_ms: int
     owner_lock: int
+    protocols: tuple[tuple[str, str], ...] = ()
+    """Of a member that speaks the classic protocol: its assignors with their metadata in base64."""
 
 
 class ConsumerGroupChanged(NamedTuple):
     """What has changed in a group whose partitions the coordinator assigns (KIP-848): its epochs, members
     that are new or have changed, and the ids of members that are gone. A group of the classic protocol with
-    this id was without members, and becomes one of this kind."""
+    this id becomes one of this kind, and all its members are named."""
 
     timestamp: int
     group_id: str

@@ -43,6 +43,7 @@ from eosdb.model.protocol.consumer_protocol import (
 from eosdb.model.values import (
     ConsumerGroupMetadata,
     GroupState,
+    GroupType,
     JoinGroupMember,
     JoinGroupResult,
     TopicPartition,
@@ -172,7 +173,11 @@ class Membership:
                 group = self._requests.describe_group(self._held.group_id)
             except ApiError:
                 return False  # Not allowed, or deleted: the heartbeats will report it.
-            if (group.generation_id, group.state) == (self._generation_id, GroupState.STABLE.value):
+            # Where the coordinator assigns, others may be on their way without concerning this member.
+            is_settled = (
+                group.state == GroupState.STABLE.value or group.group_type is GroupType.CONSUMER
+            )
+            if group.generation_id == self._generation_id and is_settled:
                 return False
             self._next_heartbeat_ms = self._clock.monotonic_ms()
             return True

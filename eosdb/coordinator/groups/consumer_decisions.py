@@ -62,6 +62,8 @@ class Heartbeat:
     server_assignor: str | None = None
     owned: Partitions | None = None
     owner_lock: int = 0
+    protocols: tuple[tuple[str, bytes], ...] = ()
+    """Of a member that joins by the classic protocol."""
 
     @property
     def joins(self) -> bool:
@@ -145,7 +147,7 @@ def leave(group: ConsumerGroup, beat: Heartbeat) -> ConsumerGroup:
     if beat.group_instance_id is None:
         member = known_member(group, beat.member_id)
     else:
-        member = _static_member(group, beat)
+        member = static_member(group, beat.member_id, beat.group_instance_id)
     if beat.member_epoch == AWAY:
         away = replace(
             member, member_epoch=AWAY, pending_revocation=NOTHING, revoke_by_ms=NO_DEADLINE
@@ -190,20 +192,38 @@ def known_member(group: ConsumerGroup | None, member_id: str) -> ConsumerMember:
     return member
 
 
+def static_member(group: ConsumerGroup, member_id: str, group_instance_id: str) -> ConsumerMember:
+    """The member with this group instance id. Raises UnknownMemberIdError, and FencedInstanceIdError if
+    another member id has it."""
+    holder = group.instance(group_instance_id)
+    if holder is None:
+        raise UnknownMemberIdError(
+            f"group {group.group_id!r}: no member has the group instance id {group_instance_id!r}; join "
+            "again"
+        )
+    if holder.member_id != member_id:
+        raise FencedInstanceIdError(
+            f"group {group.group_id!r}: {group_instance_id!r} is held by member {holder.member_id!r} now, "
+            f"got {member_id!r}; a newer instance has taken over: close this one"
+        )
+    return holder
+
+
 def check_commit(
     group: ConsumerGroup, member_id: str, member_epoch: int, *, is_transactional: bool
 ) -> None:
     """Check that offsets may be committed: by a member in its epoch, by anybody while the group has no
     members, and in a transaction by who does not say to be a member.
 
-    Raises UnknownMemberIdError and StaleMemberEpochError; in a transaction IllegalGenerationError instead
-    of that, as producers know it.
+    Raises UnknownMemberIdError and StaleMemberEpochError; for a classic member, and in a transaction,
+    IllegalGenerationError instead of that, as clients know it.
     """
     if member_epoch < 0 and (not group.members or (is_transactional and not member_id)):
         return
     member = known_member(group, member_id)
     if (stale := _stale(group, member, member_epoch)) is not None:
-        raise IllegalGenerationError(str(stale)) if is_transactional else stale
+        is_classic = is_transactional or bool(member.protocols)
+        raise IllegalGenerationError(str(stale)) if is_classic else stale
 
 
 def check_fetch(group: ConsumerGroup, member_id: str | None, member_epoch: int) -> None:
@@ -246,38 +266,23 @@ def _subscribed_member(
             member = group.member(beat.member_id) or ConsumerMember(beat.member_id)
         else:
             member = known_member(group, beat.member_id)
-        _check_epoch(group, member, beat)
+        if not beat.protocols:
+            _check_epoch(group, member, beat)
         return member, None
     if not beat.joins:
-        member = _static_member(group, beat)
+        member = static_member(group, beat.member_id, beat.group_instance_id)
         _check_epoch(group, member, beat)
         return member, None
     holder = group.instance(beat.group_instance_id)
-    if holder is None:
+    if holder is None or (beat.protocols and holder.member_id == beat.member_id):
         return group.member(beat.member_id) or ConsumerMember(beat.member_id), None
-    if holder.member_epoch != AWAY:
+    if holder.member_epoch != AWAY and not (holder.protocols or beat.protocols):
         raise UnreleasedInstanceIdError(
             f"group {group.group_id!r}: {beat.group_instance_id!r} is still held by member "
             f"{holder.member_id!r}; it is free when that has left or its session has ended"
         )
     returned = replace(holder, member_id=beat.member_id, member_epoch=0, previous_member_epoch=0)
     return returned, holder
-
-
-def _static_member(group: ConsumerGroup, beat: Heartbeat) -> ConsumerMember:
-    holder = group.instance(beat.group_instance_id)
-    if holder is None:
-        raise UnknownMemberIdError(
-            f"group {group.group_id!r}: no member has the group instance id "
-            f"{beat.group_instance_id!r}; join again"
-        )
-    if holder.member_id != beat.member_id:
-        raise FencedInstanceIdError(
-            f"group {group.group_id!r}: {beat.group_instance_id!r} is held by member "
-            f"{holder.member_id!r} now, got {beat.member_id!r}; a newer instance has taken over: close "
-            "this one"
-        )
-    return holder
 
 
 def _check_epoch(group: ConsumerGroup, member: ConsumerMember, beat: Heartbeat) -> None:
@@ -315,6 +320,7 @@ def _updated(member: ConsumerMember, beat: Heartbeat, session_timeout_ms: int) -
         matched=beat.matched or (),
         server_assignor=member.server_assignor if assignor is None else assignor,
         owner_lock=beat.owner_lock or member.owner_lock,
+        protocols=beat.protocols,
     )
 
 

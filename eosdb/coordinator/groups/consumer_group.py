@@ -56,9 +56,12 @@ class ConsumerMember:
     """What it has been told to give up, and has not yet confirmed; nobody else may have it."""
     target: Partitions = NOTHING
     revoke_by_ms: int = NO_DEADLINE
-    """When it is removed if it has not given up `pending_revocation`."""
+    """When it is removed if it has not given up `pending_revocation`, or not joined or synced again by the
+    classic protocol."""
     owner_lock: int = 0
     """The number of the lock that its process holds while it is a member; 0 if none."""
+    protocols: tuple[tuple[str, bytes], ...] = ()
+    """The assignors of a member that speaks the classic protocol, each with its metadata."""
 
     @property
     def owned(self) -> Partitions:

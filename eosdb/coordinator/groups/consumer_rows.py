@@ -7,6 +7,7 @@ its own (decisions/0063).
 
 from __future__ import annotations
 
+import base64
 import json
 from collections import defaultdict
 from collections.abc import Iterable
@@ -32,6 +33,7 @@ _SHARES: Final = ("assigned", "pending_revocation", "target")
 _DEFAULTS: Final = {
     "group_instance_id": None, "rack_id": None, "subscribed_topic_regex": "", "matched": (),
     "server_assignor": None, "pending_revocation": (), "revoke_by_ms": -1, "owner_lock": 0,
+    "protocols": (),
 }  # fmt: skip
 """What a row leaves out of a member."""
 
@@ -84,12 +86,16 @@ def members_of(text: str) -> tuple[ConsumerMember, ...]:
 def _event(member: ConsumerMember) -> ConsumerGroupMember:
     fields = {name: getattr(member, name) for name in ConsumerGroupMember._fields}
     fields |= {name: shares(fields[name]) for name in _SHARES}
+    fields["protocols"] = tuple(
+        (name, base64.b64encode(data).decode()) for name, data in member.protocols
+    )
     return ConsumerGroupMember(**fields | {"state": member.state.value})
 
 
 def _of_event(stored: ConsumerGroupMember) -> ConsumerMember:
     fields = stored._asdict()
     fields |= {name: _partitions(fields[name]) for name in _SHARES}
+    fields["protocols"] = _protocols(stored.protocols)
     return ConsumerMember(**fields | {"state": MemberState(stored.state)})
 
 
@@ -106,6 +112,7 @@ def _of_row(stored: dict[str, Any]) -> ConsumerMember:
     fields: dict[str, Any] = _DEFAULTS | stored
     fields |= {name: _partitions(fields[name]) for name in _SHARES}
     fields |= {name: tuple(fields[name]) for name in ("subscribed_topic_names", "matched")}
+    fields["protocols"] = _protocols(fields["protocols"])
     return ConsumerMember(**fields | {"state": MemberState(stored["state"])})
 
 
@@ -119,3 +126,7 @@ def shares(partitions: Partitions) -> tuple[TopicShare, ...]:
 
 def _partitions(stored: Iterable[tuple[int, Iterable[int]]]) -> Partitions:
     return frozenset((topic, partition) for topic, numbers in stored for partition in numbers)
+
+
+def _protocols(stored: Iterable[tuple[str, str]]) -> tuple[tuple[str, bytes], ...]:
+    return tuple((name, base64.b64decode(data)) for name, data in stored)

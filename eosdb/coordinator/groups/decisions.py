@@ -158,6 +158,11 @@ def leave(group: Group, member_ids: Collection[str], now_ms: int) -> Group:
     return _prepare(left, None, now_ms)
 
 
+def begin_rebalance(group: Group, now_ms: int) -> Group:
+    """The group that waits for all its members to join again."""
+    return _prepare(group, None, now_ms)
+
+
 def overdue(group: Group, now_ms: int) -> Group:
     """The group after the deadline, without members that did not rejoin or the leader that did not sync."""
     if group.state is GroupState.PREPARING_REBALANCE:

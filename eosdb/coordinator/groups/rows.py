@@ -15,7 +15,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, Final, NamedTuple
 
 from eosdb.coordinator.due import Due
-from eosdb.coordinator.groups import consumer_decisions, consumer_rows, decisions
+from eosdb.coordinator.groups import consumer_decisions, consumer_rows, decisions, migration
 from eosdb.coordinator.groups.consumer_group import ConsumerGroup, ConsumerMember
 from eosdb.coordinator.groups.decisions import Group, Member
 from eosdb.events.kinds import ConsumerGroupChanged, GroupChanged, GroupMember
@@ -71,9 +71,8 @@ def load(connection: Folding | sqlite3.Connection, group_id: str) -> AnyGroup | 
     return None if row is None else _group(row)
 
 
-def load_classic(connection: Unit | sqlite3.Connection, group_id: str) -> Group | None:
-    """The group for requests of the classic protocol, to which members of the other kind are not known."""
-    group = load(connection, group_id)
+def classic(group_id: str, group: AnyGroup | None) -> Group | None:
+    """The group as one of the classic protocol; one of the other kind without its members."""
     if isinstance(group, ConsumerGroup):
         return Group(group_id, protocol_type=PROTOCOL_TYPE, generation_id=group.group_epoch)
     return group
@@ -277,7 +276,8 @@ def expire_members(
         before = load(unit, overdue)
         assert before is not None
         if isinstance(before, ConsumerGroup):
-            after: AnyGroup = consumer_decisions.overdue(before, now_ms)
+            late = consumer_decisions.overdue(before, now_ms)
+            after: AnyGroup = migration.settled(late, now_ms)
             reason = "did_not_revoke"
         else:
             after, reason = decisions.overdue(before, now_ms), "did_not_rejoin"
@@ -291,7 +291,8 @@ def expire_members(
 def _remove_members(unit: Unit, group_id: str, member_ids: set[str], now_ms: int) -> None:
     before = load(unit, group_id)
     if isinstance(before, ConsumerGroup):
-        record(unit, before, consumer_decisions.remove(before, member_ids), now_ms)
+        left = consumer_decisions.remove(before, member_ids)
+        record(unit, before, migration.settled(left, now_ms), now_ms)
     elif before is not None:
         record(unit, before, decisions.leave(before, member_ids, now_ms), now_ms)
     end_sessions(unit, group_id, member_ids)

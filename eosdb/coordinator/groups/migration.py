@@ -1,0 +1,263 @@
+"""How a group changes over from one protocol to the other while it has members, and how members of the
+classic protocol take part in a group whose partitions the coordinator assigns: pure decisions (KIP-848).
+
+A member of the new protocol that joins a classic group of consumers makes it a group of the new kind; its
+classic members are told to join again, and get what the coordinator assigns. When the last member of the
+new protocol has gone, the others form a classic group again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+from eosdb.coordinator.groups import consumer_decisions, decisions
+from eosdb.coordinator.groups.consumer_decisions import Heartbeat, Topics
+from eosdb.coordinator.groups.consumer_group import (
+    NO_DEADLINE,
+    ConsumerGroup,
+    ConsumerMember,
+    MemberState,
+    Partitions,
+)
+from eosdb.coordinator.groups.decisions import Group, Member
+from eosdb.errors import (
+    GroupIdNotFoundError,
+    IllegalGenerationError,
+    InconsistentGroupProtocolError,
+    RebalanceInProgressError,
+    UnknownMemberIdError,
+)
+from eosdb.model.protocol.consumer_protocol import (
+    PROTOCOL_TYPE,
+    decode_assignment,
+    decode_subscription,
+)
+from eosdb.model.values import GroupState, TopicPartition
+
+
+def upgraded(group: Group, topics: Topics, max_size: int) -> ConsumerGroup:
+    """The classic group as one whose partitions the coordinator assigns; each member has what it had.
+
+    Raises GroupIdNotFoundError for a group whose members are not consumers, or too many.
+    """
+    why = None
+    if group.members and group.protocol_type != PROTOCOL_TYPE:
+        why = f"its protocol type is {group.protocol_type!r}, expected {PROTOCOL_TYPE!r}"
+    elif len(group.members) > max_size:
+        why = f"it has {len(group.members)} members, group.consumer.max.size is {max_size}"
+    if why is not None:
+        raise GroupIdNotFoundError(
+            f"the classic group {group.group_id!r} cannot change over: {why}"
+        )
+    members = tuple(_upgraded(group, member, topics) for member in group.members)
+    epoch = group.generation_id
+    return ConsumerGroup(group.group_id, epoch, epoch, members=members)
+
+
+def settled(group: ConsumerGroup, now_ms: int) -> ConsumerGroup | Group:
+    """The group after members have gone: a classic one if all that are left speak the classic protocol, who
+    then begin a rebalance."""
+    if not group.members or not all(member.protocols for member in group.members):
+        return group
+    members = tuple(
+        Member(
+            m.member_id,
+            m.group_instance_id,
+            m.client_id,
+            m.session_timeout_ms,
+            m.rebalance_timeout_ms,
+            m.protocols,
+            client_host=m.client_host,
+            owner_lock=m.owner_lock,
+        )
+        for m in group.members
+    )
+    classic = Group(
+        group.group_id,
+        GroupState.STABLE,
+        PROTOCOL_TYPE,
+        generation_id=group.group_epoch,
+        leader=members[0].member_id,
+        members=members,
+    )
+    return decisions.begin_rebalance(classic, now_ms)
+
+
+def join(
+    group: ConsumerGroup,
+    joining: Member,
+    protocol_type: str,
+    topics: Topics,
+    *,
+    now_ms: int,
+    max_size: int,
+) -> ConsumerGroup:
+    """The group after a member has joined, or joined again, by the classic protocol.
+
+    Raises InconsistentGroupProtocolError, GroupMaxSizeReachedError and FencedInstanceIdError.
+    """
+    _check_protocols(group, joining, protocol_type)
+    try:
+        subscription = decode_subscription(joining.protocols[0][1])
+    except ValueError as error:
+        raise InconsistentGroupProtocolError(
+            f"group {group.group_id!r}: the metadata of member {joining.member_id!r} are not a consumer's, "
+            "so the coordinator cannot assign its partitions"
+        ) from error
+    beat = Heartbeat(
+        joining.member_id,
+        0,
+        group_instance_id=joining.group_instance_id,
+        rebalance_timeout_ms=joining.rebalance_timeout_ms,
+        client_id=joining.client_id,
+        client_host=joining.client_host,
+        subscribed_topic_names=subscription.topics,
+        subscribed_topic_regex="",
+        owned=_numbers(subscription.owned, topics),
+        owner_lock=joining.owner_lock,
+        protocols=joining.protocols,
+    )
+    after = consumer_decisions.heartbeat(
+        group,
+        beat,
+        topics,
+        now_ms=now_ms,
+        session_timeout_ms=joining.session_timeout_ms,
+        max_size=max_size,
+    )
+    member = consumer_decisions.known_member(after, joining.member_id)
+    return after.with_members([replace(member, revoke_by_ms=now_ms + member.rebalance_timeout_ms)])
+
+
+def sync(
+    group: ConsumerGroup,
+    member: ConsumerMember,
+    generation_id: int,
+    protocol_type: str | None,
+    protocol_name: str | None,
+) -> ConsumerGroup:
+    """The group after a classic member has fetched its assignment.
+
+    Raises IllegalGenerationError, InconsistentGroupProtocolError and RebalanceInProgressError.
+    """
+    _check_generation(group, member, generation_id)
+    name = member.protocols[0][0]
+    if (protocol_type or PROTOCOL_TYPE, protocol_name or name) != (PROTOCOL_TYPE, name):
+        raise InconsistentGroupProtocolError(
+            f"group {group.group_id!r}: got protocol {protocol_type!r} {protocol_name!r}, joined with "
+            f"{PROTOCOL_TYPE!r} {name!r}; join again"
+        )
+    is_revoking = member.state is MemberState.UNREVOKED_PARTITIONS
+    if group.group_epoch > member.member_epoch and not is_revoking:
+        raise _rebalancing(group, member)
+    if is_revoking or member.revoke_by_ms == NO_DEADLINE:
+        return group
+    return group.with_members([replace(member, revoke_by_ms=NO_DEADLINE)])
+
+
+def beat(
+    group: ConsumerGroup, member: ConsumerMember, generation_id: int, now_ms: int
+) -> tuple[ConsumerGroup, RebalanceInProgressError | None]:
+    """The group after the heartbeat of a classic member, and the error by which it is told to join again:
+    because of a new epoch, or to give up partitions, or to get those that have become free. Raises
+    IllegalGenerationError."""
+    _check_generation(group, member, generation_id)
+    others = (m.owned for m in group.members if m is not member)
+    waits = bool((member.target - member.assigned) & frozenset().union(*others))
+    must_join = (
+        member.member_epoch < group.group_epoch
+        or member.state is MemberState.UNREVOKED_PARTITIONS
+        or (member.state is MemberState.UNRELEASED_PARTITIONS and not waits)
+    )
+    if not must_join:
+        return group, None
+    if member.revoke_by_ms == NO_DEADLINE:
+        late = replace(member, revoke_by_ms=now_ms + member.rebalance_timeout_ms)
+        group = group.with_members([late])
+    return group, _rebalancing(group, member)
+
+
+def classic_member(
+    group: ConsumerGroup, member_id: str, group_instance_id: str | None
+) -> ConsumerMember:
+    """The classic member with this id. Raises UnknownMemberIdError and FencedInstanceIdError."""
+    if group_instance_id is not None:
+        consumer_decisions.static_member(group, member_id, group_instance_id)
+    member = consumer_decisions.known_member(group, member_id)
+    if not member.protocols:
+        raise UnknownMemberIdError(
+            f"group {group.group_id!r}: {member_id!r} does not speak the classic protocol"
+        )
+    return member
+
+
+def leaver(group: ConsumerGroup, member_id: str, group_instance_id: str | None) -> ConsumerMember:
+    """The classic member that is to be removed; a static one may be named by its group instance id alone.
+    Raises the errors of `classic_member`."""
+    holder = group.instance(group_instance_id)
+    if not member_id and holder is not None:
+        member_id = holder.member_id
+    return classic_member(group, member_id, group_instance_id)
+
+
+def _upgraded(group: Group, member: Member, topics: Topics) -> ConsumerMember:
+    try:
+        subscription = decode_subscription(member.protocols[0][1])
+        assigned = _numbers(decode_assignment(member.assignment), topics)
+    except ValueError as error:
+        raise GroupIdNotFoundError(
+            f"the classic group {group.group_id!r} cannot change over: what member {member.member_id!r} "
+            f"says or has is not a consumer's ({error})"
+        ) from error
+    return ConsumerMember(
+        member.member_id,
+        member.group_instance_id,
+        None,
+        member.client_id,
+        member.client_host,
+        member.session_timeout_ms,
+        member.rebalance_timeout_ms,
+        tuple(sorted(set(subscription.topics))),
+        member_epoch=group.generation_id,
+        previous_member_epoch=group.generation_id,
+        assigned=assigned,
+        target=assigned,
+        owner_lock=member.owner_lock,
+        protocols=member.protocols,
+    )
+
+
+def _numbers(partitions: Collection[TopicPartition], topics: Topics) -> Partitions:
+    return frozenset((topics[tp.topic][0], tp.partition) for tp in partitions if tp.topic in topics)
+
+
+def _check_protocols(group: ConsumerGroup, joining: Member, protocol_type: str) -> None:
+    classic = [{name for name, _ in m.protocols} for m in group.members if m.protocols]
+    common = {name for name, _ in joining.protocols}.intersection(*classic)
+    if protocol_type != PROTOCOL_TYPE or not common:
+        raise InconsistentGroupProtocolError(
+            f"group {group.group_id!r}: got protocol type {protocol_type!r} with "
+            f"{sorted(name for name, _ in joining.protocols)}, the group's members need one assignor in "
+            f"common, and the type {PROTOCOL_TYPE!r}"
+        )
+
+
+def _check_generation(group: ConsumerGroup, member: ConsumerMember, generation_id: int) -> None:
+    if generation_id != member.member_epoch:
+        raise IllegalGenerationError(
+            f"group {group.group_id!r}: got generation {generation_id}, {member.member_id!r} is at "
+            f"{member.member_epoch}; join again"
+        )
+
+
+def _rebalancing(group: ConsumerGroup, member: ConsumerMember) -> RebalanceInProgressError:
+    return RebalanceInProgressError(
+        f"group {group.group_id!r}: member {member.member_id!r} has to join again for epoch "
+        f"{group.group_epoch}"
+    )
+
+
+def names_of(partitions: Partitions, topics: Mapping[int, str]) -> list[TopicPartition]:
+    """The partitions by the names of their topics, without those of topics that are gone."""
+    return [TopicPartition(topics[t], p) for t, p in sorted(partitions) if t in topics]

@@ -1,0 +1,231 @@
+"""Members of both protocols in one group: a group that changes over while it has members, and back
+(KIP-848). The answers are those of a Kafka 4.1.1 with its default policy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import eosdb
+from eosdb import JoinGroupResult, ManualClock, MemberHeartbeat, OffsetAndMetadata, TopicPartition
+from eosdb.model.protocol.consumer_protocol import (
+    Subscription,
+    decode_assignment,
+    encode_assignment,
+)
+from eosdb.model.values import GroupType
+
+ALL = tuple(TopicPartition("t", number) for number in range(4))
+FIRST: dict[str, Any] = {
+    "rebalance_timeout_ms": 60_000,
+    "subscribed_topic_names": ("t",),
+    "topic_partitions": {},
+}
+
+
+@pytest.fixture
+def db(db_path: Path, clock: ManualClock) -> Iterator[eosdb.Database]:
+    with eosdb.connect(db_path, clock=clock, durability="normal") as opened:
+        opened.admin.create_topic("t", partitions=4)
+        yield opened
+        before = opened.broker.describe_groups()
+        assert opened.verify().ok
+        opened.rebuild()
+        assert opened.broker.describe_groups() == before
+
+
+def classic(
+    db: eosdb.Database,
+    member_id: str = "",
+    owned: tuple[TopicPartition, ...] = (),
+    instance: str | None = None,
+    **given: Any,
+) -> JoinGroupResult:
+    told = Subscription(("t",), owned).encode()
+    options = {"session_timeout_ms": 20_000, "rebalance_timeout_ms": 30_000} | given
+    return db.broker.join_group(
+        "g",
+        member_id=member_id,
+        group_instance_id=instance,
+        protocols=[("range", told)],
+        **options,
+    )
+
+
+def beat(db: eosdb.Database, member_id: str, epoch: int = 0, **given: Any) -> dict[str, Any]:
+    """What the member should own now, if the answer says so."""
+    request = MemberHeartbeat(
+        member_id=member_id, member_epoch=epoch, **(given or (FIRST if epoch == 0 else {}))
+    )
+    answer = db.broker.consumer_group_heartbeat("g", request)
+    assigned = {part.topic: part.partitions for part in answer.assignment or ()}
+    return {"epoch": answer.member_epoch, **assigned}
+
+
+def synced(db: eosdb.Database, joined: JoinGroupResult) -> tuple[TopicPartition, ...]:
+    answer = db.broker.sync_group("g", joined.generation_id, joined.member_id)
+    return decode_assignment(answer.assignment)
+
+
+def kinds(db: eosdb.Database) -> dict[str, bool]:
+    """Whether each member speaks the classic protocol."""
+    members = db.broker.describe_consumer_group("g").members
+    return {member.member_id: member.is_classic for member in members}
+
+
+@pytest.fixture
+def old(db: eosdb.Database) -> str:
+    """A member of the classic protocol, which has all partitions."""
+    joined = classic(db)
+    mine = {joined.member_id: encode_assignment(ALL)}
+    db.broker.sync_group("g", 1, joined.member_id, assignments=mine)
+    return joined.member_id
+
+
+def test_a_classic_group_changes_over_when_a_member_of_the_new_protocol_joins(
+    db: eosdb.Database, old: str
+) -> None:
+    assert beat(db, "new") == {"epoch": 2}
+    assert kinds(db) == {old: True, "new": False}
+    with pytest.raises(eosdb.RebalanceInProgressError):
+        db.broker.heartbeat("g", 1, old)
+    with pytest.raises(eosdb.RebalanceInProgressError):
+        db.broker.sync_group("g", 1, old)
+    again = classic(db, old)
+    assert (again.is_complete, again.generation_id, again.leader) == (True, 2, None)
+    assert synced(db, again) == ALL[:2]
+    assert beat(db, "new", 2) == {"epoch": 2, "t": (2, 3)}
+    db.broker.heartbeat("g", 2, old)
+    assert db.broker.describe_group("g").state == "Stable"
+
+
+def test_a_cooperative_member_gives_up_what_it_must_and_keeps_the_rest(
+    db: eosdb.Database, old: str
+) -> None:
+    beat(db, "new")
+    told = classic(db, old, ALL)
+    assert (told.generation_id, synced(db, told)) == (1, ALL[:2])
+    assert beat(db, "new", 2) == {"epoch": 2}
+    with pytest.raises(eosdb.RebalanceInProgressError):
+        db.broker.heartbeat("g", 1, old)
+    assert classic(db, old, ALL[:2]).generation_id == 2
+    assert beat(db, "new", 2) == {"epoch": 2, "t": (2, 3)}
+
+
+def test_a_classic_member_joins_a_group_of_the_new_protocol(db: eosdb.Database) -> None:
+    assert beat(db, "new") == {"epoch": 1, "t": (0, 1, 2, 3)}
+    joined = classic(db)
+    assert (joined.generation_id, synced(db, joined)) == (2, ())
+    db.broker.heartbeat("g", 2, joined.member_id)
+    assert beat(db, "new", 1) == {"epoch": 1, "t": (0, 1)}
+    assert beat(db, "new", 1, topic_partitions={}) == {"epoch": 2}
+    with pytest.raises(eosdb.RebalanceInProgressError):  # Its partitions are free now.
+        db.broker.heartbeat("g", 2, joined.member_id)
+    assert synced(db, classic(db, joined.member_id)) == ALL[2:]
+
+
+def test_the_group_is_classic_again_when_the_last_member_of_the_new_protocol_has_left(
+    db: eosdb.Database, old: str
+) -> None:
+    beat(db, "new")
+    beat(db, "new", -1)
+    described = db.broker.describe_group("g")
+    assert (described.group_type, described.state) == (GroupType.CLASSIC, "PreparingRebalance")
+    with pytest.raises(eosdb.RebalanceInProgressError):
+        db.broker.heartbeat("g", described.generation_id, old)
+    joined = classic(db, old)
+    assert joined.leader == old
+    assert joined.generation_id > described.generation_id
+
+
+def test_the_group_is_classic_again_when_the_last_session_of_the_new_protocol_has_ended(
+    db: eosdb.Database, clock: ManualClock
+) -> None:
+    beat(db, "new")
+    old = classic(db, session_timeout_ms=100_000).member_id
+    clock.advance(45_001)
+    assert classic(db, old, session_timeout_ms=100_000).leader == old
+    assert db.broker.describe_group("g").group_type is GroupType.CLASSIC
+
+
+def test_a_classic_member_that_does_not_join_again_is_removed(
+    db: eosdb.Database, clock: ManualClock, old: str
+) -> None:
+    beat(db, "new")
+    for _ in range(2):
+        with pytest.raises(eosdb.RebalanceInProgressError):
+            db.broker.heartbeat("g", 1, old)
+        clock.advance(15_001)
+    assert beat(db, "new", 2) == {"epoch": 3, "t": (0, 1, 2, 3)}
+    with pytest.raises(eosdb.UnknownMemberIdError):
+        db.broker.heartbeat("g", 1, old)
+
+
+def test_classic_members_leave_and_others_are_not_theirs_to_remove(
+    db: eosdb.Database, old: str
+) -> None:
+    beat(db, "new")
+    answers = db.broker.remove_members("g", [(old, None), ("new", None)])
+    assert [type(answer).__name__ for answer in answers] == ["NoneType", "UnknownMemberIdError"]
+    assert beat(db, "new", 2) == {"epoch": 3, "t": (0, 1, 2, 3)}
+    with pytest.raises(eosdb.UnknownMemberIdError):
+        db.broker.leave_group("g", "new")
+
+
+def test_a_classic_member_commits_in_its_generation(db: eosdb.Database, old: str) -> None:
+    beat(db, "new")
+    again = classic(db, old)
+    offsets = {ALL[0]: OffsetAndMetadata(0)}
+    db.broker.offset_commit("g", offsets, generation_id=again.generation_id, member_id=old)
+    with pytest.raises(eosdb.IllegalGenerationError):
+        db.broker.offset_commit("g", offsets, generation_id=1, member_id=old)
+
+
+def test_a_static_member_changes_its_protocol_and_keeps_its_partitions(db: eosdb.Database) -> None:
+    joined = classic(db, instance="one")
+    mine = {joined.member_id: encode_assignment(ALL)}
+    db.broker.sync_group("g", 1, joined.member_id, group_instance_id="one", assignments=mine)
+    assert beat(db, "new", 0, **FIRST, group_instance_id="one")["t"] == (0, 1, 2, 3)
+    assert kinds(db) == {"new": False}
+    with pytest.raises(eosdb.FencedInstanceIdError):
+        db.broker.heartbeat("g", 1, joined.member_id, group_instance_id="one")
+    back = classic(db, instance="one")
+    generation = back.generation_id
+    again = db.broker.sync_group("g", generation, back.member_id, group_instance_id="one")
+    assert decode_assignment(again.assignment) == ALL
+    assert kinds(db) == {back.member_id: True}
+
+
+@pytest.mark.parametrize("protocol_type", ["connect", "consumer"])
+def test_who_is_no_consumer_shares_no_group_with_consumers(
+    db: eosdb.Database, protocol_type: str
+) -> None:
+    stranger = db.broker.join_group("g", protocol_type=protocol_type, protocols=[("x", b"?")])
+    with pytest.raises((eosdb.GroupIdNotFoundError, eosdb.InconsistentGroupProtocolError)):
+        beat(db, "new")
+    db.broker.leave_group("g", stranger.member_id)
+    beat(db, "new")
+    with pytest.raises(eosdb.InconsistentGroupProtocolError):
+        db.broker.join_group("g", protocol_type=protocol_type, protocols=[("x", b"?")])
+
+
+def test_a_consumer_of_this_library_shares_its_topic_with_a_member_of_the_new_protocol(
+    db: eosdb.Database,
+) -> None:
+    consumer = db.consumer("g")
+    consumer.subscribe(["t"])
+    consumer.poll()
+    assert set(consumer.assignment()) == set(ALL)
+    beat(db, "new")
+    for _ in range(3):
+        consumer.poll()
+    assert beat(db, "new", 2) == {"epoch": 2, "t": (2, 3)}
+    assert set(consumer.assignment()) == set(ALL[:2])
+    beat(db, "new", -1)
+    for _ in range(3):
+        consumer.poll()
+    assert set(consumer.assignment()) == set(ALL)
+    consumer.close()
