@@ -108,7 +108,8 @@ def _shown(step: Step, output: str) -> str:
         return "…\n"
     for pattern, one in SAME:
         output = re.sub(pattern, one, output)
-    lines = [line for line in output.split("\n") if line.strip()]
+    # A group that has no offsets is there until it is cleaned up, so none of the console's is shown.
+    lines = [line for line in output.split("\n") if line.strip() and "consumer-ID" not in line]
     return "".join(f"{line}\n" for line in (sorted(lines) if step.is_sorted else lines))
 
 
