@@ -21,7 +21,7 @@ def groups() -> None:
 
 
 @groups.command(name="list")
-@click.option("--state", is_flag=True, help="Also show the state of each group.")
+@click.option("--state", is_flag=True, help="Also show the state and type of each group.")
 @output.format_option
 def list_(session: Session, state: bool, output_format: str) -> None:
     """List all groups.
@@ -33,8 +33,9 @@ def list_(session: Session, state: bool, output_format: str) -> None:
     with session.open(read_only=True) as db:
         names = db.broker.list_groups()
         if state:
-            rows = [(name, db.broker.describe_group(name).state) for name in names]
-            output.rows(("GROUP", "STATE"), rows, output_format)
+            groups = map(db.broker.describe_group, names)
+            rows = [(group.group_id, group.state, group.group_type.value) for group in groups]
+            output.rows(("GROUP", "STATE", "TYPE"), rows, output_format)
         else:
             output.rows(("GROUP",), [(name,) for name in names], output_format)
 

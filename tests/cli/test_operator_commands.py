@@ -226,7 +226,7 @@ def test_groups_are_described_with_kafkas_columns_and_true_lag(stuck: Run) -> No
     ]  # fmt: skip
     assert "has no active members" in described.stderr
     assert rows(stuck("groups", "list", "--state", "--format", "json")) == [
-        {"GROUP": "billing", "STATE": "Empty"}
+        {"GROUP": "billing", "STATE": "Empty", "TYPE": "classic"}
     ]
 
 
