@@ -4,7 +4,7 @@ brokers in turns.
 
     python -m benchmarks.rebalance [--brokers HOST:PORT,…] [--members 3,10,50] [--rounds 2]
 
-Every partition gets a record each 50 ms, stamped with its time. A partition stands still from one record's
+Every partition gets a record each 50 ms, or `--interval-ms`. A partition stands still from one record's
 arrival to the next; the figures are of the longest such time of each partition in the ten seconds after the
 change, and of how many records came in the worst second of it, as a share of those that were sent.
 """
@@ -34,7 +34,6 @@ PROTOCOLS: Final[dict[str, dict[str, str]]] = {
     "classic, cooperative-sticky": {"partition.assignment.strategy": "cooperative-sticky"},
     "consumer": {"group.protocol": "consumer"},
 }
-INTERVAL_S: Final = 0.05
 WINDOW_S: Final = 10.0
 READY_S: Final = 120.0
 
@@ -78,7 +77,9 @@ class Member:
         self._thread.join()
 
 
-def measure(bootstrap: str, protocol: str, members: int, rounds: int) -> dict[str, list[Stop]]:
+def measure(
+    bootstrap: str, protocol: str, members: int, rounds: int, interval_s: float
+) -> dict[str, list[Stop]]:
     """A member comes into a group of so many, and one goes, again and again."""
     topic, partitions = f"rebalance-{uuid.uuid4()}", 2 * members
     admin = AdminClient({"bootstrap.servers": bootstrap})
@@ -89,7 +90,7 @@ def measure(bootstrap: str, protocol: str, members: int, rounds: int) -> dict[st
     stops: dict[str, list[Stop]] = {"a member comes": [], "a member goes": []}
     group: list[Member] = []
     ending: list[Member] = []
-    with _writing(bootstrap, topic, partitions):
+    with _writing(bootstrap, topic, partitions, interval_s):
         try:
             group += [Member(settings, topic, arrived) for _ in range(members)]
             _wait_until_all_flow(arrived, partitions)
@@ -102,7 +103,7 @@ def measure(bootstrap: str, protocol: str, members: int, rounds: int) -> dict[st
                         ending.append(group.pop(0))
                         ending[-1].end()
                     time.sleep(WINDOW_S)
-                    found.append(_stop(arrived, began, partitions))
+                    found.append(_stop(arrived, began, partitions, interval_s))
         finally:
             for member in group:
                 member.end()
@@ -113,7 +114,7 @@ def measure(bootstrap: str, protocol: str, members: int, rounds: int) -> dict[st
 
 
 @contextmanager
-def _writing(bootstrap: str, topic: str, partitions: int) -> Iterator[None]:
+def _writing(bootstrap: str, topic: str, partitions: int, interval_s: float) -> Iterator[None]:
     ends = threading.Event()
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0})
 
@@ -123,7 +124,7 @@ def _writing(bootstrap: str, topic: str, partitions: int) -> Iterator[None]:
             for index in range(partitions):
                 producer.produce(topic, b"x", partition=index)
             producer.poll(0)
-            due += INTERVAL_S
+            due += interval_s
             ends.wait(max(0.0, due - time.monotonic()))
         producer.flush()
 
@@ -148,7 +149,9 @@ def _wait_until_all_flow(arrived: list[tuple[float, int]], partitions: int) -> N
     raise TimeoutError("the group does not read every partition")
 
 
-def _stop(arrived: list[tuple[float, int]], began: float, partitions: int) -> Stop:
+def _stop(
+    arrived: list[tuple[float, int]], began: float, partitions: int, interval_s: float
+) -> Stop:
     times = defaultdict(list)
     for at, index in list(arrived):
         if began - 1 <= at < began + WINDOW_S:
@@ -166,7 +169,7 @@ def _stop(arrived: list[tuple[float, int]], began: float, partitions: int) -> St
         statistics.median(longest),
         max(longest),
         sum(one > 0.5 for one in longest),
-        min(seconds) * INTERVAL_S / partitions,
+        min(seconds) * interval_s / partitions,
     )
 
 
@@ -175,6 +178,7 @@ def main() -> None:
     parser.add_argument("--brokers", default="", help="real brokers, HOST:PORT with commas between")
     parser.add_argument("--members", default="3,10,50")
     parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--interval-ms", type=int, default=50)
     given = parser.parse_args()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -187,7 +191,9 @@ def main() -> None:
         for members in map(int, given.members.split(",")):
             for protocol in PROTOCOLS:
                 for name, bootstrap in brokers.items():
-                    measured = measure(bootstrap, protocol, members, given.rounds)
+                    measured = measure(
+                        bootstrap, protocol, members, given.rounds, given.interval_ms / 1_000
+                    )
                     for change, stops in measured.items():
                         medians = statistics.median(stop.median_s for stop in stops)
                         standing = sum(stop.standing for stop in stops)

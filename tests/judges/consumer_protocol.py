@@ -1,5 +1,8 @@
 """The consumer group protocol (KIP-848): consume, process, produce with Java's client and librdkafka in one
-group, the server and the programs killed meanwhile: every record once, and in order for each key."""
+group, and with members of the classic protocol beside them.
+
+The server and the programs are killed meanwhile: every record once, and in order for each key.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from typing import Final
 from tests.judges.artifacts import KAFKA, QUIET, class_path, java
 from tests.judges.case import Case, Judge
 from tests.judges.java import JARS
-from tests.judges.python_clients import CONFLUENT, PROGRAMS, copied
+from tests.judges.python_clients import CONFLUENT, KAFKA_PYTHON, PROGRAMS, copied
 
 DEATHS: Final = (2_500, 5_500, 8_500, 11_500)
 """Records in the output at which a program is killed, each in its turn."""
@@ -23,24 +26,31 @@ SHORT_SESSIONS: Final = (
 
 
 def with_librdkafka(case: Case) -> str:
-    return _copied(case, [_librdkafka()] * 2)
+    return copied(case, [_python(CONFLUENT)] * 2, more=[["consumer"]] * 2, deaths=DEATHS)
 
 
 def with_java_and_librdkafka(case: Case) -> str:
-    program = [java(), "-Xmx256m", *QUIET, "-cp", class_path("java", JARS)]
-    program.append(str(PROGRAMS / "ConsumerEtl.java"))
-    return _copied(case, [program, _librdkafka(), program])
+    programs = [_java(), _python(CONFLUENT), _java()]
+    return copied(case, programs, more=[["consumer"]] * 3, deaths=DEATHS)
 
 
-def _librdkafka() -> list[str]:
-    return [sys.executable, str(PROGRAMS / CONFLUENT)]
+def with_both_protocols(case: Case) -> str:
+    """At each death the group is of one protocol or of both for a while."""
+    programs = [_python(CONFLUENT), _java(), _python(KAFKA_PYTHON)]
+    return copied(case, programs, more=[["consumer"], ["classic"], []], deaths=DEATHS)
 
 
-def _copied(case: Case, programs: list[list[str]]) -> str:
-    return copied(case, programs, more=[["consumer"]] * len(programs), deaths=DEATHS)
+def _java() -> list[str]:
+    program = str(PROGRAMS / "ConsumerEtl.java")
+    return [java(), "-Xmx256m", *QUIET, "-cp", class_path("java", JARS), program]
+
+
+def _python(name: str) -> list[str]:
+    return [sys.executable, str(PROGRAMS / name)]
 
 
 JUDGES: Final = [
     Judge("librdkafka by KIP-848", version("confluent-kafka"), with_librdkafka, SHORT_SESSIONS),
     Judge("Java and librdkafka by KIP-848", KAFKA, with_java_and_librdkafka, SHORT_SESSIONS),
+    Judge("both group protocols in a group", KAFKA, with_both_protocols, SHORT_SESSIONS),
 ]

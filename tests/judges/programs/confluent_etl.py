@@ -49,12 +49,20 @@ def main(
             producer.init_transactions()
             consumer.subscribe([source])
             while not _ended:
-                if messages := [it for it in consumer.consume(100, 0.5) if it.error() is None]:
+                if messages := _without_errors(consumer.consume(100, 0.5)):
                     _copy(consumer, producer, messages, sink)
         except KafkaException as error:  # Fenced, or not to be gone on with: begin anew.
             print(f"anew after {error}", flush=True)
         finally:
             consumer.close()
+
+
+def _without_errors(found: list[Message]) -> list[Message]:
+    """Raises KafkaException for a fatal error, such as that the group has changed its protocol."""
+    for message in found:
+        if (error := message.error()) is not None and error.fatal():
+            raise KafkaException(error)
+    return [message for message in found if message.error() is None]
 
 
 def _copy(consumer: Any, producer: Any, messages: list[Message], sink: str) -> None:
