@@ -89,8 +89,7 @@ def heartbeat(
 def remove(
     rules: Rules, unit: Unit, group: ConsumerGroup, members: Sequence[tuple[str, str | None]]
 ) -> list[ApiError | None]:
-    """Remove each of these members if it is one of the classic protocol. Returns None or the error for
-    each."""
+    """Remove each of these members, of either protocol. Returns None or the error for each."""
     answers, gone = list[ApiError | None](), set[str]()
     for member in members:
         try:

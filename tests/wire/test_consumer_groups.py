@@ -18,6 +18,7 @@ from kafka.protocol.admin.groups import (
 from kafka.protocol.consumer.group import (
     HeartbeatRequest,
     JoinGroupRequest,
+    LeaveGroupRequest,
     OffsetCommitRequest,
     OffsetDeleteRequest,
     OffsetFetchRequest,
@@ -327,6 +328,18 @@ def test_librdkafka_reads_by_a_regular_expression_and_describes_its_group(
     finally:
         consumer.close()
     assert db.broker.offset_fetch("g")[eosdb.TopicPartition("t", 0)].offset == 2
+    assert listed(peer) == [("g", "consumer", "Empty", "consumer")]
+
+
+def test_an_administrator_removes_members_by_their_names(peer: Peer) -> None:
+    beat(peer, "a")
+    beat(peer, "b", instance_id="i")
+    name = LeaveGroupRequest.MemberIdentity
+    names = [("a", "i"), ("", "j"), ("", None), ("", "i"), ("a", None)]
+    members = [name(member_id=member, group_instance_id=instance) for member, instance in names]
+    answer = peer.ask(LeaveGroupRequest(group_id="g", members=members), 5)
+    codes = [FENCED_INSTANCE, UNKNOWN_MEMBER, UNKNOWN_MEMBER, NONE, NONE]
+    assert [member.error_code for member in answer.members] == codes
     assert listed(peer) == [("g", "consumer", "Empty", "consumer")]
 
 

@@ -193,12 +193,14 @@ def classic_member(
 
 
 def leaver(group: ConsumerGroup, member_id: str, group_instance_id: str | None) -> ConsumerMember:
-    """The classic member that is to be removed; a static one may be named by its group instance id alone.
-    Raises the errors of `classic_member`."""
+    """The member that is to be removed, of either protocol; a static one may be named by its group instance
+    id alone. Raises UnknownMemberIdError and FencedInstanceIdError."""
     holder = group.instance(group_instance_id)
     if not member_id and holder is not None:
-        member_id = holder.member_id
-    return classic_member(group, member_id, group_instance_id)
+        return holder
+    if group_instance_id is not None:
+        consumer_decisions.static_member(group, member_id, group_instance_id)
+    return consumer_decisions.known_member(group, member_id)
 
 
 def _upgraded(group: Group, member: Member, topics: Topics) -> ConsumerMember:
