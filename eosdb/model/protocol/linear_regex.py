@@ -71,6 +71,8 @@ _CONTROLS: Final = {"a": "\a", "f": "\f", "t": "\t", "n": "\n", "r": "\r", "v": 
 
 
 class _Assertion(Enum):
+    """What holds between two characters, and takes none."""
+
     BEGIN = "begin"
     END = "end"
     BOUNDARY = "word boundary"
