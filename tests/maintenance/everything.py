@@ -53,6 +53,11 @@ def fill(path: Path, clock: ManualClock) -> None:
     still_open.send_offsets_to_transaction({TP: OffsetAndMetadata(9)}, "g")
     still_open.flush()
     db.admin.set_password("alice", "secret")
+    first = eosdb.MemberHeartbeat(
+        member_id="m", rebalance_timeout_ms=1, subscribed_topic_names=["t"], topic_partitions={}
+    )
+    db.broker.consumer_group_heartbeat("assigned", first)
+    db.admin.alter_group_config("assigned", {"consumer.session.timeout.ms": 50_000})
     db.admin.set_password("bob", "secret")
     db.admin.remove_user("bob", "SCRAM-SHA-256")
     kinds = ("topic", "group", "transactional_id")
