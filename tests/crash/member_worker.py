@@ -1,5 +1,5 @@
 """The member of a group that the crash tests kill, stop and let fork:
-`python -m tests.crash.member_worker FILE NAME SESSION_MS [dies-when-revoked | forks]`.
+`python -m tests.crash.member_worker FILE NAME SESSION_MS [dies-when-revoked | forks] [consumer-protocol]`.
 
 Says what is assigned to it, revoked from it and lost, and the process that it forked.
 """
@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 import time
+from typing import Any
 
 import eosdb
 
@@ -27,9 +28,10 @@ def revoked(partitions: list[eosdb.TopicPartition]) -> None:
 def main() -> None:
     path, name, session_ms = sys.argv[1], sys.argv[2], int(sys.argv[3])
     with eosdb.connect(path) as db:
-        consumer = db.consumer(
-            "g", client_id=name, session_timeout_ms=session_ms, enable_auto_commit=False
-        )
+        protocol: dict[str, Any] = {"session_timeout_ms": session_ms}
+        if "consumer-protocol" in sys.argv:
+            protocol = {"group_protocol": "consumer"}
+        consumer = db.consumer("g", client_id=name, enable_auto_commit=False, **protocol)
         consumer.subscribe(
             "t",
             on_assign=lambda tps: say("assigned", tps),

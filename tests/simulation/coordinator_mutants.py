@@ -7,7 +7,7 @@ from typing import Any
 from unittest import mock
 
 from eosdb.broker import group_offsets as offset_requests
-from eosdb.client.consumer import membership
+from eosdb.client.consumer import classic_membership, membership
 from eosdb.coordinator import leadership
 from eosdb.coordinator.groups import offsets as group_offsets
 from eosdb.coordinator.transactions import decisions, ending, producer_ids, state
@@ -280,4 +280,4 @@ def leader_gives_twice() -> Any:
 
         return assigned
 
-    return replaced(membership.Membership, "_assign", make)
+    return replaced(classic_membership.ClassicMembership, "_assign", make)

@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, Generic, Unpack
 
 from eosdb.client.consumer.assigned import AssignedPartitions, OnChange
+from eosdb.client.consumer.classic_membership import ClassicMembership
+from eosdb.client.consumer.consumer_membership import ConsumerMembership
 from eosdb.client.consumer.fetcher import Cursor, Fetcher, records_of
 from eosdb.client.consumer.membership import MEMBERSHIP_ERRORS, Membership
 from eosdb.client.consumer.requests import ConsumerRequests
@@ -26,6 +28,7 @@ from eosdb.errors import (
     InvalidGroupIdError,
     InvalidRequestError,
     OffsetOutOfRangeError,
+    StaleMemberEpochError,
     UnknownTopicOrPartitionError,
     UnstableOffsetCommitError,
     WakeupError,
@@ -41,12 +44,17 @@ from eosdb.model.values import (
     EARLIEST,
     ConsumerGroupMetadata,
     ConsumerRecord,
+    GroupProtocol,
     OffsetAndMetadata,
     OffsetAndTimestamp,
     TopicPartition,
 )
 
 _RATES: Final = ("records-consumed", "fetch")
+_MEMBERSHIPS: Final[Mapping[GroupProtocol, type[Membership]]] = {
+    "classic": ClassicMembership,
+    "consumer": ConsumerMembership,
+}
 
 
 class Consumer(Closeable, Generic[Key, Value]):
@@ -75,11 +83,11 @@ class Consumer(Closeable, Generic[Key, Value]):
         self._fetcher = Fetcher(self._broker, self._settings, self._committed_offsets)
         self._cursors = self._fetcher.cursors
         self._partitions = AssignedPartitions(self._cursors, self._auto_commit)
-        self._membership = (
-            None
-            if group_id is None
-            else Membership(self._broker, clock, self._settings, group_id, self._partitions)
-        )
+        self._membership: Membership | None = None
+        if group_id is not None:
+            self._membership = _MEMBERSHIPS[self._settings.group_protocol](
+                self._broker, clock, self._settings, group_id, self._partitions
+            )
         now = clock.monotonic_ms()
         self._next_auto_commit_ms = now + self._settings.auto_commit_interval_ms
         self._next_look_ms = now + self._settings.metadata_max_age_ms
@@ -265,17 +273,22 @@ class Consumer(Closeable, Generic[Key, Value]):
         """Commit offsets for the group, by default all positions. They are durable when this returns.
 
         Raises IllegalGenerationError, UnknownMemberIdError and RebalanceInProgressError when the group has
-        rebalanced without this consumer (the next poll rejoins), FencedInstanceIdError, and
-        OffsetOutOfRangeError when a topic has been deleted and recreated since its records were read.
+        rebalanced without this consumer (the next poll rejoins), with the consumer protocol
+        StaleMemberEpochError, FencedInstanceIdError, and OffsetOutOfRangeError when a topic has been
+        deleted and recreated since its records were read.
         """
         self._check_open()
         if offsets is None:
             offsets = self._fetcher.positions()
-        if offsets:
+        while offsets:
             member = self.group_metadata()
             try:
                 self._broker.offset_commit(member, offsets)
+                break
             except (FencedInstanceIdError, *MEMBERSHIP_ERRORS) as error:
+                # A heartbeat of the other thread may have come between, with a new epoch.
+                if isinstance(error, StaleMemberEpochError) and member != self.group_metadata():
+                    continue
                 if self._membership is not None:
                     self._membership.handle_error(error)
                 raise
