@@ -282,7 +282,7 @@ def _subscribed_member(
             f"{holder.member_id!r}; it is free when that has left or its session has ended"
         )
     returned = replace(holder, member_id=beat.member_id, member_epoch=0, previous_member_epoch=0)
-    return returned, holder
+    return returned, None if beat.member_id == holder.member_id else holder
 
 
 def _check_epoch(group: ConsumerGroup, member: ConsumerMember, beat: Heartbeat) -> None:

@@ -184,6 +184,14 @@ def test_a_static_member_that_is_away_keeps_its_partitions(group: Group) -> None
     assert group.value.group_epoch == 1
 
 
+def test_a_static_member_comes_back_with_its_id(group: Group) -> None:
+    """As Java's consumer does that polled too late."""
+    group.join("a", "one")
+    group.leave("a", AWAY)
+    back = group.join("a", "one")
+    assert (back.member_id, back.assigned, back.member_epoch) == ("a", parts(0, 1, 2, 3), 1)
+
+
 def test_an_instance_id_that_is_in_use_is_refused(group: Group) -> None:
     group.join("a", "one")
     for member_id in ("a", "b"):
