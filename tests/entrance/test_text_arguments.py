@@ -20,6 +20,7 @@ import eosdb
 from eosdb import (
     Acl,
     ConsumerGroupMetadata,
+    MemberHeartbeat,
     OffsetAndMetadata,
     ProducerRecord,
     Record,
@@ -119,6 +120,17 @@ BAD: dict[str, list[Any]] = {
         [ConfigChange("cleanup.policy", ConfigOperation.APPEND, LONE)],
     ],
     "str | UUID": [LONE, 5],
+    "MemberHeartbeat": [
+        LONE,
+        MemberHeartbeat(member_id=LONE),
+        MemberHeartbeat(group_instance_id=LONE),
+        MemberHeartbeat(rack_id=LONE),
+        MemberHeartbeat(subscribed_topic_names=[LONE]),
+        MemberHeartbeat(subscribed_topic_regex=LONE),
+        MemberHeartbeat(server_assignor=LONE),
+        MemberHeartbeat(client_id=LONE),
+        MemberHeartbeat(client_host=LONE),
+    ],
     "Sequence[object]": [[LONE]],
     "Iterable[Sendable]": [
         [LONE],
@@ -158,11 +170,14 @@ GOOD: dict[str, Any] = {
     "sql": "SELECT ?", "topics": "t", "handler": lambda record: None, "timestamps": {TP: 0},
     "user": "u", "password": "p", "members": [("m", None)],
     "config": {}, "changes": [], "resource_type": "topic", "sink": None,
-    "protocols": [("range", b"")], "to_earliest": True,
+    "protocols": [("range", b"")], "to_earliest": True, "positions": {TP: 0},
+    "beat": MemberHeartbeat(
+        rebalance_timeout_ms=1, subscribed_topic_names=["t"], topic_partitions={}
+    ),
 }  # fmt: skip
 """By name: what is right for a parameter that must be given."""
 NOT_FOR_USERS = {
-    "Broker.append_within", "Admin.ensure_topic", "Admin.read_parts",
+    "Broker.append_within", "Broker.have_moved", "Admin.ensure_topic", "Admin.read_parts",
     "Database.publish",  # The old name of publish_copy.
 }  # fmt: skip
 
