@@ -3,7 +3,10 @@ go, stall and return, and that nobody stops for it."""
 
 from __future__ import annotations
 
+import gc
 import re
+import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -447,6 +450,82 @@ def test_requests_that_are_lost_or_come_twice_do_no_harm(
     settle(a, b)
     assert shares(a, b) == [2, 2]
     assert all_of(a, b) == TPS
+
+
+# -- the thread that heartbeats -------------------------------------------------------------------
+
+
+@pytest.fixture
+def real(db_path: Path) -> Iterator[eosdb.Database]:
+    """A database on the machine's clock."""
+    config = eosdb.BrokerConfig(
+        group_consumer_session_timeout_ms=2_000, group_consumer_heartbeat_interval_ms=20
+    )
+    with eosdb.connect(db_path, durability="off", config=config) as opened:
+        yield opened
+
+
+def alone(db: eosdb.Database, **config: Any) -> eosdb.Consumer:
+    consumer = db.consumer("alone", group_protocol="consumer", **config)
+    consumer.subscribe("t")
+    return consumer
+
+
+def threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "eosdb-heartbeat-alone"]
+
+
+def wait_until(done: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not done():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_a_member_that_works_for_long_keeps_its_membership(real: eosdb.Database) -> None:
+    consumer = alone(real)
+    wait_until(lambda: consumer.metrics()["consumer-group-heartbeat-total"] > 5)
+    consumer.commit({A: OffsetAndMetadata(1)})
+    consumer.close()
+    assert threads() == []
+
+
+def test_what_its_thread_hears_is_done_by_the_next_poll(real: eosdb.Database) -> None:
+    """What it is to give up stays its own until then; its commits name the epoch of the last answer."""
+    consumer = alone(real, enable_auto_commit=True)
+    other = alone(real)
+    heard = consumer.metrics()["consumer-group-heartbeat-total"]
+    wait_until(lambda: consumer.metrics()["consumer-group-heartbeat-total"] > heard + 2)
+    assert shares(consumer, other) == [4, 0]
+    consumer.commit({A: OffsetAndMetadata(1)})
+    consumer.poll()
+    wait_until(lambda: other.poll() == [] and shares(consumer, other) == [2, 2])
+    consumer.close()
+    other.close()
+
+
+def test_a_member_that_never_polls_again_leaves_by_itself(real: eosdb.Database) -> None:
+    consumer = alone(real, max_poll_interval_ms=50)
+    wait_until(lambda: real.broker.describe_group("alone").state == "Empty")
+    with pytest.raises(eosdb.UnknownMemberIdError):
+        consumer.commit({A: OffsetAndMetadata(1)})
+    assert consumer.poll() == []
+    assert shares(consumer) == [4]
+    consumer.close()
+
+
+def test_a_forgotten_or_closed_consumer_leaves_no_thread_behind(real: eosdb.Database) -> None:
+    consumer = alone(real)
+    (thread,) = threads()
+    del consumer
+    gc.collect()
+    thread.join()
+    consumer = alone(real)
+    (thread,) = threads()
+    real.close()
+    thread.join()
+    with pytest.raises(eosdb.DatabaseClosedError):
+        consumer.poll()
 
 
 # -- both protocols, and settings -----------------------------------------------------------------
