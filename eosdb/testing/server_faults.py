@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from eosdb.errors import ApiError, ConfigError
 from eosdb.model.validation import check_whole
-from eosdb.wire.messages import Response
 
 if TYPE_CHECKING:
     from eosdb.wire.connection import CarryOut
+    from eosdb.wire.messages import Response
     from eosdb.wire.session import Session
 
 _REMEMBERED: Final = 1_000
