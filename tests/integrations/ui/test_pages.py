@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
 import socket
 import sqlite3
+import threading
 from pathlib import Path
 from urllib.parse import quote
 
@@ -210,6 +212,29 @@ def test_it_stops_at_once_with_streams_open(db: eosdb.Database) -> None:
         assert next(stream.__enter__().iter_lines()) == "event: change"
     with socket.socket() as probe, pytest.raises(ConnectionRefusedError):
         probe.connect(("127.0.0.1", server.port))
+
+
+def test_a_connection_that_still_waits_for_its_answer_is_closed(
+    db: eosdb.Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, released = threading.Event(), threading.Event()
+    overview = db.admin.overview
+
+    def slow() -> object:
+        asked.set()
+        released.wait(60)
+        return overview()
+
+    monkeypatch.setattr(db.admin, "overview", slow)
+    with socket.socket() as client:
+        client.settimeout(60)
+        with UiServer(db) as server:
+            client.connect(("127.0.0.1", server.port))
+            client.sendall(f"GET / HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n\r\n".encode())
+            assert asked.wait(60)
+        with contextlib.suppress(ConnectionResetError):
+            assert client.recv(1) == b""
+        released.set()
 
 
 def test_a_port_that_is_taken_is_named(db: eosdb.Database, reading: UiServer) -> None:
