@@ -141,7 +141,7 @@ static int has_place(collected *c, i64 more)
 
 static void add(collected *c, part of)
 {
-    if (of.length > 0) memcpy(c->buffer + c->used, of.at, (size_t)of.length);
+    if (of.length > 0) memmove(c->buffer + c->used, of.at, (size_t)of.length); /* It may be from its end. */
     if (of.length > 0) c->used += of.length;
 }
 

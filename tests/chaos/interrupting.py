@@ -68,13 +68,20 @@ class Interrupt:
 
 @cache
 def _places(code: CodeType) -> frozenset[int]:
-    """Where an instruction stands behind which, or at whose beginning, signals are looked for."""
-    found, before = set(), ""
+    """Where an instruction stands behind which, or at whose beginning, signals are looked for.
+
+    Behind a call CPython looks while it is still at the call, so a place where the handler of the call's
+    errors is left, as at the end of `with`, is none.
+    """
+    entries = dis.Bytecode(code).exception_entries  # type: ignore[attr-defined]
+    found, before = set(), None
     for instruction in dis.get_instructions(code):
-        if before.startswith("CALL"):
-            found.add(instruction.offset)
+        if before is not None and before.opname.startswith("CALL"):
+            left = (e for e in entries if e.start <= before.offset < e.end <= instruction.offset)
+            if not any(left):
+                found.add(instruction.offset)
         if instruction.opname == "JUMP_BACKWARD":
             found.add(int(instruction.argval))
         if instruction.opname != "CACHE":
-            before = instruction.opname
+            before = instruction
     return frozenset(found)
