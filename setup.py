@@ -1,8 +1,10 @@
 """What pyproject.toml cannot say in a form that stays: the extension module, for any Python from 3.11 on.
 
-Without a compiler it is left out, and everything is done in Python (docs/decisions/0060).
+Without a compiler it is left out, and everything is done in Python (docs/decisions/0060). EOSDB_NATIVE=0,
+which switches it off where it is built, leaves it out as well, and the wheel is one for any machine.
 """
 
+import os
 import shutil
 
 from setuptools import Extension, setup
@@ -27,17 +29,20 @@ class BuildExtension(build_ext):
         super().build_extensions()
 
 
-setup(
-    cmdclass={"build": Build, "build_ext": BuildExtension},
-    ext_modules=[
-        Extension(
-            "eosdb.native._rows",
-            ["eosdb/native/_rows.c"],
-            depends=["eosdb/native/_batches.h"],
-            extra_compile_args=["-O3", "-g0"],
-            py_limited_api=True,
-            optional=True,
-        )
-    ],
-    options={"bdist_wheel": {"py_limited_api": "cp311"}},
+ACCELERATOR = Extension(
+    "eosdb.native._rows",
+    ["eosdb/native/_rows.c"],
+    depends=["eosdb/native/_batches.h"],
+    extra_compile_args=["-O3", "-g0"],
+    py_limited_api=True,
+    optional=True,
 )
+
+if os.environ.get("EOSDB_NATIVE") == "0":
+    setup(cmdclass={"build": Build})
+else:
+    setup(
+        cmdclass={"build": Build, "build_ext": BuildExtension},
+        ext_modules=[ACCELERATOR],
+        options={"bdist_wheel": {"py_limited_api": "cp311"}},
+    )

@@ -1,34 +1,33 @@
 """Builds what is published and tries it as a user would (`make release`); publishes nothing.
 
-Sdist, then the wheel from the sdist; `twine check --strict`; what is in both; then the wheel in a new
-environment outside the tree, where the README's five minutes run twice.
+Sdist and wheels, each built twice (scripts/builds.py); `twine check --strict`; what is in them; which wheel
+pip takes; then each wheel in a new environment outside the tree: the README's five minutes twice, and files
+of earlier versions. Bills of materials (scripts/sbom.py) and the sums of everything lie beside.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
+import platform
 import re
 import shutil
-import subprocess
 import sys
-import tarfile
 import tempfile
 import venv
-import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from scripts import pages
+from scripts import builds, pages, sbom
+from scripts.builds import PURE, ROOT, contents, run
+from scripts.sbom import COMPILED, SOURCES
 
-ROOT: Final = Path(__file__).parents[1]
 DIST: Final = ROOT / "dist"
 TOUR: Final = "Five minutes"
 UNDER_EOSDB: Final = ("cli", "migrations", "spark_io")
 """Folders of the tree that are packages of eosdb in the wheel."""
-SOURCES: Final = ("eosdb/native/_rows.c", "eosdb/native/_batches.h")
-COMPILED: Final = "eosdb/native/_rows.abi3.so"
-"""What the wheel has instead of the sources."""
+OF_EARLIER_VERSIONS: Final = sorted((ROOT / "tests/data").glob("schema_*.db"))
 NOT_WANTED: Final = re.compile(
     r"(^|/)(tests?|benchmarks|demo|examples|__pycache__|\.\w[^/]*)(/|$)|\.(pyc|db)$"
 )
@@ -62,75 +61,102 @@ def complaints(
     ]
 
 
-def contents(archive: Path) -> dict[str, bytes]:
-    """The files of a wheel, or of an sdist without its folder."""
-    if archive.suffix == ".whl":
-        with zipfile.ZipFile(archive) as wheel:
-            return {name: wheel.read(name) for name in wheel.namelist()}
-    found = {}
-    with tarfile.open(archive) as sdist:
-        for member in sdist:
-            content = sdist.extractfile(member)
-            if content is not None:
-                found[member.name.partition("/")[2]] = content.read()
-    return found
-
-
-def check_contents(sdist: Path, wheel: Path) -> None:
+def check_contents(files: Iterable[Path]) -> None:
     machine = {str(ROOT), str(Path.home())} - {"/"}
-    found = complaints(contents(wheel), packaged(), machine)
     under_eosdb = re.compile(f"^eosdb/({'|'.join(UNDER_EOSDB)})/")
-    needed = {under_eosdb.sub(r"\1/", name) for name in packaged()} - {COMPILED}
-    others = ("LICENSE", "README.md", "setup.py", *SOURCES)
-    found += complaints(contents(sdist), [*needed, *others], machine)
+    python = {*packaged()} - {COMPILED}
+    found = []
+    for file in files:
+        needed: Iterable[str] = {*python, COMPILED}
+        if file.suffix != ".whl":
+            sources = {under_eosdb.sub(r"\1/", name) for name in python}
+            needed = {*sources, "LICENSE", "README.md", "setup.py", *SOURCES}
+        elif file.name.endswith(PURE):
+            needed = python
+        found += [
+            f"{file.name}: {it}" for it in complaints(contents(file), sorted(needed), machine)
+        ]
     if found:
         raise SystemExit("\n".join(found))
 
 
-def run(*command: str | Path, **options: object) -> None:
-    print("$", *command, flush=True)
-    subprocess.run(list(map(str, command)), check=True, **options)  # type: ignore[call-overload]
+def check_choice(native: Path, pure: Path, folder: Path) -> None:
+    """pip takes the accelerator where it runs, and the other wheel elsewhere."""
+    machine = platform.machine()
+    expected = {
+        "": native,
+        f"musllinux_1_2_{machine}": pure,
+        "macosx_14_0_arm64": pure,
+        "manylinux_2_28_riscv64": pure,
+    }
+    from_dist = ("--quiet", "--no-index", "--find-links", DIST, "--no-deps")
+    for system, wheel in expected.items():
+        place = folder / (system or "here")
+        elsewhere = ("--platform", system, "--python-version", "3.13") if system else ()
+        options = (*from_dist, "--only-binary", ":all:", *elsewhere, "--dest", place)
+        run(sys.executable, "-m", "pip", "download", *options, "eosdb")
+        (taken,) = place.iterdir()
+        if taken.name != wheel.name:
+            raise SystemExit(f"pip takes {taken.name} on {system or 'this machine'}")
 
 
-def build() -> tuple[Path, Path]:
-    """The sdist, and the wheel that is made of it."""
-    shutil.rmtree(DIST, ignore_errors=True)
-    run(sys.executable, "-m", "build", "--outdir", DIST, ROOT, stdout=subprocess.DEVNULL)
-    (sdist,), (wheel,) = DIST.glob("*.tar.gz"), DIST.glob("*.whl")
-    return sdist, wheel
+def environment_of(wheel: Path, folder: Path, extras: Sequence[str] = ()) -> dict[str, object]:
+    """How `run` starts a program of a new environment that has the wheel."""
+    venv.create(folder / "venv", with_pip=True)
+    programs = folder / "venv/bin"
+    quiet = ("install", "--quiet", "--disable-pip-version-check")
+    wanted = f"{wheel}[{','.join(extras)}]" if extras else wheel
+    run(programs / "python", "-m", "pip", *quiet, wanted)
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "EOSDB"))}
+    environment["PATH"] = f"{programs}{os.pathsep}{environment['PATH']}"
+    return {"cwd": folder, "env": environment}
 
 
 def take_the_tour(wheel: Path, folder: Path) -> None:
-    """The README's first five minutes, twice, in an environment of the wheel and the extras named there."""
-    venv.create(folder / "venv", with_pip=True)
-    programs = folder / "venv/bin"
-    python = programs / "python"
+    """The README's first five minutes, twice, in an environment of the wheel and the extras named there;
+    and files of earlier versions."""
     tour = pages.section((ROOT / "README.md").read_text(encoding="utf-8"), TOUR)
-    extras = ",".join(sorted(set(re.findall(r"install '\.\[(\w+)\]'", tour))))
-    quiet = ("install", "--quiet", "--disable-pip-version-check")
-    run(python, "-m", "pip", *quiet, f"{wheel}[{extras}]" if extras else wheel)
+    there = environment_of(wheel, folder, sorted(set(re.findall(r"install '\.\[(\w+)\]'", tour))))
     (folder / "tour.py").write_text(pages.python_of(tour), encoding="utf-8")
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
-    environment["PATH"] = f"{programs}{os.pathsep}{environment['PATH']}"
-    there = {"cwd": folder, "env": environment}
     run("eosdb", "--version", **there)
     run("python", "-m", "eosdb", "--version", **there)
     for _ in range(2):
         run("python", "tour.py", **there)
         run("bash", "-euc", pages.commands_of(tour), **there)
+    upgrade(folder, there)
+
+
+def upgrade(folder: Path, there: Mapping[str, object]) -> None:
+    old = [Path(shutil.copy(path, folder)) for path in OF_EARLIER_VERSIONS]
+    run("python", Path(__file__).with_name("upgrade_trial.py"), *sorted(old), **there)
+
+
+def sums(files: Iterable[Path]) -> str:
+    """As `sha256sum` prints them, and `sha256sum --check` reads them."""
+    return "".join(
+        f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in sorted(files)
+    )
 
 
 def main() -> None:
-    sdist, wheel = build()
-    run(sys.executable, "-m", "twine", "check", "--strict", sdist, wheel)
-    check_contents(sdist, wheel)
-    with tempfile.TemporaryDirectory() as folder:
-        take_the_tour(wheel, Path(folder))
-    print(
-        "nothing was published; this would do it, with auditwheel for the name that PyPI asks for:"
-    )
-    print(f"    auditwheel repair --wheel-dir {DIST} {wheel}")
-    print(f"    {sys.executable} -m twine upload {sdist} {DIST}/*manylinux*.whl")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        built = builds.build_twice(folder / "builds", DIST)
+        (sdist,) = (path for path in built if path.suffix != ".whl")
+        (pure,) = (path for path in built if path.name.endswith(PURE))
+        (native,) = {*built} - {sdist, pure}
+        run(sys.executable, "-m", "twine", "check", "--strict", *built)
+        check_contents(built)
+        check_choice(native, pure, folder / "choice")
+        for wheel in (native, pure):
+            (folder / wheel.stem).mkdir()
+            take_the_tour(wheel, folder / wheel.stem)
+        bills = [*sbom.write_bills(native, folder / "bills", DIST)]
+    text = sums([*built, *bills])
+    (DIST / "SHA256SUMS").write_text(text, encoding="utf-8")
+    print(f"built twice, byte for byte the same; bills of materials beside:\n{text}")
+    print("nothing was published; this would do it:")
+    print(f"    {sys.executable} -m twine upload {' '.join(str(path) for path in built)}")
 
 
 if __name__ == "__main__":

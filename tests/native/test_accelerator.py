@@ -206,9 +206,12 @@ def test_what_is_no_batch_is_refused_before_a_statement_runs(
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("compiler", ["cc", "/bin/false"])
-def test_it_is_built_where_there_is_a_compiler_and_left_out_elsewhere(
-    tmp_path: Path, compiler: str
+@pytest.mark.parametrize(
+    ("compiler", "wanted", "built"),
+    [("cc", "1", ["_rows.abi3.so"]), ("/bin/false", "1", []), ("cc", "0", [])],
+)
+def test_it_is_built_where_there_is_a_compiler_and_it_is_wanted(
+    tmp_path: Path, compiler: str, wanted: str, built: list[str]
 ) -> None:
     for name in ("setup.py", "eosdb/native/_rows.c", "eosdb/native/_batches.h"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -216,10 +219,10 @@ def test_it_is_built_where_there_is_a_compiler_and_left_out_elsewhere(
     done = subprocess.run(
         [sys.executable, "setup.py", "-q", "build_ext", "--inplace"],
         cwd=tmp_path,
-        env={"PATH": "/usr/bin:/bin", "CC": compiler},
+        env={"PATH": "/usr/bin:/bin", "CC": compiler, "EOSDB_NATIVE": wanted},
         check=True,
         capture_output=True,
         text=True,
     )
     made = [path.name for path in (tmp_path / "eosdb/native").glob("*.so")]
-    assert made == (["_rows.abi3.so"] if compiler == "cc" else []), done.stderr
+    assert made == built, done.stderr

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
+import tarfile
+from pathlib import Path
+
 import pytest
 
 import eosdb
 from scripts import pages
+from scripts.builds import differences, pack_anew
 from scripts.release import complaints
+from scripts.sbom import with_sources
 from tests.tidy.test_tree import project
 from tests.tidy.tree import ROOT
 
@@ -48,3 +55,45 @@ def test_the_tour_of_the_readme_is_found() -> None:
     assert "eosdb " in pages.commands_of(tour)
     with pytest.raises(LookupError, match="'Ten minutes'"):
         pages.section(tour, "Ten minutes")
+
+
+def packed(folder: Path, names: list[str], mode: int, content: str = "x") -> Path:
+    """An sdist as it comes from a machine."""
+    folder.mkdir()
+    with tarfile.open(folder / "x-1.tar.gz", "w:gz") as archive:
+        for name in names:
+            (folder / name).write_text(content)
+            (folder / name).chmod(mode)
+            os.utime(folder / name, (mode, mode))
+            archive.add(folder / name, f"x-1/{name}")
+    return folder / "x-1.tar.gz"
+
+
+def test_an_sdist_packed_anew_tells_nothing_of_its_machine(tmp_path: Path) -> None:
+    one = packed(tmp_path / "one", ["a", "b"], 0o644)
+    another = packed(tmp_path / "another", ["b", "a"], 0o600)
+    assert differences({"x": one}, {"x": another}) == ["x differs: order, times, owners or modes"]
+    for sdist in (one, another):
+        pack_anew(sdist, 1_700_000_000)
+    assert one.read_bytes() == another.read_bytes()
+    assert differences({"x": one}, {"x": another}) == []
+
+
+def test_two_builds_that_differ_are_told_apart_by_file_and_member(tmp_path: Path) -> None:
+    one = packed(tmp_path / "one", ["a", "b"], 0o644)
+    another = packed(tmp_path / "another", ["a", "c"], 0o644, "y")
+    assert differences({"x": one, "y": one}, {"x": another}) == [
+        "y is there once",
+        "x differs: a, b, c",
+    ]
+
+
+def test_the_bill_of_materials_has_the_sources_in_c_with_their_hashes() -> None:
+    bill = with_sources({"metadata": {"component": {"name": "eosdb", "version": "1.0.0"}}})
+    component = bill["metadata"]["component"]
+    assert component["purl"] == "pkg:pypi/eosdb@1.0.0"
+    sources = sorted((ROOT / "eosdb/native").glob("*.[ch]"))
+    assert {it["name"]: it["hashes"][0]["content"] for it in component["components"]} == {
+        str(path.relative_to(ROOT)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sources
+    }
