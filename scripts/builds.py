@@ -112,8 +112,7 @@ def build(condition: Condition, folder: Path) -> dict[str, Path]:
     run(sys.executable, "-m", "build", "--sdist", "--outdir", output, checkout, **quiet)
     (sdist,) = output.glob("*.tar.gz")
     pack_anew(sdist, int(epoch))
-    with tarfile.open(sdist) as archive:
-        archive.extractall(parts, filter="data")
+    run("tar", "-xzf", sdist, "-C", parts, **here)
     (unpacked,) = parts.iterdir()
     wheel = (sys.executable, "-m", "build", "--wheel", "--outdir")
     without = {**quiet, "env": {**environment, "EOSDB_NATIVE": "0"}}
