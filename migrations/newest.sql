@@ -274,7 +274,7 @@ CREATE TABLE eosdb_json_views (
 
 CREATE TABLE eosdb_file (
     file_id TEXT NOT NULL PRIMARY KEY
-, checksum INT) STRICT, WITHOUT ROWID;
+, checksum INT, read_version INT NOT NULL DEFAULT 10, first_release TEXT NOT NULL DEFAULT '1.0') STRICT, WITHOUT ROWID;
 
 CREATE TABLE eosdb_sink_batches (
     sink_id TEXT NOT NULL,

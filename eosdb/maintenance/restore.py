@@ -24,6 +24,7 @@ from eosdb.model.validation import check_int
 from eosdb.store import baseline, journal
 from eosdb.store.file.hearing import hearing
 from eosdb.store.schema import file_id, kind
+from eosdb.store.schema.migrate import check_known
 from eosdb.store.schema.newest import GIVES_PAGES_BACK
 from eosdb.store.store import Store
 from eosdb.store.writing.unit import Unit
@@ -49,6 +50,7 @@ def restore_to(
 
     def work(report: Progress) -> int:
         with store.read() as connection:
+            check_known(connection)
             wanted = wanted_position(connection, position, timestamp)
             _copy_after(connection, target, wanted, clock.time_ms(), report)
         return wanted

@@ -23,6 +23,7 @@ from eosdb.model.values import RebuildReport, VerifyReport
 from eosdb.store import baseline, journal
 from eosdb.store.schema import file_id
 from eosdb.store.schema import newest as newest_schema
+from eosdb.store.schema.migrate import check_known
 from eosdb.store.store import Store
 
 _INTERRUPT_EVERY_S: Final = 0.05
@@ -38,6 +39,7 @@ def verify(store: Store, clock: Clock, on_progress: Progress | None) -> VerifyRe
             store.own_reader() as other,
             _integrity_beside(other) as of_the_file,
         ):
+            check_known(connection)
             missing = newest_schema.missing(connection)
             problems = [f"{gone.name}: this {gone.type} of eosdb's is gone" for gone in missing]
             if any(gone.type == "table" for gone in missing):

@@ -167,7 +167,7 @@ class Readers:
             try:
                 self._opened.append(connection)
                 _reading_only(connection)
-                check_not_upgraded(connection, self._path)
+                check_not_upgraded(connection, self._path, read_only=self._read_only)
             except BaseException:
                 self._drop(connection)
                 raise

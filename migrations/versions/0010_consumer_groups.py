@@ -1,6 +1,8 @@
 """Groups whose partitions the coordinator assigns (KIP-848), and the settings of groups.
 
-They share the table of the classic groups, so that a group keeps its place when it changes over.
+They share the table of the classic groups, so that a group keeps its place when it changes over. Beside the
+file's id stands what the schema asks of programs: the lowest schema that a reader must know, and the first
+release that knows this one. Whoever upgrades the file writes both, with the row's checksum.
 """
 
 from alembic import op
@@ -21,7 +23,12 @@ COLUMNS = """ (
 ) STRICT, WITHOUT ROWID"""
 
 
+NEEDS = ("read_version INT NOT NULL DEFAULT 10", "first_release TEXT NOT NULL DEFAULT '1.0'")
+
+
 def upgrade() -> None:
+    for column in NEEDS:
+        op.execute(f"ALTER TABLE eosdb_file ADD COLUMN {column}")
     for table in ("groups", "eosdb_baseline_groups"):
         for column in ADDED:
             op.execute(f"ALTER TABLE {table} ADD COLUMN {column}")

@@ -1,7 +1,11 @@
-"""The file id, created with the file and kept as long as its history continues.
+"""The table `eosdb_file`: the file's id, and what its schema asks of programs.
 
-An exact copy keeps the id; a copy whose history takes another course gets a new one. It looks like a
-Kafka cluster id: 16 random bytes in base64url. It is not an event, because replay must not restore it.
+The id is created with the file and kept as long as its history continues. An exact copy keeps it; a copy
+whose history takes another course gets a new one. It looks like a Kafka cluster id: 16 random bytes in
+base64url. It is not an event, because replay must not restore it.
+
+Beside it stands what an older program reads in a file of a newer schema, and nothing else of it: so these
+columns stay as they are in every later schema.
 """
 
 from __future__ import annotations
@@ -10,7 +14,7 @@ import base64
 import os
 import re
 import sqlite3
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from eosdb.errors import CorruptDatabaseError
 from eosdb.store.schema.row_checksum import row_checksum
@@ -19,19 +23,39 @@ FORM: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{20}[AQgw]")
 """128 bits in 22 characters, of which the last encodes two bits."""
 
 
+# decisions/0072: what older programs look at in newer files.
+class Needs(NamedTuple):
+    """What a file's schema asks of programs."""
+
+    read_version: int
+    """The lowest schema that a program must know to read the file; to write it, the file's own."""
+    first_release: str
+    """The first release of eosdb that knows the file's schema."""
+
+
+NEWEST: Final = Needs(10, "1.0")
+"""Those of the newest schema. A revision raises `read_version`, unless whoever knows the earlier schema
+reads every record, offset, group and transaction of the later one rightly."""
+_SAVE: Final = """
+INSERT OR REPLACE INTO eosdb_file (file_id, read_version, first_release, checksum) VALUES (?, ?, ?, ?)
+"""
+
+
 def renew(connection: sqlite3.Connection) -> None:
     """Give the file a new id, inside the caller's unit."""
     connection.execute("DELETE FROM eosdb_file")
-    file_id = _new()
-    connection.execute(
-        "INSERT INTO eosdb_file (file_id, checksum) VALUES (?, ?)", (file_id, row_checksum(file_id))
-    )
+    _save(connection, _new())
 
 
-def ensure(connection: sqlite3.Connection) -> None:
-    """Give the file an id if it has none, inside the caller's unit."""
-    if connection.execute("SELECT 1 FROM eosdb_file").fetchone() is None:
-        renew(connection)
+def bring_up_to_date(connection: sqlite3.Connection) -> None:
+    """State what the newest schema asks of programs, inside the caller's unit, and give the file an id if
+    it has none."""
+    row = connection.execute("SELECT file_id FROM eosdb_file").fetchone()
+    _save(connection, _new() if row is None else str(row[0]))
+
+
+def _save(connection: sqlite3.Connection, file_id: str) -> None:
+    connection.execute(_SAVE, (file_id, *NEWEST, row_checksum(file_id, *NEWEST)))
 
 
 class Source(Protocol):
@@ -46,14 +70,27 @@ def read(source: Source) -> str:
     return str(row[0])
 
 
+def needs(connection: sqlite3.Connection) -> Needs | None:
+    """Return what the file's schema asks of programs, which may be newer than this one; None if it does not
+    say so."""
+    try:
+        row = connection.execute("SELECT read_version, first_release FROM eosdb_file").fetchone()
+    except sqlite3.DatabaseError:
+        return None
+    return Needs(*row) if row is not None and (*map(type, row),) == (int, str) else None
+
+
 def problems(connection: sqlite3.Connection) -> list[str]:
-    """Return what is wrong with the stored id, for `verify`."""
-    rows = connection.execute("SELECT file_id, checksum FROM eosdb_file").fetchall()
+    """Return what is wrong with the stored row, for `verify`."""
+    rows = connection.execute(
+        "SELECT file_id, read_version, first_release, checksum FROM eosdb_file"
+    ).fetchall()
     if len(rows) == 1 and FORM.fullmatch(rows[0][0]):
-        if rows[0][1] == row_checksum(rows[0][0]):
+        *columns, checksum = rows[0]
+        if checksum == row_checksum(*columns):
             return []
-        return [f"eosdb_file: the id {rows[0][0]} does not fit its checksum"]
-    ids = [file_id for file_id, _ in rows]
+        return [f"eosdb_file: the row {tuple(columns)} does not fit its checksum"]
+    ids = [file_id for file_id, *_ in rows]
     return [f"eosdb_file: found {ids}, expected one id of 22 characters of base64url"]
 
 

@@ -125,7 +125,8 @@ def _open_to_read(path: str, lock_timeout_ms: int, at_rest: bool) -> Opened:
         raise mounted_error(name, path)
     file, reader = _looked_at(path, lock_timeout_ms, at_rest=at_rest)
     try:
-        _check_version(path, file, "read_only=True")
+        if file is None or not _is_readable(file.needs):
+            _check_version(path, file, "read_only=True")
     except BaseException:
         if reader is not None:
             reader.close()
@@ -155,18 +156,18 @@ def _open_to_write(
         # Before the lock file is created: eosdb puts nothing beside another application's file.
         if not os.path.exists(path + "-wal"):
             _close(_looked_at(path, lock_timeout_ms, at_rest=True)[1])
-        _check_not_published(path, identify(path, lock_timeout_ms))
+        _check_may_write(path, identify(path, lock_timeout_ms))
     mutex = _open_mutex(path, lock_timeout_ms)
     try:
         try:
             mutex.acquire()
             new_file.forget_unfinished(path)
             file = identify(path, lock_timeout_ms)
-            _check_not_published(path, file)
+            _check_may_write(path, file)
             if file is None:
                 _create(path, lock_timeout_ms, sync=sync)
-            elif file.version != SCHEMA_VERSION:
-                if not migrate or file.version > SCHEMA_VERSION:
+            elif file.version < SCHEMA_VERSION:
+                if not migrate:
                     _check_version(path, file, "migrate=False")
                 _upgrade(path, lock_timeout_ms, file)
         finally:
@@ -183,6 +184,8 @@ class Found(NamedTuple):
     version: int
     is_published: bool
     is_adopted: bool
+    needs: file_id.Needs | None = None
+    """What a schema that is newer than this program's asks of programs."""
 
 
 def identify(path: str, busy_timeout_ms: int) -> Found | None:
@@ -224,24 +227,17 @@ def _looked_at(
             try:
                 content = kind.of(connection)
                 if content.version is not None:
-                    connection.execute("SELECT max(position) FROM journal").fetchone()
-                    if content.version < 0:
-                        raise CorruptDatabaseError(
-                            f"{path} does not say which schema eosdb's tables have "
-                            f"({ALEMBICS}); restore a backup"
-                        )
-                    is_published = not is_in_wal_mode(connection, path)
+                    found = _found(connection, path, content, content.version)
                     is_kept = True
-                    return Found(content.version, is_published, content.is_adopted), connection
+                    return found, connection
             finally:
                 if not is_kept:
                     connection.close()
     except CorruptDatabaseError as error:
-        if (content is not None and content.version is not None) or _marked_in_header(path):
+        version = _version_in_header(path) if content is None else content.version
+        if version is not None and version <= SCHEMA_VERSION:
             raise
-        raise NotAnEosdbFileError(
-            f"{path} is not a usable SQLite database; eosdb did not touch it ({error})"
-        ) from error
+        raise _unreadable(path, version, error) from error
     except StorageError as error:
         if content is not None and "no such table" in str(error):
             raise CorruptDatabaseError(
@@ -257,11 +253,33 @@ def _looked_at(
     )
 
 
-def _marked_in_header(path: str) -> bool:
-    """Whether the header of a file that SQLite cannot read marks it as eosdb's."""
+def _found(connection: sqlite3.Connection, path: str, content: kind.Kind, version: int) -> Found:
+    if version < 0:
+        raise CorruptDatabaseError(
+            f"{path} does not say which schema eosdb's tables have ({ALEMBICS}); restore a backup"
+        )
+    needs = None
+    if version > SCHEMA_VERSION:
+        needs = file_id.needs(connection)
+    else:
+        connection.execute("SELECT max(position) FROM journal").fetchone()
+    return Found(version, not is_in_wal_mode(connection, path), content.is_adopted, needs)
+
+
+def _unreadable(path: str, version: int | None, error: CorruptDatabaseError) -> EosdbError:
+    if version is not None:  # It is newer, in a schema or a form that this SQLite may not know.
+        return SchemaTooNewError(_too_new(path, version, None))
+    return NotAnEosdbFileError(
+        f"{path} is not a usable SQLite database; eosdb did not touch it ({error})"
+    )
+
+
+def _version_in_header(path: str) -> int | None:
+    """Return the schema of a file that SQLite cannot read; None if its header does not say eosdb."""
     with open(path, "rb") as file:
         header = file.read(72)
-    return int.from_bytes(header[68:72], "big") == APPLICATION_ID
+    is_ours = int.from_bytes(header[68:72], "big") == APPLICATION_ID
+    return int.from_bytes(header[60:64], "big") if is_ours else None
 
 
 def apply_revisions(connection: sqlite3.Connection) -> None:
@@ -317,7 +335,7 @@ def _upgrade(path: str, busy_timeout_ms: int, file: Found) -> None:
     def upgrade(connection: sqlite3.Connection) -> None:
         apply_revisions(connection)
         create_views(connection)
-        file_id.ensure(connection)
+        file_id.bring_up_to_date(connection)
         if not file.is_adopted:
             stamp(connection, SCHEMA_VERSION)
 
@@ -333,11 +351,15 @@ def _upgrade(path: str, busy_timeout_ms: int, file: Found) -> None:
         ) from None
 
 
-def check_not_upgraded(connection: sqlite3.Connection, path: str) -> None:
+def check_not_upgraded(
+    connection: sqlite3.Connection, path: str, *, read_only: bool = False
+) -> None:
     """Check a connection to a file that was open before: at a fork it had no connection for a while.
     Raises SchemaTooNewError."""
     version = kind.of(connection).version
     if version is not None and version > SCHEMA_VERSION:
+        if read_only and _is_readable(file_id.needs(connection)):
+            return
         raise SchemaTooNewError(
             f"{path} was upgraded to schema {version} while it was open here, and this eosdb knows up to "
             f"{SCHEMA_VERSION}; nothing was written. Open it again with a newer eosdb"
@@ -418,6 +440,40 @@ def _check_not_published(path: str, file: Found | None) -> None:
         )
 
 
+def _check_may_write(path: str, file: Found | None) -> None:
+    """A published copy is never written, nor is a file of a schema that this program does not know."""
+    _check_not_published(path, file)
+    if file is not None and file.version > SCHEMA_VERSION:
+        raise SchemaTooNewError(_too_new(path, file.version, file.needs))
+
+
+def _too_new(path: str, version: int, needs: file_id.Needs | None) -> str:
+    release = "" if needs is None else f" (eosdb {needs.first_release} and later)"
+    return (
+        f"{path} has schema {version}{release}, this eosdb knows up to {SCHEMA_VERSION}; upgrade eosdb"
+        + (", or read the file with read_only=True" if _is_readable(needs) else "")
+    )
+
+
+def _is_readable(needs: file_id.Needs | None) -> bool:
+    """Whether this program reads a file of a newer schema rightly, as those say who made that schema."""
+    return needs is not None and needs.read_version <= SCHEMA_VERSION
+
+
+def check_known(connection: sqlite3.Connection) -> None:
+    """Check that events may be folded: a newer file that can be read may have events that this program
+    does not know. Raises SchemaTooNewError."""
+    version = kind.of(connection).version
+    if version is not None and version > SCHEMA_VERSION:
+        ((path,),) = connection.execute("SELECT file FROM pragma_database_list WHERE name = 'main'")
+        needs = file_id.needs(connection)
+        release = "" if needs is None else f" to {needs.first_release} or later"
+        raise SchemaTooNewError(
+            f"{path} has schema {version}, and this eosdb knows up to {SCHEMA_VERSION}: it reads the "
+            f"records, but to verify, rebuild or restore the file, upgrade eosdb{release}"
+        )
+
+
 def _check_version(path: str, file: Found | None, because: str) -> None:
     error: EosdbError
     version = 0 if file is None else file.version
@@ -429,9 +485,7 @@ def _check_version(path: str, file: Found | None, because: str) -> None:
             "it again with this version"
         )
     elif version > SCHEMA_VERSION:
-        error = SchemaTooNewError(
-            f"{path} has schema {version}, this eosdb knows up to {SCHEMA_VERSION}; upgrade eosdb"
-        )
+        error = SchemaTooNewError(_too_new(path, version, file.needs))
     elif version < SCHEMA_VERSION:
         error = SchemaOutOfDateError(
             f"{path} has schema {version}, this eosdb writes {SCHEMA_VERSION} and {because} keeps it "

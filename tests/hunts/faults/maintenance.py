@@ -126,6 +126,8 @@ ALTER TABLE groups DROP COLUMN metadata_hash;
 ALTER TABLE eosdb_baseline_groups DROP COLUMN group_type;
 ALTER TABLE eosdb_baseline_groups DROP COLUMN assignment_epoch;
 ALTER TABLE eosdb_baseline_groups DROP COLUMN metadata_hash;
+ALTER TABLE eosdb_file DROP COLUMN read_version;
+ALTER TABLE eosdb_file DROP COLUMN first_release;
 DROP TABLE eosdb_scram_credentials;
 DROP TABLE eosdb_baseline_scram_credentials;
 UPDATE eosdb_alembic_version SET version_num = '0008';

@@ -18,7 +18,7 @@ from eosdb.admin import summary
 from eosdb.store.schema import newest
 from tests.readers import committed_values
 from tests.store.schema.foreign_files import PLACES, owner, theirs, write
-from tests.store.schema.test_schema import schema_file
+from tests.store.schema.schema_files import schema_file
 
 TP = TopicPartition("t", 0)
 WRITES = 150

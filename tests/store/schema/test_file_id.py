@@ -93,7 +93,7 @@ def test_an_older_file_gets_one_when_it_is_upgraded_and_keeps_it(
     [
         "DELETE FROM eosdb_file",
         "UPDATE eosdb_file SET file_id = 'x'",
-        "INSERT INTO eosdb_file VALUES ('AAAAAAAAAAAAAAAAAAAAAA', 0)",
+        "INSERT INTO eosdb_file (file_id, checksum) VALUES ('AAAAAAAAAAAAAAAAAAAAAA', 0)",
     ],
 )
 def test_verify_tells_when_it_is_none(db_path: Path, damage: str) -> None:

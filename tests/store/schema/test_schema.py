@@ -22,6 +22,7 @@ from eosdb.log import partition_rows, producer_rows
 from eosdb.store.schema import migrate
 from eosdb.store.schema import newest as newest_schema
 from tests.readers import committed_values, dump_state
+from tests.store.schema.schema_files import schema_file
 from tests.tidy.tree import ROOT
 
 TP = TopicPartition("t", 0)
@@ -58,15 +59,6 @@ def test_the_newest_revision_is_the_schema_version() -> None:
     assert len(list(scripts.walk_revisions())) == newest_schema.SCHEMA_VERSION, (
         "one line, no branches"
     )
-
-
-def test_there_is_a_file_of_every_released_schema() -> None:
-    names = {path.name for path in (ROOT / "tests/data").glob("schema_*.db")}
-    assert names == {f"schema_{n:04}.db" for n in range(1, newest_schema.SCHEMA_VERSION + 1)}
-
-
-def schema_file(version: int) -> Path:
-    return ROOT / f"tests/data/schema_{version:04}.db"
 
 
 @pytest.fixture
@@ -136,21 +128,6 @@ def test_every_table_and_view_is_out_of_reach_of_the_users_own_sql(
             connection.rollback()
 
 
-@pytest.mark.parametrize("version", range(1, newest_schema.SCHEMA_VERSION + 1))
-def test_a_file_of_every_released_schema_opens_with_its_data(tmp_path: Path, version: int) -> None:
-    path = tmp_path / "old.db"
-    shutil.copy(schema_file(version), path)
-    with eosdb.connect(path, clock=eosdb.ManualClock(1_700_000_100_000)) as db:
-        report = db.verify()
-        assert report.ok, report.problems
-        assert committed_values(db, TopicPartition("orders", 0)) == [b"committed", b"plain"]
-        states = {t.transactional_id: t.state for t in db.broker.list_transactions()}
-        assert states == {
-            "ended": "CompleteCommit", "aborted": "CompleteAbort", "open": "Ongoing",
-        }  # fmt: skip
-        assert db.broker.offset_fetch("billing")[TopicPartition("orders", 0)].offset == 1
-
-
 NEWEST = newest_schema.SCHEMA_VERSION
 NEXT_REVISION = f'''
 """A later schema, for the test."""
@@ -164,17 +141,19 @@ def upgrade() -> None:
     op.execute("UPDATE topics SET colour = 'red'")
 '''
 UPGRADE = """
-import sys
+import os, sys
 from collections.abc import Iterable
 from pathlib import Path
 from eosdb.store.schema import migrate
 import eosdb
 migrate.SCHEMA_VERSION += 1
+migrate.file_id.NEWEST = migrate.file_id.Needs(int(os.environ.get("READ_VERSION", 99)), "1.7")
 migrate._scripts = lambda: Path(sys.argv[2])
 options = eval(sys.argv[3])
 try:
     with eosdb.connect(sys.argv[1], **options) as db:
-        print(db.info()["schema_version"], list(db.query("SELECT topic, colour FROM topics").rows))
+        rows = db.query("SELECT topic, colour FROM topics WHERE topic = 'orders'").all()
+        print(db.info()["schema_version"], list(map(tuple, rows)))
 except eosdb.EosdbError as error:
     print(type(error).__name__)
 """
@@ -230,8 +209,29 @@ def test_an_upgrade_keeps_the_data_and_survives_a_kill(old: Old) -> None:
     after = dump_state(old.path)
     for table in ("records", "journal", "group_offsets", "transactional_ids", "snapshots"):
         assert after[table] == old.before[table]
-    with pytest.raises(eosdb.SchemaTooNewError):
+    for read_only in (False, True):
+        with pytest.raises(eosdb.SchemaTooNewError, match=r"eosdb 1\.7 and later.*upgrade eosdb$"):
+            eosdb.connect(old.path, read_only=read_only)
+
+
+@pytest.mark.process
+def test_a_newer_schema_that_says_so_is_read_by_an_older_eosdb_and_by_nothing_else_used(
+    old: Old,
+) -> None:
+    assert old.upgrade(READ_VERSION=str(NEWEST)) == (0, UPGRADED, "")
+    with pytest.raises(eosdb.SchemaTooNewError, match=r"eosdb 1\.7.*read_only=True"):
         eosdb.connect(old.path)
+    content = old.path.read_bytes()
+    with eosdb.connect(old.path, read_only=True) as db:
+        assert db.info()["schema_version"] == NEWEST + 1
+        assert committed_values(db, TopicPartition("orders", 0)) == [b"committed", b"plain"]
+        assert db.broker.offset_fetch("billing")[TopicPartition("orders", 0)].offset == 1
+        with pytest.raises(eosdb.SchemaTooNewError, match=r"to verify.*upgrade eosdb to 1\.7"):
+            db.verify()
+        with pytest.raises(eosdb.SchemaTooNewError, match="to verify, rebuild or restore"):
+            db.restore_to(old.path.with_name("restored.db"), position=100)
+    assert old.path.read_bytes() == content
+    assert not old.path.with_name("restored.db").exists()
 
 
 @pytest.mark.process

@@ -17,7 +17,8 @@ from eosdb.store.file.connection import connect as opened
 from eosdb.store.schema import migrate
 from eosdb.store.schema.newest import SCHEMA_VERSION
 from tests.readers import dump_state
-from tests.store.schema.test_schema import UPGRADED, Old, old, schema_file
+from tests.store.schema.schema_files import schema_file
+from tests.store.schema.test_schema import UPGRADED, Old, old
 
 pytestmark = pytest.mark.process
 

@@ -1,0 +1,152 @@
+"""What docs/compatibility.md promises of files: those of every schema until now go on, and those of a later
+one are refused in a sentence and left alone."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+import eosdb
+from eosdb import OffsetAndMetadata, TopicPartition
+from eosdb.events import encoding, lean
+from eosdb.store.schema import file_id, newest
+from tests.readers import committed_values
+from tests.store.schema.schema_files import VERSIONS, schema_file
+from tests.tidy.tree import ROOT
+
+ORDERS = TopicPartition("orders", 0)
+
+
+@pytest.fixture
+def clock() -> eosdb.ManualClock:
+    return eosdb.ManualClock(1_700_000_100_000)
+
+
+def test_there_is_a_file_of_every_schema() -> None:
+    names = {path.name for path in (ROOT / "tests/data").glob("schema_*.db")}
+    assert names == {schema_file(version).name for version in VERSIONS}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_file_of_every_schema_is_upgraded_and_goes_on(
+    tmp_path: Path, clock: eosdb.ManualClock, version: int
+) -> None:
+    path = tmp_path / "old.db"
+    shutil.copy(schema_file(version), path)
+    with eosdb.connect(path, clock=clock) as db:
+        report = db.verify()
+        assert report.ok, report.problems
+        check_content(db, [b"committed", b"plain"])
+        states = {t.transactional_id: t.state for t in db.broker.list_transactions()}
+        assert states == {
+            "ended": "CompleteCommit", "aborted": "CompleteAbort", "open": "Ongoing",
+        }  # fmt: skip
+        db.producer(transactional_id="open").init_transactions()
+        with db.producer(transactional_id="ended") as producer:
+            producer.init_transactions()
+            with producer.transaction():
+                producer.send("orders", "of today", headers=[("h", b"\x00")])
+                producer.send_offsets_to_transaction({ORDERS: OffsetAndMetadata(7)}, "today")
+        content = [b"committed", b"plain", b"of today"]
+        check_content(db, content)
+        assert db.broker.offset_fetch("today")[ORDERS].offset == 7
+        db.rebuild()
+        check_content(db, content)
+        assert db.verify().ok
+        with db.begin() as tx:
+            tx.connection.exec_driver_sql("CREATE TABLE mine (id INTEGER PRIMARY KEY)")
+        db.backup(tmp_path / "backup.db")
+        db.extract(tmp_path / "extracted.db")
+    for copy in (tmp_path / "backup.db", tmp_path / "extracted.db"):
+        with eosdb.connect(copy, clock=clock) as db:
+            check_content(db, content)
+            assert db.verify().ok
+
+
+def check_content(db: eosdb.Database, values: list[bytes]) -> None:
+    assert committed_values(db, ORDERS) == values
+    rows = db.query("SELECT value FROM committed_records WHERE topic = 'orders' ORDER BY 1").all()
+    assert sorted(value for (value,) in rows) == sorted(values)
+    with db.consumer(auto_offset_reset="earliest") as consumer:
+        consumer.assign([ORDERS])
+        records = consumer.poll(timeout_ms=1_000)
+    assert [record.value for record in records] == values
+    assert dict(records[0].headers) == {"h": b"\x00"}
+    assert db.broker.offset_fetch("billing")[ORDERS].offset == 1
+
+
+def test_the_newest_schemas_file_has_an_event_of_every_kind_with_each_of_its_members() -> None:
+    """A schema that has been released never gets another kind, member or table: they are a new schema."""
+    with closing(sqlite3.connect(schema_file(newest.SCHEMA_VERSION))) as connection:
+        members: dict[str, set[str]] = {}
+        for kind, detail in connection.execute("SELECT kind, detail FROM journal"):
+            members.setdefault(kind, set()).update(json.loads(detail))
+        schema = connection.execute(
+            "SELECT type, name, tbl_name, sql FROM sqlite_master WHERE sql IS NOT NULL "
+            "AND name NOT IN (SELECT name FROM eosdb_json_views)"
+        ).fetchall()
+    assert members.keys() == encoding.SHAPES.keys()
+    for kind, (fields, _, _) in encoding.SHAPES.items():
+        if kind in lean._FORMS:
+            assert members[kind] <= {*fields.names, lean.AGE}
+        else:
+            assert members[kind] == {*fields.names}, kind
+    assert sorted(schema) == sorted(newest.newest_schema())
+
+
+def test_who_makes_a_new_schema_says_who_may_read_it() -> None:
+    """A reader that knows schema 10 alone reads a later one only if this says so (decision 72)."""
+    assert (newest.SCHEMA_VERSION, file_id.NEWEST) == (10, (10, "1.0"))
+
+
+def in_a_form_unknown_to_sqlite(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[19] = 9  # The lowest version of SQLite's file format that reads it.
+    path.write_bytes(data)
+
+
+def with_a_schema_unknown_to_sqlite(path: Path) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA writable_schema=ON")
+        connection.execute(
+            "UPDATE sqlite_master SET sql = 'CREATE TABLE journal OF THE FUTURE' WHERE name = 'journal'"
+        )
+
+
+def without_a_journal(path: Path) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("DROP TABLE journal")
+
+
+def as_it_is(path: Path) -> None: ...
+
+
+@pytest.mark.parametrize(
+    "change",
+    [as_it_is, without_a_journal, with_a_schema_unknown_to_sqlite, in_a_form_unknown_to_sqlite],
+)
+@pytest.mark.parametrize("read_only", [False, True])
+def test_a_file_of_a_later_schema_is_refused_in_a_sentence_and_left_alone(
+    tmp_path: Path, change: object, read_only: bool
+) -> None:
+    path = tmp_path / "later.db"
+    shutil.copy(schema_file(newest.SCHEMA_VERSION), path)
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA user_version=11")
+        connection.execute("UPDATE eosdb_file SET read_version = 11, first_release = '1.7'")
+    assert callable(change)
+    change(path)
+    content = path.read_bytes()
+    with pytest.raises(
+        eosdb.SchemaTooNewError, match=r"has schema 11.*knows up to 10; upgrade eosdb"
+    ) as raised:
+        eosdb.connect(path, read_only=read_only)
+    assert str(path) in str(raised.value)
+    assert raised.value.outcome == "not written"
+    assert path.read_bytes() == content
+    assert not path.with_name("later.db-lock").exists()
