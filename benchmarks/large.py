@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
+from typing import NamedTuple
 
 import eosdb
 from benchmarks.measure import Settings
@@ -22,9 +23,21 @@ ABORTED_EVERY = 20
 """Each so-manieth transaction is aborted."""
 
 
+class Shape(NamedTuple):
+    """What the transactions of a file are like."""
+
+    sizes: tuple[int, ...]
+    """The number of records of each, in turn."""
+    partitions: int = PARTITIONS
+    """Of each topic."""
+    topics: tuple[str, ...] = ("t",)
+    groups: tuple[str, ...] = ()
+    """Consumer groups, of which each transaction commits an offset."""
+
+
 def large(settings: Settings) -> Path:
     """The file of `--large-records`, ten to a transaction."""
-    return _made(settings.large_file, settings.large_records, 10)
+    return _made(settings.large_file, settings.large_records, Shape((10,)))
 
 
 def of(
@@ -32,15 +45,15 @@ def of(
 ) -> Path:
     """A file of so many records, for whoever needs one of this size."""
     name = f"records-{records}-by-{per_transaction}-in-{partitions}.db"
-    return _made(settings.cache / name, records, per_transaction, partitions)
+    return _made(settings.cache / name, records, Shape((per_transaction,), partitions))
 
 
-def _made(path: Path, records: int, per_transaction: int, partitions: int = PARTITIONS) -> Path:
+def _made(path: Path, records: int, shape: Shape) -> Path:
     if path.exists():
         with eosdb.connect(path) as db:
             ends = [
                 db.broker.offsets(eosdb.TopicPartition("t", number)).log_end_offset
-                for number in range(partitions)
+                for number in range(shape.partitions)
             ]
         if sum(ends) < records:
             raise ValueError(
@@ -50,7 +63,7 @@ def _made(path: Path, records: int, per_transaction: int, partitions: int = PART
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(path.name + ".unfinished")
     _remove(unfinished)
-    make(unfinished, records, per_transaction, partitions)
+    make(unfinished, records, shape)
     unfinished.rename(path)
     _remove(unfinished)
     return path
@@ -62,31 +75,43 @@ def _remove(path: Path) -> None:
         leftover.unlink()
 
 
-def make(path: Path, records: int, per_transaction: int, partitions: int = PARTITIONS) -> None:
-    """The transactions take turns over producers and partitions, one in twenty is aborted."""
-    start, transactions = perf_counter(), records // per_transaction
+def make(path: Path, records: int, shape: Shape) -> None:
+    """The transactions take turns over producers, partitions and sizes, one in twenty is aborted. Each of a
+    group's commits stands at the end of what its producer has just sent."""
+    start, done, transactions = perf_counter(), 0, 0
     with eosdb.connect(path, durability="off") as db:
-        db.admin.create_topic("t", partitions, {"retention.ms": -1})
+        for topic in shape.topics:
+            db.admin.create_topic(topic, shape.partitions, {"retention.ms": -1})
+        partitions = [
+            eosdb.TopicPartition(topic, number)
+            for number in range(shape.partitions)
+            for topic in shape.topics
+        ]
         producers = [db.producer(transactional_id=f"maker-{i}") for i in range(PRODUCERS)]
         for producer in producers:
             producer.init_transactions()
-        for number in range(transactions):
-            producer = producers[number % PRODUCERS]
-            partition = number // PRODUCERS % partitions
+        while done < records:
+            producer = producers[transactions % PRODUCERS]
+            turn = transactions // PRODUCERS
+            topic, partition = partitions[turn % len(partitions)]
+            count = shape.sizes[turn % len(shape.sizes)]
             producer.begin_transaction()
-            for _ in range(per_transaction):
-                producer.send("t", VALUE, partition=partition)
-            if (number + number // PRODUCERS) % ABORTED_EVERY == 0:
+            producer.send_many(topic, [VALUE] * count, partition=partition)
+            if (transactions + turn) % ABORTED_EVERY == 0:
                 producer.flush()  # What has not been sent leaves no trace when it is aborted.
                 producer.abort_transaction()
             else:
+                for group in shape.groups:
+                    end = db.broker.offsets(eosdb.TopicPartition(topic, partition)).log_end_offset
+                    offset = eosdb.OffsetAndMetadata(end)
+                    producer.send_offsets_to_transaction(
+                        {eosdb.TopicPartition(topic, partition): offset}, group
+                    )
                 producer.commit_transaction()
-            if (number + 1) % max(transactions // 10, 1_000) == 0:
-                rate = (number + 1) * per_transaction / (perf_counter() - start)
-                print(
-                    f"  {path.stem}: {number + 1:,} transactions, {rate:,.0f} records/s",
-                    file=sys.stderr,
-                )
+            done, transactions = done + count, transactions + 1
+            if transactions % 10_000 == 0:
+                rate = done / (perf_counter() - start)
+                print(f"  {path.stem}: {done:,} records, {rate:,.0f} a second", file=sys.stderr)
         for producer in producers:
             producer.close()
 
