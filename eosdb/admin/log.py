@@ -19,6 +19,7 @@ from eosdb.log.partition_rows import Partition
 from eosdb.log.reading import by_time, fetch, scan
 from eosdb.log.reading.scan import Part
 from eosdb.model.overview import Overview
+from eosdb.model.progress import Progress, report_progress
 from eosdb.model.reports import LogDirectory, LoggedBatch, SnapshotEntry, StorageStats
 from eosdb.model.timeline.timeline import PartitionTimeline
 from eosdb.model.validation import check_int, check_text, check_topic_partition
@@ -66,14 +67,20 @@ class LogAdmin(RequestHandler):
         sizes = {partition.topic_partition: partition.size_bytes for partition in partitions}
         return LogDirectory(folder, disk.total, disk.free, sizes)
 
-    def stats(self) -> StorageStats:
+    def stats(self, *, on_progress: Progress | None = None) -> StorageStats:
         """Return what uses the space of the file: records, journal, indexes, state, free pages; per
-        topic that the principal may describe; per transaction. Reads the whole file once."""
-        with self._store.read() as connection:
-            return storage.read(
-                connection,
-                lambda topic: self._authorizer.allows(connection, "describe", "topic", topic),
-            )
+        topic that the principal may describe; per transaction. Reads the journal and every index, not the
+        records. `on_progress(done, total)` counts pages."""
+
+        def work(report: Progress) -> StorageStats:
+            with self._store.read() as connection:
+                return storage.read(
+                    connection,
+                    lambda topic: self._authorizer.allows(connection, "describe", "topic", topic),
+                    report,
+                )
+
+        return report_progress(on_progress, work)
 
     def consistent_cut(self) -> dict[TopicPartition, tuple[PartitionOffsets, int]]:
         """As `partition_offsets`, with the end offset up to which each partition can be read without

@@ -1,25 +1,38 @@
 """Measures what uses the space of a file: tables, indexes, free pages, topics, and an average
 transaction.
 
-Reads the whole file once, on a snapshot: about a second for each gigabyte in the page cache, otherwise
-as long as the disk takes.
+On a snapshot it reads the journal and every index, but not the records: their number follows from the
+offsets, and their pages are those that nothing else uses.
 """
 
 from __future__ import annotations
 
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
+from eosdb.log import partition_rows
+from eosdb.model.progress import Progress, silent
 from eosdb.model.reports import StoragePart, StorageStats, TopicStorage
 from eosdb.model.values import TransactionState
-from eosdb.store import space
+from eosdb.store import journal, space
 from eosdb.store.schema import newest
+from eosdb.store.space import Pages
 
 _ROW_OVERHEAD: Final = 6
 """Approximate bytes of a cell besides its columns: their types, the rowid, its place in the page."""
-_EXACT: Final = "SELECT name, sum(pgsize) FROM dbstat WHERE aggregate = 1 GROUP BY name"
+_EXACT: Final = "SELECT pageno FROM dbstat WHERE aggregate = 1 AND name = ?"
+"""The number of pages of a tree. Their bytes overflow in SQLite before 3.41, from 2 GiB on."""
+_SCHEMA: Final = "sqlite_schema"
 _COMPLETE: Final = tuple(state.label for state in TransactionState if state.is_complete)
+_IS_COMPLETE: Final = (
+    "kind = 'TransactionStateChanged' AND ifnull(json_extract(detail, '$.to_state'), '') IN "
+    f"({', '.join('?' * len(_COMPLETE))})"
+)
+_POSITIONS: Final = 50_000
+"""The events that are added up at a time: SQLite sorts them by topic, in memory."""
+_BELOW: Final = 'SELECT count(*) FROM records WHERE partition_id = ? AND "offset" < ?'
 
 
 class _Tree(NamedTuple):
@@ -33,24 +46,38 @@ class _Tree(NamedTuple):
     """The condition of a partial index."""
 
 
-def read(connection: sqlite3.Connection, may_see: Callable[[str], bool]) -> StorageStats:
-    """Measure the file, with the topics that `may_see` allows."""
-    trees = _trees(connection)
+def read(
+    connection: sqlite3.Connection, may_see: Callable[[str], bool], on_progress: Progress = silent
+) -> StorageStats:
+    """Measure the file, with the topics that `may_see` allows. Progress counts pages."""
+    trees, pages = _trees(connection), space.pages(connection)
+    used = pages.total - pages.free
     try:
-        sizes, is_estimate = dict(connection.execute(_EXACT)), False
+        counts = {
+            tree.name: _pages_of(connection, tree.name) for tree in trees if tree.table == "journal"
+        }
+        # The journal is read a second time for what is in it. The records' pages are all others.
+        total, is_estimate = used + sum(counts.values()), False
+        on_progress(0, total)
+        for name in (_SCHEMA, *(tree.name for tree in trees if tree.name != "records")):
+            if name not in counts:
+                counts[name] = _pages_of(connection, name)
+                on_progress(sum(counts.values()), total)
+        counts["records"] = used - space.unowned(connection, pages) - sum(counts.values())
+        sizes = {name: count * pages.size for name, count in counts.items()}
     except sqlite3.OperationalError:  # SQLite was compiled without dbstat.
-        sizes, is_estimate = _estimated(connection, trees), True
-    pages = space.pages(connection)
-    parts = [
-        StoragePart(_kind(tree), tree.name, sizes[tree.name])
-        for tree in trees
-        if tree.name in sizes
-    ]
+        total, is_estimate = used, True
+        on_progress(0, total)
+        sizes = _estimated(connection, trees, pages)
+    parts = [StoragePart(_kind(tree), tree.name, sizes[tree.name]) for tree in trees]
     free = StoragePart("free", "", pages.free * pages.size)
     accounted = sum(part.bytes for part in (*parts, free))
     other = StoragePart("other", "", pages.total * pages.size - accounted)
-    journal = sum(sizes[tree.name] for tree in trees if tree.table == "journal")
-    transactions, of_transactions, by_topic = _journal(connection, journal)
+    of_journal = sum(sizes[tree.name] for tree in trees if tree.table == "journal")
+    transactions, of_transactions, by_topic = _journal(
+        connection, of_journal, lambda share: on_progress(used + int((total - used) * share), total)
+    )
+    on_progress(total, total)
     return StorageStats(
         total_bytes=pages.total * pages.size,
         is_estimate=is_estimate,
@@ -59,6 +86,11 @@ def read(connection: sqlite3.Connection, may_see: Callable[[str], bool]) -> Stor
         transactions=transactions,
         bytes_per_transaction=of_transactions / transactions if transactions else 0.0,
     )
+
+
+def _pages_of(connection: sqlite3.Connection, tree: str) -> int:
+    """Return the pages of a table or index. Raises OperationalError without dbstat."""
+    return int(connection.execute(_EXACT, (tree,)).fetchone()[0])
 
 
 def _trees(connection: sqlite3.Connection) -> list[_Tree]:
@@ -92,7 +124,9 @@ def _kind(tree: _Tree) -> str:
     return f"{kind} index" if tree.is_index else kind
 
 
-def _estimated(connection: sqlite3.Connection, trees: Sequence[_Tree]) -> dict[str, int]:
+def _estimated(
+    connection: sqlite3.Connection, trees: Sequence[_Tree], pages: Pages
+) -> dict[str, int]:
     """Estimate the pages of each tree: one, and a share of the others by its content."""
     contents = {}
     for tree in trees:
@@ -100,7 +134,6 @@ def _estimated(connection: sqlite3.Connection, trees: Sequence[_Tree]) -> dict[s
         (contents[tree.name],) = connection.execute(
             f"SELECT COALESCE(sum({_content(tree.columns)}), 0) FROM {_quoted(tree.table)}{where}"
         ).fetchone()
-    pages = space.pages(connection)
     used = pages.total - pages.free
     beyond = {name: max(content - pages.size, 0) for name, content in contents.items()}
     share = (used - len(trees)) * pages.size / max(sum(beyond.values()), 1)
@@ -123,39 +156,49 @@ def _quoted(name: str) -> str:
 
 
 def _journal(
-    connection: sqlite3.Connection, journal_bytes: int
+    connection: sqlite3.Connection, journal_bytes: int, on_progress: Callable[[float], object]
 ) -> tuple[int, float, dict[str | None, float]]:
     """Return the number of transactions completed in the journal, the bytes of all their events, and the
     bytes of events by topic (None: of no topic)."""
-    content = _content(_names(connection, "table_info", "journal"))
-    rows = connection.execute(
-        f"SELECT topic, transactional_id IS NOT NULL, sum({content}) FROM journal GROUP BY 1, 2"
-    ).fetchall()
-    factor = journal_bytes / max(sum(size for _, _, size in rows), 1)
-    by_topic: dict[str | None, float] = {}
-    for topic, _, size in rows:
-        by_topic[topic] = by_topic.get(topic, 0.0) + size * factor
-    states = ", ".join("?" * len(_COMPLETE))
-    (transactions,) = connection.execute(
-        f"SELECT count(*) FROM transaction_history WHERE to_state IN ({states})", _COMPLETE
-    ).fetchone()
-    return transactions, sum(size for _, is_of_one, size in rows if is_of_one) * factor, by_topic
+    query = (
+        "SELECT topic, transactional_id IS NOT NULL, "
+        f"sum({_content(_names(connection, 'table_info', 'journal'))}), sum({_IS_COMPLETE}) "
+        "FROM journal WHERE position > ? AND position <= ? GROUP BY 1, 2"
+    )
+    sums: Counter[str | None] = Counter()
+    transactions = of_transactions = 0
+    (first,) = connection.execute("SELECT min(position) FROM journal").fetchone()
+    last = journal.last_position(connection)
+    for after in range((first or 1) - 1, last, _POSITIONS):
+        rows = connection.execute(query, (*_COMPLETE, after, after + _POSITIONS))
+        for topic, is_of_one, size, completed in rows:
+            sums[topic] += size
+            of_transactions += size * is_of_one
+            transactions += completed
+        on_progress(min(after + _POSITIONS, last) / last)
+    factor = journal_bytes / max(sums.total(), 1)
+    return (
+        transactions,
+        of_transactions * factor,
+        {topic: size * factor for topic, size in sums.items()},
+    )
 
 
 def _topics(
     connection: sqlite3.Connection,
-    journal: dict[str | None, float],
+    journal_bytes: dict[str | None, float],
     may_see: Callable[[str], bool],
 ) -> Iterable[TopicStorage]:
-    counts = dict(
-        connection.execute("SELECT partition_id, count(*) FROM records GROUP BY partition_id")
-    )
     sums: dict[str, tuple[int, int]] = {}
-    for partition_id, topic, size in connection.execute(
-        "SELECT partition_id, topic, size_bytes FROM partitions ORDER BY topic"
-    ):
-        records, content = sums.get(topic, (0, 0))
-        sums[topic] = records + counts.get(partition_id, 0), content + size
+    for partition in partition_rows.read_all(connection):
+        # From there on every offset has a row.
+        whole = max(partition.log_start_offset, partition.clean_offset)
+        (below,) = connection.execute(_BELOW, (partition.partition_id, whole)).fetchone()
+        records, content = sums.get(partition.topic, (0, 0))
+        sums[partition.topic] = (
+            records + below + partition.log_end_offset - whole,
+            content + partition.size_bytes,
+        )
     for topic, (records, content) in sums.items():
         if may_see(topic):
-            yield TopicStorage(topic, records, content, round(journal.get(topic, 0.0)))
+            yield TopicStorage(topic, records, content, round(journal_bytes.get(topic, 0.0)))

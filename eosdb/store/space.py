@@ -15,6 +15,7 @@ _RESERVE_SHARE: Final = 8
 """One of this many pages stays free, because a file that is written to would soon grow again."""
 _PAGES_PER_UNIT: Final = 500
 _INCREMENTAL: Final = 2
+_LOCKS_AT: Final = 2**30
 
 
 class Pages(NamedTuple):
@@ -39,6 +40,16 @@ def gives_back(connection: sqlite3.Connection) -> bool:
     since."""
     (mode,) = connection.execute("PRAGMA auto_vacuum").fetchone()
     return bool(mode == _INCREMENTAL)
+
+
+def unowned(connection: sqlite3.Connection, counts: Pages) -> int:
+    """Return how many pages are of no table, index or list of free pages: SQLite's pointer maps, with five
+    bytes for each page after it, and the page of its locks, at 1 GiB."""
+    locks = int(counts.total > _LOCKS_AT // counts.size)
+    (mode,) = connection.execute("PRAGMA auto_vacuum").fetchone()
+    if not mode:
+        return locks
+    return locks + -(-(counts.total - 1) // (counts.size // 5 + 1))
 
 
 def surplus(connection: sqlite3.Connection) -> int:

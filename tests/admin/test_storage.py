@@ -72,6 +72,30 @@ def test_a_topic_has_its_records_and_its_events(db: eosdb.Database) -> None:
     assert content < found.bytes_per_transaction * TRANSACTIONS < journal
 
 
+def test_pages_and_records_are_those_that_are_there(
+    db: eosdb.Database, clock: eosdb.ManualClock
+) -> None:
+    """Also where records have been deleted, are to be, or have been compacted away."""
+    fill(db)
+    db.admin.create_topic("compacted", config={"cleanup.policy": "compact"})
+    with db.producer() as producer:
+        for i in range(100):
+            producer.send("compacted", f"{i}", key=f"{i % 3}")
+    db.housekeeping()
+    db.broker.delete_records(TopicPartition("large", 0), 100)
+    found = db.admin.stats()
+    stored = db.query(
+        "SELECT topic, count(*) FROM records JOIN partitions USING (partition_id) GROUP BY topic"
+    ).rows
+    assert {topic.topic: topic.records for topic in found.topics} == dict(stored)
+    pages: dict[str, int] = dict(
+        db.query("SELECT name, pageno FROM dbstat WHERE aggregate = 1").rows
+    )
+    assert {part.name: part.bytes for part in found.parts if part.name} == {
+        name: 4096 * count for name, count in pages.items() if name != "sqlite_schema"
+    }
+
+
 def test_an_estimate_says_so_and_is_near(
     db: eosdb.Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -26,6 +26,7 @@ WORKS: dict[str, Work] = {
     "backup": lambda db, folder, tell: db.backup(folder / "copy.db", on_progress=tell),
     "restore": lambda db, folder, tell: db.restore_to(folder / "copy.db", 120, on_progress=tell),
     "housekeeping": lambda db, _, tell: db.housekeeping(on_progress=tell),
+    "stats": lambda db, _, tell: db.admin.stats(on_progress=tell),
 }
 every_work = pytest.mark.parametrize("work", WORKS.values(), ids=WORKS)
 
@@ -87,7 +88,13 @@ def test_what_is_counted(filled: eosdb.Database, tmp_path: Path) -> None:
         "backup": pages,
         "restore": pages + 120 + pages,
         "housekeeping": 150,
+        "stats": totals["stats"],
     }
+    journal = filled.admin.stats().bytes_of("journal", "journal index") // 4096
+    ((used,),) = filled.query(
+        "SELECT page_count - freelist_count FROM pragma_page_count, pragma_freelist_count"
+    ).rows
+    assert totals["stats"] == used + journal, "the journal is read twice"
 
 
 @every_work

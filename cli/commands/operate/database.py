@@ -12,6 +12,7 @@ import click
 import eosdb
 from eosdb.cli import output
 from eosdb.cli.file_command import FileCommand
+from eosdb.cli.progress import progress
 from eosdb.cli.session import Session
 from eosdb.errors import InvalidRequestError
 
@@ -49,14 +50,14 @@ def info(session: Session, output_format: str) -> None:
 def stats(session: Session, is_whole: bool, output_format: str) -> None:
     """Show the disk usage of the file, by table and topic: its ten largest parts, or with --all every
     table, index and the free pages; the records and the journal events of each topic, which are parts of
-    these tables; and the average size of a transaction in the journal. Reads the whole file.
+    these tables; and the average size of a transaction in the journal. Reads the journal and every index.
 
     \b
     Example:
       eosdb stats shop.db
     """
-    with session.open(read_only=True) as db:
-        report = db.admin.stats()
+    with session.open(read_only=True) as db, progress(db.clock, "stats", "pages") as on_progress:
+        report = db.admin.stats(on_progress=on_progress)
     lines: list[tuple[object, ...]] = [("total", "", None, report.total_bytes)]
     lines += [(part.kind, part.name, None, part.bytes) for part in report.parts]
     for topic in report.topics:
