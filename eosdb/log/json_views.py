@@ -110,14 +110,21 @@ def view_created(unit: Folding, event: ViewCreated, position: int) -> None:
 
 
 @reads("eosdb_json_views")
+def definitions(connection: sqlite3.Connection) -> dict[str, str]:
+    """Return the SQL of the views of all rows, by name."""
+    return {
+        name: _definition(name, topic, tuple(ViewColumn(**column) for column in parsed(text)))
+        for name, topic, text in connection.execute(
+            "SELECT name, topic, columns FROM eosdb_json_views"
+        )
+    }
+
+
 def make_all(connection: sqlite3.Connection) -> None:
     """Create the views of all rows, including those of a baseline whose events may be gone."""
-    for name, topic, text in connection.execute(
-        "SELECT name, topic, columns FROM eosdb_json_views"
-    ).fetchall():
-        columns = tuple(ViewColumn(**column) for column in parsed(text))
+    for name, sql in definitions(connection).items():
         connection.execute(f'DROP VIEW IF EXISTS "{name}"')
-        connection.execute(_definition(name, topic, columns))
+        connection.execute(sql)
 
 
 def view_dropped(unit: Folding, event: ViewDropped, position: int) -> None:
@@ -151,7 +158,10 @@ issue 2601), and would equal no text. A key that is not text becomes an SQL lite
 
 def _definition(name: str, topic: str, columns: tuple[ViewColumn, ...]) -> str:
     """Return the SQL of a view. Values that are not JSON give NULLs, and so does text in a numeric
-    column."""
+    column. Raises ValueError if a name would end its quotation: a file may come from elsewhere."""
+    names = (name, *(column.name for column in columns))
+    if not all(map(_NAME.fullmatch, names)) or "'" in topic or guard.is_own(name):
+        raise ValueError(f"view {name!r} of topic {topic!r}: eosdb creates no view of such names")
     extracted = ",\n            ".join(
         f"json_extract(document, {_path(column)}) AS c{i}" for i, column in enumerate(columns)
     )

@@ -26,7 +26,8 @@ _LOCK_NAME: Final = re.compile(rf".+\.unfinished-[0-9a-f]{{8}}{LOCK}", re.DOTALL
 
 def claim(path: str) -> int:
     """Open the file at `path`, creating it if necessary, and claim it: no other program can claim it
-    before this process has closed it or died. Raises OSError."""
+    before this process has closed it or died. Raises OSError, also for a link: what it leads to would be
+    overwritten."""
     while (descriptor := _claimed(path, os.O_CREAT, fcntl.LOCK_EX)) is None:
         pass  # It was removed or renamed by whoever had it.
     return descriptor
@@ -55,7 +56,7 @@ def _remove_abandoned(folder: str) -> None:
         names = [entry.path for entry in entries if _LOCK_NAME.fullmatch(entry.name)]
     for name in names:
         with contextlib.suppress(OSError):  # It is claimed, another user's, or gone.
-            descriptor = _claimed(name, os.O_NOFOLLOW, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            descriptor = _claimed(name, 0, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if descriptor is not None:
                 try:
                     _remove(name.removesuffix(LOCK))
@@ -71,7 +72,7 @@ def _remove(path: str) -> None:
 
 def _claimed(path: str, flags: int, operation: int) -> int | None:
     """Return a descriptor with the claim; None if `path` does not lead to what was claimed any more."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | flags, 0o600)
+    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | flags, 0o600)
     try:
         fcntl.flock(descriptor, operation)
         if os.path.exists(path) and os.path.samestat(os.fstat(descriptor), os.stat(path)):

@@ -19,6 +19,7 @@ from eosdb.log.partition_rows import by_id
 from eosdb.maintenance import copies
 from eosdb.maintenance.replay import rebuild
 from eosdb.model.clock import Clock, format_time_ms
+from eosdb.model.damage import reads
 from eosdb.model.progress import Progress, report_progress
 from eosdb.model.validation import check_int
 from eosdb.store import baseline, journal
@@ -130,6 +131,7 @@ def _cut_after(
         connection.execute("VACUUM")
 
 
+@reads("partitions")
 def _admit_losses(
     unit: Unit, partition_id: int, log_start_offset: int, clean_offset: int, *, now_ms: int
 ) -> None:

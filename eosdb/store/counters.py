@@ -6,6 +6,7 @@ import sqlite3
 from dataclasses import dataclass, field
 from typing import Final
 
+from eosdb.model.damage import reads
 from eosdb.store.schema.statement import Statement
 from eosdb.store.writing.unit import Folding, Memo
 
@@ -35,6 +36,7 @@ def counter(unit: Folding, name: str) -> int:
     return values[name]
 
 
+@reads("counters")
 def read_counter(source: Folding | sqlite3.Connection, name: str) -> int:
     """The same as `counter`, for a read connection."""
     row = source.execute(_BY_NAME, (name,)).fetchone()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
@@ -25,6 +26,11 @@ from eosdb.store.wal import growth as wal_growth
 from eosdb.system.road import road
 
 _AT_ONCE: Final = 100
+# An identifier has no other spelling in SQL, and no function or pragma an alias.
+_OF_THE_PROCESS: Final = re.compile(
+    "hard_heap_limit|soft_heap_limit|temp_store_directory|data_store_directory|fts3_tokenizer", re.I
+)
+"""Settings of SQLite's for all connections; the last takes the address of code."""
 _JOURNAL: Final = "Every event in the one total order in which it happened."
 """A table, but documented with the views."""
 
@@ -75,6 +81,11 @@ def query(
     rejects it."""
     if sql.lstrip()[:6].upper() == "ATTACH":
         raise InvalidRequestError(_ONLY_READS)
+    if (named := _OF_THE_PROCESS.search(sql)) is not None:
+        raise InvalidRequestError(
+            f"the statement names {named[0]}, which holds for every connection of this process; a query "
+            "may not change it, nor ask for it"
+        )
     rows = _rows(store, sql, parameters)
     columns: tuple[str, ...] = next(rows)
     return columns, rows

@@ -46,7 +46,7 @@ def open_lock_file(path: str, kind: type[F]) -> F:
 
 
 def _opened(path: str) -> int:
-    flags = os.O_RDWR | os.O_CLOEXEC
+    flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW  # It is written to.
     while True:
         with contextlib.suppress(FileNotFoundError):
             return os.open(path, flags)

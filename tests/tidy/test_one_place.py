@@ -8,7 +8,7 @@ from functools import cache
 
 import pytest
 
-from tests.tidy.tree import modules
+from tests.tidy.tree import imports, modules
 
 PLACES = {
     # What others have named must not steer the terminal, nor forge a line.
@@ -17,7 +17,14 @@ PLACES = {
     # What is nested too deeply is a RecursionError of Python's.
     "json.loads": {"eosdb.model.damage", "eosdb.events.encoding"},
     "json.load": set(),
+    # What is read runs no code.
+    "eval": set(),
+    "exec": set(),
+    "os.system": set(),
+    "os.popen": set(),
+    "marshal.loads": set(),
 }
+RUN_WHAT_THEY_READ = {"pickle", "cloudpickle", "dill", "shelve", "yaml"}
 
 
 @cache
@@ -34,6 +41,11 @@ def callers() -> dict[str, set[str]]:
 @pytest.mark.parametrize("call", PLACES)
 def test_it_is_called_there_alone(call: str) -> None:
     assert callers()[call] <= PLACES[call], callers()[call] - PLACES[call]
+
+
+def test_nothing_is_read_by_what_may_run_it() -> None:
+    roots = {name: {imported.partition(".")[0] for imported in imports(name)} for name in modules()}
+    assert {name for name in roots if roots[name] & RUN_WHAT_THEY_READ} == set()
 
 
 PYTHONS = {"eosdb.model.threads", "eosdb.testing.scheduler"}

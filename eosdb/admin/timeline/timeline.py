@@ -23,6 +23,7 @@ from eosdb.coordinator.authorizer import Authorizer
 from eosdb.coordinator.groups.offsets import OWN
 from eosdb.log import partition_rows
 from eosdb.log.partition_rows import Partition
+from eosdb.model.damage import reads
 from eosdb.model.timeline.timeline import GroupPosition, PartitionTimeline, TransactionSpan
 from eosdb.model.validation import check_topic_partition
 from eosdb.model.values import TopicPartition
@@ -168,6 +169,7 @@ def _times(
     return start_ms, max(start_ms, end_ms, now_ms if window.end is None else -1)
 
 
+@reads("records")
 def _walk(
     connection: sqlite3.Connection,
     partition: Partition,

@@ -14,6 +14,8 @@ from eosdb.model.protocol.prometheus import CONTENT_TYPE
 from eosdb.model.threads import Thread
 
 LOOPBACK: Final = "127.0.0.1"
+_PATIENCE_S: Final = 10
+"""How long a client may be silent in the middle of its request, or read nothing."""
 
 
 class FigureServer(Closeable):
@@ -24,6 +26,8 @@ class FigureServer(Closeable):
 
     def __init__(self, port: int, text: Callable[[], str], host: str = LOOPBACK) -> None:
         class Answer(BaseHTTPRequestHandler):
+            timeout = _PATIENCE_S
+
             def do_GET(self) -> None:
                 status, body = 404, "not found; see /metrics\n"
                 if self.path.partition("?")[0] in ("/", "/metrics"):

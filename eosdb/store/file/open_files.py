@@ -11,9 +11,11 @@ import stat
 from typing import Final
 
 from eosdb.errors import StorageError
+from eosdb.system.lock_file import LOCK
 
 Identity = tuple[int, int]
 """Device and inode."""
+_BESIDE: Final = ("-wal", "-shm", "-journal", LOCK)
 _UNFINISHED: Final = ".eosdb-unfinished"
 """The second name that a file has for a moment while it is created (see new_file.py)."""
 
@@ -115,7 +117,14 @@ def size_of(path: str) -> int:
 
 def check_only_name(path: str) -> None:
     """Raises StorageError for a file with several names (hard links): under each it would have a separate
-    WAL and separate locks, and commits under one name would be lost under the other."""
+    WAL and separate locks, and commits under one name would be lost under the other. Raises it, too, for
+    a link at the name of a file beside it: SQLite would write what it leads to."""
+    for beside in _BESIDE:
+        if os.path.islink(path + beside):
+            raise StorageError(
+                f"{path}{beside} is a symbolic link, which eosdb never makes; what it leads to would be "
+                "overwritten; remove the link, and see who may write to the folder"
+            )
     try:
         status = os.stat(path)
     except OSError:

@@ -43,9 +43,10 @@ _ON_A_SECOND_NAME: Final = {
 argument."""
 _HEADER: Final = {"application_id", "user_version"}
 _PRAGMAS: Final = {
-    *_HEADER, "checkpoint_fullfsync", "foreign_keys", "fullfsync", "journal_mode",
-    "journal_size_limit", "locking_mode", "mmap_size", "query_only", "schema_version", "synchronous",
-    "wal_autocheckpoint", "wal_checkpoint", "writable_schema",
+    *_HEADER, "checkpoint_fullfsync", "data_store_directory", "foreign_keys", "fullfsync",
+    "hard_heap_limit", "journal_mode", "journal_size_limit", "locking_mode", "mmap_size", "query_only",
+    "schema_version", "soft_heap_limit", "synchronous", "temp_store_directory", "wal_autocheckpoint",
+    "wal_checkpoint", "writable_schema",
 }  # fmt: skip
 _ASKS: Final = {
     "foreign_key_check", "foreign_key_list", "index_info", "index_list", "index_xinfo",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import signal
+import socket
 import subprocess
 import sys
 import urllib.error
@@ -163,3 +164,13 @@ def test_a_port_that_is_taken_and_a_file_that_fails_are_told_of() -> None:
             urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics", timeout=60)
     with refused.value as answer:
         assert (answer.code, answer.read()) == (503, b"the disk is gone\n")
+
+
+def test_a_client_that_stops_in_its_request_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("eosdb.integrations.exposition.server._PATIENCE_S", 0.1)
+    with (
+        FigureServer(0, lambda: "") as server,
+        socket.create_connection(("127.0.0.1", server.port), timeout=60) as client,
+    ):
+        client.sendall(b"GET /metrics HTTP/1.1\r\nHost:")
+        assert client.recv(1) == b""

@@ -1,0 +1,59 @@
+"""Whoever may ask a query cannot write with it, open other files, run code, or change the process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from sqlalchemy.exc import OperationalError
+
+import eosdb
+from eosdb import InvalidRequestError
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM records",
+        "WITH x(a) AS (VALUES (1)) UPDATE topics SET topic = 'x'",
+        "CREATE TABLE mine (a)",
+        "PRAGMA user_version=9",
+        "/**/ ATTACH '{folder}/other.db' AS other",
+        "VACUUM INTO '{folder}/other.db'",
+        "SELECT load_extension('libm.so.6')",
+        "SELECT writefile('{folder}/other.db', 'x')",
+        "SELECT readfile('/etc/passwd')",
+        "PRAGMA hard_heap_limit=1000000",
+        "EXPLAIN PRAGMA soft_heap_limit=1",
+        'SELECT * FROM "pragma_Hard_Heap_Limit"(1000000)',
+        "PRAGMA temp_store_directory='/etc'",
+        "SELECT fts3_tokenizer('simple')",
+        "SELECT \"FTS3_tokenizer\"('simple', x'0000000000000000')",
+    ],
+)
+def test_a_query_only_reads_this_file(db: eosdb.Database, tmp_path: Path, statement: str) -> None:
+    db.admin.create_topic("orders")
+    before = set(tmp_path.iterdir())
+    with pytest.raises(InvalidRequestError):
+        db.query(statement.format(folder=tmp_path)).all()
+    assert set(tmp_path.iterdir()) == before
+    assert db.query("SELECT topic FROM topics").all() == [("orders",)]
+    assert db.verify().ok
+
+
+@pytest.mark.parametrize("function", ["load_extension('x')", "fts3_tokenizer('simple')"])
+def test_a_view_or_trigger_of_the_file_calls_no_function_with_effects(
+    db_path: Path, function: str
+) -> None:
+    """SQLite itself refuses those that may be called directly alone, whatever a connection trusts."""
+    with eosdb.connect(db_path) as db, db.begin() as tx:
+        tx.connection.exec_driver_sql("CREATE TABLE mine (a)")
+        tx.connection.exec_driver_sql(f"CREATE VIEW evil AS SELECT {function} AS x")
+        tx.connection.exec_driver_sql(
+            f"CREATE TRIGGER told AFTER INSERT ON mine BEGIN SELECT {function}; END"
+        )
+    with eosdb.connect(db_path) as db:
+        with pytest.raises(InvalidRequestError, match="unsafe use of"):
+            db.query("SELECT * FROM evil").all()
+        with pytest.raises(OperationalError, match="unsafe use of"), db.begin() as tx:
+            tx.connection.exec_driver_sql("INSERT INTO mine VALUES (1)")
