@@ -2,8 +2,8 @@
 status.
 
 Exit status: 0 success, 1 refused or failed (one line on stderr), 3 the same, though what was to be stored
-is stored, or may be, or in part (the line says which), 2 usage, 130 Ctrl-C, 143 SIGTERM. No input of a
-user ends in a traceback.
+is stored, or may be, or in part (the line says which), 2 usage, 4 not eosdb's (`verify --untrusted`), 130
+Ctrl-C, 143 SIGTERM. No input of a user ends in a traceback.
 """
 
 from __future__ import annotations

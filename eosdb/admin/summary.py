@@ -119,14 +119,14 @@ def _look(
     at_rest: bool,
 ) -> FileSummary:
     with forking.at_work():
-        _, connection = open_file(
+        connection = open_file(
             file,
             create=False,
             migrate=False,
             read_only=True,
             lock_timeout_ms=_CONFIG.lock_timeout_ms,
             at_rest=at_rest,
-        )
+        ).reader
         assert connection is not None
         with translated(file), contextlib.closing(connection):
             connection.execute("BEGIN")

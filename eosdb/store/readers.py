@@ -13,10 +13,10 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from eosdb.store.file.connection import connect
+from eosdb.store.file.connection import connect, connect_untrusted
 from eosdb.store.file.failures import translate, translated
 from eosdb.store.file.open_files import OpenFiles
-from eosdb.store.schema.migrate import check_not_upgraded
+from eosdb.store.schema.migrate import Opened, check_not_upgraded
 
 _LOOK_AGAIN_S: Final = 0.05
 """How often a closing thread checks for running readers; normally the last reader wakes it."""
@@ -25,24 +25,25 @@ _TURN_S: Final = 0.25
 
 
 class Readers:
-    """Can be shared by threads. `check_open` raises when the store is closed; `opened` is an existing
+    """Can be shared by threads. `check_open` raises when the store is closed; `opened` may have a
     connection to use first."""
 
     def __init__(
         self, path: str, files: OpenFiles, busy_timeout_ms: int, read_only: bool,
-        check_open: Callable[[], None], opened: sqlite3.Connection | None = None,
+        check_open: Callable[[], None], opened: Opened,
     ) -> None:  # fmt: skip
         self._path: Final = path
         self._files: Final = files
         self._busy_timeout_ms: Final = busy_timeout_ms
         self._read_only: Final = read_only
+        self._untrusted: Final = opened.untrusted
         self._check_open: Final = check_open
         self._idle: list[sqlite3.Connection] = []
         self._opened: list[sqlite3.Connection] = []
         """Every connection, also one that an interrupt has dropped between two places."""
-        if opened is not None:
-            self._opened.append(opened)
-            self._idle.append(_reading_only(opened))
+        if opened.reader is not None:
+            self._opened.append(opened.reader)
+            self._idle.append(_reading_only(opened.reader))
         self._reading: dict[object, tuple[int, sqlite3.Connection | None]] = {}
         """The thread and connection of each running reader."""
         self._is_paused = False
@@ -163,7 +164,10 @@ class Readers:
 
     def _open(self) -> sqlite3.Connection:
         with translated(self._path):
-            connection = connect(self._path, self._busy_timeout_ms, read_only=self._read_only)
+            if self._untrusted:
+                connection = connect_untrusted(self._path)
+            else:
+                connection = connect(self._path, self._busy_timeout_ms, read_only=self._read_only)
             try:
                 self._opened.append(connection)
                 _reading_only(connection)

@@ -38,7 +38,7 @@ from eosdb.model.clock import real_ns
 from eosdb.model.closing import Closing
 from eosdb.model.reports import CommitTimes
 from eosdb.store.file import forking
-from eosdb.store.file.connection import connect, is_in_wal_mode
+from eosdb.store.file.connection import connect, connect_untrusted, is_in_wal_mode
 from eosdb.store.file.failures import (
     is_failed_sync,
     translate,
@@ -90,7 +90,7 @@ class Store:
         self._closing: Closing | None = None
         self._closed = False
         self._process = os.getpid()
-        self._mutex, reader = opened
+        self._mutex, reader, self._untrusted = opened
         self._group = GroupCommit(self._run_round, lock_timeout_ms, path)
         self._apply = apply
         self._external_checkpoints = external_checkpoints
@@ -98,7 +98,7 @@ class Store:
         self._timings = Timings(path, slow_commit_ms)
         self._files = OpenFiles(path, name or path)
         self._readers = Readers(
-            path, self._files, lock_timeout_ms, read_only, self._check_not_closed, reader
+            path, self._files, lock_timeout_ms, read_only, self._check_not_closed, opened
         )
         self._writer: Writer | None = None
         self._held: HeldUnit | None = None
@@ -399,7 +399,9 @@ class Store:
             forking.at_work(),
             translated(self.path),
             contextlib.closing(
-                connect(self.path, self.lock_timeout_ms, read_only=True)
+                connect_untrusted(self.path)
+                if self._untrusted
+                else connect(self.path, self.lock_timeout_ms, read_only=True)
             ) as connection,
         ):
             connection.execute("BEGIN")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from typing import Final
 
 import click
 
@@ -12,17 +13,30 @@ from eosdb.cli.file_command import FileCommand
 from eosdb.cli.params import TimeMs
 from eosdb.cli.progress import progress
 from eosdb.cli.session import Session
-from eosdb.errors import CorruptDatabaseError
+from eosdb.errors import CorruptDatabaseError, DatabaseNotFoundError
+from eosdb.model.clock import SystemClock
+
+_NOT_OURS: Final = 4
+"""The exit status of `verify --untrusted` for what is not eosdb's."""
 
 
 @click.command(cls=FileCommand)
-def verify(session: Session) -> None:
+@click.option(
+    "--untrusted", is_flag=True,
+    help="For a file from elsewhere: first compare its schema with eosdb's, and run nothing of the file's "
+    "own. Exits with status 4 if it is not eosdb's.",
+)  # fmt: skip
+def verify(session: Session, untrusted: bool) -> None:
     """Compare every table with a replay of all events. Exits with status 1 if they differ.
 
     \b
     Example:
       eosdb verify shop.db
+      eosdb verify --untrusted from-a-stranger.db
     """
+    if untrusted:
+        _verify_untrusted(session.named_path())
+        return
     with session.open(read_only=True) as db, progress(db.clock, "verify", "events") as report:
         result = db.verify(on_progress=report)
     for problem in result.problems:
@@ -33,6 +47,26 @@ def verify(session: Session) -> None:
             "from the events, restore lost records from a backup"
         )
     output.line(f"ok: {result.events} events, {result.elapsed_s:.1f} s")
+
+
+def _verify_untrusted(path: str) -> None:
+    from eosdb.maintenance.untrusted import Verdict, check
+
+    if not os.path.isfile(path):
+        raise DatabaseNotFoundError(f"{path} is no file; give the path of one that was received")
+    with progress(SystemClock(), "verify", "events") as report:
+        result = check(path, report)
+    for problem in result.problems:
+        output.line(problem)
+    if result.verdict is Verdict.DAMAGED:
+        raise CorruptDatabaseError(f"{path} is damaged: do not use it, and ask for another copy")
+    if result.verdict is Verdict.NOT_OURS:
+        why = "not a file as this eosdb makes them, and nothing in it was executed"
+        output.line(f"error: NotAnEosdbFileError: {path} is {why}", err=True)
+        click.get_current_context().exit(_NOT_OURS)
+    for other in result.others:
+        output.line(f"not eosdb's, and not looked into: {other}")
+    output.line(f"ours and sound: {result.events} events, {result.elapsed_s:.1f} s")
 
 
 @click.command(cls=FileCommand)

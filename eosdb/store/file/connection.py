@@ -20,6 +20,12 @@ OLDEST_SQLITE: Final = (3, 37, 0)
 FORMAT_AT: Final = slice(18, 20)
 WAL_FORMAT: Final = b"\x02\x02"
 """The read and write version of SQLite's file format; 2 stands for WAL mode."""
+_UNTRUSTED: Final = {
+    sqlite3.SQLITE_LIMIT_ATTACHED: 0,
+    sqlite3.SQLITE_LIMIT_EXPR_DEPTH: 200,
+    sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH: 1_000,
+    sqlite3.SQLITE_LIMIT_TRIGGER_DEPTH: 1,
+}
 _CLOCK: Final = SystemClock()
 _LONGEST_PAUSE_MS: Final = 50
 # Worded as no user's is: the driver keeps statements by their text (held_unit.py).
@@ -79,6 +85,17 @@ def connect(
         # decisions/0002: checkpoints run under the writer mutex only.
         connection.execute("PRAGMA wal_autocheckpoint=0")
         connection.execute(f"PRAGMA journal_size_limit={WAL_LIMIT_BYTES}")
+    return connection
+
+
+def connect_untrusted(path: str) -> sqlite3.Connection:
+    """Open a file from elsewhere, which is at rest, to read it. Not for other files: before SQLite 3.41
+    eosdb's views, too, may not call JSON functions then."""
+    connection = connect(path, 0, read_only=True, at_rest=True)
+    for pragma in ("trusted_schema=OFF", "cell_size_check=ON", "query_only=ON"):
+        connection.execute(f"PRAGMA {pragma}")
+    for limit, most in _UNTRUSTED.items():
+        connection.setlimit(limit, most)
     return connection
 
 

@@ -67,6 +67,8 @@ class Opened(NamedTuple):
 
     mutex: WriterMutex | None
     reader: sqlite3.Connection | None
+    untrusted: bool = False
+    """Whether it is a file from elsewhere, for which connections are opened with care."""
 
 
 def open_file(

@@ -1,0 +1,233 @@
+"""Checks a file from elsewhere before anything in it is executed.
+
+The schema is compared with eosdb's, text for text; only if they are equal are statements run on its tables,
+and the events folded. That happens in a process of its own, which the system bounds in memory and CPU time,
+and which may be killed by bytes that were made for it without harm to the caller.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import resource
+import signal
+import sqlite3
+import stat
+import subprocess
+import sys
+from enum import Enum
+from typing import Final, NamedTuple
+
+from eosdb.coordinator.projection import apply
+from eosdb.errors import EosdbError
+from eosdb.log import json_views
+from eosdb.maintenance import verify
+from eosdb.model.clock import SystemClock
+from eosdb.model.damage import parsed
+from eosdb.model.progress import Progress, silent
+from eosdb.model.words import duration, size
+from eosdb.store.file.connection import connect_untrusted
+from eosdb.store.file.failures import translated
+from eosdb.store.schema import guard, kind
+from eosdb.store.schema.migrate import Opened
+from eosdb.store.schema.newest import (
+    ALEMBICS,
+    APPLICATION_ID,
+    IDENTITY_TABLE,
+    SCHEMA_VERSION,
+    newest_schema,
+)
+from eosdb.store.store import Store
+
+_MAGIC: Final = b"SQLite format 3\0"
+_ALEMBICS_BEFORE_5: Final = (
+    f"CREATE TABLE {ALEMBICS} (version_num VARCHAR(32) NOT NULL PRIMARY KEY)"
+)
+"""How files that were made before schema 5 have the table still."""
+MEMORY_BYTES: Final = 2 * 1024**3
+"""The address space of the process; eosdb needs a tenth of it, and some copies of the largest record."""
+_CPU_S: Final = 60
+_MIB: Final = 1024 * 1024
+_PROBLEMS: Final = 100
+_LONGEST_PROBLEM: Final = 1_000
+
+
+class Verdict(Enum):
+    """What a file from elsewhere is."""
+
+    SOUND = "sound"
+    """Its schema is eosdb's, and its tables are what the events give."""
+    DAMAGED = "damaged"
+    """Its schema is eosdb's, and something else differs, or the check met a limit."""
+    NOT_OURS = "not ours"
+    """The schema is not what eosdb makes: no statement was run on the file's tables."""
+
+
+class Report(NamedTuple):
+    """The answer for a file from elsewhere."""
+
+    verdict: Verdict
+    problems: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
+    """Tables, views, triggers and indexes of an owner, which are not eosdb's and do not touch it."""
+    events: int = 0
+    elapsed_s: float = 0
+
+
+def check(
+    path: str,
+    on_progress: Progress = silent,
+    *,
+    memory_bytes: int = MEMORY_BYTES,
+    cpu_s: int | None = None,
+) -> Report:
+    """Check the file in a process of its own. Without `cpu_s` that has a minute, and a second for each
+    MiB."""
+    allowed_s = _CPU_S + os.stat(path).st_size // _MIB if cpu_s is None else cpu_s
+    call = (
+        f"from {__name__} import main; main({os.path.abspath(path)!r}, {memory_bytes}, {allowed_s})"
+    )
+    # -P: nor is anything of the current folder imported.
+    command = [sys.executable, "-P", "-c", call]
+    report = None
+    with subprocess.Popen(command, stdout=subprocess.PIPE, encoding="utf-8") as process:
+        assert process.stdout is not None
+        try:
+            for line in process.stdout:
+                told = parsed(line)
+                if isinstance(told, dict):
+                    verdict, problems, others = (told.pop(name) for name in Report._fields[:3])
+                    report = Report(Verdict(verdict), tuple(problems), tuple(others), **told)
+                else:
+                    on_progress(*told)
+        except BaseException:
+            process.kill()
+            raise
+    if report is not None and process.returncode == 0:
+        return report
+    why = f"exit status {process.returncode}"
+    if process.returncode == -signal.SIGXCPU:
+        why = f"it needed more CPU time than {duration(1000 * allowed_s)}"
+    elif process.returncode < 0:
+        why = signal.Signals(-process.returncode).name
+    return Report(Verdict.DAMAGED, (f"the check did not come to its end: {why}",))
+
+
+def main(path: str, memory_bytes: int, cpu_s: int) -> None:
+    """Run in the process of its own: print progress, then the report, as lines of JSON."""
+    limits = {
+        resource.RLIMIT_AS: memory_bytes,
+        resource.RLIMIT_CPU: cpu_s,
+        # What the folding spills.
+        resource.RLIMIT_FSIZE: 4 * os.stat(path).st_size + 64 * _MIB,
+    }
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    for limit, most in limits.items():
+        with contextlib.suppress(ValueError, OSError):  # Not every system has each.
+            resource.setrlimit(limit, (most, most + 1))  # At the second one it would be killed.
+
+    def tell(done: int, total: int) -> None:
+        sys.stdout.write(f"[{done}, {total}]\n")
+        sys.stdout.flush()
+
+    try:
+        report = _checked(path, tell)
+    except EosdbError as error:
+        report = Report(Verdict.DAMAGED, (str(error),))
+    except MemoryError:
+        report = Report(Verdict.DAMAGED, (f"it needs more memory than {size(memory_bytes)}",))
+    except Exception as error:  # Whatever it is, the file has caused it.
+        report = Report(Verdict.DAMAGED, (f"{error!r}",))
+    problems = [text[:_LONGEST_PROBLEM] for text in report.problems[:_PROBLEMS]]
+    told = {**report._asdict(), "verdict": report.verdict.value, "problems": problems}
+    sys.stdout.write(json.dumps(told))
+
+
+def _checked(path: str, on_progress: Progress) -> Report:
+    clock = SystemClock()
+    start = clock.monotonic_ms()
+    if (reason := _not_at_rest(path)) is not None:
+        return Report(Verdict.NOT_OURS, (reason,))
+    try:
+        with translated(path), contextlib.closing(connect_untrusted(path)) as connection:
+            strange, missing, others = _compared(connection)
+    except EosdbError as error:
+        verdict = Verdict.DAMAGED if _is_marked(path) else Verdict.NOT_OURS
+        return Report(verdict, (str(error),))
+    if strange or missing:
+        verdict = Verdict.NOT_OURS if strange else Verdict.DAMAGED
+        return Report(verdict, (*strange, *missing), tuple(others))
+    store = Store(path, apply=apply, read_only=True, opened=Opened(None, None, untrusted=True))
+    try:
+        result = verify.verify(store, clock, on_progress)
+    finally:
+        store.close()
+    elapsed_s = (clock.monotonic_ms() - start) / 1000
+    verdict = Verdict.SOUND if result.ok else Verdict.DAMAGED
+    return Report(verdict, result.problems, tuple(others), result.events, elapsed_s)
+
+
+def _not_at_rest(path: str) -> str | None:
+    """Return why the file is not looked into, if it is not: SQLite would replay what lies beside it."""
+    status = os.stat(path)
+    if not stat.S_ISREG(status.st_mode):
+        return "it is no regular file"
+    for suffix in ("-wal", "-journal"):
+        if os.path.lexists(path + suffix) and os.lstat(path + suffix).st_size:
+            return (
+                f"a {suffix} lies beside it, which SQLite would replay into it; ask for a backup "
+                "(`eosdb backup`), which is one file"
+            )
+    with open(path, "rb") as file:
+        if file.read(len(_MAGIC)) != _MAGIC:
+            return "it is no SQLite database"
+    return None
+
+
+def _is_marked(path: str) -> bool:
+    """Whether the header says that the file is eosdb's."""
+    with open(path, "rb") as file:
+        return int.from_bytes(file.read(72)[68:], "big") == APPLICATION_ID
+
+
+def _compared(connection: sqlite3.Connection) -> tuple[list[str], list[str], list[str]]:
+    """Compare the schema with eosdb's. Returns what keeps statements from being run, what is missing, and
+    the owner's objects, which eosdb's tables have nothing to do with."""
+    connection.text_factory = lambda text: text.decode(errors="backslashreplace")
+    rows = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master").fetchall()
+    connection.text_factory = str
+    ours = {(entry.type, entry.name): {(entry.table, entry.sql)} for entry in newest_schema()}
+    ours["table", ALEMBICS].add((ALEMBICS, _ALEMBICS_BEFORE_5))
+    equal = {row[:2] for row in rows if row[2:] in ours.get(row[:2], ())}
+    (application_id,) = connection.execute("PRAGMA application_id").fetchone()
+    is_marked = application_id == APPLICATION_ID
+    if not is_marked and {("table", ALEMBICS), ("table", IDENTITY_TABLE)} - equal:
+        return [f"it has no tables of eosdb's (application_id {application_id:#x})"], [], []
+    file = kind.of(connection)
+    if file.version != SCHEMA_VERSION:
+        return [
+            f"it says that it has schema {file.version}, and this eosdb knows the text of "
+            f"{SCHEMA_VERSION} alone; upgrade a copy of it where it can do no harm, and check that"
+        ], [], []  # fmt: skip
+    typed: dict[str, str] = {}
+    if ("table", "eosdb_json_views") in equal:
+        typed = json_views.definitions(connection)
+    strange, others = [], []
+    for type_, name, table, sql in rows:
+        if (type_, name) in equal or (type_, sql) == ("view", typed.get(name)):
+            continue
+        if (type_, name) in ours:
+            strange.append(f"{name}: this {type_} is not as eosdb makes it")
+        elif sql is None and table in {other for _, other in equal}:
+            continue  # The index of a primary key or of UNIQUE.
+        elif guard.is_own(name) or guard.is_own(table):
+            strange.append(f"{name}: eosdb has no such {type_} (on {table})")
+        else:
+            others.append(f"{type_} {name}")
+    missing = [
+        f"{name}: this {type_} of eosdb's is gone"
+        for type_, name in ours
+        if not any(row[:2] == (type_, name) for row in rows)
+    ]
+    return strange, missing, others
