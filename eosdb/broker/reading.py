@@ -9,7 +9,7 @@ from uuid import UUID
 
 from eosdb.broker.handler import RequestHandler
 from eosdb.broker.waiting import Listener
-from eosdb.errors import InvalidTopicExceptionError
+from eosdb.errors import EosdbError, InvalidTopicExceptionError, in_doubt
 from eosdb.log import partition_rows, retention, topics
 from eosdb.log.reading import by_time, ends, fetch, lag
 from eosdb.model.fetched import FetchedColumns, FetchedData, FetchResult
@@ -294,14 +294,23 @@ class ReadRequests(RequestHandler):
         tp = check_topic_partition(topic_partition)
         check_int("before_offset", before_offset, -(2**63))
 
-        def delete(unit: Unit) -> tuple[int, int]:
+        def delete(unit: Unit, before: int) -> tuple[int, int, int]:
             self._authorizer.check(unit, "delete", "topic", tp.topic)
             partition = partition_rows.load(unit, tp)
             config = partition_rows.config(unit, partition.topic_id, self._config)
             now = self._clock.time_ms()
-            moved_to = retention.delete_records(unit, partition, before_offset, config, now)
-            return partition.partition_id, moved_to
+            moved = retention.delete_records(unit, partition, before, config, now)
+            return partition.partition_id, *moved
 
-        partition_id, log_start_offset = self._coordinator.write(delete)
+        reached: int | None = None
+        target = before_offset
+        while reached != target:  # In units that do not grow with the log.
+            try:
+                write = partial(delete, before=target)
+                partition_id, reached, target = self._coordinator.write(write)
+            except EosdbError as error:
+                if reached is not None:
+                    in_doubt(error)  # A part has been deleted; the rest is deleted by another call.
+                raise
         self._delete_rows([partition_id])
-        return log_start_offset
+        return target

@@ -28,6 +28,8 @@ BYTES_PER_UNIT: Final = 1024 * 1024
 """The most bytes that one unit deletes, which takes a few milliseconds."""
 ROWS_PER_MOVE: Final = 5_000
 """The most offsets by which one event advances the log start, so that no unit counts a whole log."""
+_ROWS_PER_REQUEST: Final = 50_000
+"""The same for a client that waits for it: each event is a durable commit."""
 _ORPHANS: Final = """
 WITH RECURSIVE with_rows (id) AS (
     SELECT min(partition_id) FROM records
@@ -41,9 +43,9 @@ SELECT id FROM with_rows WHERE id IS NOT NULL AND id NOT IN (SELECT partition_id
 
 def delete_records(
     unit: Unit, partition: Partition, before_offset: int, config: TopicConfig, now_ms: int
-) -> int:
-    """Kafka's DeleteRecords: advance the log start to `before_offset` (-1: the high watermark). Returns
-    the log start offset.
+) -> tuple[int, int]:
+    """Kafka's DeleteRecords: advance the log start to `before_offset` (-1: the high watermark), by at most
+    50,000 records. Returns the log start offset, and the one that is wanted.
 
     Raises OffsetOutOfRangeError beyond the high watermark, and PolicyViolationError for a topic with
     cleanup.policy=compact.
@@ -60,9 +62,10 @@ def delete_records(
             f"high watermark {partition.log_end_offset}"
         )
     if target <= partition.log_start_offset:
-        return partition.log_start_offset
-    move_log_start(unit, partition, target, "delete_records", now_ms)
-    return target
+        return partition.log_start_offset, partition.log_start_offset
+    reached = min(target, _end_of_move(unit, partition, _ROWS_PER_REQUEST))
+    move_log_start(unit, partition, reached, "delete_records", now_ms)
+    return reached, target
 
 
 def move_log_start(
@@ -100,11 +103,13 @@ def due_log_start(
     return (target, reason) if target > partition.log_start_offset else None
 
 
-def _end_of_move(connection: Unit | sqlite3.Connection, partition: Partition) -> int:
+def _end_of_move(
+    connection: Unit | sqlite3.Connection, partition: Partition, rows: int = ROWS_PER_MOVE
+) -> int:
     row = connection.execute(
         'SELECT "offset" FROM records WHERE partition_id = ? AND "offset" >= ? '
-        f'ORDER BY "offset" LIMIT 1 OFFSET {ROWS_PER_MOVE}',
-        (partition.partition_id, partition.log_start_offset),
+        'ORDER BY "offset" LIMIT 1 OFFSET ?',
+        (partition.partition_id, partition.log_start_offset, rows),
     ).fetchone()
     return partition.log_end_offset if row is None else int(row[0])
 

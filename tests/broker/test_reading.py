@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, Final
 
 import pytest
@@ -14,6 +15,7 @@ from eosdb import (
     RecordBatch,
     TopicPartition,
 )
+from eosdb.log import retention
 from tests.readers import committed_values
 from tests.requests import TP, Send, begin
 
@@ -121,6 +123,43 @@ def test_log_append_time(classic_db: eosdb.Database, clock: ManualClock) -> None
     records = classic_db.broker.fetch(tp, 0).records
     assert [(r.timestamp, r.timestamp_type) for r in records] == [(clock.time_ms(), 1)] * 2
     assert classic_db.broker.append(TP, RecordBatch([Record(timestamp=5)])).log_append_time == -1
+
+
+def test_records_of_a_large_log_are_deleted_in_units_that_do_not_grow_with_it(
+    db: eosdb.Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retention, "_ROWS_PER_REQUEST", 40)
+    db.admin.create_topic("t")
+    for _ in range(10):
+        db.broker.append(TP, RecordBatch([Record(value=b"v")] * 10))
+    assert db.broker.delete_records(TP, 95) == 95
+    moves = [event.detail for event in db.admin.journal(kinds=("LogStartOffsetMoved",))]
+    assert [json.loads(detail)["log_start_offset"] for detail in moves] == [40, 80, 95]
+    assert sum(json.loads(detail)["size"] for detail in moves) == 95
+    assert db.query("SELECT count(*) FROM records").rows.__next__() == (5,)
+    assert db.verify().ok
+
+
+def test_a_deletion_that_is_refused_in_the_middle_is_finished_by_another_call(
+    db: eosdb.Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retention, "_ROWS_PER_REQUEST", 4)
+    db.admin.create_topic("t")
+    db.broker.append(TP, RecordBatch([Record(value=b"v")] * 10))
+    move, calls = retention.move_log_start, list[int]()
+
+    def refused(*arguments: Any) -> None:
+        calls.append(1)
+        if len(calls) == 2:
+            raise eosdb.DatabaseLockedError("not now")
+        move(*arguments)
+
+    monkeypatch.setattr(retention, "move_log_start", refused)
+    with pytest.raises(eosdb.DatabaseLockedError) as caught:
+        db.broker.delete_records(TP, 9)
+    assert caught.value.outcome == "unknown"
+    assert db.broker.offsets(TP).log_start_offset == 4
+    assert db.broker.delete_records(TP, 9) == 9
 
 
 def test_delete_records(classic_db: eosdb.Database, send: Send) -> None:
