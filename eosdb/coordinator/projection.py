@@ -29,6 +29,7 @@ from eosdb.events.kinds import (
     OffsetsCommitted,
     OffsetsDeleted,
     ProducerIdBlockAllocated,
+    ProducerIdsForgotten,
     ScramCredentialRemoved,
     ScramCredentialSet,
     TopicDeleted,
@@ -46,6 +47,7 @@ from eosdb.store.writing.unit import Folding
 _SAVE_PRODUCER_ID: Final = Statement(
     "INSERT OR IGNORE INTO {producer_ids} (producer_id, transactional_id) VALUES (?, ?)"
 )
+_FORGET_PRODUCER_ID: Final = Statement("DELETE FROM {producer_ids} WHERE producer_id = ?")
 _SAVE_ACL: Final = Statement("INSERT OR IGNORE INTO {acls} VALUES (?, ?, ?, ?, ?, ?)")
 _DELETE_ACL: Final = Statement(
     "DELETE FROM {acls} WHERE (principal, operation, resource_type, resource_name, pattern_type, "
@@ -81,6 +83,10 @@ def transaction_state_changed(unit: Folding, event: TransactionStateChanged, pos
 
 def transactional_id_expired(unit: Folding, event: TransactionalIdExpired, position: int) -> None:
     transaction_rows.forget(unit, event.transactional_id)
+
+
+def producer_ids_forgotten(unit: Folding, event: ProducerIdsForgotten, position: int) -> None:
+    unit.executemany(_FORGET_PRODUCER_ID, [(id_,) for id_ in event.producer_ids])
 
 
 def offsets_committed(unit: Folding, event: OffsetsCommitted, position: int) -> None:
@@ -147,6 +153,7 @@ HANDLERS: Final[dict[type[Event], Callable[[Folding, Any, int], None]]] = {
     CoordinatorElected: coordinator_elected,
     TransactionStateChanged: transaction_state_changed,
     TransactionalIdExpired: transactional_id_expired,
+    ProducerIdsForgotten: producer_ids_forgotten,
     OffsetsCommitted: offsets_committed,
     TxnOffsetsCommitted: txn_offsets_committed,
     OffsetsDeleted: offsets_deleted,

@@ -117,6 +117,7 @@ class LogCleaned(NamedTuple):
 
     `horizons` are the offsets of tombstones, and of markers without data, that this pass has met for the
     first time; they are removed `delete.retention.ms` later. `expired_horizons` are those removed now.
+    `unindexed` are the timestamps of entries of the time index between which no record is left.
     """
 
     timestamp: int
@@ -128,6 +129,7 @@ class LogCleaned(NamedTuple):
     size: int
     horizons: tuple[int, ...]
     expired_horizons: tuple[int, ...]
+    unindexed: tuple[int, ...] = ()
 
 
 class ProducersExpired(NamedTuple):
@@ -184,6 +186,13 @@ class TransactionalIdExpired(NamedTuple):
     transactional_id: str
     producer_id: int
     producer_epoch: int
+
+
+class ProducerIdsForgotten(NamedTuple):
+    """Producer ids that no transactional id has any more, and that no record is of."""
+
+    timestamp: int
+    producer_ids: tuple[int, ...]
 
 
 class OffsetCommit(NamedTuple):
@@ -423,6 +432,7 @@ Event = (
     | CoordinatorElected
     | TransactionStateChanged
     | TransactionalIdExpired
+    | ProducerIdsForgotten
     | GroupChanged
     | ConsumerGroupChanged
     | GroupConfigAltered

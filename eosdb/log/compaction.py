@@ -66,6 +66,19 @@ LEFT JOIN doomed d ON d."offset" = c."offset"
 WHERE d."offset" IS NULL AND h."offset" IS NULL AND (c.tombstone OR c.empty_marker)
 ORDER BY c."offset"
 """
+_UNINDEXED: Final = """
+SELECT timestamp FROM (
+    SELECT partition_id, timestamp, "offset",
+        lag("offset", 1, 0) OVER (ORDER BY timestamp) AS before
+    FROM time_index WHERE partition_id = ?
+) t
+WHERE t."offset" <= ? AND NOT EXISTS (
+    SELECT 1 FROM records r WHERE r.partition_id = t.partition_id
+    AND r."offset" >= t.before AND r."offset" < t."offset"
+    AND NOT EXISTS (SELECT 1 FROM doomed d WHERE d."offset" = r."offset")
+)
+ORDER BY timestamp LIMIT 5000
+"""
 _HORIZON_REACHED: Final = (
     "SELECT 1 FROM delete_horizons WHERE partition_id = ? AND since <= ? LIMIT 1"
 )
@@ -93,6 +106,7 @@ def clean(unit: Unit, partition: Partition, config: TopicConfig, now_ms: int) ->
             'SELECT horizon FROM doomed WHERE horizon IS NOT NULL ORDER BY "offset"'
         )
     )
+    unindexed = tuple(timestamp for (timestamp,) in unit.execute(_UNINDEXED, (partition_id, end)))
     if removed or horizons or end > partition.clean_offset:
         unit.record(
             LogCleaned(
@@ -105,6 +119,7 @@ def clean(unit: Unit, partition: Partition, config: TopicConfig, now_ms: int) ->
                 size=size,
                 horizons=horizons,
                 expired_horizons=expired,
+                unindexed=unindexed,
             )
         )
         deleted = unit.execute(

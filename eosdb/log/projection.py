@@ -45,6 +45,9 @@ _TIME_INDEX_ENTRY: Final = FoldedInsertion("time_index", ("partition_id", "times
 _CUT_TIME_INDEX: Final = Statement(
     'DELETE FROM {time_index} WHERE partition_id = ? AND "offset" <= ?'
 )
+_THIN_TIME_INDEX: Final = Statement(
+    "DELETE FROM {time_index} WHERE partition_id = ? AND timestamp = ?"
+)
 _CUT_HORIZONS: Final = Statement(
     'DELETE FROM {delete_horizons} WHERE partition_id = ? AND "offset" < ?'
 )
@@ -247,6 +250,7 @@ def log_cleaned(unit: Folding, event: LogCleaned, position: int) -> None:
     )
     gone = [(event.partition_id, offset) for offset in event.expired_horizons]
     unit.executemany(_FORGET_HORIZON, gone)
+    unit.executemany(_THIN_TIME_INDEX, [(event.partition_id, at) for at in event.unindexed])
 
 
 def producers_expired(unit: Folding, event: ProducersExpired, position: int) -> None:

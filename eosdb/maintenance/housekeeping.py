@@ -53,7 +53,7 @@ class Housekeeper:
         return report_progress(on_progress, self._run)
 
     def _run(self, report: Progress) -> HousekeepingReport:
-        whole = self._round(_UNIT_ON_DEMAND_MS, sync=True, on_progress=report)
+        whole = Round(self._core, unit_ms=_UNIT_ON_DEMAND_MS, sync=True, on_progress=report)
         for _ in whole.steps():
             pass
         self._tell_of(whole)
@@ -94,13 +94,8 @@ class Housekeeper:
 
     def take_snapshots(self, *, sync: bool = False) -> None:
         """Take a producer-state snapshot of every partition that has grown since its last."""
-        for _ in self._round(_UNIT_ON_DEMAND_MS, sync=sync).take_snapshots():
+        for _ in Round(self._core, unit_ms=_UNIT_ON_DEMAND_MS, sync=sync).take_snapshots():
             pass
-
-    def _round(self, unit_ms: int, *, sync: bool, on_progress: Progress | None = None) -> Round:
-        if on_progress is None:
-            return Round(self._core, unit_ms=unit_ms, sync=sync)
-        return Round(self._core, unit_ms=unit_ms, sync=sync, on_progress=on_progress)
 
     def _begins_round(self) -> bool:
         """Whether the interval has passed and no other process has begun this round."""
@@ -110,7 +105,8 @@ class Housekeeper:
         is_due, last_ms = self._core.store.begin_round(now_ms, every_ms)
         self._look_at_ms = last_ms + every_ms
         if is_due:
-            self._whole = self._round(_UNIT_MS, sync=False)
+            first_id = 0 if self._whole is None else self._whole.first_id
+            self._whole = Round(self._core, unit_ms=_UNIT_MS, sync=False, first_id=first_id)
             self._steps = self._whole.steps()
         return is_due
 

@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 
 from eosdb.broker.handler import Core
 from eosdb.coordinator.groups import offsets as group_offsets
+from eosdb.coordinator.transactions import producer_ids
 from eosdb.log import compaction, once, partition_rows, retention, snapshots
 from eosdb.log.partition_rows import IsDue, Partition
 from eosdb.maintenance import history
@@ -28,6 +29,9 @@ K = TypeVar("K")
 T = TypeVar("T")
 Steps = Generator[None, None, T]
 """Yields after each step; returns what the steps have done."""
+_PAGES_OF_IDS: Final = 10
+"""So many pages of producer ids a round looks at: those of records that are kept for ever are looked at
+again and again."""
 _WITH_RECORDS: Final = "log_end_offset > log_start_offset"
 
 
@@ -36,7 +40,13 @@ class Round:
     `sync`, its writes become durable with the next synced unit."""
 
     def __init__(
-        self, core: Core, *, unit_ms: int, sync: bool, on_progress: Progress = silent
+        self,
+        core: Core,
+        *,
+        unit_ms: int,
+        sync: bool,
+        first_id: int | None = None,
+        on_progress: Progress = silent,
     ) -> None:
         self._store = core.store
         self._coordinator = core.coordinator
@@ -44,6 +54,9 @@ class Round:
         self._config = core.config
         self._unit_ns = unit_ms * 1_000_000
         self._sync = sync
+        self.first_id = first_id
+        """The producer id at which it begins to look for those to be forgotten; then that at which the next
+        round begins. None: it looks at all."""
         self._report = on_progress
         self._done: Counter[str] = Counter()
 
@@ -210,6 +223,20 @@ class Round:
             done += size
         self._report(total, total)
 
+    def _forget_producer_ids(self) -> Steps[None]:
+        """Forget to which transactional ids those producer ids belonged of which nothing is left."""
+        now_ms = self._clock.time_ms()
+        first: int | None = self.first_id or 0
+        pages = 0
+        while first is not None and (self.first_id is None or pages < _PAGES_OF_IDS):
+            with self._store.read() as connection:
+                ids, first = producer_ids.left_over(connection, first)
+            if ids:
+                self._write(functools.partial(producer_ids.forget, ids=ids, now_ms=now_ms))
+            pages += 1
+            yield
+        self.first_id = first or 0
+
     def _forget_what_was_done_once(self) -> Steps[None]:
         """Expire idempotency keys and sinks."""
         now_ms = self._clock.time_ms()
@@ -252,6 +279,7 @@ _PARTS: Final[tuple[Callable[[Round], Steps[None]], ...]] = (
     Round._run_due,
     Round._move_log_starts,
     Round._delete_rows,
+    Round._forget_producer_ids,
     Round._forget_what_was_done_once,
     Round._compact,
     Round.take_snapshots,

@@ -107,7 +107,7 @@ WRITTEN: list[tuple[Event, str]] = [
     (
         LogCleaned(1, "t", 0, 1, 5, 2, 77, (1, 2), ()),
         '{"partition_id":1,"clean_offset":5,"removed":2,"size":77,"horizons":[1,2],'
-        '"expired_horizons":[]}',
+        '"expired_horizons":[],"unindexed":[]}',
     ),
     (
         OffsetsCommitted(1, "g", (OffsetCommit("t", 0, 5, -1, "\n"),)),

@@ -225,6 +225,40 @@ def test_a_marker_stays_while_its_transaction_has_data_and_a_while_after(
     assert db.verify().ok
 
 
+def test_the_time_index_of_a_compacted_topic_has_no_entries_between_which_nothing_is_left(
+    db: eosdb.Database, clock: ManualClock
+) -> None:
+    compacted(db)
+    append(db, Record(key=b"first", value=b"kept"))
+    for _ in range(40):
+        clock.advance(1_000)
+        append(db, Record(key=b"k", value=bytes(70_000)))
+    append(db, Record(key=b"last", value=b"kept"))
+
+    def answers() -> list[int]:
+        times = range(clock.time_ms() - 41_000, clock.time_ms() + 1, 500)
+        found = (db.broker.list_offsets(TP, time).offset for time in times)
+        return [offset for offset in found if offset in (0, 40, 41)]
+
+    (before,) = db.query("SELECT count(*) FROM time_index").all()[0]
+    told = set(answers())
+    db.housekeeping()
+    assert offsets_of(db) == [0, 40, 41]
+    (after,) = db.query("SELECT count(*) FROM time_index").all()[0]
+    assert before >= 39
+    assert after <= 3, "as many as there are records, whatever was written"
+    assert set(answers()) == told == {0, 40}
+    assert db.verify().ok
+    for _ in range(40):
+        clock.advance(1_000)
+        append(db, Record(key=b"k", value=bytes(70_000)))
+    assert db.broker.list_offsets(TP, clock.time_ms()).offset == 81
+    assert db.broker.list_offsets(TP, clock.time_ms() - 39_000).offset == 42
+    db.housekeeping()
+    assert db.broker.list_offsets(TP, clock.time_ms() - 39_000).offset == 81
+    assert db.verify().ok
+
+
 def test_young_records_are_left_alone(db: eosdb.Database, clock: ManualClock) -> None:
     compacted(db, min_compaction_lag_ms=1_000)
     append(db, Record(key=b"k", value=b"1"))

@@ -50,6 +50,7 @@ def full(tmp_path: Path) -> Path:
         db.broker.offset_commit("g", {TopicPartition("gone", 1): OffsetAndMetadata(0)})
         db.broker.offset_commit("short", {TP: OffsetAndMetadata(0)})
         db.broker.delete_group("short")
+        db.broker.init_producer_id("without records")
         db.admin.delete_topic("gone")
         db.admin.create_view("dropped", "t", {"a": "TEXT"})
         db.admin.drop_view("dropped")

@@ -3,24 +3,44 @@
 A database object holds one block in memory. Allocating the next block is an event with the next block
 version, so two processes that read the same state cannot both allocate it. The unused ids of a block are
 lost when the database is closed.
+
+Which transactional id a producer id belonged to is stored as long as a record of it is (`producer_ids`).
 """
 
 from __future__ import annotations
 
+import sqlite3
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from eosdb.errors import ProducerIdsExhaustedError
-from eosdb.events.kinds import ProducerIdBlockAllocated
+from eosdb.events.kinds import ProducerIdBlockAllocated, ProducerIdsForgotten
 from eosdb.model.clock import Clock
 from eosdb.model.config import INT64_MAX
 from eosdb.store.counters import counter
 from eosdb.store.store import Store
-from eosdb.store.writing.unit import Unit
+from eosdb.store.writing.unit import STEPS_PER_UNIT, Unit
 
 NEXT_PRODUCER_ID: Final = "next_producer_id"
 BLOCK_VERSION: Final = "producer_id_block_version"
+_PAGE: Final = """
+SELECT i.producer_id, NOT EXISTS (
+    SELECT 1 FROM transactional_ids t WHERE t.producer_id = i.producer_id
+    OR t.transactional_id = i.transactional_id
+    AND i.producer_id IN (t.previous_producer_id, t.next_producer_id)
+) AND NOT EXISTS (SELECT 1 FROM pending_group_offsets o WHERE o.producer_id = i.producer_id)
+FROM (SELECT * FROM producer_ids WHERE producer_id >= ? ORDER BY producer_id LIMIT ?) i
+ORDER BY i.producer_id
+"""
+_HAS_RECORDS: Final = """
+SELECT EXISTS (
+    SELECT 1 FROM partitions p CROSS JOIN records r
+    WHERE r.partition_id = p.partition_id AND r.producer_id = ? AND r.sequence >= 0
+)
+"""
+_IS_STORED: Final = "SELECT 1 FROM producer_ids WHERE producer_id = ?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,3 +109,26 @@ class ProducerIdManager:
 
 def _state(unit: Unit) -> BlockState:
     return BlockState(counter(unit, NEXT_PRODUCER_ID), counter(unit, BLOCK_VERSION))
+
+
+# -- what is forgotten -----------------------------------------------------------------------------
+
+
+def left_over(connection: sqlite3.Connection, first: int) -> tuple[list[int], int | None]:
+    """Look at STEPS_PER_UNIT stored producer ids from `first` on. Returns those that no transactional id
+    has any more and of which no data is stored, so that none can get a record again; and the next to look
+    at, None at the end."""
+    rows = connection.execute(_PAGE, (first, STEPS_PER_UNIT)).fetchall()
+    gone = [
+        id_
+        for id_, is_retired in rows
+        if is_retired and not connection.execute(_HAS_RECORDS, (id_,)).fetchone()[0]
+    ]
+    return gone, rows[-1][0] + 1 if len(rows) == STEPS_PER_UNIT else None
+
+
+def forget(unit: Unit, ids: Sequence[int], now_ms: int) -> None:
+    """Forget those that are still stored."""
+    stored = tuple([id_ for id_ in ids if unit.execute(_IS_STORED, (id_,)).fetchone()])
+    if stored:
+        unit.record(ProducerIdsForgotten(now_ms, stored))
