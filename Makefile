@@ -3,7 +3,7 @@ PYTHON := .venv/bin/python
 SETUP := .venv/.ready
 PEERS := .venv/.peers
 
-.PHONY: demo test test-portable test-fast chaos fuzz gauntlet judges relay move lakehouse lint bench docs simulate release matrix site copies clean
+.PHONY: demo test test-portable test-fast chaos fuzz gauntlet judges relay move lakehouse lint bench docs simulate release matrix site copies years clean
 
 demo: $(SETUP)
 	$(PYTHON) demo/flights.py
@@ -56,6 +56,11 @@ relay: $(SETUP)
 MOVE ?=
 move: $(SETUP)
 	$(if $(MOVE),EOSDB_BENCH_KAFKA=$(MOVE)) $(PYTHON) -m tests.hunts.gauntlet --actor move --minutes $(MINUTES) --seed $(SEED)
+
+# Two years of a shop with the clock moved (docs/proof.md); YEARS="--days 60 --per-day 100" is shorter.
+YEARS ?=
+years: $(SETUP)
+	$(PYTHON) -m tests.hunts.years $(YEARS)
 
 # Litestream beside a writer, both killed, and every restored copy compared (COPIES="--rounds 10"); EOSDB_LITESTREAM names it.
 COPIES ?=
