@@ -6,7 +6,6 @@ Where one says 'now', the analyst's now is put in its place.
 
 from __future__ import annotations
 
-import re
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +14,6 @@ from typing import Any
 import pytest
 
 import eosdb
-from eosdb.events.encoding import SHAPES
 from scripts import make_datasette
 from tests.docs import shop
 from tests.docs.shop_answers import ANSWERS, INCIDENTAL
@@ -64,12 +62,6 @@ def test_values_have_the_type_on_the_page(analyst: sqlite3.Connection, view: str
         allowed = {TYPES[described.type]} | ({"null"} if "NULL" in described.meaning else set())
         assert TYPES[described.type] in found, (column, found)
         assert found <= allowed, (column, found)
-
-
-def test_the_page_lists_the_members_of_every_kind_of_event() -> None:
-    rows = re.findall(r"(?m)^\| `([A-Z]\w+)` \| (.+) \|$", PAGE)
-    listed = {kind: tuple(re.findall(r"`(\w+)`", members)) for kind, members in rows}
-    assert listed == {kind: fields.names for kind, (fields, *_) in SHAPES.items()}
 
 
 def test_every_query_has_a_title_of_its_own_and_an_expected_answer() -> None:

@@ -1,0 +1,160 @@
+"""Files that readers are tried with: what this eosdb has written, in as many shapes as a file can have."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import eosdb
+from eosdb import (
+    BrokerConfig,
+    ManualClock,
+    MemberHeartbeat,
+    OffsetAndMetadata,
+    Record,
+    RecordBatch,
+    TopicPartition,
+)
+from eosdb.testing.simulation import Settings, run
+from eosdb.testing.simulation.world import World
+from tests.maintenance import everything
+from tests.tidy.tree import ROOT
+
+START_MS = 1_700_000_000_000
+SCHEMA = 10
+HEADERS: list[tuple[str, bytes | str | None]] = [("hé", b"\x00\xff"), ("hé", None), ("", b"")]
+DAY_MS = 24 * 3600 * 1000
+TP = TopicPartition("t", 0)
+TABLES_OF_ANOTHER = (
+    "PRAGMA page_size=8192; PRAGMA user_version=77; "
+    "PRAGMA application_id=1196444487; PRAGMA journal_mode=WAL; "
+    "CREATE TABLE orders (id INTEGER PRIMARY KEY, note TEXT); "
+    "CREATE VIEW notes AS SELECT note FROM orders; INSERT INTO orders VALUES (1, 'mine')"
+)
+
+
+def golden(folder: Path) -> Iterator[Path]:
+    """The file of each schema, brought to this one; what a killed process leaves is in their journals."""
+    for stored in sorted((ROOT / "tests" / "data").glob("schema_*.db")):
+        path = folder / stored.name
+        shutil.copy(stored, path)
+        eosdb.connect(path, clock=ManualClock(START_MS)).close()
+        yield path
+
+
+def opened(path: Path, clock: ManualClock, **settings: Any) -> eosdb.Database:
+    adopt = settings.pop("adopt", False)
+    config = BrokerConfig(log_retention_check_interval_ms=1000 * DAY_MS, **settings)
+    return eosdb.connect(path, clock=clock, durability="off", config=config, adopt=adopt)
+
+
+def shapes(folder: Path) -> Iterator[Path]:
+    """Files of this schema: with everything, and what had no place in that one."""
+    yield (path := folder / "everything.db")
+    everything.fill(path, ManualClock(START_MS))
+    yield (path := folder / "empty.db")
+    eosdb.connect(path).close()
+    yield (path := folder / "sides.db")
+    with opened(path, ManualClock(START_MS), transaction_version=1) as db:
+        from_all_sides(db)
+        db.publish_copy(folder / "published.db")
+    yield folder / "published.db"
+    yield (path := folder / "baseline.db")
+    clock = ManualClock(START_MS)
+    with opened(path, clock, history_retention_ms=0) as db:
+        from_all_sides(db)
+        clock.advance(1_000)
+        db.housekeeping()
+        ((position,),) = db.query("SELECT position FROM eosdb_baseline").rows
+        assert position > 50
+        from_all_sides(db, "after")
+    yield (path := folder / "adopted.db")
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.executescript(TABLES_OF_ANOTHER)
+    with opened(path, ManualClock(START_MS), adopt=True) as db:
+        from_all_sides(db)
+    for seed, version in ((2, 2), (3, 1), (10, 2)):
+        yield from simulated(folder, seed, version)
+
+
+def from_all_sides(db: eosdb.Database, name: str = "t") -> None:
+    """Transactions over partitions and groups, aborted, open, cut by retention and overtaken; topics
+    that were deleted, made again and widened; text that is not ASCII."""
+    clock, tps = db.clock, [TopicPartition(name, i) for i in range(2)]
+    assert isinstance(clock, ManualClock)
+    db.admin.create_topic(name, 2, {"retention.ms": -1})
+    db.admin.create_topic(f"{name}-gone", config={"message.timestamp.type": "LogAppendTime"})
+    producer = db.producer(transactional_id=f"{name}-ends")
+    producer.init_transactions()
+    for i in range(8):
+        producer.begin_transaction()
+        for tp in tps:
+            headers = HEADERS if i % 2 else []
+            producer.send(name, f"wert {i} ≠", key=f"{i}ü", partition=tp.partition, headers=headers)
+        producer.send(f"{name}-gone", None, key=b"")
+        producer.send_offsets_to_transaction({tps[i % 2]: OffsetAndMetadata(i, "\x01\t»")}, "g")
+        producer.flush()
+        producer.commit_transaction() if i % 3 else producer.abort_transaction()
+        clock.advance(7)
+    db.append_once(f"{name}-sink", 1, {tps[1]: [Record(value=b"s", timestamp=5)]}, held=["it"])
+    db.admin.delete_topic(f"{name}-gone")
+    db.admin.create_topic(f"{name}-gone", 1)
+    db.admin.create_partitions(f"{name}-gone", 3)
+    db.broker.offset_commit("g", {TopicPartition(f"{name}-gone", 2): OffsetAndMetadata(0)})
+    me = db.broker.init_producer_id(f"{name}-late", 900_000)
+    db.broker.add_partitions_to_txn(f"{name}-late", *me, tps)
+    for tp in tps:
+        open_ = RecordBatch([Record(value=b"open", timestamp=clock.time_ms())], *me, 0, True)
+        db.broker.append(tp, open_, transactional_id=f"{name}-late")
+    late = {tps[0]: OffsetAndMetadata(99), tps[1]: OffsetAndMetadata(98)}
+    db.broker.add_offsets_to_txn(f"{name}-late", *me, "g")
+    db.broker.txn_offset_commit(f"{name}-late", "g", *me, late)
+    db.broker.offset_commit("g", {tps[0]: OffsetAndMetadata(3)})
+    db.broker.delete_records(tps[1], 3)
+    db.producer().send(name, b"behind the open one", partition=0).result()
+    fenced = db.producer(transactional_id=f"{name}-fenced")
+    fenced.init_transactions()
+    fenced.begin_transaction()
+    fenced.send(name, b"fenced", partition=1)
+    fenced.flush()
+    db.producer(transactional_id=f"{name}-fenced").init_transactions()
+    first = MemberHeartbeat(
+        member_id="m", rebalance_timeout_ms=1, subscribed_topic_names=[name], topic_partitions={}
+    )
+    db.broker.consumer_group_heartbeat(f"{name}-assigned", first)
+    db.broker.offset_commit(f"{name}-short", {tps[0]: OffsetAndMetadata(1)})
+    db.broker.delete_group(f"{name}-short")
+
+
+class Kept(World):
+    """A simulated world of whose file copies are kept: of the middle, with everything under way, and of
+    the end."""
+
+    target: Path
+    steps = 500
+
+    def deliver_due(self) -> None:
+        super().deliver_due()
+        if self.scheduler.steps >= self.steps // 2 and not self.target.exists():
+            self.keep(self.target)
+
+    def close(self) -> None:
+        self.keep(self.target.with_name(f"{self.target.stem}-end.db"))
+        super().close()
+
+    def keep(self, target: Path) -> None:
+        with contextlib.closing(sqlite3.connect(self.path)) as connection:
+            connection.execute("VACUUM INTO ?", (str(target),))
+
+
+def simulated(folder: Path, seed: int, version: int) -> Iterator[Path]:
+    Kept.target = folder / f"simulated-{seed}.db"
+    with mock.patch.dict(run.__globals__, World=Kept):
+        result = run(Settings(seed, Kept.steps, transaction_version=version))
+    assert result.violation is None, result.violation
+    yield from sorted(folder.glob(f"simulated-{seed}*.db"))

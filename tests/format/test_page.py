@@ -1,0 +1,190 @@
+"""docs/format.md has every table, column, index, trigger, view, kind of event and member, and no other."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+import typing
+from collections.abc import Iterator
+from typing import Any
+
+from eosdb.events import kinds
+from eosdb.events.encoding import SHAPES, Fields
+from eosdb.model.protocol.scram import ScramCredential
+from eosdb.model.values import TopicPartition, TransactionState
+from eosdb.store.schema import newest
+from tests.tidy.tree import ROOT
+
+PAGE = (ROOT / "docs" / "format.md").read_text(encoding="utf-8")
+JSON = {int: "integer", str: "text", bool: "boolean", TransactionState: "text"}
+OBJECTS: dict[str, Any] = {
+    cls.__name__: cls
+    for cls in (
+        TopicPartition, kinds.OffsetCommit, kinds.GroupMember, kinds.ConsumerGroupMember,
+        kinds.TopicShare, kinds.ViewColumn, kinds.Acl, ScramCredential,
+    )
+}  # fmt: skip
+DEFAULTS = {"-1": "−1", "False": "false", "()": "empty", "": "empty"}
+"""How the page says them, where it is not as Python does."""
+
+
+def section(title: str) -> str:
+    return re.split(r"(?m)^#+ ", PAGE.partition(f"# {title}\n")[2])[0]
+
+
+def cells(text: str) -> Iterator[list[str]]:
+    for line in re.findall(r"(?m)^\|(.*)\|$", text):
+        yield [cell.strip() for cell in line.split("|")]
+
+
+def names(text: str) -> list[str]:
+    return re.findall(r"`([^`]+)`", text)
+
+
+def schema() -> sqlite3.Connection:
+    connection = sqlite3.connect(":memory:")
+    newest.create(connection)
+    return connection
+
+
+def objects(of_type: str) -> dict[str, newest.SchemaObject]:
+    return {found.name: found for found in newest.newest_schema() if found.type == of_type}
+
+
+def flat(sql: str) -> str:
+    return re.sub(r"\s+", " ", sql).replace('"', "")
+
+
+def test_the_page_has_every_table() -> None:
+    described = set(re.findall(r"(?m)^### `(\w+)`$", PAGE))
+    copies = {newest.in_baseline(table) for table in newest.materialized_tables()}
+    assert described == set(objects("table")) - copies
+    materialized = PAGE.partition("## Materialized tables")[2].partition("## Other tables")[0]
+    assert set(re.findall(r"(?m)^### `(\w+)`$", materialized)) == set(newest.materialized_tables())
+
+
+def test_the_page_has_every_column_with_its_type_and_whether_it_may_be_null() -> None:
+    connection = schema()
+    for table in re.findall(r"(?m)^### `(\w+)`$", PAGE):
+        rows = [row for row in cells(section(f"`{table}`")) if row[0].startswith("`")]
+        described = {names(name)[0]: kind for name, kind, _ in rows}
+        columns = connection.execute(f"PRAGMA table_info({table})").fetchall()
+        assert described == {
+            name: kind if not_null else f"{kind}, NULL" for _, name, kind, not_null, *_ in columns
+        }, table
+        assert all(meaning for *_, meaning in rows), table
+
+
+def test_the_page_has_every_key_and_whether_a_table_has_rowids() -> None:
+    connection = schema()
+    for table, found in objects("table").items():
+        if f"### `{table}`" not in PAGE or table == "records":
+            continue
+        intro = section(f"`{table}`").partition("| column")[0]
+        columns = connection.execute(f"PRAGMA table_info({table})").fetchall()
+        key = [name for *_, name in sorted((c[5], c[1]) for c in columns if c[5])]
+        stated = re.search(r"Key: (all columns|`[^.;]*)", intro)
+        assert stated, table
+        assert (names(stated[1]) or [c[1] for c in columns]) == key, table
+        assert ("WITHOUT ROWID" in found.sql) == ("WITHOUT ROWID" in intro), table
+        assert ("STRICT" in found.sql) != ("not `STRICT`" in intro), table
+
+
+def test_the_baselines_copies_are_as_the_page_says() -> None:
+    connection = schema()
+    for table in newest.materialized_tables():
+        copy = connection.execute(f"PRAGMA table_info({newest.in_baseline(table)})").fetchall()
+        assert copy == connection.execute(f"PRAGMA table_info({table})").fetchall()
+
+
+def test_the_page_has_every_index() -> None:
+    described = {}
+    for name, on, where in cells(section("Indexes")):
+        if name.startswith("`"):
+            unique = "UNIQUE " if on.endswith(", unique") else ""
+            on = on.removesuffix(", unique").replace("`", "")
+            described[names(name)[0]] = f"CREATE {unique}INDEX {names(name)[0]} ON {on}" + (
+                f" WHERE {where}" if where else ""
+            )
+    assert described == {name: flat(found.sql) for name, found in objects("index").items()}
+
+
+def test_the_page_has_every_trigger() -> None:
+    described = {
+        names(row[0])[0]: names(row[1])[0]
+        for row in cells(section("Triggers"))
+        if row[0].startswith("`")
+    }
+    assert described == {name: found.table for name, found in objects("trigger").items()}
+
+
+def test_the_page_has_every_view_with_what_it_reads() -> None:
+    described = {
+        names(row[0])[0]: set(names(row[1]))
+        for row in cells(section("Views"))
+        if row[0].startswith("`")
+    }
+    known = {*objects("table"), *objects("view")}
+    for name, found in objects("view").items():
+        sql = flat(re.sub(r"--.*", "", found.sql))
+        reads = set(re.findall(r"(?:FROM|JOIN) (\w+)", sql)) & known
+        assert described.pop(name) == reads, name
+    assert not described
+
+
+def members_on_the_page(title: str) -> dict[str, dict[str, str]]:
+    """By kind or object: the type of each member, with its default; a kind's columns under its name."""
+    listed: dict[str, dict[str, str]] = {}
+    for first, member, kind, _ in cells(section(title)):
+        if first.startswith("`"):
+            members = listed.setdefault(names(first)[0], {})
+        if listed:
+            members["" if kind == "columns" else names(member)[0]] = (
+                " ".join(names(member)) if kind == "columns" else kind
+            )
+    return listed
+
+
+def json_type(hint: Any) -> str:
+    parts = typing.get_args(hint)
+    if type(None) in parts:
+        (part,) = set(parts) - {type(None)}
+        return f"{json_type(part)} or null"
+    origin = typing.get_origin(hint)
+    if origin is dict:
+        return "object"
+    if origin is tuple:
+        inner = json_type(parts[0])
+        return "array of array" if inner.startswith("array") else f"array of {inner}"
+    return JSON[hint] if hint in JSON else OBJECTS[hint.__name__].__name__
+
+
+def members_of(cls: Any, fields: tuple[str, ...]) -> dict[str, str]:
+    hints, defaults = typing.get_type_hints(cls), cls._field_defaults
+    members = {}
+    for name in fields:
+        members[name] = json_type(hints[name])
+        if name in defaults:
+            value = str(defaults[name])
+            default = DEFAULTS.get(value) or (f"`{value}`" if value.isalpha() else value)
+            members[name] += f", default {default}"
+    return members
+
+
+def test_the_page_has_every_kind_of_event_with_its_columns_and_members() -> None:
+    described = members_on_the_page("Kinds of events")
+    for kind, cls in kinds.KINDS.items():
+        fields: Fields = SHAPES[kind][0]
+        columns = [name for name in kinds.COLUMNS[1:] if name in cls._fields]
+        assert described.pop(kind) == {"": " ".join(columns), **members_of(cls, fields.names)}, kind
+    assert not described
+
+
+def test_the_page_has_every_object_in_members() -> None:
+    described = members_on_the_page("Objects in members")
+    assert described == {name: members_of(cls, cls._fields) for name, cls in OBJECTS.items()}
+
+
+def test_the_page_is_of_the_newest_schema() -> None:
+    assert f"ten years: schema {newest.SCHEMA_VERSION}." in PAGE
+    assert str(newest.APPLICATION_ID) in PAGE

@@ -1,0 +1,237 @@
+"""Two readers made from docs/format.md list of every file what eosdb lists: topics, committed records,
+offsets of groups with their lag, open transactions; and they see altered rows."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import eosdb
+from eosdb import ManualClock, TopicPartition
+from eosdb.coordinator.projection import apply
+from eosdb.events.encoding import encode
+from eosdb.events.kinds import BatchAppended, Event, MarkerWritten, TransactionStateChanged
+from eosdb.events.lean import Lean
+from eosdb.maintenance import replay
+from eosdb.spark_io import jar
+from eosdb.store import baseline
+from tests.format import files
+from tests.maintenance import everything
+from tests.tidy.tree import ROOT
+
+pytestmark = pytest.mark.process
+
+HERE = ROOT / "tests" / "format"
+BARE = (sys.executable, "-I", "-S")
+"""Python without what is installed: such a process cannot import eosdb."""
+QUIET = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData")
+NAMES = [
+    *(f"schema_{number:04}.db" for number in range(1, 11)),
+    "everything.db", "empty.db", "sides.db", "published.db", "baseline.db", "adopted.db",
+    *(f"simulated-{seed}{end}.db" for seed in (2, 3, 10) for end in ("", "-end")),
+]  # fmt: skip
+Lines = list[list[Any]]
+Read = Callable[[Sequence[Path]], subprocess.CompletedProcess[str]]
+
+
+def in_python(paths: Sequence[Path]) -> subprocess.CompletedProcess[str]:
+    command = [*BARE, str(HERE / "reader.py"), *map(str, paths)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def in_java(paths: Sequence[Path]) -> subprocess.CompletedProcess[str]:
+    driver = jar.find()
+    if shutil.which("javac") is None or driver is None:
+        pytest.skip(
+            "NO JAVA COMPILER OR SQLITE DRIVER: the reader in Java is not tested here; apt-get install "
+            f"default-jdk-headless {jar.INSTALL.removeprefix('apt-get install ')}"
+        )
+    command = ["java", *QUIET, "-cp", driver, str(HERE / "Reader.java"), *map(str, paths)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+READERS: dict[str, Read] = {"python": in_python, "java": in_java}
+
+
+@pytest.fixture(scope="module")
+def paths(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("files")
+    return {path.name: path for path in (*files.golden(folder), *files.shapes(folder))}
+
+
+@pytest.fixture(scope="module", params=READERS)
+def answers(request: pytest.FixtureRequest, paths: dict[str, Path]) -> dict[str, Lines]:
+    """What one of the readers lists of all files, in one process."""
+    return answers_of(request.param, [*paths.values()])
+
+
+def answers_of(reader: str, paths: Sequence[Path]) -> dict[str, Lines]:
+    done = READERS[reader](paths)
+    assert done.returncode == 0, done.stderr
+    return by_file(done.stdout)
+
+
+def by_file(text: str) -> dict[str, Lines]:
+    of_file: dict[str, Lines] = {}
+    for line in map(json.loads, text.splitlines()):
+        if line[0] == "file":
+            name = Path(line[1]).name
+            of_file[name] = [[name, *line[2:]]]
+        else:
+            of_file[name].append(line)
+    return of_file
+
+
+def expected(path: Path) -> Lines:
+    """What eosdb lists, by its public methods."""
+    with eosdb.connect(path, read_only=True, clock=ManualClock(files.START_MS)) as db:
+        info = db.info()
+        lines: Lines = [[path.name, info["file_id"], info["schema_version"]]]
+        topics = sorted(db.broker.topic_metadata(), key=lambda topic: topic.name)
+        described = {topic.name: db.admin.describe_topic(topic.name) for topic in topics}
+        for topic in topics:
+            lines.append(["topic", topic.name, str(topic.topic_id), described[topic.name].config])
+        for topic in topics:
+            for i, at in enumerate(described[topic.name].partitions):
+                ends = [at.log_start_offset, at.log_end_offset, at.last_stable_offset]
+                lines.append(["partition", topic.name, i, *ends])
+        for topic in topics:
+            for i, at in enumerate(described[topic.name].partitions):
+                lines += records(db, TopicPartition(topic.name, i), at)
+        for group in db.broker.list_groups():
+            for of in db.admin.describe_group_offsets(group).partitions:
+                tp = TopicPartition(of.topic, of.partition)
+                if of.committed_offset >= 0:
+                    lag = db.broker.lag(tp, of.committed_offset)
+                    place = [of.committed_offset, of.metadata, lag.readable, lag.held_back]
+                    lines.append(["offset", group, *tp, *place])
+        open_states = ["Ongoing", "PrepareCommit", "PrepareAbort"]
+        for listed in sorted(
+            db.broker.list_transactions(open_states), key=lambda found: found.transactional_id
+        ):
+            (found,) = db.broker.describe_transactions([listed.transactional_id]).values()
+            who = [found.transactional_id, found.producer_id, found.producer_epoch, found.state]
+            joined = [list(tp) for tp in sorted(found.partitions)]
+            lines.append(["open", *who, found.transaction_start_time_ms, joined])
+    return lines
+
+
+def records(db: eosdb.Database, tp: TopicPartition, at: eosdb.PartitionOffsets) -> Lines:
+    """Every record that a consumer gets from the beginning on."""
+    lines = []
+    with db.consumer() as consumer:
+        consumer.assign([tp])
+        consumer.seek(tp, at.log_start_offset)
+        while consumer.position(tp) < at.last_stable_offset:
+            for record in consumer.poll():
+                place = [*tp, record.offset, record.timestamp, int(record.timestamp_type)]
+                headers = [[name, encoded(value)] for name, value in record.headers] or None
+                content = [encoded(record.key), encoded(record.value), headers]
+                lines.append(["record", *place, *content])
+    return lines
+
+
+def encoded(part: bytes | None) -> str | None:
+    return None if part is None else base64.b64encode(part).decode()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_reader_lists_what_eosdb_lists(
+    answers: dict[str, Lines], paths: dict[str, Path], name: str
+) -> None:
+    listed = [line for line in answers[name] if line[0] != "event"]
+    assert listed == expected(paths[name])
+
+
+def test_every_file_was_read_and_the_files_show_something(
+    answers: dict[str, Lines], paths: dict[str, Path]
+) -> None:
+    assert set(answers) == set(paths) == set(NAMES)
+    simulated = [lines for name, lines in answers.items() if name.startswith("simulated")]
+    for kind in ("topic", "partition", "record", "offset", "open"):
+        assert any(line[0] == kind for lines in simulated for line in lines), kind
+    with sqlite3.connect(paths["adopted.db"]) as owner:
+        assert owner.execute("SELECT note FROM notes").fetchall() == [("mine",)]
+        assert owner.execute("PRAGMA user_version").fetchone() == (77,)
+
+
+def test_the_reader_in_python_fills_in_what_lean_events_leave_out(paths: dict[str, Path]) -> None:
+    for name, lines in answers_of("python", [*paths.values()]).items():
+        listed = [line for line in lines if line[0] == "event"]
+        assert listed == [
+            ["event", position, type(event).__name__, json.loads(encode(event)[-1])]
+            for position, event in folded(paths[name]).items()
+            if isinstance(event, BatchAppended | MarkerWritten | TransactionStateChanged)
+        ], name
+
+
+def folded(path: Path) -> dict[int, Event | Lean]:
+    """The events behind the baseline, as eosdb has them when it has folded them."""
+    found: dict[int, Event | Lean] = {}
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        _, problems = replay.verify(connection, apply, found.__setitem__)
+        begun = baseline.read(connection).position
+    assert not problems
+    return {position: event for position, event in found.items() if position > begun}
+
+
+def test_the_reader_in_python_cannot_have_imported_eosdb() -> None:
+    command = [*BARE, "-c", "import eosdb"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd="/")
+    assert "No module named 'eosdb'" in done.stderr
+
+
+ALTERED = {
+    "journal": "UPDATE journal SET timestamp = timestamp + 1 WHERE position = 9",
+    "partitions": "UPDATE partitions SET last_stable_offset = 1 WHERE partition_id = 1",
+    "transaction_index": "UPDATE transaction_index SET first_offset = first_offset + 1",
+    "eosdb_file": "UPDATE eosdb_file SET file_id = substr(file_id, 1, 20) || 'AA'",
+    "eosdb_baseline": "UPDATE eosdb_baseline SET timestamp = 1",
+    "group_sessions": "UPDATE group_sessions SET expires = expires + 1",
+    "records": 'UPDATE records SET sequence = sequence + 1 WHERE "offset" = 1 AND partition_id = 1',
+}
+
+
+@pytest.fixture(scope="module", params=READERS)
+def of_damaged(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Lines]:
+    folder = tmp_path_factory.mktemp("damaged")
+    everything.fill(folder / "sound.db", ManualClock(files.START_MS))
+    with everything.raw(folder / "sound.db") as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    for table, statement in ALTERED.items():
+        shutil.copy(folder / "sound.db", folder / f"{table}.db")
+        with everything.raw(folder / f"{table}.db") as connection:
+            connection.execute(statement)
+    return answers_of(request.param, [folder / f"{table}.db" for table in ALTERED])
+
+
+@pytest.mark.parametrize("table", ALTERED)
+def test_a_reader_sees_an_altered_row(of_damaged: dict[str, Lines], table: str) -> None:
+    altered = [line for line in of_damaged[f"{table}.db"] if line[0] == "altered"]
+    assert {line[1] for line in altered} == {table}
+
+
+@pytest.mark.parametrize(("reader", "number"), [("python", 9), ("python", 11), ("java", 11)])
+def test_a_reader_refuses_a_file_of_another_schema(
+    reader: str, number: int, tmp_path: Path
+) -> None:
+    eosdb.connect(tmp_path / "x.db").close()
+    with sqlite3.connect(tmp_path / "x.db") as connection:
+        connection.execute(f"PRAGMA user_version={number}")
+        if number > files.SCHEMA:
+            connection.execute("UPDATE eosdb_file SET read_version = ?", (number,))
+    done = READERS[reader]([tmp_path / "x.db"])
+    assert done.returncode != 0
+    assert f"has schema {number}, expected {files.SCHEMA}" in done.stderr
