@@ -25,7 +25,7 @@ import eosdb
 from tests.chaos.orders import Orders
 from tests.chaos.power import library
 from tests.hunts.ledger import Ledgers
-from tests.hunts.programs.working import CONFIG, FILE, PARTITIONS, TOPIC
+from tests.hunts.programs.working import CONFIG, FILE, OF_SERVER, PARTITIONS, TOPIC
 from tests.hunts.proxy import Proxy
 from tests.integrations.relay.contents import Content
 from tests.tidy.tree import ROOT
@@ -207,8 +207,10 @@ class World:
         """Serve the file, with a proxy before it that clients are told of."""
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
-        waits = f"lock_timeout_ms={CONFIG.lock_timeout_ms}"
-        command = self.command("serve", file or self.path, "--port", port, "--config", waits)
+        settings = [
+            word for name in OF_SERVER for word in ("--config", f"{name}={getattr(CONFIG, name)}")
+        ]
+        command = self.command("serve", file or self.path, "--port", port, *settings)
         self.stand_before(port, [*command, *options])
 
     def stand_before(self, port: int, command: Sequence[str] | None = None) -> None:

@@ -11,6 +11,10 @@ from typing import Final
 from tests.hunts.programs.working import FEEDER
 from tests.hunts.world import PATIENCE_S, World
 
+LATER_GROUPS: Final[Mapping[str, str]] = MappingProxyType(
+    {"upgrade": "a file of an earlier schema has no group whose coordinator assigns (KIP-848)"}
+)
+
 
 class Need(enum.Enum):
     """What a fault needs of an actor, and the sentence that says why it cannot occur without it."""

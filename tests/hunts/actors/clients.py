@@ -11,13 +11,13 @@ from types import MappingProxyType
 from typing import Final
 
 import eosdb
-from tests.hunts.actors.actor import Actor, Copier, Need
+from tests.hunts.actors.actor import LATER_GROUPS, Actor, Copier, Need
 from tests.hunts.actors.relays import count as count_of
 from tests.hunts.actors.relays import different, history, in_file, source_of
 from tests.hunts.actors.wire import OverTheWire
 from tests.hunts.programs.confluent_group import NOTES
 from tests.hunts.programs.java import CLASS_PATH, CLASSES, MEMORY, SOURCES
-from tests.hunts.programs.working import FEEDER, PARTITIONS, TOPIC
+from tests.hunts.programs.working import BY_COORDINATOR, FEEDER, PARTITIONS, TOPIC
 from tests.hunts.world import PATIENCE_S, Role, World
 from tests.integrations.relay.contents import Content
 from tests.judges import artifacts, streams
@@ -193,6 +193,18 @@ class ConfluentGroup(Group):
         ]
 
 
+class ConfluentCopy848(ConfluentCopy):
+    name = f"confluent-copy{BY_COORDINATOR}"
+    summary = f"{ConfluentCopy.summary}; the coordinator assigns (KIP-848)"
+    cannot = LATER_GROUPS
+
+
+class ConfluentGroup848(ConfluentGroup):
+    name = f"confluent-group{BY_COORDINATOR}"
+    summary = f"{ConfluentGroup.summary}; the coordinator assigns (KIP-848)"
+    cannot = LATER_GROUPS
+
+
 class Streams(Group):
     name = "streams"
     summary = "Kafka Streams, exactly_once_v2, numbers records by a store"
@@ -234,6 +246,8 @@ ACTORS: Final[list[Actor]] = [
     Aiokafka(),
     ConfluentPlain(),
     ConfluentGroup(),
+    ConfluentGroup848(),
+    ConfluentCopy848(),
     Java(),
     Streams(),
     *COPIERS,

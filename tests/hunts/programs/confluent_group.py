@@ -30,13 +30,14 @@ def consumer(setting: Setting, **settings: object) -> kafka.Consumer:
         "isolation.level": "read_committed",
         "auto.offset.reset": "earliest",
         "enable.auto.commit": False,
-        "session.timeout.ms": 6_000,
         "reconnect.backoff.max.ms": 200,
         "log_level": 0,
         # librdkafka 2.16 forgets the coordinator of a cluster whose only broker was gone (its issue 5511).
         "metadata.recovery.strategy": "none",
     }
-    return kafka.Consumer(made | settings)
+    if setting.group_protocol == "classic":
+        made["session.timeout.ms"] = 6_000
+    return kafka.Consumer(made | {"group.protocol": setting.group_protocol} | settings)
 
 
 def copy(setting: Setting, stopping: Stopping) -> None:
@@ -52,7 +53,9 @@ def copy(setting: Setting, stopping: Stopping) -> None:
         }
     )
     producer.init_transactions(_PATIENCE_S)
-    member = consumer(setting, **{"group.instance.id": setting.name})
+    is_classic = setting.group_protocol == "classic"
+    # A static member of the other protocol that was killed is not let in before its session has ended.
+    member = consumer(setting, **{"group.instance.id": setting.name} if is_classic else {})
     try:
         member.subscribe([TOPIC])
         while not stopping.is_set:
@@ -119,7 +122,7 @@ def _text(value: bytes | None) -> str | None:
 
 if __name__ == "__main__":
     started = Setting.from_arguments(), Stopping()
-    if started[0].name.endswith("copy"):
+    if started[0].name.startswith("confluent-copy"):
         again(copy, *started, _ERRORS)
     else:
         read(*started)

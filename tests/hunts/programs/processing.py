@@ -45,8 +45,7 @@ def main() -> None:
                     group_id=setting.name,
                     transaction_size=10,
                     max_attempts=2,
-                    # Short, so that what is stopped comes back when others have taken over.
-                    consumer={"session_timeout_ms": 1_000, "heartbeat_interval_ms": 200},
+                    consumer=setting.member,
                 )
                 # Before `run` heeds signals itself: one that came earlier is not forgotten.
                 signal.signal(signal.SIGTERM, partial(_end, stopping, processor))

@@ -40,12 +40,7 @@ def run(setting: Setting, stopping: Stopping, log: TextIO) -> None:
     """Until told to stop, or an error."""
     with (
         eosdb.connect(setting.path, config=CONFIG) as db,
-        db.consumer(
-            setting.name,
-            auto_offset_reset="earliest",
-            session_timeout_ms=1_000,
-            heartbeat_interval_ms=200,
-        ) as consumer,
+        db.consumer(setting.name, **setting.member) as consumer,
         db.consumer(auto_offset_reset="earliest") as reader,
     ):
         consumer.subscribe([TOPIC])

@@ -16,16 +16,29 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, Literal, Protocol
 
 from eosdb import BrokerConfig
+from eosdb.client.consumer.settings import ConsumerConfig
 from tests.hunts.ledger import Ledger, Operation, Place, Told
 
 FILE: Final = "shop.db"
 TOPIC: Final = "shop"
 PARTITIONS: Final = 2
-CONFIG: Final = BrokerConfig(lock_timeout_ms=2_000, group_min_session_timeout_ms=100)
-"""Of the library's programs, and its lock time-out of the server: others hold a lock for longer."""
+CONFIG: Final = BrokerConfig(
+    lock_timeout_ms=2_000,
+    group_min_session_timeout_ms=100,
+    group_consumer_session_timeout_ms=1_000,
+    group_consumer_heartbeat_interval_ms=200,
+)
+"""Of the library's programs. Others hold a lock for longer than its time-out, and stop members for longer
+than their sessions."""
+OF_SERVER: Final = (
+    "lock_timeout_ms", "group_consumer_session_timeout_ms", "group_consumer_heartbeat_interval_ms",
+)  # fmt: skip
+"""What of it the server has, too: the settings of groups hold for whoever is the coordinator."""
+BY_COORDINATOR: Final = "-848"
+"""How the names of members end whose coordinator assigns the partitions (KIP-848)."""
 FEEDER: Final = "feeder"
 """The name of the program that writes what others carry on."""
 SIZES: Final = (1, 2, 3, 20)
@@ -72,6 +85,18 @@ class Setting:
     @property
     def path(self) -> Path:
         return self.folder / FILE
+
+    @property
+    def group_protocol(self) -> Literal["classic", "consumer"]:
+        return "consumer" if self.name.endswith(BY_COORDINATOR) else "classic"
+
+    @property
+    def member(self) -> ConsumerConfig:
+        """What the library's members of groups are made with."""
+        made: ConsumerConfig = {"auto_offset_reset": "earliest"}
+        if self.group_protocol == "consumer":
+            return {**made, "group_protocol": "consumer"}
+        return {**made, "session_timeout_ms": 1_000, "heartbeat_interval_ms": 200}
 
     @cached_property
     def ledger(self) -> Ledger:
