@@ -34,8 +34,11 @@ OWN_TABLE: Final = "stock"
 _LINE: Final = " " * 60
 """What an order says besides its number."""
 _PRODUCTS: Final = 200
-CONFIG: Final = BrokerConfig(log_retention_check_interval_ms=HOUR_MS)
-"""Kafka's defaults, but for the rounds of housekeeping: one an hour in place of twelve."""
+CONFIG: Final = BrokerConfig(
+    log_retention_check_interval_ms=HOUR_MS, group_max_session_timeout_ms=DAY_MS
+)
+"""Kafka's defaults, but for what would only be repeated: rounds of housekeeping, one an hour in place of
+twelve, and heartbeats of a member that is always there."""
 
 
 class Shop:
@@ -59,7 +62,7 @@ class Shop:
         self._due: dict[Callable[[], None], tuple[int, int]] = {
             work: (now_ms, every_ms)
             for work, every_ms in (
-                (self._show, 20 * MINUTE_MS),
+                (self._show, 2 * HOUR_MS),
                 (self._begin_again, 3 * MINUTE_MS),
                 (self._measure, HOUR_MS),
                 (self._price, 2 * HOUR_MS),
@@ -99,8 +102,8 @@ class Shop:
         self._display = self.db.consumer(
             "display",
             auto_offset_reset="earliest",
-            session_timeout_ms=30 * MINUTE_MS,
-            max_poll_interval_ms=2 * HOUR_MS,
+            session_timeout_ms=12 * HOUR_MS,
+            max_poll_interval_ms=DAY_MS,
             partition_assignment_strategy="cooperative-sticky",
         )
         self._display.subscribe(["orders"])
