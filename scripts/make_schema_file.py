@@ -31,6 +31,7 @@ def past(db: eosdb.Database) -> None:
     with db.begin() as tx:
         tx.publish("past", key="k1", value="keyed", idempotency_key="request 1")
     db.append_once("sink", 1, {tp: [eosdb.Record(b"k2", b"of a sink")]}, held=["a part"])
+    db.broker.init_producer_id("idle")
     db.broker.offset_commit("past", {tp: OffsetAndMetadata(3, "m")})
 
 
