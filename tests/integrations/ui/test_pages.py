@@ -83,6 +83,8 @@ def test_a_transaction_that_holds_the_last_stable_offset_is_named(reading: UiSer
         ("/topics/orders/0?time=noon", 400, "ISO 8601"),
         ("/transaction?id=nobody", 404, "nobody"),
         ("/nowhere", 404, "Not found"),
+        ("/..%2fapp.py", 404, "Not found"),
+        ("/%2e%2e/%2e%2e/etc/passwd", 404, "Not found"),
     ],
 )
 def test_what_is_not_there_is_a_page_that_says_so(
