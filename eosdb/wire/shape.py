@@ -10,7 +10,7 @@ few microseconds (decisions/0031).
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from typing import Final
 
 from eosdb.wire.borrowed import Field
@@ -56,12 +56,12 @@ Walk = Callable[[bytes | bytearray, int, Counts], int]
 and struct.error."""
 
 
-def of_field(field: Field, flexible: bool) -> Walk:
-    """The walk over a field, or over a whole message."""
+def of_field(field: Field, flexible: bool, inside: bool = False) -> Walk:
+    """The walk over a field, or over a whole message; `inside` a tagged field."""
     if field.element is not None:
-        return _array(of_field(field.element, flexible), field.is_nullable, flexible)
+        return _array(of_field(field.element, flexible, inside), field.is_nullable, flexible)
     if field.fields is not None:
-        walk = _structure(field.fields, field.tagged, flexible)
+        walk = _structure(field, flexible, inside)
         return _nullable(walk) if field.is_nullable else walk
     size = _FIXED.get(field.type_name)
     if size is not None:
@@ -90,10 +90,13 @@ def unsigned_varint(data: bytes | bytearray, at: int) -> tuple[int, int]:
             raise ValueError("a varint of more than five bytes")
 
 
-def _structure(fields: Iterable[Field], tagged: Mapping[int, Field], flexible: bool) -> Walk:
-    steps = [of_field(field, flexible) for field in fields]
-    if flexible:
-        steps.append(_tagged({tag: of_field(field, flexible) for tag, field in tagged.items()}))
+def _structure(structure: Field, flexible: bool, inside: bool) -> Walk:
+    steps = [of_field(field, flexible, inside) for field in structure.fields or ()]
+    if inside:
+        steps.append(_none_inside)
+    elif flexible:
+        tagged = structure.tagged.items()
+        steps.append(_tagged({tag: of_field(field, flexible, True) for tag, field in tagged}))
 
     def walk(data: bytes | bytearray, at: int, counts: Counts) -> int:
         for step in steps:
@@ -174,6 +177,13 @@ def _tagged(walks: dict[int, Walk]) -> Walk:
         return at
 
     return walk
+
+
+def _none_inside(data: bytes | bytearray, at: int, counts: Counts) -> int:
+    """The decoder reads no tagged fields within one, where it would lose its place."""
+    if data[at] != 0:
+        raise ValueError("tagged fields inside a tagged field, where none are read")
+    return at + 1
 
 
 _NO_TAGS: Final = _tagged({})

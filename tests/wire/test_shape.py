@@ -83,6 +83,16 @@ def test_unknown_tagged_fields_are_skipped_and_known_ones_read() -> None:
         decode(FetchRequest, 12, fixed + b"\x01\x01\x01\x01\0\x09\x08cluster!")
 
 
+def test_a_tagged_field_has_none_inside() -> None:
+    """The replica state of Fetch: kafka-python stops there, and without asserts would lose its place."""
+    fixed = struct.pack(">iiibii", 0, 1, 1, 0, 0, 0) + b"\x01\x01\x01"
+    replica = struct.pack(">iq", 3, 9)
+    request = decode(FetchRequest, 17, fixed + b"\x01\x01\x0d" + replica + b"\0")
+    assert request.replica_state.replica_epoch == 9
+    with pytest.raises(MalformedMessageError, match="tagged fields inside a tagged field"):
+        decode(FetchRequest, 17, fixed + b"\x01\x01\x10" + replica + b"\x01\x07\x01x")
+
+
 def test_what_the_decoder_copies_for_tagged_fields_is_bounded() -> None:
     """With 2,000 topics of a tagged field each in a MiB it would copy a GiB."""
     topic = b"\x02t\x01\x07\x83\x04" + b"x" * 515
