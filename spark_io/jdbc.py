@@ -161,7 +161,7 @@ def _predicates(
 def _range(
     tp: TopicPartition, first: str, stop: int, partition: str, offset: str, *, by_topic: bool
 ) -> str:
-    topic = f"\"topic\" = '{tp.topic}' AND " if by_topic else ""
+    topic = f'"topic" = {pinned.literal(tp.topic)} AND ' if by_topic else ""
     return (
         f'({topic}"{partition}" = {tp.partition} AND "{offset}" >= {first} AND "{offset}" < {stop})'
     )

@@ -11,10 +11,18 @@ TOPIC_NUMBERS: Final = "SELECT topic, topic_id FROM topics"
 def first_offset(start: int, file_id: str, topic: str, topic_number: int) -> str:
     """Return an expression for the lower bound of a range. It fails through SQLite's JSON functions,
     which quote their argument: the only way to raise an error with a text of one's own in a SELECT."""
+    told = literal(
+        f"since this was planned the file was replaced, or topic {topic} was deleted or made anew: make "
+        "the DataFrame again"
+    )
     # decisions/0057: as the bound of an index it is computed whatever the file has.
     return (
-        f"CASE WHEN (SELECT file_id FROM eosdb_file) = '{file_id}' AND EXISTS (SELECT 1 FROM topics "
-        f"WHERE topic = '{topic}' AND topic_id = {topic_number}) THEN {start} ELSE json_extract('{{}}', "
-        f"'since this was planned the file was replaced, or topic {topic} was deleted or made anew: make "
-        "the DataFrame again') END"
+        f"CASE WHEN (SELECT file_id FROM eosdb_file) = {literal(file_id)} AND EXISTS (SELECT 1 FROM topics "
+        f"WHERE topic = {literal(topic)} AND topic_id = {topic_number:d}) THEN {start:d} "
+        f"ELSE json_extract('{{}}', {told}) END"
     )
+
+
+def literal(text: str) -> str:
+    """Return the text as SQL: a name in a file from elsewhere may be anything."""
+    return "'" + text.replace("'", "''") + "'"
