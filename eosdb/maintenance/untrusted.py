@@ -150,6 +150,7 @@ def _checked(path: str, on_progress: Progress) -> Report:
     if (reason := _not_at_rest(path)) is not None:
         return Report(Verdict.NOT_OURS, (reason,))
     try:
+        # decisions/0073: nothing of the file runs before its schema is known.
         with translated(path), contextlib.closing(connect_untrusted(path)) as connection:
             strange, missing, others = _compared(connection)
     except EosdbError as error:
