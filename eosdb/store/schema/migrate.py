@@ -484,7 +484,8 @@ def _check_version(path: str, file: Found | None, because: str) -> None:
     elif file.is_published and version < SCHEMA_VERSION:
         error = SchemaOutOfDateError(
             f"{path} is a published copy of schema {version}, this eosdb reads {SCHEMA_VERSION}; publish "
-            "it again with this version"
+            "it again with this version, or say `PRAGMA journal_mode=WAL` in any SQLite client to a copy "
+            "of it, and open that"
         )
     elif version > SCHEMA_VERSION:
         error = SchemaTooNewError(_too_new(path, version, file.needs))

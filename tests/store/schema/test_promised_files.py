@@ -68,6 +68,21 @@ def test_a_file_of_every_schema_is_upgraded_and_goes_on(
             assert db.verify().ok
 
 
+def test_a_published_copy_of_an_earlier_schema_is_refused_with_a_way_to_read_it(
+    tmp_path: Path, clock: eosdb.ManualClock
+) -> None:
+    path = tmp_path / "published.db"
+    shutil.copy(schema_file(9), path)
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA journal_mode=DELETE")
+    with pytest.raises(eosdb.SchemaOutOfDateError, match="journal_mode=WAL"):
+        eosdb.connect(path, read_only=True)
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA journal_mode=WAL")
+    with eosdb.connect(path, clock=clock) as db:
+        check_content(db, [b"committed", b"plain"])
+
+
 def check_content(db: eosdb.Database, values: list[bytes]) -> None:
     assert committed_values(db, ORDERS) == values
     rows = db.query("SELECT value FROM committed_records WHERE topic = 'orders' ORDER BY 1").all()
