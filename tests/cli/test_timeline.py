@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
@@ -64,6 +65,23 @@ def test_svg_has_words_as_text_and_tells_of_each_bar(orders: Run, tmp_path: Path
         'a <b> & "c" ü\\n\\x1b[31m $x^2$: committed, 30 records' in title for title in titles
     )
     assert draw(orders, tmp_path / "y.svg") == content
+
+
+def test_a_link_at_the_name_under_which_it_is_written_is_not_followed(
+    orders: Run, tmp_path: Path
+) -> None:
+    precious = tmp_path / "precious.txt"
+    precious.write_text("nobody may touch this")
+    for trap in (f".timeline-{os.getpid()}.tmp", f"{tmp_path.name}.csv.{os.getpid()}.part"):
+        (tmp_path / trap).symlink_to(precious)
+    for command in (
+        ("timeline", "orders", "-o", str(tmp_path / "x.svg")),
+        ("topics", "list", "--format", "csv", "-o", str(tmp_path / f"{tmp_path.name}.csv")),
+    ):
+        result = orders(*command)
+        assert result.exit_code == 1
+        assert "File exists" in result.stderr
+    assert precious.read_text() == "nobody may touch this"
 
 
 def test_html_stands_alone_with_its_figures(orders: Run, tmp_path: Path) -> None:

@@ -114,8 +114,10 @@ def timeline(
 def _write(path: Path, content: str) -> None:
     """Write the file atomically."""
     temporary = path.with_name(f".timeline-{os.getpid()}.tmp")
+    file = temporary.open("x", encoding="utf-8")  # Not through a link that somebody has put there.
     try:
-        temporary.write_text(content, encoding="utf-8")
+        with file:
+            file.write(content)
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
