@@ -26,8 +26,8 @@ fi
     exit 1
 }
 
-# Spark needs Java, and its JDBC reader the SQLite driver; Java's clients of the wire, a compiler. Without them the
-# tests of Spark and Java say that they skip.
+# Spark needs Java, and its JDBC reader the SQLite driver, as the reader of tests/format; Java's clients of the wire,
+# a compiler. Without them the tests of Spark and Java say that they skip.
 # The tests of power cuts compile the library that watches a program's writes; those of the page drive a browser.
 # The accelerator (eosdb/native) is built with the compiler and Python's headers.
 jar=${EOSDB_SQLITE_JDBC_JAR:-/usr/share/java/xerial-sqlite-jdbc.jar}
@@ -41,7 +41,7 @@ command -v chromium >/dev/null || missing+=(chromium)
 if [ ${#missing[@]} -gt 0 ] && command -v apt-get >/dev/null; then
     echo "installing ${missing[*]} by apt-get"
     { as_root apt-get update -qq && as_root apt-get install -y -qq "${missing[@]}" >/dev/null; } ||
-        echo "could not install ${missing[*]}: what needs them (Spark, its JDBC reader, tests/chaos, tests/integrations/ui, the accelerator) will not work here" >&2
+        echo "could not install ${missing[*]}: what needs them (Spark, its JDBC reader, tests/format, tests/chaos, tests/integrations/ui, the accelerator) will not work here" >&2
 fi
 
 [ -x .venv/bin/python ] || "$python" -m venv .venv

@@ -20,9 +20,14 @@ from eosdb import (
     RecordBatch,
     TopicPartition,
 )
+from eosdb.coordinator.transactions.state import LAST_CLIENT_EPOCH
+from eosdb.log import partition_rows, retention
+from eosdb.model.failpoints import Failpoint, watched
+from eosdb.store.writing.unit import Unit
 from eosdb.testing.simulation import Settings, run
 from eosdb.testing.simulation.world import World
 from tests.maintenance import everything
+from tests.requests import skip_to_epoch
 from tests.tidy.tree import ROOT
 
 START_MS = 1_700_000_000_000
@@ -39,11 +44,12 @@ TABLES_OF_ANOTHER = (
 
 
 def golden(folder: Path) -> Iterator[Path]:
-    """The file of each schema, brought to this one; what a killed process leaves is in their journals."""
+    """The file of each schema: the newest as it is, the others brought to it."""
     for stored in sorted((ROOT / "tests" / "data").glob("schema_*.db")):
         path = folder / stored.name
         shutil.copy(stored, path)
-        eosdb.connect(path, clock=ManualClock(START_MS)).close()
+        if stored.name != f"schema_{SCHEMA:04}.db":
+            eosdb.connect(path, clock=ManualClock(START_MS)).close()
         yield path
 
 
@@ -78,6 +84,8 @@ def shapes(folder: Path) -> Iterator[Path]:
         connection.executescript(TABLES_OF_ANOTHER)
     with opened(path, ManualClock(START_MS), adopt=True) as db:
         from_all_sides(db)
+    yield (path := folder / "decided.db")
+    left_between_two_steps(path)
     for seed, version in ((2, 2), (3, 1), (10, 2)):
         yield from simulated(folder, seed, version)
 
@@ -102,6 +110,7 @@ def from_all_sides(db: eosdb.Database, name: str = "t") -> None:
         producer.commit_transaction() if i % 3 else producer.abort_transaction()
         clock.advance(7)
     db.append_once(f"{name}-sink", 1, {tps[1]: [Record(value=b"s", timestamp=5)]}, held=["it"])
+    db.broker.offset_commit("g", {TopicPartition(f"{name}-gone", 0): OffsetAndMetadata(1)})
     db.admin.delete_topic(f"{name}-gone")
     db.admin.create_topic(f"{name}-gone", 1)
     db.admin.create_partitions(f"{name}-gone", 3)
@@ -129,6 +138,52 @@ def from_all_sides(db: eosdb.Database, name: str = "t") -> None:
     db.broker.consumer_group_heartbeat(f"{name}-assigned", first)
     db.broker.offset_commit(f"{name}-short", {tps[0]: OffsetAndMetadata(1)})
     db.broker.delete_group(f"{name}-short")
+
+
+class Killed(BaseException):
+    """The process is gone."""
+
+
+def left_between_two_steps(path: Path) -> None:
+    """The last epoch of a producer id is used; a request overtakes one in a transaction; the log start has
+    moved above records that are still there, and into an open transaction; a commit is decided."""
+    db = opened(path, ManualClock(START_MS))
+    db.admin.create_topic("t", 2)
+    other = TopicPartition("t", 1)
+    me = db.broker.init_producer_id("used-up")
+    me = db.broker.end_txn("used-up", *me, False)
+    skip_to_epoch(db, "used-up", LAST_CLIENT_EPOCH - 1)
+    me = db.broker.end_txn("used-up", me.producer_id, LAST_CLIENT_EPOCH - 1, False)
+    last = RecordBatch([Record(value=b"last", timestamp=START_MS)], *me, 0, True)
+    db.broker.append(TP, last, transactional_id="used-up")
+    offsets = {TP: OffsetAndMetadata(1), other: OffsetAndMetadata(1)}
+    db.broker.txn_offset_commit("used-up", "g", *me, offsets)
+    db.broker.offset_commit("g", {other: OffsetAndMetadata(0)})
+    assert db.broker.end_txn("used-up", *me, True).producer_id != me.producer_id
+    me = db.broker.init_producer_id()
+    records_ = [Record(value=b"%d" % i, timestamp=START_MS) for i in range(5)]
+    db.broker.append(other, RecordBatch(records_, *me, 40_000))
+    cut = db.broker.init_producer_id("cut", 900_000)
+    db.broker.append(other, RecordBatch(records_, *cut, 0, True), transactional_id="cut")
+
+    def move(unit: Unit) -> None:
+        partition = partition_rows.load(unit, other)
+        retention.move_log_start(unit, partition, 7, "delete_records", START_MS)
+
+    db._store.write(move)
+    producer = db.producer(transactional_id="decided")
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.send("t", b"decided", partition=0)
+    producer.flush()
+
+    def kill(point: Failpoint) -> None:
+        if point is Failpoint.END_TXN_DECIDED:
+            raise Killed
+
+    with watched(kill), contextlib.suppress(Killed):
+        producer.commit_transaction()
+    db.abandon()
 
 
 class Kept(World):

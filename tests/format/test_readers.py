@@ -35,9 +35,11 @@ HERE = ROOT / "tests" / "format"
 BARE = (sys.executable, "-I", "-S")
 """Python without what is installed: such a process cannot import eosdb."""
 QUIET = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData")
+LOGGING = "/usr/share/java/slf4j-api.jar"
+"""Newer drivers want it."""
 NAMES = [
     *(f"schema_{number:04}.db" for number in range(1, 11)),
-    "everything.db", "empty.db", "sides.db", "published.db", "baseline.db", "adopted.db",
+    "everything.db", "empty.db", "sides.db", "published.db", "baseline.db", "adopted.db", "decided.db",
     *(f"simulated-{seed}{end}.db" for seed in (2, 3, 10) for end in ("", "-end")),
 ]  # fmt: skip
 Lines = list[list[Any]]
@@ -56,7 +58,8 @@ def in_java(paths: Sequence[Path]) -> subprocess.CompletedProcess[str]:
             "NO JAVA COMPILER OR SQLITE DRIVER: the reader in Java is not tested here; apt-get install "
             f"default-jdk-headless {jar.INSTALL.removeprefix('apt-get install ')}"
         )
-    command = ["java", *QUIET, "-cp", driver, str(HERE / "Reader.java"), *map(str, paths)]
+    class_path = f"{driver}:{LOGGING}"
+    command = ["java", *QUIET, "-cp", class_path, str(HERE / "Reader.java"), *map(str, paths)]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
@@ -157,6 +160,8 @@ def test_every_file_was_read_and_the_files_show_something(
     answers: dict[str, Lines], paths: dict[str, Path]
 ) -> None:
     assert set(answers) == set(paths) == set(NAMES)
+    states = {line[4] for line in answers["decided.db"] if line[0] == "open"}
+    assert states == {"Ongoing", "PrepareCommit"}
     simulated = [lines for name, lines in answers.items() if name.startswith("simulated")]
     for kind in ("topic", "partition", "record", "offset", "open"):
         assert any(line[0] == kind for lines in simulated for line in lines), kind
