@@ -153,6 +153,23 @@ def _by_size(
     return end
 
 
+def has_index_below(source: Unit | sqlite3.Connection, partition: Partition) -> bool:
+    """Whether aborted transactions are indexed that ended below the log start, as delete_records leaves
+    them."""
+    query = "SELECT 1 FROM transaction_index WHERE partition_id = ? AND last_offset < ? LIMIT 1"
+    parameters = (partition.partition_id, partition.log_start_offset)
+    return source.execute(query, parameters).fetchone() is not None
+
+
+def cut_index(unit: Unit, partition_id: int, now_ms: int) -> int:
+    """Cut the transaction index at the log start, as retention does. Returns 1 if it was longer."""
+    partition = find_by_id(unit, partition_id)
+    if partition is None or not has_index_below(unit, partition):
+        return 0
+    move_log_start(unit, partition, partition.log_start_offset, "transaction index", now_ms)
+    return 1
+
+
 def has_rows_below(connection: sqlite3.Connection, partition: Partition) -> bool:
     """Whether rows are left below the log start."""
     query = 'SELECT 1 FROM records WHERE partition_id = ? AND "offset" < ? LIMIT 1'

@@ -182,6 +182,14 @@ class Round:
         while moving:  # One event moves the log start by a bounded number: another may be due.
             moving = yield from self._for_each(moving, move, "deleted_records")
         reach(Failpoint.RETENTION_MOVED)
+        cut = yield from self._due(
+            "log_start_offset > 0",
+            lambda connection, partition, _: retention.has_index_below(connection, partition),
+        )
+        yield from self._for_each(
+            [partition.partition_id for partition in cut],
+            lambda unit, partition_id: retention.cut_index(unit, partition_id, now),
+        )
 
     def _delete_rows(self) -> Steps[None]:
         below = yield from self._due(

@@ -99,6 +99,37 @@ def test_retention_may_pass_an_open_transaction(db: eosdb.Database, clock: Manua
     assert db.verify().ok
 
 
+def test_the_transaction_index_ends_at_the_log_start_that_delete_records_has_moved(
+    db: eosdb.Database,
+) -> None:
+    db.admin.create_topic("t", config={"retention.ms": -1})
+    for number in range(3):
+        in_transaction(db, f"gone {number}", [Record(value=b"v")], commit=False)
+    in_transaction(db, "half", [Record(value=b"v"), Record(value=b"v")], commit=False)
+    db.broker.delete_records(TP, 7)
+
+    def indexed() -> list[int]:
+        rows = db.query("SELECT last_offset FROM transaction_index ORDER BY 1").all()
+        return [offset for (offset,) in rows]
+
+    assert indexed() == [1, 3, 5, 8]
+    db.housekeeping()
+    assert indexed() == [8], "one of its records can still be read"
+    assert committed_values(db, TP) == []
+    db.broker.delete_records(TP, -1)
+    db.housekeeping()
+    assert indexed() == []
+    rows = db.query(
+        "SELECT json_extract(detail, '$.log_start_offset'), json_extract(detail, '$.reason') "
+        "FROM journal WHERE kind = 'LogStartOffsetMoved' ORDER BY position"
+    )
+    asked, cut = "delete_records", "transaction index"
+    assert rows.all() == [(7, asked), (7, cut), (9, asked), (9, cut)]
+    assert db.verify().ok
+    db.rebuild()
+    assert indexed() == []
+
+
 def test_writes_run_housekeeping_by_themselves(db: eosdb.Database, clock: ManualClock) -> None:
     db.admin.create_topic("t", config={"retention.ms": 1_000})
     append(db, Record(value=b"old"))

@@ -1,6 +1,6 @@
 """Two years in an hour: a shop on one file, with the clock moved.
 
-    python -m tests.hunts.years [--days 730] [--per-day 1000] [--full 200000] [--seed 0] [--folder PATH]
+    python -m tests.hunts.years [--days 730] [--per-day 1000] [--full 200000] [--hours 1] [--folder PATH]
 
 The clock keeps its pace, so whatever time makes due happens as often as in two years; orders are thinned
 to `--per-day`, but for two days (the last Friday of November), which have `--full` of them. On the first
@@ -26,7 +26,7 @@ from typing import Final
 import eosdb
 from tests.hunts.years.calendar import DAY_MS, HOUR_MS, Calendar
 from tests.hunts.years.look import Look, grown
-from tests.hunts.years.shop import CONFIG, Shop
+from tests.hunts.years.shop import Shop
 
 START: Final = date(2027, 1, 1)
 ZONES: Final = ("Europe/Berlin", "America/St_Johns")
@@ -41,16 +41,17 @@ _MOST: Final = 20
 class Years:
     """The days, one after the other."""
 
-    def __init__(self, path: Path, start: date, per_day: int, full: int, seed: int) -> None:
-        self._calendar = Calendar(start)
-        self._random = random.Random(seed)
-        self._per_day, self._full = per_day, full
-        self.shop: Final = Shop(path, self._calendar, seed)
+    def __init__(self, path: Path, asked: argparse.Namespace) -> None:
+        self._calendar = Calendar(asked.start)
+        self._random = random.Random(asked.seed)
+        self._asked = asked
+        self.shop: Final = Shop(path, self._calendar, int(asked.hours * HOUR_MS), asked.seed)
         self.looks: Final[list[Look]] = []
 
-    def run(self, start: date, days: int) -> None:
+    def run(self) -> None:
+        days = self._asked.days
         for day in range(days):
-            today = start + timedelta(days=day)
+            today = self._asked.start + timedelta(days=day)
             _move_to(ZONES[2 * day // days])
             if today.day == 1 and day > 0:
                 self.look()
@@ -59,7 +60,7 @@ class Years:
 
     def _one_day(self, today: date) -> None:
         begin_ms = self._calendar.time_ms()
-        orders = self._full if _is_busy(today) else self._per_day
+        orders = self._asked.full if _is_busy(today) else self._asked.per_day
         orders += self._random.randrange(-orders // 10, orders // 10 + 1)
         turn = _TURNS.get((today.month, today.day), 0)
         for number in range(orders):
@@ -85,7 +86,7 @@ class Years:
         copy = shop.path.with_name("copy.db")
         copy.unlink(missing_ok=True)
         shop.db.backup(copy)
-        with eosdb.connect(copy, read_only=True, clock=self._calendar, config=CONFIG) as db:
+        with eosdb.connect(copy, read_only=True, clock=self._calendar, config=shop.config) as db:
             shop.ledger.compare(db, self._calendar)
         shop.reopen(orderly=True)
         self.looks.append(Look.at(shop, str(today), took_s))
@@ -132,15 +133,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--start", type=date.fromisoformat, default=START)
     parser.add_argument("--per-day", type=int, default=1_000, help="orders on a day")
     parser.add_argument("--full", type=int, default=200_000, help="orders on a busy day")
+    parser.add_argument(
+        "--hours",
+        type=float,
+        default=1,
+        help="between two rounds of housekeeping (eosdb: a twelfth)",
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--folder", type=Path, default=Path(), help="the disk to be used")
     asked = parser.parse_args(arguments)
     began, zone = process_time(), os.environ.get("TZ")
     print(Look.heading(), flush=True)
     with TemporaryDirectory(dir=asked.folder, prefix="years-") as folder:
-        years = Years(Path(folder, "shop.db"), asked.start, asked.per_day, asked.full, asked.seed)
+        years = Years(Path(folder, "shop.db"), asked)
         try:
-            years.run(asked.start, asked.days)
+            years.run()
         finally:
             _restore(zone)
         years.shop.db.close()

@@ -10,8 +10,6 @@ from typing import Final, NamedTuple
 from eosdb import Database, RecordMetadata, TopicPartition
 from tests.hunts.years.calendar import DAY_MS, HOUR_MS, Calendar
 
-SLACK_MS: Final = 3 * HOUR_MS
-"""An hour by which the clock was set back, and the time to the next round of housekeeping."""
 WEEK_MS: Final = 7 * DAY_MS
 _COMMITTED: Final = (
     'SELECT partition, "offset", timestamp, value FROM committed_records WHERE topic = ?'
@@ -28,8 +26,9 @@ class Entry(NamedTuple):
 
 @dataclass(slots=True)
 class Ledger:
-    """Outside of the file."""
+    """Outside of the file; rounds of housekeeping come every `interval_ms`."""
 
+    interval_ms: int = HOUR_MS
     logs: dict[TopicPartition, deque[Entry]] = field(default_factory=lambda: defaultdict(deque))
     unbilled: set[int] = field(default_factory=set)
     """Orders that were acknowledged, and whose invoices the accounts have not seen."""
@@ -52,6 +51,11 @@ class Ledger:
     def blame(self, problem: str) -> None:
         self.problems.append(problem)
 
+    @property
+    def slack_ms(self) -> int:
+        """By which something may be late: the next round, and an hour by which the clock was set back."""
+        return self.interval_ms + 2 * HOUR_MS
+
     # -- against the file -----------------------------------------------------------------------
 
     def compare(self, db: Database, calendar: Calendar) -> None:
@@ -66,7 +70,7 @@ class Ledger:
             ("groups", self.groups, _GROUPS),
         ):
             self._compare_names(name, known, {str(row[0]) for row in db.query(sql)}, calendar)
-        (left,) = db.query(_IDLE_PRODUCERS, (calendar.latest_ms - DAY_MS - SLACK_MS,)).all()[0]
+        (left,) = db.query(_IDLE_PRODUCERS, (calendar.latest_ms - DAY_MS - self.slack_ms,)).all()[0]
         if left:
             self.blame(f"{left} producer states are older than a day")
 
@@ -88,7 +92,7 @@ class Ledger:
                 self.blame(f"{tp}: {_difference(list(log), there[tp.partition])}")
             if keeps_ms >= 0 and log:
                 age_ms = calendar.latest_ms - keeps_ms - log[0].timestamp
-                if age_ms > SLACK_MS:
+                if age_ms > self.slack_ms:
                     self.blame(f"{tp}: offset {log[0].offset} is still there, {age_ms} ms too long")
             self.done["records compared"] += len(log)
 
@@ -110,7 +114,7 @@ class Ledger:
         for name, last_ms in list(known.items()):
             if last_ms > before_ms and name not in there:
                 self.blame(f"{what}: {name} is gone after {calendar.latest_ms - last_ms} ms")
-            elif last_ms < before_ms - SLACK_MS:
+            elif last_ms < before_ms - self.slack_ms:
                 del known[name]
                 if name in there:
                     self.blame(f"{what}: {name} is still there, used last at {last_ms}")

@@ -34,20 +34,22 @@ OWN_TABLE: Final = "stock"
 _LINE: Final = " " * 60
 """What an order says besides its number."""
 _PRODUCTS: Final = 200
-CONFIG: Final = BrokerConfig(
-    log_retention_check_interval_ms=HOUR_MS, group_max_session_timeout_ms=DAY_MS
-)
-"""Kafka's defaults, but for what would only be repeated: rounds of housekeeping, one an hour in place of
-twelve, and heartbeats of a member that is always there."""
+_STARTS: Final = 5
+"""So often a program that fails at once is started in a row."""
 
 
 class Shop:
     """Everybody who works on the file, in one thread: who is due when, what they do, what it costs."""
 
-    def __init__(self, path: Path, calendar: Calendar, seed: int) -> None:
+    def __init__(self, path: Path, calendar: Calendar, interval_ms: int, seed: int) -> None:
         self.path: Final = path
+        # Kafka's defaults, but for what would only be repeated: rounds of housekeeping, and heartbeats of a
+        # member that is always there.
+        self.config: Final = BrokerConfig(
+            log_retention_check_interval_ms=interval_ms, group_max_session_timeout_ms=DAY_MS
+        )
         self.calendar: Final = calendar
-        self.ledger: Final = Ledger()
+        self.ledger: Final = Ledger(interval_ms)
         self.cost_ns: Final = Counter[str]()
         self.count: Final = Counter[str]()
         self._random = random.Random(seed)
@@ -92,7 +94,7 @@ class Shop:
     def open(self) -> None:
         with self._costs("open"):
             self.db = eosdb.connect(
-                self.path, clock=self.calendar, durability="normal", config=CONFIG
+                self.path, clock=self.calendar, durability="normal", config=self.config
             )
         self._till = self.db.producer(transactional_id="till")
         self._till.init_transactions()
@@ -149,6 +151,7 @@ class Shop:
             if kind < 0.05:
                 sent.append(self._till.send("audit", value))
             if kind > 0.97:
+                self._till.flush()
                 self._till.abort_transaction()
             else:
                 self._till.commit_transaction()
@@ -166,10 +169,11 @@ class Shop:
 
     def _begin_again(self) -> None:
         """A program that is started again and again: each time takes an epoch."""
-        given = self.db.broker.init_producer_id("nervous")
-        self._nervous_ids.add(given.producer_id)
+        for _ in range(_STARTS):
+            given = self.db.broker.init_producer_id("nervous")
+            self._nervous_ids.add(given.producer_id)
+            self.ledger.done["epochs taken"] += 1
         self.ledger.ids["nervous"] = self.calendar.time_ms()
-        self.ledger.done["epochs taken"] += 1
 
     def _measure(self) -> None:
         """An idempotent producer whose sequences pass the last one, once a month; some batches twice."""
@@ -209,6 +213,7 @@ class Shop:
                 }
                 for key, value in said.items():
                     producer.send("prices", value, key=key)
+                producer.flush()
                 if is_aborted:
                     producer.abort_transaction()
                     continue
@@ -255,7 +260,7 @@ class Shop:
             producer.init_transactions()
             for is_aborted in (True, False, True, False):
                 producer.begin_transaction()
-                producer.send("work", self._value("work"))
+                producer.send("work", self._value("work")).result()
                 if is_aborted:
                     producer.abort_transaction()
                 else:
