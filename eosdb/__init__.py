@@ -105,7 +105,7 @@ if TYPE_CHECKING:
     from eosdb.model.values import TransactionToken as TransactionToken
     from eosdb.model.values import VerifyReport as VerifyReport
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"
 
 _NAMES: Final = {
     "eosdb.broker.broker": "Broker",
