@@ -23,6 +23,9 @@ PLACES = {
     "os.system": set(),
     "os.popen": set(),
     "marshal.loads": set(),
+    # No other package is loaded because it is installed.
+    "entry_points": set(),
+    "metadata.entry_points": set(),
 }
 RUN_WHAT_THEY_READ = {"pickle", "cloudpickle", "dill", "shelve", "yaml"}
 

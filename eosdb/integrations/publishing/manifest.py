@@ -141,10 +141,12 @@ def _checked(body: dict[str, Any]) -> Manifest:
     found = Manifest(**{**body, "marks": marks, "chunks": chunks, "partitions": partitions})
     numbers = [found.position, found.time_ms, found.size]
     numbers += [number for chunk in chunks for number in (chunk.size, *chunk.blocks)]
+    cut = [(*tp, *dataclasses.astuple(offsets), end) for tp, (offsets, end) in partitions.items()]
     # Names become paths, so they must not lead out of the folder.
     if not (
         all(type(number) is int and number >= 0 for number in numbers)
         and all(chunk.blocks for chunk in chunks)
+        and all(type(topic) is str and {int} == set(map(type, rest)) for topic, *rest in cut)
         and all(_MARK.fullmatch(mark) for mark in (found.mark, *marks))
         and is_file_id(found.file_id)
         and is_snapshot_name(found.name)

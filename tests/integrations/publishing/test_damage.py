@@ -78,6 +78,9 @@ def test_a_manifest_whose_names_lead_elsewhere_is_refused(device: Device) -> Non
         {"chunks": [["0" * 64, 1, [[0, 10**12]]]]},
         {"size": "large"},
         {"another": 1},
+        {"partitions": [["t", 0, 0, "25", 25, 25, 25, 0]]},
+        {"partitions": [[["t"], 0, 0, 25, 25, 25, 25, 0]]},
+        {"partitions": [[5, 0, 0, 25, 25, 25, 25, 0]]},
     ):
         text = manifest._canonical({**body, **change})
         path.write_text(f'{{"sha256":"{manifest.digest(text.encode())}","snapshot":{text}}}')
