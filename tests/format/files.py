@@ -33,6 +33,7 @@ from tests.tidy.tree import ROOT
 START_MS = 1_700_000_000_000
 SCHEMA = 10
 HEADERS: list[tuple[str, bytes | str | None]] = [("hé", b"\x00\xff"), ("hé", None), ("", b"")]
+LATE = Record(value=b"in a far year", timestamp=2**62 + 1)
 DAY_MS = 24 * 3600 * 1000
 TP = TopicPartition("t", 0)
 TABLES_OF_ANOTHER = (
@@ -109,7 +110,9 @@ def from_all_sides(db: eosdb.Database, name: str = "t") -> None:
         producer.flush()
         producer.commit_transaction() if i % 3 else producer.abort_transaction()
         clock.advance(7)
-    db.append_once(f"{name}-sink", 1, {tps[1]: [Record(value=b"s", timestamp=5)]}, held=["it"])
+    db.append_once(
+        f"{name}-sink", 1, {tps[1]: [Record(value=b"s", timestamp=5), LATE]}, held=["it"]
+    )
     db.broker.offset_commit("g", {TopicPartition(f"{name}-gone", 0): OffsetAndMetadata(1)})
     db.admin.delete_topic(f"{name}-gone")
     db.admin.create_topic(f"{name}-gone", 1)
@@ -124,6 +127,7 @@ def from_all_sides(db: eosdb.Database, name: str = "t") -> None:
     db.broker.add_offsets_to_txn(f"{name}-late", *me, "g")
     db.broker.txn_offset_commit(f"{name}-late", "g", *me, late)
     db.broker.offset_commit("g", {tps[0]: OffsetAndMetadata(3)})
+    db.broker.offset_commit("far", {tps[0]: OffsetAndMetadata(2**63 - 1)})
     db.broker.delete_records(tps[1], 3)
     db.producer().send(name, b"behind the open one", partition=0).result()
     fenced = db.producer(transactional_id=f"{name}-fenced")
