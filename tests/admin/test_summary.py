@@ -123,6 +123,8 @@ def test_what_is_no_eosdb_file_is_an_error_and_left_alone(path: Path, tmp_path: 
     shutil.copy(path, newer)
     connection = sqlite3.connect(newer)
     connection.execute("PRAGMA user_version=999")
+    connection.execute("UPDATE eosdb_file SET read_version = 999")
+    connection.commit()
     connection.close()
     for file, error in (
         (foreign, NotAnEosdbFileError),

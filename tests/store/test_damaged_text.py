@@ -1,5 +1,5 @@
 """A text that is not as eosdb writes it, in whichever column it stands, is an error of eosdb's: no JSON, no
-base64, nested so deeply that Python cannot read it."""
+base64, nested so deeply that Python cannot read it, no UTF-8."""
 
 from __future__ import annotations
 
@@ -19,7 +19,12 @@ from eosdb.errors import EosdbError
 pytestmark = pytest.mark.simulation
 
 TP = TopicPartition("orders", 0)
-JUNK = {"nested": "[" * 100_000, "no JSON, no base64": "!", "another JSON": "[[1]]"}
+JUNK = {
+    "nested": b"[" * 100_000,
+    "no JSON, no base64": b"!",
+    "another JSON": b"[[1]]",
+    "no UTF-8": b'["\xff"]',
+}
 TOKEN = eosdb.TransactionToken("done", 0, 0)
 
 
@@ -127,13 +132,17 @@ def test_whatever_is_asked_then_raises_nothing_but_errors_of_eosdbs(
             ).fetchall():
                 connection.execute(f'DROP TRIGGER "{trigger}"')
             with contextlib.suppress(sqlite3.IntegrityError):  # No two rows may be the same.
-                connection.execute(f"UPDATE {table} SET {column} = ?", (JUNK[junk],))
+                connection.execute(f"UPDATE {table} SET {column} = CAST(? AS TEXT)", (JUNK[junk],))
         with contextlib.suppress(EosdbError), eosdb.connect(path, durability="off") as db:
             for name, ask in ASKED.items():
                 try:
                     ask(db)
-                except EosdbError:
+                except EosdbError as error:
                     refused += 1
+                    if (
+                        junk == "no UTF-8" and type(error) is eosdb.StorageError
+                    ):  # The disk is well.
+                        foreign.append(f"{table}.{column}: {name}: {error!r:.100}")
                 except Exception as error:
                     foreign.append(f"{table}.{column}: {name}: {error!r:.100}")
         path.unlink()

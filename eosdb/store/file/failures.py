@@ -134,6 +134,12 @@ def translate(error: sqlite3.Error, path: str) -> EosdbError:
         primary = sqlite3.SQLITE_FULL if _has_no_room(path) else extended
     if extended == sqlite3.SQLITE_IOERR_SHMSIZE:
         return in_doubt(DatabaseFullError(f"{path}: {_NO_ROOM_FOR_THE_INDEX} (SQLite: {error})"))
+    if isinstance(error, sqlite3.OperationalError) and not extended:
+        # It is the driver's own: a text in the file that is not UTF-8, which the message would quote.
+        return CorruptDatabaseError(
+            f"{path}: a text in the file is damaged; restore a backup, and see `eosdb verify` (SQLite: "
+            f"{error!s:.80}…)"
+        )
     state = _state_of_file_system(path) if primary in _OF_THE_FILE_SYSTEM else None
     kind, advice = state or _BY_CODE.get(primary, (StorageError, "SQLite reported an error"))
     failure = kind(f"{path}: {advice} (SQLite: {error})")
