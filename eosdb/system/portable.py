@@ -123,6 +123,7 @@ class _Owners:
         self._file = _locked_anew(path)
         self._places: dict[tuple[int, int], int] = {}
         self._free: list[int] = []
+        self._dropped: list[int] = []
         self._fresh: Final = count(step=_RANGE.size)
 
     def hold(self, number: int, count: int) -> None:
@@ -138,7 +139,18 @@ class _Owners:
     def drop(self, number: int, count: int) -> None:
         place = self._places.pop((number, count), None)
         if place is not None:
+            self._dropped.append(place)
+        # What a full disk does not take stays held for others until the next call or the end; no error.
+        with contextlib.suppress(IndexError):  # Another thread is doing it.
+            for _ in range(len(self._dropped)):
+                self._wipe(self._dropped.pop())
+
+    def _wipe(self, place: int) -> None:
+        try:
             os.pwrite(self._file.fileno(), _RANGE.pack(0, 0), place)
+        except OSError:
+            self._dropped.append(place)
+        else:
             self._free.append(place)
 
     def close(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from pathlib import Path
@@ -109,6 +110,26 @@ def test_the_place_of_a_dropped_number_is_used_again(path: str) -> None:
         owners.hold(1_000 + number, 2)
         owners.drop(number, 1)
     assert os.path.getsize(owners._file.path) == 101 * 16
+    owners.close()
+
+
+def test_what_a_full_disk_does_not_take_is_dropped_by_the_next_call(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owners, locks = portable.owner_file(path), portable.writer_locks(path)
+    for number in (1, 2, 3):
+        owners.hold(number, 1)
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as disk:
+        disk.setattr(os, "pwrite", full)
+        owners.drop(1, 1)
+        owners.drop(2, 1)
+    assert [locks.is_owned(number) for number in (1, 2, 3)] == [True, True, True]
+    owners.drop(3, 1)
+    assert [locks.is_owned(number) for number in (1, 2, 3)] == [False, False, False]
     owners.close()
 
 
