@@ -95,10 +95,13 @@ def read(setting: Setting, stopping: Stopping) -> None:
     ]
     for thread in threads:
         thread.start()
-    while not stopping.is_set:
-        time.sleep(0.05)
-    for thread in threads:
-        thread.join()
+    try:
+        while not stopping.is_set:
+            time.sleep(0.05)
+    finally:
+        stopping.is_set = True  # Ctrl-C ends them, too.
+        for thread in threads:
+            thread.join()
 
 
 def _read(setting: Setting, stopping: Stopping) -> None:
