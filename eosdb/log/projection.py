@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable
 from typing import Any, Final
 
+from eosdb.errors import CorruptDatabaseError
 from eosdb.events.kinds import (
     BatchAppended,
     Event,
@@ -33,7 +34,7 @@ from eosdb.log import json_views, once, partition_rows, producer_rows, transacti
 from eosdb.log.partition_rows import Partition
 from eosdb.log.producer_state import BatchMetadata, ProducerStateEntry, sequence_of
 from eosdb.model.fetched import AbortedTransaction
-from eosdb.model.values import TopicPartition
+from eosdb.model.values import PARTITIONS_MAX, TopicPartition
 from eosdb.store.counters import set_counter
 from eosdb.store.schema.statement import Statement
 from eosdb.store.writing.insertion import FoldedInsertion
@@ -300,7 +301,7 @@ def topic_created(unit: Folding, event: TopicCreated, position: int) -> None:
         ),
     )
     set_counter(unit, "topic_id", event.topic_id)
-    _insert_partitions(unit, event, 0)
+    _insert_partitions(unit, event, 0, position)
 
 
 def partitions_added(unit: Folding, event: PartitionsAdded, position: int) -> None:
@@ -308,10 +309,17 @@ def partitions_added(unit: Folding, event: PartitionsAdded, position: int) -> No
         _SAVE_PARTITION_COUNT,
         (event.first_partition + event.partitions, event.topic_id),
     )
-    _insert_partitions(unit, event, event.first_partition)
+    _insert_partitions(unit, event, event.first_partition, position)
 
 
-def _insert_partitions(unit: Folding, event: TopicCreated | PartitionsAdded, first: int) -> None:
+def _insert_partitions(
+    unit: Folding, event: TopicCreated | PartitionsAdded, first: int, position: int
+) -> None:
+    if first + event.partitions > PARTITIONS_MAX:  # A few bytes would make any number of rows.
+        raise CorruptDatabaseError(
+            f"the event at position {position} makes {event.partitions} partitions of {event.topic!r}, "
+            f"expected {PARTITIONS_MAX} at most"
+        )
     for i in range(event.partitions):
         tp = TopicPartition(event.topic, first + i)
         partition_rows.insert(unit, event.first_partition_id + i, event.topic_id, tp)

@@ -21,12 +21,11 @@ from eosdb.model.config import BrokerConfig
 from eosdb.model.damage import parsed, reads
 from eosdb.model.topic_config import ConfigChange, TopicConfig, changed, topic_overrides
 from eosdb.model.validation import check_int, check_topic_name
-from eosdb.model.values import INTERNAL_TOPICS, TopicMetadata
+from eosdb.model.values import INTERNAL_TOPICS, PARTITIONS_MAX, TopicMetadata
 from eosdb.store.counters import read_counter
 from eosdb.store.schema import file_id
 from eosdb.store.writing.unit import Unit
 
-PARTITIONS_MAX = 10_000
 Source = Unit | sqlite3.Connection
 _BY_NAME: Final = (
     # Looked up by number, so that the name comes from the row and not from the index.

@@ -36,6 +36,8 @@ MAX_TIMESTAMP: Final = -3
 
 GROUP_METADATA_TOPIC: Final = "__consumer_offsets"
 TRANSACTION_STATE_TOPIC: Final = "__transaction_state"
+PARTITIONS_MAX: Final = 10_000
+"""Of a topic."""
 INTERNAL_TOPICS: Final = (GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC)
 """Kafka's internal topics. Here they are tables, and their names are reserved."""
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import TypeVar
+from typing import Final, TypeVar
 from uuid import UUID
 
 from kafka.protocol.admin.topics import (
@@ -26,6 +26,7 @@ from eosdb.errors import (
     InvalidConfigError,
     InvalidPartitionsError,
     InvalidRequestError,
+    PolicyViolationError,
     TopicAuthorizationFailedError,
 )
 from eosdb.model.notices import catalog
@@ -42,6 +43,8 @@ from eosdb.wire.session import NODE_ID, Session
 
 _N = TypeVar("_N")
 _UNSET = -1
+_PARTITIONS_AT_ONCE: Final = 10_000
+"""In a CreateTopics request, as in Kafka 4.1."""
 _NO_ID = UUID(int=0)
 _Topic = CreateTopicsRequest.CreatableTopic
 _Created = CreateTopicsResponse.CreatableTopicResult
@@ -52,6 +55,17 @@ _Widened = CreatePartitionsResponse.CreatePartitionsTopicResult
 def create_topics(
     session: Session, request: CreateTopicsRequest, version: int
 ) -> CreateTopicsResponse:
+    # decisions/0031: each partition is a row, and one request may name 100,000 topics.
+    by_default = session.core.config.num_partitions
+    count = sum(
+        len(t.assignments) or (t.num_partitions if t.num_partitions > 0 else by_default)
+        for t in request.topics
+    )
+    if count > _PARTITIONS_AT_ONCE:
+        much = PolicyViolationError(
+            f"{count} partitions in one request, expected {_PARTITIONS_AT_ONCE} at most; send several"
+        )
+        return CreateTopicsResponse(topics=[_not_created(t.name, much) for t in request.topics])
     twice = repeated(topic.name for topic in request.topics)
     return CreateTopicsResponse(
         topics=[
