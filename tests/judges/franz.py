@@ -27,7 +27,8 @@ def whole_suite(case: Case) -> str:
 
 
 def with_broken_connections(case: Case) -> str:
-    """Its own chaos."""
+    """Its own chaos. Rarely a subtest of KIP-848 fails with REBALANCE_IN_PROGRESS: franz-go's own answer
+    for partitions that went to another member while it repeated their commit."""
     passed = _tests(case, ["-test.run", "^(TestTxnEtl|TestGroupETL)$"], {"KGO_TEST_CHAOS": "1"})
     return f"TestTxnEtl, TestGroupETL with {RECORDS:,} records: {passed} tests and subtests pass"
 
