@@ -91,7 +91,10 @@ def check(
     # -P: nor is anything of the current folder imported.
     command = [sys.executable, "-P", "-c", call]
     report = None
-    with subprocess.Popen(command, stdout=subprocess.PIPE, encoding="utf-8") as process:
+    # Ctrl-C is the caller's, who ends it.
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, encoding="utf-8", start_new_session=True
+    ) as process:
         assert process.stdout is not None
         try:
             for line in process.stdout:
@@ -116,6 +119,7 @@ def check(
 
 def main(path: str, memory_bytes: int, cpu_s: int) -> None:
     """Run in the process of its own: print progress, then the report, as lines of JSON."""
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Nobody listens any more.
     limits = {
         resource.RLIMIT_AS: memory_bytes,
         resource.RLIMIT_CPU: cpu_s,

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import eosdb
+from tests.maintenance.test_untrusted import altered
 
 pytestmark = pytest.mark.process
 
@@ -36,9 +37,9 @@ def check(process: subprocess.Popen[str], number: signal.Signals) -> None:
     assert (process.returncode, complaint.strip()) == (STATUS[number], "Aborted!")
 
 
-def until_it_has_open(process: subprocess.Popen[str], path: Path) -> None:
+def until_it_has_open(process: subprocess.Popen[str], path: Path, child: str | None = None) -> None:
     while process.poll() is None:
-        for file in Path(f"/proc/{process.pid}/fd").iterdir():
+        for file in Path(f"/proc/{child or process.pid}/fd").iterdir():
             with contextlib.suppress(FileNotFoundError):  # It has been closed.
                 if os.path.samefile(file, path):
                     return
@@ -57,6 +58,23 @@ def test_so_is_one_that_has_no_row_yet(path: Path, start: Start, number: signal.
     process = start("sql", f"{ENDLESS} SELECT max(x) FROM c")
     until_it_has_open(process, path)
     check(process, number)
+
+
+@both
+def test_the_check_of_a_file_from_elsewhere_ends_with_its_process(
+    path: Path, start: Start, number: signal.Signals
+) -> None:
+    with eosdb.connect(path) as db:
+        db.admin.create_topic("t")
+    long = "'[' || replace(hex(zeroblob(25000000)), '00', '0,') || '0]'"
+    altered(path, f"UPDATE journal SET detail = {long}", table="journal")
+    process = start("verify", "--untrusted")
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    while not (others := children.read_text().split()):
+        assert process.poll() is None
+    until_it_has_open(process, path, others[0])
+    check(process, number)
+    assert not Path("/proc", others[0]).exists()
 
 
 @both
