@@ -127,11 +127,24 @@ class Fork(Fault):
     needs = frozenset({Need.FORK})
 
     def strike(self, world: World, actor: Actor) -> bool:
+        client = world.roles["client"]
+
+        def has_begun() -> bool:
+            world.revive()
+            return _catches(client.pid, signal.SIGUSR1)
+
+        world.until(has_begun, "the client has its handlers")
         for _ in range(3):
             # Not to its group: the child would fork, too, in the middle of its beginning.
-            os.kill(world.roles["client"].pid, signal.SIGUSR1)
+            os.kill(client.pid, signal.SIGUSR1)
             time.sleep(world.rng.random() * 0.1)
         return True
+
+
+def _catches(pid: int, number: signal.Signals) -> bool:
+    status = Path(f"/proc/{pid}/status").read_text()
+    (caught,) = [line for line in status.splitlines() if line.startswith("SigCgt:")]
+    return bool(int(caught.split()[1], 16) >> (number - 1) & 1)
 
 
 class KillPart(Fault):
