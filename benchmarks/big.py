@@ -29,7 +29,6 @@ from eosdb import TopicPartition
 SHAPE = large.Shape((1_000, 10), 4, ("t", "u"), ("readers", "others"))
 """Large and small transactions in two topics, with the offsets of two groups in each of them."""
 TP = TopicPartition("t", 0)
-HALVES = 2
 
 
 def first_send(db: eosdb.Database) -> str:
@@ -91,9 +90,10 @@ def retention(db: eosdb.Database) -> str:
     sizes = db.admin.log_directory().sizes
     for topic in SHAPE.topics:
         largest = max(size for tp, size in sizes.items() if tp.topic == topic)
-        db.admin.alter_topic_config(topic, {"retention.bytes": largest // HALVES})
+        db.admin.alter_topic_config(topic, {"retention.bytes": largest // 2})
     report = db.housekeeping()
-    return str(report)
+    freed = f"{report.freed_bytes / 1e9:.2f} GB freed"
+    return f"{report.deleted_records:,} records, {report.trimmed_events:,} events, {freed}"
 
 
 def compact(db: eosdb.Database) -> str:
@@ -103,7 +103,7 @@ def compact(db: eosdb.Database) -> str:
 
 Work = Callable[[eosdb.Database], str]
 WORKS: dict[str, Work] = {
-    "open": lambda db: "",
+    "open": lambda db: f"schema {db.info()['schema_version']}",  # An older file is upgraded.
     "first-send": first_send,
     "read-middle": read_from_the_middle,
     "lag": lag,
