@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from shutil import rmtree
-from time import perf_counter, process_time
+from time import perf_counter, process_time, sleep
 
 import eosdb
 from benchmarks import large
@@ -96,6 +96,11 @@ def retention(db: eosdb.Database) -> str:
     return f"{report.deleted_records:,} records, {report.trimmed_events:,} events, {freed}"
 
 
+def nothing(db: eosdb.Database) -> str:
+    sleep(20)
+    return "what the sender takes alone"
+
+
 def compact(db: eosdb.Database) -> str:
     report = db.compact()
     return f"{report.bytes_before / 1e9:.2f} to {report.bytes_after / 1e9:.2f} GB"
@@ -103,6 +108,7 @@ def compact(db: eosdb.Database) -> str:
 
 Work = Callable[[eosdb.Database], str]
 WORKS: dict[str, Work] = {
+    "nothing": nothing,
     "open": lambda db: f"schema {db.info()['schema_version']}",  # An older file is upgraded.
     "first-send": first_send,
     "read-middle": read_from_the_middle,
@@ -120,8 +126,27 @@ WORKS: dict[str, Work] = {
     "compact": compact,
     "verify-half": verify,
 }
-READING = {"read-middle", "lag", "info", "topics", "overview", "stats", "verify", "verify-half"}
-BESIDE = {"verify", "backup", "publish-all", "publish-1%", "retention", "compact", "verify-half"}
+READING = {
+    "nothing",
+    "read-middle",
+    "lag",
+    "info",
+    "topics",
+    "overview",
+    "stats",
+    "verify",
+    "verify-half",
+}
+BESIDE = {
+    "nothing",
+    "verify",
+    "backup",
+    "publish-all",
+    "publish-1%",
+    "retention",
+    "compact",
+    "verify-half",
+}
 """Works with a sender beside them."""
 HISTORY = {"retention": eosdb.BrokerConfig(history_retention_ms=0)}
 
