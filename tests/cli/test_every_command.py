@@ -248,6 +248,29 @@ def test_what_it_prints_can_be_read(
             assert "\x1b" not in result.output
 
 
+FIELDS = Path(__file__).with_name("listing_fields.txt")
+"""What docs/compatibility.md promises to programs: the fields of each listing."""
+
+
+def test_the_fields_of_what_is_for_programs_stay(
+    tmp_path: Path, originals: dict[str, Path]
+) -> None:
+    told = []
+    for name in sorted(LISTINGS & ENDING):
+        path = tmp_path / "f.db"
+        shutil.copy(originals["small"], path)
+        words = arguments(name, path, originals["small"])
+        texts = {
+            each: CliRunner().invoke(MAIN, [*words, "--format", each], input='{"a": 3}\n').stdout
+            for each in (("json", "csv") if name in READING else ("csv",))
+        }
+        fields = next(csv.reader(io.StringIO(texts["csv"])))
+        assert all([*row] == fields for row in json.loads(texts.get("json", "[]"))), name
+        told.append(f"{name}: {', '.join(fields)}")
+    promised = FIELDS.read_text(encoding="utf-8").splitlines()
+    assert told == promised, "a field may be added behind the others (docs/compatibility.md)"
+
+
 READING = {
     "acls list", "backup", "consume", "datasette-metadata", "dlq list", "dlq show", "export",
     "fetch", "groups describe",
