@@ -96,16 +96,14 @@ def due_log_start(
     None if it does not change. At most ROWS_PER_MOVE further, so check again after the move."""
     if not config.delete:
         return None
-    end = _end_of_move(connection, partition)
+    end = _end_of_move(connection, partition, ROWS_PER_MOVE)
     by_time = _by_time(connection, partition, end, config.retention_ms, now_ms)
     by_size = _by_size(connection, partition, end, config.retention_bytes)
     target, reason = max((by_time, "retention.ms"), (by_size, "retention.bytes"))
     return (target, reason) if target > partition.log_start_offset else None
 
 
-def _end_of_move(
-    connection: Unit | sqlite3.Connection, partition: Partition, rows: int = ROWS_PER_MOVE
-) -> int:
+def _end_of_move(connection: Unit | sqlite3.Connection, partition: Partition, rows: int) -> int:
     row = connection.execute(
         'SELECT "offset" FROM records WHERE partition_id = ? AND "offset" >= ? '
         'ORDER BY "offset" LIMIT 1 OFFSET ?',
