@@ -214,16 +214,29 @@ def _not_back(before: Mapping[Place, int], newest: Mapping[Place, int]) -> dict[
 def _limited(
     before: Mapping[Place, int], first: Mapping[Place, int], newest: Mapping[Place, int], most: int
 ) -> dict[Place, int]:
-    """Advance by at most `most` offsets, shared in proportion to the waiting offsets of each partition."""
+    """Advance by at most `most` offsets, shared among the partitions in which offsets wait."""
     starts = {place: before.get(place, first.get(place, 0)) for place in newest}
-    waiting = {place: max(newest[place] - starts[place], 0) for place in newest}
-    total = sum(waiting.values())
-    if total <= most:
+    waiting = {place: newest[place] - start for place, start in starts.items()}
+    waiting = {place: count for place, count in waiting.items() if count > 0}
+    if sum(waiting.values()) <= most:
         return {**before, **_not_back(before, newest)}
-    shares = {place: count * most // total for place, count in waiting.items()}
-    rest = most - sum(shares.values())
-    for place, count in sorted(waiting.items(), key=lambda item: -item[1]):
-        if rest and shares[place] < count:
+    # The sum of the offsets grows by `most` with each micro-batch, so the turns go round.
+    shares = _shares(waiting, most, turn=sum(starts.values()))
+    return {**before, **{place: start + shares.get(place, 0) for place, start in starts.items()}}
+
+
+def _shares(waiting: Mapping[Place, int], most: int, turn: int) -> dict[Place, int]:
+    """Share `most` offsets, fewer than wait: one for each partition, and the others in proportion, so that
+    a backlog starves no small partition. If more partitions than offsets wait, they take turns."""
+    places = sorted(waiting)
+    if len(places) > most:
+        return {places[(turn + i) % len(places)]: 1 for i in range(most)}
+    rest = most - len(places)
+    others = sum(waiting.values()) - len(places)
+    shares = {place: 1 + (count - 1) * rest // others for place, count in waiting.items()}
+    left = most - sum(shares.values())
+    for place in sorted(places, key=lambda place: -waiting[place]):
+        if left and shares[place] < waiting[place]:
             shares[place] += 1
-            rest -= 1
-    return {**before, **{place: starts[place] + shares[place] for place in newest}}
+            left -= 1
+    return shares

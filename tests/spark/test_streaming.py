@@ -188,6 +188,42 @@ def test_shares_of_a_micro_batch_follow_what_waits() -> None:
     assert parse({"maxOffsetsPerTrigger": "40"}, streaming=True).max_offsets_per_trigger == 40
 
 
+@pytest.mark.parametrize(
+    ("waiting", "most", "shares"),
+    [
+        pytest.param([3, 10_000], 100, [1, 99], id="a few beside a backlog"),
+        pytest.param([0, 3, 10_000], 100, [0, 1, 99], id="nothing waits, nothing is read"),
+        pytest.param([1, 1, 1, 997], 4, [1, 1, 1, 1], id="as many partitions as offsets"),
+        pytest.param([1] * 3 + [97], 50, [1, 1, 1, 47], id="small shares are rounded up"),
+        pytest.param([100, 300], 40, [10, 30], id="in proportion"),
+        pytest.param([2**62, 2**62], 2**61, [2**60, 2**60], id="large numbers"),
+        pytest.param([7, 2], 9, [7, 2], id="all there is"),
+    ],
+)
+def test_every_partition_in_which_records_wait_gets_a_share(
+    waiting: list[int], most: int, shares: list[int]
+) -> None:
+    """As with Kafka's connector. The partitions are those of two files."""
+    places = [("ab"[i % 2], TopicPartition("t", i)) for i in range(len(waiting))]
+    first = {place: 10 * i for i, place in enumerate(places)}
+    newest = {place: first[place] + count for place, count in zip(places, waiting, strict=True)}
+    reached = _limited({places[0]: 0}, first, newest, most)
+    assert [reached[place] - first[place] for place in places] == shares
+
+
+@pytest.mark.parametrize("files", [101, 250, 1_000])
+def test_more_partitions_than_offsets_take_turns_under_overload(files: int) -> None:
+    most = 100
+    places = [(f"{file:04}", TopicPartition("t", 0)) for file in range(files)]
+    reached = dict.fromkeys(places, 0)
+    rounds = 4 * -(-files // most)
+    for written in range(1, rounds + 1):  # A record more in each, and many in one.
+        newest = {place: written + (10**6 if place == places[7] else 0) for place in places}
+        before, reached = reached, _limited(reached, {}, newest, most)
+        assert sum(reached.values()) - sum(before.values()) == most, "never more than asked for"
+    assert min(reached.values()) >= 3
+
+
 def test_a_first_backfill_comes_in_pieces(pipe: Path) -> None:
     schema = StructType().add("value", BinaryType())
     for given, most in (({}, 5_000_000), ({"maxOffsetsPerTrigger": "9000000000"}, 9_000_000_000)):
