@@ -3,6 +3,7 @@ end a transaction, fence a producer."""
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
 from typing import Final
 
@@ -15,9 +16,11 @@ from eosdb.errors import (
     EosdbError,
     InvalidRequestError,
     TransactionalIdNotFoundError,
+    UnknownTopicIdError,
     in_doubt,
 )
-from eosdb.log import append, partition_rows, producer_rows
+from eosdb.log import append, partition_rows, producer_rows, transaction_index
+from eosdb.log.partition_rows import Partition
 from eosdb.model.reports import Diagnosis, HangingReason, JournalEntry, OpenTransaction
 from eosdb.model.validation import (
     check_int,
@@ -34,6 +37,13 @@ _FENCE_TRIES: Final = 10
 _NEW_TIMEOUT_MS: Final = 60_000
 
 
+class _EndedError(Exception):
+    """The transaction has ended already; never leaves `abort_transaction`."""
+
+    def __init__(self, outcome: str) -> None:
+        self.outcome: Final = outcome
+
+
 class TransactionAdmin(RequestHandler):
     """The part of `Database.admin` for transactions."""
 
@@ -45,13 +55,7 @@ class TransactionAdmin(RequestHandler):
         tp = None if topic_partition is None else check_topic_partition(topic_partition)
         with self._store.read() as connection:
             partition = None if tp is None else partition_rows.read(connection, tp)
-            return [
-                transaction
-                for transaction in diagnosis.open_transactions(
-                    connection, self._clock.time_ms(), partition
-                )
-                if self._authorizer.allows(connection, "describe", "topic", transaction.topic)
-            ]
+            return self._open_in(connection, partition)
 
     def find_hanging_transactions(self, min_age_ms: int = 0) -> list[OpenTransaction]:
         """Return the open transactions that nothing will end soon, and why (kafka-transactions.sh
@@ -109,11 +113,12 @@ class TransactionAdmin(RequestHandler):
 
         If the coordinator has decided to commit it, it is committed, because it may already be visible
         in other partitions. A live transaction is aborted, and its producer fenced. Raises
-        InvalidRequestError if no open transaction begins there.
+        InvalidRequestError if no open transaction begins there, and UnknownTopicIdError if the topic is
+        deleted meanwhile.
         """
         tp = check_topic_partition(topic_partition)
         check_int("start_offset", start_offset, 0)
-        transaction = self._beginning_at(tp, start_offset)
+        partition_id, transaction = self._beginning_at(tp, start_offset)
         if transaction.transactional_id is not None and transaction.hanging in (
             None,
             HangingReason.OVERDUE,
@@ -123,9 +128,10 @@ class TransactionAdmin(RequestHandler):
             if state.is_decided:
                 self._coordinator.leadership.recover()
                 return _outcome(state)
-            self._abort_open(transaction.transactional_id)
-            return "ABORT"
-        return self._coordinator.write(lambda unit: self._end_hanging(unit, transaction))
+            return self._abort_open(transaction.transactional_id, partition_id, transaction)
+        return self._coordinator.write(
+            lambda unit: self._end_hanging(unit, partition_id, transaction)
+        )
 
     def transaction_history(self, transactional_id: str) -> list[JournalEntry]:
         """Return the events of the transactional id in the journal, oldest first. Raises
@@ -170,31 +176,77 @@ class TransactionAdmin(RequestHandler):
         with self._store.read() as connection:
             return max(journal.last_position(connection) - newest, 0)
 
-    def _beginning_at(self, tp: TopicPartition, start_offset: int) -> OpenTransaction:
-        opened = self.open_transactions(tp)
+    def _beginning_at(self, tp: TopicPartition, start_offset: int) -> tuple[int, OpenTransaction]:
+        """The open transaction that begins there, and the id of the partition."""
+        with self._store.read() as connection:
+            partition = partition_rows.read(connection, tp)
+            opened = self._open_in(connection, partition)
         for transaction in opened:
             if transaction.start_offset == start_offset:
-                return transaction
+                return partition.partition_id, transaction
         begins = ", ".join(str(transaction.start_offset) for transaction in opened)
         raise InvalidRequestError(
             f"{tp}: no open transaction begins at offset {start_offset}; "
             + (f"those that are open begin at {begins}" if begins else "none is open there")
         )
 
-    def _abort_open(self, transactional_id: str) -> None:
-        """Fence the producer and abort its transaction; does nothing if it has ended meanwhile."""
+    def _open_in(
+        self, connection: sqlite3.Connection, partition: Partition | None
+    ) -> list[OpenTransaction]:
+        return [
+            transaction
+            for transaction in diagnosis.open_transactions(
+                connection, self._clock.time_ms(), partition
+            )
+            if self._authorizer.allows(connection, "describe", "topic", transaction.topic)
+        ]
+
+    def _abort_open(
+        self, transactional_id: str, partition_id: int, transaction: OpenTransaction
+    ) -> str:
+        """Fence the producer and abort this transaction, and no later one of the same id."""
+
+        def may_end(unit: Unit) -> None:
+            self._may_end(unit)
+            if (outcome := self._ended(unit, partition_id, transaction)) is not None:
+                raise _EndedError(outcome)
+
         timeout_ms = self._timeout_of(transactional_id)
         try:
-            self._coordinator.init_producer_id(transactional_id, timeout_ms, None, self._may_end)
-        except ConcurrentTransactionsError:
-            return
+            self._coordinator.init_producer_id(transactional_id, timeout_ms, None, may_end)
+        except _EndedError as ended:
+            return ended.outcome
+        except ConcurrentTransactionsError:  # It has been aborted.
+            pass
+        return "ABORT"
 
-    def _end_hanging(self, unit: Unit, transaction: OpenTransaction) -> str:
+    def _ended(self, unit: Unit, partition_id: int, transaction: OpenTransaction) -> str | None:
+        """How the transaction has ended meanwhile, as its write does that finds it overdue; None if it is
+        open. Raises UnknownTopicIdError."""
+        partition = partition_rows.find_by_id(unit, partition_id)
+        if partition is None:
+            raise UnknownTopicIdError(
+                f"{transaction.topic_partition}: the topic was deleted meanwhile, or made anew; nothing "
+                "was changed"
+            )
+        entry, start = (
+            producer_rows.load(unit, partition_id, transaction.producer_id),
+            transaction.start_offset,
+        )
+        if entry is not None and entry.current_txn_first_offset == start:
+            return None
+        end = partition.log_end_offset
+        aborted = transaction_index.collect(unit.connection, partition, start, end)
+        places = {(one.producer_id, one.first_offset) for one in aborted}
+        return "ABORT" if (transaction.producer_id, start) in places else "COMMIT"
+
+    def _end_hanging(self, unit: Unit, partition_id: int, transaction: OpenTransaction) -> str:
         self._may_end(unit)
-        partition = partition_rows.load(unit, transaction.topic_partition)
-        entry = producer_rows.load(unit, partition.partition_id, transaction.producer_id)
-        if entry is None or entry.current_txn_first_offset != transaction.start_offset:
-            return "ABORT"  # Another process was faster.
+        if (outcome := self._ended(unit, partition_id, transaction)) is not None:
+            return outcome
+        partition = partition_rows.by_id(unit, partition_id)
+        entry = producer_rows.load(unit, partition_id, transaction.producer_id)
+        assert entry is not None
         if transaction.hanging is HangingReason.REFUSED:
             assert transaction.transactional_id is not None
             return self._end_as_decided(unit, transaction.transactional_id)

@@ -11,6 +11,7 @@ from eosdb.broker.handler import RequestHandler
 from eosdb.broker.waiting import Listener
 from eosdb.errors import EosdbError, InvalidTopicExceptionError, in_doubt
 from eosdb.log import partition_rows, retention, topics
+from eosdb.log.partition_rows import Partition
 from eosdb.log.reading import by_time, ends, fetch, lag
 from eosdb.model.fetched import FetchedColumns, FetchedData, FetchResult
 from eosdb.model.reports import Lag
@@ -288,29 +289,31 @@ class ReadRequests(RequestHandler):
     def delete_records(self, topic_partition: TopicPartition, before_offset: int) -> int:
         """Delete records below an offset (-1: all). Returns the log start offset.
 
-        Raises OffsetOutOfRangeError, PolicyViolationError, UnknownTopicOrPartitionError and
-        TopicAuthorizationFailedError.
+        Raises OffsetOutOfRangeError, PolicyViolationError, UnknownTopicOrPartitionError,
+        UnknownTopicIdError if the topic is recreated meanwhile, and TopicAuthorizationFailedError.
         """
         tp = check_topic_partition(topic_partition)
         check_int("before_offset", before_offset, -(2**63))
+        reached: int | None = None
+        target = before_offset
+        met: dict[str, int] = {}
 
-        def delete(unit: Unit, before: int) -> tuple[int, int, int]:
+        def delete(unit: Unit) -> tuple[Partition, tuple[int, int]]:
             self._authorizer.check(unit, "delete", "topic", tp.topic)
+            done = f"its records below offset {reached} had been deleted, and none of a newer topic"
+            topics.check_still_there(unit, met, done)
             partition = partition_rows.load(unit, tp)
             config = partition_rows.config(unit, partition.topic_id, self._config)
             now = self._clock.time_ms()
-            moved = retention.delete_records(unit, partition, before, config, now)
-            return partition.partition_id, *moved
+            return partition, retention.delete_records(unit, partition, target, config, now)
 
-        reached: int | None = None
-        target = before_offset
         while reached != target:  # In units that do not grow with the log.
             try:
-                write = partial(delete, before=target)
-                partition_id, reached, target = self._coordinator.write(write)
+                partition, (reached, target) = self._coordinator.write(delete)
+                met[tp.topic] = partition.topic_id
             except EosdbError as error:
                 if reached is not None:
                     in_doubt(error)  # A part has been deleted; the rest is deleted by another call.
                 raise
-        self._delete_rows([partition_id])
+        self._delete_rows([partition.partition_id])
         return target

@@ -8,7 +8,7 @@ or, if the batch is too large for one, in the unit that decides the transaction 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import Any, Final, NamedTuple
@@ -24,7 +24,7 @@ from eosdb.errors import (
     MessageTooLargeError,
 )
 from eosdb.events.kinds import SinkBatchAppended
-from eosdb.log import once
+from eosdb.log import once, partition_rows, topics
 from eosdb.log.batch import PreparedBatch, prepare
 from eosdb.log.once import SinkBatch
 from eosdb.log.producer_state import SEQUENCE_COUNT
@@ -78,12 +78,20 @@ class Part(NamedTuple):
 
 @dataclass(slots=True)
 class Sender:
-    """The producer that appends the parts of a transaction, and its next sequences."""
+    """The producer that appends the parts of a transaction, and what it has appended to."""
 
     transactional_id: str
     producer: ProducerIdAndEpoch
     sequences: dict[TopicPartition, int] = field(default_factory=dict)
     """The next sequence by partition."""
+    topics: dict[str, int] = field(default_factory=dict)
+    """The numbers of the topics, by name."""
+
+    def check_topics(self, unit: Unit) -> None:
+        """Raises UnknownTopicOrPartitionError, or UnknownTopicIdError, for a topic that is another one."""
+        topics.check_still_there(
+            unit, self.topics, "nothing of this batch is stored, append it again"
+        )
 
     def signed(self, part: Part, sequence: int) -> PreparedBatch:
         return part.batch._replace(
@@ -95,10 +103,11 @@ class Sender:
 
 
 class Appended(NamedTuple):
-    """The results of one unit, and the next sequences after it."""
+    """The results of one unit, and the next sequences and the topics after it."""
 
     results: list[tuple[TopicPartition, PreparedBatch, ProduceResult]]
     sequences: dict[TopicPartition, int]
+    topics: dict[str, int]
 
 
 class OnceAppender(RequestHandler):
@@ -149,6 +158,7 @@ class OnceAppender(RequestHandler):
     def _append(self, unit: Unit, parts: list[Part], sender: Sender | None) -> Appended:
         """Append the parts; split each that is larger than its topic accepts into halves."""
         sequences = {} if sender is None else dict(sender.sequences)
+        numbers = {} if sender is None else dict(sender.topics)
         name = None if sender is None else sender.transactional_id
         results = []
         waiting = parts[::-1]
@@ -165,7 +175,8 @@ class OnceAppender(RequestHandler):
                 continue
             results.append((part.tp, batch, result))
             sequences[part.tp] = (sequence + batch.count) % SEQUENCE_COUNT
-        return Appended(results, sequences)
+            numbers[part.tp.topic] = partition_rows.load(unit, part.tp).topic_id
+        return Appended(results, sequences, numbers)
 
     def _count(self, appended: Appended, offsets: dict[TopicPartition, int]) -> None:
         for tp, batch, result in appended.results:
@@ -189,7 +200,7 @@ class OnceAppender(RequestHandler):
             try:
                 while some := _take(parts, _STEP_RECORDS, _STEP_BYTES)[0]:
                     self._count(self._step(sender, some), offsets)
-                self._end(name, me, this)
+                self._end(name, me, this, sender.check_topics)
             except _DoneMeanwhileError:
                 self._abort(name, me)
                 return AppendOnceResult(skipped=True, offsets={})
@@ -221,6 +232,7 @@ class OnceAppender(RequestHandler):
             self._coordinator.add_to_transaction(name, *me, tps, frozenset(), lambda _: None)
 
         def write(unit: Unit) -> Appended:
+            sender.check_topics(unit)
             appended = self._append(unit, parts, sender)
             timeout_ms = self._config.transaction_max_timeout_ms
             transaction_rows.keep_alive(unit, name, me, timeout_ms, self._clock.time_ms())
@@ -228,15 +240,22 @@ class OnceAppender(RequestHandler):
 
         # Not synced: the Prepare that decides the transaction is, after it.
         appended = self._coordinator.write(write, sync=False)
-        sender.sequences = appended.sequences
+        sender.sequences, sender.topics = appended.sequences, appended.topics
         return appended
 
-    def _end(self, name: str, me: ProducerIdAndEpoch, this: SinkBatch | None) -> None:
+    def _end(
+        self,
+        name: str,
+        me: ProducerIdAndEpoch,
+        this: SinkBatch | None,
+        check: Callable[[Unit], None] = lambda _: None,
+    ) -> None:
         """Commit the batch; abort the transaction if `this` is None."""
 
         def remember(unit: Unit) -> None:
             if this is None:
                 return
+            check(unit)
             if once.has_batch(unit, this):
                 raise _DoneMeanwhileError
             self._remember(unit, this)

@@ -183,6 +183,22 @@ def numbers(source: Source, names: Collection[str] | None = None) -> dict[str, t
     return {name: row[:2] for name, row in found.items() if row is not None}
 
 
+def check_still_there(source: Source, held: Mapping[str, int], done: str) -> None:
+    """For work in several units: raises UnknownTopicOrPartitionError if one of these topics has been
+    deleted since an earlier unit found its number, and UnknownTopicIdError if it has been made anew.
+    `done` says what the work has done."""
+    now = numbers(source, held)
+    for name, number in held.items():
+        if name not in now:
+            raise UnknownTopicOrPartitionError(
+                f"topic {name!r} was deleted while this went on; {done}"
+            )
+        if now[name][0] != number:
+            raise UnknownTopicIdError(
+                f"topic {name!r} was deleted and made anew while this went on; {done}"
+            )
+
+
 def by_number(source: Source) -> dict[int, str]:
     """Return the names of all topics by number."""
     return dict(source.execute("SELECT topic_id, topic FROM topics").fetchall())

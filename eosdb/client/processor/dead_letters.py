@@ -17,7 +17,7 @@ from eosdb.client.consumer.consumer import Consumer
 from eosdb.client.processor.failure import Failure, read_failure, unmarked
 from eosdb.client.producer.producer import Producer
 from eosdb.client.transport import Transport
-from eosdb.errors import InvalidRequestError, in_doubt
+from eosdb.errors import InvalidRequestError, UnknownTopicIdError, in_doubt
 from eosdb.model.clock import Clock
 from eosdb.model.config import INT32_MAX
 from eosdb.model.records.failure_headers import replay_group, replayed_beyond
@@ -62,28 +62,26 @@ class DeadLetters:
     def letters(self) -> Iterator[DeadLetter]:
         """Iterate over all letters still in the topic, in order of partition and offset.
 
-        Raises UnknownTopicOrPartitionError.
+        Raises UnknownTopicOrPartitionError, and UnknownTopicIdError if the topic is recreated meanwhile.
         """
         with self._consumer() as consumer:
             for tp in self._partitions(consumer):
-                consumer.assign([tp])
-                consumer.seek_to_beginning()
-                end, progress = consumer.end_offsets([tp])[tp], _progress(consumer, tp)
-                while consumer.position(tp) < end and (records := consumer.poll()):
-                    for record in records:
-                        replayed = progress.has(record.offset)
-                        yield DeadLetter(record, read_failure(record.headers), replayed)
+                member, progress = _begin(consumer, tp)
+                for record in _read(consumer, tp, member):
+                    replayed = progress.has(record.offset)
+                    yield DeadLetter(record, read_failure(record.headers), replayed)
 
     def letter(self, partition: int, offset: int) -> DeadLetter:
         """Return the letter at this offset. Raises InvalidRequestError if there is none."""
         tp = TopicPartition(self._topic, partition)
         with self._consumer() as consumer:
-            consumer.assign([tp])
+            member, progress = _begin(consumer, tp)
             consumer.seek(tp, offset)
             records = consumer.poll(max_records=1)
+            _check_same(consumer, tp, member)
             if not records or records[0].offset != offset:
                 raise InvalidRequestError(f"{tp} has no record at offset {offset}")
-            replayed = _progress(consumer, tp).has(offset)
+        replayed = progress.has(offset)
         return DeadLetter(records[0], read_failure(records[0].headers), replayed)
 
     def replay(
@@ -94,8 +92,9 @@ class DeadLetters:
 
         Each is sent to its original topic and partition, or to the topic `to`, without the failure headers.
         Raises InvalidRequestError for an offset without a letter, and for a letter whose headers do not
-        name its origin if there is no `to`; ProducerFencedError when another replay has taken over, and
-        InvalidTxnStateError while another is taking over.
+        name its origin if there is no `to`; UnknownTopicIdError if the topic is recreated meanwhile;
+        ProducerFencedError when another replay has taken over, and InvalidTxnStateError while another is
+        taking over.
         """
         replayed = skipped = 0
         with self._consumer() as consumer, contextlib.ExitStack() as cleanup:
@@ -112,10 +111,9 @@ class DeadLetters:
             wanted = None if offsets is None else set(offsets)
             send_back = partial(_send_back, producer, to, offsets is None)
             for tp in tps:
-                consumer.assign([tp])
-                member, progress = consumer.group_metadata(), _progress(consumer, tp)
+                member, progress = _begin(consumer, tp)
                 batch: list[ConsumerRecord] = []
-                for record in self._chosen(consumer, tp, wanted):
+                for record in _chosen(_read(consumer, tp, member), wanted):
                     if progress.has(record.offset):
                         skipped += 1
                         continue
@@ -131,22 +129,6 @@ class DeadLetters:
             )
             raise in_doubt(missing) if replayed else missing
         return ReplayReport(replayed, skipped)
-
-    def _chosen(
-        self, consumer: Consumer, tp: TopicPartition, wanted: set[tuple[int, int]] | None
-    ) -> Iterator[ConsumerRecord]:
-        """Iterate over the wanted records of a partition, removing each from `wanted`."""
-        consumer.assign([tp])
-        consumer.seek_to_beginning()
-        end = consumer.end_offsets([tp])[tp]
-        while consumer.position(tp) < end and (records := consumer.poll()):
-            for record in records:
-                key = (tp.partition, record.offset)
-                if wanted is None:
-                    yield record
-                elif key in wanted:
-                    wanted.discard(key)
-                    yield record
 
     def _consumer(self) -> Consumer:
         return Consumer(self._transport, self._clock, self._name, auto_offset_reset="earliest")
@@ -177,8 +159,47 @@ class _Progress:
         return OffsetAndMetadata(self._below, ",".join(map(str, sorted(self._beyond))))
 
 
-def _progress(consumer: Consumer, tp: TopicPartition) -> _Progress:
-    return _Progress(consumer.committed([tp]).get(tp))
+def _begin(consumer: Consumer, tp: TopicPartition) -> tuple[ConsumerGroupMetadata, _Progress]:
+    """Go to the beginning of the partition. Returns who commits its letters, with the topic's id, and the
+    letters that have been replayed."""
+    consumer.assign(
+        [tp]
+    )  # First, for it looks up the topic's id: deleting a topic deletes its offsets.
+    consumer.seek_to_beginning()
+    return consumer.group_metadata(), _Progress(consumer.committed([tp]).get(tp))
+
+
+def _read(
+    consumer: Consumer, tp: TopicPartition, member: ConsumerGroupMetadata
+) -> Iterator[ConsumerRecord]:
+    """Iterate over the records of the partition. Raises UnknownTopicIdError when they are those of another
+    topic."""
+    end = consumer.end_offsets([tp])[tp]
+    while consumer.position(tp) < end and (records := consumer.poll()):
+        _check_same(consumer, tp, member)
+        yield from records
+    _check_same(consumer, tp, member)
+
+
+def _check_same(consumer: Consumer, tp: TopicPartition, member: ConsumerGroupMetadata) -> None:
+    if consumer.group_metadata().topic_ids.get(tp) != member.topic_ids[tp]:
+        raise UnknownTopicIdError(
+            f"{tp}: the topic was deleted and made anew while its dead letters were read; what had been "
+            "replayed is stored, and nothing of the new topic was replayed"
+        )
+
+
+def _chosen(
+    records: Iterable[ConsumerRecord], wanted: set[tuple[int, int]] | None
+) -> Iterator[ConsumerRecord]:
+    """Iterate over the wanted records, removing each from `wanted`."""
+    for record in records:
+        key = (record.partition, record.offset)
+        if wanted is None:
+            yield record
+        elif key in wanted:
+            wanted.discard(key)
+            yield record
 
 
 def _send_back(

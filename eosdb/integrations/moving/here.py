@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
+from uuid import UUID
 
 from eosdb.coordinator.groups.offsets import NOTES
 from eosdb.database import Database
@@ -12,6 +13,7 @@ from eosdb.errors import (
     GroupIdNotFoundError,
     InvalidRequestError,
     TransactionalIdNotFoundError,
+    UnknownTopicIdError,
     UnknownTopicOrPartitionError,
 )
 from eosdb.integrations.moving.values import Group, OpenTransaction, TopicHere
@@ -31,11 +33,31 @@ class Here:
     def __init__(self, db: Database) -> None:
         self._db: Final = db
         self.where: Final = db.path
+        self._ids: dict[str, UUID] = {}
+        """The topics that are looked at since `begin`."""
+
+    def begin(self) -> None:
+        """Begin a work of several steps, in which the topics stay the same."""
+        self._ids.clear()
+
+    def _check(self, now: Mapping[str, UUID]) -> None:
+        """Raises UnknownTopicIdError if a topic is not the one that an earlier step has looked at."""
+        for name, topic_id in self._ids.items():
+            if now.get(name) != topic_id:
+                raise UnknownTopicIdError(
+                    f"{self.where}: topic {name} was deleted while it moved, or made anew; what has been "
+                    "done for the earlier one stays; run it again to begin with what there is now"
+                )
+
+    def _now(self) -> dict[str, UUID]:
+        return {topic.name: topic.topic_id for topic in self._db.broker.topic_metadata()}
 
     def topics(self, requested: Iterable[str] | None) -> tuple[TopicHere, ...]:
-        """The topics to move. Raises UnknownTopicOrPartitionError."""
-        admin, available = self._db.admin, self._db.admin.list_topics()
+        """The topics to move. Raises UnknownTopicOrPartitionError, and UnknownTopicIdError if one of them
+        is another one than at the last call."""
+        admin, available = self._db.admin, self._now()
         names = planning.wanted(available, requested)
+        self._check(available)
         if missing := [name for name in names if name not in available]:
             raise UnknownTopicOrPartitionError(
                 f"{self.where} has no topic {missing[0]!r}; it has {', '.join(available) or 'none'}"
@@ -55,6 +77,8 @@ class Here:
                     admin.topic_config(name).compact,
                 )
             )
+        self._ids |= {name: available[name] for name in names}
+        self._check(self._now())
         return tuple(result)
 
     def others(self, topics: Iterable[TopicHere]) -> tuple[str, ...]:
@@ -124,29 +148,32 @@ class Here:
 
     def _alter(self, changes: Mapping[str, Mapping[str, object | None]]) -> None:
         with self._db.broker.together(sync=True):
+            self._check(self._now())  # Nobody else writes in the block.
             for name, config in changes.items():
                 self._db.admin.alter_topic_config(name, config)
 
     def end(self, transaction: OpenTransaction) -> None:
         """Abort the transaction, or complete it as decided. Ignores one that has ended meanwhile."""
         try:
-            if transaction.transactional_id is not None:
-                self._db.admin.fence_producer(transaction.transactional_id)
-            elif transaction.at is not None:
+            if transaction.at is not None:  # The next one of the same id may concern other topics.
                 self._db.admin.abort_transaction(*transaction.at)
+            elif transaction.transactional_id is not None:
+                self._db.admin.fence_producer(transaction.transactional_id)
         except (TransactionalIdNotFoundError, InvalidRequestError):
             return
 
     # -- records --------------------------------------------------------------------------------------
 
     def records(self, tp: TopicPartition) -> Iterator[RelayRecord]:
-        """The committed records of the partition. Raises EosdbError if the log is truncated meanwhile."""
+        """The committed records of the partition. Raises EosdbError if the log is truncated meanwhile, and
+        UnknownTopicIdError if the topic is recreated."""
         bounds = self._db.admin.partition_offsets()[tp]
         at = bounds.log_start_offset
         while at < bounds.last_stable_offset:
             data = self._db.broker.fetch_data(
-                tp, at, isolation_level="read_committed", max_records=_AT_ONCE, max_bytes=_BYTES
-            )
+                tp, at, isolation_level="read_committed", max_records=_AT_ONCE, max_bytes=_BYTES,
+                topic_id=self._ids[tp.topic],
+            )  # fmt: skip
             yield from records_of(tp, data, bounds.last_stable_offset)
             if data.next_offset <= at:
                 raise EosdbError(f"{self.where}: {tp}: nothing could be read at offset {at}")

@@ -81,6 +81,7 @@ class Move:
             raise
 
     def _plan(self) -> Plan:
+        self._here.begin()
         facts = self._patiently(self._facts, _PLAN_PATIENCE_MS)
         return plan(self._facts() if facts is None else facts)
 
@@ -127,6 +128,7 @@ class Move:
     def _execute(self, wait_ms: int) -> Offsets | None:
         """The offsets committed in the cluster; None if there was nothing to do, or the move was
         stopped."""
+        self._here.begin()
         facts = self._facts()
         refuse(plan(facts).obstacles, except_members=True)
         if plan(facts).is_done:
@@ -143,10 +145,17 @@ class Move:
         if self._stopped:
             return None
         facts = self._facts()
+        ids = self._there.ids(facts.topics)
         offsets = self._offsets_there(facts, self._compare(facts))
         for group, committed in offsets.items():
             self._there.commit(group, committed)
             self._tell(f"offsets of group {group} are in the cluster")
+        if (now := self._there.ids(facts.topics)) != ids:
+            names = ", ".join(name for name, topic_id in ids.items() if now.get(name) != topic_id)
+            raise IllegalStateError(
+                f"{facts.address}: topic {names} was deleted or made anew after it was compared; the file "
+                "stays closed, and has everything: see who deletes there, and relay under another name"
+            )
         self._here.finish(facts.topics, facts.address)
         self._tell(f"moved; let the programs connect to {facts.address} (bootstrap.servers)")
         return offsets
@@ -250,6 +259,7 @@ class Move:
     # -- back -----------------------------------------------------------------------------------------
 
     def _undo(self) -> None:
+        self._here.begin()
         facts = self._facts()
         if not any(topic.is_closed for topic in facts.topics):
             self._tell("nothing is closed; nothing to take back")

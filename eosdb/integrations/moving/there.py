@@ -38,6 +38,10 @@ class There:
         """Close connections."""
         self._client.rest()
 
+    def ids(self, topics: Iterable[TopicHere]) -> Mapping[str, str]:
+        """The ids of those topics that the cluster has, and tells the ids of."""
+        return self._client.topic_ids(topic.name for topic in topics)
+
     def topics(
         self, requested: Iterable[TopicHere], relayed: Collection[str]
     ) -> dict[str, TopicThere]:

@@ -49,8 +49,8 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
-    """An open transaction with records or offsets of topics that move. `at` is its start, if it has no
-    known transactional id."""
+    """An open transaction with records or offsets of topics that move. `at` is its start in one of them;
+    None if it has offsets alone."""
 
     transactional_id: str | None
     at: tuple[TopicPartition, int] | None = None

@@ -143,7 +143,7 @@ class Relay(Closeable):
                 self._note_position(every_ms=_NOTE_EVERY_MS)
                 self._show_progress()
             elif source.is_caught_up() and until_caught_up:
-                return True
+                return not self._is_target_another()
             else:
                 self._is_away = False
                 self._note_position(every_ms=_NOTE_EVERY_MS)
@@ -199,7 +199,9 @@ class Relay(Closeable):
 
     def _starts(self, standing: Standing) -> dict[TopicPartition, int]:
         ids, starts = self._topic_ids, {}
-        there = {name: fact.topic_id for name, fact in self._target.facts(ids).items()}
+        self._target_ids = there = {
+            name: fact.topic_id for name, fact in self._target.facts(ids).items()
+        }
         for tp, bounds in self._source.bounds(self._topics).items():
             position = standing.positions.get(tp)
             starts[tp] = planning.start_of(
@@ -235,7 +237,10 @@ class Relay(Closeable):
         if lacking := [name for name in names if name not in facts]:
             raise InterruptedRelayError(f"{target.where}: topic {lacking[0]} is not there yet")
         planning.checked_partitions(self._topics, facts, target.where)
-        self._target_ids = {name: facts[name].topic_id for name in names}
+        target_ids = {name: facts[name].topic_id for name in names}
+        if any(target_ids[name] != topic_id for name, topic_id in self._target_ids.items()):
+            raise InterruptedRelayError(f"{target.where}: a topic was deleted and made anew")
+        self._target_ids = target_ids
         for name in names:
             if facts[name].log_append_time and name not in self._retimed:
                 self._retimed.add(name)
@@ -274,6 +279,10 @@ class Relay(Closeable):
         before = {(t.name, t.topic_id, t.partitions) for t in self._topics}
         if {(t.name, t.topic_id, t.partitions) for t in now_there} != before:
             return True
+        return self._is_target_another()
+
+    def _is_target_another(self) -> bool:
+        """Whether a topic of the target is not the one that has been written to."""
         there = self._target.facts(self._target_ids)
         return {name: fact.topic_id for name, fact in there.items()} != self._target_ids
 

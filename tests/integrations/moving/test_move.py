@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 import threading
@@ -14,6 +15,7 @@ import eosdb
 from eosdb import OffsetAndMetadata, TopicPartition
 from eosdb.errors import (
     CoordinatorLoadInProgressError,
+    EosdbError,
     IllegalStateError,
     PolicyViolationError,
 )
@@ -282,3 +284,31 @@ def test_what_a_killed_relay_left_open_does_not_count(
         producer.abort_transaction()
     assert to_kafka(shop, cluster).execute().is_done
     _is_moved(shop, cluster)
+
+
+@pytest.mark.parametrize("side", ["here", "there"])
+@pytest.mark.parametrize("step", range(1, 9))
+def test_a_topic_made_anew_at_any_step_is_not_taken_for_the_one_that_moves(
+    shop: eosdb.Database, cluster: KafkaDouble, side: str, step: int
+) -> None:
+    """What is in it stays where it is; the next attempt moves it, or says what is in the way."""
+    told: list[str] = []
+    changing = shop if side == "here" else cluster.db
+
+    def tell(text: str) -> None:
+        told.append(text)
+        if len(told) == step:
+            changing.admin.delete_topic("orders")
+            changing.admin.create_topic("orders", 2)
+            fill(changing, range(100, 120))
+
+    with contextlib.suppress(EosdbError):
+        to_kafka(shop, cluster, notify=tell).execute()
+    was_changed = len(told) >= step
+    moved_to = shop.admin.describe_topic("orders").config.get("eosdb.moved.to")
+    if side == "here" and was_changed:
+        assert moved_to is None
+        assert len(contents(shop)) == 20
+    elif was_changed and not told[-1].startswith("moved"):
+        assert moved_to is None
+        assert len(contents(cluster.db)) == 20
