@@ -1,0 +1,78 @@
+"""What a member tells the coordinator while its program is still giving up or taking partitions."""
+
+from __future__ import annotations
+
+import eosdb
+from eosdb import TopicPartition
+from eosdb.client.consumer.consumer_membership import ConsumerMembership
+
+TPS = [TopicPartition("t", i) for i in range(4)]
+
+
+def member(db: eosdb.Database) -> eosdb.Consumer:
+    return db.consumer("g", group_protocol="consumer", auto_offset_reset="earliest")
+
+
+def held(db: eosdb.Database) -> dict[TopicPartition, int]:
+    """How many members have each partition, by what the coordinator has told them."""
+    members = db.broker.describe_consumer_group("g").members
+    tps = [
+        TopicPartition(share.topic, number)
+        for member in members
+        for share in member.assignment
+        for number in share.partitions
+    ]
+    return {tp: tps.count(tp) for tp in tps}
+
+
+def beat(consumer: eosdb.Consumer) -> None:
+    """A heartbeat as the background thread sends it, whatever the thread that polls does."""
+    membership = consumer._membership
+    assert isinstance(membership, ConsumerMembership)
+    with membership._lock:
+        membership._send()
+
+
+def test_a_partition_is_told_as_given_up_only_after_on_revoke_has_run(db: eosdb.Database) -> None:
+    """A slow on_revoke, during which heartbeats go on: the other member must not read meanwhile."""
+    db.admin.create_topic("t", partitions=4)
+    slow, other = member(db), member(db)
+    seen: list[set[TopicPartition]] = []
+
+    def on_revoke(_: list[TopicPartition]) -> None:
+        beat(slow)
+        other.poll(timeout_ms=0)
+        seen.append(other.assignment())
+
+    slow.subscribe("t", on_revoke=on_revoke)
+    other.subscribe("t")
+    for _ in range(4):
+        slow.poll(timeout_ms=0)
+        other.poll(timeout_ms=0)
+    assert seen == [set()]
+    assert (slow.assignment(), other.assignment()) == ({*TPS[:2]}, {*TPS[2:]})
+
+
+def test_a_partition_is_told_as_owned_before_on_assign_runs(db: eosdb.Database) -> None:
+    """A slow on_assign, during which another member joins: what is being taken is not given away."""
+    db.admin.create_topic("t", partitions=4)
+    slow, other = member(db), member(db)
+    seen: list[set[TopicPartition]] = []
+
+    def on_assign(_: list[TopicPartition]) -> None:
+        if not seen:
+            other.subscribe("t")
+            other.poll(timeout_ms=0)
+            beat(slow)
+            beat(slow)
+            other.poll(timeout_ms=0)
+            seen.append(other.assignment())
+
+    slow.subscribe("t", on_assign=on_assign)
+    slow.poll(timeout_ms=0)
+    assert seen == [set()]
+    for _ in range(4):
+        slow.poll(timeout_ms=0)
+        other.poll(timeout_ms=0)
+    assert (slow.assignment(), other.assignment()) == ({*TPS[:2]}, {*TPS[2:]})
+    assert set(held(db).values()) == {1}
