@@ -26,6 +26,7 @@ from eosdb.log import topics as log_topics
 from eosdb.model.protocol import linear_regex
 from eosdb.model.validation import (
     check_collection,
+    check_given_group_id,
     check_group_id,
     check_int,
     check_mapping,
@@ -79,8 +80,8 @@ class ConsumerGroupRequests(RequestHandler):
 
     def describe_consumer_group(self, group_id: str) -> ConsumerGroupDescription:
         """The group's epochs and members. Raises GroupIdNotFoundError, also for a group of the classic
-        protocol, and the authorization errors."""
-        check_group_id(group_id)
+        protocol, InvalidGroupIdError, and the authorization errors."""
+        check_given_group_id(group_id)
         with self._store.read() as connection:
             self._authorizer.check(connection, "describe", "group", group_id)
             group = group_rows.load(connection, group_id)

@@ -27,7 +27,13 @@ from eosdb.errors import (
 )
 from eosdb.events.kinds import OffsetCommit, OffsetsCommitted
 from eosdb.log import partition_rows, topics
-from eosdb.model.validation import check_group_id, check_int, check_name, check_topic_partitions
+from eosdb.model.validation import (
+    check_given_group_id,
+    check_group_id,
+    check_int,
+    check_name,
+    check_topic_partitions,
+)
 from eosdb.model.values import OffsetAndMetadata, TopicPartition
 from eosdb.store.writing.unit import Unit
 
@@ -103,7 +109,7 @@ class OffsetRequests(RequestHandler):
         errors instead, by partition. If `partitions` is None, those that may not be described are left out.
 
         A member of a group whose partitions the coordinator assigns passes its id and epoch; raises
-        UnknownMemberIdError and StaleMemberEpochError.
+        UnknownMemberIdError, StaleMemberEpochError, and IllegalGenerationError for a classic member.
         """
         check_group_id(group_id)
         if member_id is not None:
@@ -144,9 +150,11 @@ class OffsetRequests(RequestHandler):
         """Delete offsets of the group, also pending ones: all of them or none; with a dict `refused`, each
         partition by itself.
 
-        Raises GroupIdNotFoundError, GroupSubscribedToTopicError while a member is subscribed to one of the
-        topics, and NonEmptyGroupError while the group has members that are not consumers.
+        Raises GroupIdNotFoundError, InvalidGroupIdError, GroupSubscribedToTopicError while a member is
+        subscribed to one of the topics, and NonEmptyGroupError while the group has members that are not
+        consumers.
         """
+        check_given_group_id(group_id)
         self._forget_offsets(group_id, partitions, refused)
 
     def delete_group(self, group_id: str) -> None:
@@ -276,6 +284,7 @@ def check_committer(
             group,
             committer.member_id,
             committer.generation_id,
+            committer.group_instance_id,
             is_transactional=is_transactional,
         )
         return

@@ -13,7 +13,7 @@ from dataclasses import replace
 from eosdb.broker import mixed_groups
 from eosdb.broker.handler import RequestHandler
 from eosdb.broker.mixed_groups import is_mixed
-from eosdb.coordinator.groups import consumer_decisions, decisions
+from eosdb.coordinator.groups import consumer_decisions, decisions, migration
 from eosdb.coordinator.groups import offsets as group_offsets
 from eosdb.coordinator.groups import rows as group_rows
 from eosdb.coordinator.groups.consumer_group import ConsumerGroup, ConsumerMember
@@ -24,7 +24,6 @@ from eosdb.errors import (
     ApiError,
     DatabaseLockedError,
     GroupIdNotFoundError,
-    InvalidGroupIdError,
     InvalidSessionTimeoutError,
     MemberIdRequiredError,
     RebalanceInProgressError,
@@ -39,6 +38,7 @@ from eosdb.model.protocol.consumer_protocol import (
 )
 from eosdb.model.validation import (
     check_bytes,
+    check_given_group_id,
     check_group_id,
     check_int,
     check_name,
@@ -115,6 +115,7 @@ class MembershipRequests(RequestHandler):
         def join(unit: Unit) -> JoinGroupResult | None:
             self._may_read(unit, group_id)
             stored = group_rows.load(unit, group_id)
+            _check_protocols(group_id, stored, joining, protocol_type)
             member = self._with_id(unit, group_id, stored, joining)
             if gives_id_only:
                 group_rows.renew_session(unit, group_id, member, self._clock.time_ms())
@@ -304,18 +305,25 @@ class MembershipRequests(RequestHandler):
             if is_mixed(stored):
                 return mixed_groups.remove(self._core, unit, stored, members)
             group = group_rows.classic(group_id, stored)
-            answers, gone, pending = list[ApiError | None](), set[str](), set[str]()
-            for member_id, group_instance_id in members:
-                if group_instance_id is None and group_rows.is_given_out(unit, group_id, member_id):
-                    pending.add(member_id)
+            named, pending = set[str](), set[str]()
+
+            def find(member_id: str, group_instance_id: str | None) -> str:
                 try:
-                    gone.add(decisions.leaver(group, member_id, group_instance_id).member_id)
-                    answers.append(None)
-                except ApiError as error:
-                    answers.append(None if member_id in pending else error)
+                    member_id = decisions.leaver(group, member_id, group_instance_id).member_id
+                except UnknownMemberIdError:
+                    given_out = group_rows.is_given_out(unit, group_id, member_id)
+                    if group_instance_id is not None or not given_out:
+                        raise
+                    pending.add(member_id)
+                if member_id in named:
+                    raise UnknownMemberIdError(f"{member_id!r} leaves by this request already")
+                named.add(member_id)
+                return member_id
+
+            gone, answers = decisions.leavers(members, find)
             if group is not None:
                 group_rows.record(unit, group, decisions.leave(group, gone, now), now)
-            group_rows.end_sessions(unit, group_id, pending - gone)
+            group_rows.end_sessions(unit, group_id, pending)
             return answers
 
         self._coordinator.leadership.ensure_elected()
@@ -364,8 +372,7 @@ class MembershipRequests(RequestHandler):
         self._authorizer.check(unit, "read", "group", group_id)
 
     def _check_names(self, group_id: str, member_id: str, group_instance_id: str | None) -> None:
-        if check_group_id(group_id) == "":
-            raise InvalidGroupIdError("group_id: got an empty one, expected the id of a group")
+        check_given_group_id(group_id)
         check_name("member_id", member_id)
         if group_instance_id is not None:
             check_name("group_instance_id", group_instance_id)
@@ -378,6 +385,16 @@ def _member(
     member = decisions.known_member(group, member_id, group_instance_id)
     assert group is not None
     return group, member
+
+
+def _check_protocols(
+    group_id: str, stored: AnyGroup | None, joining: Member, protocol_type: str
+) -> None:
+    """As in Kafka, a member without a protocol in common learns that before it gets an id."""
+    if is_mixed(stored):
+        migration.check_protocols(stored, joining, protocol_type)
+    elif (group := group_rows.classic(group_id, stored)) is not None:
+        decisions.check_protocols(group, joining, protocol_type)
 
 
 def _new_id(client_id: str, number: object) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TypeGuard
 
 from eosdb.broker.handler import Rules
-from eosdb.coordinator.groups import consumer_decisions, migration
+from eosdb.coordinator.groups import consumer_decisions, decisions, migration
 from eosdb.coordinator.groups import rows as group_rows
 from eosdb.coordinator.groups.consumer_group import ConsumerGroup
 from eosdb.coordinator.groups.decisions import Member
@@ -90,13 +90,9 @@ def remove(
     rules: Rules, unit: Unit, group: ConsumerGroup, members: Sequence[tuple[str, str | None]]
 ) -> list[ApiError | None]:
     """Remove each of these members, of either protocol. Returns None or the error for each."""
-    answers, gone = list[ApiError | None](), set[str]()
-    for member in members:
-        try:
-            gone.add(migration.leaver(group, *member).member_id)
-            answers.append(None)
-        except ApiError as error:
-            answers.append(error)
+    gone, answers = decisions.leavers(
+        members, lambda *name: migration.leaver(group, *name).member_id
+    )
     now = rules.clock.time_ms()
     left = migration.settled(consumer_decisions.remove(group, gone), now)
     group_rows.record(unit, group, left, now)

@@ -18,7 +18,6 @@ from eosdb.coordinator.transactions import rows as transaction_rows
 from eosdb.coordinator.transactions.decisions import expected_or_none
 from eosdb.errors import (
     IllegalGenerationError,
-    InvalidGroupIdError,
     InvalidRequestError,
     TopicAuthorizationFailedError,
 )
@@ -30,6 +29,7 @@ from eosdb.model.validation import (
     INT16_MAX,
     check_collection,
     check_described_partition,
+    check_given_group_id,
     check_group_id,
     check_identity,
     check_int,
@@ -152,8 +152,7 @@ class TransactionRequests(RequestHandler):
         OffsetMetadataTooLargeError and the authorization errors.
         """
         check_identity(transactional_id, producer_id, producer_epoch)
-        if check_group_id(group_id) == "":
-            raise InvalidGroupIdError("group_id: got an empty one, expected the id of a group")
+        check_given_group_id(group_id)
         commits = group_offsets.check_offsets(offsets, refused)
         committer = Committer(
             generation_id, member_id, group_instance_id, topic_ids or {}

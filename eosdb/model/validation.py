@@ -153,6 +153,13 @@ def check_group_id(group_id: object) -> str:
     return check_name("group_id", group_id, InvalidGroupIdError)
 
 
+def check_given_group_id(group_id: object) -> str:
+    """Check a group id that must not be empty. Raises InvalidGroupIdError."""
+    if check_group_id(group_id) == "":
+        raise InvalidGroupIdError("group_id: got an empty one, expected the id of a group")
+    return str(group_id)
+
+
 def check_transactional_id(transactional_id: object) -> str:
     """Raises InvalidRequestError, also for an empty one (TransactionCoordinator)."""
     if (text := check_name("transactional_id", transactional_id)) == "":

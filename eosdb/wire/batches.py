@@ -63,7 +63,8 @@ def decode(data: object, version: int, allowance: Allowance) -> RecordBatch:
     fields = _HEADER.unpack_from(data)
     base, length, _, magic, crc, attributes, last_delta, _, _, *producer, count = fields
     if magic != _MAGIC:
-        raise InvalidRecordError(f"got a batch of magic {magic}, expected {_MAGIC}")
+        kind = CorruptRecordError if magic > _MAGIC else InvalidRecordError
+        raise kind(f"got a batch of magic {magic}, expected {_MAGIC}")
     if length != len(data) - _BEFORE_LENGTH:
         raise InvalidRecordError(
             f"got {len(data)} bytes and a batch of {length + _BEFORE_LENGTH}, expected exactly one batch"

@@ -39,6 +39,7 @@ ILLEGAL_GENERATION: Final = IllegalGenerationError.code
 INVALID_PRODUCER_EPOCH: Final = InvalidProducerEpochError.code
 INVALID_TXN_STATE: Final = InvalidTxnStateError.code
 OPERATION_NOT_ATTEMPTED: Final = OperationNotAttemptedError.code
+NOT_LEADER_OR_FOLLOWER: Final = 6
 KAFKA_STORAGE_ERROR: Final = 56
 LOG_DIR_NOT_FOUND: Final = 57
 GROUP_ID_NOT_FOUND: Final = GroupIdNotFoundError.code

@@ -264,7 +264,7 @@ def test_a_client_id_that_is_no_text_is_answered(server: Server) -> None:
 
 
 def join(peer: Peer, member_id: str = "", version: int = 3, **fields: Any) -> Any:
-    names = fields.pop("names", ("range",))
+    names, metadata = fields.pop("names", ("range",)), fields.pop("metadata", b"m")
     given: dict[str, Any] = {
         "group_id": "g", "session_timeout_ms": 10_000, "rebalance_timeout_ms": 60_000,
         "protocol_type": "consumer",
@@ -273,7 +273,7 @@ def join(peer: Peer, member_id: str = "", version: int = 3, **fields: Any) -> An
     request = JoinGroupRequest(
         **given | fields,
         member_id=member_id,
-        protocols=[protocol(name=name, metadata=b"m") for name in names],
+        protocols=[protocol(name=name, metadata=metadata) for name in names],
     )
     return peer.ask(request, version)
 

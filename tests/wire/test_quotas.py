@@ -49,7 +49,7 @@ def test_nobody_has_a_quota(
         ([("user", None)], True, NONE),
         ([("user", "ann"), ("client-id", "c")], True, NONE),
         ([("user", "ann")], False, UNSUPPORTED),
-        ([("ip", "127.0.0.1")], False, UNSUPPORTED),
+        ([("ip", "127.0.0.1")], False, BAD_REQUEST),
         ([], True, BAD_REQUEST),
         ([("group", "g")], True, BAD_REQUEST),
         ([("user", "")], True, BAD_REQUEST),

@@ -210,15 +210,21 @@ def static_member(group: ConsumerGroup, member_id: str, group_instance_id: str) 
 
 
 def check_commit(
-    group: ConsumerGroup, member_id: str, member_epoch: int, *, is_transactional: bool
+    group: ConsumerGroup,
+    member_id: str,
+    member_epoch: int,
+    group_instance_id: str | None = None,
+    *,
+    is_transactional: bool,
 ) -> None:
-    """Check that offsets may be committed: by a member in its epoch, by anybody while the group has no
-    members, and in a transaction by who does not say to be a member.
+    """Check that offsets may be committed. Allowed: a member in its epoch; anybody in an empty group;
+    inside a transaction, a client with neither a member id nor a group instance id.
 
     Raises UnknownMemberIdError and StaleMemberEpochError; for a classic member, and in a transaction,
     IllegalGenerationError instead of that, as clients know it.
     """
-    if member_epoch < 0 and (not group.members or (is_transactional and not member_id)):
+    is_simple = not member_id and group_instance_id is None
+    if member_epoch < 0 and (not group.members or (is_transactional and is_simple)):
         return
     member = known_member(group, member_id)
     if (stale := _stale(group, member, member_epoch)) is not None:
@@ -227,13 +233,13 @@ def check_commit(
 
 
 def check_fetch(group: ConsumerGroup, member_id: str | None, member_epoch: int) -> None:
-    """Check that the offsets may be fetched: by a member in its epoch, or by who does not say to be one.
-    Raises UnknownMemberIdError and StaleMemberEpochError."""
+    """Check that the offsets may be fetched: by a member in its epoch, or by a client without a member id.
+    Raises UnknownMemberIdError, StaleMemberEpochError, and IllegalGenerationError for a classic member."""
     if member_id is None and member_epoch < 0:
         return
     member = known_member(group, member_id or "")
     if (stale := _stale(group, member, member_epoch)) is not None:
-        raise stale
+        raise IllegalGenerationError(str(stale)) if member.protocols else stale
 
 
 def check_unsubscribed(group: ConsumerGroup, topic: str, number: int) -> None:

@@ -7,7 +7,7 @@ join or sync that still depends on other members has an incomplete result, and t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -82,7 +82,7 @@ def join(group: Group, joining: Member, protocol_type: str, now_ms: int) -> Grou
     stable group, which may want to change the assignment. A static member that returns with a new member id
     takes over without one. Raises InconsistentGroupProtocolError.
     """
-    _check_protocols(group, joining, protocol_type)
+    check_protocols(group, joining, protocol_type)
     current = group.member(joining.member_id)
     if current is None:
         holder = group.instance(joining.group_instance_id)
@@ -205,6 +205,23 @@ def leaver(group: Group | None, member_id: str, group_instance_id: str | None) -
     return known_member(group, member_id, group_instance_id)
 
 
+def leavers(
+    names: Iterable[tuple[str, str | None]], find: Callable[[str, str | None], str]
+) -> tuple[set[str], list[ApiError | None]]:
+    """The ids of the members that leave by one request, and for each of its names None or the error.
+
+    `find` gives the id of the member with this member id and group instance id, or raises.
+    """
+    gone, answers = set[str](), list[ApiError | None]()
+    for name in names:
+        try:
+            gone.add(find(*name))
+            answers.append(None)
+        except ApiError as error:
+            answers.append(error)
+    return gone, answers
+
+
 def check_generation(group: Group, generation_id: int) -> None:
     """Raise IllegalGenerationError unless this is the current generation."""
     if generation_id != group.generation_id:
@@ -309,7 +326,7 @@ def check_protocols_given(
         )
 
 
-def _check_protocols(group: Group, joining: Member, protocol_type: str) -> None:
+def check_protocols(group: Group, joining: Member, protocol_type: str) -> None:
     """Raise InconsistentGroupProtocolError unless all members have a protocol in common with the joining
     one. Its own earlier protocols count as well, so to change all of them it has to leave first
     (supportsProtocols)."""

@@ -97,7 +97,7 @@ def join(
 
     Raises InconsistentGroupProtocolError, GroupMaxSizeReachedError and FencedInstanceIdError.
     """
-    _check_protocols(group, joining, protocol_type)
+    check_protocols(group, joining, protocol_type)
     try:
         subscription = decode_subscription(joining.protocols[0][1])
     except ValueError as error:
@@ -234,7 +234,7 @@ def _numbers(partitions: Collection[TopicPartition], topics: Topics) -> Partitio
     return frozenset((topics[tp.topic][0], tp.partition) for tp in partitions if tp.topic in topics)
 
 
-def _check_protocols(group: ConsumerGroup, joining: Member, protocol_type: str) -> None:
+def check_protocols(group: ConsumerGroup, joining: Member, protocol_type: str) -> None:
     classic = [{name for name, _ in m.protocols} for m in group.members if m.protocols]
     common = {name for name, _ in joining.protocols}.intersection(*classic)
     if protocol_type != PROTOCOL_TYPE or not common:

@@ -62,8 +62,15 @@ def metadata(session: Session, request: MetadataRequest, version: int) -> Metada
         topics = [_described(session, topic, may) for topic in session.broker.topic_metadata()]
     else:
         may_create = request.allow_auto_topic_creation or version < 4
-        requested = dict.fromkeys((topic.name, topic.topic_id) for topic in request.topics)
-        topics = [_asked(session, *topic, version, may_create, may) for topic in requested]
+        requested = [(topic.name, topic.topic_id) for topic in request.topics]
+        # Before version 12 one id spoils the whole request, as in Kafka.
+        by_name = all(name is not None and not topic_id for name, topic_id in requested)
+        if version >= _BY_ID_FROM or by_name:
+            found = [_asked(session, *topic, may_create, may) for topic in dict.fromkeys(requested)]
+            # A topic that was asked for by its name and its id is answered once.
+            topics = list({(t.topic_id, t.error_code and t.name): t for t in found}.values())
+        else:
+            topics = [_refused_id(*topic) for topic in requested]
     node = MetadataResponse.MetadataResponseBroker(
         node_id=NODE_ID, host=session.host, port=session.port, rack=None
     )
@@ -220,19 +227,22 @@ def _coordinator(session: Session, key: str, key_type: int) -> FindCoordinatorRe
     )  # fmt: skip
 
 
+def _refused_id(name: str | None, topic_id: UUID | None) -> _Topic:
+    """The answer for each topic of a request whose version does not know topic ids."""
+    return _Topic(
+        error_code=InvalidRequestError.code,
+        name=name or "",
+        topic_id=topic_id or NO_TOPIC,
+        partitions=[],
+    )
+
+
 def _asked(
-    session: Session,
-    name: str | None,
-    topic_id: UUID | None,
-    version: int,
-    may_create: bool,
-    may: bool,
+    session: Session, name: str | None, topic_id: UUID | None, may_create: bool, may: bool
 ) -> _Topic:
     """The requested topic; its id, if given, takes precedence over its name."""
     by_id = topic_id is not None
     try:
-        if version < _BY_ID_FROM and (by_id or name is None):
-            raise InvalidRequestError(f"topic ids are understood from version {_BY_ID_FROM} on")
         if topic_id is not None:
             name = session.broker.topic_names().get(topic_id)
             if name is None:
@@ -241,11 +251,10 @@ def _asked(
             session, session.broker.topic(name or "", may_create=may_create and not by_id), may
         )
     except EosdbError as error:
-        # Who asks by an id is not told the name.
-        named = not by_id or version < _BY_ID_FROM
+        # A client that asks by an id does not learn the name.
         return _Topic(
             error_code=code_of(error),
-            name=(name or "") if named else None,
+            name=None if by_id else name or "",
             topic_id=topic_id or NO_TOPIC,
             partitions=[],
             authorized_operations=session.operations(

@@ -232,6 +232,9 @@ def _change(
         config = _group_config(changes)
         session.admin.alter_group_config(name, config, anew=anew, validate_only=validate_only)
     elif kind == _TOPIC:
+        if not name:
+            raise InvalidRequestError("topic: got no name, expected one; topics have no defaults")
+        check_topic_name(name)
         session.admin.change_topic_config(name, changes, anew=anew, validate_only=validate_only)
         if not validate_only:
             log_without_effect(name, given)

@@ -16,7 +16,12 @@ from eosdb.log.topics import unknown_id
 from eosdb.model.fetched import AbortedTransaction, FetchedColumns
 from eosdb.model.values import IsolationLevel, PartitionOffsets, TopicPartition
 from eosdb.wire import batches
-from eosdb.wire.errors import FETCH_SESSION_ID_NOT_FOUND, NONE, reading_code_of
+from eosdb.wire.errors import (
+    FETCH_SESSION_ID_NOT_FOUND,
+    NONE,
+    NOT_LEADER_OR_FOLLOWER,
+    reading_code_of,
+)
 from eosdb.wire.fetch_answer import FetchAnswer, FetchedPartition, Pieces
 from eosdb.wire.handlers.offsets import NO_EPOCH, checked_epoch, isolation_level
 from eosdb.wire.messages import Response
@@ -44,7 +49,8 @@ class _Place(NamedTuple):
 class _Asked:
     offset: int
     max_bytes: int
-    epoch: int
+    code: int
+    """The error that the request itself causes, or NONE."""
 
 
 @dataclass(slots=True)
@@ -65,13 +71,17 @@ def fetch(session: Session, request: FetchRequest, version: int) -> Response:
     if version >= 7 and request.session_epoch not in _FULL:
         return FetchResponse(error_code=FETCH_SESSION_ID_NOT_FOUND, session_id=0, responses=[])
     level = isolation_level(request.isolation_level)
+    sender = request.replica_state if version >= 15 else request
+    is_follower = sender is not None and sender.replica_id >= 0
     by_id = version >= _BY_ID_FROM
     # Of a partition that comes twice the last one counts.
     requested = {
         _Place(topic.topic_id or NO_TOPIC if by_id else topic.topic, p.partition): _Asked(
             p.fetch_offset,
             p.partition_max_bytes,
-            max(p.current_leader_epoch, NO_EPOCH) if version >= 9 else NO_EPOCH,
+            NOT_LEADER_OR_FOLLOWER  # The one broker has no followers.
+            if is_follower
+            else checked_epoch(max(p.current_leader_epoch, NO_EPOCH) if version >= 9 else NO_EPOCH),
         )
         for topic in request.topics
         for p in topic.partitions
@@ -105,7 +115,7 @@ def _read(
     names = _names(broker, ids)
     idle = _idle(broker, requested, names, level)
     for place, wanted in requested.items():
-        code = checked_epoch(wanted.epoch)
+        code = wanted.code
         ends: FetchedColumns | PartitionOffsets | None = None
         records: Pieces = []
         aborted: Iterable[AbortedTransaction] = ()

@@ -47,6 +47,8 @@ _BEFORE_EPOCHS: Final = {
     GROUP_ID_NOT_FOUND: ILLEGAL_GENERATION,
     StaleMemberEpochError.code: UNSUPPORTED_VERSION,
 }
+_CODE_FROM: Final = 2
+"""The first version of OffsetFetch with an error code for the whole group."""
 _BATCH_FROM: Final = 8
 """The first version of OffsetFetch for several groups."""
 _NO_OFFSET: Final = OffsetAndMetadata(-1, "", -1)
@@ -126,7 +128,9 @@ def offset_fetch(
                 for g in request.groups
             ]
         )
-    fetched = _fetched(session, request.group_id, request.topics, stable)
+    fetched = _fetched(
+        session, request.group_id, request.topics, stable, has_code=version >= _CODE_FROM
+    )
     topic = OffsetFetchResponse.OffsetFetchResponseTopic
     return OffsetFetchResponse(
         error_code=fetched.error_code,
@@ -139,7 +143,6 @@ def offset_fetch(
                         committed_offset=p.committed_offset,
                         committed_leader_epoch=p.committed_leader_epoch,
                         metadata=p.metadata,
-                        # Version 1 has no error of the group.
                         error_code=p.error_code or fetched.error_code,
                     )
                     for p in t.partitions
@@ -255,7 +258,8 @@ def _fetched_by_id(
         for topic in group.topics:
             topic.topic_id = ids[topic.name]
             known.add(topic.topic_id)
-        group.topics += [_unknown(t) for t in asked.topics or () if t.name is None]
+        if group.error_code == NONE:
+            group.topics += [_unknown(t) for t in asked.topics or () if t.name is None]
         groups.append(group)
     # Offsets of a name are those of the id if the id is there still: none ever comes again.
     if not known <= session.broker.topic_names().keys():
@@ -285,6 +289,8 @@ def _fetched(
     stable: bool,
     member_id: str | None = None,
     member_epoch: int = -1,
+    *,
+    has_code: bool = True,
 ) -> _Group:
     """Fetch a group's offsets; if `topics` is None, of all partitions that have one."""
     requested = (
@@ -307,7 +313,8 @@ def _fetched(
     except EosdbError as error:
         code = coordinator_code_of(error)
     by_topic: dict[str, list[int]] = {}
-    for name, index in offsets if requested is None else requested:
+    # A group that is refused as a whole has no partitions, but in version 1, which has no other place.
+    for name, index in offsets if requested is None or (code and has_code) else requested:
         by_topic.setdefault(name, []).append(index)
     return _Group(
         group_id=group_id,

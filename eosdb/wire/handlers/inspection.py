@@ -62,12 +62,14 @@ def describe_transactions(
 def list_transactions(
     session: Session, request: ListTransactionsRequest, version: int
 ) -> ListTransactionsResponse:
-    """As in Kafka, unknown states are returned as such, and otherwise ignored."""
+    """As in Kafka, no transaction is in an unknown state, which is returned as such."""
+    known = [state for state in request.state_filters if state in _STATES]
+    unknown = [state for state in request.state_filters if state not in _STATES]
     try:
         transactions = session.broker.list_transactions(
-            [state for state in request.state_filters if state in _STATES],
+            known,
             request.producer_id_filters,
-            request.duration_filter if version >= 1 else -1,
+            max(request.duration_filter, -1) if version >= 1 else -1,
             (request.transactional_id_pattern if version >= 2 else None) or "",
         )
     except EosdbError as error:
@@ -76,7 +78,7 @@ def list_transactions(
         )
     return ListTransactionsResponse(
         error_code=NONE,
-        unknown_state_filters=[state for state in request.state_filters if state not in _STATES],
+        unknown_state_filters=unknown,
         transaction_states=[
             ListTransactionsResponse.TransactionState(
                 transactional_id=transaction.transactional_id,
@@ -84,6 +86,7 @@ def list_transactions(
                 transaction_state=transaction.state,
             )
             for transaction in transactions
+            if known or not unknown
         ],
     )
 

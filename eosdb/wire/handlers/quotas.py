@@ -23,6 +23,10 @@ from eosdb.wire.session import Session
 _ENTITY_TYPES: Final = ("user", "client-id", "ip")
 _ALONE: Final = "ip"
 _EXACT: Final = 0
+_QUOTAS: Final = (
+    "producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate",
+)  # fmt: skip
+_QUOTAS_OF_IP: Final = ("connection_creation_rate",)
 _MATCH_TYPES: Final = range(3)
 """An exact name, the default of the type, any name."""
 _Component = DescribeClientQuotasRequest.ComponentData
@@ -81,7 +85,14 @@ def _alteration_error(entry: _Entry) -> EosdbError | None:
         return InvalidRequestError(
             "entity: got an empty name, expected one, or null for the default"
         )
-    if all(op.remove for op in entry.ops):
+    given = [op for op in entry.ops if not op.remove]
+    known = _QUOTAS_OF_IP if _ALONE in types else _QUOTAS
+    for op in given:
+        if op.key not in known:
+            return InvalidRequestError(f"got the quota {op.key!r}, expected one of {known}")
+        if op.value <= 0:
+            return InvalidRequestError(f"{op.key}: got {op.value}, expected more than 0")
+    if not given:
         return None
     return UnsupportedVersionError("there are no quotas: nothing here throttles a client")
 
