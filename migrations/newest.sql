@@ -66,7 +66,7 @@ CREATE TABLE partitions (
     indexed_timestamp INT NOT NULL,
     bytes_since_index INT NOT NULL,
     clean_offset INT NOT NULL,
-    snapshot_offset INT NOT NULL, last_aborted_offset INT NOT NULL DEFAULT -1, checked_from INT NOT NULL DEFAULT -1, checksum INT NOT NULL DEFAULT 0,
+    snapshot_offset INT NOT NULL, last_aborted_offset INT NOT NULL DEFAULT -1, checked_from INT NOT NULL DEFAULT -1, checksum INT NOT NULL DEFAULT 0, cleaned_sum INT,
     UNIQUE (topic, partition)
 ) STRICT;
 
@@ -288,7 +288,7 @@ CREATE INDEX eosdb_idempotency_keys_used ON eosdb_idempotency_keys (used_time);
 CREATE TABLE eosdb_baseline_counters (
     name TEXT NOT NULL PRIMARY KEY,
     value INT NOT NULL
-) STRICT, WITHOUT ROWID;
+, checksum INT NOT NULL DEFAULT 0) STRICT, WITHOUT ROWID;
 
 CREATE TABLE eosdb_baseline_topics (
     topic_id INTEGER NOT NULL PRIMARY KEY,
@@ -296,7 +296,7 @@ CREATE TABLE eosdb_baseline_topics (
     partitions INT NOT NULL,
     config TEXT NOT NULL,
     created_time INT NOT NULL
-) STRICT;
+, checksum INT NOT NULL DEFAULT 0) STRICT;
 
 CREATE TABLE eosdb_baseline_partitions (
     partition_id INTEGER NOT NULL PRIMARY KEY,
@@ -313,7 +313,7 @@ CREATE TABLE eosdb_baseline_partitions (
     indexed_timestamp INT NOT NULL,
     bytes_since_index INT NOT NULL,
     clean_offset INT NOT NULL,
-    snapshot_offset INT NOT NULL, last_aborted_offset INT NOT NULL DEFAULT -1, checked_from INT NOT NULL DEFAULT -1, checksum INT NOT NULL DEFAULT 0,
+    snapshot_offset INT NOT NULL, last_aborted_offset INT NOT NULL DEFAULT -1, checked_from INT NOT NULL DEFAULT -1, checksum INT NOT NULL DEFAULT 0, cleaned_sum INT,
     UNIQUE (topic, partition)
 ) STRICT;
 
@@ -327,7 +327,7 @@ CREATE TABLE eosdb_baseline_partition_producers (
     last_timestamp INT NOT NULL,
     last_append_time INT NOT NULL,
     current_txn_start_offset INT NOT NULL,
-    batches TEXT NOT NULL,
+    batches TEXT NOT NULL, checksum INT NOT NULL DEFAULT 0,
     PRIMARY KEY (partition_id, producer_id)
 ) STRICT, WITHOUT ROWID;
 
@@ -343,21 +343,21 @@ CREATE TABLE eosdb_baseline_transaction_index (
 CREATE TABLE eosdb_baseline_time_index (
     partition_id INT NOT NULL,
     timestamp INT NOT NULL,
-    "offset" INT NOT NULL,
+    "offset" INT NOT NULL, checksum INT NOT NULL DEFAULT 0,
     PRIMARY KEY (partition_id, timestamp)
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE eosdb_baseline_delete_horizons (
     partition_id INT NOT NULL,
     "offset" INT NOT NULL,
-    since INT NOT NULL,
+    since INT NOT NULL, checksum INT NOT NULL DEFAULT 0,
     PRIMARY KEY (partition_id, "offset")
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE eosdb_baseline_snapshots (
     partition_id INT NOT NULL,
     snapshot_offset INT NOT NULL,
-    taken_time INT NOT NULL,
+    taken_time INT NOT NULL, checksum INT NOT NULL DEFAULT 0,
     PRIMARY KEY (partition_id, snapshot_offset)
 ) STRICT, WITHOUT ROWID;
 
@@ -372,14 +372,14 @@ CREATE TABLE eosdb_baseline_snapshot_entries (
     offset_delta INT NOT NULL,
     timestamp INT NOT NULL,
     coordinator_epoch INT NOT NULL,
-    current_txn_first_offset INT NOT NULL,
+    current_txn_first_offset INT NOT NULL, checksum INT NOT NULL DEFAULT 0,
     PRIMARY KEY (partition_id, snapshot_offset, producer_id)
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE eosdb_baseline_producer_ids (
     producer_id INTEGER NOT NULL PRIMARY KEY,
     transactional_id TEXT NOT NULL
-) STRICT;
+, checksum INT NOT NULL DEFAULT 0) STRICT;
 
 CREATE TABLE eosdb_baseline_transactional_ids (
     transactional_id TEXT NOT NULL PRIMARY KEY,
@@ -393,7 +393,7 @@ CREATE TABLE eosdb_baseline_transactional_ids (
     last_update_time INT NOT NULL,
     partitions TEXT NOT NULL,
     groups TEXT NOT NULL
-, next_producer_id INT NOT NULL DEFAULT -1, transaction_version INT NOT NULL DEFAULT 1) STRICT, WITHOUT ROWID;
+, next_producer_id INT NOT NULL DEFAULT -1, transaction_version INT NOT NULL DEFAULT 1, checksum INT NOT NULL DEFAULT 0) STRICT, WITHOUT ROWID;
 
 CREATE TABLE eosdb_baseline_group_offsets (
     group_id TEXT NOT NULL,
@@ -403,7 +403,7 @@ CREATE TABLE eosdb_baseline_group_offsets (
     leader_epoch INT NOT NULL,
     metadata TEXT NOT NULL,
     commit_timestamp INT NOT NULL,
-    commit_position INT NOT NULL, retain_from INT,
+    commit_position INT NOT NULL, retain_from INT, checksum INT NOT NULL DEFAULT 0,
     PRIMARY KEY (group_id, topic, partition)
 ) STRICT, WITHOUT ROWID;
 
@@ -417,7 +417,7 @@ CREATE TABLE eosdb_baseline_pending_group_offsets (
     leader_epoch INT NOT NULL,
     metadata TEXT NOT NULL,
     commit_timestamp INT NOT NULL,
-    commit_position INT NOT NULL,
+    commit_position INT NOT NULL, checksum INT NOT NULL DEFAULT 0,
     PRIMARY KEY (producer_id, group_id, topic, partition)
 ) STRICT, WITHOUT ROWID;
 
@@ -427,7 +427,7 @@ CREATE TABLE eosdb_baseline_acls (
     resource_type TEXT NOT NULL,
     resource_name TEXT NOT NULL,
     pattern_type TEXT NOT NULL,
-    permission TEXT NOT NULL,
+    permission TEXT NOT NULL, checksum INT NOT NULL DEFAULT 0,
     PRIMARY KEY (principal, operation, resource_type, resource_name, pattern_type, permission)
 ) STRICT, WITHOUT ROWID;
 
@@ -440,14 +440,14 @@ CREATE TABLE eosdb_baseline_groups (
     leader TEXT,
     members TEXT NOT NULL,
     deadline INT NOT NULL
-, group_type TEXT NOT NULL DEFAULT 'classic', assignment_epoch INT NOT NULL DEFAULT 0, metadata_hash INT NOT NULL DEFAULT 0) STRICT, WITHOUT ROWID;
+, group_type TEXT NOT NULL DEFAULT 'classic', assignment_epoch INT NOT NULL DEFAULT 0, metadata_hash INT NOT NULL DEFAULT 0, checksum INT NOT NULL DEFAULT 0) STRICT, WITHOUT ROWID;
 
 CREATE TABLE eosdb_baseline_idempotency_keys (
     topic TEXT NOT NULL,
     idempotency_key TEXT NOT NULL,
     partition INT NOT NULL,
     "offset" INT NOT NULL,
-    timestamp INT NOT NULL, used_time INT NOT NULL DEFAULT 0,
+    timestamp INT NOT NULL, used_time INT NOT NULL DEFAULT 0, checksum INT NOT NULL DEFAULT 0,
     PRIMARY KEY (topic, idempotency_key)
 ) STRICT, WITHOUT ROWID;
 
@@ -455,19 +455,19 @@ CREATE TABLE eosdb_baseline_sinks (
     sink_id TEXT NOT NULL PRIMARY KEY,
     batch_id INT NOT NULL,
     timestamp INT NOT NULL
-) STRICT, WITHOUT ROWID;
+, checksum INT NOT NULL DEFAULT 0) STRICT, WITHOUT ROWID;
 
 CREATE TABLE eosdb_baseline_json_views (
     name TEXT NOT NULL PRIMARY KEY,
     topic TEXT NOT NULL,
     columns TEXT NOT NULL,
     created_time INT NOT NULL
-) STRICT, WITHOUT ROWID;
+, checksum INT NOT NULL DEFAULT 0) STRICT, WITHOUT ROWID;
 
 CREATE TABLE eosdb_baseline_sink_batches (
     sink_id TEXT NOT NULL,
     batch_id INT NOT NULL,
-    held TEXT NOT NULL,
+    held TEXT NOT NULL, checksum INT NOT NULL DEFAULT 0,
     PRIMARY KEY (sink_id, batch_id)
 ) STRICT, WITHOUT ROWID;
 
@@ -488,7 +488,7 @@ CREATE TABLE eosdb_baseline (
     measured_position INT NOT NULL,
     measured_bytes INT NOT NULL,
     checksum INT NOT NULL
-) STRICT, WITHOUT ROWID;
+, checked_from INT NOT NULL DEFAULT 1, rows_sum INT NOT NULL DEFAULT 0) STRICT, WITHOUT ROWID;
 
 CREATE TRIGGER eosdb_baseline_refuses_to_go_back BEFORE UPDATE ON eosdb_baseline
     WHEN NEW.position < OLD.position
@@ -517,7 +517,7 @@ CREATE TABLE eosdb_baseline_scram_credentials (
     iterations INT NOT NULL,
     salt TEXT NOT NULL,
     stored_key TEXT NOT NULL,
-    server_key TEXT NOT NULL,
+    server_key TEXT NOT NULL, checksum INT NOT NULL DEFAULT 0,
     PRIMARY KEY (user, mechanism)
 ) STRICT, WITHOUT ROWID;
 
@@ -529,9 +529,9 @@ CREATE TABLE eosdb_group_configs (
 CREATE TABLE eosdb_baseline_group_configs (
     group_id TEXT NOT NULL PRIMARY KEY,
     config TEXT NOT NULL
-) STRICT, WITHOUT ROWID;
+, checksum INT NOT NULL DEFAULT 0) STRICT, WITHOUT ROWID;
 
 INSERT INTO eosdb_alembic_version VALUES ('0010');
 
-INSERT INTO eosdb_baseline VALUES (0, 0, 0, 0, 2705125007);
+INSERT INTO eosdb_baseline VALUES (0, 0, 0, 0, 594581510, 1, 0);
 

@@ -48,11 +48,9 @@ _SAVE_PRODUCER_ID: Final = Statement(
     "INSERT OR IGNORE INTO {producer_ids} (producer_id, transactional_id) VALUES (?, ?)"
 )
 _FORGET_PRODUCER_ID: Final = Statement("DELETE FROM {producer_ids} WHERE producer_id = ?")
-_SAVE_ACL: Final = Statement("INSERT OR IGNORE INTO {acls} VALUES (?, ?, ?, ?, ?, ?)")
-_DELETE_ACL: Final = Statement(
-    "DELETE FROM {acls} WHERE (principal, operation, resource_type, resource_name, pattern_type, "
-    "permission) = (?, ?, ?, ?, ?, ?)"
-)
+_ACL: Final = "(principal, operation, resource_type, resource_name, pattern_type, permission)"
+_SAVE_ACL: Final = Statement(f"INSERT OR IGNORE INTO {{acls}} {_ACL} VALUES (?, ?, ?, ?, ?, ?)")
+_DELETE_ACL: Final = Statement(f"DELETE FROM {{acls}} WHERE {_ACL} = (?, ?, ?, ?, ?, ?)")
 
 
 def producer_id_block_allocated(

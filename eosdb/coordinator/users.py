@@ -18,7 +18,9 @@ from eosdb.store.writing.unit import Folding, Unit
 Source = Unit | sqlite3.Connection
 TABLE: Final = "eosdb_scram_credentials"
 _COLUMNS: Final = ", ".join(ScramCredential._fields)
-_SAVE: Final = Statement(f"INSERT OR REPLACE INTO {{{TABLE}}} VALUES (?, ?, ?, ?, ?, ?)")
+_SAVE: Final = Statement(
+    f"INSERT OR REPLACE INTO {{{TABLE}}} ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)"
+)
 _DELETE: Final = Statement(f"DELETE FROM {{{TABLE}}} WHERE (user, mechanism) = (?, ?)")
 
 

@@ -110,6 +110,8 @@ class LogStartOffsetMoved(NamedTuple):
     log_start_offset: int
     size: int
     reason: str
+    cleaned_sum: int = 0
+    """The sum (`log.record_sum`) of the records below that compaction had passed."""
 
 
 class LogCleaned(NamedTuple):
@@ -118,6 +120,8 @@ class LogCleaned(NamedTuple):
     `horizons` are the offsets of tombstones, and of markers without data, that this pass has met for the
     first time; they are removed `delete.retention.ms` later. `expired_horizons` are those removed now.
     `unindexed` are the timestamps of entries of the time index between which no record is left.
+    `passed_sum` is the sum (`log.record_sum`) of the records that this pass was the first to count, before
+    it removed any, and `removed_sum` that of those that it removed; None before schema 10.
     """
 
     timestamp: int
@@ -130,6 +134,8 @@ class LogCleaned(NamedTuple):
     horizons: tuple[int, ...]
     expired_horizons: tuple[int, ...]
     unindexed: tuple[int, ...] = ()
+    passed_sum: int | None = None
+    removed_sum: int | None = None
 
 
 class ProducersExpired(NamedTuple):

@@ -13,6 +13,7 @@ import sqlite3
 from typing import Final
 
 from eosdb.events.kinds import LogCleaned
+from eosdb.log import record_sum
 from eosdb.log.batch import STORED_SIZE
 from eosdb.log.partition_rows import Partition
 from eosdb.model.failpoints import Failpoint, reach
@@ -79,6 +80,10 @@ WHERE t."offset" <= ? AND NOT EXISTS (
 )
 ORDER BY timestamp LIMIT 5000
 """
+_FROM_DOOMED: Final = (
+    'FROM records WHERE partition_id = ? AND "offset" IN (SELECT "offset" FROM doomed)'
+)
+_REMOVED: Final = f'SELECT "offset", checksum {_FROM_DOOMED}'
 _HORIZON_REACHED: Final = (
     "SELECT 1 FROM delete_horizons WHERE partition_id = ? AND since <= ? LIMIT 1"
 )
@@ -120,18 +125,26 @@ def clean(unit: Unit, partition: Partition, config: TopicConfig, now_ms: int) ->
                 horizons=horizons,
                 expired_horizons=expired,
                 unindexed=unindexed,
+                passed_sum=_passed_sum(unit, partition, end),
+                removed_sum=record_sum.of(unit.execute(_REMOVED, (partition_id,))),
             )
         )
         deleted = unit.execute(
-            'DELETE FROM records WHERE partition_id = ? AND "offset" IN '
-            '(SELECT "offset" FROM doomed) RETURNING "offset", position',
-            (partition_id,),
+            f'DELETE {_FROM_DOOMED} RETURNING "offset", position', (partition_id,)
         ).fetchall()
         baseline.forget_events(unit, partition_id, deleted)
         reach(Failpoint.COMPACTION_CLEANED)
     for table in _TEMPORARY:
         unit.execute(f"DROP TABLE temp.{table}")
     return int(removed)
+
+
+# decisions/0074: as the events say what was passed and what went, what is left can be proved.
+def _passed_sum(unit: Unit, partition: Partition, end: int) -> int:
+    """Return the sum of the records that no earlier pass has counted."""
+    counted = 0 if partition.cleaned_sum is None else partition.clean_offset
+    first = max(counted, partition.log_start_offset)
+    return record_sum.between(unit, partition.partition_id, first, max(end, partition.clean_offset))
 
 
 def is_due(

@@ -25,7 +25,9 @@ TYPES: Final = ("TEXT", "INTEGER", "REAL", "BOOLEAN", "JSON")
 COORDINATES: Final = ("_partition", "_offset", "_timestamp", "_key")
 """The columns that follow the user's columns in every typed view."""
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
-_SAVE: Final = Statement("INSERT INTO {eosdb_json_views} VALUES (?, ?, ?, ?)")
+_SAVE: Final = Statement(
+    "INSERT INTO {eosdb_json_views} (name, topic, columns, created_time) VALUES (?, ?, ?, ?)"
+)
 _DELETE: Final = Statement("DELETE FROM {eosdb_json_views} WHERE name = ?")
 _PATH: Final = re.compile(r'[^."\[\]\x00-\x1f]+(\.[^."\[\]\x00-\x1f]+)*')
 

@@ -33,7 +33,10 @@ _FIND: Final = (
     'SELECT partition, "offset", timestamp FROM eosdb_idempotency_keys '
     "WHERE topic = ? AND idempotency_key = ?"
 )
-_SAVE_KEY: Final = Statement("INSERT INTO {eosdb_idempotency_keys} VALUES (?, ?, ?, ?, ?, ?)")
+_SAVE_KEY: Final = Statement(
+    'INSERT INTO {eosdb_idempotency_keys} (topic, idempotency_key, partition, "offset", timestamp, '
+    "used_time) VALUES (?, ?, ?, ?, ?, ?)"
+)
 _FORGET_KEYS: Final = Statement("DELETE FROM {eosdb_idempotency_keys} WHERE topic = ?")
 _FORGET_KEY: Final = Statement(
     "DELETE FROM {eosdb_idempotency_keys} WHERE topic = ? AND idempotency_key = ?"

@@ -45,6 +45,9 @@ class Partition(NamedTuple):
     """The last offset of the newest entry of the transaction index; -1 if there is none."""
     checked_from: int
     """Every record from this offset on has a checksum; -1 if none has been appended since schema 7."""
+    cleaned_sum: int | None
+    """The sum (`record_sum`) of the records from the log start to the clean offset; None if compaction has
+    passed some before schema 10, and none since."""
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -224,7 +227,9 @@ def _partition(row: tuple[Any, ...]) -> Partition:
 
 
 def insert(unit: Folding, partition_id: int, topic_id: int, tp: TopicPartition) -> None:
-    partition = Partition(partition_id, topic_id, *tp, 0, 0, 0, -1, 0, -1, -1, -1, 0, 0, 0, -1, -1)
+    partition = Partition(
+        partition_id, topic_id, *tp, 0, 0, 0, -1, 0, -1, -1, -1, 0, 0, 0, -1, -1, 0
+    )
     unit.execute(_INSERT, (*partition, row_checksum(*partition)))
 
 

@@ -30,7 +30,14 @@ from eosdb.events.kinds import (
     ViewCreated,
     ViewDropped,
 )
-from eosdb.log import json_views, once, partition_rows, producer_rows, transaction_index
+from eosdb.log import (
+    json_views,
+    once,
+    partition_rows,
+    producer_rows,
+    record_sum,
+    transaction_index,
+)
 from eosdb.log.partition_rows import Partition
 from eosdb.log.producer_state import BatchMetadata, ProducerStateEntry, sequence_of
 from eosdb.model.fetched import AbortedTransaction
@@ -63,7 +70,9 @@ _SAVE_SNAPSHOT: Final = Statement(
     "INSERT INTO {snapshots} (partition_id, snapshot_offset, taken_time) VALUES (?, ?, ?)"
 )
 _SAVE_SNAPSHOT_ENTRY: Final = Statement(
-    "INSERT INTO {snapshot_entries} VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    "INSERT INTO {snapshot_entries} (partition_id, snapshot_offset, producer_id, producer_epoch, "
+    "first_sequence, last_sequence, last_offset, offset_delta, timestamp, coordinator_epoch, "
+    "current_txn_first_offset) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _SUPERSEDED: Final = Statement(
     "SELECT snapshot_offset FROM {snapshots} WHERE partition_id = ? "
@@ -212,6 +221,7 @@ def _grow(
             partition.snapshot_offset,
             last_aborted_offset,
             checked_from,
+            partition.cleaned_sum,
         ),
     )
 
@@ -221,6 +231,7 @@ def log_start_offset_moved(unit: Folding, event: LogStartOffsetMoved, position: 
     moved = partition._replace(
         log_start_offset=event.log_start_offset,
         size_bytes=partition.size_bytes - event.size,
+        cleaned_sum=record_sum.added(partition.cleaned_sum, -event.cleaned_sum),
     )
     first, stable = moved.stability(partition.first_unstable_offset, partition.log_end_offset)
     partition_rows.save(
@@ -239,10 +250,17 @@ def log_cleaned(unit: Folding, event: LogCleaned, position: int) -> None:
     last_aborted = transaction_index.forget(
         unit, event.partition_id, event.expired_horizons, partition.last_aborted_offset
     )
+    clean_offset = max(partition.clean_offset, event.clean_offset)
+    cleaned_sum = partition.cleaned_sum
+    if event.passed_sum is None or event.removed_sum is None:
+        cleaned_sum = None if clean_offset else 0
+    else:
+        cleaned_sum = record_sum.added(cleaned_sum or 0, event.passed_sum - event.removed_sum)
     cleaned = partition._replace(
         last_aborted_offset=last_aborted,
-        clean_offset=max(partition.clean_offset, event.clean_offset),
+        clean_offset=clean_offset,
         size_bytes=partition.size_bytes - event.size,
+        cleaned_sum=cleaned_sum,
     )
     partition_rows.save(unit, cleaned)
     unit.executemany(

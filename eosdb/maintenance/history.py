@@ -19,6 +19,7 @@ from eosdb.model.config import BrokerConfig
 from eosdb.model.failpoints import Failpoint, reach
 from eosdb.store import baseline, journal
 from eosdb.store.baseline import Baseline, BaselineFolding
+from eosdb.store.schema.row_checksum import signed
 from eosdb.store.writing.unit import Unit, late
 
 EVENTS_PER_UNIT: Final = 250
@@ -75,9 +76,9 @@ def advance(unit: Unit, config: BrokerConfig, now_ms: int) -> int:
         at = _measured(unit, at)
     due = _due(unit, at, last, config, now_ms)
     if due:
-        _fold(unit, due)
+        rows_sum = _fold(unit, due)
         reach(Failpoint.HISTORY_FOLDED)
-        at = _after(at, due)
+        at = _after(at, due, rows_sum)
     if at != before:
         baseline.save(unit, at)
     unit.executemany(
@@ -128,8 +129,10 @@ def _due(
     return due
 
 
-def _fold(unit: Unit, due: Sequence[_Sized]) -> None:
-    """Fold the events into the baseline's tables. Raises CorruptDatabaseError."""
+def _fold(unit: Unit, due: Sequence[_Sized]) -> int:
+    """Fold the events into the baseline's tables. Returns what that adds to the sum of their rows. Raises
+    CorruptDatabaseError."""
+    baseline.watch(unit.connection)
     try:
         with late(unit.connection, unit.projection) as writing:
             folding = BaselineFolding(writing)
@@ -140,9 +143,10 @@ def _fold(unit: Unit, due: Sequence[_Sized]) -> None:
             f"journal: the events from position {due[0].position} on do not fit the baseline before them "
             f"({error!r}), so the history stays as it is; `eosdb verify` shows what is damaged"
         ) from error
+    return baseline.changed(unit.connection)
 
 
-def _after(at: Baseline, due: Sequence[_Sized]) -> Baseline:
+def _after(at: Baseline, due: Sequence[_Sized], rows_sum: int) -> Baseline:
     """Return the baseline after folding these events."""
     position, event, _ = due[-1]
     measured = sum([size for place, _, size in due if place <= at.measured_position])
@@ -151,6 +155,8 @@ def _after(at: Baseline, due: Sequence[_Sized]) -> Baseline:
         event.timestamp,
         max(at.measured_position, position),
         at.measured_bytes - measured,
+        at.checked_from,
+        signed(at.rows_sum + rows_sum),
     )
 
 

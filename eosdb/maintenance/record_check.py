@@ -9,7 +9,8 @@ compaction is compared as far as it exists.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 from zlib import crc32
@@ -17,7 +18,7 @@ from zlib import crc32
 from eosdb.events import lean
 from eosdb.events.kinds import BatchAppended, Event, MarkerWritten
 from eosdb.events.lean import Lean
-from eosdb.log import checksum
+from eosdb.log import checksum, record_sum
 from eosdb.log.batch import STORED_SIZE
 from eosdb.log.producer_state import SEQUENCE_COUNT
 from eosdb.model.values import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerIdAndEpoch
@@ -89,6 +90,61 @@ _AT_ONCE: Final = 100
 _AT_ONCE_BYTES: Final = 1024 * 1024
 
 
+@dataclass(slots=True)
+class _Partition:
+    """What the folded events say of a partition, and what of its records has been found."""
+
+    partition_id: int
+    topic: str
+    partition: int
+    log_start_offset: int
+    log_end_offset: int
+    clean_offset: int
+    checked_from: int
+    size_bytes: int
+    cleaned_sum: int | None
+    rows: int = 0
+    size: int = 0
+
+    @property
+    def kept_from(self) -> int:
+        """From here on no record is missing."""
+        return max(self.log_start_offset, self.clean_offset)
+
+    def count(self, offset: int, rows: int, size: int) -> None:
+        """Count records from the offset on, which are all on one side of the log start, and of the clean
+        offset."""
+        if offset >= self.kept_from:
+            self.rows += rows
+        if offset >= self.log_start_offset:
+            self.size += size
+
+    def differences(self, connection: sqlite3.Connection) -> Iterator[str]:
+        """Yield what does not fit, when all have been counted."""
+        where = f"records: {self.topic}-{self.partition}"
+        if self.rows != (expected := max(0, self.log_end_offset - self.kept_from)):
+            yield (
+                f"{where}: {self.rows} rows are stored from offset {self.kept_from} on, expected {expected}"
+            )
+        if self.size != self.size_bytes:
+            yield f"{where}: {self.size} bytes are stored, expected {self.size_bytes}"
+        if self.cleaned_sum is not None:
+            start, clean = self.log_start_offset, self.clean_offset
+            found = record_sum.between(connection, self.partition_id, start, clean)
+            if found != self.cleaned_sum:
+                yield (
+                    f"{where} offsets {start} to {clean - 1}: what compaction has left has the sum "
+                    f"{found}, expected {self.cleaned_sum}; a record has been altered, added or deleted"
+                )
+
+
+_PARTITIONS: Final = (
+    "SELECT partition_id, topic, partition, log_start_offset, log_end_offset, clean_offset, checked_from, "
+    "size_bytes, cleaned_sum FROM partitions"
+)
+_ENDS: Final = "SELECT partition_id, log_end_offset FROM eosdb_baseline_partitions"
+
+
 class RecordCheck:
     """Compares every append event with its rows and collects `problems`. Events up to the position
     `baseline` exist only because of their rows: one without any row should have been deleted."""
@@ -96,13 +152,9 @@ class RecordCheck:
     def __init__(self, connection: sqlite3.Connection, baseline: int) -> None:
         self._connection = connection
         self._baseline = baseline
-        self._kept_from: dict[int, int] = {}
-        self._checked_from: dict[int, int] = {}
-        for partition_id, log_start_offset, clean_offset, checked_from in connection.execute(
-            "SELECT partition_id, log_start_offset, clean_offset, checked_from FROM partitions"
-        ):
-            self._kept_from[partition_id] = max(log_start_offset, clean_offset)
-            self._checked_from[partition_id] = checked_from
+        self._partitions = {row[0]: _Partition(*row) for row in connection.execute(_PARTITIONS)}
+        self._ends = dict[int, int](connection.execute(_ENDS).fetchall())
+        """The log end of each partition after the events so far."""
         self._batches: list[tuple[int, BatchAppended]] = []
         self._batch_bytes = 0
         self._markers: list[tuple[int, MarkerWritten]] = []
@@ -118,8 +170,11 @@ class RecordCheck:
                 f"journal: position {position} says too little of its records ({error!r})"
             )
             return
+        if position > self._baseline:
+            self._check_place(position, event)
         if type(event) is BatchAppended:
-            kept_from = self._kept_from.get(event.partition_id, event.base_offset + 1)
+            partition = self._partitions.get(event.partition_id)
+            kept_from = event.base_offset + 1 if partition is None else partition.kept_from
             # Where records are gone, or have no checksums, one query for many does not help.
             is_plain = event.has_checksums and event.base_offset >= kept_from
             if not is_plain:
@@ -148,10 +203,25 @@ class RecordCheck:
             usual = lean.marker(producer, -1)
         return lean.fill_in(row, usual)
 
+    def _check_place(self, position: int, event: Event) -> None:
+        """Check that the event's records begin where the log ended."""
+        where = lean.place(event)
+        if where is None:
+            return
+        expected = self._ends.get(where.partition_id, 0)
+        if where.first_offset != expected:
+            self.problems.append(
+                f"journal: the records of position {position} begin at offset {where.first_offset} of "
+                f"partition_id {where.partition_id}, expected {expected}, where its log ended"
+            )
+        self._ends[where.partition_id] = where.last_offset + 1
+
     def finish(self) -> list[str]:
         """Return the problems, after every event has been inspected."""
         self._look_at_batches()
         self._look_at_markers()
+        for partition in self._partitions.values():
+            self.problems += partition.differences(self._connection)
         (rows,) = self._connection.execute("SELECT count(*) FROM records").fetchone()
         if rows != self._rows:
             self.problems.append(
@@ -161,13 +231,18 @@ class RecordCheck:
 
     def _is_checked(self, marker: MarkerWritten) -> bool:
         """Whether the marker must have a checksum."""
-        return 0 <= self._checked_from.get(marker.partition_id, -1) <= marker.offset
+        partition = self._partitions.get(marker.partition_id)
+        return partition is not None and 0 <= partition.checked_from <= marker.offset
 
     def _look_at_batches(self) -> None:
         """Check the pending batches one by one, unless one query shows that all are right."""
         batches, self._batches, self._batch_bytes = self._batches, [], 0
         if batches and (self._are_proved(batches) or self._are_whole(batches)):
-            self._rows += sum([event.count for _, event in batches])
+            for _, event in batches:
+                self._rows += event.count
+                self._partitions[event.partition_id].count(
+                    event.base_offset, event.count, event.size
+                )
             return
         for position, event in batches:
             self._range(position, event)
@@ -238,6 +313,9 @@ class RecordCheck:
         (right,) = self._connection.execute(query, parameters).fetchone()
         if right == len(markers):
             self._rows += right
+            for _, event in markers:
+                if (partition := self._partitions.get(event.partition_id)) is not None:
+                    partition.count(event.offset, 1, 0)
             return
         for position, event in markers:
             self._range(position, event)
@@ -257,8 +335,12 @@ class RecordCheck:
         cursor = self._connection.execute(_RANGE, (event.partition_id, first, last))
         rows = list(map(_Row._make, cursor))
         self._rows += len(rows)
+        partition = self._partitions.get(event.partition_id)
+        if partition is not None:
+            for row in rows:
+                partition.count(row.offset, 1, row.size)
         where = f"records: {event.topic}-{event.partition} offsets {first} to {last}"
-        kept_from = self._kept_from.get(event.partition_id, last + 1)
+        kept_from = last + 1 if partition is None else partition.kept_from
         expected = last - max(first, kept_from) + 1
         if len(rows) < expected:
             self.problems.append(f"{where}: {len(rows)} rows are stored, expected {expected}")

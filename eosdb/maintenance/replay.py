@@ -16,6 +16,7 @@ from eosdb.log import json_views
 from eosdb.model.failpoints import Failpoint, reach
 from eosdb.model.progress import Progress, reporting, silent
 from eosdb.store import baseline, journal
+from eosdb.store.schema import newest
 from eosdb.store.schema.migrate import create_materialized
 from eosdb.store.schema.newest import materialized_tables
 from eosdb.store.writing.unit import Apply, Unit, late
@@ -32,6 +33,7 @@ def rebuild(unit: Unit, on_progress: Progress = silent) -> int:
     """Recreate the materialized tables from the baseline, and fold every later event. Returns the number
     of events. Raises CorruptDatabaseError."""
     begun = baseline.read(unit).position
+    baseline.check_sound(unit.connection)
     create_materialized(unit.connection)
     unit.forget()
     reach(Failpoint.REBUILD_CLEARED)
@@ -42,6 +44,7 @@ def rebuild(unit: Unit, on_progress: Progress = silent) -> int:
         json_views.make_all(unit.connection)
         with late(unit.connection, unit.projection) as folding:
             count = fold(folding, reporting(events, on_progress, last))
+        newest.mend(unit.connection)
     except (sqlite3.IntegrityError, TypeError, AttributeError, OverflowError) as error:
         raise CorruptDatabaseError(
             f"{_told_by(begun)} do not fit each other ({error!r}), so nothing is rebuilt; `eosdb verify` "
@@ -83,7 +86,8 @@ def verify(
         scratch.execute("BEGIN")
         create_materialized(scratch)
         problems: list[str] = []
-        begun = last = baseline.read(connection).position
+        at = baseline.read(connection)
+        begun = last = at.position
         try:
             baseline.fill(connection, scratch)
         except _UNFOLDABLE as error:
@@ -107,7 +111,7 @@ def verify(
 
         try:
             events = reporting(
-                followed(journal.events(connection, altered)),
+                followed(journal.events(connection, altered, checked_from=at.checked_from)),
                 on_progress,
                 journal.last_position(connection),
             )

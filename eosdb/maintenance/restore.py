@@ -9,13 +9,14 @@ records that in events that advance the log start, or the clean offset, past the
 from __future__ import annotations
 
 import sqlite3
-from typing import Final
+from typing import Final, NamedTuple
 
 from eosdb.coordinator.projection import apply
 from eosdb.errors import InvalidRequestError
 from eosdb.events.kinds import LogCleaned, LogStartOffsetMoved
+from eosdb.log import record_sum
 from eosdb.log.batch import STORED_SIZE
-from eosdb.log.partition_rows import by_id
+from eosdb.log.partition_rows import Partition, by_id, read_all, sound
 from eosdb.maintenance import copies
 from eosdb.maintenance.replay import rebuild
 from eosdb.model.clock import Clock, format_time_ms
@@ -27,6 +28,7 @@ from eosdb.store.file.hearing import hearing
 from eosdb.store.schema import file_id, kind
 from eosdb.store.schema.migrate import check_known
 from eosdb.store.schema.newest import GIVES_PAGES_BACK
+from eosdb.store.schema.row_checksum import signed
 from eosdb.store.store import Store
 from eosdb.store.writing.unit import Unit
 
@@ -37,6 +39,13 @@ SELECT ifnull(max(position), 0) FROM (
 WHERE timestamp <= ?
 """
 """The event at the baseline's position may be gone."""
+_TRIGGERS: Final = """
+SELECT name, sql FROM sqlite_master WHERE type = 'trigger' AND tbl_name IN ('journal', 'records')
+"""
+_CLEANED: Final = """
+SELECT json_extract(detail, '$.partition_id'), max(json_extract(detail, '$.clean_offset'))
+FROM journal WHERE kind = 'LogCleaned' AND position > ? GROUP BY 1
+"""
 
 
 def restore_to(
@@ -100,17 +109,9 @@ def _cut_after(
     connection: sqlite3.Connection, position: int, now_ms: int, on_progress: Progress
 ) -> None:
     """Turn the copy into the file as it was after `position`; `on_progress` counts folded events."""
-    kept = {
-        partition_id: (log_start_offset, clean_offset)
-        for partition_id, log_start_offset, clean_offset in connection.execute(
-            "SELECT partition_id, log_start_offset, clean_offset FROM partitions"
-        )
-    }
+    since = _since(connection, position)
     connection.execute("BEGIN IMMEDIATE")
-    triggers = connection.execute(
-        "SELECT name, sql FROM sqlite_master WHERE type = 'trigger' "
-        "AND tbl_name IN ('journal', 'records')"
-    ).fetchall()
+    triggers = connection.execute(_TRIGGERS).fetchall()
     for name, _ in triggers:
         connection.execute(f'DROP TRIGGER "{name}"')
     connection.execute("DELETE FROM journal WHERE position > ?", (position,))
@@ -119,10 +120,13 @@ def _cut_after(
     baseline.save(connection, at._replace(measured_position=at.position, measured_bytes=0))
     unit = Unit(connection, apply)
     rebuild(unit, on_progress)
-    for (partition_id,) in connection.execute("SELECT partition_id FROM partitions").fetchall():
-        _admit_losses(unit, partition_id, *kept.get(partition_id, (2**63 - 1, 0)), now_ms=now_ms)
-    for _, sql in triggers:
-        connection.execute(sql)
+    for partition in read_all(connection):
+        _admit_losses(unit, partition, since.get(partition.partition_id, _Since()), now_ms)
+    # Those of eosdb's are there again.
+    present = {name for name, _ in connection.execute(_TRIGGERS)}
+    for name, sql in triggers:
+        if name not in present:
+            connection.execute(sql)
     file_id.renew(connection)
     connection.execute("COMMIT")
     if not kind.of(connection).is_adopted:
@@ -131,50 +135,68 @@ def _cut_after(
         connection.execute("VACUUM")
 
 
+class _Since(NamedTuple):
+    """What has gone from a partition since: below the log start, and what compaction removed below
+    `clean_offset` (-1: nothing)."""
+
+    log_start_offset: int = 2**63 - 1
+    clean_offset: int = -1
+    missing_sum: int = 0
+    """The sum of the records that are missing unlawfully, which the copy does not admit."""
+
+
+@reads("journal")
+def _since(connection: sqlite3.Connection, position: int) -> dict[int, _Since]:
+    """Return what has gone from each partition since the position."""
+    found = {}
+    for partition in sound(connection, "partitions", ()):
+        start, clean = partition.log_start_offset, partition.clean_offset
+        missing = 0
+        if partition.cleaned_sum is not None:
+            there = record_sum.between(connection, partition.partition_id, start, clean)
+            missing = signed(partition.cleaned_sum - there)
+        found[partition.partition_id] = _Since(start, missing_sum=missing)
+    for partition_id, clean in connection.execute(_CLEANED, (position,)):
+        found[partition_id] = found.get(partition_id, _Since())._replace(clean_offset=clean)
+    return found
+
+
 @reads("partitions")
-def _admit_losses(
-    unit: Unit, partition_id: int, log_start_offset: int, clean_offset: int, *, now_ms: int
-) -> None:
-    partition = by_id(unit, partition_id)
-    if log_start_offset > partition.log_start_offset:
+def _admit_losses(unit: Unit, partition: Partition, since: _Since, now_ms: int) -> None:
+    partition_id, start = partition.partition_id, partition.log_start_offset
+    where = (now_ms, *partition.topic_partition, partition_id)
+    if since.log_start_offset > start:
         (first,) = unit.execute(
             'SELECT min("offset") FROM records WHERE partition_id = ?', (partition_id,)
         ).fetchone()
-        start = (
-            partition.log_end_offset if first is None else max(first, partition.log_start_offset)
-        )
-        if start > partition.log_start_offset:
-            unit.record(
-                LogStartOffsetMoved(
-                    timestamp=now_ms,
-                    topic=partition.topic,
-                    partition=partition.partition,
-                    partition_id=partition_id,
-                    log_start_offset=start,
-                    size=partition.size_bytes - _size(unit, partition_id),
-                    reason="restore",
-                )
-            )
-    partition = by_id(unit, partition_id)
-    if clean_offset > partition.clean_offset:
+        start = partition.log_end_offset if first is None else max(first, start)
+    if start > partition.log_start_offset:
+        there = record_sum.between(unit, partition_id, start, partition.clean_offset)
+        gone = signed((partition.cleaned_sum or 0) - there - since.missing_sum)
+        size = partition.size_bytes - _size(unit, partition_id, start)
+        unit.record(LogStartOffsetMoved(*where, start, size, "restore", gone))
+        partition = by_id(unit, partition_id)
+    if since.clean_offset >= 0:
+        clean = min(since.clean_offset, partition.log_end_offset)
+        there = record_sum.between(unit, partition_id, start, max(clean, partition.clean_offset))
         unit.record(
             LogCleaned(
-                timestamp=now_ms,
-                topic=partition.topic,
-                partition=partition.partition,
-                partition_id=partition_id,
-                clean_offset=min(clean_offset, partition.log_end_offset),
+                *where,
+                clean_offset=clean,
                 removed=0,
-                size=partition.size_bytes - _size(unit, partition_id),
+                size=partition.size_bytes - _size(unit, partition_id, start),
                 horizons=(),
                 expired_horizons=(),
+                passed_sum=signed(there + since.missing_sum),
+                removed_sum=partition.cleaned_sum or 0,
             )
         )
 
 
-def _size(unit: Unit, partition_id: int) -> int:
+def _size(unit: Unit, partition_id: int, start: int) -> int:
     (size,) = unit.execute(
-        f"SELECT COALESCE(sum({STORED_SIZE}), 0) FROM records WHERE partition_id = ?",
-        (partition_id,),
+        f"SELECT COALESCE(sum({STORED_SIZE}), 0) FROM records "
+        'WHERE partition_id = ? AND "offset" >= ?',
+        (partition_id, start),
     ).fetchone()
     return int(size)

@@ -33,6 +33,7 @@ from eosdb.store.schema import guard, kind
 from eosdb.store.schema.migrate import Opened
 from eosdb.store.schema.newest import (
     ALEMBICS,
+    ALEMBICS_BEFORE_5,
     APPLICATION_ID,
     IDENTITY_TABLE,
     SCHEMA_VERSION,
@@ -41,10 +42,6 @@ from eosdb.store.schema.newest import (
 from eosdb.store.store import Store
 
 _MAGIC: Final = b"SQLite format 3\0"
-_ALEMBICS_BEFORE_5: Final = (
-    f"CREATE TABLE {ALEMBICS} (version_num VARCHAR(32) NOT NULL PRIMARY KEY)"
-)
-"""How files that were made before schema 5 have the table still."""
 MEMORY_BYTES: Final = 2 * 1024**3
 """The address space of the process; eosdb needs a tenth of it, and some copies of the largest record."""
 _CPU_S: Final = 60
@@ -203,7 +200,7 @@ def _compared(connection: sqlite3.Connection) -> tuple[list[str], list[str], lis
     rows = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master").fetchall()
     connection.text_factory = str
     ours = {(entry.type, entry.name): {(entry.table, entry.sql)} for entry in newest_schema()}
-    ours["table", ALEMBICS].add((ALEMBICS, _ALEMBICS_BEFORE_5))
+    ours["table", ALEMBICS].add((ALEMBICS, ALEMBICS_BEFORE_5))
     equal = {row[:2] for row in rows if row[2:] in ours.get(row[:2], ())}
     (application_id,) = connection.execute("PRAGMA application_id").fetchone()
     is_marked = application_id == APPLICATION_ID

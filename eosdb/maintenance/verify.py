@@ -40,9 +40,9 @@ def verify(store: Store, clock: Clock, on_progress: Progress | None) -> VerifyRe
             _integrity_beside(other) as of_the_file,
         ):
             check_known(connection)
-            missing = newest_schema.missing(connection)
-            problems = [f"{gone.name}: this {gone.type} of eosdb's is gone" for gone in missing]
-            if any(gone.type == "table" for gone in missing):
+            unlike = newest_schema.unlike(connection)
+            problems = [what for _, what in unlike]
+            if any(wanted.type == "table" for wanted, _ in unlike):
                 return 0, [*of_the_file(), *problems]
             try:
                 last = journal.last_position(connection)

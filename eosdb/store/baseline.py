@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Final, NamedTuple, TypeVar
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from typing import Any, Final, NamedTuple, TypeVar
+from zlib import crc32
 
-from eosdb.errors import InvalidRequestError
+from eosdb.errors import CorruptDatabaseError, InvalidRequestError
 from eosdb.model.clock import format_time_ms
 from eosdb.store.schema.newest import BASELINE_TABLE, in_baseline, materialized_tables
-from eosdb.store.schema.row_checksum import row_checksum
+from eosdb.store.schema.row_checksum import row_checksum, signed
 from eosdb.store.schema.statement import Statement
 from eosdb.store.writing.insertion import FoldedInsertion
 from eosdb.store.writing.unit import Parameters, Unit
@@ -27,21 +28,26 @@ class Baseline(NamedTuple):
     """`position` and `timestamp` are those of the last event folded into it. The events behind it, up to
     `measured_position`, have `measured_bytes` in total."""
 
-    position: int
-    timestamp: int
-    measured_position: int
-    measured_bytes: int
+    position: int = 0
+    timestamp: int = 0
+    measured_position: int = 0
+    measured_bytes: int = 0
+    checked_from: int = 1
+    """Every event from this position on has a checksum."""
+    rows_sum: int = 0
+    """The sum of the checksums of the rows of the baseline's tables, by which none can go unseen."""
 
 
+_PROBLEMS: Final = 20
 _COLUMNS: Final = ", ".join(Baseline._fields)
 _READ: Final = f"SELECT {_COLUMNS} FROM {BASELINE_TABLE}"
-_SAVE: Final = f"UPDATE {BASELINE_TABLE} SET ({_COLUMNS}, checksum) = (?, ?, ?, ?, ?)"
+_SAVE: Final = f"UPDATE {BASELINE_TABLE} SET ({_COLUMNS}, checksum) = (?, ?, ?, ?, ?, ?, ?)"
 
 
 def read(source: Unit | sqlite3.Connection) -> Baseline:
     """Return the baseline's position; 0 as long as no event has been deleted."""
     row = source.execute(_READ).fetchone()
-    return Baseline(0, 0, 0, 0) if row is None else Baseline(*row)
+    return Baseline() if row is None else Baseline(*row)
 
 
 def save(source: Unit | sqlite3.Connection, baseline: Baseline) -> None:
@@ -62,22 +68,125 @@ def check_reached(connection: sqlite3.Connection, position: int, asked: str) -> 
 
 
 def problems(connection: sqlite3.Connection) -> list[str]:
-    """Return what is wrong with the row that stores the baseline's position, for `verify`."""
-    rows = connection.execute(f"SELECT * FROM {BASELINE_TABLE}").fetchall()
+    """Return what is wrong with the baseline: its row, and the rows of its tables."""
+    rows = connection.execute(f"SELECT {_COLUMNS}, checksum FROM {BASELINE_TABLE}").fetchall()
     if len(rows) != 1:
         return [f"{BASELINE_TABLE}: found {len(rows)} rows, expected 1"]
     *columns, checksum = rows[0]
     if checksum != row_checksum(*columns):
         return [f"{BASELINE_TABLE}: the row {tuple(columns)} does not fit its checksum"]
-    return []
+    found, total = list[str](), 0
+    for table in map(in_baseline, materialized_tables()):
+        weight = _weight(table)
+        names = _checked(connection, table)
+        for *row, stored in connection.execute(f'SELECT {names}, checksum FROM "{table}"'):
+            checksum = row_checksum(*row)
+            total += weight * checksum
+            if checksum != stored and len(found) < _PROBLEMS:
+                found.append(f"{table}: the row {tuple(row)} does not fit its checksum")
+    if signed(total) != (expected := Baseline(*columns).rows_sum):
+        found.append(
+            f"{BASELINE_TABLE}: the rows of its tables have the sum {signed(total)}, expected {expected}; "
+            "one has been altered, added or deleted"
+        )
+    return found
+
+
+def check_sound(connection: sqlite3.Connection) -> None:
+    """Raises CorruptDatabaseError if the baseline has been altered, so that nothing is made of it."""
+    if wrong := problems(connection):
+        raise CorruptDatabaseError(
+            f"{wrong[0]}; the state that the history begins with is damaged, so nothing is made of it. "
+            "`eosdb verify` shows what else is damaged; restore a backup"
+        )
 
 
 def fill(source: sqlite3.Connection, target: sqlite3.Connection) -> None:
     """Copy the baseline's rows of `source` into the empty materialized tables of `target`."""
     for table in materialized_tables():
-        rows = source.execute(f'SELECT * FROM "{in_baseline(table)}"')
+        names = ", ".join(_names(target, table))
+        rows = source.execute(f'SELECT {names} FROM "{in_baseline(table)}"')
         places = ", ".join("?" for _ in rows.description)
-        target.executemany(f'INSERT INTO "{table}" VALUES ({places})', rows)
+        target.executemany(f'INSERT INTO "{table}" ({names}) VALUES ({places})', rows)
+
+
+def _names(connection: sqlite3.Connection, table: str) -> list[str]:
+    return [f'"{name}"' for _, name, *_ in connection.execute(f'PRAGMA table_info("{table}")')]
+
+
+def _checked(connection: sqlite3.Connection, table: str) -> str:
+    """Return the columns that the checksum of the baseline's table is of."""
+    return ", ".join(name for name in _names(connection, table) if name != '"checksum"')
+
+
+def _weight(table: str) -> int:
+    """Return what stands for the table in the sum, so that no row can move to another one."""
+    return crc32(table.encode())
+
+
+class _RowsSum:
+    """The SQL function by which triggers give the checksum of a row of the baseline; it adds up what the
+    unit changes."""
+
+    def __init__(self) -> None:
+        self._total = 0
+
+    def __call__(self, *arguments: Any) -> int:
+        if not arguments:
+            total, self._total = self._total, 0
+            return signed(total)
+        weight, *columns = arguments
+        checksum = row_checksum(*columns)
+        self._total += weight * checksum
+        return checksum
+
+
+_FUNCTION: Final = "eosdb_rows_sum"
+_TRIGGER: Final = (
+    "CREATE TEMP TRIGGER {table}_{name} AFTER {change} ON main.{table} BEGIN {body} END"
+)
+_FORGET: Final = f"SELECT {_FUNCTION}(-{{weight}}, {{old}}); "
+_SET: Final = f"UPDATE {{table}} SET checksum = {_FUNCTION}({{weight}}, {{new}}) WHERE {{key}}; "
+_WATCHED: Final = f"SELECT 1 FROM temp.sqlite_master WHERE name LIKE '{BASELINE_TABLE}%'"
+
+
+def watch(connection: sqlite3.Connection) -> None:
+    """Have the connection keep the checksums of the baseline's rows, by triggers of its own: projections
+    know nothing of them."""
+    if connection.execute(_WATCHED).fetchone() is None:
+        connection.create_function(_FUNCTION, -1, _RowsSum())
+        # INSERT OR REPLACE deletes, too.
+        connection.execute("PRAGMA recursive_triggers=1")
+        for table in map(in_baseline, materialized_tables()):
+            for change, body in _bodies(connection, table):
+                name = change.partition(" ")[0]
+                connection.execute(
+                    _TRIGGER.format(table=table, name=name, change=change, body=body)
+                )
+    changed(connection)
+
+
+def changed(connection: sqlite3.Connection) -> int:
+    """Return what has been added to the sum since the last call."""
+    (total,) = connection.execute(f"SELECT {_FUNCTION}()").fetchone()
+    return int(total)
+
+
+def _bodies(connection: sqlite3.Connection, table: str) -> Iterator[tuple[str, str]]:
+    """Yield each kind of change of the table, and what its trigger does."""
+    rows = connection.execute(f'PRAGMA table_info("{table}")').fetchall()
+    columns = [f'"{name}"' for _, name, *_ in rows if name != "checksum"]
+    terms = {
+        "table": table,
+        "weight": _weight(table),
+        "old": ", ".join(f"OLD.{name}" for name in columns),
+        "new": ", ".join(f"NEW.{name}" for name in columns),
+        "key": " AND ".join(f'"{name}" = NEW."{name}"' for _, name, *_, key in rows if key),
+    }
+    forget, set_ = _FORGET.format_map(terms), _SET.format_map(terms)
+    yield "INSERT", set_
+    yield "DELETE", forget
+    yield f"UPDATE OF {', '.join(columns)}", forget + set_
 
 
 class BaselineFolding:

@@ -30,18 +30,18 @@ def events(
     on_altered: Callable[[int], None] | None = None,
     *,
     after: int = 0,
+    checked_from: int = 1,
 ) -> Iterator[tuple[int, Event | Lean]]:
     """Yield position and event for every event after a position, oldest first, with bounded memory.
 
-    `on_altered` is called with the position of each event that does not match its checksum; events from
-    before schema 7 have none. Raises CorruptDatabaseError for a row that is not an event.
+    `on_altered` is called with the position of each event that does not match its checksum; events before
+    `checked_from` may have none, for they are from before schema 7. Raises CorruptDatabaseError for a row
+    that is not an event.
     """
-    has_begun = False
     for *row, checksum in connection.execute(_SELECT, (after,)):
-        if on_altered is not None and (has_begun or checksum is not None):
-            has_begun = True
-            if checksum != row_checksum(*row):
-                on_altered(row[0])
+        must_fit = checksum is not None or row[0] >= checked_from
+        if on_altered is not None and must_fit and checksum != row_checksum(*row):
+            on_altered(row[0])
         yield event_of(row)
 
 

@@ -213,11 +213,11 @@ def of_damaged(
 ) -> dict[str, Lines]:
     folder = tmp_path_factory.mktemp("damaged")
     everything.fill(folder / "sound.db", ManualClock(files.START_MS))
-    with everything.raw(folder / "sound.db") as connection:
+    with everything.changing(folder / "sound.db") as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     for table, statement in ALTERED.items():
         shutil.copy(folder / "sound.db", folder / f"{table}.db")
-        with everything.raw(folder / f"{table}.db") as connection:
+        with everything.changing(folder / f"{table}.db") as connection:
             connection.execute(statement)
     return answers_of(request.param, [folder / f"{table}.db" for table in ALTERED])
 

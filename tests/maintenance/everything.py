@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
 
 import eosdb
@@ -66,11 +68,34 @@ def fill(path: Path, clock: ManualClock) -> None:
     db.abandon()
 
 
-def raw(path: Path) -> sqlite3.Connection:
-    """A connection that may change events."""
-    connection = sqlite3.connect(path, isolation_level=None)
-    for (name,) in connection.execute(
-        "SELECT name FROM sqlite_master WHERE type = 'trigger'"
-    ).fetchall():
-        connection.execute(f"DROP TRIGGER {name}")
+class Raw(sqlite3.Connection):
+    """A connection that may change events: without triggers, which are there again at the end."""
+
+    dropped: tuple[str, ...] = ()
+
+    def drop_triggers(self) -> None:
+        rows = self.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
+        for name, _ in rows:
+            self.execute(f"DROP TRIGGER {name}")
+        self.dropped = tuple(sql for _, sql in rows)
+
+    def close(self) -> None:
+        present = {sql for (sql,) in self.execute("SELECT sql FROM sqlite_master")}
+        for sql in self.dropped:
+            if sql not in present:
+                self.execute(sql)
+        self.dropped = ()
+        super().close()
+
+
+@contextlib.contextmanager
+def changing(path: Path) -> Iterator[Raw]:
+    """A `Raw` connection during the block."""
+    with contextlib.closing(raw(path)) as connection:
+        yield connection
+
+
+def raw(path: Path) -> Raw:
+    connection = sqlite3.connect(path, isolation_level=None, factory=Raw)
+    connection.drop_triggers()
     return connection

@@ -64,8 +64,8 @@ def full(tmp_path: Path) -> Path:
     return path
 
 
-def rows(connection: sqlite3.Connection, table: str) -> list[tuple[object, ...]]:
-    return sorted(connection.execute(f'SELECT * FROM "{table}"'), key=repr)
+def rows(connection: sqlite3.Connection, table: str, names: str = "*") -> list[tuple[object, ...]]:
+    return sorted(connection.execute(f'SELECT {names} FROM "{table}"'), key=repr)
 
 
 def kinds(connection: sqlite3.Connection) -> set[str]:
@@ -94,7 +94,10 @@ def test_folding_any_event_touches_tables_of_the_baseline_alone(full: Path) -> N
         connection.set_authorizer(None)
         assert touched == set(map(in_baseline, materialized_tables()))
         for table in materialized_tables():
-            assert rows(connection, in_baseline(table)) == rows(connection, table)
+            columns = connection.execute(f"PRAGMA table_info({table})").fetchall()
+            names = ", ".join(f'"{name}"' for _, name, *_ in columns)
+            copied = rows(connection, in_baseline(table), names)
+            assert copied == rows(connection, table, names)
 
 
 @pytest.mark.slow
@@ -322,9 +325,8 @@ def test_verify_says_what_is_wrong_with_baseline_and_journal(
     small.broker.offset_commit("g", {TP: OffsetAndMetadata(1)})
     small.housekeeping()
     assert small.verify().ok
-    with everything.raw(Path(small.path)) as connection:
+    with everything.changing(Path(small.path)) as connection:
         connection.execute("PRAGMA foreign_keys=OFF")
         connection.execute(statement.format())
-    connection.close()
     problems = small.verify().problems
     assert any(says in problem for problem in problems), problems

@@ -10,6 +10,7 @@ import pytest
 
 import eosdb
 from eosdb import ManualClock, OffsetAndMetadata, TopicPartition
+from tests.maintenance import everything
 from tests.readers import dump_state
 
 TP = TopicPartition("t", 0)
@@ -41,15 +42,9 @@ def path(db_path: Path, clock: ManualClock) -> Path:
 
 
 def tamper(path: Path, *statements: str) -> None:
-    connection = sqlite3.connect(path, isolation_level=None)
-    for name, table in connection.execute(
-        "SELECT name, tbl_name FROM sqlite_master WHERE type = 'trigger'"
-    ).fetchall():
-        assert table in ("journal", "records", "eosdb_baseline")
-        connection.execute(f"DROP TRIGGER {name}")
-    for statement in statements:
-        connection.execute(statement)
-    connection.close()
+    with everything.changing(path) as connection:
+        for statement in statements:
+            connection.execute(statement)
 
 
 @pytest.mark.parametrize(

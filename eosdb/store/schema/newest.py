@@ -31,6 +31,8 @@ BASELINE_TABLE: Final = "eosdb_baseline"
 tables."""
 ALEMBICS: Final = "eosdb_alembic_version"
 """The table in which Alembic stores the revision."""
+ALEMBICS_BEFORE_5: Final = f"CREATE TABLE {ALEMBICS} (version_num VARCHAR(32) NOT NULL PRIMARY KEY)"
+"""How files that were made before schema 5 have the table still."""
 
 
 class SchemaObject(NamedTuple):
@@ -103,12 +105,27 @@ def problems(connection: sqlite3.Connection) -> list[str]:
     return [f"{ALEMBICS}: found {revisions}, expected revision {SCHEMA_VERSION:04}"]
 
 
-def missing(connection: sqlite3.Connection) -> list[SchemaObject]:
-    """Return the tables and views that are missing in the file because its owner, or another program, has
-    dropped them."""
-    present = set(connection.execute("SELECT type, name FROM sqlite_master"))
-    read = [wanted for wanted in newest_schema() if wanted.type in ("table", "view")]
-    return [wanted for wanted in read if (wanted.type, wanted.name) not in present]
+def unlike(connection: sqlite3.Connection) -> list[tuple[SchemaObject, str]]:
+    """Return the tables, indexes, triggers and views that are not in the file as they are made, because its
+    owner, or another program, has dropped or changed them, and what is wrong with each."""
+    rows = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master")
+    present = {row[:2]: row[2:] for row in rows}
+    found = []
+    for wanted in newest_schema():
+        there = present.get(wanted[:2])
+        if there is None:
+            found.append((wanted, f"{wanted.name}: this {wanted.type} of eosdb's is gone"))
+        elif there != wanted[2:] and (wanted.name, there[1]) != (ALEMBICS, ALEMBICS_BEFORE_5):
+            found.append((wanted, f"{wanted.name}: this {wanted.type} is not as eosdb makes it"))
+    return found
+
+
+def mend(connection: sqlite3.Connection) -> None:
+    """Make the indexes, triggers and views as they should be, inside the caller's unit."""
+    for wanted, _ in unlike(connection):
+        if wanted.type != "table":
+            connection.execute(f'DROP {wanted.type} IF EXISTS "{wanted.name}"')
+            connection.execute(wanted.sql)
 
 
 def stamp(connection: sqlite3.Connection, version: int) -> None:

@@ -16,6 +16,11 @@ def row_checksum(*columns: object) -> int:
     return crc32(text.encode("utf-8", "surrogatepass"))
 
 
+def signed(number: int) -> int:
+    """Return the number modulo 2**64, as SQLite stores it: for sums of many checksums."""
+    return (number + 2**63) % 2**64 - 2**63
+
+
 @cache
 def _template(count: int) -> str:
     """Filling in takes half the time of joining the columns' texts."""
