@@ -71,7 +71,7 @@ def test_a_range_that_lacks_a_row_is_not_read_at_once(db: eosdb.Database, gone: 
 @pytest.mark.parametrize("setting", ROADS)
 def test_times_that_come_again_are_those_of_their_records(db_path: Path, setting: str) -> None:
     """A value is taken over from the row before, and from no other."""
-    times = [5, 9, 9, 7, 7, 5, 5, 9]
+    times = [5, 9, 9, 7, 7, 5, 5, 9, 5]
     with road(setting), eosdb.connect(db_path, durability="off") as db:
         db.admin.create_topic("t", config={"retention.ms": -1})
         db.broker.append(TP, RecordBatch([Record(value=b"v", timestamp=time) for time in times]))

@@ -123,6 +123,7 @@ def test_ranges_of_numbers_meet_if_they_share_one(path: str) -> None:
         with pytest.raises(BlockingIOError):
             others.hold(number, count)
     mine.drop(10, 5)
-    others.hold(0, 100)  # What was refused is not held.
+    locks = portable.writer_locks(path)
+    assert not any(locks.is_owned(number) for number in range(100)), "what was refused is not held"
     mine.close()
     others.close()

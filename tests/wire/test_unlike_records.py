@@ -81,6 +81,15 @@ def two_markers(db: eosdb.Database, clock: ManualClock) -> int:
     return 3
 
 
+def two_markers_of_one_epoch(db: eosdb.Database, clock: ManualClock) -> int:
+    """As version 1 writes them: nothing but their offsets tells them apart."""
+    id_, epoch = db.broker.init_producer_id("p", transaction_timeout_ms=1_000)
+    db.broker.append(TP, RecordBatch(V, id_, epoch, 0, True), transactional_id="p")
+    for committed in (True, True, False):
+        db.broker.write_txn_markers(id_, epoch, committed, [TP], 0, transaction_version=1)
+    return 4
+
+
 def times_a_word_apart(db: eosdb.Database, clock: ManualClock) -> int:
     """Their difference has no bit in the lower 32."""
     times = [10**12, 10**12 + 2**32, 10**12 - 2**32, 10**12 + 2**31]
@@ -98,7 +107,7 @@ def the_newest_in_the_middle(db: eosdb.Database, clock: ManualClock) -> int:
     [
         several_append_times, one_append_time, both_types, two_epochs,
         others_in_between, a_first_sequence_that_is_not_the_next,
-        two_markers, times_a_word_apart, the_newest_in_the_middle,
+        two_markers, two_markers_of_one_epoch, times_a_word_apart, the_newest_in_the_middle,
     ],
 )  # fmt: skip
 def test_a_client_decodes_what_is_stored(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 import eosdb
 from eosdb import TopicPartition
 from eosdb.client.consumer.consumer_membership import ConsumerMembership
@@ -76,3 +78,51 @@ def test_a_partition_is_told_as_owned_before_on_assign_runs(db: eosdb.Database) 
         other.poll(timeout_ms=0)
     assert (slow.assignment(), other.assignment()) == ({*TPS[:2]}, {*TPS[2:]})
     assert set(held(db).values()) == {1}
+
+
+def epoch_of(db: eosdb.Database, consumer: eosdb.Consumer) -> int:
+    own = consumer.group_metadata().member_id
+    members = db.broker.describe_consumer_group("g").members
+    return next(m.member_epoch for m in members if m.member_id == own)
+
+
+def test_a_static_member_leaves_for_a_while(db: eosdb.Database) -> None:
+    """KIP-345: whoever restarts within its session finds its partitions, and nobody else moves."""
+    db.admin.create_topic("t", partitions=4)
+    first = db.consumer("g", group_protocol="consumer", group_instance_id="one")
+    first.subscribe("t")
+    first.poll(timeout_ms=0)
+    first.close()
+    (away,) = db.broker.describe_consumer_group("g").members
+    assert (away.group_instance_id, away.member_epoch) == ("one", -2)
+    other = member(db)
+    other.subscribe("t")
+    other.poll(timeout_ms=0)
+    assert other.assignment() == set(), "the one that is away keeps what it reads"
+
+
+def test_a_stale_epoch_in_a_commit_makes_the_next_poll_ask_for_the_new_one(
+    db: eosdb.Database,
+) -> None:
+    """The answer with the new epoch was lost; the clock stands, so that no heartbeat is due."""
+    db.admin.create_topic("t", partitions=4)
+    db.admin.create_topic("u")
+    consumer = member(db)
+    consumer.subscribe("t")
+    consumer.poll(timeout_ms=0)
+    own = consumer.group_metadata()
+    db.broker.consumer_group_heartbeat(
+        "g",
+        eosdb.MemberHeartbeat(
+            member_id=own.member_id,
+            member_epoch=own.generation_id,
+            subscribed_topic_names=("t", "u"),
+        ),
+    )
+    assert epoch_of(db, consumer) > own.generation_id
+    offsets = {TPS[0]: eosdb.OffsetAndMetadata(0)}
+    with pytest.raises(eosdb.StaleMemberEpochError):
+        consumer.commit(offsets)
+    consumer.poll(timeout_ms=0)
+    consumer.commit(offsets)
+    assert consumer.group_metadata().generation_id == epoch_of(db, consumer)
