@@ -4,6 +4,7 @@ lock is taken."""
 from __future__ import annotations
 
 import base64
+import binascii
 import json
 from collections.abc import Sequence
 from contextlib import suppress
@@ -188,6 +189,12 @@ def headers_text(headers: Sequence[Header]) -> str:
 
 
 def headers_from_text(text: str) -> tuple[Header, ...]:
-    """The reverse of `headers_text`. Raises ValueError and TypeError for anything else."""
+    """The reverse of `headers_text`. Raises ValueError, TypeError and AttributeError for anything else."""
     pairs: list[list[Any]] = parsed(text)
-    return tuple((n, None if v is None else base64.b64decode(v)) for n, v in pairs)
+    if type(pairs) is not list or not {list}.issuperset(map(type, pairs)):
+        raise ValueError("expected an array of pairs")
+    return tuple(
+        # Encoding it refuses what is no text; the value has no byte that is not of its base64.
+        (n.encode().decode(), None if v is None else binascii.a2b_base64(v, strict_mode=True))
+        for n, v in pairs
+    )

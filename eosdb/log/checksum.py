@@ -19,7 +19,7 @@ _UPPER: Final = 48
 _TIMES: Final = 70368744177643
 _GIVEN: Final = (
     f"({{partition_id}} * 1000003 + {{timestamp_type}} + {{producer_id}} % {_TIMES} + "
-    f"{{is_transactional}} + ({{control}} IS NULL) + {{timestamp}} % {_TIMES} + {{offset}})"
+    f"{{is_transactional}} + {{is_data}} + {{timestamp}} % {_TIMES} + {{offset}})"
 )
 """The columns that a consumer gets or that decide whether it gets the record. Partition and offset are
 included, because a damaged index leads to another record, perhaps at the same offset of another
@@ -39,7 +39,8 @@ _NAMES: Final = {
 
 def stored(terms: Mapping[str, str]) -> str:
     """SQL: the checksum of a row with these terms for its numbers; its own is the sum of the content."""
-    return f"{terms['checksum']} + {_GIVEN.format_map(terms)} + {_OTHERS.format_map(terms)}"
+    given = _GIVEN.format(**terms, is_data=f"({terms['control']} IS NULL)")
+    return f"{terms['checksum']} + {given} + {_OTHERS.format_map(terms)}"
 
 
 MARKER: Final = 0x155555555555
@@ -55,11 +56,14 @@ _WITHOUT: Final = (
 """SQL: CONTENT for a record without a checksum. If another column has become NULL, as all do when the
 index names a missing row, it is a sum that no content has. (SQLite would not even read a bare column
 declared NOT NULL.)"""
+_IS_DATA: Final = "CASE WHEN control IS NULL THEN 1 WHEN control IN ('COMMIT', 'ABORT') THEN 0 END"
+"""SQL: NULL for a control that eosdb does not write, so that no content has the sum."""
 CONTENT: Final = (
-    f"ifnull(checksum - {_GIVEN.format(**_NAMES)} - {_OTHERS.format(**_NAMES)}, {_WITHOUT})"
+    f"ifnull(checksum - {_GIVEN.format(**_NAMES, is_data=_IS_DATA)} - {_OTHERS.format(**_NAMES)}, "
+    f"{_WITHOUT})"
 )
 """SQL: the sum that a row's content must have; NULL or OLD_MARKER for a row from before schema 7."""
-_ASKED: Final = {**_NAMES, "partition_id": "asked"}
+_ASKED: Final = {**_NAMES, "partition_id": "asked", "is_data": _IS_DATA}
 CONTENT_ASKED: Final = (
     f"ifnull(checksum - {_GIVEN.format(**_ASKED)} - {_OTHERS.format(**_ASKED)}, {_WITHOUT})"
 )

@@ -81,6 +81,8 @@ class _PartitionMemo(Memo):
 
 
 _COLUMNS: Final = (*Partition._fields, "checksum")
+_TYPES: Final = [str if name == "topic" else int for name in Partition._fields]
+"""The checksum is one of texts, so that a text of digits has that of the number."""
 _FIXED: Final = ("partition_id", "topic_id", "topic", "partition")
 """The first columns, which never change."""
 _CHANGING: Final = _COLUMNS[len(_FIXED) :]
@@ -218,7 +220,7 @@ def _partition(row: tuple[Any, ...]) -> Partition:
     because every number in the row decides what readers see."""
     *columns, checksum = row
     partition = Partition(*columns)
-    if row_checksum(*columns) != checksum:
+    if row_checksum(*columns) != checksum or [*map(type, columns)] != _TYPES:
         raise CorruptDatabaseError(
             f"partitions: the row of {partition.topic_partition} does not fit its checksum; "
             "`eosdb rebuild` restores it from the events, `eosdb verify` shows what else is damaged"

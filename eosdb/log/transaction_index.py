@@ -105,7 +105,8 @@ def linked(
     CorruptDatabaseError for an altered or missing entry."""
     last = None
     for *columns, previous, checksum in rows:
-        if row_checksum(partition.partition_id, *columns, previous) != checksum:
+        numbers = (partition.partition_id, *columns, previous)
+        if row_checksum(*numbers) != checksum or set(map(type, numbers)) != {int}:
             raise _damaged(
                 partition, f"the entry that ends at {columns[2]} does not fit its checksum"
             )

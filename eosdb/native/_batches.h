@@ -29,13 +29,16 @@ static void end_batch(const collected *c)
         for (int left = fields[i].size; left-- > 0;) *to++ = (byte)(fields[i].number >> 8 * left);
 }
 
-/* Write headers as they are sent, from the text that is stored (eosdb/log/batch.py): at most twice its length.
-The end of what was written, or NULL if there are escapes. */
-static byte *sent_headers(byte *to, const char *at, i64 *count)
+/* Write headers as they are sent, from the text that is stored (eosdb/log/batch.py: headers_text): at most twice
+its length, which is the same without NULs. The end of what was written, or NULL for any other text than that, and
+for one with escapes. */
+static byte *sent_headers(byte *to, const char *at, i64 length, i64 *count)
 {
+    if ((i64)strlen(at) != length || length == 0) return NULL;
+    for (const char *c = at; *c; c++) if ((signed char)*c < 32 || *c == '\\') return NULL; /* Or not of ASCII. */
     for (*count = 0; *at == (*count > 0 ? ',' : '['); ++*count) {
         const char *name = at + 3, *end = strncmp(at + 1, "[\"", 2) == 0 ? strchr(name, '"') : NULL;
-        if (end == NULL || memchr(name, '\\', (size_t)(end - name)) != NULL || end[1] != ',') return NULL;
+        if (end == NULL || end[1] != ',') return NULL;
         to = varint(to, end - name);
         memcpy(to, name, (size_t)(end - name));
         to += end - name;
@@ -52,12 +55,14 @@ static byte *sent_headers(byte *to, const char *at, i64 *count)
                 if (i % 4 > 0) *to++ = (byte)(bits >> (6 - 2 * (i % 4)));
             }
             at += digits;
-            at += strspn(at, "=");
+            i64 padding = (i64)strspn(at, "=");
+            if (digits % 4 == 1 || padding != (4 - digits % 4) % 4) return NULL;
+            at += padding;
             if (*at++ != '"') return NULL;
         } else return NULL;
         if (*at++ != ']') return NULL;
     }
-    return strcmp(at, "]") == 0 ? to : NULL;
+    return *count > 0 && strcmp(at, "]") == 0 ? to : NULL;
 }
 
 /* Whether the row is as expected; if so it is in a batch, unless there is no room for it behind others. */
@@ -68,9 +73,6 @@ static int collect_record(collected *c, int argc, value **cells)
     i64 count = 0, size = 0;
     if (c == NULL || !is_usual(c, argc, cells, &n, p, &control)) return 0;
     int is_control = control.length >= 0, is_abort = is(&control, "ABORT");
-    if (n.type >> 1 || n.transactional >> 1 || n.epoch != (int16_t)n.epoch || n.sequence != (int32_t)n.sequence ||
-        is_control != is_abort + is(&control, "COMMIT"))
-        return 0;
     if (is_control) {
         p[KEY] = (part){MARKER_KEYS[is_abort], 4}, p[VALUE] = (part){ZEROS, 6};
         n.type = 0, n.transactional = 1, n.sequence = -1;
@@ -82,7 +84,7 @@ static int collect_record(collected *c, int argc, value **cells)
     const numbers *first = begins ? &n : &c->first;
     byte length[10], before[40] = {0}, between[10], after[10];
     byte *headers = c->buffer + c->size - 2 * (p[HEADERS].length > 0 ? p[HEADERS].length : 0), *end = headers;
-    if (p[HEADERS].length >= 0) end = sent_headers(headers, (const char *)p[HEADERS].at, &count);
+    if (p[HEADERS].length >= 0) end = sent_headers(headers, (const char *)p[HEADERS].at, p[HEADERS].length, &count);
     if (end == NULL) return 0;
     byte *key = varint(varint(before + 1, n.timestamp - first->timestamp), n.offset - first->offset);
     key = varint(key, p[KEY].length);

@@ -90,6 +90,14 @@ static int are_small(const numbers *n)
     return n->partition >= 0 && n->partition < 1LL << 38;
 }
 
+/* Whether eosdb writes such numbers (eosdb/log/reading/row_check.py: BOUNDS). */
+static int are_written(const numbers *n)
+{
+    return n->offset >= 0 && n->timestamp >= 0 && n->type >> 1 == 0 && n->transactional >> 1 == 0 &&
+           n->producer >= -1 && n->epoch >= -1 && n->epoch <= INT16_MAX && n->sequence >= -1 &&
+           n->sequence <= INT32_MAX;
+}
+
 static i64 given(const numbers *n, int is_data)
 {
     return n->partition * 1000003 + n->offset + n->timestamp % TIMES + n->type + n->producer % TIMES +
@@ -158,13 +166,14 @@ static int is_usual(collected *c, int argc, value **cells, numbers *n, part part
         c->next = lite.value_int64(cells[START]);
         c->end = lite.value_int64(cells[END]);
     }
-    if (!are_small(n) || n->offset != c->next || lite.value_type(cells[CHECKSUM]) != INTEGER ||
+    if (!are_small(n) || !are_written(n) || n->offset != c->next || lite.value_type(cells[CHECKSUM]) != INTEGER ||
         !part_of(cells[KEY], BLOB, &parts[KEY]) || !part_of(cells[VALUE], BLOB, &parts[VALUE]) ||
         !part_of(cells[HEADERS], TEXT, &parts[HEADERS]) || !part_of(cells[CONTROL], TEXT, control))
         return 0;
     uint64_t sum = (uint64_t)lite.value_int64(cells[CHECKSUM]);
-    int is_data = control->length < 0;
-    if (argc == WHOLE) sum -= (uint64_t)others(n, is(control, "COMMIT") + 2 * is(control, "ABORT"));
+    int is_data = control->length < 0, kind = is(control, "COMMIT") + 2 * is(control, "ABORT");
+    if (!is_data && kind == 0) return 0;
+    if (argc == WHOLE) sum -= (uint64_t)others(n, kind);
     else sum &= (1ULL << UPPER) - 1;
     if (sum != (uint64_t)(given(n, is_data) + (is_data ? content(parts) : MARKER))) return 0;
     i64 size = 0;

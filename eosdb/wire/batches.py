@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, repeat
+from operator import sub
 from typing import Any, Final
 
 from eosdb.errors import (
@@ -196,8 +197,13 @@ def _runs(fetched: FetchedColumns) -> Iterator[tuple[int, int]]:
         )
     ):  # fmt: skip
         begin, end = end, end + len(list(alike))
-        if finer(begin) == finer(end - 1) and not fetched.timestamp_types[begin]:
-            yield begin, end  # Sequences and offsets only rise, so between them it is the same.
+        steps = set(map(sub, sequences[begin:end], offsets[begin:end]))
+        if (
+            (len(steps) == 1 or set(sequences[begin:end]) == {NO_SEQUENCE})
+            and finer(begin) == finer(end - 1)
+            and not fetched.timestamp_types[begin]
+        ):
+            yield begin, end  # Found in C.
         else:
             for _, run in groupby(range(begin, end), finer):
                 *_, last = run

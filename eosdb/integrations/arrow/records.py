@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -11,7 +10,8 @@ import pyarrow.compute as pc
 
 from eosdb.errors import InvalidRequestError, InvalidTimestampError
 from eosdb.integrations.arrow.packed import Parts
-from eosdb.model.damage import parsed, reads
+from eosdb.log.batch import headers_from_text
+from eosdb.model.damage import reads
 from eosdb.model.records.arrow_types import TYPES, schema
 from eosdb.model.values import IsolationLevel, TopicPartition
 
@@ -100,7 +100,4 @@ def _stored(name: str, values: pa.Array) -> pa.Array:
 def _headers(text: bytes | None) -> list[dict[str, object]] | None:
     if text is None:
         return None
-    return [
-        {"key": key, "value": None if value is None else base64.b64decode(value)}
-        for key, value in parsed(text)
-    ]
+    return [{"key": key, "value": value} for key, value in headers_from_text(text.decode())]

@@ -119,6 +119,8 @@ def _all_older_below(connection: sqlite3.Connection, partition: Partition, times
     newest: tuple[int, int]
     before: tuple[int, int]
     newest, before = (*entries, (-1, -1), (-1, -1))[:2]
+    if row_check.first_strange(entries, ("timestamp", "offset")) is not None:
+        raise _misleading(partition, newest)
     if newest[1] <= begin:
         return begin
     start, whole = max(before[1], begin), max(begin, partition.clean_offset)
@@ -133,12 +135,16 @@ def _all_older_below(connection: sqlite3.Connection, partition: Partition, times
         or greatest > newest[0]
         or (is_there and greatest != newest[0])
     ):
-        raise CorruptDatabaseError(
-            f"time_index: {partition.topic_partition}: the entry of offset {newest[1]} does not fit the "
-            "records before it; `eosdb rebuild` restores it from the events, `eosdb verify` shows what "
-            "else is damaged"
-        )
+        raise _misleading(partition, newest)
     return newest[1]
+
+
+def _misleading(partition: Partition, entry: tuple[object, object]) -> CorruptDatabaseError:
+    return CorruptDatabaseError(
+        f"time_index: {partition.topic_partition}: the entry of offset {entry[1]!r:.40} does not fit the "
+        "records before it; `eosdb rebuild` restores it from the events, `eosdb verify` shows what "
+        "else is damaged"
+    )
 
 
 def _walk(
@@ -150,8 +156,11 @@ def _walk(
     size = _FEWEST
     while chunk := rows.fetchmany(size):
         timestamps, offsets, is_data, is_own = zip(*chunk, strict=True)
-        count = row_check.sound(partition, offsets, start, end)
-        if count < len(offsets) or not all(is_own):
+        if (
+            row_check.first_strange(chunk, ("timestamp", "offset", "", "")) is not None
+            or row_check.sound(partition, offsets, start, end) < len(offsets)
+            or not all(is_own)
+        ):
             raise row_check.damaged(partition, start, "or one behind it cannot be found")
         yield _Times(timestamps, offsets, is_data)
         start, size = offsets[-1] + 1, min(2 * size, _MOST)

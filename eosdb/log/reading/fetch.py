@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate, compress, repeat
 from operator import itemgetter
 from typing import Any, Final, get_args
@@ -143,7 +143,7 @@ def _stored(
 ) -> tuple[Columns, int]:
     """Return the records from `offset` on with all columns, and the offset after them."""
     cursor = connection.execute(_RECORDS[check_crcs], (partition.partition_id, offset, bound))
-    rows, exhausted = within(cursor, partition, max_records, max_bytes)
+    rows, exhausted = within(cursor, partition, offset, STORED, max_records, max_bytes)
     next_offset = max(offset, bound) if exhausted else rows[-1][OFFSET] + 1
     columns = by_column(rows, STORED)
     if check_crcs:
@@ -214,7 +214,7 @@ def _data_by_row(
 ) -> tuple[Columns, int]:
     """Return the data records from `offset` on, aborted ones included, and the offset after them."""
     cursor = connection.execute(_DATA[check_crcs], (partition.partition_id, offset, bound))
-    rows, exhausted = within(cursor, partition, max_records, max_bytes)
+    rows, exhausted = within(cursor, partition, offset, FETCHED, max_records, max_bytes)
     next_offset = max(offset, bound) if exhausted else rows[-1][OFFSET] + 1
     # What looks like an old marker may be a damaged record, so `checked` inspects it.
     markers = (MARKER,) if check_crcs else MARKERS
@@ -228,9 +228,15 @@ def _data_by_row(
 
 
 def within(
-    cursor: sqlite3.Cursor, partition: Partition, max_records: int, max_bytes: int
+    cursor: sqlite3.Cursor,
+    partition: Partition,
+    start: int,
+    names: Iterable[str],
+    max_records: int,
+    max_bytes: int,
 ) -> tuple[list[tuple[Any, ...]], bool]:
-    """Return the rows within both limits, at least one, and whether these are all rows.
+    """Return the rows within both limits, at least one, and whether these are all rows. They end before a
+    row with a value that eosdb never writes; raises CorruptRecordError if that is the first one.
 
     Sizes are not computed in a log that is smaller than `max_bytes`.
     """
@@ -240,7 +246,11 @@ def within(
         rows, left = [], max_bytes
         while len(rows) <= max_records and (chunk := cursor.fetchmany(_CHUNK)):
             # Sizes are summed by chunk in C, and by row only in the chunk that reaches the limit.
-            size = sum(sum(map(len, filter(None, map(part, chunk)))) for part in _MEASURED)
+            try:
+                size = sum(sum(map(len, filter(None, map(part, chunk)))) for part in _MEASURED)
+            except TypeError:  # A number, at which the rows end anyway.
+                rows += chunk
+                break
             if size > left:
                 sizes = (sum(len(part(row) or b"") for part in _MEASURED) for row in chunk)
                 fitting = bisect_right(list(accumulate(sizes)), left)
@@ -250,7 +260,15 @@ def within(
             rows += chunk
             left -= size
     cursor.close()
-    return rows[:max_records], len(rows) <= max_records
+    strange = row_check.first_strange(rows, names)
+    if strange is None:
+        return rows[:max_records], len(rows) <= max_records
+    place, name = strange
+    if place == 0:
+        at = rows[0][OFFSET]
+        at = at if type(at) is int and at > start else start
+        raise row_check.damaged(partition, at, f"has no {name} that eosdb writes")
+    return rows[: min(place, max_records)], False
 
 
 def _checked_bound(partition: Partition, offset: int, read_committed: bool) -> int:

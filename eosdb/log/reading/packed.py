@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from eosdb.log.checksum import CONTENT_ASKED
 from eosdb.log.partition_rows import Partition
+from eosdb.log.reading import row_check
 
 _NONE: Final = "-"
 
@@ -48,6 +49,11 @@ NUMBERS: Final = tuple(_NUMBERS)
 _HEADERS: Final = _packed(
     "headers", "length(CAST(headers AS BLOB))", is_valid="headers >= '' AND headers < x''"
 )
+_WRITTEN: Final = {
+    name: f"sum(typeof({name}) = 'integer' AND {name} BETWEEN {least} AND {most})"
+    for name, (least, most) in row_check.BOUNDS.items()
+}
+"""SQL: the number of rows whose value is one that eosdb writes."""
 _RANGE: Final = (
     "FROM (SELECT ? AS asked, * FROM records INDEXED BY records_offset) "
     'WHERE partition_id = asked AND "offset" >= ? AND "offset" < ?'
@@ -88,6 +94,7 @@ def read(
     """Return the rows of [start, end). True if some have headers but headers were not requested; False
     if offsets are missing or anything else is unusual."""
     columns = [*([_HEADERS] if with_headers else ()), *(_NUMBERS[name] for name in numbers)]
+    columns += [_WRITTEN[name] for name in numbers]
     try:
         row: tuple[Any, ...] = connection.execute(
             f"{', '.join([_BEGINNING, *columns])} {_RANGE}", (partition.partition_id, start, end)
@@ -101,8 +108,9 @@ def read(
         parts = {
             name: _split(cells[2 * at], cells[2 * at + 1], count) for at, name in enumerate(names)
         }
-        listed = tuple(cells[2 * len(parts) :])
-        if contents is None or None in listed:
+        begin = 2 * len(parts)
+        listed, written = (tuple(cells[begin:][: len(numbers)]), cells[begin + len(numbers) :])
+        if contents is None or None in listed or written != [count] * len(numbers):
             return False
         return Packed(
             start,

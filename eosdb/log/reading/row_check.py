@@ -1,5 +1,5 @@
 """Checks that the rows of a fetch are the requested ones as they were written: none altered, missing or
-duplicated.
+duplicated, and none with a value that eosdb never writes, even if its checksum fits.
 
 Records before a damaged one are returned; the next fetch begins at the damaged one and raises.
 """
@@ -7,8 +7,9 @@ Records before a damaged one are returned; the next fetch begins at the damaged 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from operator import lt
+from types import NoneType
 from typing import Any, Final
 
 from eosdb.errors import CorruptRecordError
@@ -16,8 +17,26 @@ from eosdb.log import checksum
 from eosdb.log.batch import headers_from_text
 from eosdb.log.partition_rows import Partition
 from eosdb.log.record_rows import CONTENT, OFFSET, Columns
+from eosdb.model.config import INT32_MAX, INT64_MAX
+from eosdb.model.validation import INT16_MAX
 from eosdb.model.values import Header
 
+BOUNDS: Final = {
+    "offset": (0, INT64_MAX),
+    "timestamp": (0, INT64_MAX),
+    "timestamp_type": (0, 1),
+    "producer_id": (-1, INT64_MAX),
+    "producer_epoch": (-1, INT16_MAX),
+    "sequence": (-1, INT32_MAX),
+    "is_transactional": (0, 1),
+}
+"""The least and the greatest number that eosdb writes (`_rows.c: are_written` has the same)."""
+_TYPES: Final = {
+    **dict.fromkeys(BOUNDS, frozenset({int})),
+    **dict.fromkeys(("key", "value"), frozenset({bytes, NoneType})),
+    **dict.fromkeys(("headers", "control"), frozenset({str, NoneType})),
+}
+_CONTROLS: Final = frozenset({None, "COMMIT", "ABORT"})
 _MANY: Final = 50
 """Deleting fewer than one in this many elements from a list is cheaper than building a new list."""
 
@@ -40,6 +59,28 @@ def without_markers(
             del left[place], sums[place]
             place -= 1
     return left
+
+
+def first_strange(rows: Sequence[tuple[Any, ...]], names: Iterable[str]) -> tuple[int, str] | None:
+    """Return the index of the first row with a value that eosdb never writes, and its column; None if
+    there is none. A name of no column stands for one that is not looked at."""
+    found = None
+    for name, column in zip(names, zip(*rows, strict=True), strict=bool(rows)):
+        if not _are_written(name, column):
+            place = next(i for i, cell in enumerate(column) if not _are_written(name, (cell,)))
+            found = min(found or (place, name), (place, name))
+    return found
+
+
+def _are_written(name: str, column: Sequence[Any]) -> bool:
+    if name not in _TYPES:
+        return True
+    least, most = BOUNDS.get(name, (0, 0))
+    return _TYPES[name].issuperset(map(type, column)) and (
+        _CONTROLS.issuperset(column)
+        if name == "control"
+        else name not in BOUNDS or least <= min(column) <= max(column) <= most
+    )
 
 
 def are_whole(
@@ -147,5 +188,5 @@ def headers(partition: Partition, offset: int, text: str | None) -> tuple[Header
     anything."""
     try:
         return () if text is None else headers_from_text(text)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, AttributeError) as error:
         raise damaged(partition, offset, f"has invalid headers ({error})") from error

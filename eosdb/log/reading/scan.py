@@ -94,7 +94,8 @@ def part(
         f'SELECT {", ".join([_BEGINNING[check_crcs], *others])} {RANGE} ORDER BY "offset"',
         (partition.partition_id, start, end),
     )
-    rows, exhausted = fetch.within(cursor, partition, max_rows, _MOST_BYTES)
+    names = ["" if name in _OTHERS else name for name in FETCHED] + others
+    rows, exhausted = fetch.within(cursor, partition, start, names, max_rows, _MOST_BYTES)
     next_offset = max(start, end) if exhausted else rows[-1][OFFSET] + 1
     if check_crcs:
         count, next_offset = row_check.checked(
