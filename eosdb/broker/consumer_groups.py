@@ -129,7 +129,10 @@ class ConsumerGroupRequests(RequestHandler):
         self, unit: Unit, group: ConsumerGroup, request: Heartbeat
     ) -> ConsumerGroupHeartbeat:
         now = self._clock.time_ms()
-        left = migration.settled(decisions.leave(group, request), now)
+        member = migration.leaver(group, request.member_id, request.group_instance_id)
+        left: AnyGroup = decisions.leave_for_a_while(group, member)
+        if request.member_epoch == LEAVE:
+            left = group_rows.without(unit, group, {member.member_id}, now)
         group_rows.record(unit, group, left, now)
         return ConsumerGroupHeartbeat(request.member_id, request.member_epoch, 0, None)
 

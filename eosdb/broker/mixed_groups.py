@@ -94,6 +94,5 @@ def remove(
         members, lambda *name: migration.leaver(group, *name).member_id
     )
     now = rules.clock.time_ms()
-    left = migration.settled(consumer_decisions.remove(group, gone), now)
-    group_rows.record(unit, group, left, now)
+    group_rows.record(unit, group, group_rows.without(unit, group, gone, now), now)
     return answers

@@ -229,3 +229,112 @@ def test_a_consumer_of_this_library_shares_its_topic_with_a_member_of_the_new_pr
         consumer.poll()
     assert set(consumer.assignment()) == set(ALL)
     consumer.close()
+
+
+def commits(db: eosdb.Database, member_id: str, generation: int, tp: TopicPartition) -> bool:
+    """Whether a transaction with a record and this offset of the member is committed."""
+    me = db.broker.init_producer_id(f"of {member_id}")
+    offsets = {tp: OffsetAndMetadata(1)}
+    try:
+        db.broker.txn_offset_commit(
+            f"of {member_id}", "g", *me, offsets, generation_id=generation, member_id=member_id
+        )
+    except eosdb.IllegalGenerationError:
+        return False
+    db.broker.end_txn(f"of {member_id}", *me, True)
+    return True
+
+
+def test_a_member_between_join_and_sync_keeps_what_it_had_when_the_group_changes_over(
+    db: eosdb.Database, old: str
+) -> None:
+    """Of two transactions with the offset of one partition exactly one is committed."""
+    between = classic(db, old, ALL).generation_id
+    assert db.broker.describe_group("g").state == "CompletingRebalance"
+    assert beat(db, "new") == {"epoch": 3}
+    assert [commits(db, old, between, tp) for tp in ALL] == [True] * 4
+    told = classic(db, old, ALL)
+    assert synced(db, told) == ALL[:2]
+    assert classic(db, old, ALL[:2]).generation_id == 3
+    assert beat(db, "new", 3)["t"] == (2, 3)
+    assert [commits(db, old, between, ALL[3]), commits(db, "new", 3, ALL[3])] == [False, True]
+
+
+def test_who_waits_for_a_second_rebalance_keeps_what_it_had_too(
+    db: eosdb.Database, old: str
+) -> None:
+    """Kafka 4.1.1 forgets it, and gives the newcomer partitions that the member still commits."""
+    classic(db, old, ALL)
+    assert not classic(db).is_complete
+    assert beat(db, "new") == {"epoch": 3}
+
+
+def test_a_leader_that_leaves_a_member_out_takes_everything_from_it(
+    db: eosdb.Database, old: str
+) -> None:
+    generation = classic(db, old, ALL).generation_id
+    db.broker.sync_group("g", generation, old, assignments={})
+    assert beat(db, "new")["t"]
+
+
+def test_who_comes_back_before_the_classic_members_have_joined_gets_nothing_of_theirs(
+    db: eosdb.Database, old: str
+) -> None:
+    beat(db, "new")
+    for owned in (ALL, ALL[:2]):
+        generation = classic(db, old, owned).generation_id
+        db.broker.sync_group("g", generation, old)
+    assert beat(db, "new", 2)["t"] == (2, 3)
+    beat(db, "new", -1)
+    (left,) = db.broker.describe_group("g").members
+    assert decode_assignment(left.assignment) == ALL[:2]
+    assert beat(db, "newer") == {"epoch": 3, "t": (2, 3)}
+    assert [commits(db, old, 2, tp) for tp in ALL[:2]] == [True, True]
+
+
+def test_the_generation_goes_on_when_the_last_member_of_the_new_protocol_has_left(
+    db: eosdb.Database, old: str
+) -> None:
+    beat(db, "new")
+    generation = classic(db, old).generation_id
+    synced(db, classic(db, old))
+    beat(db, "new", -1)
+    assert commits(db, old, generation, ALL[0])
+    with pytest.raises(eosdb.RebalanceInProgressError):
+        db.broker.heartbeat("g", generation, old)
+    assert classic(db, old).generation_id == generation + 1
+
+
+def test_who_is_behind_when_the_last_member_of_the_new_protocol_leaves_is_fenced(
+    db: eosdb.Database, old: str
+) -> None:
+    beat(db, "new")
+    beat(db, "new", -1)
+    assert not commits(db, old, 1, ALL[0])
+    with pytest.raises(eosdb.IllegalGenerationError):
+        db.broker.heartbeat("g", 1, old)
+
+
+def test_who_dies_while_it_waits_is_removed_after_its_session_when_the_group_has_changed_over(
+    db: eosdb.Database, clock: ManualClock, old: str
+) -> None:
+    """As over the wire: the server waits for the others in the member's name."""
+    newcomer = classic(db, waits=True)
+    assert not newcomer.is_complete
+    beat(db, "new")
+    clock.advance(20_001)
+    beat(db, "new", 2)
+    assert kinds(db) == {"new": False}
+
+
+def test_who_dies_while_it_waits_is_removed_after_its_session_when_another_rebalance_begins(
+    db: eosdb.Database, clock: ManualClock
+) -> None:
+    leader, other = classic(db), classic(db)
+    classic(db, leader.member_id)
+    follower = other.member_id
+    db.broker.sync_group("g", 2, follower, waits=True)
+    classic(db)
+    clock.advance(20_001)
+    classic(db)
+    assert follower not in {member.member_id for member in db.broker.describe_group("g").members}

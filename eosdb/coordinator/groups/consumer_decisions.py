@@ -72,8 +72,8 @@ class Heartbeat:
     @property
     def is_full(self) -> bool:
         """Whether it says everything, as after a join or an error: it is answered with everything."""
-        parts = (self.rebalance_timeout_ms, self.subscribed_topic_names, self.owned)
-        return self.joins or None not in parts
+        subscribed = (self.subscribed_topic_names, self.subscribed_topic_regex) != (None, None)
+        return self.joins or (subscribed and None not in (self.rebalance_timeout_ms, self.owned))
 
 
 def check_heartbeat(beat: Heartbeat) -> None:
@@ -127,7 +127,12 @@ def heartbeat(
     changed = group.with_members([member], [replaced.member_id] if replaced is not None else ())
     numbers = _subscribed_topics(changed, topics)
     hash_ = _metadata_hash(numbers)
-    is_bumped = _subscription(member) != _subscription(before) or hash_ != group.metadata_hash
+    # A new group leaves epoch 0, by which members join. Who left has bumped the epoch already.
+    is_bumped = (
+        group.group_epoch == 0
+        or _subscription(member) != _subscription(before)
+        or (hash_ != group.metadata_hash and group.group_epoch == group.assignment_epoch)
+    )
     changed = replace(changed, group_epoch=group.group_epoch + is_bumped, metadata_hash=hash_)
     if changed.group_epoch > changed.assignment_epoch:
         changed = _with_target(changed, topics, numbers)
@@ -139,21 +144,10 @@ def heartbeat(
     return changed.with_members([reconciled])
 
 
-def leave(group: ConsumerGroup, beat: Heartbeat) -> ConsumerGroup:
-    """The group after a member has left, for good or, with the epoch AWAY, for a while.
-
-    Raises UnknownMemberIdError and FencedInstanceIdError.
-    """
-    if beat.group_instance_id is None:
-        member = known_member(group, beat.member_id)
-    else:
-        member = static_member(group, beat.member_id, beat.group_instance_id)
-    if beat.member_epoch == AWAY:
-        away = replace(
-            member, member_epoch=AWAY, pending_revocation=NOTHING, revoke_by_ms=NO_DEADLINE
-        )
-        return group.with_members([away])
-    return remove(group, {member.member_id})
+def leave_for_a_while(group: ConsumerGroup, member: ConsumerMember) -> ConsumerGroup:
+    """The group after a static member has left, and keeps its place."""
+    away = replace(member, member_epoch=AWAY, pending_revocation=NOTHING, revoke_by_ms=NO_DEADLINE)
+    return group.with_members([away])
 
 
 def remove(group: ConsumerGroup, member_ids: Collection[str]) -> ConsumerGroup:
@@ -164,14 +158,13 @@ def remove(group: ConsumerGroup, member_ids: Collection[str]) -> ConsumerGroup:
     return replace(group.with_members((), gone), group_epoch=group.group_epoch + 1)
 
 
-def overdue(group: ConsumerGroup, now_ms: int) -> ConsumerGroup:
-    """The group without members that have not given up partitions in time."""
-    late = {
+def overdue(group: ConsumerGroup, now_ms: int) -> set[str]:
+    """The ids of the members that have not given up partitions in time."""
+    return {
         m.member_id
         for m in group.members
         if m.revoke_by_ms != NO_DEADLINE and m.revoke_by_ms < now_ms
     }
-    return remove(group, late)
 
 
 def assignor_of(group: ConsumerGroup) -> str:
@@ -331,7 +324,7 @@ def _updated(member: ConsumerMember, beat: Heartbeat, session_timeout_ms: int) -
 
 
 def _subscription(member: ConsumerMember) -> tuple[object, ...]:
-    return member.subscribed_topic_names, member.subscribed_topic_regex, member.matched
+    return member.subscribed_topic_names, member.matched
 
 
 def _subscribed_topics(group: ConsumerGroup, topics: Topics) -> dict[int, int]:
@@ -405,9 +398,9 @@ def _reconciled(
 
 
 def _moved(member: ConsumerMember, epoch: int, **changes: object) -> ConsumerMember:
-    """The member in this epoch; the one it leaves becomes the previous one."""
-    previous = member.member_epoch if epoch != member.member_epoch else member.previous_member_epoch
-    return replace(member, member_epoch=epoch, previous_member_epoch=previous, **changes)  # type: ignore[arg-type]
+    """The member in this epoch. The one before becomes the previous one, also if it is the same: what was
+    sent before this step confirms nothing."""
+    return replace(member, member_epoch=epoch, previous_member_epoch=member.member_epoch, **changes)  # type: ignore[arg-type]
 
 
 def _require(group: ConsumerGroup, member_id: str) -> ConsumerMember:

@@ -38,6 +38,7 @@ class Member:
     rebalance_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
     assignment: bytes = b""
+    """What the leader gave it last: it may own this until the next one comes."""
     has_joined: bool = True
     """Whether it is in the current generation, or has joined the one being prepared."""
     client_host: str = ""
@@ -390,11 +391,7 @@ def _all_joined(group: Group) -> bool:
 
 def _complete(group: Group, now_ms: int) -> Group:
     """The next generation: members that have joined, and static ones whose sessions have not ended."""
-    members = tuple(
-        replace(m, assignment=b"")
-        for m in group.members
-        if m.has_joined or m.group_instance_id is not None
-    )
+    members = tuple(m for m in group.members if m.has_joined or m.group_instance_id is not None)
     generation = group.generation_id + 1
     candidates = [m.member_id for m in members if m.has_joined]
     if not candidates:

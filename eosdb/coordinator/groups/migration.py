@@ -32,6 +32,7 @@ from eosdb.model.protocol.consumer_protocol import (
     PROTOCOL_TYPE,
     decode_assignment,
     decode_subscription,
+    encode_assignment,
 )
 from eosdb.model.values import GroupState, TopicPartition
 
@@ -55,11 +56,18 @@ def upgraded(group: Group, topics: Topics, max_size: int) -> ConsumerGroup:
     return ConsumerGroup(group.group_id, epoch, epoch, members=members)
 
 
-def settled(group: ConsumerGroup, now_ms: int) -> ConsumerGroup | Group:
-    """The group after members have gone: a classic one if all that are left speak the classic protocol, who
-    then begin a rebalance."""
-    if not group.members or not all(member.protocols for member in group.members):
-        return group
+def remove(
+    group: ConsumerGroup, member_ids: Collection[str], names: Mapping[int, str], now_ms: int
+) -> ConsumerGroup | Group:
+    """The group without these members: a classic one if all that are left speak the classic protocol, who
+    then begin a rebalance. `names` are the topics' by number.
+
+    Its generation is the epoch before anybody has gone: who is in that goes on until it joins again, and
+    whoever joins by the new protocol meanwhile gets nothing of its target.
+    """
+    left = consumer_decisions.remove(group, member_ids)
+    if left == group or not left.members or not all(m.protocols for m in left.members):
+        return left
     members = tuple(
         Member(
             m.member_id,
@@ -68,10 +76,11 @@ def settled(group: ConsumerGroup, now_ms: int) -> ConsumerGroup | Group:
             m.session_timeout_ms,
             m.rebalance_timeout_ms,
             m.protocols,
+            encode_assignment(names_of(m.target, names)),
             client_host=m.client_host,
             owner_lock=m.owner_lock,
         )
-        for m in group.members
+        for m in left.members
     )
     classic = Group(
         group.group_id,

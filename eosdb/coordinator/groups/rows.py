@@ -11,7 +11,7 @@ import base64
 import dataclasses
 import json
 import sqlite3
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from eosdb.coordinator.due import Due
@@ -19,6 +19,7 @@ from eosdb.coordinator.groups import consumer_decisions, consumer_rows, decision
 from eosdb.coordinator.groups.consumer_group import ConsumerGroup, ConsumerMember
 from eosdb.coordinator.groups.decisions import Group, Member
 from eosdb.events.kinds import ConsumerGroupChanged, GroupChanged, GroupMember
+from eosdb.log import topics as log_topics
 from eosdb.model.damage import parsed, reads
 from eosdb.model.protocol.consumer_protocol import PROTOCOL_TYPE
 from eosdb.model.values import GroupState, GroupType
@@ -122,8 +123,14 @@ def record(unit: Unit, before: AnyGroup | None, after: AnyGroup, now_ms: int) ->
     end_sessions(unit, after.group_id, gone)
     if after.deadline_ms >= 0:
         unit.memos[Due].by(after.deadline_ms + 1)
-    if isinstance(after, Group):
-        _end_waiting(unit, after, now_ms)
+    _end_waiting(unit, before, after, now_ms)
+
+
+def without(unit: Unit, group: AnyGroup, member_ids: Collection[str], now_ms: int) -> AnyGroup:
+    """The group without these members; it may change over."""
+    if isinstance(group, Group):
+        return decisions.leave(group, member_ids, now_ms)
+    return migration.remove(group, member_ids, log_topics.by_number(unit), now_ms)
 
 
 def save(unit: Folding, event: GroupChanged) -> None:
@@ -178,14 +185,19 @@ def is_given_out(unit: Unit, group_id: str, member_id: str) -> bool:
     return lease.fetchone() is not None
 
 
-def _end_waiting(unit: Unit, group: Group, now_ms: int) -> None:
-    """Once the generation is formed, shorten the extended sessions of members that waited to their session
-    timeout from now."""
-    if group.state not in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
-        return
-    for member in group.members:
+def _end_waiting(unit: Unit, before: AnyGroup | None, after: AnyGroup, now_ms: int) -> None:
+    """Shorten the extended sessions of members that wait for nothing any more to their session timeout from
+    now: those of a generation that is formed, those that are to join the next one, and those of a group
+    that has changed over."""
+    idle: Iterable[Member | ConsumerMember] = after.members
+    if isinstance(after, ConsumerGroup):
+        idle = after.members if isinstance(before, Group) else ()
+    elif after.state is GroupState.PREPARING_REBALANCE:
+        begins = before is None or before.state is not after.state
+        idle = [m for m in after.members if not m.has_joined] if begins else ()
+    for member in idle:
         expires = now_ms + member.session_timeout_ms
-        lease = (group.group_id, member.member_id)
+        lease = (after.group_id, member.member_id)
         unit.execute(_SHORTEN, (expires, row_checksum(*lease, expires), *lease, expires))
         unit.memos[Due].by(expires + 1)
 
@@ -277,8 +289,7 @@ def expire_members(
         assert before is not None
         if isinstance(before, ConsumerGroup):
             late = consumer_decisions.overdue(before, now_ms)
-            after: AnyGroup = migration.settled(late, now_ms)
-            reason = "did_not_revoke"
+            after, reason = without(unit, before, late, now_ms), "did_not_revoke"
         else:
             after, reason = decisions.overdue(before, now_ms), "did_not_rejoin"
         record(unit, before, after, now_ms)
@@ -290,11 +301,8 @@ def expire_members(
 
 def _remove_members(unit: Unit, group_id: str, member_ids: set[str], now_ms: int) -> None:
     before = load(unit, group_id)
-    if isinstance(before, ConsumerGroup):
-        left = consumer_decisions.remove(before, member_ids)
-        record(unit, before, migration.settled(left, now_ms), now_ms)
-    elif before is not None:
-        record(unit, before, decisions.leave(before, member_ids, now_ms), now_ms)
+    if before is not None:
+        record(unit, before, without(unit, before, member_ids, now_ms), now_ms)
     end_sessions(unit, group_id, member_ids)
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eosdb.coordinator.groups import consumer_decisions as decisions
-from eosdb.coordinator.groups.consumer_decisions import LEAVE, Heartbeat
+from eosdb.coordinator.groups.consumer_decisions import Heartbeat
 from eosdb.coordinator.groups.consumer_group import (
     AWAY,
     NOTHING,
@@ -82,9 +82,11 @@ class Group:
         """The member gives up what it is told to, and says so."""
         return self.stay(member_id, self[member_id].assigned)
 
-    def leave(self, member_id: str, epoch: int = LEAVE) -> None:
-        instance = self[member_id].group_instance_id
-        self.value = decisions.leave(self.value, Heartbeat(member_id, epoch, instance))
+    def leave(self, member_id: str, *, for_a_while: bool = False) -> None:
+        if for_a_while:
+            self.value = decisions.leave_for_a_while(self.value, self[member_id])
+        else:
+            self.value = decisions.remove(self.value, {member_id})
 
     def __getitem__(self, member_id: str) -> ConsumerMember:
         return decisions.known_member(self.value, member_id)
@@ -120,8 +122,9 @@ def test_who_does_not_give_up_partitions_in_time_is_removed(group: Group) -> Non
     group.join("b")
     group.stay("a")
     assert group.value.deadline_ms == NOW + REVOKE_MS
-    assert decisions.overdue(group.value, NOW + REVOKE_MS) is group.value
-    group.value = decisions.overdue(group.value, NOW + REVOKE_MS + 1)
+    assert decisions.overdue(group.value, NOW + REVOKE_MS) == set()
+    late = decisions.overdue(group.value, NOW + REVOKE_MS + 1)
+    group.value = decisions.remove(group.value, late)
     assert group.value.state is GroupState.ASSIGNING
     assert group.stay("b").assigned == parts(0, 1, 2, 3)
 
@@ -137,6 +140,46 @@ def test_a_lost_answer_is_asked_for_again_with_the_epoch_before(group: Group) ->
         group.beat(Heartbeat("a", 1, owned=parts(0, 3)))
     with pytest.raises(FencedMemberEpochError):
         group.beat(Heartbeat("a", 1))
+
+
+def test_a_late_heartbeat_of_the_epoch_before_confirms_nothing_of_a_newer_assignment(
+    group: Group,
+) -> None:
+    group.join("a")
+    group.join("b")
+    group.stay("a")
+    group.obey("a")
+    group.stay("b")
+    group.join("c")
+    group.join("d")
+    told = group.stay("a")
+    assert (told.member_epoch, len(told.pending_revocation)) == (2, 1)
+    with pytest.raises(FencedMemberEpochError):
+        group.beat(Heartbeat("a", 1, owned=told.assigned))
+    assert group["a"].pending_revocation == told.pending_revocation
+
+
+def test_a_group_leaves_epoch_0_although_nothing_matches_yet(group: Group) -> None:
+    nothing = group.join("a", subscribed_topic_names=None, subscribed_topic_regex="x", matched=())
+    assert nothing.member_epoch == 1
+    assert group.join("b", subscribed_topic_names=()).member_epoch == 1
+    assert group.value.group_epoch == 1
+
+
+def test_a_heartbeat_that_says_all_by_an_expression_is_full() -> None:
+    beat = Heartbeat("a", 1, rebalance_timeout_ms=REVOKE_MS, owned=NOTHING)
+    assert not beat.is_full
+    assert replace(beat, subscribed_topic_names=()).is_full
+    assert replace(beat, subscribed_topic_regex="t.*").is_full
+    assert not replace(beat, subscribed_topic_regex="t.*", owned=None).is_full
+
+
+def test_a_member_that_alone_read_a_topic_bumps_the_epoch_once_when_it_leaves(group: Group) -> None:
+    group.topics["u"] = (2, 1)
+    group.join("a")
+    group.join("b", subscribed_topic_names=("u",))
+    group.leave("b")
+    assert group.stay("a").member_epoch == group.value.group_epoch == 3
 
 
 @pytest.mark.parametrize("epoch", [2, 9])
@@ -175,7 +218,7 @@ def test_topics_that_appear_grow_or_go_are_shared_out_anew(group: Group) -> None
 
 def test_a_static_member_that_is_away_keeps_its_partitions(group: Group) -> None:
     group.join("a", "one")
-    group.leave("a", AWAY)
+    group.leave("a", for_a_while=True)
     assert group["a"].member_epoch == AWAY
     back = group.join("b", "one")
     assert (back.assigned, back.member_epoch) == (parts(0, 1, 2, 3), 1)
@@ -187,7 +230,7 @@ def test_a_static_member_that_is_away_keeps_its_partitions(group: Group) -> None
 def test_a_static_member_comes_back_with_its_id(group: Group) -> None:
     """As Java's consumer does that polled too late."""
     group.join("a", "one")
-    group.leave("a", AWAY)
+    group.leave("a", for_a_while=True)
     back = group.join("a", "one")
     assert (back.member_id, back.assigned, back.member_epoch) == ("a", parts(0, 1, 2, 3), 1)
 
@@ -330,7 +373,8 @@ def _act(group: Group, action: str, which: int) -> None:
         case "topics":
             group.topics = {"t": (T, 4 + which)}
         case "overdue":
-            group.value = decisions.overdue(group.value, NOW + REVOKE_MS + 1)
+            late = decisions.overdue(group.value, NOW + REVOKE_MS + 1)
+            group.value = decisions.remove(group.value, late)
         case "join" if known is None or is_away:
             group.join(member_id, f"i{which}" if which % 2 else None)
         case "stay" if known is not None and not is_away:
@@ -340,4 +384,4 @@ def _act(group: Group, action: str, which: int) -> None:
         case "leave" if known is not None:
             group.leave(member_id)
         case "away" if known is not None and known.group_instance_id and not is_away:
-            group.leave(member_id, AWAY)
+            group.leave(member_id, for_a_while=True)
