@@ -53,6 +53,34 @@ def test_many_files_become_one_table(tmp_path: Path, run: Run) -> None:
     assert len(table.rows()) == 6
 
 
+def test_files_that_cannot_be_read_are_named_and_the_others_exported(
+    tmp_path: Path, run: Run
+) -> None:
+    for name in ("b.db", "c.db"):
+        shop(tmp_path / name)
+    (tmp_path / "bad.db").write_text("no database")
+    table = Table("delta", tmp_path)
+    for expected in (3, 0):
+        done = run("export", *options(table), "--files", str(tmp_path / "[bc]*.db"))
+        assert done.exit_code == 1
+        named, error = done.stderr.splitlines()
+        assert named.startswith(f"{tmp_path / 'bad.db'} was left out: NotAnEosdbFileError: ")
+        assert "1 file left out, as named above" in error
+        assert done.stdout.count(f": {expected} records in") == 2
+    assert len(table.rows()) == 6
+
+
+@pytest.mark.parametrize("format", ["parquet", "delta", "iceberg"])
+def test_a_topic_that_no_file_has_leaves_nothing_behind(
+    tmp_path: Path, path: Path, run: Run, format: str
+) -> None:
+    for more in ([], ["--files", str(path)]):
+        done = run("export", *options(Table(format, tmp_path)), "--subscribe", "nosuch", *more)
+        assert done.exit_code == 1
+        assert "no topic nosuch, expected of orders" in done.stderr
+    assert {it.name.partition("-")[0] for it in tmp_path.iterdir()} == {path.name}
+
+
 @pytest.mark.process
 def test_following_goes_on_after_a_kill_and_ends_with_sigterm_and_ctrl_c(
     tmp_path: Path, path: Path, start: Callable[..., subprocess.Popen[str]]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
@@ -12,7 +12,8 @@ from eosdb.cli import output
 from eosdb.cli.file_command import FileCommand
 from eosdb.cli.params import settings
 from eosdb.cli.session import Session
-from eosdb.errors import ConfigError
+from eosdb.errors import ConfigError, EosdbError, StorageError
+from eosdb.model.words import counted
 from eosdb.system.signals import stopped_by_signals
 
 if TYPE_CHECKING:
@@ -35,7 +36,10 @@ class _Where(TypedDict):
     help="Table format. TARGET is a folder, for delta also a URI, for iceberg NAMESPACE.TABLE.",
 )  # fmt: skip
 @click.option("--subscribe", metavar="TOPICS", help="Comma-separated list of topics; default: all.")
-@click.option("--files", metavar="PATH", help="Directory or glob of files, instead of FILE.")
+@click.option(
+    "--files", metavar="PATH",
+    help="Directory or glob of files, instead of FILE. Files that cannot be read are named and left out.",
+)  # fmt: skip
 @click.option(
     "--catalog", default="default", show_default=True, help="Name of the Iceberg catalog."
 )
@@ -80,38 +84,69 @@ def export(
         if not topics:
             raise click.UsageError(f"--subscribe: got {subscribe!r}, expected topics, such as a,b")
 
-    def once(source: Session) -> Exported:
+    results = _Results(quiet=follow)
+
+    def work() -> None:
         try:
             from eosdb.integrations import lakehouse
 
-            with source.open(read_only=True) as db:
-                return lakehouse.export(db, target, table_format, topics=topics, **where)
+            if files is None:
+                with session.open(read_only=True) as db:
+                    done = lakehouse.export(db, target, table_format, topics=topics, **where)
+                results.tell(session.named_path(), done)
+                return
+            for path, result in lakehouse.export_files(
+                _paths(files),
+                target,
+                table_format,
+                topics=topics,
+                principal=session.principal,
+                **where,
+            ):
+                results.tell(path, result)
         except ImportError as error:
             raise ConfigError(str(error)) from None
 
-    def all_files() -> None:
-        for source in _sources(session, files):
-            done = once(source)
-            if done.records or not follow:
-                output.line(f"{source.path}: {done.records} records in {done.files} files exported")
-
     if follow:
-        _repeat(all_files, every)
+        _repeat(work, every)
     else:
-        all_files()
+        work()
+        results.check()
 
 
-def _sources(session: Session, files: str | None) -> list[Session]:
-    if files is None:
-        return [session]
+class _Results:
+    """Tells the result of each file; in `quiet` those that say something new."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._quiet = quiet
+        self._left_out: dict[str, str] = {}
+
+    def tell(self, path: str, result: Exported | EosdbError) -> None:
+        if not isinstance(result, EosdbError):
+            self._left_out.pop(path, None)
+            if result.records or not self._quiet:
+                output.line(f"{path}: {result.records} records in {result.files} files exported")
+        elif self._left_out.get(path) != (why := f"{type(result).__name__}: {result}"):
+            self._left_out[path] = why
+            output.line(f"{path} was left out: {why}", err=True)
+
+    def check(self) -> None:
+        """Raises StorageError if files were left out."""
+        if self._left_out:
+            raise StorageError(
+                f"{counted(len(self._left_out), 'file')} left out, as named above; nothing of them was "
+                "exported, all others were. Export again when they can be read"
+            )
+
+
+def _paths(files: str) -> Sequence[str]:
     from eosdb.spark_io.planning.errors import SparkOptionError
     from eosdb.spark_io.planning.files import resolve
 
     try:
-        paths = resolve(files).paths
+        return resolve(files).paths
     except SparkOptionError as error:
         raise ConfigError(str(error)) from None
-    return [session.at(path) for path in paths]
 
 
 def _repeat(work: Callable[[], None], every_s: int) -> None:

@@ -10,12 +10,13 @@ from eosdb.model.words import needs_extra
 
 if TYPE_CHECKING:
     from .exporting import Exported, export
+    from .exporting import export_files as export_files
 
 __all__ = ["Exported", "export"]
 
 
 def __getattr__(name: str) -> object:
-    if name not in __all__:
+    if name not in (*__all__, "export_files"):
         raise AttributeError(f"eosdb.integrations.lakehouse has no {name}")
     try:
         return getattr(import_module("eosdb.integrations.lakehouse.exporting"), name)

@@ -7,7 +7,7 @@ of a good size, and a file is finished when it is large enough or when too many 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, Final
 
 import pyarrow as pa
@@ -18,37 +18,67 @@ from .targets import DataFile, Target
 
 _WAITING_BYTES: Final = 64 * 2**20
 """The size of buffered rows at which they are written, as one row group for each file."""
+_BATCH_BYTES: Final = 6 * 2**10
+"""The memory that a record batch takes besides its rows."""
 _FILE_BYTES: Final = 128 * 2**20
 _OPEN_FILES: Final = 64
 _NUMERIC: Final = ("partition", "offset")
 
 
-class DataFiles:
-    """The data files of one export. `batch` is a name unique to the export."""
+def by_day(rows: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """Yield the rows of each UTC day. Raises OverflowError for a day beyond the year 9999."""
+    days = pc.cast(rows.column("timestamp"), pa.date32())
+    span = pc.min_max(days)
+    if span["min"].equals(span["max"]):
+        yield str(span["min"]), rows
+        return
+    for day in pc.unique(days):
+        yield str(day), rows.filter(pc.equal(days, day))
 
-    def __init__(self, target: Target, batch: str) -> None:
+
+class DataFiles:
+    """The data files of one commit, or of one source until it is read. `name` is unique."""
+
+    def __init__(self, target: Target, name: str) -> None:
         self._target = target
-        self._batch = batch
-        self._open: dict[tuple[str, str], _Growing] = {}
+        self._name = name
+        self._waiting: dict[tuple[str, str], list[pa.RecordBatch]] = {}
         self._waiting_bytes = 0
+        self._open: dict[tuple[str, str], _Growing] = {}
+        """Least recently written first."""
+        self.size_bytes = 0
+        """The size of all rows in memory."""
         self.created: list[str] = []
         """The paths of all files, including unfinished ones."""
-        self.finished: list[DataFile] = []
+        self._finished: list[DataFile] = []
 
-    def add(self, topic: str, rows: pa.RecordBatch) -> None:
-        days = pc.cast(rows.column("timestamp"), pa.date32())
-        span = pc.min_max(days)
-        if span["min"].equals(span["max"]):
-            self._add(topic, str(span["min"]), rows)
-            return
-        for day in pc.unique(days):
-            self._add(topic, str(day), rows.filter(pc.equal(days, day)))
+    def add(self, topic: str, day: str, *rows: pa.RecordBatch) -> None:
+        self._waiting.setdefault((topic, day), []).extend(rows)
+        size = sum(it.nbytes + _BATCH_BYTES for it in rows)
+        self._waiting_bytes += size
+        self.size_bytes += size
+        if self._waiting_bytes >= _WAITING_BYTES:
+            self._write_out()
+
+    def take(self, other: DataFiles) -> int:
+        """Add the rows of `other`, which ends. Returns the number of data files that they are in."""
+        if not other.created:
+            for key, rows in other._waiting.items():
+                self.add(*key, *rows)
+            return len(other._waiting)
+        finished = other.finish()
+        self.created += other.created
+        other.created = []
+        self._finished += finished
+        self.size_bytes += other.size_bytes
+        return len(finished)
 
     def finish(self) -> list[DataFile]:
         """Close all files, make them durable, and return them."""
+        self._write_out()
         while self._open:
             self._end(next(iter(self._open)))
-        return self.finished
+        return self._finished
 
     def give_up(self) -> None:
         """Remove the created files."""
@@ -59,28 +89,24 @@ class DataFiles:
             with contextlib.suppress(OSError):
                 self._target.remove(path)
 
-    def _add(self, topic: str, day: str, rows: pa.RecordBatch) -> None:
-        growing = self._open.pop((topic, day), None)
-        if growing is None:
-            if len(self._open) >= _OPEN_FILES:
-                self._end(next(iter(self._open)))  # the file that has waited longest for rows
-            name = f"{self._batch}-{len(self.created):05}.parquet"
-            path, file = self._target.create(topic, day, name)
-            self.created.append(path)
-            growing = _Growing(path, file, rows.schema)
-        self._open[topic, day] = growing
-        growing.waiting.append(rows)
-        self._waiting_bytes += rows.nbytes
-        if self._waiting_bytes >= _WAITING_BYTES:
-            for key in list(self._open):
-                if self._open[key].write_out() >= _FILE_BYTES:
-                    self._end(key)
-            self._waiting_bytes = 0
+    def _write_out(self) -> None:
+        for key, rows in self._waiting.items():
+            growing = self._open.pop(key, None) or self._begin(*key, rows[0].schema)
+            self._open[key] = growing
+            if growing.write(rows) >= _FILE_BYTES:
+                self._end(key)
+        self._waiting.clear()
+        self._waiting_bytes = 0
+
+    def _begin(self, topic: str, day: str, schema: pa.Schema) -> _Growing:
+        if len(self._open) >= _OPEN_FILES:
+            self._end(next(iter(self._open)))
+        path, file = self._target.create(topic, day, f"{self._name}-{len(self.created):05}.parquet")
+        self.created.append(path)
+        return _Growing(path, file, schema)
 
     def _end(self, key: tuple[str, str]) -> None:
-        growing = self._open[key]
-        self._waiting_bytes -= sum(rows.nbytes for rows in growing.waiting)
-        self.finished.append(growing.end(*key))
+        self._finished.append(self._open[key].end(*key))
         del self._open[key]
 
 
@@ -92,17 +118,13 @@ class _Growing:
         self._writer = pq.ParquetWriter(
             file, schema, compression="zstd", metadata_collector=self._footers
         )
-        self.waiting: list[pa.RecordBatch] = []
 
-    def write_out(self) -> int:
-        """Write the buffered rows. Returns the size of the file so far."""
-        if self.waiting:
-            self._writer.write_table(pa.Table.from_batches(self.waiting))
-            self.waiting.clear()
+    def write(self, rows: Sequence[pa.RecordBatch]) -> int:
+        """Write a row group. Returns the size of the file so far."""
+        self._writer.write_table(pa.Table.from_batches(rows))
         return self._file.tell()
 
     def end(self, topic: str, day: str) -> DataFile:
-        self.write_out()
         self._writer.close()
         size_bytes = self._file.tell()
         self._file.close()

@@ -6,10 +6,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import BinaryIO, Final
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, BinaryIO, Final
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.fs import DeltaStorageHandler
@@ -17,14 +19,19 @@ from deltalake.transaction import AddAction
 
 from eosdb.errors import ConfigError, StorageError
 from eosdb.model.clock import Clock
+from eosdb.model.damage import parsed
 from eosdb.model.records.arrow_types import schema
 
-from .progress import Numbers
+from .progress import Numbers, NumbersByFile, flat
 from .targets import COLUMNS, DataFile, SyncedFile, local_path, one_line, sync_file, sync_folders
 
 _PARTITIONED_BY: Final = ["topic", "day"]
 _SCHEMA: Final = schema(COLUMNS).append(pa.field("day", pa.date32()))
 _APP: Final = "eosdb:"
+_LOG: Final = "_delta_log"
+_CHECKPOINT: Final = re.compile(
+    r"(?P<version>\d{20})\.checkpoint\.(?:\d{10}\.(?P<parts>\d{10})\.|[-0-9a-f]{36}\.)?(?:parquet|json)"
+)
 
 
 class DeltaTarget:
@@ -36,7 +43,7 @@ class DeltaTarget:
         self._options = dict(options)
         self._local = local_path(uri)
 
-    def load(self, names: Collection[str]) -> Numbers:
+    def load(self) -> Numbers:
         with self._translated():
             try:
                 self._table = DeltaTable(self._uri, storage_options=self._options)
@@ -59,8 +66,7 @@ class DeltaTarget:
                     f"partitioned by {', '.join(by) or 'none'}; expected "
                     f"{', '.join(n for n, _ in wanted)}, partitioned by {', '.join(_PARTITIONED_BY)}"
                 )
-            remembered = {name: self._table.transaction_version(_APP + name) for name in names}
-        return {name: number for name, number in remembered.items() if number is not None}
+            return self._transactions()
 
     def create(self, topic: str, day: str, name: str) -> tuple[str, BinaryIO]:
         path = f"topic={topic}/day={day}/{name}"
@@ -71,8 +77,8 @@ class DeltaTarget:
     def commit(
         self,
         files: Sequence[DataFile],
-        before: Numbers,
-        after: Numbers,
+        before: Mapping[str, int | None],
+        after: NumbersByFile,
         about: Mapping[str, object],
     ) -> bool:
         if self._local is not None:
@@ -80,7 +86,9 @@ class DeltaTarget:
         # decisions/0038: Delta refuses a commit if another one since `load` has one of its transactions.
         properties = CommitProperties(
             custom_metadata={"eosdb": dict(about)},
-            app_transactions=[Transaction(_APP + name, number) for name, number in after.items()],
+            app_transactions=[
+                Transaction(_APP + name, number) for name, number in flat(after).items()
+            ],
         )
         with self._translated():
             try:
@@ -92,15 +100,15 @@ class DeltaTarget:
                     commit_properties=properties,
                 )
             except CommitFailedError:
-                self._table = DeltaTable(self._uri, storage_options=self._options)
-                if self._remembers(before, after):
+                now = self.load()
+                if all(now.get(name) == before.get(name) for name in flat(after)):
                     raise  # for something else than another export
                 return False
+            before_it = self._table.version()
+            self._table.update_incremental()
             if self._local is not None:
-                before_it = self._table.version()
-                self._table.update_incremental()
                 for version in range(before_it + 1, self._table.version() + 1):
-                    sync_file(os.path.join(self._local, "_delta_log", f"{version:020}.json"))
+                    sync_file(os.path.join(self._local, _LOG, f"{version:020}.json"))
         return True
 
     def remove(self, path: str) -> None:
@@ -112,10 +120,27 @@ class DeltaTarget:
     def close(self) -> None:
         pass
 
-    def _remembers(self, before: Numbers, names: Collection[str]) -> bool:
-        return all(
-            self._table.transaction_version(_APP + name) == before.get(name) for name in names
-        )
+    def _transactions(self) -> Numbers:
+        """Read our application transactions from the table's log: its newest checkpoint and the commits
+        behind it. deltalake returns one at a time, and reads the whole log for each."""
+        files, version = self._remote(), self._table.version()
+        checkpoints: dict[int, list[re.Match[str]]] = {}
+        for info in files.get_file_info(pa.fs.FileSelector(_LOG)):
+            found = _CHECKPOINT.fullmatch(info.base_name)
+            if found is not None and int(found["version"]) <= version:
+                checkpoints.setdefault(int(found["version"]), []).append(found)
+        newest, names = -1, []
+        for at, found_at in sorted(checkpoints.items()):
+            one = next((it[0] for it in found_at if it["parts"] is None), None)
+            if one is not None or len(found_at) == int(found_at[0]["parts"]):
+                newest, names = at, [one] if one else [it[0] for it in found_at]
+        names += [f"{at:020}.json" for at in range(newest + 1, version + 1)]
+        return {
+            txn["appId"].removeprefix(_APP): txn["version"]
+            for name in names
+            for txn in _transactions_in(files, f"{_LOG}/{name}")
+            if txn["appId"].startswith(_APP)
+        }
 
     def _remote(self) -> pa.fs.FileSystem:
         return pa.fs.PyFileSystem(DeltaStorageHandler(self._uri, self._options))
@@ -126,6 +151,18 @@ class DeltaTarget:
             yield
         except (DeltaError, OSError, ValueError) as error:
             raise StorageError(f"{self._uri}: Delta says: {one_line(error)}") from error
+
+
+def _transactions_in(files: pa.fs.FileSystem, path: str) -> Iterable[Mapping[str, Any]]:
+    """Yield the application transactions of a part of the log."""
+    if path.endswith(".parquet"):
+        column = pq.read_table(path, filesystem=files, columns=["txn"]).column("txn")
+        found: list[dict[str, Any]] = column.filter(column.is_valid()).to_pylist()
+        return found
+    with files.open_input_stream(path) as log:
+        lines = log.read().splitlines()
+    actions = (parsed(line) for line in lines if b'"txn"' in line)
+    return [action["txn"] for action in actions if "txn" in action]
 
 
 def _action(file: DataFile, now_ms: int) -> AddAction:

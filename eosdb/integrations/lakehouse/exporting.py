@@ -1,32 +1,49 @@
 """`export` appends the new records of a file to a table, in one commit that also stores the progress.
 
 The progress is stored in the target itself, so that both cannot diverge: a killed export has added either
-all of its records or none.
+all of its records or none. `export_files` loads the table once for many files, opens those that may have
+changed, and commits the new records of all (decisions/0075).
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
 
-from eosdb.database import Database
-from eosdb.errors import ConfigError, InvalidTimestampError, StorageError, in_doubt
-from eosdb.model.clock import Clock
+from eosdb.admin.summary import stamp_of
+from eosdb.database import Database, connect
+from eosdb.errors import (
+    ConfigError,
+    EosdbError,
+    InvalidTimestampError,
+    StorageError,
+    UnknownTopicIdError,
+    UnknownTopicOrPartitionError,
+    in_doubt,
+)
+from eosdb.model.clock import Clock, SystemClock
 from eosdb.model.failpoints import Failpoint, reach
 from eosdb.model.validation import check_choice, check_path, check_text, check_texts, shown
 from eosdb.model.words import needs_extra
 
 from . import progress
-from .data_files import DataFiles
-from .progress import Range, Source
-from .targets import DataFile, Target, one_line
+from .data_files import DataFiles, by_day
+from .progress import Numbers, Range, Source
+from .targets import Target, one_line
 
 FORMATS: Final = ("parquet", "delta", "iceberg")
+_COMMIT_BYTES: Final = 2**30
+"""Files are read into one commit until their rows take so much memory, were they all kept, …"""
+_COMMIT_NUMBERS: Final = 50_000
+"""… or until it stores so many numbers."""
+_TICK_NS: Final = 3_000_000_000
+"""More than a tick of the coarsest file times, which are those of FAT: two seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,54 +77,228 @@ def export(
     `allow_data_loss`; StorageError if the target cannot be written; InvalidTimestampError for a record
     later than the year 9999; and the errors of reading.
     """
+    with _exporter(
+        target, format, topics, catalog, options or {}, db.clock, allow_data_loss=allow_data_loss
+    ) as exporter:
+        while True:
+            exported = exporter.read(db)
+            if exporter.commit(db):
+                return exported
+
+
+def export_files(
+    paths: Sequence[str],
+    target: str,
+    format: str,
+    *,
+    topics: Collection[str] | None,
+    catalog: str,
+    options: Mapping[str, str],
+    allow_data_loss: bool,
+    principal: str,
+) -> Iterator[tuple[str, Exported | EosdbError]]:
+    """Do `export` for many files, in one commit, or in a few if there is much. Yields the result of each
+    file when it is committed; an error if the file was left out. Raises the errors of the target."""
+    clock = SystemClock()
+    with _exporter(
+        target, format, topics, catalog, options, clock, allow_data_loss=allow_data_loss
+    ) as exporter:
+        at = 0
+        while at < len(paths):
+            done: dict[str, Exported | EosdbError] = {}
+            for path in paths[at:]:
+                try:
+                    done[path] = exporter.read_file(path, principal, clock)
+                except EosdbError as error:
+                    if exporter.is_loading:
+                        raise
+                    done[path] = error.with_traceback(None)
+                if exporter.is_full:
+                    break
+            if exporter.commit():
+                at += len(done)
+                yield from done.items()
+
+
+@contextlib.contextmanager
+def _exporter(
+    target: str | os.PathLike[str],
+    format: str,
+    topics: Collection[str] | None,
+    catalog: str,
+    options: object,
+    clock: Clock,
+    *,
+    allow_data_loss: bool,
+) -> Iterator[_Exporter]:
     named = None if topics is None else check_texts("topics", topics)
-    # A path without a UTF-8 form is refused: the formats write JSON.
-    check_text("path", db.path, ConfigError)
     check_choice("format", format, *FORMATS)
     sink = _target(
         check_text("target", check_path("target", target), ConfigError),
         format,
         check_text("catalog", catalog, ConfigError),
-        _checked({} if options is None else options),
-        db.clock,
+        _checked(options),
+        clock,
     )
+    exporter = _Exporter(sink, named, allow_data_loss=allow_data_loss)
     try:
-        while True:
-            source = _look(db)
-            known = sink.load(source.names())
-            mark = progress.known_mark(source, known)
-            departure = None if mark is None else db.admin.history_departure(mark)
-            wanted = progress.ranges(
-                source, known, departure, named, allow_data_loss=allow_data_loss
-            )
-            if not wanted:
-                return Exported(0, 0)
-            files = _write(db, sink, wanted, skip_lost=allow_data_loss)
-            reach(Failpoint.EXPORT_WRITTEN)
-            after, about = progress.after(source, wanted), _about(source, wanted)
-            if _topic_ids(db) == source.topic_ids and _commit(sink, files, known, after, about):
-                reach(Failpoint.EXPORT_COMMITTED)
-                return Exported(sum(it.rows for it in files), len(files))
-            # Another export committed first, or a topic was recreated: compute the new records again.
-            for file in files:
-                sink.remove(file.path)
+        yield exporter
+    except (OSError, pa.ArrowException) as error:
+        raise StorageError(f"the data files cannot be written: {one_line(error)}") from error
     finally:
+        exporter.forget()
         sink.close()
 
 
-def _commit(
-    sink: Target,
-    files: Sequence[DataFile],
-    before: Mapping[str, int],
-    after: Mapping[str, int],
-    about: Mapping[str, object],
-) -> bool:
-    try:
-        return sink.commit(files, before, after, about)
-    except StorageError as error:
-        if error.__cause__ is not None:
-            in_doubt(error)  # The table or its catalog failed, before or behind the commit.
-        raise
+class _Exporter:
+    """Reads new records of one file after the other, and commits what it has read."""
+
+    _files: DataFiles
+
+    def __init__(
+        self, sink: Target, topics: Collection[str] | None, *, allow_data_loss: bool
+    ) -> None:
+        self._sink: Final = sink
+        self._topics: Final = topics
+        self._allow_data_loss: Final = allow_data_loss
+        self._known: dict[str, int] | None = None
+        """The progress that the target has, and will have after the commit. It is loaded when a file could
+        be read, so that an error in the files or topics leaves no empty table behind."""
+        self.is_loading = False
+        """Whether the target failed to load; all other errors of `read` and `read_file` are the file's."""
+        self._begin()
+
+    @property
+    def is_full(self) -> bool:
+        return self._files.size_bytes >= _COMMIT_BYTES or len(self._before) >= _COMMIT_NUMBERS
+
+    def read_file(self, path: str, principal: str, clock: Clock) -> Exported:
+        """Do `read`, unless the file is as it was when the target got all of it."""
+        stamp = self._stamp(path, principal, clock)
+        if stamp and self._known is not None and stamp.items() <= self._known.items():
+            return Exported(0, 0)
+        with connect(path, create=False, read_only=True, principal=principal) as db:
+            return self.read(
+                db, lambda: stamp if self._stamp(path, principal, clock) == stamp else {}
+            )
+
+    def read(self, db: Database, stamp: Callable[[], Numbers] = dict) -> Exported:
+        """Read the new records. `stamp` returns what else is to be stored when they are read."""
+        # A path without a UTF-8 form is refused: the formats write JSON.
+        check_text("path", db.path, ConfigError)
+        while True:
+            source = _look(db)
+            progress.check_topics(source, self._topics)
+            known = self._numbers()
+            mark = progress.known_mark(source, known)
+            departure = None if mark is None else db.admin.history_departure(mark)
+            wanted = progress.ranges(
+                source, known, departure, self._topics, allow_data_loss=self._allow_data_loss
+            )
+            # Rows of a file that turns out to be damaged, or of another topic, must not be committed.
+            mine = self._new_files()
+            try:
+                with contextlib.suppress(UnknownTopicIdError, UnknownTopicOrPartitionError):
+                    records = self._write(db, mine, wanted)
+                    if _is_current(db, source, wanted):
+                        files = self._files.take(mine)
+                        self._note(source, wanted, stamp())
+                        return Exported(records, files)
+            finally:
+                mine.give_up()
+
+    def commit(self, db: Database | None = None) -> bool:
+        """Commit what was read. False if another export committed first, or if a topic of `db` is another
+        one by now: then nothing of it is committed, and the files must be read again."""
+        if self._read:
+            written = self._files.finish()
+            reach(Failpoint.EXPORT_WRITTEN)
+            if db is not None and not all(_is_current(db, *it) for it in self._read):
+                self.forget()
+                return False
+            files, self._files = (
+                self._files,
+                self._new_files(),
+            )  # From here on they may be committed.
+            try:
+                is_done = self._sink.commit(written, self._before, self._after, _about(self._read))
+            except StorageError as error:
+                if error.__cause__ is not None:
+                    in_doubt(error)  # The table or its catalog failed, before or behind the commit.
+                raise
+            if not is_done:
+                files.give_up()
+                self.forget()
+                return False
+            reach(Failpoint.EXPORT_COMMITTED)
+        self._begin()
+        return True
+
+    def forget(self) -> None:
+        """Forget what was read, and load the target again before the next file."""
+        self._files.give_up()
+        self._known = None
+        self._begin()
+
+    def _begin(self) -> None:
+        self._files = self._new_files()
+        self._read: list[tuple[Source, Sequence[Range]]] = []
+        self._before: dict[str, int | None] = {}
+        self._after: dict[str, dict[str, int]] = {}
+
+    def _new_files(self) -> DataFiles:
+        return DataFiles(self._sink, f"part-{secrets.token_hex(8)}")
+
+    def _numbers(self) -> dict[str, int]:
+        if self._known is None:
+            self.is_loading = True
+            self._known = dict(self._sink.load())
+            self.is_loading = False
+        return self._known
+
+    def _write(self, db: Database, files: DataFiles, wanted: Sequence[Range]) -> int:
+        """Write the records as data files, which are not yet part of the table. Returns their number."""
+        records = 0
+        for it in wanted:
+            tp = it.topic_partition
+            try:
+                for rows in db.scan_arrow(
+                    tp,
+                    it.start,
+                    it.end,
+                    columns=self._sink.columns,
+                    skip_lost=self._allow_data_loss,
+                ):
+                    records += rows.num_rows
+                    for day, part in by_day(rows):
+                        files.add(tp.topic, day, part)
+            except (OverflowError, InvalidTimestampError):
+                raise InvalidTimestampError(
+                    f"{tp}: a record from offset {it.start} on has a timestamp beyond the year 9999, "
+                    "which is no day in any of the formats; export other topics, or delete the record"
+                ) from None
+        return records
+
+    def _note(self, source: Source, wanted: Sequence[Range], stamp: Numbers) -> None:
+        if wanted:
+            self._read.append((source, wanted))
+        known = self._numbers()
+        numbers = {**(progress.after(source, wanted) if wanted else {}), **stamp}
+        for name, number in numbers.items():
+            self._before.setdefault(name, known.get(name))
+            known[name] = self._after.setdefault(source.file_id, {})[name] = number
+
+    def _stamp(self, path: str, principal: str, clock: Clock) -> Numbers:
+        """Return a number that differs after every change of what the export sees in the file; nothing if
+        there is none."""
+        found = stamp_of(os.path.realpath(path))
+        # decisions/0075: what is committed into a file without a WAL goes through a new WAL, and leaves it
+        # by a write to the file, in a later tick than the writes that are in its times now.
+        now_ns = clock.time_ms() * 1_000_000
+        if found is None or found.wal is not None or found.newest_ns > now_ns - _TICK_NS:
+            return {}
+        seen = (found, None if self._topics is None else sorted(self._topics), principal)
+        return {f"stamp:{_place(path)}": progress.number_of(repr(seen))}
 
 
 def _target(
@@ -142,7 +333,7 @@ def _look(db: Database) -> Source:
     path = os.path.abspath(db.path)
     return Source(
         path,
-        f"{os.uname().nodename}:{path}",
+        _place(path),
         mark,
         ids,
         {tp: offsets for tp, (offsets, _) in cut.items() if tp.topic in ids},
@@ -150,39 +341,27 @@ def _look(db: Database) -> Source:
     )
 
 
+def _place(path: str) -> str:
+    return f"{os.uname().nodename}:{os.path.abspath(path)}"
+
+
 def _topic_ids(db: Database) -> dict[str, str]:
     return {it.name: it.topic_id.hex for it in db.broker.topic_metadata()}
 
 
-def _write(
-    db: Database, sink: Target, wanted: Sequence[Range], *, skip_lost: bool
-) -> list[DataFile]:
-    """Write the records as data files, durable but not yet part of the table."""
-    files = DataFiles(sink, f"part-{secrets.token_hex(8)}")
-    try:
-        for range_ in wanted:
-            tp = range_.topic_partition
-            for rows in db.scan_arrow(
-                tp, range_.start, range_.end, columns=sink.columns, skip_lost=skip_lost
-            ):
-                files.add(tp.topic, rows)
-        return files.finish()
-    except (OverflowError, InvalidTimestampError):
-        files.give_up()
-        raise InvalidTimestampError(
-            f"{tp}: a record from offset {range_.start} on has a timestamp beyond the year 9999, which is "
-            "no day in any of the formats; export other topics, or delete the record"
-        ) from None
-    except (OSError, pa.ArrowException) as error:
-        files.give_up()
-        raise StorageError(f"the data files cannot be written: {one_line(error)}") from error
-    except BaseException:
-        files.give_up()
-        raise
+def _is_current(db: Database, source: Source, wanted: Sequence[Range]) -> bool:
+    """Whether the topics are still those of `source`. Ids are not reused: if they are now, they were when
+    the ranges were read."""
+    now = _topic_ids(db)
+    topics = {it.topic_partition.topic for it in wanted}
+    return all(now.get(topic) == source.topic_ids[topic] for topic in topics)
 
 
-def _about(source: Source, wanted: Sequence[Range]) -> dict[str, object]:
+def _about(read: Sequence[tuple[Source, Sequence[Range]]]) -> dict[str, object]:
     """Return a description of the export for the table's history."""
+    if len(read) > 1:
+        return {"source_files": len(read)}
+    ((source, wanted),) = read
     offsets: dict[str, dict[str, list[int]]] = {}
     for it in wanted:
         topic, partition = it.topic_partition

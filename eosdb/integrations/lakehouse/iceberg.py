@@ -7,11 +7,12 @@ import contextlib
 import json
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import BinaryIO, Final, cast
 
 from pyiceberg import types
-from pyiceberg.catalog import load_catalog
+from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
@@ -21,7 +22,7 @@ from pyiceberg.transforms import DayTransform, IdentityTransform
 from eosdb.errors import ConfigError, EosdbError, StorageError
 from eosdb.model.damage import parsed
 
-from .progress import Numbers
+from .progress import Numbers, NumbersByFile, flat
 from .targets import COLUMNS, DataFile, SyncedFile, local_path, one_line, sync_file, sync_folders
 
 _HEADER: Final = types.StructType(
@@ -51,6 +52,8 @@ _PARTITIONED_BY: Final = PartitionSpec(
 )
 _FILE_ID: Final = "eosdb.file-id"
 _NUMBERS: Final = "eosdb.numbers"
+"""In a summary pairs of a file's id and its numbers. Earlier versions wrote the numbers of one file, whose
+id was the other property; they refuse pairs, for they would export again what these hold."""
 _ATTEMPTS: Final = 20
 
 
@@ -61,10 +64,10 @@ class IcebergTarget:
         self._identifier = identifier
         if "." not in identifier:
             raise ConfigError(f"got {identifier!r}, expected a table such as namespace.table")
-        with self._translated():
-            self._catalog = load_catalog(catalog, **options)
+        self._load_catalog = partial(load_catalog, catalog, **options)
+        self._catalog: Catalog | None = None
 
-    def load(self, names: Collection[str]) -> Numbers:
+    def load(self) -> Numbers:
         with self._translated():
             self._load()
         found, by = _columns(self._table.schema()), _partitioning(self._table.spec())
@@ -74,8 +77,7 @@ class IcebergTarget:
                 f"partitioned by {', '.join(n for n, _ in by) or 'none'}; expected {', '.join(COLUMNS)}, "
                 f"partitioned by {', '.join(n for n, _ in _partitioning(_PARTITIONED_BY))}"
             )
-        remembered = self._remembered()
-        return {name: remembered[name] for name in names if name in remembered}
+        return flat(self._remembered())
 
     def create(self, topic: str, day: str, name: str) -> tuple[str, BinaryIO]:
         provider = self._table.location_provider()
@@ -87,8 +89,8 @@ class IcebergTarget:
     def commit(
         self,
         files: Sequence[DataFile],
-        before: Numbers,
-        after: Numbers,
+        before: Mapping[str, int | None],
+        after: NumbersByFile,
         about: Mapping[str, object],
     ) -> bool:
         root = local_path(self._table.location())
@@ -101,8 +103,8 @@ class IcebergTarget:
                     break
                 except CommitFailedException:
                     self._load()
-            remembered = self._remembered()
-            if any(remembered.get(name) != before.get(name) for name in after):
+            now = flat(self._remembered())
+            if any(now.get(name) != before.get(name) for name in flat(after)):
                 return False
         else:
             raise StorageError(
@@ -117,23 +119,30 @@ class IcebergTarget:
         self._table.io.delete(path)
 
     def close(self) -> None:
-        self._catalog.close()
+        if self._catalog is not None:
+            self._catalog.close()
 
     def _append(
-        self, files: Sequence[DataFile], after: Numbers, about: Mapping[str, object]
+        self, files: Sequence[DataFile], after: NumbersByFile, about: Mapping[str, object]
     ) -> None:
         # decisions/0038: pyiceberg repeats a commit that lost against another, but if that was an export of
         # the same file, its progress must be read first. The property changes only in this process.
         properties = {**self._table.metadata.properties, "commit.retry.num-retries": "0"}
         self._table.metadata = self._table.metadata.model_copy(update={"properties": properties})
-        file_id = str(about["file_id"])
-        numbers = json.dumps({**self._of_file(file_id), **after})
-        summary = {_FILE_ID: file_id, _NUMBERS: numbers, "eosdb.export": json.dumps(about)}
+        # All numbers of each file, including partitions that are not exported now.
+        remembered = self._remembered()
+        all_of = {id_: {**remembered.get(id_, {}), **numbers} for id_, numbers in after.items()}
+        pairs = json.dumps([*all_of.items()])
+        summary = {_FILE_ID: "pairs", _NUMBERS: pairs, "eosdb.export": json.dumps(about)}
         with self._table.transaction() as transaction:
             transaction.add_files([it.path for it in files], summary, check_duplicate_files=False)
-            transaction.set_properties({f"{_NUMBERS}.{file_id}": numbers})
+            transaction.set_properties(
+                {f"{_NUMBERS}.{id_}": json.dumps(numbers) for id_, numbers in all_of.items()}
+            )
 
     def _load(self) -> None:
+        if self._catalog is None:
+            self._catalog = self._load_catalog()
         try:
             self._table = self._catalog.load_table(self._identifier)
         except NoSuchTableError:
@@ -145,29 +154,23 @@ class IcebergTarget:
                 )
             self._table = self._catalog.load_table(self._identifier)
 
-    def _remembered(self) -> Numbers:
-        """Read the progress of all files: from the snapshots' summaries, which are right also after a
-        rollback of the table, and from the properties if snapshots have expired."""
-        found: dict[str, str] = {}
+    def _remembered(self) -> NumbersByFile:
+        """Read the progress of all files, the newest first: from the snapshots' summaries, which are right
+        also after a rollback of the table, and from the properties if snapshots have expired."""
+        found: dict[str, Numbers] = {}
         oldest = None
         for oldest in ancestors_of(self._table.current_snapshot(), self._table.metadata):
             if oldest.summary is not None and (file_id := oldest.summary.get(_FILE_ID)):
-                found.setdefault(file_id, str(oldest.summary.get(_NUMBERS)))
+                numbers = parsed(str(oldest.summary.get(_NUMBERS)))
+                for id_, of_file in numbers if isinstance(numbers, list) else [(file_id, numbers)]:
+                    found.setdefault(id_, of_file)
         if (
             oldest is not None and oldest.sequence_number != 1
         ):  # the table's first snapshot has expired
             for name, numbers in self._table.properties.items():
                 if name.startswith(f"{_NUMBERS}."):
-                    found.setdefault(name.removeprefix(f"{_NUMBERS}."), numbers)
-        return {name: number for text in found.values() for name, number in parsed(text).items()}
-
-    def _of_file(self, file_id: str) -> Numbers:
-        """Return all numbers of one file, including partitions that are not exported now."""
-        return {
-            name: number
-            for name, number in self._remembered().items()
-            if name.startswith(f"{file_id}:")
-        }
+                    found.setdefault(name.removeprefix(f"{_NUMBERS}."), parsed(numbers))
+        return found
 
     def _sync_metadata(self) -> None:
         """Make the local files that pyiceberg wrote for the commit durable."""

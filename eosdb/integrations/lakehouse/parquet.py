@@ -10,14 +10,14 @@ import contextlib
 import fcntl
 import json
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import BinaryIO, Final, TypedDict
 
 from eosdb.errors import ConfigError, CorruptDatabaseError, IllegalStateError, StorageError
 from eosdb.model.damage import parsed
 from eosdb.model.failpoints import Failpoint, reach
 
-from .progress import Numbers
+from .progress import Numbers, NumbersByFile, flat
 from .targets import COLUMNS, DataFile, SyncedFile, local_path, sync_folders
 
 _OURS: Final = "_eosdb"
@@ -47,28 +47,17 @@ class ParquetTarget:
                 "has no rename; export delta or iceberg there"
             )
         self._folder = local
-        with self._translated():
-            if os.path.exists(local) and os.listdir(local) and not os.path.exists(self._at(_OURS)):
-                raise ConfigError(
-                    f"{local} holds files that no export wrote; expected a new folder, or an earlier export"
-                )
-            os.makedirs(self._at(_STAGED), exist_ok=True)
-            self._lock = os.open(self._at(f"{_OURS}/lock"), os.O_RDWR | os.O_CREAT, 0o666)
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(self._lock)
-            raise IllegalStateError(
-                f"{local}: another export is writing into this folder; wait for its end"
-            ) from None
+        self._lock: int | None = None
 
-    def load(self, names: Collection[str]) -> Numbers:
+    def load(self) -> Numbers:
         with self._translated():
+            if self._lock is None:
+                self._lock = self._locked()
             progress = self._progress()
             self._put_in_place(progress["files"])
             for name in os.listdir(self._at(_STAGED)):
                 os.unlink(self._at(f"{_STAGED}/{name}"))
-        return {name: progress["numbers"][name] for name in names if name in progress["numbers"]}
+        return progress["numbers"]
 
     def create(self, topic: str, day: str, name: str) -> tuple[str, BinaryIO]:
         return f"topic={topic}/day={day}/{name}", SyncedFile(self._staged(name))
@@ -76,13 +65,13 @@ class ParquetTarget:
     def commit(
         self,
         files: Sequence[DataFile],
-        before: Numbers,
-        after: Numbers,
+        before: Mapping[str, int | None],
+        after: NumbersByFile,
         about: Mapping[str, object],
     ) -> bool:
         paths = [it.path for it in files]
         with self._translated():
-            numbers = {**self._progress()["numbers"], **after}
+            numbers = {**self._progress()["numbers"], **flat(after)}
             unfinished = self._at(f"{_PROGRESS}{_SUFFIX}")
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(unfinished)
@@ -101,7 +90,26 @@ class ParquetTarget:
         os.unlink(self._staged(os.path.basename(path)))
 
     def close(self) -> None:
-        os.close(self._lock)
+        if self._lock is not None:
+            os.close(self._lock)
+
+    def _locked(self) -> int:
+        """Make the folder if there is none, and return the descriptor that holds its lock."""
+        local = self._folder
+        if os.path.exists(local) and os.listdir(local) and not os.path.exists(self._at(_OURS)):
+            raise ConfigError(
+                f"{local} holds files that no export wrote; expected a new folder, or an earlier export"
+            )
+        os.makedirs(self._at(_STAGED), exist_ok=True)
+        lock = os.open(self._at(f"{_OURS}/lock"), os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(lock)
+            raise IllegalStateError(
+                f"{local}: another export is writing into this folder; wait for its end"
+            ) from None
+        return lock
 
     def _put_in_place(self, paths: Sequence[str]) -> None:
         """Rename committed data files that are not yet at their final paths."""

@@ -16,6 +16,8 @@ from eosdb.model.values import PartitionOffsets, TopicPartition
 
 Numbers = Mapping[str, int]
 """The progress that a target stores, by name; all numbers fit into 64 bits."""
+NumbersByFile = Mapping[str, Numbers]
+"""The same, by file id; of two files in the same place the newer one comes first."""
 
 _DIGEST_BYTES: Final = 8
 
@@ -41,15 +43,6 @@ class Source:
         """The name under which the next offset of the partition is stored."""
         return f"{self.file_id}:{self.topic_ids[tp.topic]}/{tp.partition}"
 
-    def names(self) -> list[str]:
-        """All names under which a target may store numbers of this file."""
-        return [
-            *map(self.name, self.partitions),
-            f"{self.file_id}:position",
-            f"{self.file_id}:digest",
-            f"place:{self.place}",
-        ]
-
 
 @dataclass(frozen=True, slots=True)
 class Range:
@@ -58,6 +51,20 @@ class Range:
     topic_partition: TopicPartition
     start: int
     end: int
+
+
+def flat(by_file: NumbersByFile) -> dict[str, int]:
+    """Return the numbers of all files."""
+    return {name: it[name] for it in reversed([*by_file.values()]) for name in it}
+
+
+def check_topics(source: Source, topics: Collection[str] | None) -> None:
+    """Raises ConfigError for topics that do not exist."""
+    if missing := sorted(set(topics or ()) - set(source.topic_ids)):
+        raise ConfigError(
+            f"{source.path} has no topic {', '.join(missing)}, expected of "
+            f"{', '.join(sorted(source.topic_ids)) or 'none'}"
+        )
 
 
 def known_mark(source: Source, known: Numbers) -> str | None:
@@ -81,8 +88,7 @@ def ranges(
     how the file's history differs from the exported one; None if it does not.
 
     Raises IllegalStateError if the file or its history is not the exported one; OffsetOutOfRangeError if
-    records that were not exported have been removed, unless `allow_data_loss`; ConfigError for topics that
-    do not exist.
+    records that were not exported have been removed, unless `allow_data_loss`.
     """
     if departure is not None:
         raise IllegalStateError(
@@ -90,11 +96,6 @@ def ranges(
             "target, or put the newest file back"
         )
     _check_place(source, known, allow_data_loss=allow_data_loss)
-    if missing := sorted(set(topics or ()) - set(source.topic_ids)):
-        raise ConfigError(
-            f"{source.path} has no topic {', '.join(missing)}, expected of "
-            f"{', '.join(sorted(source.topic_ids)) or 'none'}"
-        )
     new = []
     for tp, offsets in sorted(source.partitions.items()):
         if topics is not None and tp.topic not in topics:
@@ -118,14 +119,14 @@ def after(source: Source, read: Collection[Range]) -> dict[str, int]:
         **{source.name(it.topic_partition): it.end for it in read},
         f"{source.file_id}:position": int(position),
         f"{source.file_id}:digest": int.from_bytes(bytes.fromhex(digest), signed=True),
-        f"place:{source.place}": _number_of(source.file_id),
+        f"place:{source.place}": number_of(source.file_id),
     }
 
 
 def _check_place(source: Source, known: Numbers, *, allow_data_loss: bool) -> None:
-    before = known.get(f"place:{source.place}", _number_of(source.file_id))
+    before = known.get(f"place:{source.place}", number_of(source.file_id))
     is_known = f"{source.file_id}:position" in known
-    if not is_known and before != _number_of(source.file_id) and not allow_data_loss:
+    if not is_known and before != number_of(source.file_id) and not allow_data_loss:
         raise IllegalStateError(
             f"{source.path} was replaced: the target has records of another file that was there. A "
             "restored copy has the same records, so export it into a new target; if this is a new file, "
@@ -133,5 +134,5 @@ def _check_place(source: Source, known: Numbers, *, allow_data_loss: bool) -> No
         )
 
 
-def _number_of(text: str) -> int:
+def number_of(text: str) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:_DIGEST_BYTES], signed=True)

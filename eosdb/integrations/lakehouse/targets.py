@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO, Final, Protocol
 from urllib.parse import unquote, urlsplit
@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 from eosdb.store.schema.new_file import sync_folder
 from eosdb.system.road import road
 
-from .progress import Numbers
+from .progress import Numbers, NumbersByFile
 
 COLUMNS: Final = (
     "key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers", "source_file",
@@ -41,9 +41,9 @@ class Target(Protocol):
     columns: Sequence[str]
     """The columns of the data files."""
 
-    def load(self, names: Collection[str]) -> Numbers:
-        """Create the table if it does not exist, and return the numbers stored under the names. Raises
-        ConfigError for a table with other columns or partitions, and StorageError."""
+    def load(self) -> Numbers:
+        """Create the table if it does not exist, and return all stored numbers. Raises ConfigError for a
+        table with other columns or partitions, and StorageError."""
 
     def create(self, topic: str, day: str, name: str) -> tuple[str, BinaryIO]:
         """Create a data file. Returns its path and the open file, which is durable when closed."""
@@ -51,13 +51,14 @@ class Target(Protocol):
     def commit(
         self,
         files: Sequence[DataFile],
-        before: Numbers,
-        after: Numbers,
+        before: Mapping[str, int | None],
+        after: NumbersByFile,
         about: Mapping[str, object],
     ) -> bool:
-        """Atomically add the files and store `after`, if the stored numbers are still `before`. Otherwise
-        another export committed first: nothing is changed, and False is returned. `about` describes the
-        export in the table's history. Raises StorageError; the outcome is unknown then."""
+        """Atomically add the files and store `after`, if the numbers that it replaces are still those in
+        `before`. Otherwise another export committed first: nothing is changed, and False is returned.
+        `about` describes the export in the table's history. Raises StorageError; the outcome is unknown
+        then."""
 
     def remove(self, path: str) -> None:
         """Remove a data file that has not been committed."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import eosdb
 from eosdb import Record, RecordBatch, TopicPartition
-from eosdb.integrations.lakehouse import Exported, export
+from eosdb.errors import EosdbError
+from eosdb.integrations.lakehouse import Exported, export, export_files
 
 FORMATS: Final = ("parquet", "delta", "iceberg")
 COLUMNS: Final = [
@@ -50,6 +51,32 @@ class Table:
             options=self.options,
             allow_data_loss=allow_data_loss,
         )
+
+    def export_files(
+        self, paths: Sequence[Path], topics: Collection[str] | None = None
+    ) -> dict[str, Exported | EosdbError]:
+        """The result for each file, by its name."""
+        done = export_files(
+            [str(path) for path in paths],
+            self.target,
+            self.format,
+            topics=topics,
+            catalog="default",
+            options=self.options,
+            allow_data_loss=False,
+            principal="User:ANONYMOUS",
+        )
+        return {Path(path).name: result for path, result in done}
+
+    def commits(self) -> int:
+        """How many commits have added records."""
+        if self.format == "delta":
+            from deltalake import DeltaTable
+
+            return sum("eosdb" in it for it in DeltaTable(self.target).history())
+        if self.format == "iceberg":
+            return len({*self.folder.rglob("snap-*.avro")})
+        return int((Path(self.target) / "_eosdb/progress.json").exists())
 
     def rows(self) -> list[dict[str, Any]]:
         """All rows, in the order of topic, partition and offset; none if there is no table yet."""

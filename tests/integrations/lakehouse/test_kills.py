@@ -16,6 +16,7 @@ import pytest
 import eosdb
 from eosdb.model.failpoints import Failpoint
 from tests.crash.children import environment
+from tests.integrations.lakehouse.fleet import attack
 from tests.integrations.lakehouse.tables import Table, committed
 from tests.tidy.tree import ROOT
 
@@ -80,3 +81,10 @@ def test_killed_at_any_instant(table: Table, path: Path, request: pytest.Fixture
         table.export(db)
         assert table.places() == committed(db)
         assert table.places()
+
+
+def test_a_fleet_is_exported_by_passes_that_are_killed_at_any_instant(
+    table: Table, request: pytest.FixtureRequest
+) -> None:
+    kills = request.config.getoption("--seeds", 3)
+    assert "each record once" in attack(table, 8, kills, random.Random(7))

@@ -6,7 +6,15 @@ import pytest
 
 from eosdb import PartitionOffsets, TopicPartition
 from eosdb.errors import ConfigError, IllegalStateError, OffsetOutOfRangeError
-from eosdb.integrations.lakehouse.progress import Range, Source, after, known_mark, ranges
+from eosdb.integrations.lakehouse.progress import (
+    Range,
+    Source,
+    after,
+    check_topics,
+    flat,
+    known_mark,
+    ranges,
+)  # fmt: skip
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 0)
 
@@ -38,7 +46,7 @@ def test_each_topic_goes_on_by_itself() -> None:
     known = after(source(), wanted(source(), {}, ["a"]))
     assert wanted(source(end=11), known) == [Range(A, 10, 11), Range(B, 0, 11)]
     with pytest.raises(ConfigError, match="no topic c, expected of a, b"):
-        wanted(source(), known, ["a", "c"])
+        check_topics(source(), ["a", "c"])
 
 
 def test_the_mark_comes_back_as_it_was() -> None:
@@ -50,8 +58,12 @@ def test_the_mark_comes_back_as_it_was() -> None:
         assert known_mark(now, numbers) == now.mark
 
 
-def test_every_name_that_is_remembered_is_asked_for() -> None:
-    assert sorted(source().names()) == sorted(after(source(), wanted(source(), {})))
+def test_of_two_files_in_one_place_the_newer_one_says_who_is_there() -> None:
+    newer, older = after(source(file_id="G"), []), after(source(), [])
+    found = flat({"G": newer, "F": older})
+    assert found == {**older, **newer}
+    with pytest.raises(IllegalStateError, match="was replaced"):
+        wanted(source(file_id="H"), found)
 
 
 def test_another_history_is_an_error_that_nothing_allows() -> None:
