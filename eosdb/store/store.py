@@ -114,6 +114,7 @@ class Store:
                 except BaseException:
                     self._mutex.close()
                     raise
+                self._mutex.close_with(self)
             elif reader is not None and is_in_wal_mode(reader, path):
                 self._files.note_database()
             forking.rests(self)

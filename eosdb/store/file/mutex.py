@@ -17,6 +17,7 @@ import contextlib
 import os
 import struct
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Final
 
@@ -78,6 +79,11 @@ class WriterMutex:
         self.release = _nothing
         self._descriptor = -1
         _close(self._locks)
+
+    def close_with(self, owner: object) -> None:
+        """Close as soon as nobody has the owner any more, which was perhaps dropped without `close`. At the
+        end of the process the kernel does it: until then other threads may write."""
+        weakref.finalize(owner, _let_go, self, os.getpid()).atexit = False
 
     def _acquire_in_turn(self, timeout_ms: int) -> None:
         """Wait in a separate thread, because a blocking lock call has no time-out."""
@@ -154,6 +160,11 @@ class WriterMutex:
         for file in self._locks.files:
             status = os.fstat(file.fileno())
             yield file.path, (status.st_dev, status.st_ino)
+
+
+def _let_go(mutex: WriterMutex, process: int) -> None:
+    if process == os.getpid():  # A fork has the files of its parent.
+        mutex.close()
 
 
 def _nothing() -> None:
