@@ -236,6 +236,27 @@ def test_added_partitions_are_assigned_to_the_one_broker(
     assert db.broker.topic_partitions() == {"t": 4}
 
 
+def test_one_request_adds_ten_thousand_partitions_at_most(db: eosdb.Database, peer: Peer) -> None:
+    """As the controller of Kafka 4.1.1: a topic that goes beyond is refused, and those behind it are not;
+    Kafka's error says nothing (-1)."""
+    topic = CreatePartitionsRequest.CreatePartitionsTopic
+    db.admin.create_topic("u", 9_000)
+    db.admin.create_topic("v", 1)
+
+    def ask(**counts: int) -> list[int]:
+        request = CreatePartitionsRequest(
+            topics=[topic(name=name, count=n, assignments=None) for name, n in counts.items()],
+            timeout_ms=1_000,
+            validate_only=True,
+        )
+        return [result.error_code for result in peer.ask(request, 3).results]
+
+    assert ask(t=10_000, v=3) == [0, 0]
+    assert ask(t=10_000, v=4) == [0, 44]
+    assert ask(t=6_000, v=6_000, u=9_001, none=5) == [0, 44, 0, 3]
+    assert ask(u=9_000, v=10_000, t=4) == [37, 0, 44]
+
+
 @pytest.mark.parametrize("version", range(3))
 def test_records_are_deleted_partition_by_partition(
     db: eosdb.Database, peer: Peer, version: int

@@ -68,6 +68,24 @@ def is_own(name: str) -> bool:
     return name.lower().startswith(PREFIX) or name.lower() in own_names()
 
 
+# Without functions, which a program may have replaced; "`" follows "_".
+_RESERVED: Final = (
+    "SELECT name FROM main.sqlite_master WHERE type IN ('table', 'view') "
+    "AND name COLLATE NOCASE >= 'eosdb_' AND name COLLATE NOCASE < 'eosdb`' /* eosdb */"
+)
+
+
+def check_names(connection: sqlite3.Connection) -> None:
+    """Raises InvalidRequestError if a table or view of the user's has a name that is reserved for eosdb:
+    SQLite does not tell the authorizer to which name a table is renamed."""
+    taken = [name for (name,) in connection.execute(_RESERVED) if name.lower() not in own_names()]
+    if taken:
+        raise InvalidRequestError(
+            f"{', '.join(sorted(taken))}: names that begin with {PREFIX} are reserved for eosdb; nothing "
+            "of this was stored; give your table another name"
+        )
+
+
 def may_not(action: int, first: str | None, second: str | None) -> bool:
     """Whether the authorizer must reject this action of the user's own SQL."""
     if action in _ON_A_TABLE:

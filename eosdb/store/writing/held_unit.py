@@ -82,6 +82,8 @@ class HeldUnit:
         """A statement is in progress that only the user can end; use another connection."""
         self._has_temporary = False
         """Whether temporary objects were ever created on the connection."""
+        self._has_altered = False
+        """Whether a table was ever altered on the connection, and perhaps renamed."""
         self._authorize_users: Final = guard.authorizer(connection)
         connection.set_authorizer(self._authorize)
         connection.owner = self
@@ -140,6 +142,7 @@ class HeldUnit:
         """Commit everything. Returns roughly how many bytes went into the WAL."""
         self._check_begun()
         self._end()
+        self._check_names()
         reach(Failpoint.USER_UNIT_UNCOMMITTED)
         before = self._unit.written_bytes
         with self._translated():
@@ -196,6 +199,7 @@ class HeldUnit:
             yield
             self._end()
             self._check_begun()
+            self._check_names()
             self._put_back()
             self._run(_KEEP)
         except BaseException:
@@ -216,6 +220,11 @@ class HeldUnit:
             for kind, name in self._raw.execute(_TEMPORARY).fetchall():
                 quoted = str(name).replace('"', '""')
                 self._raw.execute(f'DROP {kind} IF EXISTS temp."{quoted}"')
+
+    def _check_names(self) -> None:
+        if self._has_altered:
+            with self._translated():
+                guard.check_names(self._raw)
 
     def _take_back(self) -> None:
         """Roll back the savepoint, or the whole unit if a statement in progress prevents that."""
@@ -352,6 +361,8 @@ class HeldUnit:
             return sqlite3.SQLITE_OK
         if action == sqlite3.SQLITE_INSERT and database == "temp":
             self._has_temporary = True
+        if action == sqlite3.SQLITE_ALTER_TABLE:
+            self._has_altered = True
         if action == sqlite3.SQLITE_TRANSACTION or guard.sets_connection(action, first, second):
             return sqlite3.SQLITE_DENY
         if action == sqlite3.SQLITE_SAVEPOINT and (second or "").lower().startswith(guard.PREFIX):

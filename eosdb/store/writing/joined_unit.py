@@ -9,8 +9,10 @@ authorizer of ours is there to refuse it.
 from __future__ import annotations
 
 import contextlib
+import re
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from typing import Any, Final
 
 from eosdb.errors import (
@@ -22,12 +24,12 @@ from eosdb.errors import (
     NotAnEosdbFileError,
     StorageError,
 )
-from eosdb.store.file.failures import translated, without_memory
+from eosdb.store.file.failures import translate, translated, without_memory
 from eosdb.store.file.lock_holder import describe_sqlites, locked_error
 from eosdb.store.file.mutex import sync_has_failed
 from eosdb.store.schema import guard
 from eosdb.store.schema.migrate import check_newest
-from eosdb.store.writing.unit import Apply, Unit
+from eosdb.store.writing.unit import Apply, Parameters, Unit
 
 _BEGIN: Final = "BEGIN IMMEDIATE"
 # Takes the write lock, or waits for it, before anything is read that others could change.
@@ -41,9 +43,19 @@ _TEMPORARY: Final = "SELECT name, tbl_name FROM sqlite_temp_master"
 _TRIAL: Final = "SELECT topic_id, topic FROM main.topics LIMIT 1"
 FUNCTIONS: Final = ("count", "ifnull", "max")
 """The functions of SQLite's that eosdb's statements call in such a unit."""
+# What the connection's authorizer ignores is no error, and gives no row, or NULL.
+_CALLS: Final = "SELECT max(1, 2), ifnull(NULL, 3), count(*), max(column1) FROM (VALUES (4), (5))"
+_CALLED: Final = (2, 3, 2, 5)
+_PRAGMAS: Final = ("application_id", "user_version", "journal_mode")
+_UPDATE: Final = re.compile(r"UPDATE (\w+) SET ((?:\S+ = \?,? ?)+)WHERE (\w+) = \?")
+_UPSERT: Final = re.compile(r"INSERT INTO (\w+) \(([^)]*)\) VALUES \([?, ]*\) ON CONFLICT")
 _REPLACED: Final = (
     "SELECT name FROM pragma_function_list WHERE NOT builtin "
     f"AND name IN ({', '.join('?' * len(FUNCTIONS))})"
+)
+_IGNORED: Final = (
+    "what eosdb does is ignored on this connection, or changed ({what}), by its authorizer or by a trigger "
+    "of yours; nothing was published. Use a connection without it"
 )
 _NONE_OPEN: Final = (
     "no transaction is open on this connection, so what you write and what you publish could not be one "
@@ -59,6 +71,57 @@ _UNREAD: Final = (
     "a statement of this transaction that writes and returns rows (RETURNING) has not been read to its "
     "end; fetch all of its rows, or close its cursor, before you publish"
 )
+
+
+class _JoinedUnit(Unit):
+    """Looks whether each of its writes has had its effect: what an authorizer ignores is no error."""
+
+    __slots__ = ()
+
+    def execute(self, statement: str, parameters: Parameters = ()) -> sqlite3.Cursor:
+        before = self._connection.total_changes
+        cursor = super().execute(statement, parameters)
+        if _effect(statement)[0] is not None:
+            cursor.fetchall()  # With PRAGMA count_changes it ends, and counts, only then.
+            self._look(statement, [parameters], before)
+        return cursor
+
+    def executemany(self, statement: str, parameters: Iterable[Parameters]) -> sqlite3.Cursor:
+        before, rows = self._connection.total_changes, list(parameters)
+        cursor = super().executemany(statement, rows)
+        self._look(statement, rows, before)
+        return cursor
+
+    def _look(self, statement: str, rows: Sequence[Parameters], before: int) -> None:
+        table, read_back = _effect(statement)
+        if table is None:
+            return
+        if self._connection.total_changes - before < len(rows):
+            raise _ignored(table)
+        if read_back is not None:
+            found = (self._connection.execute(read_back, row).fetchone() for row in rows)
+            if any(one != (1,) for one in found):
+                raise _ignored(table)
+
+
+@cache
+def _effect(statement: str) -> tuple[str | None, str | None]:
+    """The table to which the statement writes a row for each row of parameters, if it does, and the query
+    that finds such a row; None if what is inserted cannot be but whole."""
+    verb, _, rest = statement.partition(" INTO ")
+    if verb in ("INSERT", "INSERT OR REPLACE") and _UPSERT.match(statement) is None:
+        return rest.split()[0], None
+    if (found := _UPSERT.match(statement)) is not None:
+        names = found[2].split(", ")
+    elif (found := _UPDATE.fullmatch(statement)) is not None:
+        names = [*found[2].replace(" = ?", "").strip().split(", "), found[3]]
+    else:
+        return None, None
+    return found[1], f"SELECT 1 FROM {found[1]} WHERE {' AND '.join(f'{n} IS ?' for n in names)}"
+
+
+def _ignored(what: str) -> InvalidRequestError:
+    return InvalidRequestError(_IGNORED.format(what=what))
 
 
 def driver_connection(given: object) -> sqlite3.Connection:
@@ -97,7 +160,7 @@ def joined(connection: sqlite3.Connection, apply: Apply) -> Iterator[Unit]:
             _check(connection, path)
             _set_savepoint(connection)
             try:
-                yield Unit(connection, apply)
+                yield _JoinedUnit(connection, apply)
                 connection.execute(_KEEP)
             except BaseException:
                 _undo(connection)
@@ -111,6 +174,10 @@ def _path_of(connection: sqlite3.Connection) -> str:
         files = {name: path for _, name, path in connection.execute(_FILES)}
     except sqlite3.ProgrammingError as error:  # Closed, or of another thread.
         raise IllegalStateError(f"the connection cannot be used here: {error}") from None
+    except sqlite3.Error as error:
+        raise translate(error, "the connection's file") from error
+    if "main" not in files:
+        raise _ignored("PRAGMA database_list")
     if not files["main"]:
         raise NotAnEosdbFileError(
             "the connection is to a database in memory, which has no write-ahead log; connect to the file "
@@ -137,6 +204,8 @@ def _take_lock(connection: sqlite3.Connection, path: str) -> None:
             if not begins_by_itself:
                 raise IllegalStateError(_NONE_OPEN)
             connection.execute(_BEGIN)
+            if not connection.in_transaction:
+                raise _ignored(_BEGIN)
         connection.execute(_LOCK)
     except sqlite3.OperationalError as error:
         code = error.sqlite_errorcode
@@ -154,13 +223,19 @@ def _take_lock(connection: sqlite3.Connection, path: str) -> None:
 
 def _check(connection: sqlite3.Connection, path: str) -> None:
     """Check that eosdb's statements mean on this connection what they mean on eosdb's own."""
+    for pragma in _PRAGMAS:
+        if connection.execute(f"PRAGMA {pragma}").fetchone() is None:
+            raise _ignored(f"PRAGMA {pragma}")
     check_newest(connection, path)
     if sync_has_failed(path):
         raise StorageError(
             f"{path}: a sync has failed, and nothing is written before the WAL has been renewed, which the "
             "next write of eosdb's does (such as `eosdb housekeeping`); nothing was published"
         )
-    hides = [name for row in connection.execute(_TEMPORARY) for name in row if guard.is_own(name)]
+    if connection.execute(_CALLS).fetchone() != _CALLED:
+        raise _ignored("SELECT, or one of the functions " + ", ".join(FUNCTIONS))
+    temporary = connection.execute(_TEMPORARY).fetchall()
+    hides = [name for row in temporary for name in row if name is None or guard.is_own(name)]
     hides += [f"{name}()" for (name,) in connection.execute(_REPLACED, FUNCTIONS)]
     trial = connection.execute(_TRIAL).fetchone()
     if trial is not None and tuple(map(type, trial)) != (int, str):
@@ -171,15 +246,24 @@ def _check(connection: sqlite3.Connection, path: str) -> None:
             "trigger, a function, a converter), not eosdb's or SQLite's own, so that eosdb's statements "
             "would not mean the same; nothing was published. Use a connection without it"
         )
+    guard.check_names(connection)
 
 
 def _set_savepoint(connection: sqlite3.Connection) -> None:
+    for statement in (_UNDO, _KEEP):
+        with contextlib.suppress(sqlite3.OperationalError):  # There is no such savepoint yet.
+            connection.execute(statement)
+            raise _ignored(statement)
     try:
         connection.execute(_SET)
     except sqlite3.OperationalError as error:
         if error.sqlite_errorcode == sqlite3.SQLITE_BUSY:
             raise IllegalStateError(_UNREAD) from error
         raise
+    try:
+        connection.execute(_UNDO)
+    except sqlite3.OperationalError as error:
+        raise _ignored(_SET) from error
 
 
 def _undo(connection: sqlite3.Connection) -> None:

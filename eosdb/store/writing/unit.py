@@ -189,7 +189,7 @@ class Unit:
         """For projections: write a whole row, `row(value)`. Of several rows saved under one key only the
         last is written."""
         if self.careful:
-            self._connection.execute(statement, row(value))
+            self.execute(statement, row(value))
             return
         self._waited += 1
         self._waiting.save(table, key, statement, row, value)
@@ -197,7 +197,7 @@ class Unit:
     def insert(self, insertion: Insertion, row: Sequence[object]) -> None:
         """Insert a new record or event, or in a projection a new row of a materialized table."""
         if self.careful:
-            self._connection.execute(insertion.statement(1), row)
+            self.execute(insertion.statement(1), row)
             return
         self._waited += 1
         self._waiting.insert(insertion, row)

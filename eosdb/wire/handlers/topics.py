@@ -44,7 +44,7 @@ from eosdb.wire.session import NODE_ID, Session
 _N = TypeVar("_N")
 _UNSET = -1
 _PARTITIONS_AT_ONCE: Final = 10_000
-"""In a CreateTopics request, as in Kafka 4.1."""
+"""In a request of CreateTopics or CreatePartitions, as in Kafka 4.1."""
 _NO_ID = UUID(int=0)
 _Topic = CreateTopicsRequest.CreatableTopic
 _Created = CreateTopicsResponse.CreatableTopicResult
@@ -96,10 +96,17 @@ def create_partitions(
 ) -> CreatePartitionsResponse:
     twice = repeated(topic.name for topic in request.topics)
     results = [_widening(name, _twice(name)) for name in twice]
+    counts, room = session.broker.every_partition_count(), _PARTITIONS_AT_ONCE
     for topic in request.topics:
         if topic.name in twice:
             continue
+        new = max(topic.count - counts.get(topic.name, topic.count), 0)
         try:
+            if new > room:
+                raise PolicyViolationError(
+                    f"{new} more partitions, where {room} are left of the {_PARTITIONS_AT_ONCE} that one "
+                    "request may add; send several"
+                )
             if topic.assignments is not None:
                 existing = session.broker.topic(topic.name, may_create=False)
                 added = topic.count - existing.partitions
@@ -107,6 +114,7 @@ def create_partitions(
             session.admin.create_partitions(
                 topic.name, topic.count, validate_only=request.validate_only
             )
+            room -= new
             results.append(_widening(topic.name))
         except EosdbError as error:
             results.append(_widening(topic.name, error))
