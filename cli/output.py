@@ -136,6 +136,13 @@ def line(text: object = "", *, err: bool = False) -> None:
     click.echo(printable(str(text)), err=err)
 
 
+def due(found: Iterable[tuple[str, str]]) -> None:
+    """Say on standard error what the next write to the file does about the named things, if anything."""
+    for name, what in found:
+        if what:
+            line(f"{name}: {what}", err=True)
+
+
 def lines(text: str, indent: str = "") -> None:
     """Print text of several lines, escaped; indent text of users, so that it cannot forge our lines."""
     for part in text.removesuffix("\n").split("\n"):

@@ -58,6 +58,9 @@ def describe(
     HELD-BACK those behind the last stable offset; SKIPPED counts offsets of markers and aborted data, which
     are not lag.
 
+    A member whose session has ended or whose process has died is not shown. The next write to the file
+    removes it; until then a line on standard error says so.
+
     \b
     Example:
       eosdb groups describe billing
@@ -68,14 +71,14 @@ def describe(
         raise click.UsageError("give --members or --state, not both")
     with session.open(read_only=True) as db:
         names = tuple(db.broker.list_groups()) if all_groups else group
-        if members:
-            _show_members(db, names, output_format)
-            return
         reports = [db.admin.describe_group_offsets(name) for name in names]
-        if state:
+        if members:
+            _show_members(db, reports, output_format)
+        elif state:
             _show_state(db, reports, output_format)
-            return
-    _show_offsets(reports, output_format)
+        else:
+            _show_offsets(reports, output_format)
+    output.due((f"Consumer group '{one.group_id}'", due) for one in reports for due in one.due)
 
 
 def _show_offsets(reports: list[GroupReport], output_format: str) -> None:
@@ -108,20 +111,20 @@ def _show_offsets(reports: list[GroupReport], output_format: str) -> None:
             output.line(f"Consumer group '{report.group_id}' has no active members.", err=True)
 
 
-def _show_members(db: eosdb.Database, names: tuple[str, ...], output_format: str) -> None:
+def _show_members(db: eosdb.Database, reports: list[GroupReport], output_format: str) -> None:
     rows: list[tuple[object, ...]] = []
-    for name in names:
-        readers = [p.member_id for p in db.admin.describe_group_offsets(name).partitions]
+    for report in reports:
+        readers = [p.member_id for p in report.partitions]
         rows += [
             (
-                name,
+                report.group_id,
                 member.member_id,
                 member.client_host or "-",
                 member.client_id,
                 readers.count(member.member_id),
                 member.group_instance_id or "",
             )
-            for member in db.broker.describe_group(name).members
+            for member in db.broker.describe_group(report.group_id).members
         ]
     columns = ("GROUP", "CONSUMER-ID", "HOST", "CLIENT-ID", "#PARTITIONS", "GROUP-INSTANCE-ID")
     output.rows(columns, rows, output_format)

@@ -50,7 +50,8 @@ def list_(
     duration_filter: int,
     output_format: str,
 ) -> None:
-    """List transactional ids and the state of their transactions.
+    """List transactional ids and the state of their transactions. A line on standard error names each that
+    the next write to the file ends, because its time is over or its owner has died.
 
     \b
     Example:
@@ -71,6 +72,7 @@ def list_(
             ],
             output_format,
         )
+        output.due((listing.transactional_id, listing.due) for listing in listings)
 
 
 @transactions.command()
@@ -111,6 +113,7 @@ def describe(session: Session, transactional_id: str, output_format: str) -> Non
             ],
             output_format,
         )  # fmt: skip
+        output.due([(described.transactional_id, described.due)])
 
 
 @transactions.command("describe-producers")
@@ -160,7 +163,7 @@ def find_hanging(
     output_format: str,
 ) -> None:
     """Find transactions that are open in a partition but that the coordinator will not end: it does not
-    know them, or has completed them, or they are older than their timeout.
+    know them, or has completed them, or they are due and nobody has written since.
 
     \b
     Example:

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import click
 
-from eosdb import Diagnosis, GroupPartition, GroupState, OpenTransaction, TopicPartition
+from eosdb import (
+    Diagnosis,
+    GroupPartition,
+    GroupState,
+    OpenTransaction,
+    TopicPartition,
+)
 from eosdb.cli import output
 from eosdb.cli.file_command import FileCommand
 from eosdb.cli.partition_argument import partition_argument
 from eosdb.cli.session import Session
 from eosdb.model.clock import format_time_ms
+from eosdb.model.overview import Behind, GroupFigures
 from eosdb.model.words import counted, duration
 
 _COLUMNS = (
@@ -46,35 +53,53 @@ def why(session: Session, where: TopicPartition, group: str | None, output_forma
         if output_format != "table":
             output.rows(_COLUMNS, (_row(why, group) for why in diagnoses), output_format)
             return
-        for line in _screen(diagnoses, group, whole_topic=where.partition < 0):
+        readers = () if group is not None else db.admin.overview().groups
+        for line in _screen(diagnoses, group, readers, whole_topic=where.partition < 0):
             output.line(line)
 
 
-def _screen(diagnoses: list[Diagnosis], group: str | None, *, whole_topic: bool) -> Iterator[str]:
+def _screen(
+    diagnoses: list[Diagnosis],
+    group: str | None,
+    readers: Sequence[GroupFigures],
+    *,
+    whole_topic: bool,
+) -> Iterator[str]:
     """A paragraph for each partition; of a whole topic, one for all that have nothing to report."""
-    quiet = [why for why in diagnoses if _is_quiet(why)] if whole_topic else []
+    quiet = [why for why in diagnoses if _is_quiet(why, readers)] if whole_topic else []
     listed = [why for why in diagnoses if why not in quiet]
     for number, why in enumerate(listed):
         if number:
             yield ""
-        yield from _lines(why, group)
+        yield from _lines(why, group, readers)
     if quiet:
         if listed:
             yield ""
         numbers = ", ".join(str(why.partition) for why in quiet)
+        is_read = group is not None or any(_standing(why, readers) for why in quiet)
         yield (
             f"{quiet[0].topic}: nothing holds back partition{'s' * (len(quiet) > 1)} {numbers}, and "
-            "its readers have read everything"
+            + ("its readers have read everything" if is_read else "no group reads it")
         )
 
 
-def _is_quiet(why: Diagnosis) -> bool:
-    return why.holder is None and (
-        why.group is None or (why.group.lag == 0 and not why.group.pending)
-    )
+def _is_quiet(why: Diagnosis, readers: Sequence[GroupFigures]) -> bool:
+    if why.holder is not None or any(lag for _, lag in _standing(why, readers)):
+        return False
+    return why.group is None or (why.group.lag == 0 and not why.group.pending)
 
 
-def _lines(why: Diagnosis, group: str | None) -> Iterator[str]:
+def _standing(why: Diagnosis, readers: Sequence[GroupFigures]) -> list[tuple[GroupFigures, Behind]]:
+    """The groups that read the partition, and how far each is behind."""
+    return [
+        (reader, position.behind)
+        for reader in readers
+        for position in reader.positions
+        if (position.topic, position.partition) == (why.topic, why.partition)
+    ]
+
+
+def _lines(why: Diagnosis, group: str | None, readers: Sequence[GroupFigures]) -> Iterator[str]:
     offsets = why.offsets
     yield (
         f"{why.topic}/{why.partition}: readable up to offset {offsets.last_stable_offset} (the last "
@@ -84,6 +109,14 @@ def _lines(why: Diagnosis, group: str | None) -> Iterator[str]:
         yield "  No open transaction holds it back."
     else:
         yield from _holder_lines(why, why.holder)
+    for reader, behind in _standing(why, readers):
+        if behind:
+            yield (
+                f"  Group {reader.group_id} has {'' if behind.is_exact else 'at most '}"
+                f"{counted(behind, 'record')} left to read; it is {reader.state} with "
+                f"{counted(reader.members, 'member')} (--group {reader.group_id} shows more)"
+            )
+            yield from (f"  {due}" for due in reader.due)
     if group is not None:
         yield from _group_lines(why, group)
 
@@ -107,12 +140,15 @@ def _holder_lines(why: Diagnosis, holder: OpenTransaction) -> Iterator[str]:
         are = "is" if why.others_open == 1 else "are"
         yield f"  {counted(why.others_open, 'more transaction')} {are} open behind it"
     if holder.deadline_ms < 0:
-        reason = (
-            holder.hanging.value if holder.hanging else "it is decided and about to be completed"
+        yield (
+            f"  It will not be aborted by itself: {holder.hanging.value}"
+            if holder.hanging
+            else "  It is decided: the next write to the file completes it"
         )
-        yield f"  It will not be aborted by itself: {reason}" if holder.hanging else f"  {reason}"
     elif holder.deadline_ms < why.now_ms:
         yield "  It is older than its timeout: the next write to the file, or housekeeping, aborts it"
+    elif holder.hanging is not None:
+        yield "  Its owner has died: the next write to the file, or housekeeping, aborts it"
     else:
         left = duration(holder.deadline_ms - why.now_ms)
         yield (
@@ -144,6 +180,7 @@ def _group_lines(why: Diagnosis, group: str) -> Iterator[str]:
             f"  The group is {why.group_state}; "
             + (f"{reader} reads this partition" if reader else "nobody reads this partition")
         )
+        yield from (f"  {due}" for due in why.group_due)
 
 
 def _standing_lines(why: Diagnosis, standing: GroupPartition) -> Iterator[str]:

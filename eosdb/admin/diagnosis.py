@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from eosdb.admin import hanging
+from eosdb.coordinator.foresight import Foresight
 from eosdb.coordinator.groups import rows as group_rows
 from eosdb.coordinator.groups.consumer_group import ConsumerGroup, ConsumerMember
 from eosdb.coordinator.groups.decisions import Member
@@ -54,7 +55,7 @@ _PENDING: Final = """
 
 
 def open_transactions(
-    connection: sqlite3.Connection, now_ms: int, partition: Partition | None = None
+    connection: sqlite3.Connection, foresight: Foresight, partition: Partition | None = None
 ) -> Iterator[OpenTransaction]:
     """Return the transactions open in the partition, or in all, ordered by their first offset."""
     epoch = transaction_rows.read_epoch(connection)
@@ -70,25 +71,30 @@ def open_transactions(
     }
     for topic, number, *state, transactional_id in rows:
         metadata = hanging.Open(TopicPartition(topic, number), *state)
-        yield hanging.report(metadata, by_id.get(transactional_id), epoch, now_ms)
+        coordinated = by_id.get(transactional_id)
+        is_orphan = coordinated is not None and foresight.is_orphan(coordinated)
+        yield hanging.report(metadata, coordinated, epoch, foresight.now_ms, is_orphan=is_orphan)
 
 
 def diagnose(
-    connection: sqlite3.Connection, tp: TopicPartition, group_id: str | None, now_ms: int
+    connection: sqlite3.Connection,
+    tp: TopicPartition,
+    group_id: str | None,
+    foresight: Foresight,
 ) -> Diagnosis:
     """Diagnose why readers of the partition are stuck. Raises UnknownTopicOrPartitionError."""
     partition = partition_rows.read(connection, tp)
-    holders = list(open_transactions(connection, now_ms, partition))
+    holders = list(open_transactions(connection, foresight, partition))
     behind = lag.measure(connection, partition, partition.last_stable_offset, read_committed=True)
     _, waiting_open = connection.execute(
         _WAITING, (partition.partition_id, partition.last_stable_offset)
     ).fetchone()
-    report = None if group_id is None else group_report(connection, group_id)
+    report = None if group_id is None else group_report(connection, group_id, foresight)
     standing = [p for p in report.partitions if (p.topic, p.partition) == tp] if report else []
     return Diagnosis(
         topic=tp.topic,
         partition=tp.partition,
-        now_ms=now_ms,
+        now_ms=foresight.now_ms,
         offsets=partition.offsets(),
         holder=holders[0] if holders else None,
         others_open=max(len(holders) - 1, 0),
@@ -96,12 +102,16 @@ def diagnose(
         waiting_open=waiting_open,
         group=standing[0] if standing else None,
         group_state=None if report is None else report.state,
+        group_due=() if report is None else report.due,
     )
 
 
-def group_report(connection: sqlite3.Connection, group_id: str) -> GroupReport:
+def group_report(
+    connection: sqlite3.Connection, group_id: str, foresight: Foresight
+) -> GroupReport:
     """Report on a group; an unknown group is `Dead`, without partitions (as Kafka describes it)."""
-    group = group_rows.load(connection, group_id)
+    stored = group_rows.load(connection, group_id)
+    group = None if stored is None else foresight.group(stored)
     committed = {
         TopicPartition(topic, number): (offset, metadata)
         for topic, number, offset, metadata in connection.execute(
@@ -113,8 +123,10 @@ def group_report(connection: sqlite3.Connection, group_id: str) -> GroupReport:
     pending: dict[TopicPartition, list[str]] = {}
     for topic, number, transactional_id in connection.execute(_PENDING, (group_id,)):
         pending.setdefault(TopicPartition(topic, number), []).append(transactional_id)
-    assigned = readers(group, topics.by_number(connection))
-    tps = sorted(committed.keys() | pending.keys() | assigned.keys())
+    names = topics.by_number(connection)
+    assigned = readers(group, names)
+    # Also what members that have gone were to read, until the next write removes them.
+    tps = sorted(committed.keys() | pending.keys() | readers(stored, names).keys())
     reports = []
     for tp in tps:
         partition = partition_rows.find(connection, tp)
@@ -147,6 +159,7 @@ def group_report(connection: sqlite3.Connection, group_id: str) -> GroupReport:
         state=group.state.value,
         members=len(group.members),
         partitions=tuple(reports),
+        due=() if stored is None else foresight.of_group(stored),
     )
 
 

@@ -26,7 +26,9 @@ class GroupAdmin(RequestHandler):
         check_group_id(group_id)
         with self._store.read() as connection:
             self._authorizer.check(connection, "describe", "group", group_id)
-            report = diagnosis.group_report(connection, group_id)
+            report = diagnosis.group_report(
+                connection, group_id, self._coordinator.foresight(connection)
+            )
         if report.state == GroupState.DEAD.value:
             raise GroupIdNotFoundError(f"there is no group {group_id!r}")
         return report
@@ -112,13 +114,16 @@ class GroupAdmin(RequestHandler):
         if not execute:
             with self._store.read() as connection:
                 self._authorizer.check(connection, "describe", "group", group_id)
-                return offset_reset.plan(connection, group_id, tps, given[0])
+                foresight = self._coordinator.foresight(connection)
+                return offset_reset.plan(connection, group_id, tps, given[0], foresight)
         return self._coordinator.write(lambda unit: self._reset(unit, group_id, tps, given[0]))
 
     def _reset(
         self, unit: Unit, group_id: str, tps: list[TopicPartition], target: offset_reset.Target
     ) -> list[OffsetReset]:
-        plan = offset_reset.plan(unit.connection, group_id, tps, target)
+        plan = offset_reset.plan(
+            unit.connection, group_id, tps, target, self._coordinator.foresight(unit.connection)
+        )
         offsets = {
             TopicPartition(reset.topic, reset.partition): OffsetAndMetadata(reset.after)
             for reset in plan

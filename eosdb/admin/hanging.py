@@ -7,11 +7,14 @@ transaction is.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from eosdb.coordinator.transactions.decisions import TransactionMetadata
+from eosdb.coordinator.transactions.decisions import TransactionMetadata, is_timed_out
 from eosdb.model.reports import HangingReason, OpenTransaction
 from eosdb.model.values import TopicPartition, TransactionState
+
+DUE: Final = frozenset((HangingReason.OVERDUE, HangingReason.OWNER_DIED))
+"""Why the next write aborts a transaction."""
 
 
 class Open(NamedTuple):
@@ -27,7 +30,12 @@ class Open(NamedTuple):
 
 
 def judge(
-    opened: Open, metadata: TransactionMetadata | None, current_epoch: int, now_ms: int
+    opened: Open,
+    metadata: TransactionMetadata | None,
+    current_epoch: int,
+    now_ms: int,
+    *,
+    is_orphan: bool = False,
 ) -> HangingReason | None:
     """Return why the transaction hangs; None if it will end."""
     if metadata is None or metadata.producer_id != opened.producer_id:
@@ -43,16 +51,22 @@ def judge(
         return HangingReason.ANOTHER_EPOCH
     if opened.tp not in metadata.partitions:
         return HangingReason.NOT_ITS_PARTITION
-    overdue = metadata.start_time_ms + metadata.timeout_ms < now_ms
-    return HangingReason.OVERDUE if overdue else None
+    if is_timed_out(metadata, now_ms):
+        return HangingReason.OVERDUE
+    return HangingReason.OWNER_DIED if is_orphan else None
 
 
 def report(
-    opened: Open, metadata: TransactionMetadata | None, current_epoch: int, now_ms: int
+    opened: Open,
+    metadata: TransactionMetadata | None,
+    current_epoch: int,
+    now_ms: int,
+    *,
+    is_orphan: bool = False,
 ) -> OpenTransaction:
     """Combine the states of partition and coordinator into one report."""
-    reason = judge(opened, metadata, current_epoch, now_ms)
-    ends_itself = metadata is not None and reason in (None, HangingReason.OVERDUE)
+    reason = judge(opened, metadata, current_epoch, now_ms, is_orphan=is_orphan)
+    ends_itself = metadata is not None and (reason is None or reason in DUE)
     ongoing = metadata is not None and metadata.state is TransactionState.ONGOING
     return OpenTransaction(
         topic=opened.tp.topic,

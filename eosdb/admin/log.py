@@ -54,7 +54,9 @@ class LogAdmin(RequestHandler):
         history."""
         with self._store.read() as connection:
             may_see = self._authorizer.describes(connection)
-            return overview.read(connection, self._store.path, self._clock.time_ms(), may_see)
+            return overview.read(
+                connection, self._store.path, self._coordinator.foresight(connection), may_see
+            )
 
     def log_directory(self) -> LogDirectory:
         """Return the path of the file and the bytes of records in each partition. Raises

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable
 
+from eosdb.coordinator.foresight import Foresight
 from eosdb.coordinator.groups import offsets as group_offsets
 from eosdb.coordinator.groups import rows as group_rows
 from eosdb.errors import InvalidRequestError, NonEmptyGroupError
@@ -26,9 +27,11 @@ def plan(
     group_id: str,
     tps: list[TopicPartition],
     target: Target,
+    foresight: Foresight,
 ) -> list[OffsetReset]:
     """Plan a reset. Raises NonEmptyGroupError, InvalidRequestError and UnknownTopicOrPartitionError."""
-    group = group_rows.load(connection, group_id)
+    stored = group_rows.load(connection, group_id)
+    group = None if stored is None else foresight.group(stored)
     if group is not None and group.members:
         raise NonEmptyGroupError(
             f"group {group_id!r} is {group.state.value} with {len(group.members)} members; its "

@@ -8,17 +8,20 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 
 from eosdb.admin import dead_letter_figures, diagnosis
+from eosdb.coordinator.foresight import Foresight
 from eosdb.coordinator.groups import rows as group_rows
 from eosdb.coordinator.groups.offsets import OWN
+from eosdb.coordinator.groups.rows import AnyGroup
 from eosdb.log import partition_rows
 from eosdb.log.partition_rows import Partition
+from eosdb.log.reading import lag
 from eosdb.model.overview import (
     GroupFigures,
     GroupPosition,
     Overview,
     PartitionFigures,
 )
-from eosdb.model.values import GroupState
+from eosdb.model.values import GroupState, TopicPartition
 from eosdb.store import journal
 from eosdb.store.file.open_files import size_of
 from eosdb.store.schema import file_id
@@ -27,7 +30,10 @@ from eosdb.store.schema import file_id
 # One short snapshot, with a fixed number of statements: whoever watches a file must not be what keeps its
 # WAL from shrinking, and what the figures cost does not depend on the file's past.
 def read(
-    connection: sqlite3.Connection, path: str, now_ms: int, may_see: Callable[[str, str], bool]
+    connection: sqlite3.Connection,
+    path: str,
+    foresight: Foresight,
+    may_see: Callable[[str, str], bool],
 ) -> Overview:
     """Read the figures; `may_see(kind, name)` tells whether the principal may describe that topic or
     group."""
@@ -37,16 +43,16 @@ def read(
     return Overview(
         path=path,
         file_id=file_id.read(connection),
-        now_ms=now_ms,
+        now_ms=foresight.now_ms,
         size_bytes=size_of(path),
         wal_bytes=size_of(f"{path}-wal"),
         free_bytes=free * page_size,
         journal_position=journal.last_position(connection),
         partitions=tuple(_figures(p) for p in partitions),
-        groups=tuple(_groups(connection, partitions, may_see)),
+        groups=tuple(_groups(connection, partitions, foresight, may_see)),
         transactions=tuple(
             transaction
-            for transaction in diagnosis.open_transactions(connection, now_ms)
+            for transaction in diagnosis.open_transactions(connection, foresight)
             if may_see("topic", transaction.topic)
         ),
         dead_letters=tuple(dead_letter_figures.read(connection, partitions)),
@@ -66,40 +72,45 @@ def _figures(partition: Partition) -> PartitionFigures:
 def _groups(
     connection: sqlite3.Connection,
     partitions: Sequence[Partition],
+    foresight: Foresight,
     may_see: Callable[[str, str], bool],
 ) -> Iterator[GroupFigures]:
-    ends = {(p.topic, p.partition): (p.log_start_offset, p.log_end_offset) for p in partitions}
-    positions: defaultdict[str, list[GroupPosition]] = defaultdict(list)
+    standing: defaultdict[str, dict[TopicPartition, int]] = defaultdict(dict)
     for group_id, topic, number, offset in connection.execute(
-        "SELECT group_id, topic, partition, committed_offset FROM group_offsets ORDER BY 1, 2, 3"
+        "SELECT group_id, topic, partition, committed_offset FROM group_offsets"
     ):
-        known = ends.get((topic, number))
-        if known is not None:
-            start, end = known
-            behind = end - (offset if offset > start else start)
-            positions[group_id].append(
-                GroupPosition(topic, number, offset, behind if behind > 0 else 0)
-            )
+        standing[group_id][TopicPartition(topic, number)] = offset
     known_groups = group_rows.load_all(connection)
     names = {p.topic_id: p.topic for p in partitions}
-    pending: defaultdict[str, set[tuple[str, int]]] = defaultdict(set)
+    pending: defaultdict[str, set[TopicPartition]] = defaultdict(set)
     for group_id, topic, number in connection.execute(
         "SELECT group_id, topic, partition FROM pending_group_offsets"
     ):
-        pending[group_id].add((topic, number))
+        pending[group_id].add(TopicPartition(topic, number))
+    groups: dict[str, AnyGroup | None] = {}
     for group_id in group_rows.names(connection):
         if group_id.startswith(OWN) or not may_see("group", group_id):
             continue
-        group = known_groups.get(group_id)
+        groups[group_id] = group = known_groups.get(group_id)
         # Before its first commit a group has read nothing of the partitions that it reads.
-        begun = {(position.topic, position.partition) for position in positions[group_id]}
-        for topic, number in (diagnosis.readers(group, names).keys() | pending[group_id]) - begun:
-            if (known := ends.get((topic, number))) is not None:
-                start, end = known
-                positions[group_id].append(GroupPosition(topic, number, -1, end - start))
+        begins = diagnosis.readers(group, names).keys() | pending[group_id]
+        standing[group_id] = dict.fromkeys(begins, -1) | standing[group_id]
+    numbers = {p.topic_partition: p.partition_id for p in partitions}
+    starts: dict[int, int] = {}
+    for tp, offset in (one for group_id in groups for one in standing[group_id].items()):
+        if (number := numbers.get(tp)) is not None:
+            starts[number] = min(offset, starts.get(number, offset))
+    tails = lag.tails(connection, starts)
+    for group_id, stored in groups.items():
+        group = None if stored is None else foresight.group(stored)
         yield GroupFigures(
             group_id=group_id,
             state=(GroupState.EMPTY if group is None else group.state).value,
             members=0 if group is None else len(group.members),
-            positions=tuple(sorted(positions[group_id])),
+            positions=tuple(
+                GroupPosition(*tp, offset, tails[numbers[tp]].behind(offset))
+                for tp, offset in sorted(standing[group_id].items())
+                if tp in numbers
+            ),
+            due=() if stored is None else foresight.of_group(stored),
         )

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from eosdb.admin import diagnosis
+from eosdb.admin.hanging import DUE
 from eosdb.broker.handler import RequestHandler
 from eosdb.coordinator.authorizer import CLUSTER
 from eosdb.coordinator.transactions import rows as transaction_rows
@@ -80,7 +81,12 @@ class TransactionAdmin(RequestHandler):
             if group_id is not None:
                 check_text("group_id", group_id)
                 self._authorizer.check(connection, "describe", "group", group_id)
-            return diagnosis.diagnose(connection, tp, group_id, self._clock.time_ms())
+            return diagnosis.diagnose(
+                connection,
+                tp,
+                group_id,
+                self._coordinator.foresight(connection),
+            )
 
     def fence_producer(self, transactional_id: str) -> ProducerIdAndEpoch:
         """Fence the producer of the transactional id and abort its open transaction (KIP-588). Returns
@@ -119,10 +125,8 @@ class TransactionAdmin(RequestHandler):
         tp = check_topic_partition(topic_partition)
         check_int("start_offset", start_offset, 0)
         partition_id, transaction = self._beginning_at(tp, start_offset)
-        if transaction.transactional_id is not None and transaction.hanging in (
-            None,
-            HangingReason.OVERDUE,
-        ):
+        is_held = transaction.hanging is None or transaction.hanging in DUE
+        if transaction.transactional_id is not None and is_held:
             assert transaction.state is not None
             state = TransactionState.from_label(transaction.state)
             if state.is_decided:
@@ -196,7 +200,7 @@ class TransactionAdmin(RequestHandler):
         return [
             transaction
             for transaction in diagnosis.open_transactions(
-                connection, self._clock.time_ms(), partition
+                connection, self._coordinator.foresight(connection), partition
             )
             if self._authorizer.allows(connection, "describe", "topic", transaction.topic)
         ]

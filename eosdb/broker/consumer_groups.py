@@ -84,7 +84,9 @@ class ConsumerGroupRequests(RequestHandler):
         check_given_group_id(group_id)
         with self._store.read() as connection:
             self._authorizer.check(connection, "describe", "group", group_id)
-            group = group_rows.load(connection, group_id)
+            stored = group_rows.load(connection, group_id)
+            foresight = self._coordinator.foresight(connection)
+            group = None if stored is None else foresight.group(stored)
             if not isinstance(group, ConsumerGroup):
                 raise GroupIdNotFoundError(
                     f"there is no group {group_id!r} whose partitions the coordinator assigns"

@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 
 from eosdb.coordinator.authorizer import Authorizer
+from eosdb.coordinator.foresight import Foresight
 from eosdb.coordinator.placement import partition_for
 from eosdb.coordinator.transactions import rows as stored
 from eosdb.errors import TransactionalIdNotFoundError
@@ -14,7 +15,10 @@ from eosdb.model.values import GROUP_METADATA_TOPIC, TransactionDescription, Tra
 
 
 def describe(
-    connection: sqlite3.Connection, transactional_ids: Iterable[str], authorizer: Authorizer
+    connection: sqlite3.Connection,
+    transactional_ids: Iterable[str],
+    authorizer: Authorizer,
+    foresight: Foresight,
 ) -> dict[str, TransactionDescription]:
     """The transactions of these ids, without partitions of topics that the principal may not describe.
     Raises TransactionalIdNotFoundError for the first unknown id."""
@@ -39,6 +43,7 @@ def describe(
                 if tp.topic != GROUP_METADATA_TOPIC
                 and authorizer.allows(connection, "describe", "topic", tp.topic)
             ),
+            foresight.of_transaction(metadata),
         )
     return described
 
@@ -49,6 +54,7 @@ def transactions(
     producer_ids: Sequence[int],
     started_before: int | None,
     authorizer: Authorizer,
+    foresight: Foresight,
 ) -> list[TransactionListing]:
     """Transactions that match every filter, by id; empty filters and None match all."""
     conditions, values = ["1"], list[object]()
@@ -60,7 +66,12 @@ def transactions(
         conditions.append("start_time < ?")
         values.append(started_before)
     return [
-        TransactionListing(metadata.transactional_id, metadata.producer_id, metadata.state.label)
+        TransactionListing(
+            metadata.transactional_id,
+            metadata.producer_id,
+            metadata.state.label,
+            foresight.of_transaction(metadata),
+        )
         for metadata in stored.read_where(connection, " AND ".join(conditions), tuple(values))
         if authorizer.allows(connection, "describe", "transactional_id", metadata.transactional_id)
     ]

@@ -340,7 +340,8 @@ class MembershipRequests(RequestHandler):
         return decisions.awaits_sync(group, member_id, generation_id)
 
     def describe_group(self, group_id: str) -> GroupDescription:
-        """The group's state, generation and members. Raises GroupIdNotFoundError."""
+        """The group's state, generation and members, as the next write leaves them: without members whose
+        session has ended or whose process has died. Raises GroupIdNotFoundError."""
         check_group_id(group_id)
         with self._store.read() as connection:
             self._authorizer.check(connection, "describe", "group", group_id)
@@ -349,6 +350,7 @@ class MembershipRequests(RequestHandler):
                 if not group_offsets.exists(connection, group_id):
                     raise GroupIdNotFoundError(f"there is no group {group_id!r}")
                 group = Group(group_id)
+            group = self._coordinator.foresight(connection).group(group)
             return _described(group, log_topics.by_number(connection))
 
     def list_groups(self) -> list[str]:
@@ -365,8 +367,9 @@ class MembershipRequests(RequestHandler):
         names = self.list_groups()
         with self._store.read() as connection:
             topics = log_topics.by_number(connection)
+            foresight = self._coordinator.foresight(connection)
             groups = (group_rows.load(connection, name) or Group(name) for name in names)
-            return [_described(group, topics) for group in groups]
+            return [_described(foresight.group(group), topics) for group in groups]
 
     def _may_read(self, unit: Unit, group_id: str) -> None:
         self._authorizer.check(unit, "read", "group", group_id)

@@ -262,7 +262,12 @@ class TransactionRequests(RequestHandler):
         describe. Raises TransactionalIdNotFoundError for the first unknown id (KIP-664)."""
         check_collection("transactional_ids", transactional_ids)
         with self._store.read() as connection:
-            return listing.describe(connection, transactional_ids, self._authorizer)
+            return listing.describe(
+                connection,
+                transactional_ids,
+                self._authorizer,
+                self._coordinator.foresight(connection),
+            )
 
     def list_transactions(
         self,
@@ -282,7 +287,8 @@ class TransactionRequests(RequestHandler):
         started_before = None if duration_ms < 0 else self._clock.time_ms() - duration_ms
         filters = (states, producer_ids, started_before)
         with self._store.read() as connection:
-            found = listing.transactions(connection, *filters, self._authorizer)
+            foresight = self._coordinator.foresight(connection)
+            found = listing.transactions(connection, *filters, self._authorizer, foresight)
         if not transactional_id_pattern:
             return found
         ids = tuple(transaction.transactional_id for transaction in found)

@@ -8,14 +8,16 @@ even if the request itself is refused.
 from __future__ import annotations
 
 import contextlib
+import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeVar
 
 from eosdb.coordinator import ahead, expiry
 from eosdb.coordinator.due import Due
 from eosdb.coordinator.expiry import Expired
+from eosdb.coordinator.foresight import Foresight
 from eosdb.coordinator.groups import offsets as group_offsets
-from eosdb.coordinator.groups.rows import Removed
+from eosdb.coordinator.groups.departures import Removed
 from eosdb.coordinator.leadership import Decide, Decision, End, Leadership
 from eosdb.coordinator.presence import Presences
 from eosdb.coordinator.transactions import decisions, ending
@@ -40,12 +42,6 @@ from eosdb.store.writing.joint_unit import JointUnit
 from eosdb.store.writing.unit import Unit
 
 T = TypeVar("T")
-_REMOVAL_CAUSES: Final = {
-    "session_ended": "its session has ended",
-    "process_died": "its process has died",
-    "did_not_rejoin": "it has not joined again in time",
-    "did_not_revoke": "it has not given up partitions in time",
-}
 
 
 class _WorkIsDueError(Exception):
@@ -129,8 +125,12 @@ class TransactionCoordinator:
         while any(removed := self._store.write(remove, sync=False)):
             done.add(removed)
             for member in gone:
-                catalog.MEMBER_REMOVED.say(**member._asdict(), cause=_REMOVAL_CAUSES[member.reason])
+                catalog.MEMBER_REMOVED.say(**member._asdict(), cause=member.cause)
         return done
+
+    def foresight(self, connection: sqlite3.Connection) -> Foresight:
+        """What is due now in the reader's snapshot, and has not been carried out."""
+        return Foresight(connection, self.presences, self._clock.time_ms())
 
     def next_due(self) -> int:
         """The time (ms) before which nothing is due in the current state of the file."""

@@ -11,7 +11,7 @@ from eosdb.coordinator import ahead
 from eosdb.coordinator.due import Due
 from eosdb.coordinator.groups import offsets as group_offsets
 from eosdb.coordinator.groups import rows as group_rows
-from eosdb.coordinator.groups.rows import Removed
+from eosdb.coordinator.groups.departures import Removed
 from eosdb.coordinator.transactions import rows as transaction_rows
 from eosdb.log import producer_rows
 from eosdb.model.config import BrokerConfig

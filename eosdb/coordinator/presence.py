@@ -107,8 +107,7 @@ class Presences:
             locks.release(number)
 
     def is_there(self, number: int) -> bool:
-        """Whether the member with this lock number still holds it. Always True for a read-only database,
-        which cannot check locks."""
+        """Whether the member with this lock number still holds it. True if that cannot be known."""
         return self._store.is_owned(_MEMBERS_AT + number)
 
     def is_look_due(self) -> bool:

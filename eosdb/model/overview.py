@@ -29,30 +29,46 @@ class PartitionFigures:
         return TopicPartition(self.topic, self.partition)
 
 
+class Behind(int):
+    """The lag of a group: the records that it could read now.
+
+    If it is not exact it is an upper bound: beyond a partition's newest thousand records it counts offsets,
+    which markers and aborted records have, too. `Admin.describe_group_offsets` counts all records.
+    """
+
+    is_exact: bool
+
+    def __new__(cls, records: int, *, is_exact: bool = True) -> Behind:
+        behind = super().__new__(cls, records)
+        behind.is_exact = is_exact
+        return behind
+
+
 class GroupPosition(NamedTuple):
     """A group's position in one partition. A named tuple, because a file may have thousands."""
 
     topic: str
     partition: int
     committed_offset: int
-    behind: int
-    """Offsets from the position, or without one (-1) from the log start, to the log end. Markers and
-    aborted records take offsets, too, so there may be fewer records to read;
-    `Admin.describe_group_offsets` counts the records."""
+    behind: Behind
+    """From the position or, without one (-1), from the log start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupFigures:
-    """A consumer group: its state (Kafka's name), its number of members, and its positions."""
+    """A consumer group: its state (Kafka's name), its number of members, and its positions; `due` as in
+    `GroupReport`."""
 
     group_id: str
     state: str
     members: int
     positions: tuple[GroupPosition, ...]
+    due: tuple[str, ...] = ()
 
     @property
-    def behind(self) -> int:
-        return sum(position.behind for position in self.positions)
+    def behind(self) -> Behind:
+        lags = [position.behind for position in self.positions]
+        return Behind(sum(lags), is_exact=all(lag.is_exact for lag in lags))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

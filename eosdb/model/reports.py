@@ -224,6 +224,7 @@ class HangingReason(Enum):
     NOT_ITS_PARTITION = "the coordinator's transaction does not hold this partition"
     REFUSED = "decided, but the partition has seen a newer coordinator than the current one"
     OVERDUE = "older than its timeout, and nobody has written since"
+    OWNER_DIED = "its owner has died, and nobody has written since"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -276,12 +277,17 @@ class GroupPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupReport:
-    """A group, its state, and every partition with a committed offset or a member."""
+    """A group, its state, and every partition with a committed offset or a member.
+
+    State and members are as the next write to the file leaves them: `due` says which members it removes,
+    because their session has ended or their process has died, and nobody has written since.
+    """
 
     group_id: str
     state: str
     members: int
     partitions: tuple[GroupPartition, ...]
+    due: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -302,6 +308,8 @@ class Diagnosis:
     waiting_open: int
     group: GroupPartition | None
     group_state: str | None
+    group_due: tuple[str, ...] = ()
+    """`GroupReport.due` of the group."""
 
 
 @dataclass(frozen=True, slots=True)

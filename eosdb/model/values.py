@@ -361,6 +361,8 @@ class TransactionDescription:
     transaction_timeout_ms: int
     transaction_start_time_ms: int
     partitions: frozenset[TopicPartition]
+    due: str = ""
+    """What the next write to the file does about it, because nobody has written since; empty if nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,6 +372,8 @@ class TransactionListing:
     transactional_id: str
     producer_id: int
     state: str
+    due: str = ""
+    """As in `TransactionDescription`."""
 
 
 @dataclass(frozen=True, slots=True)

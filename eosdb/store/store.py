@@ -47,7 +47,7 @@ from eosdb.store.file.failures import (
     without_memory,
 )
 from eosdb.store.file.open_files import OpenFiles
-from eosdb.store.file.owner_locks import OwnerLocks
+from eosdb.store.file.owner_locks import OwnerLocks, is_owned
 from eosdb.store.file.watch import Watch
 from eosdb.store.readers import Readers
 from eosdb.store.schema.migrate import Opened, check_not_upgraded
@@ -179,9 +179,11 @@ class Store:
         return self._mutex.owner_locks
 
     def is_owned(self, number: int) -> bool:
-        """Whether any process, including this one, holds the lock of this number. True for a read-only
-        store, which cannot know."""
-        return self._mutex is None or self._mutex.is_owned(number)
+        """Whether any process, including this one, holds the lock of this number. True if a read-only store
+        cannot know, as for a copy, which has no lock file."""
+        if self._mutex is None:
+            return is_owned(self.path, number)
+        return self._mutex.is_owned(number)
 
     # -- units ----------------------------------------------------------------------------------
 

@@ -104,15 +104,24 @@ def writer_locks(path: str) -> _Bytes:
 owner_file: Final = writer_locks
 
 
+def is_owned(path: str, number: int) -> bool:
+    with _Bytes(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW), "r") as file:
+        return file.is_owned(number) or is_on_road(file, is_portable=True)
+
+
+def is_on_road(file: LockFile, *, is_portable: bool) -> bool:
+    """Whether another descriptor shows that the file is open on this road."""
+    return _is_locked(file, _bytes(fcntl.F_WRLCK, _ROADS[is_portable]))
+
+
 # decisions/0061: the locks of the two roads do not exclude each other.
 def keep_out_other_road(file: LockFile, *, is_portable: bool) -> None:
     """Show as long as the file is open on which road it is. Raises IllegalStateError if it is open on the
     other one."""
-    mine, others = _ROADS[is_portable], _bytes(fcntl.F_WRLCK, _ROADS[not is_portable])
     # Also before: an attempt that fails must not be in the way of anybody on the other road.
-    if not _is_locked(file, others):
-        fcntl.fcntl(file, fcntl.F_OFD_SETLK, _bytes(fcntl.F_RDLCK, mine))
-        if not _is_locked(file, others):
+    if not is_on_road(file, is_portable=not is_portable):
+        fcntl.fcntl(file, fcntl.F_OFD_SETLK, _bytes(fcntl.F_RDLCK, _ROADS[is_portable]))
+        if not is_on_road(file, is_portable=not is_portable):
             return
     without = ("with", "without") if is_portable else ("without", "with")
     raise IllegalStateError(

@@ -101,6 +101,17 @@ def writer_locks(path: str) -> _Files:
     return _Files(path)
 
 
+def is_owned(path: str, number: int) -> bool:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    with LockFile(descriptor, "r") as file:
+        if sys.platform == "linux":
+            from eosdb.system import linux
+
+            if linux.is_on_road(file, is_portable=False):
+                return True
+        return any(_has(name, number, removes=False) for name in _owner_files(path))
+
+
 def _facts(path: str) -> LockFile:
     file = open_lock_file(path, LockFile)
     if sys.platform == "linux":
@@ -183,9 +194,10 @@ def _owner_files(path: str) -> Iterator[str]:
             yield os.path.join(folder, entry)
 
 
-def _has(name: str, number: int, count: int = 1) -> bool:
-    """Whether an opener that lives has stored one of these numbers in its file; a dead one's is removed."""
-    stored = _stored(name, removes=True)
+def _has(name: str, number: int, count: int = 1, *, removes: bool = True) -> bool:
+    """Whether an opener that lives has stored one of these numbers in its file; a dead one's is removed,
+    unless a reader looks."""
+    stored = _stored(name, removes=removes)
     whole = stored[: len(stored) // _RANGE.size * _RANGE.size]
     return any(
         first < number + count and number < first + held

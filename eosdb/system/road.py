@@ -77,6 +77,10 @@ class Road(Protocol):
     def owner_file(self, path: str) -> OwnerFile:
         """Open owner locks of the lock file at `path`. Raises the same."""
 
+    def is_owned(self, path: str, number: int) -> bool:
+        """Whether any opener holds the owner lock of this number, for a reader that has no lock file open.
+        True if the openers are on the other road. Raises OSError, also if there is no lock file."""
+
     def holders(self, path: str, locked: Collection[int]) -> Sequence[int]:
         """The processes that have locked any of these bytes of SQLite's file at `path`, or any of QUEUE and
         WRITER of the lock file, as far as the system shows."""

@@ -78,6 +78,23 @@ def test_why_of_a_topic_tells_of_the_partitions_that_matter(stuck: Run) -> None:
     assert "orders: nothing holds back partition 1, " in told
 
 
+def test_why_of_a_topic_tells_which_groups_have_not_read_everything(
+    stuck: Run, db_path: Path
+) -> None:
+    with eosdb.connect(db_path, durability="off") as db:
+        db.broker.append(TopicPartition("orders", 1), RecordBatch([Record(value=b"v")] * 90))
+        assert (
+            "nothing holds back partition 1, and no group reads it" in stuck("why", "orders").stdout
+        )
+        db.broker.offset_commit("slow", {TopicPartition("orders", 1): OffsetAndMetadata(0)})
+        told = stuck("why", "orders").stdout
+        assert "read everything" not in told
+        assert "  Group slow has 90 records left to read; it is Empty with 0 members" in told
+        assert "  Group billing has 6 records left to read" in told
+        db.broker.offset_commit("slow", {TopicPartition("orders", 1): OffsetAndMetadata(90)})
+        assert "partition 1, and its readers have read everything" in stuck("why", "orders").stdout
+
+
 def test_why_as_rows_has_every_fact(stuck: Run) -> None:
     (row,) = rows(stuck("why", "orders", "0", "--group", "billing", "--format", "json"))
     assert row["TransactionalId"] == "shop-2"

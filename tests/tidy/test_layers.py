@@ -149,6 +149,7 @@ PURE = {
     "eosdb.coordinator.groups.consumer_decisions",
     "eosdb.coordinator.groups.consumer_group",
     "eosdb.coordinator.groups.decisions",
+    "eosdb.coordinator.groups.departures",
     "eosdb.coordinator.groups.migration",
     "eosdb.coordinator.groups.server_assignors",
     "eosdb.coordinator.transactions.decisions",

@@ -76,7 +76,7 @@ def _groups(reading: Reading) -> list[Row]:
         rows.append(
             Row(
                 (
-                    count(behind),
+                    ("" if behind.is_exact else "≤") + count(behind),
                     per_second(rate),
                     left[0],
                     group.state,
@@ -84,7 +84,7 @@ def _groups(reading: Reading) -> list[Row]:
                     ""
                     if furthest is None or not behind
                     else f"{furthest.topic}-{furthest.partition}",
-                    group.group_id,
+                    group.group_id + "".join(f" ({due})" for due in group.due),
                 ),
                 (
                     behind,

@@ -12,12 +12,14 @@ import dataclasses
 import json
 import sqlite3
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from functools import partial
+from typing import Any, Final
 
 from eosdb.coordinator.due import Due
-from eosdb.coordinator.groups import consumer_decisions, consumer_rows, decisions, migration
+from eosdb.coordinator.groups import consumer_rows, departures
 from eosdb.coordinator.groups.consumer_group import ConsumerGroup, ConsumerMember
 from eosdb.coordinator.groups.decisions import Group, Member
+from eosdb.coordinator.groups.departures import Removed
 from eosdb.events.kinds import ConsumerGroupChanged, GroupChanged, GroupMember
 from eosdb.log import topics as log_topics
 from eosdb.model.damage import parsed, reads
@@ -128,9 +130,7 @@ def record(unit: Unit, before: AnyGroup | None, after: AnyGroup, now_ms: int) ->
 
 def without(unit: Unit, group: AnyGroup, member_ids: Collection[str], now_ms: int) -> AnyGroup:
     """The group without these members; it may change over."""
-    if isinstance(group, Group):
-        return decisions.leave(group, member_ids, now_ms)
-    return migration.remove(group, member_ids, log_topics.by_number(unit), now_ms)
+    return departures.without(group, member_ids, partial(log_topics.by_number, unit), now_ms)
 
 
 def save(unit: Folding, event: GroupChanged) -> None:
@@ -230,6 +230,16 @@ def first_ended_session(unit: Unit, now_ms: int) -> tuple[str, set[str]] | None:
     return row[0], {member_id for (member_id,) in ended}
 
 
+def ended_sessions(connection: sqlite3.Connection, now_ms: int) -> dict[str, set[str]]:
+    """The members whose sessions have ended, by group."""
+    ended: dict[str, set[str]] = {}
+    for group_id, member_id in connection.execute(
+        "SELECT group_id, member_id FROM group_sessions WHERE expires < ?", (now_ms,)
+    ):
+        ended.setdefault(group_id, set()).add(member_id)
+    return ended
+
+
 def first_overdue(unit: Unit, now_ms: int) -> str | None:
     """The id of a group whose rebalance has timed out."""
     row = unit.execute(
@@ -258,14 +268,6 @@ def altered_sessions(connection: sqlite3.Connection) -> list[str]:
     ]
 
 
-class Removed(NamedTuple):
-    """A member that was removed from its group, and the reason."""
-
-    group_id: str
-    member_id: str
-    reason: str
-
-
 def expire_members(
     unit: Unit, now_ms: int, dead: Mapping[str, Collection[str]], removed: list[Removed]
 ) -> int:
@@ -287,14 +289,10 @@ def expire_members(
     while changed < STEPS_PER_UNIT and (overdue := first_overdue(unit, now_ms)) is not None:
         before = load(unit, overdue)
         assert before is not None
-        if isinstance(before, ConsumerGroup):
-            late = consumer_decisions.overdue(before, now_ms)
-            after, reason = without(unit, before, late, now_ms), "did_not_revoke"
-        else:
-            after, reason = decisions.overdue(before, now_ms), "did_not_rejoin"
+        names = partial(log_topics.by_number, unit)
+        after, late = departures.overdue(before, names, now_ms)
         record(unit, before, after, now_ms)
-        gone = {m.member_id for m in before.members} - {m.member_id for m in after.members}
-        removed += [Removed(overdue, member, reason) for member in sorted(gone)]
+        removed += late
         changed += 1
     return changed
 

@@ -135,8 +135,8 @@ def _of_groups(groups: Iterable[GroupFigures]) -> Iterator[Metric]:
     )
     yield gauge(
         "eosdb_group_lag_offsets",
-        "Offsets from the committed one, or the log start, to the log end; includes markers and "
-        "aborted records.",
+        "Records that the group could read now. Beyond a partition's newest thousand records it "
+        "counts offsets.",
         [(labels, p.behind) for labels, p in placed],
     )
 

@@ -49,5 +49,8 @@ class Watcher:
             overview.size_bytes,
             overview.journal_position,
             len(overview.transactions),
+            # What is due comes with time, and not with a write.
+            sum(len(group.due) for group in overview.groups),
+            sum(one.hanging is not None for one in overview.transactions),
         )
         return "-".join(str(figure) for figure in figures)

@@ -7,10 +7,15 @@ in the view `committed_records`, against which a test checks it.
 
 from __future__ import annotations
 
+import json
 import sqlite3
-from typing import Final
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
 
 from eosdb.log.partition_rows import Partition
+from eosdb.model.damage import parsed, reads
+from eosdb.model.overview import Behind
 from eosdb.model.reports import Lag
 
 _ROWS: Final = (
@@ -24,6 +29,35 @@ _ABORTED: Final = """
     WHERE a.partition_id = asked AND a.last_offset > start AND a.first_offset < bound
         AND r.producer_id = a.producer_id AND r.is_transactional AND r.control IS NULL
 """
+COUNTED_MAX: Final = 1_000
+"""The most records of a partition that are looked at for the lag of all groups."""
+# `typeof` does not read what is stored before: a large value is not read for the column behind it.
+_TAILS: Final = f"""
+    SELECT p.partition_id, p.log_start_offset, (
+        SELECT json_array(
+            iif(count(*) = {COUNTED_MAX}, min("offset"), -1),
+            json_group_array("offset") FILTER (WHERE is_readable)
+        )
+        FROM (
+            SELECT r."offset", typeof(r.control) = 'null' AND NOT (
+                p.last_aborted_offset > r."offset" AND r.is_transactional AND coalesce((
+                    SELECT a.first_offset FROM transaction_index a
+                    WHERE a.partition_id = r.partition_id AND a.producer_id = r.producer_id
+                        AND a.last_offset > r."offset" ORDER BY a.last_offset LIMIT 1
+                ) <= r."offset", 0)
+            ) AS is_readable
+            FROM records r
+            WHERE r.partition_id = p.partition_id AND r."offset" < p.last_stable_offset
+                AND r."offset" >= max(wanted.start, p.log_start_offset)
+            ORDER BY r."offset" DESC LIMIT {COUNTED_MAX}
+        )
+    )
+    FROM (
+        SELECT json_extract(value, '$[0]') AS partition_id, json_extract(value, '$[1]') AS start
+        FROM json_each(?)
+    ) wanted
+    JOIN partitions p ON p.partition_id = wanted.partition_id
+"""
 
 
 # decisions/0013: the one function that counts lag: records to be read, not offsets.
@@ -36,6 +70,37 @@ def measure(
     below, readable = _count(connection, partition, start, stable, read_committed)
     above, held_back = _count(connection, partition, max(start, stable), end, read_committed)
     return Lag(readable, held_back, below + above - readable - held_back)
+
+
+class Tail(NamedTuple):
+    """The newest records of a partition that a read_committed reader could get now.
+
+    `offsets` are theirs, in order; all from `begins` on are among them.
+    """
+
+    offsets: Sequence[int]
+    begins: int
+    log_start_offset: int
+
+    def behind(self, position: int) -> Behind:
+        """The lag of a position."""
+        older = max(self.begins - max(position, self.log_start_offset), 0)
+        newer = len(self.offsets) - bisect_left(self.offsets, position)
+        return Behind(newer + older, is_exact=not older)
+
+
+# decisions/0013: one statement at a flat cost, for whoever watches many groups.
+@reads("records")
+def tails(connection: sqlite3.Connection, starts: Mapping[int, int]) -> dict[int, Tail]:
+    """Return the tails of partitions by their numbers, each from this offset on at the furthest, and of
+    COUNTED_MAX stored records at most."""
+    found = {}
+    for number, log_start_offset, counted in connection.execute(
+        _TAILS, (json.dumps(list(starts.items())),)
+    ):
+        begins, offsets = parsed(counted)
+        found[number] = Tail(sorted(offsets), begins, log_start_offset)
+    return found
 
 
 def _count(

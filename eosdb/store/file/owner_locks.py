@@ -8,6 +8,7 @@ import threading
 from typing import Final
 
 from eosdb.errors import DatabaseClosedError, DatabaseLockedError, StorageError
+from eosdb.system.lock_file import LOCK
 from eosdb.system.road import OwnerFile, road
 
 
@@ -55,3 +56,12 @@ class OwnerLocks:
         if self._file is not None:
             with self._lock:
                 self._file.close()
+
+
+def is_owned(path: str, number: int) -> bool:
+    """Whether any process holds the lock of this number, for a reader of the database at `path`. True if
+    that cannot be known, as for a copy, which has no lock file."""
+    try:
+        return road.is_owned(path + LOCK, number)
+    except OSError:
+        return True

@@ -117,7 +117,10 @@ def test_the_command_prints_the_figures_of_the_file_alone(busy: eosdb.Database) 
     done = CliRunner().invoke(MAIN, ["metrics", busy.path])
     assert done.exit_code == 0, done.output
     found = samples(done.stdout)
-    assert found["eosdb_group_members"][0].labels == {"group": "billing", "state": "Stable"}
+    assert found["eosdb_group_members"][0].labels == {
+        "group": "billing",
+        "state": "Empty",
+    }  # Its session has ended.
     assert "eosdb_commits_total" not in found
 
 

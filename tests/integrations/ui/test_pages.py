@@ -54,6 +54,19 @@ def test_every_page_is_there_and_writes_no_name_as_markup(changing: UiServer) ->
     assert "&lt;script&gt;window.hacked" in get(changing, "/groups").text
 
 
+def test_a_member_whose_session_is_over_is_shown_as_due(db: eosdb.Database, path: Path) -> None:
+    with eosdb.connect(path, clock=eosdb.ManualClock(start_ms=1_700_000_000_000)) as long_ago:
+        member = long_ago.consumer("left", group_instance_id="desk")
+        member.subscribe("orders")
+        member.poll(0)
+        long_ago.abandon()
+    with UiServer(db) as server:
+        for page in ("/groups", "/group?id=left"):
+            told = get(server, page).text
+            assert "its session has ended; the next write to the file removes it" in told
+            assert "Stable" not in told
+
+
 def test_each_record_is_shown_with_its_fate(reading: UiServer) -> None:
     page = get(reading, "/topics/orders/0").text
     rows = re.findall(r'<tr class="(\w+)" id="o(\d+)">', page)
