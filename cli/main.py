@@ -24,7 +24,7 @@ from . import output
 from .log_lines import LEVELS, shown
 from .registry import CommandsByName
 from .session import Session
-from .stopping import exit_status, raising_on_interrupt
+from .stopping import exit_status, is_normal_end, raising_on_interrupt
 
 _MAY_BE_STORED: Final = 3
 
@@ -67,6 +67,8 @@ class ErrorBoundary(CommandsByName):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
+            if is_normal_end(ctx.meta):
+                ctx.exit()
             output.line(err=True)  # Closes the terminal's ^C.
             output.line("Aborted!", err=True)
             ctx.exit(exit_status())

@@ -19,6 +19,7 @@ from typing import Any, TypeVar, cast
 
 import click
 
+from eosdb.cli.stopping import is_normal_end
 from eosdb.model.clock import format_time_ms
 from eosdb.model.words import decoded, printable
 from eosdb.system.road import road
@@ -84,7 +85,11 @@ def _whole_file(path: str) -> Iterator[None]:
     with open(part, "x", encoding="utf-8", errors="backslashreplace", newline="") as file:
         try:
             with contextlib.redirect_stdout(file):
-                yield
+                try:
+                    yield
+                except KeyboardInterrupt:
+                    if not is_normal_end(click.get_current_context().meta):
+                        raise
             file.flush()
             road.sync(file.fileno())
             os.replace(part, path)

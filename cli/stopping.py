@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Mapping
 from typing import Final, NoReturn
 
 INTERRUPTED: Final = 130
@@ -36,6 +37,18 @@ def raising_on_interrupt() -> None:
         signal.signal(signal.SIGINT, _interrupt)
         if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
             signal.signal(signal.SIGTERM, _interrupt)
+
+
+def until_stopped() -> None:
+    """Make Ctrl-C and SIGTERM the normal end of the current command, at whatever instant they come."""
+    import click  # Not before Ctrl-C is handled.
+
+    click.get_current_context().meta[__name__] = True
+
+
+def is_normal_end(meta: Mapping[str, object]) -> bool:
+    """Whether the command of the context with this `meta` has called `until_stopped`."""
+    return __name__ in meta
 
 
 def exit_status() -> int:

@@ -14,6 +14,7 @@ from eosdb.cli import output
 from eosdb.cli.file_command import FileGroup
 from eosdb.cli.params import settings
 from eosdb.cli.session import Session
+from eosdb.cli.stopping import until_stopped
 from eosdb.errors import ConfigError
 from eosdb.model.validation import check_text
 from eosdb.model.words import needs_extra
@@ -138,6 +139,8 @@ def stream(
     """
     if (to_topic is None) == (to_parquet is None):
         raise click.UsageError("give --to-topic or --to-parquet")
+    if follow:
+        until_stopped()
     path = _path(session, source)
     with _spark(source) as spark_session:
         from eosdb.spark_io import api
@@ -166,6 +169,8 @@ def stream(
             running.awaitTermination()
         except KeyboardInterrupt:
             running.stop()
+            if not follow:
+                raise
         rows = sum(progress["numInputRows"] for progress in running.recentProgress)
     output.line(f"read {rows} records")
 

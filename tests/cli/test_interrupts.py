@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import array
 import contextlib
+import fcntl
 import os
 import signal
 import sqlite3
 import subprocess
 import sys
+import termios
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -86,6 +90,57 @@ def test_a_wait_for_the_write_lock_is_interrupted(
         process = start("topics", "create", "t")
         until_it_has_open(process, path)
         check(process, number)
+
+
+FOLLOWING = (
+    "consume t --from-beginning --follow",
+    "tail t -n 4000 -f",
+    "journal --last 4000 --follow",
+)
+
+
+def waiting_in(pipe: IO[str]) -> int:
+    found = array.array("i", [0])
+    fcntl.ioctl(pipe, termios.FIONREAD, found)
+    return found[0]
+
+
+@both
+@pytest.mark.parametrize("is_printing", [True, False])
+@pytest.mark.parametrize("command", [*FOLLOWING, "top -b -d 3600"])
+def test_what_follows_ends_well_at_whatever_instant_it_is_stopped(
+    path: Path, start: Start, command: str, is_printing: bool, number: signal.Signals
+) -> None:
+    """While it waits for more, and while it prints into a pipe that nobody empties."""
+    with eosdb.connect(path) as db:
+        db.admin.create_topic("t")
+        db.producer().send_many("t", ["v" * 50] * (4_000 if is_printing else 1))
+        if is_printing:
+            for name in range(300):
+                db.admin.create_topic(f"{'long' * 50}-{name}")
+    process = start(*command.split())
+    assert process.stdout is not None
+    while waiting_in(process.stdout) < (60_000 if is_printing else 1):
+        assert process.poll() is None
+    process.send_signal(number)
+    _, complaint = process.communicate(timeout=120)
+    assert (process.returncode, complaint) == (0, "")
+
+
+def test_a_file_that_follows_is_whole_when_it_is_stopped(
+    path: Path, start: Start, tmp_path: Path
+) -> None:
+    with eosdb.connect(path) as db:
+        db.admin.create_topic("t")
+        db.producer().send_many("t", map(str, range(100)))
+    process = start("consume", "t", "--from-beginning", "--follow", "-o", str(tmp_path / "out"))
+    while not any(part.stat().st_size >= 290 for part in tmp_path.glob("out.*.part")):
+        assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    assert process.communicate() == ("", "")
+    assert (process.returncode, (tmp_path / "out").read_text().split()) == (
+        0, [str(number) for number in range(100)],
+    )  # fmt: skip
 
 
 TWICE = """

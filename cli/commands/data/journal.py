@@ -12,6 +12,7 @@ from eosdb import JournalEntry
 from eosdb.cli import output
 from eosdb.cli.file_command import FileCommand
 from eosdb.cli.session import Session
+from eosdb.cli.stopping import until_stopped
 from eosdb.events.kinds import KINDS
 from eosdb.model.damage import parsed, reads
 
@@ -62,17 +63,14 @@ def journal(
         )
     if last is None and not any(filters.values()):
         last = 20
+    if follow:
+        until_stopped()
     with session.open(read_only=True) as db:
         if from_position is not None:
             after = from_position - 1
         else:
             after = 0 if last is None else db.admin.journal_position(last)
-        try:
-            _show(_entries(db, after, follow, filters), output_format, follow)
-        except KeyboardInterrupt:
-            # With --follow, Ctrl-C is the normal end.
-            if not follow:
-                raise
+        _show(_entries(db, after, follow, filters), output_format, follow)
 
 
 def _show(entries: Iterator[JournalEntry], output_format: str, follow: bool) -> None:
@@ -99,7 +97,7 @@ def _entries(
         try:
             db.broker.wait_for_change(version, _WAIT_MS)
         except KeyboardInterrupt:
-            ended = True  # All entries so far have been printed.
+            ended = True  # All entries so far have been printed, and a JSON array is closed.
 
 
 def _row(entry: JournalEntry) -> tuple[object, ...]:

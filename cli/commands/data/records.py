@@ -15,6 +15,7 @@ from eosdb.cli import output
 from eosdb.cli.file_command import FileCommand
 from eosdb.cli.params import settings
 from eosdb.cli.session import Session
+from eosdb.cli.stopping import until_stopped
 from eosdb.errors import EosdbError, MessageTooLargeError, in_doubt
 from eosdb.model.values import IsolationLevel
 
@@ -219,11 +220,14 @@ def tail(session: Session, topic: str, count: int, follow: bool, output_format: 
 
 def _checked(output_format: str, follow: bool) -> str:
     """The format to print in. Raises UsageError for a table that never ends."""
-    if follow and output_format == "table":
+    if not follow:
+        return output_format
+    if output_format == "table":
         raise click.UsageError(
             "a table cannot be printed with --follow; use --format value, csv, json or jsonl"
         )
-    return "jsonl" if follow and output_format == "json" else output_format
+    until_stopped()
+    return "jsonl" if output_format == "json" else output_format
 
 
 def _last(consumer: eosdb.Consumer, count: int) -> list[eosdb.ConsumerRecord]:
@@ -265,25 +269,18 @@ def _records(
     timeout_ms: int,
     committing: bool,
 ) -> Iterator[eosdb.ConsumerRecord]:
-    """Yield records as they arrive; with `committing`, commit after each batch.
-
-    With `follow`, Ctrl-C during a poll ends the command normally; while a record is printed, it aborts it.
-    """
+    """Yield records as they arrive; with `committing`, commit after each batch."""
     left = max_records
-    try:
-        while left is None or left > 0:
-            batch = consumer.poll(timeout_ms=1_000 if follow else timeout_ms, max_records=left)
-            yield from batch
-            if committing and (batch or not follow):
-                sys.stdout.flush()
-                consumer.commit()
-            if not batch and not follow:
-                return
-            if left is not None:
-                left -= len(batch)
-    except KeyboardInterrupt:
-        if not follow:
-            raise
+    while left is None or left > 0:
+        batch = consumer.poll(timeout_ms=1_000 if follow else timeout_ms, max_records=left)
+        yield from batch
+        if committing and (batch or not follow):
+            sys.stdout.flush()
+            consumer.commit()
+        if not batch and not follow:
+            return
+        if left is not None:
+            left -= len(batch)
 
 
 def _row(record: eosdb.ConsumerRecord) -> tuple[object, ...]:

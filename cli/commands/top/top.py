@@ -11,6 +11,7 @@ import click
 from eosdb.cli import output
 from eosdb.cli.file_command import FileCommand
 from eosdb.cli.session import Session
+from eosdb.cli.stopping import until_stopped
 from eosdb.model.clock import SystemClock
 
 from . import screen as top_screen
@@ -58,21 +59,19 @@ def top(session: Session, delay_s: float, iterations: int | None, batch: bool) -
 
 
 def _in_batches(session: Session, view: View, iterations: int | None) -> None:
+    until_stopped()
     clock = SystemClock()
     done = 0
     with Reader(session) as reader:
-        try:
-            reading = reader.first()
-            while True:
-                output.lines(top_screen.batch(reading, reader.note, view))
-                sys.stdout.flush()
-                done += 1
-                if iterations is not None and done >= iterations:
-                    return
-                clock.sleep_ms(round(view.delay_s * 1000))
-                reading = reader.read() or reading
-        except KeyboardInterrupt:
-            return
+        reading = reader.first()
+        while True:
+            output.lines(top_screen.batch(reading, reader.note, view))
+            sys.stdout.flush()
+            done += 1
+            if iterations is not None and done >= iterations:
+                return
+            clock.sleep_ms(round(view.delay_s * 1000))
+            reading = reader.read() or reading
 
 
 def _on_screen(session: Session, view: View, iterations: int | None) -> None:
