@@ -40,7 +40,8 @@ _KEEP: Final = "RELEASE eosdb_joined"
 # As a table it would be read in the transaction, which could not wait for the lock any more.
 _FILES: Final = "PRAGMA database_list"
 _TEMPORARY: Final = "SELECT name, tbl_name FROM sqlite_temp_master"
-_TRIAL: Final = "SELECT topic_id, topic FROM main.topics LIMIT 1"
+# A column of each type that tables of eosdb's have: a converter belongs to the name of a type.
+_TRIAL: Final = "SELECT topic_id, partitions, topic FROM main.topics LIMIT 1"
 FUNCTIONS: Final = ("count", "ifnull", "max")
 """The functions of SQLite's that eosdb's statements call in such a unit."""
 # What the connection's authorizer ignores is no error, and gives no row, or NULL.
@@ -238,8 +239,8 @@ def _check(connection: sqlite3.Connection, path: str) -> None:
     hides = [name for row in temporary for name in row if name is None or guard.is_own(name)]
     hides += [f"{name}()" for (name,) in connection.execute(_REPLACED, FUNCTIONS)]
     trial = connection.execute(_TRIAL).fetchone()
-    if trial is not None and tuple(map(type, trial)) != (int, str):
-        hides.append("a converter for TEXT or INT")
+    if trial is not None and tuple(map(type, trial)) != (int, int, str):
+        hides.append("a converter for TEXT, INT or INTEGER")
     if hides:
         raise InvalidRequestError(
             f"on this connection {', '.join(sorted(set(hides)))} is the program's (a temporary table or "
