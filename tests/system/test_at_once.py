@@ -127,3 +127,12 @@ def test_ranges_of_numbers_meet_if_they_share_one(path: str) -> None:
     assert not any(locks.is_owned(number) for number in range(100)), "what was refused is not held"
     mine.close()
     others.close()
+
+
+def test_an_owner_that_is_closed_takes_its_file_along(path: str) -> None:
+    owners = portable.owner_file(path)
+    owners.hold(1, 1)
+    assert os.path.exists(owners._file.path)
+    owners.close()
+    assert not os.path.exists(owners._file.path)
+    owners.close()

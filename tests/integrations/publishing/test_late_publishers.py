@@ -16,9 +16,11 @@ def test_what_a_late_publisher_counted_on_is_looked_at_again(
 ) -> None:
     device.publish()
     device.append(1)
-    looks = []
+    looks, named = list[Failpoint](), list[Failpoint]()
 
     def slow(point: Failpoint) -> None:
+        if point is Failpoint.SNAPSHOT_SENT:
+            named.append(point)
         if point is not Failpoint.CHUNKS_SENT:
             return
         looks.append(point)
@@ -30,5 +32,5 @@ def test_what_a_late_publisher_counted_on_is_looked_at_again(
 
     with watched(slow):
         device.publish()
-    assert len(looks) == 1 + is_late
+    assert (len(looks), len(named)) == (1 + is_late, 1)
     assert read(device.fetch()) == device.records()
