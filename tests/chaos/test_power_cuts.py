@@ -69,6 +69,48 @@ def test_what_was_acknowledged_survives_a_power_cut(
         shutil.rmtree(found)
 
 
+@pytest.mark.parametrize("beside", [False, True], ids=["alone", "beside eosdb's own writer"])
+def test_what_was_published_on_a_connection_of_the_programs_survives_a_power_cut(
+    tmp_path: Path, disk: Path, beside: bool, request: pytest.FixtureRequest
+) -> None:
+    """The row, the record and the offset of a transaction are there together, or none of them."""
+    cuts = request.config.getoption("--seeds", 3) * 4
+    folder = tmp_path / "watched"
+    folder.mkdir()
+    path, log = folder / "shop.db", tmp_path / "log"
+    environment = power.environment(disk, folder, log, seed=cuts)
+    make = (
+        f"import eosdb\nwith eosdb.connect({str(path)!r}) as db:\n    db.admin.create_topic('t')\n"
+    )
+    make += "    db.admin.create_topic('large')\n    with db.begin() as tx:\n"
+    make += "        tx.connection.exec_driver_sql('CREATE TABLE shop (what TEXT)')"
+    subprocess.run([sys.executable, "-c", make], env=environment, cwd=ROOT, check=True)
+    begin = len(power.read_log(log))
+    workers = ["joining_worker", *(["disk_worker"] if beside else [])]
+    children = [
+        subprocess.Popen(
+            [sys.executable, "-m", f"tests.chaos.{worker}", path, f"w{i}", str(HOW_MANY), str(i)],
+            cwd=ROOT,
+            env=environment,
+        )
+        for i, worker in enumerate(workers)
+    ]
+    assert [child.wait() for child in children] == [0] * len(workers)
+    operations = power.read_log(log)
+    for number in range(cuts):
+        rng = random.Random(number)
+        at = rng.randrange(begin, len(operations) + 1)
+        found = tmp_path / f"cut-{number}"
+        found.mkdir()
+        check(found / "shop.db", cut(operations[:at], found, rng))
+        with eosdb.connect(found / "shop.db") as db:
+            rows = sorted(what for (what,) in db.query("SELECT what FROM shop").rows)
+            records = [(value or b"").decode().strip() for value in committed_values(db, TP)]
+            assert rows == sorted(value for value in records if value.startswith("w0-"))
+            assert set(rows) == {name for name in db.broker.list_groups() if name.startswith("w0-")}
+        shutil.rmtree(found)
+
+
 def cut(operations: list[power.Operation], folder: Path, rng: random.Random) -> list[str]:
     """The disk as it may be after these operations; what had been acknowledged."""
     disk = power.Disk(rng, ignored=("-shm", *LOCKS, "acknowledged"))
