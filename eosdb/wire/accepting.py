@@ -55,11 +55,12 @@ def accept(
     listener: socket.socket,
     is_closed: threading.Event,
     take: Callable[[socket.socket, str], None],
+    make_room: Callable[[], object],
 ) -> None:
     """Call `take` with each new connection and its address, until the listener is shut down.
 
-    If no file descriptor, thread or memory is left, accepting pauses; this is logged once until it succeeds
-    again.
+    If no file descriptor, thread or memory is left, `make_room` is called, and accepting pauses; this is
+    logged once until it succeeds again.
     """
     listener.setblocking(False)
     poll = select.poll()
@@ -82,6 +83,7 @@ def accept(
                 if not is_closed.is_set() and not is_failing:
                     catalog.CANNOT_ACCEPT.say(error=error)
                 is_failing = True
+                make_room()
                 is_closed.wait(_PAUSE_S)
 
 

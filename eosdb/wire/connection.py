@@ -47,7 +47,11 @@ class Connection:
         limits: Limits,
         lease: Lease,
         interfere: Interfere | None = None,
+        on_known: Callable[[Connection], object] = lambda connection: None,
     ) -> None:
+        """`on_known` is called once, when the client is no stranger any more."""
+        self._on_known = on_known
+        self._is_known = False
         self._socket = sock
         self._session = session
         self._limits: Final = limits
@@ -60,7 +64,7 @@ class Connection:
         peer = self._session.client_host
         catalog.CONNECTED.say(client_host=peer)
         try:
-            asked_for = shake_hands(self._socket, self._limits.transfer_s)
+            asked_for = shake_hands(self._socket, max(self._frames.patience_s, 0.001))
             if asked_for and not self._session.is_advertised:
                 self._session.host = asked_for
             while not self._is_closing:
@@ -69,6 +73,7 @@ class Connection:
                     catalog.DISCONNECTED.say(client_host=peer)
                     return
                 answer = self._answer(frame)
+                self._know_if_logged_in()
                 del frame  # The answer may wait for its client for long.
                 if answer is not None:
                     self._frames.write(answer)
@@ -89,6 +94,7 @@ class Connection:
     def close(self) -> None:
         """Close the connection after the request being handled."""
         self._is_closing = True
+        self._session.login.ended.set()
         with contextlib.suppress(OSError):  # It may have ended by itself.
             shut_down(self._socket, socket.SHUT_RD)
 
@@ -96,6 +102,7 @@ class Connection:
         """Reset the connection at once, as if the process had died; the response being prepared is never
         sent."""
         self._is_closing = True
+        self._session.login.ended.set()
         with contextlib.suppress(OSError):
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
             shut_down(self._socket, socket.SHUT_RDWR)
@@ -125,6 +132,7 @@ class Connection:
             )
         self._session.login.check_may_ask(header.api_key, api.name)
         request = messages.decode_body(api.request, header, frame)
+        self._know_if_logged_in()  # Before the request, which may wait for long.
         self._session.client_id = header.client_id
         try:
             response = self._carry_out(api, request, header.version)
@@ -135,6 +143,12 @@ class Connection:
             raise RefusedByFileError("there is not enough memory") from error
         except Exception as error:
             return self._failed(api, header, error)
+
+    def _know_if_logged_in(self) -> None:
+        if not self._is_known and not self._session.login.is_due:
+            self._is_known = True
+            self._frames.knows_its_client()
+            self._on_known(self)
 
     def _carry_out(self, api: Api, request: ApiMessage, version: int) -> Response | None:
         if self._interfere is None:

@@ -9,15 +9,13 @@ from collections.abc import Iterator
 from typing import Final
 
 from eosdb.wire.fetch_answer import Pieces
-from eosdb.wire.limits import Lease, Limits
+from eosdb.wire.limits import UNCOUNTED, Lease, Limits
 from eosdb.wire.messages import MalformedMessageError
 from eosdb.wire.parking import REAL_TIME
 
 _SIZE: Final = struct.Struct(">i")
 _PIECE: Final = 65_536
 """The most that one call reads; the memory of a frame grows as its bytes arrive."""
-_UNCOUNTED: Final = 65_536
-"""The bytes that every connection may use without taking them from the shared budget."""
 _STALL_MS: Final = 2_000
 """How long a client may pause while it holds memory that other connections wait for."""
 _LOOK_S: Final = 0.5
@@ -32,15 +30,33 @@ class Frames:
         self._socket = sock
         self._limits = limits
         self.lease: Final = lease
+        self._stranger_until_ms: int | None = REAL_TIME.monotonic_ms() + int(
+            limits.stranger_s * 1000
+        )
+
+    def knows_its_client(self) -> None:
+        """From now on the client may be idle for as long as clients may."""
+        self._stranger_until_ms = None
+
+    @property
+    def patience_s(self) -> float:
+        """How long the client may be silent."""
+        if self._stranger_until_ms is None:
+            return self._limits.idle_s
+        left_ms = self._stranger_until_ms - REAL_TIME.monotonic_ms()
+        return min(left_ms / 1000, self._limits.idle_s)
 
     def read(self, largest: int) -> bytearray | None:
         """Read the next request; None if the client has disconnected or was idle for too long.
 
         Raises MalformedMessageError for a size beyond `largest`, before allocating anything, and
-        TimeoutError if a frame is not completed in time, or pauses while others wait for its memory.
+        TimeoutError if a frame is not completed in time, or pauses while others wait for its memory, or if
+        a stranger keeps talking.
         """
         self.lease.release()
-        self._socket.settimeout(self._limits.idle_s)
+        if (patience_s := self.patience_s) <= 0:
+            raise TimeoutError(f"it has not logged in within {self._limits.stranger_s:.0f} s")
+        self._socket.settimeout(patience_s)
         try:
             data = bytearray(self._socket.recv(_SIZE.size))
         except TimeoutError:
@@ -56,7 +72,7 @@ class Frames:
     def write(self, answer: Pieces) -> None:
         """Send a response. Raises TimeoutError if the client does not read it."""
         size = sum(map(len, answer))
-        if (more := size - _UNCOUNTED - self.lease.size) > 0:
+        if (more := size - UNCOUNTED - self.lease.size) > 0:
             self.lease.take(more)
         patience = _Patience(self._limits.seconds_for(size), self.lease)
         for piece in answer:
@@ -72,7 +88,7 @@ class Frames:
 
     def _fill(self, data: bytearray, size: int) -> bool:
         """Read until `data` has `size` bytes; False if the client disconnects before."""
-        patience = _Patience(self._limits.seconds_for(size), self.lease)
+        patience = _Patience(min(self._limits.seconds_for(size), self.patience_s), self.lease)
         while (left := size - len(data)) > 0:
             self._socket.settimeout(
                 patience.seconds(f"received {len(data)} of the {size} bytes of a frame")
@@ -83,7 +99,7 @@ class Frames:
                 continue
             if not received:
                 return False
-            if len(data) + len(received) > _UNCOUNTED:
+            if len(data) + len(received) > UNCOUNTED:
                 with patience.paused():
                     self.lease.take_for_request(len(received), size)
             data += received

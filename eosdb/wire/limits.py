@@ -13,6 +13,8 @@ from typing import Final
 from eosdb.errors import MessageTooLargeError
 
 _MIB: Final = 1_048_576
+UNCOUNTED: Final = 65_536
+"""The bytes that every connection may use without taking them from the shared budget."""
 DECOMPRESSED_BYTES: Final = 104_857_600
 """The most bytes of all batches of one request when decompressed: as many as the request itself may
 have."""
@@ -35,8 +37,12 @@ class Limits:
 
     frame_bytes: int = 104_857_600
     """socket.request.max.bytes."""
-    frame_bytes_before_login: int = _MIB
+    frame_bytes_before_login: int = UNCOUNTED
     connections: int = 1_000
+    """Beyond it the oldest connection of a stranger is closed; if there is none, the new one."""
+    stranger_s: float = 10.0
+    """How long a connection may be a stranger's: until it has logged in or, where no login is required, has
+    sent a request."""
     buffered_bytes: int = 134_217_728
     """Memory for requests and responses of all connections (Kafka: queued.max.request.bytes)."""
     answer_bytes: int = 57_671_680

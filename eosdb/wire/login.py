@@ -27,20 +27,16 @@ class Refusals:
         self._lock = threading.Lock()
         self._told_ms = 0
         """The time at which the last waiting failure is answered."""
-        self._is_closed = threading.Event()
         self.checking: Final = threading.Lock()
         """Held while a password is hashed, so that guessing uses at most one processor."""
 
-    def wait(self, asked_ms: int) -> None:
-        """Wait for the turn of a login that began at `asked_ms`. The wait is as long for an unknown user as
-        for a wrong password, whose hash may take longer or shorter."""
+    def wait(self, asked_ms: int, ended: threading.Event) -> None:
+        """Wait for the turn of a login that began at `asked_ms`, or until its connection has `ended`. The
+        wait is as long for an unknown user as for a wrong password, whose hash may take longer or
+        shorter."""
         with self._lock:
             self._told_ms = told_ms = max(self._told_ms, asked_ms) + _PAUSE_MS
-        self._is_closed.wait(max(0, told_ms - REAL_TIME.monotonic_ms()) / 1000)
-
-    def close(self) -> None:
-        """End all waits."""
-        self._is_closed.set()
+        ended.wait(max(0, told_ms - REAL_TIME.monotonic_ms()) / 1000)
 
 
 class Login:
@@ -75,6 +71,8 @@ class Login:
         """The authenticated user."""
         self.is_refused = False
         """Whether the login failed, so that the connection ends once the client has the response."""
+        self.ended: Final = threading.Event()
+        """Set when the server ends the connection."""
         self.takes_tokens = False
         """Whether frames are bare messages of the mechanism, as after SaslHandshake of version 0."""
 
@@ -154,5 +152,5 @@ class Login:
         except EosdbError as error:
             self.refuse()
             if isinstance(error, SaslAuthenticationFailedError):
-                self._refusals.wait(asked_ms)
+                self._refusals.wait(asked_ms, self.ended)
             raise

@@ -15,6 +15,7 @@ from eosdb.broker.handler import Core
 from eosdb.errors import StorageError
 from eosdb.model.closing import Closeable, Closing
 from eosdb.model.notices import catalog
+from eosdb.model.notices.notice import Notice
 from eosdb.model.threads import Thread
 from eosdb.wire import accepting, listening
 from eosdb.wire.connection import Connection, Interfere
@@ -66,13 +67,16 @@ class Server(Closeable):
             raise
         self._lock = threading.Lock()
         self._connections: dict[Connection, threading.Thread] = {}
-        self._is_full = False
+        self._strangers: dict[Connection, None] = {}
+        """Those whose clients are not known yet, the oldest first, without those that are being closed."""
+        self._full: Notice | None = None
+        """What was logged of there being too many, until there are fewer."""
         self._is_closed = threading.Event()
         self._closing: Closing | None = None
         accepting.is_inherited(self)
         self._accepting: list[threading.Thread] = []
         for sock in self._sockets:
-            args = sock, self._is_closed, self._take
+            args = sock, self._is_closed, self._take, self._close_oldest_stranger
             thread = Thread("serving", "eosdb-wire", accepting.accept, *args)
             try:
                 thread.start()
@@ -105,7 +109,6 @@ class Server(Closeable):
                 self._stop_accepting,
                 partial(self._end_connections, end),
                 self._parking.close,
-                self._refusals.close,
                 self._join_connections,
                 self._memory.close,
                 partial(self._end_connections, Connection.abort),
@@ -141,16 +144,19 @@ class Server(Closeable):
             connection.forget()
 
     def _take(self, sock: socket.socket, client_host: str) -> None:
-        """Serve a new connection, or close it at once if there are too many, which is logged for the first
-        one."""
-        count = len(self._connections)
+        """Serve a new connection. If there are too many, the oldest stranger is closed for it; if there is
+        none, it is closed itself. Either is logged once."""
+        full, count = None, len(self._connections)
         if count >= self._limits.connections:
-            if not self._is_full:
-                catalog.TOO_MANY_CONNECTIONS.say(connections=count)
-            self._is_full = True
+            # Those that are being closed may still be there, but not without bound.
+            has_room = count < 2 * self._limits.connections and self._close_oldest_stranger()
+            full = catalog.STRANGERS_CLOSED if has_room else catalog.TOO_MANY_CONNECTIONS
+            if self._full is not full:
+                full.say(connections=count)
+        self._full = full
+        if full is catalog.TOO_MANY_CONNECTIONS:
             sock.close()
             return
-        self._is_full = False
         with contextlib.ExitStack() as cleanup:
             cleanup.callback(sock.close)
             accepting.prepare(sock)
@@ -158,11 +164,15 @@ class Server(Closeable):
             cleanup.callback(sock.close)
             lease = self._memory.lease()
             session = self._session(sock, client_host, lease)
-            connection = Connection(sock, session, self._limits, lease, self._interfere)
+            connection = Connection(
+                sock, session, self._limits, lease, self._interfere, self._no_stranger
+            )
             thread = Thread("serving", f"eosdb-wire-{client_host}", self._serve, connection)
             with self._lock:
                 self._connections[connection] = thread
+                self._strangers[connection] = None
             cleanup.callback(self._connections.pop, connection, None)
+            cleanup.callback(self._no_stranger, connection)
             thread.start()
             cleanup.pop_all()
 
@@ -170,8 +180,24 @@ class Server(Closeable):
         try:
             connection.serve()
         finally:
+            self._no_stranger(connection)
             with self._lock:
                 del self._connections[connection]
+
+    def _no_stranger(self, connection: Connection) -> None:
+        with self._lock:
+            self._strangers.pop(connection, None)
+
+    # decisions/0031: room is kept for those who are known.
+    def _close_oldest_stranger(self) -> bool:
+        """Close the connection that has been a stranger's for longest; returns False if there is none."""
+        with self._lock:
+            oldest = next(iter(self._strangers), None)
+            if oldest is not None:
+                del self._strangers[oldest]
+        if oldest is not None:
+            oldest.abort()
+        return oldest is not None
 
     def _session(self, sock: socket.socket, client_host: str, lease: Lease) -> Session:
         login = Login(

@@ -57,7 +57,7 @@ def test_connections_do_not_make_it_faster(guarded: Server, mechanism: str) -> N
 
 def crowd(server: Server) -> None:
     """As many are waiting to be refused as it takes an hour to refuse."""
-    server._refusals.wait(REAL_TIME.monotonic_ms() - 200)
+    server._refusals.wait(REAL_TIME.monotonic_ms() - 200, threading.Event())
     server._refusals._told_ms += AN_HOUR_MS
 
 

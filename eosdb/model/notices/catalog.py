@@ -267,6 +267,13 @@ TOO_MANY_CONNECTIONS: Final = Notice(
     "a client was disconnected because as many connections are open as `Limits` allows; once, until there "
     "are fewer",
 )  # fmt: skip
+STRANGERS_CLOSED: Final = Notice(
+    WIRE, WARNING, "strangers_closed", ("connections",),
+    "%(connections)d connections; for each further one the oldest is closed of those that have not logged "
+    "in or, where no login is required, have not sent a request",
+    "as many connections are open as `Limits` allows, and one that had not logged in was closed for a new "
+    "one; once, until there are fewer",
+)  # fmt: skip
 CANNOT_ACCEPT: Final = Notice(
     WIRE, WARNING, "cannot_accept", ("error",),
     "cannot accept connections: %(error_message)s; trying again",
