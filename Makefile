@@ -68,9 +68,10 @@ copies: $(SETUP)
 	$(PYTHON) -m tests.hunts.copies $(COPIES)
 
 # Delta's and Iceberg's Spark readers on what `eosdb export` wrote, and the recipes of docs/lakehouse.md with the driver
-# killed; fetches Spark in the versions that these have jars for.
+# killed; fetches Spark in the versions that these have jars for. Then 2,000 files into one Delta table, with 30 kills.
 lakehouse: $(SETUP)
 	$(PYTHON) -m tests.integrations.lakehouse.with_spark
+	$(PYTHON) -m tests.integrations.lakehouse.fleet delta
 
 lint: $(SETUP)
 	$(PYTHON) -m ruff check .

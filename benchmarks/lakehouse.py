@@ -1,6 +1,8 @@
-"""What an export costs: records a second and memory for each format, beside Spark writing the same Parquet.
+"""What an export costs: records a second and memory for each format, beside Spark writing the same Parquet;
+or, with --files, CPU for each file of a fleet: first, when each has more, and when nothing is new.
 
 python -m benchmarks.lakehouse [--records 1000000] [--no-spark]
+python -m benchmarks.lakehouse --files 2000
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from pathlib import Path
 
 import eosdb
 from benchmarks.spark import make
+from eosdb import Record, RecordBatch, TopicPartition
 from eosdb.integrations.lakehouse import export
 
 FORMATS = ("parquet", "delta", "iceberg")
@@ -70,9 +73,45 @@ def measured(way: str, path: Path) -> None:
     print(f"| {way} | {records / elapsed:,.0f} | {records / busy:,.0f} | {memory} |", flush=True)
 
 
+def grow(folder: Path, count: int) -> None:
+    """Append ten records to each of `count` files, which are made if there are none."""
+    for number in range(count):
+        with eosdb.connect(folder / f"{number:06}.db", durability="off") as db:
+            db.admin.create_topic("t", exist_ok=True)
+            db.broker.append(TopicPartition("t", 0), RecordBatch([Record(b"k", b"v")] * 10))
+
+
+def of_a_fleet(folder: Path, count: int) -> None:
+    """Prints ms of CPU for each file, with the start of the command."""
+    print(
+        "| format | first pass | more in each file | nothing new |\n|---|---|---|---|", flush=True
+    )
+    for format in FORMATS:
+        table = folder / f"{format}-table"
+        words = [table, "--format", format]
+        if format == "iceberg":
+            uri, place = f"uri=sqlite:///{folder}/c.db", f"warehouse=file://{folder}/w"
+            words = ["lake.t", "--format", format, "--option=type=sql", f"--option={uri}"]
+            words.append(f"--option={place}")
+        command = [sys.executable, "-m", "eosdb", "export", *words, "--files", folder / format]
+        (folder / format).mkdir()
+        busy = []
+        for turn in range(3):
+            if turn < 2:
+                grow(folder / format, count)
+                time.sleep(4)  # a file that was just written is opened again
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            subprocess.run([*map(str, command)], check=True, stdout=subprocess.DEVNULL)
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+            busy.append(f"{seconds / count * 1_000:.2f} ms")
+        print(f"| {format} | {' | '.join(busy)} |", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=int, default=1_000_000)
+    parser.add_argument("--files", type=int)
     parser.add_argument("--no-spark", action="store_true")
     parser.add_argument("--way", nargs=2, metavar=("WAY", "FILE"), help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -80,6 +119,9 @@ def main() -> None:
         measured(options.way[0], Path(options.way[1]))
         return
     with tempfile.TemporaryDirectory() as name:
+        if options.files:
+            of_a_fleet(Path(name), options.files)
+            return
         path = Path(name) / "t.db"
         make(path, options.records, 4)
         print(

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import shutil
+import sqlite3
 from pathlib import Path
 
 import pytest
 
 import eosdb
 from eosdb.errors import InvalidRequestError
+from eosdb.store import history
+from tests.store.schema.schema_files import VERSIONS, schema_file
 
 
 def grow(db: eosdb.Database, value: str, count: int = 1) -> None:
@@ -28,6 +33,20 @@ def test_a_mark_holds_as_long_as_the_history_only_grows(db_path: Path, tmp_path:
         db.backup(tmp_path / "copy.db")
     with eosdb.connect(tmp_path / "copy.db", read_only=True) as copy:
         assert [copy.admin.history_departure(mark) for mark in marks] == [None] * 4
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_marks_outlive_an_upgrade(tmp_path: Path, version: int) -> None:
+    """Streams, relays and exports go on after it from what they stored before."""
+    path = Path(shutil.copy(schema_file(version), tmp_path / "old.db"))
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        positions = connection.execute("SELECT position FROM journal").fetchall()
+        events = [(at, history._event(connection, at)) for (at,) in positions]
+    assert events
+    with eosdb.connect(path) as db:
+        file_id = db.admin.history_mark().partition(".")[0]
+        for at, digest in events:
+            assert db.admin.history_departure(f"{file_id}.{at}.{digest}") is None
 
 
 def test_another_file_and_an_older_copy_are_told_apart(db_path: Path, tmp_path: Path) -> None:
