@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import tempfile
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Any, Final
 
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamReader
@@ -22,23 +24,17 @@ from .reading import table_function
 from .source import EosdbDataSource
 from .writing import report
 from .writing.last_write import last_write_of
+from .writing.micro_batch import Calls, MicroBatch
 from .writing.outgoing import Outgoing, as_bytes, parse
 from .writing.report import WriteReport
 from .writing.running import active, query_of
-from .writing.writes import (
-    Calls,
-    Content,
-    bring_in,
-    bring_in_some_order,
-    plan_of,
-    rows_of,
-    sink_of,
-    topics_of,
-)
+from .writing.writes import Content, bring_in, is_taken, plan_of, rows_of, sink_of, topics_of
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 """A file, a directory, a glob, or a list of them."""
 _CALLS: Final = Calls()
+_WRITES: Final = ("txnappid", "txnversion", "writename", "topic")
+"""The options that tell the writes of a micro-batch apart."""
 _SESSION: Final = ("ignoreCorruptFiles", "ignoreMissingFiles")
 
 
@@ -56,6 +52,10 @@ def register(spark: SparkSession) -> None:
 
 def _register_source(spark: SparkSession) -> None:
     use_this_python(spark)
+    with contextlib.suppress(Exception):  # Spark Connect has its session on the server.
+        state: Any = spark._jsparkSession.sessionState()
+        if state.dataSourceManager().dataSourceExists(EosdbDataSource.name()):
+            return  # Spark warns of each registration but the first.
     spark.dataSource.register(EosdbDataSource)
 
 
@@ -105,8 +105,9 @@ def write(
 
     A job that may be repeated names itself by `txn_app_id` and its run by `txn_version`, which must
     increase: rows already written under the same pair are skipped. Several writes under one pair must go to
-    different topics, or each needs its own option `writeName`. In a function for `foreachBatch`, and in
-    threads that end before it returns, a repeated write is recognized by its rows.
+    different topics, or each needs its own option `writeName`. In a function for `foreachBatch` a repeated
+    write is recognized by the micro-batch and the order of the calls, and in threads that end before it
+    returns by its rows.
     """
     spark = frame.sparkSession
     _register_source(spark)
@@ -115,15 +116,21 @@ def write(
     given = _option_texts(
         {**options, **{name: value for name, value in named.items() if value is not None}}
     )
+    lower = {name.lower(): value for name, value in given.items()}
+    place = json.dumps([query.id, *map(lower.get, _WRITES)])
+    run = query.run, query.batch
     if query.id is not None and query.batch is not None:
-        given["microBatch"] = f"{query.id}:{query.batch}"
-        if query.checkpoint is not None:
-            given["checkpointLocation"] = query.checkpoint
+        calls = _CALLS.of(place, run)
+        given["microBatch"] = MicroBatch(
+            query.id, query.batch, query.run, query.checkpoint, query.is_its_thread, calls
+        ).to_text()
     with tempfile.TemporaryDirectory(prefix="eosdb-write-") as folder:
         given["report"] = os.path.join(folder, "report.json")
         with explained(spark), active(spark):
-            frame.write.format("eosdb").options(**given).mode("append").save(os.fspath(path))
-        result = report.of_file(given["report"])
+            frame.write.format("eosdb").options(**given).mode("append").save(absolute(path))
+        result, call = report.of_file(given["report"])
+    if call is not None:
+        _CALLS.add(place, run, call)
     result.say(path)
     return result
 
@@ -142,7 +149,7 @@ def foreach_batch(
     repeat, unless option `writeName` tells them apart. `sink_id` names the query and its checkpoint; the
     default is Spark's query id, which a Spark Connect session does not provide.
     """
-    given = {"path": os.fspath(path), **_option_texts(options)}
+    given = {"path": absolute(path), **_option_texts(options)}
     if topic is not None:
         given["topic"] = topic
 
@@ -167,21 +174,30 @@ def _append(frame: DataFrame, batch_id: int, given: dict[str, str], sink_id: str
     rows = rows_of(batches)
     sink = sink_of(owner, options.which)
     topics = topics_of(batches) if options.topic is None else {options.topic}
+    run = query.run, batch_id
+    place = f"{query.id} {sink}"
+    calls = _CALLS.of(place, run)
+    this = MicroBatch(owner, batch_id, query.run, query.checkpoint, query.is_its_thread, calls)
     # In other threads the calls have no order: a repeat is recognized by its rows alone.
     plan = plan_of(query.checkpoint, query.id, batch_id) if query.is_its_thread else None
-    content = Content(lambda: batches, rows, topics, plan)
+    is_numbered = query.is_its_thread and sink_id is None
+    content = Content(lambda: batches, rows, topics, plan, this.notes, is_numbered)
     last_write = last_write_of(query.checkpoint, options.path, sink)
     with eosdb.connect(options.path, create=False) as db:
-
-        def bring(order: int) -> eosdb.AppendOnceResult:
-            sink_id = sink_of(owner, options.which, order)
-            return bring_in(db, sink_id, batch_id, Outgoing(db, options), content, last_write)
-
-        if query.is_its_thread:
-            place = f"{os.path.realpath(options.path)} {sink}"
-            result = bring(_CALLS.number(place, (query.run, batch_id), rows))
-        else:
-            result = bring_in_some_order(bring, batch_id)
+        result, call = this.bring(
+            lambda order: bring_in(
+                db,
+                sink_of(owner, options.which, order),
+                batch_id,
+                Outgoing(db, options),
+                content,
+                last_write,
+            ),
+            db.broker.cluster_id(),
+            str(rows),
+            lambda order: is_taken(db, sink_of(owner, options.which, order), batch_id),
+        )
+    _CALLS.add(place, run, call)
     report.of_result(result, sink, batch_id, rows.size).say(options.path)
 
 

@@ -59,6 +59,7 @@ def jdbc_options(
             raise SparkOptionError(
                 f"{name}: there is no table or view {view!r}; see `eosdb sql .views`"
             )
+        _check_folder(db, name)
         typed = {it.name: it.topic for it in db.admin.list_views()}
         predicates: tuple[str, ...] = ()
         if view in _RECORDS:
@@ -121,6 +122,16 @@ def read_jdbc(
         if isinstance(error, PySparkException):
             raise SparkOptionError(f"{path}: Spark cannot read {view}: {error}") from error
         raise
+
+
+def _check_folder(db: eosdb.Database, path: str) -> None:
+    """Raises SparkOptionError for a live file in a folder where the driver cannot put the shared memory of
+    SQLite's WAL."""
+    if not db.is_published and not os.access(os.path.dirname(path), os.W_OK):
+        raise SparkOptionError(
+            f"{path}: JDBC must create {path}-shm beside a live file, and the folder is not writable; read "
+            "it by read(), or make a copy by eosdb.spark_io.snapshot and read that"
+        )
 
 
 def _predicates(

@@ -5,8 +5,7 @@ Needs no jar. Planning runs in the driver's Python, reading and staging in the e
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Iterator, MutableMapping
 
 import pyarrow as pa
 from pyspark.sql.datasource import (
@@ -18,13 +17,11 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-import eosdb
-from eosdb.errors import EosdbError
-
 from .planning import columns, files, kafka_options, options, plan
 from .planning.errors import SparkOptionError
 from .reading import tasks
 from .reading.stream import StreamReader
+from .writing.outgoing import check_target
 from .writing.sink import BatchWriter, StreamWriter
 
 
@@ -52,26 +49,14 @@ class EosdbDataSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         writer = BatchWriter(self.options, schema, overwrite)
-        _check_target(self.options)
+        check_target(self.options)
         return writer
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         # Complete mode appends the whole result each time, as Kafka's sink does.
         writer = StreamWriter(self.options, schema)
-        _check_target(self.options)
+        check_target(self.options)
         return writer
-
-
-def _check_target(given: Mapping[str, str]) -> None:
-    """Raises SparkOptionError for a published copy, before the job runs instead of when it commits."""
-    path = files.local(given["path"])
-    is_published = False
-    with contextlib.suppress(EosdbError), eosdb.connect(path, read_only=True) as db:
-        is_published = db.is_published
-    if is_published:
-        raise SparkOptionError(
-            f"{path} is a published copy, which never changes; write to the file that it was made from"
-        )
 
 
 class Task(InputPartition):

@@ -30,6 +30,9 @@ LONG_AGO_NS: Final = 60_000_000_000
 """A file whose times are older than this has not been changed recently, even if the clock of the share
 on which it lies is off by almost as much."""
 
+SINK_BATCH: Final = "SELECT 1 FROM eosdb_sinks WHERE sink_id = ? AND batch_id >= ?"
+"""Has a row if the file knows this batch of a sink, or a later one; batches are forgotten in time."""
+
 
 class Stamp(NamedTuple):
     """The file system's facts about a file and its write-ahead log; an empty log counts as none."""

@@ -5,6 +5,7 @@ alternative. docs/spark.md has the same table.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from difflib import get_close_matches
 from typing import Final
 
 from .errors import SparkOptionError
@@ -36,6 +37,16 @@ REFUSED: Final = {
 """Refused, with the alternative. The connector refuses most of these, too."""
 _KAFKAS_OWN: Final = "kafka."
 _SPARKS_OWN: Final = frozenset({"checkpointlocation", "queryname", "outputmode"})
+_INNER: Final = frozenset({"microbatch", "report"})
+"""Set by `write` for the commit."""
+_SPELLING: Final = {
+    name.lower(): name
+    for name in (
+        *HONOURED, *ACCEPTED, "checkpointLocation", "groupId", "ignoreCorruptFiles", "ignoreMissingFiles",
+        "includeSourceFile", "isolationLevel", "outputMode", "queryName", "sinkId", "stagingDir",
+        "subscribePattern", "txnAppId", "txnVersion", "writeName",
+    )
+}  # fmt: skip
 _ACCEPTED: Final = frozenset(name.lower() for name in ACCEPTED)
 
 
@@ -47,7 +58,14 @@ def check(options: Mapping[str, str], own: Collection[str]) -> None:
             raise SparkOptionError(f"option {name} does nothing here: {REFUSED[name]}")
         # All other settings of Kafka's clients concern connections and speed.
         if not (name in own or name in _ACCEPTED | _SPARKS_OWN or name.startswith(_KAFKAS_OWN)):
-            raise SparkOptionError(f"option {name} is not known; see the page about Spark")
+            alike = get_close_matches(name, {*own, *_ACCEPTED, *_SPARKS_OWN} - _INNER, n=1)
+            guess = f"; did you mean {spelled(alike[0])}?" if alike else ""
+            raise SparkOptionError(f"option {name} is not known{guess}; see the page about Spark")
+
+
+def spelled(name: str) -> str:
+    """Spell an option, given in lower case, as the page about Spark does."""
+    return _SPELLING.get(name, name)
 
 
 CATALOG: Final = (

@@ -17,6 +17,8 @@ from typing import Any, Final, NamedTuple
 from eosdb import TopicPartition
 from eosdb.admin import summary
 
+from .errors import SparkOptionError
+
 ONLY: Final = ""
 """The key of the file if the request names a single one, whatever its id."""
 _AT: Final = "@"
@@ -131,7 +133,12 @@ def to_json(positions: Positions, *, is_fleet: bool) -> dict[str, Any]:
 
 
 def parse(given: Mapping[str, Any], *, is_fleet: bool) -> Positions:
-    """Parse the JSON object that Spark stored."""
+    """Parse the JSON object that Spark stored. The query may have named one file then, and several now, or
+    the other way round. Raises SparkOptionError if the offsets are not those of the one file."""
+    if is_fleet and _has(given, is_fleet=False):
+        given = _by_file(given)
+    elif not is_fleet and _has(given, is_fleet=True):
+        given = _of_one_file(given)
     offsets: dict[Place, MarkedOffset] = {}
     paths: dict[str, str] = {}
     for key, topics in (given if is_fleet else {ONLY: given}).items():
@@ -152,6 +159,42 @@ def parse(given: Mapping[str, Any], *, is_fleet: bool) -> Positions:
             if place not in offsets or offsets[place].offset < marked.offset:
                 offsets[place] = marked
     return Positions(offsets, paths)
+
+
+def _has(given: Mapping[str, Any], *, is_fleet: bool) -> bool:
+    """Whether there is an entry of this form."""
+    return any(
+        isinstance(nested, Mapping) == is_fleet
+        for topics in given.values()
+        for name, nested in topics.items()
+        if name != _PATH
+    )
+
+
+def _by_file(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Put the offsets of one file under its id, which their marks contain."""
+    by_file: dict[str, Any] = {}
+    for topic, partitions in given.items():
+        for partition, value in partitions.items():
+            mark = parse_offset(value).mark
+            if mark is None:
+                raise SparkOptionError(
+                    "the checkpoint is of a query that read one file, and an earlier version did not "
+                    "note which; this query reads several. Give it a new checkpoint, or name the one file"
+                )
+            of_file = by_file.setdefault(summary.id_in(mark), {})
+            of_file.setdefault(topic, {})[partition] = value
+    return by_file
+
+
+def _of_one_file(given: Mapping[str, Any]) -> dict[str, Any]:
+    if len(given) > 1:
+        raise SparkOptionError(
+            f"the checkpoint is of a query that read {len(given)} files, and this query names one. Give "
+            "it a new checkpoint, or name the files as before, by a folder or a pattern"
+        )
+    (topics,) = given.values()
+    return {topic: partitions for topic, partitions in topics.items() if topic != _PATH}
 
 
 def parse_offset(value: int | str) -> MarkedOffset:

@@ -1,7 +1,7 @@
 """Skipped files: options ignoreCorruptFiles and ignoreMissingFiles, with Spark's meaning.
 
-A corrupt file is damaged, incomplete, or not an eosdb file; a missing file existed before. Both are errors
-unless the option is set; then each skipped file is logged.
+A corrupt file is damaged, incomplete, of another schema, or not an eosdb file; a missing file existed
+before. Both are errors unless the option is set; then each skipped file is logged.
 """
 
 from __future__ import annotations
@@ -14,9 +14,17 @@ from eosdb.errors import (
     DatabaseNotFoundError,
     EosdbError,
     NotAnEosdbFileError,
+    SchemaOutOfDateError,
+    SchemaTooNewError,
 )
 
-_CORRUPT: Final = (CorruptDatabaseError, CorruptRecordError, NotAnEosdbFileError)
+_CORRUPT: Final = (
+    CorruptDatabaseError,
+    CorruptRecordError,
+    NotAnEosdbFileError,
+    SchemaOutOfDateError,
+    SchemaTooNewError,
+)
 
 
 class SkippedFile(NamedTuple):

@@ -66,6 +66,7 @@ def _checked(
     if not options.fail_on_data_loss:
         start = min(max(start, _log_start(db, source)), source.end)
         _tell(source, start, options)
+    is_first = True
     try:
         for batch in records.batches(
             db,
@@ -77,9 +78,11 @@ def _checked(
             skip_lost=not options.fail_on_data_loss,
             source_file=source.path,
         ):
-            # Ids are not reused: if the id is unchanged now, it was unchanged when this batch was read.
-            if _is_lost(_other_topic(db, source), source, options):
+            # Ids are not reused: if the id is unchanged now, it was unchanged when this batch was read. The
+            # scan itself raises UnknownTopicIdError if a later batch is another topic's.
+            if is_first and _is_lost(_other_topic(db, source), source, options):
                 return
+            is_first = False
             yield batch
     except (UnknownTopicIdError, UnknownTopicOrPartitionError):
         if not _is_lost(_other_topic(db, source), source, options):

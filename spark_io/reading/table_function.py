@@ -21,11 +21,12 @@ _NAME: Final = "eosdb"
 
 
 class Records:
-    """Takes a path and, optionally, the topics to read, as in option `subscribe`; the default is all
-    topics."""
+    """Takes a path and, optionally, the topics to read, as in option `subscribe`; the default, and NULL, is
+    all topics."""
 
     def eval(self, path: pa.Array, subscribe: pa.Array | None = None) -> Iterator[pa.RecordBatch]:
-        given = {} if subscribe is None else {"subscribe": subscribe[0].as_py()}
+        topics = None if subscribe is None else subscribe[0].as_py()
+        given = {} if topics is None else {"subscribe": topics}
         parsed = options.parse(given, streaming=False)
         # One snapshot of each file, as for every read.
         ranges = plan.batch(files.absolute(path[0].as_py()), parsed)

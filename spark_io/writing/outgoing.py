@@ -13,12 +13,13 @@ import pyarrow.compute as pc
 
 import eosdb
 from eosdb import Record, TopicPartition
+from eosdb.errors import SchemaOutOfDateError
 from eosdb.model.records.partitioner import Partitioner, partitioner_of, partitions_of
 from eosdb.model.records.record_columns import RecordColumns
 from eosdb.model.values import Header
 from eosdb.spark_io.planning import kafka_options
 from eosdb.spark_io.planning.errors import SparkOptionError
-from eosdb.spark_io.planning.files import local
+from eosdb.spark_io.planning.files import absolute
 
 COLUMNS: Final = {
     "key": ("string", "binary"),
@@ -31,7 +32,7 @@ COLUMNS: Final = {
 """The columns that a written DataFrame may have, with their Spark types."""
 _OPTIONS: Final = {
     "path", "topic", "txnappid", "txnversion", "checkpointlocation", "partitioner", "stagingdir",
-    "includeheaders", "sinkid", "writename", "microbatch", "report",
+    "includeheaders", "sinkid", "writename", "queryname", "microbatch", "report",
 }  # fmt: skip
 """The last two are set by `write` for the commit."""
 
@@ -46,8 +47,8 @@ class WriteOptions:
     """The options of a writer.
 
     `app_id` and `version` identify a batch job and its run; `sink_id` identifies a stream; None if Spark's
-    ids do. `name` distinguishes several writes of one batch. `micro_batch` is the query id and the batch
-    number. `report` is the file in which the commit leaves its report for the driver.
+    ids do. `name` distinguishes several writes of one batch. `micro_batch` is the text of a MicroBatch.
+    `report` is the file in which the commit leaves its report for the driver.
     """
 
     path: str
@@ -57,11 +58,12 @@ class WriteOptions:
     is_shared: bool
     """Whether the user named the staging folder, which may then be shared by several hosts."""
     checkpoint: str | None
+    query_name: str | None
     sink_id: str | None
     app_id: str | None
     version: int | None
     name: str | None
-    micro_batch: tuple[str, int] | None
+    micro_batch: str | None
     report: str | None
 
     @property
@@ -80,7 +82,8 @@ def parse(given: Mapping[str, str], types: Mapping[str, str]) -> WriteOptions:
             "no file is named; give save(path), start(path) or option path. In INSERT and saveAsTable: "
             f"{kafka_options.CATALOG}"
         )
-    path = local(path)
+    # Executors may run in other folders than the driver, where this is parsed.
+    path = absolute(path)
     topic = options.get("topic")
     check_columns(types, topic)
     app_id, version = options.get("txnappid"), options.get("txnversion")
@@ -94,21 +97,17 @@ def parse(given: Mapping[str, str], types: Mapping[str, str]) -> WriteOptions:
         path=path,
         topic=topic,
         partitioner=partitioner,
-        staging=options.get("stagingdir", f"{path}-staging"),
+        staging=absolute(options.get("stagingdir", f"{path}-staging")),
         is_shared="stagingdir" in options,
         checkpoint=options.get("checkpointlocation"),
+        query_name=options.get("queryname"),
         sink_id=options.get("sinkid"),
         app_id=app_id,
         version=None if version is None else int(version),
         name=options.get("writename"),
-        micro_batch=_micro_batch(options.get("microbatch")),
+        micro_batch=options.get("microbatch"),
         report=options.get("report"),
     )
-
-
-def _micro_batch(text: str | None) -> tuple[str, int] | None:
-    query, _, number = (text or "").rpartition(":")
-    return (query, int(number)) if query else None
 
 
 def check_columns(types: Mapping[str, str], topic: str | None) -> None:
@@ -130,6 +129,24 @@ def check_columns(types: Mapping[str, str], topic: str | None) -> None:
         )
     if "topic" not in types and topic is None:
         raise SparkOptionError("name the topic by option topic, or by a column topic")
+
+
+def check_target(given: Mapping[str, str]) -> None:
+    """Check the file and option topic before the job runs instead of when it commits. Raises
+    SparkOptionError for a published copy, DatabaseNotFoundError and UnknownTopicOrPartitionError."""
+    options = {name.lower(): value for name, value in given.items()}
+    path, topic = absolute(options["path"]), options.get("topic")
+    try:
+        with eosdb.connect(path, read_only=True) as db:
+            if db.is_published:
+                raise SparkOptionError(
+                    f"{path} is a published copy, which never changes; write to the file that it was "
+                    "made from"
+                )
+            if topic is not None:
+                db.broker.topic(topic, may_create=False)
+    except SchemaOutOfDateError:
+        return  # The commit upgrades the file.
 
 
 class Outgoing:

@@ -13,6 +13,8 @@ from eosdb import AppendOnceResult, TopicPartition
 from eosdb.model.damage import parsed
 from eosdb.model.notices import catalog
 
+from .micro_batch import Call
+
 
 @dataclass(frozen=True, slots=True)
 class WriteReport:
@@ -31,20 +33,22 @@ class WriteReport:
         if self.skipped:
             catalog.BATCH_LEFT_OUT.say(file=os.fspath(path), cause=self.why)
 
-    def to_file(self, path: str) -> None:
+    def to_file(self, path: str, call: Call | None = None) -> None:
         """Write the report for the driver, because Spark passes nothing back from a commit."""
         offsets = [[*tp, offset] for tp, offset in self.offsets.items()]
         with contextlib.suppress(OSError):  # Over Spark Connect the folder may be on another host.
-            Path(path).write_text(json.dumps({**asdict(self), "offsets": offsets}))
+            Path(path).write_text(json.dumps([{**asdict(self), "offsets": offsets}, call]))
 
 
-def of_file(path: str) -> WriteReport:
+def of_file(path: str) -> tuple[WriteReport, Call | None]:
+    """Return the report, and the call if it belongs to a micro-batch."""
     try:
-        found = parsed(Path(path).read_text())
+        found, call = parsed(Path(path).read_text())
     except OSError:
-        return WriteReport(None)
+        return WriteReport(None), None
     offsets = {TopicPartition(topic, number): offset for topic, number, offset in found["offsets"]}
-    return WriteReport(**{**found, "offsets": offsets})
+    made = None if call is None else Call(*call)
+    return WriteReport(**{**found, "offsets": offsets}), made
 
 
 def of_result(result: AppendOnceResult, sink_id: str, batch_id: int, rows: int) -> WriteReport:

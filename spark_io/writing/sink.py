@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import Final
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -28,7 +29,8 @@ from eosdb.errors import BatchDiffersError
 from eosdb.spark_io.planning.errors import OtherTargetError, SparkOptionError
 
 from . import staging
-from .last_write import LastWrite, last_write_of
+from .last_write import LastWrite, checkpoint_of, last_write_of
+from .micro_batch import Call, MicroBatch
 from .outgoing import Outgoing, WriteOptions, as_bytes, parse
 from .report import WriteReport, left_out, of_result
 from .staging import Write
@@ -36,13 +38,21 @@ from .writes import (
     Content,
     Rows,
     bring_in,
-    bring_in_some_order,
+    is_taken,
     plan_of,
     rows_of,
     sink_of,
     topics_of,
     total,
 )
+
+_OF_TASK: Final = (
+    "sql.streaming.queryId",
+    "streaming.sql.batchId",
+    "spark.jobGroup.id",
+    "spark.sql.streaming.checkpointLocation",
+)
+"""Of a query's tasks: the query, its micro-batch, its run, and the session's folder of checkpoints."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +66,8 @@ class Staged(WriterCommitMessage):
     rows: Rows
     write: Write
     topics: frozenset[str]
+    run: str | None = None
+    checkpoints: str | None = None
 
 
 def stage(
@@ -65,12 +77,12 @@ def stage(
     writes of one micro-batch."""
     context = TaskContext.get()
     task = 0 if context is None else context.partitionId()
-    query_id, batch_id = (
-        None if context is None else context.getLocalProperty(name)
-        for name in ("sql.streaming.queryId", "streaming.sql.batchId")
+    query_id, batch_id, run, checkpoints = (
+        None if context is None else context.getLocalProperty(name) for name in _OF_TASK
     )
     if options.micro_batch is not None:  # Spark sets no properties in threads of the user.
-        query_id, batch_id = options.micro_batch[0], str(options.micro_batch[1])
+        this = MicroBatch.of_text(options.micro_batch)
+        query_id, batch_id, run = this.query_id, str(this.batch_id), this.run
     write = _write(options, query_id, batch_id, own_id)
     parts = [Rows()]
     topics = set() if options.topic is None else {options.topic}
@@ -85,7 +97,9 @@ def stage(
                     parts.append(rows_of([batch]))
                     if options.topic is None:
                         topics |= topics_of([batch])
-    return Staged(path, task, query_id, batch_id, total(parts), write, frozenset(topics))
+    return Staged(
+        path, task, query_id, batch_id, total(parts), write, frozenset(topics), run, checkpoints
+    )
 
 
 def _write(
@@ -103,9 +117,11 @@ def bring(
     staged: Sequence[Staged],
     batch_id: int,
     sink_id: str,
-    plan: str | None = None,
     last_write: LastWrite | None = None,
     *,
+    plan: str | None = None,
+    notes: tuple[str, ...] = (),
+    is_numbered: bool = False,
     consecutive: bool = False,
 ) -> eosdb.AppendOnceResult:
     """Append the staged rows, in the order of Spark's partitions, unless this batch is already stored.
@@ -116,6 +132,8 @@ def bring(
         total(m.rows for m in staged),
         frozenset().union(*(m.topics for m in staged)),
         plan,
+        notes,
+        is_numbered,
     )
     with contextlib.ExitStack() as cleanup:
         for write in {m.write for m in staged}:
@@ -160,59 +178,83 @@ class BatchWriter(DataSourceArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         options, staged = self._options, _staged(messages)
-        query_id = next((m.query_id for m in staged if m.query_id), None)
-        batch_id = next((m.batch_id for m in staged if m.batch_id), None)
+        this, call = self._micro_batch(staged), None
         if options.app_id is not None and options.version is not None:
             sink_id = sink_of(options.app_id, options.which)
-            report = self._of_a_job(staged, sink_id, options.version, is_query=query_id is not None)
-        elif query_id is not None and batch_id is not None:
-            report = self._within_a_micro_batch(staged, query_id, int(batch_id))
+            report, call = self._of_a_job(staged, sink_id, options.version, this)
+        elif this is not None:
+            report, call = self._within_a_micro_batch(staged, this)
         else:
             report = self._report(bring(options, staged, 0, self._own_id), staged, self._own_id, 0)
         if options.report is not None:
-            report.to_file(options.report)
+            report.to_file(options.report, call)
         else:
             report.say(options.path)
 
+    def _micro_batch(self, staged: Sequence[Staged]) -> MicroBatch | None:
+        """Return the micro-batch: as `write` knows it, or what the tasks know."""
+        if self._options.micro_batch is not None:
+            return MicroBatch.of_text(self._options.micro_batch)
+        for m in staged:
+            if m.query_id and m.batch_id:
+                checkpoint = checkpoint_of(m.checkpoints, None, m.query_id)
+                return MicroBatch(m.query_id, int(m.batch_id), m.run, checkpoint)
+        return None
+
     def _of_a_job(
-        self, staged: Sequence[Staged], sink_id: str, version: int, *, is_query: bool
-    ) -> WriteReport:
+        self, staged: Sequence[Staged], sink_id: str, version: int, this: MicroBatch | None
+    ) -> tuple[WriteReport, Call | None]:
+        call = plan = None
+        rows = total(m.rows for m in staged)
+        if this is not None:
+            call = Call(_file_id(self._options.path), str(rows), 0)
+            # Another write of one run is no replay of the first: then only the rows may match.
+            others = any(one != call for one in this.calls if one.file_id == call.file_id)
+            plan = this.plan if this.is_in_order and not others else None
         try:
-            last_write = self._last_write(sink_id)
-            result = bring(self._options, staged, version, sink_id, last_write=last_write)
+            last_write = self._last_write(sink_id, this)
+            result = bring(self._options, staged, version, sink_id, last_write, plan=plan)
         except OtherTargetError:
             raise
         except BatchDiffersError as error:
             # Outside of a query, versions increase, so an older one is obsolete.
-            if is_query or error.newest == version:
+            if this is not None or error.newest == version:
                 raise
             discard(staged)
             return left_out(
-                total(m.rows for m in staged).size,
+                rows.size,
                 f"txnVersion {version} is older than {error.newest}, the newest of this txnAppId",
-            )
-        return self._report(result, staged, sink_id, version)
+            ), None
+        return self._report(result, staged, sink_id, version), call
 
     def _within_a_micro_batch(
-        self, staged: Sequence[Staged], query_id: str, batch_id: int
-    ) -> WriteReport:
-        """Append under the first number that no other write of this micro-batch has taken: the order of the
-        calls is unknown here."""
+        self, staged: Sequence[Staged], this: MicroBatch
+    ) -> tuple[WriteReport, Call]:
         options, which = self._options, f"df.write {self._options.which}"
-        last_write = self._last_write(sink_of(query_id, which))
-        result = bring_in_some_order(
+        sink_id = sink_of(this.query_id, which)
+        last_write = self._last_write(sink_id, this)
+        result, call = this.bring(
             lambda order: bring(
-                options, staged, batch_id, sink_of(query_id, which, order), last_write=last_write
+                options,
+                staged,
+                this.batch_id,
+                sink_of(this.query_id, which, order),
+                last_write,
+                plan=this.plan if this.is_in_order else None,
+                notes=this.notes,
+                is_numbered=this.is_in_order,
             ),
-            batch_id,
+            _file_id(options.path),
+            str(total(m.rows for m in staged)),
+            lambda order: _is_taken(options.path, sink_of(this.query_id, which, order), this),
         )
-        return self._report(result, staged, sink_of(query_id, which), batch_id)
+        return self._report(result, staged, sink_id, this.batch_id), call
 
-    def _last_write(self, sink_id: str) -> LastWrite | None:
-        """Return the sink's state in the query's checkpoint, which only `write` knows."""
-        options = self._options
-        checkpoint = options.checkpoint if options.micro_batch is not None else None
-        return last_write_of(checkpoint, options.path, sink_id)
+    def _last_write(self, sink_id: str, this: MicroBatch | None) -> LastWrite | None:
+        """Return the sink's state in the query's checkpoint."""
+        if this is None:
+            return None
+        return last_write_of(this.checkpoint, self._options.path, sink_id)
 
     def _report(
         self, result: eosdb.AppendOnceResult, staged: Sequence[Staged], sink_id: str, batch_id: int
@@ -248,16 +290,35 @@ class StreamWriter(DataSourceStreamArrowWriter):
                     "query and checkpoint"
                 )
             return  # No task has staged rows.
-        plan = plan_of(options.checkpoint, query_id, batchId)
+        location = next((m.checkpoints for m in staged if m.checkpoints), None)
+        checkpoint = options.checkpoint or checkpoint_of(location, options.query_name, query_id)
         sink_id = sink_of(owner)
-        last_write = last_write_of(options.checkpoint, options.path, sink_id)
-        # Spark commits every micro-batch, even without rows, so batch ids are consecutive.
-        result = bring(options, staged, batchId, sink_id, plan, last_write, consecutive=True)
+        result = bring(
+            options,
+            staged,
+            batchId,
+            sink_id,
+            last_write_of(checkpoint, options.path, sink_id),
+            plan=plan_of(checkpoint, query_id, batchId),
+            is_numbered=options.sink_id is None,
+            # Spark commits every micro-batch, even without rows, so batch ids are consecutive.
+            consecutive=True,
+        )
         rows = total(m.rows for m in staged).size
         of_result(result, sink_id, batchId, rows).say(options.path)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         discard(messages)
+
+
+def _file_id(path: str) -> str:
+    with eosdb.connect(path, read_only=True) as db:
+        return db.broker.cluster_id()
+
+
+def _is_taken(path: str, sink_id: str, this: MicroBatch) -> bool:
+    with eosdb.connect(path, read_only=True) as db:
+        return is_taken(db, sink_id, this.batch_id)
 
 
 def _types(schema: StructType) -> dict[str, str]:

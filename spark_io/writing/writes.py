@@ -9,10 +9,8 @@ of the target topics, because the same rows in another topic are another write.
 from __future__ import annotations
 
 import hashlib
-import itertools
 import marshal
 import os
-import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import repeat
 from operator import methodcaller
@@ -21,6 +19,7 @@ from typing import Any, Final, NamedTuple, Protocol
 import pyarrow as pa
 
 import eosdb
+from eosdb.admin import summary
 from eosdb.errors import (
     BatchDiffersError,
     OutOfOrderSequenceNumberError,
@@ -37,6 +36,9 @@ _DIGEST: Final = methodcaller("digest")
 _NUMBER: Final[Callable[[bytes, Any], int]] = int.from_bytes
 _TEXT: Final = "rows2"
 """The prefix of a text that identifies rows; it was "rows" when the hashes were SHA-256."""
+_NOWHERE: Final = "nowhere"
+"""The id of a topic that does not exist, and gets no rows."""
+_PLAN: Final = "plan "
 _TO: Final = " to "
 """Separates the content of a batch from its target topics, which earlier versions omitted."""
 
@@ -98,7 +100,7 @@ def plan_of(checkpoint: str | None, query_id: str | None, batch_id: int) -> str 
         return None
     try:
         with open(os.path.join(local(checkpoint), "offsets", str(batch_id)), "rb") as file:
-            return f"plan {query_id}:{hashlib.sha256(file.read()).hexdigest()[:32]}"
+            return f"{_PLAN}{query_id}:{hashlib.sha256(file.read()).hexdigest()[:32]}"
     except OSError:
         return None
 
@@ -118,10 +120,20 @@ class Content(NamedTuple):
     topics: Collection[str]
     """The target topics."""
     plan: str | None = None
+    notes: tuple[str, ...] = ()
+    """Texts to store with the batch, which identify nothing."""
+    is_numbered: bool = False
+    """Whether a query and its batch number, and no name of a user's, identify the write as well."""
 
     @property
     def held(self) -> tuple[str, ...]:
         return (str(self.rows),) if self.plan is None else (str(self.rows), self.plan)
+
+    def repeats_without_plan(self, batch_id: int, error: BatchDiffersError) -> bool:
+        """Whether this is the batch whose number is taken, stored when its plan could not be read."""
+        planned = any(text.startswith(_PLAN) for text in error.held)
+        is_it = self.is_numbered and self.plan is not None and error.newest == batch_id
+        return is_it and bool(error.held) and not planned
 
 
 def bring_in(
@@ -137,16 +149,23 @@ def bring_in(
     """Append the content exactly once. Raises BatchDiffersError, with advice, and SparkOptionError if the
     file lacks batches that the same query has written."""
     if last_write is not None:
-        last_write.check(db)
+        last_write.check(db, batch_id)
+    if consecutive and content.is_numbered and batch_id:
+        _check_known(db, sink_id, batch_id, last_write)
     # decisions/0057: the same rows in another topic are another write, whatever its name.
     ids = {topic: _id_of(db, topic, may_create=content.rows.size > 0) for topic in content.topics}
     there = _together(ids.values())
+    known = {topic: id_ for topic, id_ in ids.items() if id_ != _NOWHERE}
+    if last_write is not None:
+        last_write.check_topics(db, known)
     held = [f"{text}{_TO}{there}" for text in content.held]
 
     def append(*held: str) -> eosdb.AppendOnceResult:
         # decisions/0014: the driver appends, and the batch id is stored in the same unit.
         pairs = outgoing.pairs(content.read())
-        return db.append_once(sink_id, batch_id, pairs, held=held, consecutive=consecutive)
+        return db.append_once(
+            sink_id, batch_id, pairs, held=(*held, *content.notes), consecutive=consecutive
+        )
 
     try:
         try:
@@ -154,26 +173,35 @@ def bring_in(
         except BatchDiffersError:
             result = append(*held, *content.held, text_before(content.read()))
     except BatchDiffersError as error:
-        raise _explained(db, error, ids, there) from error
+        explained = _explained(db, error, ids, there)
+        is_other = isinstance(explained, OtherTargetError)
+        if is_other or not content.repeats_without_plan(batch_id, error):
+            raise explained from error
+        result = eosdb.AppendOnceResult(skipped=True, offsets={})
     except OutOfOrderSequenceNumberError as error:
         raise SparkOptionError(f"{db.path}: {error}. {PUT_BACK}") from error
     if last_write is not None:
-        last_write.keep(db, batch_id)
+        last_write.keep(db, batch_id, known)
     return result
 
 
-def bring_in_some_order(
-    bring: Callable[[int], eosdb.AppendOnceResult], batch_id: int
-) -> eosdb.AppendOnceResult:
-    """Append one of several writes of a batch when their order is unknown: try the numbers from 0, and go
-    on to the next if another write, whose content differs, has taken it. `bring` gets the number."""
-    for order in itertools.count():
-        try:
-            return bring(order)
-        except BatchDiffersError as error:
-            if error.newest != batch_id:
-                raise
-    raise AssertionError
+def is_taken(db: eosdb.Database, sink_id: str, batch_id: int) -> bool:
+    """Whether the file knows this batch of the sink, or a later one."""
+    return bool(db.query(summary.SINK_BATCH, (sink_id, batch_id)).all())
+
+
+def _check_known(
+    db: eosdb.Database, sink_id: str, batch_id: int, last_write: LastWrite | None
+) -> None:
+    """Raises SparkOptionError if nothing tells that the file has the earlier batches of the query."""
+    if last_write is not None and last_write.files():
+        return
+    if not is_taken(db, sink_id, 0):
+        raise SparkOptionError(
+            f"{db.path}: the query has written its batches up to {batch_id - 1}, and neither this file "
+            "(the memory of which ends idempotency_retention_ms after the last batch) nor a note in the "
+            f"checkpoint knows of them; nothing was appended. {PUT_BACK}"
+        )
 
 
 def _id_of(db: eosdb.Database, topic: str, *, may_create: bool) -> str:
@@ -183,7 +211,7 @@ def _id_of(db: eosdb.Database, topic: str, *, may_create: bool) -> str:
     except UnknownTopicOrPartitionError:
         if may_create:
             raise
-        return "nowhere"
+        return _NOWHERE
 
 
 def _together(ids: Iterable[str]) -> str:
@@ -219,23 +247,3 @@ def _explained(
         error.newest,
         error.held,
     )
-
-
-class Calls:
-    """Numbers the writes to one place within one run of a micro-batch, so that each has its own key.
-
-    A write of the same rows gets the same number, so that a failed write may be retried.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._runs: dict[str, tuple[object, dict[Rows, int]]] = {}
-
-    def number(self, place: str, run: object, rows: Rows) -> int:
-        """Return the number of a write. `run` identifies one attempt of a micro-batch."""
-        with self._lock:
-            last, numbers = self._runs.get(place, (run, {}))
-            if last != run:
-                numbers = {}
-            self._runs[place] = (run, numbers)
-            return numbers.setdefault(rows, len(numbers))

@@ -15,7 +15,8 @@ from eosdb.spark_io.planning.cut import Lens
 from eosdb.spark_io.planning.errors import SparkOptionError
 from eosdb.spark_io.planning.histories import Histories
 from eosdb.spark_io.planning.options import parse
-from eosdb.spark_io.writing.writes import Calls, Rows, bring_in_some_order, total
+from eosdb.spark_io.writing.micro_batch import Call, Calls, MicroBatch
+from eosdb.spark_io.writing.writes import Rows, total
 
 pytestmark = pytest.mark.spark
 
@@ -23,10 +24,14 @@ TP = TopicPartition("t", 0)
 
 
 def test_writes_of_a_run_are_numbered_and_a_new_run_begins_anew() -> None:
-    calls, one, other = Calls(), Rows(1, 1), Rows(1, 2)
-    assert [calls.number("p", "run 1", rows) for rows in (one, other, one)] == [0, 1, 0]
-    assert calls.number("elsewhere", "run 1", other) == 0
-    assert [calls.number("p", "run 2", rows) for rows in (other, one)] == [0, 1]
+    calls, one, other = Calls(), Call("file", "one", 0), Call("file", "other", 1)
+    for call in (one, other):
+        calls.add("p", "run 1", call)
+    assert calls.of("p", "run 1") == (one, other)
+    assert calls.of("elsewhere", "run 1") == ()
+    assert calls.of("p", "run 2") == ()
+    calls.add("p", "run 2", other)
+    assert calls.of("p", "run 2") == (other,)
 
 
 def test_rows_are_their_number_and_their_hashes() -> None:
@@ -45,15 +50,18 @@ def test_the_next_number_is_tried_only_if_another_write_of_the_same_batch_has_th
     def bring(order: int) -> AppendOnceResult:
         tried.append(order)
         if order < 2:
-            raise BatchDiffersError("another", newest, frozenset())
+            raise BatchDiffersError("another", newest, frozenset({"run 1 12ab"}))
         return done
 
+    this = MicroBatch("query", 7, "1")
     if newest == 7:
-        assert bring_in_some_order(bring, 7) is done
+        result, call = this.bring(bring, "file", "rows", lambda _: False)
+        assert result is done
+        assert call == ("file", "rows", 2)
         assert tried == [0, 1, 2]
         return
     with pytest.raises(BatchDiffersError):
-        bring_in_some_order(bring, 7)
+        this.bring(bring, "file", "rows", lambda _: True)
     assert tried == [0]
 
 

@@ -122,7 +122,7 @@ def test_a_target_that_is_an_older_copy_is_refused_and_another_file_or_name_is_n
         last_write = last_write_of(f"file:{checkpoint}", path, sink)
         assert last_write is not None
         with eosdb.connect(path) as db:
-            last_write.check(db)
+            last_write.check(db, 8)
             last_write.keep(db, 7)
 
     with eosdb.connect(pipe) as db:
@@ -138,8 +138,9 @@ def test_a_target_that_is_an_older_copy_is_refused_and_another_file_or_name_is_n
         ):
             stands()
         append(pipe, range(9))
+        with pytest.raises(SparkOptionError, match="older copy of the file"):
+            stands(tmp_path / "older.db")
     stands(sink="a new one")
-    stands(tmp_path / "older.db")
     for unknown in (None, str(tmp_path / "none"), "s3://bucket/cp"):
         assert last_write_of(unknown, pipe, "sink") is None
 

@@ -12,7 +12,8 @@ import pytest
 
 import eosdb
 from eosdb.spark_io import foreach_batch, read_stream, write
-from eosdb.spark_io.writing.writes import Calls, Rows, rows_of, total
+from eosdb.spark_io.writing.micro_batch import Call, Calls, MicroBatch
+from eosdb.spark_io.writing.writes import Rows, rows_of, total
 from tests.spark.test_writing import expected, numbers, out
 
 pytestmark = pytest.mark.spark
@@ -216,7 +217,56 @@ def test_rows_are_the_same_in_any_order_and_parts() -> None:
 
 
 def test_calls_are_numbered_by_their_rows_within_a_run() -> None:
-    calls, a, b = Calls(), Rows(1, 1), Rows(2, 2)
-    assert [calls.number("x", "run 1", rows) for rows in (a, b, a)] == [0, 1, 0]
-    assert calls.number("y", "run 1", b) == 0
-    assert [calls.number("x", "run 2", rows) for rows in (b, a)] == [0, 1], "a run begins anew"
+    calls, nothing = Calls(), eosdb.AppendOnceResult(skipped=False, offsets={})
+
+    def number(sink: str, run: str, rows: str, file_id: str = "file") -> int:
+        this = MicroBatch("query", 0, run, is_in_order=True, calls=calls.of(sink, run))
+        this = MicroBatch.of_text(this.to_text())
+        _, call = this.bring(lambda _: nothing, file_id, rows, lambda _: False)
+        calls.add(sink, run, call)
+        return call.number
+
+    assert [number("x", "run 1", rows) for rows in "aba"] == [0, 1, 0]
+    assert number("y", "run 1", "b") == 0
+    assert number("x", "run 1", "b", "another file") == 0
+    assert [number("x", "run 2", rows) for rows in "ba"] == [0, 1], "a run begins anew"
+
+
+def test_a_call_that_failed_leaves_its_number_to_the_next() -> None:
+    calls = (Call("file", "a", 0),)
+
+    def refused(number: int) -> eosdb.AppendOnceResult:
+        raise eosdb.errors.StorageError(f"number {number}")
+
+    this = MicroBatch("query", 0, "run", is_in_order=True, calls=calls)
+    for rows in "bc":
+        with pytest.raises(eosdb.errors.StorageError, match="number 1"):
+            this.bring(refused, "file", rows, lambda _: False)
+
+
+@pytest.mark.parametrize(
+    ("stored", "run", "calls", "rows", "number"),
+    [
+        pytest.param("ab", "run 1", (), "b", 1, id="a replay in another order"),
+        pytest.param("a", "run 1", (("file", "a", 0),), "b", 1, id="new, behind what was replayed"),
+        pytest.param("a", "run 2", (), "b", 1, id="new, behind another of this run"),
+        pytest.param("a", "run 1", (), "b", None, id="new or other rows"),
+        pytest.param("", "run 1", (), "b", 0, id="the first"),
+    ],
+)
+def test_in_threads_a_write_is_known_by_its_rows_or_refused(
+    stored: str, run: str, calls: tuple[tuple[str, str, int], ...], rows: str, number: int | None
+) -> None:
+    def bring(number: int) -> eosdb.AppendOnceResult:
+        if number < len(stored) and stored[number] != rows:
+            raise eosdb.errors.BatchDiffersError("other", 7, frozenset({f"{run} 12ab"}))
+        return eosdb.AppendOnceResult(skipped=number < len(stored), offsets={})
+
+    made = tuple(Call(*call) for call in calls)
+    this = MicroBatch("query", 7, "2", calls=made)
+    if number is None:
+        with pytest.raises(eosdb.errors.BatchDiffersError, match="batch 7 again"):
+            this.bring(bring, "file", rows, lambda number: number < len(stored))
+    else:
+        _, call = this.bring(bring, "file", rows, lambda number: number < len(stored))
+        assert call == ("file", rows, number)

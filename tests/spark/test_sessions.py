@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pyspark.sql.datasource import DataSourceRegistration
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 import eosdb
@@ -23,6 +24,19 @@ from tests.spark.test_repeats import append
 from tests.spark.test_writing import numbers, out
 
 pytestmark = pytest.mark.spark
+
+
+def test_the_format_is_registered_once_because_spark_warns_of_each_other_time(
+    spark: Any, shop: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fresh = spark.newSession()
+    spark_io.register(fresh)
+    registered: list[object] = []
+    monkeypatch.setattr(
+        DataSourceRegistration, "register", lambda self, source: registered.append(source)
+    )
+    assert values(read(fresh, shop)) == values(read(fresh, shop))
+    assert registered == []
 
 
 @pytest.mark.parametrize("pushdown", ["false", "true"])

@@ -1,0 +1,126 @@
+"""The micro-batch in which a write takes place, and the number of the write among those to one target.
+
+In the thread in which Spark calls a function for `foreachBatch` the order of the calls is known, and a
+replayed call is recognized by its number and Spark's plan. Elsewhere only its rows identify it. Rows that
+an earlier attempt did not write may be a replay that differs, or new ones, which is an error.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import threading
+import uuid
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple
+
+import eosdb
+from eosdb.errors import BatchDiffersError
+from eosdb.model.damage import parsed
+from eosdb.spark_io.planning.errors import OtherTargetError
+
+from .writes import plan_of
+
+_RUN: Final = "run "
+
+
+class Call(NamedTuple):
+    """A write that has succeeded, or was skipped: its file, its rows, and its number in that file."""
+
+    file_id: str
+    rows: str
+    number: int
+
+
+class MicroBatch(NamedTuple):
+    """A micro-batch of a query, as `write` passes it to the commit in another process. `run` is one
+    attempt, `calls` are the earlier ones of this attempt to the same sink."""
+
+    query_id: str
+    batch_id: int
+    run: str | None = None
+    checkpoint: str | None = None
+    is_in_order: bool = False
+    calls: tuple[Call, ...] = ()
+
+    def to_text(self) -> str:
+        return json.dumps(self)
+
+    @classmethod
+    def of_text(cls, text: str) -> MicroBatch:
+        this = cls(*parsed(text))
+        return this._replace(calls=tuple(Call(*call) for call in this.calls))
+
+    @property
+    def plan(self) -> str | None:
+        return plan_of(self.checkpoint, self.query_id, self.batch_id)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """A text to store with a write whose order is unknown. It tells the attempt, and is no other
+        write's."""
+        named = not self.is_in_order and self.run is not None
+        return (f"{_RUN}{self.run} {uuid.uuid4().hex}",) if named else ()
+
+    def bring(
+        self,
+        bring: Callable[[int], eosdb.AppendOnceResult],
+        file_id: str,
+        rows: str,
+        is_taken: Callable[[int], bool],
+    ) -> tuple[eosdb.AppendOnceResult, Call]:
+        """Append one of several writes of the micro-batch; `bring` gets its number. Raises
+        BatchDiffersError if it may be a replay with other rows."""
+        made = {call.rows: call.number for call in self.calls if call.file_id == file_id}
+        if self.is_in_order:
+            number = made.get(rows, len(made))
+            return bring(number), Call(file_id, rows, number)
+        other: BatchDiffersError | None = None
+        for number in itertools.count():
+            if other is not None and not is_taken(number):
+                raise _ambiguous(self.batch_id, other) from other
+            try:
+                return bring(number), Call(file_id, rows, number)
+            except OtherTargetError:
+                raise
+            except BatchDiffersError as error:
+                if error.newest != self.batch_id:
+                    raise
+                if number not in made.values() and not self._is_own(error.held):
+                    other = error
+        raise AssertionError
+
+    def _is_own(self, held: Iterable[str]) -> bool:
+        """Whether another write of this attempt has taken the number."""
+        return any(text.startswith(f"{_RUN}{self.run} ") for text in held)
+
+
+def _ambiguous(batch_id: int, error: BatchDiffersError) -> BatchDiffersError:
+    return BatchDiffersError(
+        f"Spark runs micro-batch {batch_id} again, and these rows are not those that an earlier attempt "
+        "wrote; whether they are a replay that differs, or another write, cannot be known in a thread of "
+        'yours and in df.write.format("eosdb"); nothing was appended. Write by eosdb.spark_io.write or '
+        "foreach_batch in the function's own thread, where the order of the writes is known; or make the "
+        "rows the same in each attempt",
+        error.newest,
+        error.held,
+    )
+
+
+class Calls:
+    """The calls of the last run of each sink in this process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._runs: dict[str, tuple[object, list[Call]]] = {}
+
+    def of(self, sink: str, run: object) -> tuple[Call, ...]:
+        """Return the calls so far. `run` identifies one attempt of a micro-batch."""
+        with self._lock:
+            last, calls = self._runs.get(sink, (run, []))
+            return tuple(calls) if last == run else ()
+
+    def add(self, sink: str, run: object, call: Call) -> None:
+        with self._lock:
+            last, calls = self._runs.get(sink, (run, []))
+            self._runs[sink] = (run, [*calls, call] if last == run else [call])
