@@ -245,6 +245,7 @@ class Allowance:
 
     def _spend(self, size: int) -> None:
         if size > self.bytes_left:
+            self.bytes_left = 0  # Else each further bomb of the request would cost as much again.
             raise MessageTooLargeError(
                 f"the batches of the request have more than {DECOMPRESSED_BYTES} bytes when they are "
                 "decompressed; send fewer or smaller records at once"

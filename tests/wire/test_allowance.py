@@ -67,6 +67,16 @@ def test_the_bound_is_one_for_all_batches_of_a_request(codec: int) -> None:
         compression.decompress(codec, part, 9, left)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("codec", CODECS)
+def test_behind_a_bomb_nothing_of_the_request_is_decompressed(codec: int) -> None:
+    """A request may have thousands of them."""
+    left = allowance()
+    for data in (bytes(DECOMPRESSED_BYTES + 1), b"v"):
+        with pytest.raises(MessageTooLargeError):
+            compression.decompress(codec, CODECS[codec](data), 9, left)
+
+
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("size", [0, 1, 100, 65_536, 3_000_000])
 def test_everything_within_the_bound_comes_out_as_it_went_in(codec: int, size: int) -> None:
