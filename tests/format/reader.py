@@ -11,6 +11,7 @@ State is folded from the baseline and the events behind it. Each line of the ans
     ["offset", group, topic, partition, offset, metadata, lag, held back]
     ["open", transactional id, producer id, epoch, state, start, partitions]
     ["altered", table, row]   a row that does not fit its checksum
+    ["wrong", invariant, where]   an invariant of the page that does not hold
     ["event", position, kind, members]   each event of the kinds that may be lean, whole
 """
 
@@ -31,8 +32,16 @@ SCHEMA = 10
 MODULUS = 70368744177643
 CHECKED = (
     "journal", "partitions", "transaction_index", "eosdb_file", "eosdb_baseline", "group_sessions",
-    "eosdb_baseline_partitions", "eosdb_baseline_transaction_index",
 )  # fmt: skip
+"""Tables whose rows have checksums, beside those of the baseline."""
+KINDS = """
+TopicCreated PartitionsAdded TopicConfigAltered TopicDeleted BatchAppended MarkerWritten LogCleaned
+LogStartOffsetMoved ProducersExpired SnapshotTaken ProducerIdBlockAllocated CoordinatorElected
+TransactionStateChanged TransactionalIdExpired ProducerIdsForgotten GroupChanged ConsumerGroupChanged
+GroupConfigAltered OffsetsCommitted TxnOffsetsCommitted OffsetsDeleted IdempotencyKeyUsed
+IdempotencyKeysExpired SinkBatchAppended SinksExpired ViewCreated ViewDropped AclAdded AclRemoved
+ScramCredentialSet ScramCredentialRemoved
+"""
 WHOLE = {
     "BatchAppended": {
         "partition_id", "base_offset", "count", "producer_id", "producer_epoch", "base_sequence",
@@ -113,6 +122,7 @@ class Reader:
         self.coordinator_epoch = 0
         self.events: list[list[Any]] = []
         """Those that may be lean, whole."""
+        self.wrong: list[list[Any]] = []
         self.offsets: dict[Key, Committed] = {}
         self.pending: dict[tuple[int, *Key], Committed] = {}
         ((position,),) = self.rows("SELECT position FROM eosdb_baseline")
@@ -122,6 +132,10 @@ class Reader:
             "FROM journal WHERE position > ? ORDER BY position",
             position,
         ):
+            position += 1
+            if event[0] != position:
+                self.wrong.append(["wrong", "positions", [event[0]]])
+                position = event[0]
             self.fold(*event)
 
     def rows(self, sql: str, *values: object) -> Iterator[Any]:
@@ -189,6 +203,10 @@ class Reader:
     def fold(self, position: int, kind: str, *row: Any) -> None:
         timestamp, topic, partition, transactional_id, detail = row
         members = json.loads(detail)
+        known = {*WHOLE.get(kind, ()), *DEFAULTS.get(kind, ()), "age_ms"}
+        if kind not in KINDS.split() or (kind in WHOLE and not members.keys() <= known):
+            self.wrong.append(["wrong", "kinds", [position]])
+            return
         if kind in WHOLE:
             members = self.whole(kind, timestamp, topic, partition, transactional_id, members)
             self.events.append(["event", position, kind, members])
@@ -196,11 +214,13 @@ class Reader:
             self.change(transactional_id, members)
         elif kind == "BatchAppended":
             log = self.partitions[members["partition_id"]]
+            self.check_place(position, log, members["base_offset"])
             if members["is_transactional"]:
                 log.open.setdefault(members["producer_id"], members["base_offset"])
             log.end = members["base_offset"] + members["count"]
         elif kind == "MarkerWritten":
             log = self.partitions[members["partition_id"]]
+            self.check_place(position, log, members["offset"])
             first = log.open.pop(members["producer_id"], None)
             if first is not None and members["control"] == "ABORT":
                 log.aborted.append((members["producer_id"], first, members["offset"]))
@@ -210,6 +230,10 @@ class Reader:
             if of_kind is not None:
                 columns = {"topic": topic, "partition": partition, "position": position}
                 of_kind(**columns, **{f"m_{name}": value for name, value in members.items()})
+
+    def check_place(self, position: int, log: Partition, first: int) -> None:
+        if first != log.end:
+            self.wrong.append(["wrong", "places", [position]])
 
     def change(self, transactional_id: str, members: dict[str, Any]) -> None:
         self.ids[transactional_id] = members
@@ -311,9 +335,6 @@ class Reader:
         log = self.partitions[m_partition_id]
         log.aborted = [entry for entry in log.aborted if entry[2] not in m_expired_horizons]
 
-    def on_TransactionalIdExpired(self, **_: object) -> None:
-        """Nothing that is listed: such an id has no open transaction."""
-
     def on_OffsetsCommitted(
         self, position: int, m_group_id: str, m_offsets: list[dict[str, Any]], **_: object
     ) -> None:
@@ -367,6 +388,8 @@ class Reader:
                 joined = [list(pair(tp)) for tp in state["partitions"]]
                 yield ["open", name, *who, state["start_time_ms"], joined]
         yield from self.altered()
+        yield from self.wrong
+        yield from self.invariants()
 
     def committed(self, partition_id: int, log: Partition) -> Iterator[Any]:
         for producer, is_transactional, *row in self.rows(
@@ -393,22 +416,107 @@ class Reader:
 
     # -- checksums ----------------------------------------------------------------------------
 
+    def copies(self) -> list[str]:
+        """The tables of the baseline."""
+        names = self.rows("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")
+        return [name for (name,) in names if name.startswith("eosdb_baseline_")]
+
     def altered(self) -> Iterator[list[Any]]:
-        for table in CHECKED:
+        ((checked_from,),) = self.rows("SELECT checked_from FROM eosdb_baseline")
+        for table in (*CHECKED, *self.copies()):
             columns = [name for _, name, *_ in self.rows(f"PRAGMA table_info({table})")]
             place = columns.index("checksum")
             for row in self.rows(f"SELECT * FROM {table}"):
                 others = [*row[:place], *row[place + 1 :]]
                 joined = "\x1f".join(map(str, others)).encode()
-                if row[place] is not None and row[place] != zlib.crc32(joined):
+                may_be_null = table == "journal" and row[0] < checked_from
+                if row[place] != zlib.crc32(joined) and not (row[place] is None and may_be_null):
                     yield ["altered", table, [str(value) for value in others]]
         for row in self.rows(
             'SELECT partition_id, "offset", timestamp, timestamp_type, key, value, headers, '
             "producer_id, producer_epoch, sequence, sequence_round, is_transactional, control, "
-            "position, checksum FROM records WHERE checksum IS NOT NULL"
+            "position, checksum FROM records r WHERE checksum IS NOT NULL OR EXISTS ("
+            "SELECT 1 FROM partitions p WHERE p.partition_id = r.partition_id "
+            'AND checked_from >= 0 AND r."offset" >= checked_from)'
         ):
             if row[-1] != checksum(*row[:-1]):
                 yield ["altered", "records", [str(row[0]), str(row[1])]]
+
+    # -- invariants ---------------------------------------------------------------------------
+
+    def invariants(self) -> Iterator[list[Any]]:
+        for table in ("eosdb_alembic_version", "eosdb_baseline", "eosdb_file"):
+            if len([*self.rows(f"SELECT 1 FROM {table}")]) != 1:
+                yield ["wrong", "one row", [table]]
+        ((rows_sum,),) = self.rows("SELECT rows_sum FROM eosdb_baseline")
+        total = 0
+        for table in self.copies():
+            weight = zlib.crc32(table.encode())
+            total += sum(weight * row[0] for row in self.rows(f"SELECT checksum FROM {table}"))
+        if signed(total) != rows_sum:
+            yield ["wrong", "rows_sum", []]
+        for log in self.rows(
+            "SELECT partition_id, topic, partition, log_start_offset, log_end_offset, last_stable_offset, "
+            "clean_offset, size_bytes, cleaned_sum, last_aborted_offset FROM partitions "
+            "ORDER BY topic, partition"
+        ):
+            yield from self.of_partition(*log)
+        for position, partition_id, offset in self.rows(
+            'SELECT position, partition_id, "offset" FROM records r WHERE NOT EXISTS '
+            "(SELECT 1 FROM journal j WHERE j.position = r.position) ORDER BY 1, 2, 3"
+        ):
+            yield ["wrong", "events", [partition_id, offset, position]]
+
+    def of_partition(
+        self, partition_id: int, topic: str, partition: int, start: int, end: int, stable: int,
+        clean: int, size: int, cleaned_sum: int | None, last_aborted: int,
+    ) -> Iterator[list[Any]]:  # fmt: skip
+        where = [topic, partition]
+        log = self.partitions.get(partition_id)
+        if log is None or (log.start, log.end, log.stable) != (start, end, stable):
+            yield ["wrong", "folded", where]
+        rows, found, sum_ = 0, 0, 0
+        for offset, bytes_, of_record in self.rows(
+            'SELECT "offset", ifnull(length(key), 0) + ifnull(length(value), 0) '
+            "+ ifnull(length(CAST(headers AS BLOB)), 0), checksum "
+            'FROM records WHERE partition_id = ? AND "offset" >= ?',
+            partition_id,
+            start,
+        ):
+            rows += max(start, clean) <= offset < end
+            found += bytes_
+            if offset < clean:
+                sum_ += mixed(offset, of_record)
+        if rows != max(0, end - max(start, clean)):
+            yield ["wrong", "rows", where]
+        if found != size:
+            yield ["wrong", "size_bytes", where]
+        if cleaned_sum is not None and signed(sum_) != cleaned_sum:
+            yield ["wrong", "cleaned_sum", where]
+        before = None
+        for last, previous in self.rows(
+            "SELECT last_offset, previous_offset FROM transaction_index WHERE partition_id = ? "
+            "ORDER BY last_offset",
+            partition_id,
+        ):
+            if previous != before if before is not None else previous >= start:
+                yield ["wrong", "chain", where]
+            before = last
+        if last_aborted != before if before is not None else last_aborted >= start:
+            yield ["wrong", "chain", where]
+
+
+def mixed(offset: int, of_record: int | None) -> int:
+    """SplitMix64's finalizer."""
+    all_bits = 2**64 - 1
+    x = ((of_record or 0) + offset * 0x9E3779B97F4A7C15) & all_bits
+    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9 & all_bits
+    x = (x ^ x >> 27) * 0x94D049BB133111EB & all_bits
+    return x ^ x >> 31
+
+
+def signed(number: int) -> int:
+    return (number + 2**63) % 2**64 - 2**63
 
 
 def filled_in(

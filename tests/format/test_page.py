@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import sqlite3
 import typing
@@ -13,6 +14,7 @@ from eosdb.events.encoding import SHAPES, Fields
 from eosdb.model.protocol.scram import ScramCredential
 from eosdb.model.values import TopicPartition, TransactionState
 from eosdb.store.schema import newest
+from tests.format import vectors
 from tests.tidy.tree import ROOT
 
 PAGE = (ROOT / "docs" / "format.md").read_text(encoding="utf-8")
@@ -186,6 +188,66 @@ def test_the_page_has_every_kind_of_event_with_its_columns_and_members() -> None
 def test_the_page_has_every_object_in_members() -> None:
     described = members_on_the_page("Objects in members")
     assert described == {name: members_of(cls, cls._fields) for name, cls in OBJECTS.items()}
+
+
+def test_the_page_has_the_invariants_that_the_vectors_break() -> None:
+    rows = [row for row in cells(section("Invariants")) if row[0] not in ("invariant", "---")]
+    assert [name for name, *_ in rows] == list(vectors.BROKEN)
+    folds = {name for name, _, reader in rows if reader == "fold"}
+    assert folds == {"positions", "kinds", "places", "folded"}
+
+
+def golden(number: int) -> tuple[dict[str, set[str]], set[str]]:
+    """The columns of each table of a schema's file, and the kinds of its events."""
+    path = ROOT / f"tests/data/schema_{number:04}.db"
+    with contextlib.closing(
+        sqlite3.connect(f"file:{path}?mode=ro&immutable=1", uri=True)
+    ) as connection:
+        tables = [
+            name
+            for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+        ]
+        columns = {
+            table: {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
+            for table in tables
+            if not table.startswith("eosdb_baseline_")
+        }
+        kinds_ = {kind for (kind,) in connection.execute("SELECT DISTINCT kind FROM journal")}
+    return columns, kinds_
+
+
+def test_the_page_says_which_schema_brought_which_table_column_and_kind() -> None:
+    before, seen = golden(1)
+    rows = {row[0]: row for row in cells(section("Older schemas")) if len(row) == 3}
+    for number in range(2, newest.SCHEMA_VERSION + 1):
+        now, kinds_ = golden(number)
+        expected = {table for table in now if table not in before}
+        expected |= {
+            f"{table}.{column}"
+            for table in now
+            if table in before
+            for column in now[table] - before[table]
+        }
+        _, stated, of_kinds = rows[str(number)]
+        assert set(names(stated)) - {"alembic_version", "checksum"} == expected, number
+        assert set(names(of_kinds)) == kinds_ - seen, number
+        before, seen = now, seen | kinds_
+
+
+def test_the_worked_transaction_is_that_of_the_file() -> None:
+    path = ROOT / "tests/data/schema_0010.db"
+    with contextlib.closing(
+        sqlite3.connect(f"file:{path}?mode=ro&immutable=1", uri=True)
+    ) as connection:
+        events = connection.execute(
+            "SELECT position, kind, topic, partition, detail FROM journal "
+            "WHERE transactional_id = 'ended' ORDER BY position"
+        ).fetchall()
+    rows = [row for row in cells(section("A transaction, event by event")) if row[0].isdigit()]
+    assert [row[:4] for row in rows] == [
+        [str(at), f"`{kind}`", f"{topic}, {number}" if topic else "–", f"`{detail}`"]
+        for at, kind, topic, number, detail in events
+    ]
 
 
 def test_the_page_is_of_the_newest_schema() -> None:

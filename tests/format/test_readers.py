@@ -25,7 +25,7 @@ from eosdb.events.lean import Lean
 from eosdb.maintenance import replay
 from eosdb.spark_io import jar
 from eosdb.store import baseline
-from tests.format import files
+from tests.format import files, vectors
 from tests.maintenance import everything
 from tests.tidy.tree import ROOT
 
@@ -226,6 +226,46 @@ def of_damaged(
 def test_a_reader_sees_an_altered_row(of_damaged: dict[str, Lines], table: str) -> None:
     altered = [line for line in of_damaged[f"{table}.db"] if line[0] == "altered"]
     assert {line[1] for line in altered} == {table}
+
+
+OF_THE_FOLD = {"positions", "kinds", "places", "folded"}
+"""What a reader that folds no event does not see."""
+
+
+@pytest.fixture(scope="module")
+def broken(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    files_ = vectors.broken(tmp_path_factory.mktemp("broken"))
+    return {name: path for name, (path, _) in files_.items()}
+
+
+def test_the_test_vectors_are_what_the_reader_finds(tmp_path: Path) -> None:
+    stored = json.loads(vectors.VECTORS.read_text(encoding="utf-8"))
+    assert stored == vectors.made(tmp_path, lambda paths: answers_of("python", paths))
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_a_reader_sees_that_an_invariant_does_not_hold(
+    broken: dict[str, Path], reader: str
+) -> None:
+    lines = answers_of(reader, [*broken.values()])
+    for bad in json.loads(vectors.VECTORS.read_text(encoding="utf-8"))["bad"]:
+        name = bad["invariant"]
+        sees_none = reader == "java" and name in OF_THE_FOLD
+        found = vectors.found(lines[broken[name].name])
+        assert found == ([] if sees_none else bad["found"]), name
+        assert bool(bad["found"]) == (name != "schema")
+
+
+@pytest.mark.parametrize("name", vectors.BROKEN)
+def test_verify_sees_that_an_invariant_does_not_hold(
+    broken: dict[str, Path], name: str, tmp_path: Path
+) -> None:
+    shutil.copy(broken[name], tmp_path / "bad.db")
+    with eosdb.connect(tmp_path / "bad.db", read_only=True) as db:
+        try:
+            assert not db.verify().ok
+        except eosdb.CorruptDatabaseError as error:
+            assert "this is not an event that this eosdb knows" in str(error)
 
 
 @pytest.mark.parametrize(("reader", "number"), [("python", 9), ("python", 11), ("java", 11)])
