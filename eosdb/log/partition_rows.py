@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from types import NoneType
 from typing import Any, Final, NamedTuple
 
 from eosdb.errors import CorruptDatabaseError, UnknownTopicOrPartitionError
@@ -81,7 +82,8 @@ class _PartitionMemo(Memo):
 
 
 _COLUMNS: Final = (*Partition._fields, "checksum")
-_TYPES: Final = [str if name == "topic" else int for name in Partition._fields]
+_TYPES: Final = (*[str if name == "topic" else int for name in Partition._fields[:-1]],)
+_CELLS: Final = ((*_TYPES, int), (*_TYPES, NoneType))
 """The checksum is one of texts, so that a text of digits has that of the number."""
 _FIXED: Final = ("partition_id", "topic_id", "topic", "partition")
 """The first columns, which never change."""
@@ -220,7 +222,7 @@ def _partition(row: tuple[Any, ...]) -> Partition:
     because every number in the row decides what readers see."""
     *columns, checksum = row
     partition = Partition(*columns)
-    if row_checksum(*columns) != checksum or [*map(type, columns)] != _TYPES:
+    if row_checksum(*columns) != checksum or (*map(type, columns),) not in _CELLS:
         raise CorruptDatabaseError(
             f"partitions: the row of {partition.topic_partition} does not fit its checksum; "
             "`eosdb rebuild` restores it from the events, `eosdb verify` shows what else is damaged"
