@@ -127,8 +127,7 @@ class Store:
         self._check_not_closed()
 
     def check_open(self) -> None:
-        """Raises DatabaseClosedError, IllegalStateError in a forked child, and StorageError when the file
-        has been moved or replaced."""
+        """Raises DatabaseClosedError, IllegalStateError in a fork, StorageError if the file is another."""
         self._check_not_closed()
         self._files.check_database()
 
@@ -142,8 +141,7 @@ class Store:
 
     @property
     def forked(self) -> bool:
-        """Whether this process is a fork of the one that opened the file, which alone may use and release
-        it."""
+        """Whether this process is a fork of the one that opened the file, which alone may use it."""
         return self._process != os.getpid()
 
     def _closed_error(self) -> DatabaseClosedError:
@@ -172,15 +170,13 @@ class Store:
     # -- owners ---------------------------------------------------------------------------------
 
     def owner_locks(self) -> OwnerLocks:
-        """Return the owner locks, which are held until they are released, the file is closed, or the
-        process dies. Raises ReadOnlyDatabaseError and DatabaseClosedError."""
+        """Return the locks of owners in this process. Raises ReadOnlyDatabaseError, DatabaseClosedError."""
         self._check_writable()
         assert self._mutex is not None
         return self._mutex.owner_locks
 
     def is_owned(self, number: int) -> bool:
-        """Whether any process, including this one, holds the lock of this number. True if a read-only store
-        cannot know, as for a copy, which has no lock file."""
+        """Whether any process holds the lock of this number. True for a copy, which has no lock file."""
         if self._mutex is None:
             return is_owned(self.path, number)
         return self._mutex.is_owned(number)
@@ -317,7 +313,10 @@ class Store:
                 self._timings.note_outcome((error,))
                 raise
             finally:
-                self._mutex.release()
+                try:
+                    self._mutex.release()
+                except MemoryError:
+                    self._mutex.release_again()
         finally:
             turn.is_left = True
             self._group.left(turn)
@@ -337,7 +336,10 @@ class Store:
                     yield writer
                 writer.checkpoint_when_due()
             finally:
-                self._mutex.release()
+                try:
+                    self._mutex.release()
+                except MemoryError:
+                    self._mutex.release_again()
         finally:
             turn.is_left = True
             self._group.left(turn)
@@ -571,7 +573,10 @@ class Store:
             except MemoryError:
                 pass  # The next turn does it.
             finally:
-                self._mutex.release()
+                try:
+                    self._mutex.release()
+                except MemoryError:
+                    self._mutex.release_again()
         errors = [request.error for request in batch if request.error is not None]
         self._timings.note_outcome(errors)
 

@@ -180,7 +180,13 @@ class Consumer(Closeable, Generic[Key, Value]):
         auto_offset_reset="none", WakeupError, FencedInstanceIdError when another consumer has taken over
         this group_instance_id, and the broker's errors.
         """
-        return records_of(self._poll(timeout_ms, max_records))
+        found = self._poll(timeout_ms, max_records)
+        try:
+            return records_of(found)
+        except MemoryError:  # The program has none of them, so the next poll begins with them.
+            for part in reversed(found):
+                self._cursor(TopicPartition(part.topic, part.partition)).seek(part.offsets[0])
+            raise
 
     def poll_columns(self, timeout_ms: int = 0, max_records: int | None = None) -> PolledColumns:
         """Like `poll`, but return the records column by column instead of as an object each."""

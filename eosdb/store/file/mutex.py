@@ -37,6 +37,7 @@ _ROUND_AT: Final = 16
 _LONG_AGO_MS: Final = 2 * 24 * 3600 * 1000
 _TIME: Final = struct.Struct("<q")
 _SIZE: Final = 4096
+_TRIES: Final = 100
 
 
 class WriterMutex:
@@ -79,6 +80,15 @@ class WriterMutex:
         self.release = _nothing
         self._descriptor = -1
         _close(self._locks)
+
+    def release_again(self) -> None:
+        """Release the locks after `release` had no memory: there is some again, or else the next unit does
+        it. Raises MemoryError."""
+        for _ in range(_TRIES):
+            with contextlib.suppress(MemoryError):
+                self.release()
+                return
+        self.release()
 
     def close_with(self, owner: object) -> None:
         """Close as soon as nobody has the owner any more, which was perhaps dropped without `close`. At the

@@ -144,14 +144,19 @@ class HeldUnit:
         self._end()
         self._check_names()
         reach(Failpoint.USER_UNIT_UNCOMMITTED)
-        before = self._unit.written_bytes
-        with self._translated():
-            try:
-                self._timings.committing()
-                # As in Writer._commit: MemoryError means that it has failed.
-                self._raw.commit()
-            except sqlite3.Error as error:
-                self._note(error)
+        before, is_committed = self._unit.written_bytes, False
+        try:
+            with self._translated():
+                try:
+                    self._timings.committing()
+                    # As in Writer._commit: MemoryError means that it has failed.
+                    self._raw.commit()
+                    is_committed = True
+                except sqlite3.Error as error:
+                    self._note(error)
+                    raise
+        except EosdbError:
+            if not is_committed:  # Behind it, no memory may be left to end the blocks with.
                 raise
         return 16_384 + before
 
