@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import click
 
 import eosdb
 from eosdb.cli import output
 from eosdb.cli.file_command import FileGroup
 from eosdb.cli.session import Session
+from eosdb.model.words import counted
 
 
 @click.group(cls=FileGroup)
@@ -30,15 +33,22 @@ def list_(session: Session, topic: str, pending: bool, output_format: str) -> No
         "ID", "PARTITION", "OFFSET", "KEY", "ORIGIN", "GROUP", "ATTEMPTS", "ERROR", "MESSAGE", "FAILED-AT",
         "REPLAYED",
     )  # fmt: skip
+    others = 0
+
+    def dead(db: eosdb.Database) -> Iterator[eosdb.DeadLetter]:
+        nonlocal others
+        for letter in db.dead_letters(topic).letters():
+            if letter.failure is None:
+                others += 1
+            elif not (pending and letter.is_replayed):
+                yield letter
+
     with session.open(read_only=True) as db:
-        output.rows(
-            columns,
-            (
-                _row(letter)
-                for letter in db.dead_letters(topic).letters()
-                if not (pending and letter.is_replayed)
-            ),
-            output_format,
+        output.rows(columns, map(_row, dead(db)), output_format)
+    if others:
+        output.line(
+            f"{topic}: {counted(others, 'record')} without a failure in the headers: no dead letters",
+            err=True,
         )
 
 

@@ -46,6 +46,7 @@ _CLEANED: Final = """
 SELECT json_extract(detail, '$.partition_id'), max(json_extract(detail, '$.clean_offset'))
 FROM journal WHERE kind = 'LogCleaned' AND position > ? GROUP BY 1
 """
+_FIRST_EVENT: Final = "SELECT min(timestamp) FROM journal"
 
 
 def restore_to(
@@ -72,8 +73,8 @@ def wanted_position(
     connection: sqlite3.Connection, position: int | None, timestamp: int | None
 ) -> int:
     """Return the position to restore: the given one, or that of the newest event at or before a time
-    (ms; 0 if everything is later). Raises InvalidRequestError for a position beyond the journal or
-    before the baseline, and unless exactly one is given."""
+    (ms). Raises InvalidRequestError for a position beyond the journal or before the baseline, for a time
+    before the first event, and unless exactly one is given."""
     if (position is None) == (timestamp is None):
         raise InvalidRequestError("expected either a journal position or a timestamp, and not both")
     if position is not None:
@@ -83,6 +84,12 @@ def wanted_position(
     at_time = check_int("timestamp", timestamp, 0)
     (newest,) = connection.execute(_NEWEST_AT, (at_time,)).fetchone()
     baseline.check_reached(connection, newest, format_time_ms(at_time))
+    (first,) = connection.execute(_FIRST_EVENT).fetchone()
+    if not newest and first is not None:
+        raise InvalidRequestError(
+            f"timestamp: got {format_time_ms(at_time)}, at which the file had no events: its first is of "
+            f"{format_time_ms(first)}; give a time from then on (position 0 restores an empty file)"
+        )
     return int(newest)
 
 

@@ -42,6 +42,17 @@ def test_list_says_what_failed_where_and_why(run: Run) -> None:
     }
 
 
+def test_a_record_without_a_failure_is_no_dead_letter(run: Run, db_path: Path) -> None:
+    listed = run("dlq", "list", "orders", "--format", "json")
+    assert (listed.exit_code, json.loads(listed.stdout)) == (0, [])
+    assert "orders: 3 records without a failure in the headers: no dead letters" in listed.stderr
+    with eosdb.connect(db_path) as db:
+        db.producer().send("orders.dlq", b"put there by hand")
+    mixed = run("dlq", "list", "orders.dlq", "--format", "json")
+    assert len(json.loads(mixed.stdout)) == 3
+    assert "orders.dlq: 1 record without a failure" in mixed.stderr
+
+
 def test_show_tells_one_in_full(run: Run) -> None:
     shown = run("dlq", "show", "orders.dlq", "1")
     assert "Traceback" in shown.stdout

@@ -53,6 +53,19 @@ def test_ndjson_with_a_key_field(run: Run, tmp_path: Path, db_path: Path) -> Non
     )
 
 
+@pytest.mark.parametrize("bad", [2, 30])
+def test_skipped_lines_are_counted_and_the_first_are_named(
+    run: Run, tmp_path: Path, bad: int
+) -> None:
+    (tmp_path / "in.ndjson").write_text("{}\n" + "no json\n" * bad + "{}\n")
+    told = run("ingest", "t", str(tmp_path / "in.ndjson"), "--on-error", "skip").stderr
+    assert f"2 records appended to t, {bad + 2} lines done, {bad} lines skipped" in told
+    named = [line for line in told.splitlines() if line.endswith(": skipped")]
+    assert f"{tmp_path / 'in.ndjson'}, line 2: " in named[0]
+    assert len(named) == min(bad, 20)
+    assert ("10 more lines skipped" in told) == (bad == 30)
+
+
 def test_csv_rows_become_json_objects(run: Run, tmp_path: Path, db_path: Path) -> None:
     (tmp_path / "in.csv").write_text('id,text\n1,"two\nlines"\n2,"a ""quote"""\n')
     run("ingest", "t", str(tmp_path / "in.csv"), "--key", "id", "--transaction-size", "1")

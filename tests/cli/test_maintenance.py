@@ -81,7 +81,7 @@ def test_restore_goes_back_to_a_position_or_a_time(run: Run, db_path: Path, tmp_
     assert values(db_path) == [b"one", b"two", b"three"]
     for number, time in enumerate((str(noon), "2023-11-14T22:13:20", "2023-11-15")):
         result = run("restore", str(tmp_path / f"{number}.db"), "--timestamp", time)
-        assert "as it was after position 0, " in result.stdout
+        assert "timestamp: got 2023-11-1" in result.stderr
     assert run("restore", str(tmp_path / "now.db"), "--timestamp", "2999-01-01").exit_code == 0
     assert values(tmp_path / "now.db") == [b"one", b"two", b"three"]
 
@@ -97,6 +97,14 @@ def test_times_and_positions_that_are_none_are_wrong_usage(
     result = run("restore", str(tmp_path / "then.db"), *arguments)
     assert (result.exit_code, result.stdout) == (2, "")
     assert not (tmp_path / "then.db").exists()
+
+
+def test_a_time_before_the_first_event_is_refused(run: Run, db_path: Path, tmp_path: Path) -> None:
+    result = run("restore", str(tmp_path / "then.db"), "--timestamp", "2001-01-01T00:00")
+    assert result.exit_code == 1
+    assert "at which the file had no events: its first is of " in result.stderr
+    assert not (tmp_path / "then.db").exists()
+    assert run("restore", str(tmp_path / "empty.db"), "--position", "0").exit_code == 0
 
 
 def test_a_position_beyond_the_journal_is_refused(run: Run, tmp_path: Path) -> None:

@@ -28,12 +28,15 @@ from eosdb.errors import (
 )
 from eosdb.model.damage import parsed
 from eosdb.model.topic_config import TopicConfig
+from eosdb.model.words import counted
 
 from .sources import FORMATS, Item, Position, Source, format_of
 from .topics import settings_of
 
 _RETRY_MS = 100
 _BATCH_BYTES = 1_000_000
+_NAMED_MAX = 20
+"""The most skipped lines that are named."""
 
 
 @click.command(cls=FileCommand)
@@ -115,6 +118,8 @@ class Ingest:
             self._group, topic_ids={self._anchor: db.broker.topic(topic).topic_id}
         )
         self._count = 0
+        self._skipped: list[str] = []
+        """The lines that were skipped, and why."""
 
     def run(self, transaction_size: int, *, skip: bool) -> None:
         """Append the lines that are not stored yet. Raises InvalidRecordError for a bad line unless `skip`,
@@ -136,11 +141,20 @@ class Ingest:
                 f"another ingest of {self._source.path} has taken over from this one, or this one was "
                 "suspended for too long; no line is lost or duplicated: let the other finish, or restart"
             ) from error
+        finally:
+            self._name_skipped()
+        skipped = f", {counted(len(self._skipped), 'line')} skipped" if self._skipped else ""
         output.line(
             f"{self._source.path}: {self._count} records appended to {self._topic}, "
-            f"{end.line} lines done",
+            f"{end.line} lines done{skipped}",
             err=True,
         )
+
+    def _name_skipped(self) -> None:
+        for why in self._skipped[:_NAMED_MAX]:
+            output.line(f"{self._source.path}, {why}: skipped", err=True)
+        if (others := len(self._skipped) - _NAMED_MAX) > 0:
+            output.line(f"{self._source.path}: {counted(others, 'more line')} skipped", err=True)
 
     def _append(self, producer: eosdb.Producer, transaction_size: int, skip: bool) -> Position:
         position = self._committed()
@@ -159,7 +173,9 @@ class Ingest:
                         if error is None:
                             producer.send(self._topic, item.value, item.key)
                             self._count += 1
-                        elif not skip:
+                        elif skip:
+                            self._skipped.append(f"line {item.line}: {error}")
+                        else:
                             # Good lines before a bad one are stored, in this transaction.
                             bad = f"line {item.line}: {error}"
                             break
