@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from dataclasses import dataclass, replace
 
@@ -66,6 +67,8 @@ class Session:
                 config=config,
             )
         except DatabaseNotFoundError as error:
+            if not os.path.isdir(os.path.dirname(os.path.realpath(path))):
+                raise
             options = {option.name for option in click.get_current_context().command.params}
             how = "--create, or " if "create" in options else ""
             raise DatabaseNotFoundError(

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, Unpack, get_args, overload
+from typing import TYPE_CHECKING, Any, Final, Never, TypeAlias, Unpack, get_args, overload
 
 from eosdb.admin import outcome
 from eosdb.admin.topics import Admin
@@ -42,8 +42,16 @@ from eosdb.model.metrics import Metrics
 from eosdb.model.progress import Progress, report_progress
 from eosdb.model.protocol.prometheus import written
 from eosdb.model.reports import ProcessReport, PublishReport, ViewDescription
+from eosdb.model.setting_names import check_by_name
 from eosdb.model.type_variables import Key, MadeKey, MadeValue, Value
-from eosdb.model.validation import check_choice, check_path, check_text, check_whole, is_url
+from eosdb.model.validation import (
+    check_choice,
+    check_file,
+    check_path,
+    check_text,
+    check_whole,
+    is_url,
+)
 from eosdb.model.values import (
     AppendOnceResult,
     ConsumerRecord,
@@ -109,7 +117,7 @@ def connect(
     if config is not None and not isinstance(config, BrokerConfig):
         raise ConfigError(f"config: got {config!r}, expected a BrokerConfig")
     return Database(
-        check_path("path", path),
+        check_file("path", path),
         clock or SystemClock(),
         durability,
         read_only,
@@ -210,7 +218,7 @@ class Database(WholeFile, Closeable):
 
     def producer(
         self,
-        *,
+        *misplaced: Never,
         transport: Transport | BrokerRequests | None = None,
         **config: Unpack[ProducerConfig],
     ) -> Producer:
@@ -219,6 +227,7 @@ class Database(WholeFile, Closeable):
         `transport` carries its requests to the broker; None for direct calls.
         """
         self._store.check_open()
+        check_by_name("producer", misplaced)
         return Producer(self._transport(transport), self.clock, **config)
 
     def consumer(

@@ -10,7 +10,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from functools import partial, wraps
 from types import TracebackType
-from typing import Any, Concatenate, Final, ParamSpec, TypeVar, Unpack, overload
+from typing import Any, Concatenate, Final, Never, NoReturn, ParamSpec, TypeVar, Unpack, overload
 
 from eosdb.aio.block import AsyncUserTransaction, Block, Turn
 from eosdb.aio.consumer import AsyncConsumer
@@ -28,10 +28,10 @@ from eosdb.client.producer.settings import ProducerConfig, ProducerSettings
 from eosdb.client.transport import DirectTransport
 from eosdb.database import Database, Topics
 from eosdb.database import connect as open_database
-from eosdb.errors import ConfigError
+from eosdb.errors import ConfigError, IllegalStateError
 from eosdb.model.clock import SystemClock
 from eosdb.model.reports import ProcessReport
-from eosdb.model.setting_names import checked_settings
+from eosdb.model.setting_names import check_by_name, checked_settings
 from eosdb.model.type_variables import MadeKey, MadeValue
 from eosdb.model.values import AppendOnceResult
 
@@ -65,10 +65,11 @@ class AsyncDatabase(Proxy[Database]):
 
     # -- clients --------------------------------------------------------------------------------
 
-    def producer(self, **config: Unpack[ProducerConfig]) -> AsyncProducer:
+    def producer(self, *misplaced: Never, **config: Unpack[ProducerConfig]) -> AsyncProducer:
         """Return a producer; the settings are those of `Database.producer`. Raises ConfigError. `linger_ms`
         has no effect: records sent during a commit share the next one."""
         self._home.check()
+        check_by_name("producer", misplaced)
         checked = checked_settings(ProducerSettings, "producer", config)
         config["linger_ms"] = 0
         outgoing = self._outgoing(config, is_transactional=checked.transactional_id is not None)
@@ -316,6 +317,22 @@ class Opening(AbstractAsyncContextManager[AsyncDatabase, None]):
 
     def __await__(self) -> Generator[Any, None, AsyncDatabase]:
         return self._open().__await__()
+
+    def __getattr__(self, name: str) -> NoReturn:
+        # An AttributeError for what Python and tools look for, which no database has.
+        is_known = hasattr(AsyncDatabase, name) or name in ("admin", "path")
+        kind = IllegalStateError if is_known else AttributeError
+        raise kind(
+            f"{name}: the database is not open yet: `db = await eosdb.aio.connect(…)`, or `async with "
+            "eosdb.aio.connect(…) as db`"
+        )
+
+    def __enter__(self) -> NoReturn:
+        raise IllegalStateError(
+            "a database of an event loop is opened by `async with`, not by `with`"
+        )
+
+    def __exit__(self, *_: object) -> None: ...
 
     async def __aenter__(self) -> AsyncDatabase:
         self._opened = await self._open()

@@ -280,5 +280,5 @@ class Outbox:
             return partition
         count = topics.partition_count(unit, topic)
         if count is None:
-            raise topics.unknown(topic)
+            raise topics.unknown(unit, topic)
         return random.randrange(count) if key is None else consistent_random(key, count)

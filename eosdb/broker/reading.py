@@ -250,11 +250,11 @@ class ReadRequests(RequestHandler):
         with self._store.read() as connection:
             self._authorizer.check(connection, "describe", "topic", name)
             matches = topics.metadata(connection, name)
-        if matches:
-            return matches[0]
-        check_topic_name(name)
-        if not (may_create and self._config.auto_create_topics_enable):
-            raise topics.unknown(name)
+            if matches:
+                return matches[0]
+            check_topic_name(name)
+            if not (may_create and self._config.auto_create_topics_enable):
+                raise topics.unknown(connection, name)
         self._coordinator.write(lambda unit: self._core.ensure_topic(unit, name))
         return self.topic(name, may_create=may_create)
 

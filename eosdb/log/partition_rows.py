@@ -11,6 +11,7 @@ from types import NoneType
 from typing import Any, Final, NamedTuple
 
 from eosdb.errors import CorruptDatabaseError, UnknownTopicOrPartitionError
+from eosdb.log import topics
 from eosdb.model.config import BrokerConfig
 from eosdb.model.damage import parsed, reads
 from eosdb.model.topic_config import TopicConfig
@@ -104,9 +105,9 @@ IsDue = Callable[[sqlite3.Connection, Partition, TopicConfig], bool]
 """Whether housekeeping is due for a partition with these settings, on a read connection."""
 
 
-def unknown(tp: TopicPartition) -> UnknownTopicOrPartitionError:
+def unknown(tp: TopicPartition, guess: str = "") -> UnknownTopicOrPartitionError:
     return UnknownTopicOrPartitionError(
-        f"{tp}: there is no such topic or partition; create the topic first"
+        f"{tp}: there is no such topic or partition{guess}; create the topic first"
     )
 
 
@@ -117,7 +118,7 @@ def load(unit: Unit, tp: TopicPartition) -> Partition:
         return by_id(unit, partition_id)
     partition = find(unit, tp)
     if partition is None:
-        raise unknown(tp)
+        raise unknown(tp, topics.alike(unit, tp.topic))
     memo = unit.memos[_PartitionMemo]
     memo.ids[tp] = partition.partition_id
     memo.rows[partition.partition_id] = partition
@@ -125,11 +126,7 @@ def load(unit: Unit, tp: TopicPartition) -> Partition:
 
 
 def exists(unit: Unit, tp: TopicPartition) -> bool:
-    try:
-        load(unit, tp)
-    except UnknownTopicOrPartitionError:
-        return False
-    return True
+    return tp in unit.memos[_PartitionMemo].ids or find(unit, tp) is not None
 
 
 def by_id(unit: Folding, partition_id: int) -> Partition:
@@ -168,7 +165,7 @@ def read(connection: sqlite3.Connection, tp: TopicPartition) -> Partition:
     """Read a partition. Raises UnknownTopicOrPartitionError."""
     partition = find(connection, tp)
     if partition is None:
-        raise unknown(tp)
+        raise unknown(tp, topics.alike(connection, tp.topic))
     return partition
 
 

@@ -19,6 +19,7 @@ from eosdb.errors import (
 from eosdb.events.kinds import PartitionsAdded, TopicConfigAltered, TopicCreated, TopicDeleted
 from eosdb.model.config import BrokerConfig
 from eosdb.model.damage import parsed, reads
+from eosdb.model.setting_names import guess
 from eosdb.model.topic_config import ConfigChange, TopicConfig, changed, topic_overrides
 from eosdb.model.validation import check_int, check_topic_name
 from eosdb.model.values import INTERNAL_TOPICS, PARTITIONS_MAX, TopicMetadata
@@ -31,6 +32,10 @@ _BY_NAME: Final = (
     # Looked up by number, so that the name comes from the row and not from the index.
     "SELECT t.topic, t.topic_id, t.partitions, t.config FROM topics i "
     "CROSS JOIN topics t ON t.topic_id = i.topic_id WHERE i.topic = ?"
+)
+_NAMES_TO_GUESS: Final = (
+    "SELECT json_group_array(topic) FROM (SELECT topic FROM topics LIMIT 1000) "
+    "WHERE NOT EXISTS (SELECT 1 FROM acls)"
 )
 _WITHOUT_INDEX: Final = "SELECT 1 FROM topics NOT INDEXED WHERE topic = ?"
 
@@ -226,7 +231,7 @@ def _id(file: UUID, number: int) -> UUID:
 def _topic(source: Source, name: str) -> tuple[int, int, dict[str, str]]:
     row = _row(source, name)
     if row is None:
-        raise unknown(name)
+        raise unknown(source, name)
     return row[0], row[1], dict(parsed(row[2]))
 
 
@@ -244,5 +249,15 @@ def _row(source: Source, name: str) -> tuple[int, int, str] | None:
     )
 
 
-def unknown(name: str) -> UnknownTopicOrPartitionError:
-    return UnknownTopicOrPartitionError(f"there is no topic {name!r}; create it first")
+def unknown(source: Source, name: str) -> UnknownTopicOrPartitionError:
+    return UnknownTopicOrPartitionError(
+        f"there is no topic {name!r}{alike(source, name)}; create it first"
+    )
+
+
+def alike(source: Source, name: str) -> str:
+    """A guess at the topic that was meant, for an error; empty without one. In a file with ACLs there is
+    none, since the principal may not see every name."""
+    (stored,) = source.execute(_NAMES_TO_GUESS).fetchone()
+    names = parsed(stored)
+    return "" if name in names else guess(name, names)

@@ -19,15 +19,31 @@ def checked_settings(kind: type[T], what: str, config: Mapping[str, Any]) -> T:
     return kind(**config)
 
 
-def unknown_text(what: str, unknown: Iterable[str], names: Collection[str]) -> str:
-    """An error text: the unknown names, what each may have been meant to be, and the names that exist."""
+def check_by_name(what: str, given: tuple[object, ...]) -> None:
+    """Raise ConfigError for settings that were given as an argument, such as a dict of them."""
+    if given:
+        kind = type(given[0]).__name__
+        raise ConfigError(
+            f"{what}: got an argument of type {kind}, expected settings by name: {what}(linger_ms=5), or "
+            f"{what}(**settings) for a dict of them"
+        )
+
+
+def guess(name: str, names: Collection[str]) -> str:
+    """Text for an error that guesses which of the names was meant; empty if none is like it."""
     import difflib
 
+    alike = difflib.get_close_matches(name, names, 1)
+    return f" (did you mean {alike[0]!r}?)" if alike else ""
+
+
+def unknown_text(what: str, unknown: Iterable[str], names: Collection[str]) -> str:
+    """An error text: the unknown names, what each may have been meant to be, and the names that exist."""
     told = []
     for name in sorted(map(str, unknown)):
-        for separators in ("._", "_."):  # Kafka's own names have dots; ours for topics have, too.
-            alike = difflib.get_close_matches(name.lower().replace(*separators), names, 1)
-            if alike:
-                break
-        told.append(f"{name!r}" + (f" (did you mean {alike[0]!r}?)" if alike else ""))
+        # Kafka's own names have dots; ours for topics have, too.
+        spellings = (name.lower().replace(*separators) for separators in ("._", "_."))
+        told.append(
+            f"{name!r}" + next(filter(None, (guess(text, names) for text in spellings)), "")
+        )
     return f"unknown {what} setting {', '.join(told)}; known are {', '.join(names)}"

@@ -243,13 +243,14 @@ class TopicConfig:
 def topic_overrides(config: Mapping[str, object] | None) -> dict[str, str]:
     """A topic's settings as the text that is stored.
 
-    Raises InvalidConfigError if a name or a value is not text or a number.
+    Raises InvalidConfigError if a name is not text, or a value neither text nor a whole number.
     """
     out: dict[str, str] = {}
     for name, value in (config or {}).items():
         if not isinstance(name, str) or not isinstance(value, str | int):
             raise InvalidConfigError(
-                f"topic setting {name!r}: got {value!r}, expected text or a number"
+                f"topic setting {name!r}: got {value!r} ({type(value).__name__}), expected a whole number "
+                "or text"
             )
         out[name] = str(value)
     return out

@@ -149,6 +149,28 @@ def check_path(name: str, path: object) -> str:
     raise ConfigError(f"{name}: got {shown(path)}, expected the path of a file as text")
 
 
+def check_file(name: str, path: object) -> str:
+    """The path of a database file. Raises ConfigError for a URL, and for an address of a Kafka broker."""
+    given = check_path(name, path)
+    if os.path.exists(given):
+        return given
+    if url := _URL.match(given):
+        inner = given[url.end() :] if url["of_file"] else "shop.db"
+        raise ConfigError(
+            f"{name}: got {given!r}, a URL; expected the path of a file, such as {inner!r}"
+        )
+    if _ADDRESS.fullmatch(given):
+        raise ConfigError(
+            f"{name}: got {given!r}, an address; eosdb opens a file and needs no broker, so give the path "
+            f"of one, such as 'shop.db' ('./{given}' for a file of this name)"
+        )
+    return given
+
+
+_URL: Final = re.compile(r"(?i)(?P<of_file>file:(//)?|sqlite(\+\w+)?:///)|[a-z][a-z0-9+.-]*://")
+_ADDRESS: Final = re.compile(r"[\w.-]+:\d{1,5}(,[\w.-]+:\d{1,5})*")
+
+
 def check_group_id(group_id: object) -> str:
     return check_name("group_id", group_id, InvalidGroupIdError)
 

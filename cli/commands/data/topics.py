@@ -174,10 +174,9 @@ def settings_of(db: eosdb.Database, topic: str) -> TopicConfig:
     """
     try:
         return db.admin.topic_config(topic)
-    except UnknownTopicOrPartitionError:
+    except UnknownTopicOrPartitionError as error:
         raise UnknownTopicOrPartitionError(
-            f"there is no topic {topic!r}; create it first: "
-            f"eosdb topics create {shlex.quote(topic)} --partitions 4"
+            f"{error}: eosdb topics create {shlex.quote(topic)} --partitions 4"
         ) from None
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from typing import Any, Final
 
@@ -108,10 +108,15 @@ def _is_same(path: str, other: str) -> bool:
     return False
 
 
+_NOT_SEVERAL: Final = (ProducerRecord, bytes, str, Mapping)
+
+
 def call(handler: AnyHandler, given: ConsumerRecord, tx: Any) -> list[object]:
     """Call the handler and return its results as a list."""
     returned = handler(given) if tx is None else handler(given, tx)
     if returned is None:
         return []
-    is_single = isinstance(returned, (ProducerRecord, bytes, str))
-    return [returned] if is_single else list(returned)  # type: ignore[arg-type]
+    # A value of another type is refused when it is sent, by its type.
+    if isinstance(returned, _NOT_SEVERAL) or not isinstance(returned, Iterable):
+        return [returned]
+    return list(returned)

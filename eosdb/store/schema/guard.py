@@ -7,6 +7,7 @@ be lost at the next rebuild.
 from __future__ import annotations
 
 import sqlite3
+import threading
 from collections.abc import Callable
 from functools import cache
 from typing import Final
@@ -55,6 +56,8 @@ _ASKS: Final = {
 """PRAGMAs that take an argument and change nothing."""
 _ENDS_WITH_THE_TRANSACTION: Final = {"defer_foreign_keys"}
 _TEMP: Final = "temp"
+_last: Final = threading.local()
+"""`name` is that of the table or setting in this thread's last refusal: SQLite's error has no name."""
 
 
 @cache
@@ -125,7 +128,10 @@ def authorizer(connection: sqlite3.Connection) -> Callable[..., int]:
     def authorize(action: int, first: str | None, second: str | None, *_: object) -> int:
         if action == sqlite3.SQLITE_PRAGMA and (first or "").lower() in theirs:
             return sqlite3.SQLITE_OK
-        return sqlite3.SQLITE_DENY if may_not(action, first, second) else sqlite3.SQLITE_OK
+        is_refused = may_not(action, first, second)
+        named = second if action in _ON_A_SECOND_NAME else first
+        _last.name = named if is_refused else None
+        return sqlite3.SQLITE_DENY if is_refused else sqlite3.SQLITE_OK
 
     return authorize
 
@@ -138,8 +144,10 @@ def refused(error: BaseException | None) -> InvalidRequestError | None:
         code == sqlite3.SQLITE_SCHEMA and str(error) == "not authorized"
     ):
         return None
+    name, _last.name = getattr(_last, "name", None), None
     return InvalidRequestError(
-        "the statement would write one of eosdb's tables, use a name reserved for eosdb (its tables and "
+        ("" if name is None else f"{name}: ")
+        + "the statement would write one of eosdb's tables, use a name reserved for eosdb (its tables and "
         f"views, and all that begin with {PREFIX}, also for temporary ones), end the transaction, or "
         "change a setting of the connection or how the file is written; write records and offsets with "
         "publish and commit_offsets, and your own tables under names of your own"

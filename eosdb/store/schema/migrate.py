@@ -55,10 +55,7 @@ _ALONE_WITHIN_MS: Final = 2_000
 upgrade."""
 _IN_USE: Final = 0x40000002
 """The byte that every SQLite connection locks from its first read on."""
-_SWITCHED: Final = (
-    ". Or it is no copy, but was adopted, and one of its owner's programs has switched its journal mode: "
-    "then `PRAGMA journal_mode=WAL` in any SQLite client switches it back"
-)
+_BACK: Final = "`PRAGMA journal_mode=WAL` in any SQLite client switches it back"
 
 
 class Opened(NamedTuple):
@@ -154,7 +151,8 @@ def _open_to_write(
     check_local(path)
     if not create:
         _check_exists(path)
-    if os.path.exists(path) and not os.path.exists(path + LOCK):
+    _check_folder(path, StorageError)
+    if os.path.exists(path) and not _was_open_to_write(path):
         # Before the lock file is created: eosdb puts nothing beside another application's file.
         if not os.path.exists(path + "-wal"):
             _close(_looked_at(path, lock_timeout_ms, at_rest=True)[1])
@@ -425,21 +423,45 @@ def _open_mutex(path: str, lock_timeout_ms: int) -> WriterMutex:
         ) from None
 
 
+def _check_folder(path: str, kind: type[EosdbError]) -> None:
+    folder = os.path.dirname(path) or "."
+    if not os.path.isdir(folder):
+        what = "is not a folder" if os.path.exists(folder) else "does not exist"
+        raise kind(
+            f"{path} cannot be made or opened: its folder {folder} {what}; correct the path, or make the "
+            "folder first"
+        )
+
+
 def _check_exists(path: str) -> None:
+    _check_folder(path, DatabaseNotFoundError)
     if not os.path.exists(path):
         raise DatabaseNotFoundError(
             f"{path} does not exist; make it with `eosdb init` or create=True"
         )
 
 
+def _was_open_to_write(path: str) -> bool:
+    """Whether there is a lock file with content, which only an open file makes."""
+    lock = path + LOCK
+    return os.path.exists(lock) and os.path.getsize(lock) > 0
+
+
 def _check_not_published(path: str, file: Found | None) -> None:
-    if file is not None and file.is_published:
+    if file is None or not file.is_published:
+        return
+    if _was_open_to_write(path):
         raise ReadOnlyDatabaseError(
-            f"{path} is a published copy (in SQLite's rollback-journal mode), which never changes. Read it "
-            "with read_only=True, and write to the file that it was made from. To write to a copy of it: "
-            "`eosdb backup` makes one with the same id, to take the place of a lost original; `eosdb "
-            "restore` one with an id of its own" + (_SWITCHED if file.is_adopted else "")
+            f"{path} is in SQLite's rollback-journal mode: another program has switched it from WAL mode. "
+            + _BACK
         )
+    raise ReadOnlyDatabaseError(
+        f"{path} is a published copy (in SQLite's rollback-journal mode), which never changes. Read it "
+        "with read_only=True, and write to the file that it was made from. To write to a copy of it: "
+        "`eosdb backup` makes one with the same id, to take the place of a lost original; `eosdb "
+        "restore` one with an id of its own. Or it is no copy, and another program has switched its "
+        f"journal mode: {_BACK}"
+    )
 
 
 def _check_may_write(path: str, file: Found | None) -> None:
