@@ -302,6 +302,8 @@ def test_the_generation_goes_on_when_the_last_member_of_the_new_protocol_has_lef
     assert commits(db, old, generation, ALL[0])
     with pytest.raises(eosdb.RebalanceInProgressError):
         db.broker.heartbeat("g", generation, old)
+    with pytest.raises(eosdb.RebalanceInProgressError):
+        db.broker.sync_group("g", generation, old, protocol_name="range")
     assert classic(db, old).generation_id == generation + 1
 
 
@@ -338,3 +340,42 @@ def test_who_dies_while_it_waits_is_removed_after_its_session_when_another_rebal
     clock.advance(20_001)
     classic(db)
     assert follower not in {member.member_id for member in db.broker.describe_group("g").members}
+
+
+def test_a_consumer_that_has_joined_and_not_synced_commits_nothing_that_another_was_given(
+    db: eosdb.Database, clock: ManualClock
+) -> None:
+    """The leader has already taken a partition from it when the group changes over. As Java's consumer, it
+    names the generation whose assignment it knows."""
+    leader, follower = (
+        db.consumer("g", partition_assignment_strategy="cooperative-sticky") for _ in range(2)
+    )
+    for consumer in (leader, follower):
+        consumer.subscribe(["t"])
+    db.admin.create_partitions("t", 6)
+    while len(follower.assignment()) != 3:
+        leader.poll(0)
+        follower.poll(0)
+        clock.advance(3_500)
+    third = classic_cooperative(db)
+    clock.advance(3_500)
+    leader.poll(0)
+    follower.poll(0)
+    while db.broker.describe_group("g").state == "CompletingRebalance":
+        clock.advance(50)
+        leader.poll(0)
+    held, me = set(follower.assignment()), follower.group_metadata()
+    new = beat(db, "new")
+    given = {TopicPartition("t", number) for number in new["t"]}
+    assert given & held
+    assert third.member_id in kinds(db)
+    assert not any(commits(db, me.member_id, me.generation_id, tp) for tp in given & held)
+    with pytest.raises(eosdb.RebalanceInProgressError):
+        follower.commit(dict.fromkeys(held, OffsetAndMetadata(0)))
+    for consumer in (leader, follower):
+        consumer.close()
+
+
+def classic_cooperative(db: eosdb.Database) -> JoinGroupResult:
+    told = Subscription(("t",)).encode()
+    return db.broker.join_group("g", protocols=[("cooperative-sticky", told)])

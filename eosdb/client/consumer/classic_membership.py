@@ -67,6 +67,8 @@ class ClassicMembership(Membership):
         self._is_cooperative = all(assignor.is_cooperative for assignor in self._assignors)
         self._phase = Phase.UNJOINED
         self._is_prepared = False
+        self._synced = self._held
+        """The newest generation whose assignment this member knows."""
         self._counts: Mapping[str, int] | None = None
         """If this member is the leader: the partition counts that it computed the assignment from."""
         self._assignments: dict[str, bytes] = {}
@@ -75,6 +77,15 @@ class ClassicMembership(Membership):
         before joining."""
         self._ask_again_ms = 0
         self._backoff_ms = _FIRST_BACKOFF_MS
+
+    @property
+    def metadata(self) -> ConsumerGroupMetadata:
+        # Between JoinGroup and SyncGroup another may have been given what this member still reads.
+        return self._synced
+
+    @property
+    def awaits_assignment(self) -> bool:
+        return self._synced is not self._held
 
     def advance(self, topics: tuple[str, ...]) -> int:
         self._begin_poll(topics)
@@ -204,7 +215,7 @@ class ClassicMembership(Membership):
                 return
             if not self._assignments:
                 self._counts = None
-            self._phase = Phase.STABLE
+            self._phase, self._synced = Phase.STABLE, self._held
             self._beat_later()
             self._is_prepared = False
             self.rebalances += 1

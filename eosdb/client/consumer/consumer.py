@@ -28,6 +28,7 @@ from eosdb.errors import (
     InvalidGroupIdError,
     InvalidRequestError,
     OffsetOutOfRangeError,
+    RebalanceInProgressError,
     StaleMemberEpochError,
     UnknownTopicOrPartitionError,
     UnstableOffsetCommitError,
@@ -286,6 +287,12 @@ class Consumer(Closeable, Generic[Key, Value]):
         self._check_open()
         if offsets is None:
             offsets = self._fetcher.positions()
+        member_of = None if self._subscription is None else self._membership
+        if offsets and member_of is not None and member_of.awaits_assignment:
+            raise RebalanceInProgressError(
+                f"group {self._group_id!r}: this consumer has joined a new generation and does not know "
+                "yet what it is assigned; nothing was written: poll and commit again"
+            )
         while offsets:
             member = self.group_metadata()
             try:

@@ -94,8 +94,14 @@ class Membership(ABC):
 
     @property
     def metadata(self) -> ConsumerGroupMetadata:
-        """The identity to commit with; after a lost generation still the last one."""
+        """The identity to commit with: of the generation in which this member was given what it has, also
+        after that was lost."""
         return self._held
+
+    @property
+    def awaits_assignment(self) -> bool:
+        """Whether this member has joined a generation whose assignment it does not know yet."""
+        return False
 
     @abstractmethod
     def advance(self, topics: tuple[str, ...]) -> int:

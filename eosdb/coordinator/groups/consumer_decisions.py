@@ -138,9 +138,9 @@ def heartbeat(
         changed = _with_target(changed, topics, numbers)
         member = _require(changed, member.member_id)
     others = (m.owned for m in changed.members if m.member_id != member.member_id)
-    reconciled = _reconciled(
-        member, changed.assignment_epoch, beat.owned, NOTHING.union(*others), now_ms
-    )
+    # What it is giving up is free with its next heartbeat, also for itself.
+    taken = member.pending_revocation.union(*others)
+    reconciled = _reconciled(member, changed.assignment_epoch, beat.owned, taken, now_ms)
     return changed.with_members([reconciled])
 
 

@@ -354,7 +354,7 @@ def _replace_static_member(group: Group, holder: Member, joining: Member, now_ms
     chosen = group.protocol_name or ""
     if (
         group.state is GroupState.STABLE
-        and _elected_protocol(taken.members) == chosen
+        and elected_protocol(taken.members) == chosen
         and _topics(holder.metadata(chosen)) == _topics(joining.metadata(chosen))
     ):
         return taken
@@ -400,7 +400,7 @@ def _complete(group: Group, now_ms: int) -> Group:
         group.group_id,
         GroupState.COMPLETING_REBALANCE,
         group.protocol_type,
-        _elected_protocol(members),
+        elected_protocol(members),
         generation,
         group.leader if group.leader in candidates else candidates[0],
         members,
@@ -408,7 +408,7 @@ def _complete(group: Group, now_ms: int) -> Group:
     )
 
 
-def _elected_protocol(members: tuple[Member, ...]) -> str:
+def elected_protocol(members: tuple[Member, ...]) -> str:
     """The protocol with most votes; each member votes for its first that all support (selectProtocol)."""
     common = set.intersection(*({name for name, _ in m.protocols} for m in members))
     votes = Counter(next(name for name, _ in m.protocols if name in common) for m in members)

@@ -86,7 +86,8 @@ def remove(
         group.group_id,
         GroupState.STABLE,
         PROTOCOL_TYPE,
-        generation_id=group.group_epoch,
+        decisions.elected_protocol(members),
+        group.group_epoch,
         leader=members[0].member_id,
         members=members,
     )
