@@ -10,6 +10,7 @@ from tests.judges import (
     copier,
     flink,
     franz,
+    group_histories,
     java,
     kcat,
     mirror,
@@ -23,6 +24,6 @@ from tests.judges import (
 
 _MODULES: Final = (
     java, kcat, tools, franz, python_clients, consumer_protocol, other_clients, copier, mirror, flink,
-    spark, connect, streams, suites,
+    spark, connect, streams, suites, group_histories,
 )  # fmt: skip
 JUDGES: Final = [judge for module in _MODULES for judge in module.JUDGES]
