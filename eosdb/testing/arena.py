@@ -6,6 +6,7 @@ Nothing here knows what the programs do. Faults are injected by it, and checkers
 
 from __future__ import annotations
 
+import functools
 import random
 import shutil
 import tempfile
@@ -103,9 +104,13 @@ class Arena(Closeable):
             node.abandon()
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def transport(self, node: int, faults: Faults | None = None) -> SimulatedTransport:
+    def transport(
+        self, node: int, faults: Faults | None = None, *, served: bool = False
+    ) -> SimulatedTransport:
         """A separate network for one client, with the arena's faults unless `faults` are given."""
-        network = SimulatedTransport(self, node, self.rng.getrandbits(32), faults or self.faults)
+        broker = cast(BrokerRequests, ServedBroker(self, node)) if served else self.broker(node)
+        seed = self.rng.getrandbits(32)
+        network = SimulatedTransport(self, broker, seed, faults or self.faults)
         self.transports.append(network)
         return network
 
@@ -220,6 +225,19 @@ class NodeBroker:
         return lambda *args, **options: self._arena.request(self._node, name, *args, **options)
 
 
+class ServedBroker(NodeBroker):
+    """The broker as a client reaches it through a server: the client has no presence, and the server waits
+    for the others in the client's name."""
+
+    def presence(self, transactional_id: str | None = None) -> Presence | None:
+        return None
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        ask = super().__getattr__(name)
+        waits = name in ("join_group", "sync_group")
+        return functools.partial(ask, waits=True) if waits else ask
+
+
 class SimulatedPresence:
     """The presence of an actor as a group member, and the time since when it is gone. The arena keeps it,
     so that nothing depends on when an abandoned consumer is garbage-collected."""
@@ -241,11 +259,11 @@ class SimulatedPresence:
 class SimulatedTransport(FaultyTransport):
     """A faulty network on which other actors run while a request is sent."""
 
-    def __init__(self, arena: Arena, node: int, seed: int, faults: Faults) -> None:
+    def __init__(self, arena: Arena, broker: BrokerRequests, seed: int, faults: Faults) -> None:
         self._arena = arena
         self._faults = faults
         super().__init__(
-            arena.broker(node),
+            broker,
             seed,
             lose_request=faults.lose_request,
             lose_response=faults.lose_response,

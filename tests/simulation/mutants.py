@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from tests.simulation import (
     assignment_mutants,
+    change_over_mutants,
     client_mutants,
     coordinator_mutants,
     history_mutants,
@@ -19,6 +20,7 @@ from tests.simulation.planting import MUTANTS
 __all__ = [
     "MUTANTS",
     "assignment_mutants",
+    "change_over_mutants",
     "client_mutants",
     "coordinator_mutants",
     "history_mutants",

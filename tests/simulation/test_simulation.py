@@ -34,7 +34,7 @@ def test_no_promise_is_broken_in_fifty_short_worlds(request: pytest.FixtureReque
         counts += result.counts
     for event in (
         "acknowledged", "committed", "aborted", "processed", "processed by members", "read_committed",
-        "processed by assigned members", "an assigned group is stable",
+        "processed by assigned members", "an assigned group is stable", "a group changes over",
         "duplicate", "UnknownMemberIdError", "RebalanceInProgressError",
         "OutOfOrderSequenceNumberError", "InvalidProducerEpochError", "ProducerFencedError",
         "ConcurrentTransactionsError", "crash between decision and markers", "node crash",

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from eosdb.client.consumer.consumer import Consumer
 from eosdb.client.producer.producer import Producer
-from eosdb.errors import EosdbError, InvalidRequestError
+from eosdb.errors import EosdbError, FencedInstanceIdError, InvalidRequestError
 from eosdb.model.values import (
     ConsumerRecord,
     IsolationLevel,
@@ -43,6 +43,10 @@ class Me(NamedTuple):
 
 PLAIN: Final = 1_000_000
 """Added to an offset that is committed outside of the transaction."""
+
+_STATIC: Final = 0.4
+"""The share of changing members that are static."""
+_ENDS: Final = 0.04
 
 Role = Callable[[World, Me], None]
 
@@ -166,23 +170,31 @@ def worker(world: World, me: Me) -> None:
             consumer = world.consumer(me.node, WORKERS)
 
 
-def member(world: World, me: Me) -> None:
+def member(world: World, me: Me, *, changes: bool = False) -> None:
     """Shares the input as a member of a group. Every life has a transactional id of its own, so only its
-    membership can fence it (KIP-447)."""
+    membership can fence it (KIP-447). With `changes` it may be a server's client, and ends now and then."""
     producer = _initialized(world, me, me.full_name)
     if producer is None:
         return
     consumer: Consumer | None = None
+    instance = _seat(me) if changes and me.rng.random() < _STATIC else None
+    is_far = changes and me.rng.random() < 0.5
     number = 0
     while True:
         try:
             if consumer is None:
-                consumer = world.member(me.full_name, me.node)
+                consumer = world.member(me.full_name, me.node, instance, is_far=is_far)
                 consumer.subscribe(INPUT)
             elif me.rng.random() < 0.1:
                 consumer.enforce_rebalance()
             while not (records := consumer.poll(max_records=me.rng.randint(1, 4))):
+                world.ledger.believe(consumer.group_metadata(), consumer.assignment())
                 world.clock.sleep_ms(me.rng.randint(20, 100))
+                if changes and me.rng.random() < _ENDS:
+                    consumer.close()
+                    return
+        except FencedInstanceIdError:
+            return
         except EosdbError:
             world.clock.sleep_ms(100)
             continue
@@ -192,6 +204,7 @@ def member(world: World, me: Me) -> None:
             return
         try:
             metadata = consumer.group_metadata()
+            world.ledger.believe(metadata, consumer.assignment())
             for _ in range(
                 me.rng.choice((0, 0, 1, 4))
             ):  # What comes may be of the next generation.
@@ -217,17 +230,23 @@ def member(world: World, me: Me) -> None:
             consumer = None
 
 
-def assigned_member(world: World, me: Me) -> None:
-    """The same in a group whose partitions the coordinator assigns (KIP-848)."""
+def assigned_member(world: World, me: Me, *, changes: bool = False) -> None:
+    """The same in a group whose partitions the coordinator assigns (KIP-848). With `changes`, old
+    heartbeats arrive again, and it ends now and then."""
     producer = _initialized(world, me, me.full_name)
     if producer is None:
         return
-    mine = CoordinatedMember(world, me.full_name, me.node, me.rng)
+    place = _seat(me) if changes else "place"
+    mine = CoordinatedMember(world, me.full_name, me.node, me.rng, place)
     number = 0
     while True:
         try:
             if me.rng.random() < 0.04:
                 mine.leave()
+                if changes:
+                    return
+            if changes and me.rng.random() < _ENDS:
+                mine.repeat()
             mine.beat()
             records = mine.poll()
         except EosdbError:
@@ -257,6 +276,18 @@ def assigned_member(world: World, me: Me) -> None:
             if not _resolve(world, me, producer, record):
                 return
             mine.forget_positions()
+
+
+def changing_member(world: World, me: Me) -> None:
+    """Either of them, in one group, which changes over from one protocol to the other and back."""
+    role = member if me.rng.random() < 0.6 else assigned_member
+    world.counts[f"a life of a changing member: {role.__name__}"] += 1
+    role(world, me, changes=True)
+
+
+def _seat(me: Me) -> str:
+    """The group instance id of all lives of an actor."""
+    return f"seat of {me.name}"
 
 
 def _send_result(
@@ -353,6 +384,7 @@ ROLES: Final[dict[str, tuple[Role, Sequence[str]]]] = {
     "worker": (worker, tuple(f"worker{i}" for i in range(INPUTS))),
     "member": (member, ("member0", "member1", "member2")),
     "assigned_member": (assigned_member, ("assigned0", "assigned1", "assigned2")),
+    "changing_member": (changing_member, ("changing0", "changing1", "changing2")),
     "committed_reader": (committed_reader, ("committed",)),
     "uncommitted_reader": (uncommitted_reader, ("uncommitted",)),
     "admin": (lambda world, me: None, ()),

@@ -14,8 +14,10 @@ from eosdb.testing.simulation.model import require
 
 _NOTICED_MS: Final = 300
 """How long writes may continue after a death before one of them must have noticed it."""
-Row = tuple[str, int, str, str, int]
-"""A member's lease: group, rebalance deadline, the group's members, member id, expiry."""
+_WAITED_IN: Final = ("PreparingRebalance", "CompletingRebalance")
+"""States in which a member that has joined may wait for others, and need not heartbeat."""
+Row = tuple[str, str, int, str, str, int]
+"""A member's lease: group, its state, rebalance deadline and members, member id, expiry."""
 
 
 class KnownPresence(Protocol):
@@ -31,6 +33,9 @@ class _Seen:
     number: int
     expires: int
     deadline: int
+    instance: str | None
+    session_ms: int
+    waits: bool
 
 
 class Attendance:
@@ -63,8 +68,9 @@ class Attendance:
     def _check_removal(self, member: tuple[str, str], seen: _Seen) -> None:
         is_dead = self._ended_ms(seen) is not None
         is_late = seen.expires < self._now_ms or 0 <= seen.deadline < self._now_ms
+        places = {other.instance for other in self._seen.values() if other.instance is not None}
         require(
-            is_dead or is_late,
+            is_dead or is_late or seen.instance in places,
             f"{member} was removed, though its process lives and its session goes on",
         )
         if seen.number:
@@ -76,6 +82,11 @@ class Attendance:
         if ended is not None:
             late = self._last_write_ms - ended
             require(late <= _NOTICED_MS, f"{member} is a member {late} ms after its process died")
+        ends_in = seen.expires - self._now_ms
+        require(
+            seen.waits or ends_in <= seen.session_ms,
+            f"{member} waits for nothing, and its session of {seen.session_ms} ms ends in {ends_in} ms",
+        )
         late = self._last_write_ms - seen.expires
         require(late <= _NOTICED_MS, f"{member} is a member {late} ms after its session ended")
 
@@ -86,9 +97,15 @@ class Attendance:
 
 def _members(rows: Iterable[Row]) -> dict[tuple[str, str], _Seen]:
     seen_members: dict[tuple[str, str], _Seen] = {}
-    for group_id, deadline, members, member_id, expires in rows:
+    for group_id, state, deadline, members, member_id, expires in rows:
         for member in parsed(members):
             if member["member_id"] == member_id:
-                seen = _Seen(member.get("owner_lock", 0), expires, deadline)
-                seen_members[group_id, member_id] = seen
+                seen_members[group_id, member_id] = _Seen(
+                    member.get("owner_lock", 0),
+                    expires,
+                    deadline,
+                    member.get("group_instance_id"),
+                    member["session_timeout_ms"],
+                    state in _WAITED_IN and member.get("has_joined", True),
+                )
     return seen_members

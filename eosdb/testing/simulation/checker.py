@@ -9,22 +9,24 @@ from __future__ import annotations
 
 import base64
 import sqlite3
-import struct
 from collections import defaultdict
 from typing import Any, Final
 
 from eosdb.model.damage import parsed
 from eosdb.model.values import TopicPartition
 from eosdb.testing.simulation.attendance import Attendance
+from eosdb.testing.simulation.beliefs import CHANGES, Beliefs
 from eosdb.testing.simulation.commits import Commits
 from eosdb.testing.simulation.ledger import Ledger, transaction_of
 from eosdb.testing.simulation.model import (
     INPUT,
     INPUTS,
+    MEMBERS,
     RESULTS,
     TABLE,
     PartitionModel,
     Row,
+    assigned,
     require,
 )
 
@@ -39,7 +41,7 @@ _DELETED_GROUPS: Final = (
     "AND json_extract(detail, '$.reason') IN ('group deleted', 'group expired')"
 )
 _LEASES: Final = (
-    "SELECT g.group_id, g.deadline, g.members, s.member_id, s.expires FROM groups g "
+    "SELECT g.group_id, g.state, g.deadline, g.members, s.member_id, s.expires FROM groups g "
     "JOIN group_sessions s ON s.group_id = g.group_id"
 )
 _LEASED: Final = "SELECT member_id FROM group_sessions WHERE group_id = ?"
@@ -65,6 +67,7 @@ class Checker:
         self._read: dict[tuple[str, TopicPartition], int] = {}
         self._generations: dict[str, int] = {}
         self._member_epochs: dict[tuple[str, str], int] = {}
+        self.beliefs = Beliefs(ledger)
         self.stable_groups = 0
         """How often a group of KIP-848 was found stable."""
         self._groups_seen = 0
@@ -91,12 +94,14 @@ class Checker:
             self._file.execute("BEGIN")
             try:
                 self._commits.add(self._file.execute(_COMMITS, (self._commits.seen,)).fetchall())
+                self.beliefs.add(self._file.execute(CHANGES, (self.beliefs.seen,)).fetchall())
                 self._look_at_partitions()
                 self._look_at_offsets()
                 self._look_at_assignments()
                 self._attendance.look(self._file.execute(_LEASES), now_ms)
             finally:
                 self._file.execute("COMMIT")
+        self.beliefs.check()
         self._check_acknowledgements()
         self._check_answers()
         self._check_reads()
@@ -282,6 +287,10 @@ class Checker:
         grow, until the group is deleted: one without members and offsets is, and begins at 1 again."""
         for (group,) in self._file.execute(_DELETED_GROUPS, (self._groups_seen,)):
             self._generations.pop(group, None)
+            for key in [key for key in self._member_epochs if key[0] == group]:
+                del self._member_epochs[key]
+            if group == MEMBERS:
+                self._ledger.believed.clear()
         self._groups_seen = self.newest_position()
         for group, generation, members, type_, assigned_for in self._file.execute(
             "SELECT group_id, generation_id, members, group_type, assignment_epoch FROM groups"
@@ -290,11 +299,14 @@ class Checker:
             require(generation >= before, f"{group}: generation {generation} follows {before}")
             self._generations[group] = generation
             given: set[tuple[str, int]] = set()
+            stored = parsed(members)
+            if group == MEMBERS:
+                self.beliefs.take(stored, generation)
             if type_ == "consumer":
-                self._look_at_members(group, parsed(members), generation, assigned_for)
+                self._look_at_members(group, stored, generation, assigned_for)
                 continue
-            for member in parsed(members):
-                mine = _assigned(base64.b64decode(member["assignment"]))
+            for member in stored:
+                mine = assigned(base64.b64decode(member["assignment"]))
                 require(not mine & given, f"{group}: {mine & given} were given to two members")
                 given |= mine
 
@@ -439,19 +451,3 @@ class Checker:
             stored = sum(value in self._where for value in record.sent)
             whole = stored == 0 if self.outcomes.get(record.key) != "COMMIT" else stored > 0
             require(whole, f"{record.key}: {stored} of {len(record.sent)} records are visible")
-
-
-def _assigned(data: bytes) -> set[tuple[str, int]]:
-    """The partitions of an assignment (Kafka: ConsumerProtocolAssignment); empty before there is one."""
-    tps: set[tuple[str, int]] = set()
-    at = 2  # Behind the version.
-    (topics,) = struct.unpack_from(">i", data, at) if data else (0,)
-    at += 4
-    for _ in range(topics):
-        (length,) = struct.unpack_from(">h", data, at)
-        topic = data[at + 2 : at + 2 + length].decode()
-        at += 2 + length
-        (count,) = struct.unpack_from(">i", data, at)
-        tps |= {(topic, n) for n in struct.unpack_from(f">{count}i", data, at + 4)}
-        at += 4 + 4 * count
-    return tps

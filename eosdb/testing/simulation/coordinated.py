@@ -38,13 +38,14 @@ _FENCED: Final = (
 class CoordinatedMember:
     """One membership after the other, and the consumer of what is owned."""
 
-    def __init__(self, world: World, name: str, node: int, rng: random.Random) -> None:
+    def __init__(self, world: World, name: str, node: int, rng: random.Random, place: str) -> None:
         self._world = world
         self._name = name
         self._node = node
         self._rng = rng
         self._presence = world.presence(node, None)
-        self._instance = "place" if rng.random() < 0.4 else None
+        self._instance = place if rng.random() < 0.4 else None
+        self._sent: list[MemberHeartbeat] = []
         self._joins = 0
         self._consumer = world.consumer(node, MEMBERS)
         self._member_id, self._epoch = "", 0
@@ -72,6 +73,7 @@ class CoordinatedMember:
             owner_lock=0 if self._presence is None else self._presence.number,
         )
         self._is_unsure = True
+        self._sent.append(beat)
         try:
             answer = self._world.request(self._node, "consumer_group_heartbeat", MEMBERS, beat)
         except _FENCED:
@@ -83,6 +85,15 @@ class CoordinatedMember:
         self._epoch = answer.member_epoch
         if answer.assignment is not None:
             self._take(answer.assignment)
+        self._world.ledger.believe(self.metadata, self._consumer.assignment())
+
+    def repeat(self) -> None:
+        """A heartbeat of long ago arrives, perhaps again."""
+        older = [beat for beat in self._sent if beat.member_epoch < self._epoch]
+        if older:
+            late = self._rng.choice(older[-6:])
+            with contextlib.suppress(EosdbError):
+                self._world.request(self._node, "consumer_group_heartbeat", MEMBERS, late)
 
     def leave(self) -> None:
         """Leave the group, a static member for a while."""

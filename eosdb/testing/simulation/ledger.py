@@ -6,9 +6,10 @@ recognise it.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from eosdb.model.values import TopicPartition, TransactionToken
+from eosdb.model.values import ConsumerGroupMetadata, TopicPartition, TransactionToken
 
 
 @dataclass(slots=True)
@@ -38,6 +39,11 @@ class Ledger:
     retired: dict[int, int] = field(default_factory=dict)
     """Producer ids that have been replaced, and when."""
     holders: dict[str, int] = field(default_factory=dict)
+    believed: dict[tuple[str, int], set[TopicPartition]] = field(default_factory=dict)
+    """By member and its generation or epoch: all partitions that its program ever took for its own in it,
+    whose offsets may still be on their way."""
+    beliefs: int = 0
+    """The number of partitions there."""
 
     def acknowledge(self, value: bytes, tp: TopicPartition, offset: int) -> None:
         self.acknowledged[value] = (tp, offset)
@@ -50,6 +56,12 @@ class Ledger:
     def answered(self, record: TransactionRecord, answer: str) -> None:
         record.answer = answer
         self.fresh_answers.append(record.key)
+
+    def believe(self, me: ConsumerGroupMetadata, owned: Collection[TopicPartition]) -> None:
+        """Note what a member takes for its own."""
+        known = self.believed.setdefault((me.member_id, me.generation_id), set())
+        self.beliefs += len(set(owned) - known)
+        known.update(owned)
 
     def issue(
         self, transactional_id: str | None, producer_id: int, producer_epoch: int, position: int

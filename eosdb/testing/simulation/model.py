@@ -5,6 +5,7 @@ marker.
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -63,3 +64,19 @@ class PartitionModel:
 def require(holds: bool, what: str) -> None:
     if not holds:
         raise Violation(what)
+
+
+def assigned(data: bytes) -> set[tuple[str, int]]:
+    """The partitions of an assignment (Kafka: ConsumerProtocolAssignment); empty before there is one."""
+    tps: set[tuple[str, int]] = set()
+    at = 2  # Behind the version.
+    (topics,) = struct.unpack_from(">i", data, at) if data else (0,)
+    at += 4
+    for _ in range(topics):
+        (length,) = struct.unpack_from(">h", data, at)
+        topic = data[at + 2 : at + 2 + length].decode()
+        at += 2 + length
+        (count,) = struct.unpack_from(">i", data, at)
+        tps |= {(topic, n) for n in struct.unpack_from(f">{count}i", data, at + 4)}
+        at += 4 + 4 * count
+    return tps

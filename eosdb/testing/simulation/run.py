@@ -41,6 +41,8 @@ class Settings:
         protocol with few other roles."""
         if self.roles:
             return tuple(self.roles)
+        if self.seed % 10 == 5:
+            return ("idempotent", "changing_member", "committed_reader", "admin")
         if self.seed % 10 == 0:
             return ("idempotent", "assigned_member", "committed_reader", "admin")
         if self.seed % 3 == 0:
@@ -128,6 +130,7 @@ class _Life:
             self._ask_for_outcomes()
         world.checker.finish(world.clock.time_ms())
         world.counts["an assigned group is stable"] += world.checker.stable_groups
+        world.counts["a group changes over"] += world.checker.beliefs.changes_over
         report = world.nodes[0].verify()
         if not report.ok:
             raise Violation(f"verify: {report.problems[0]}")

@@ -79,11 +79,15 @@ class World(Arena):
             default_api_timeout_ms=3_000,
         )
 
-    def member(self, name: str, node: int) -> Consumer:
+    def member(
+        self, name: str, node: int, instance: str | None = None, *, is_far: bool = False
+    ) -> Consumer:
         """A consumer that shares the input with the other members of its group. It is in its broker's
-        process, so that its death must be noticed at once."""
+        process, so that its death must be noticed at once; if it `is_far`, it comes through a server and a
+        bad network, and its session has to do."""
+        far: dict[str, Any] = {"request_timeout_ms": 400, "retry_backoff_ms": 20} if is_far else {}
         return Consumer(
-            self.transport(node, CALM),
+            self.transport(node, None if is_far else CALM, served=is_far),
             self.clock,
             MEMBERS,
             auto_offset_reset="earliest",
@@ -92,6 +96,8 @@ class World(Arena):
             heartbeat_interval_ms=150,
             max_poll_interval_ms=4_000,
             client_id=name,
+            group_instance_id=instance,
+            **far,
         )
 
     def reader(self, node: int, isolation_level: IsolationLevel) -> Consumer:
