@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import eosdb
+from eosdb.client.processor import dead_letters
 from eosdb.errors import InvalidRequestError
 from tests.client.processor import test_dead_letters
 from tests.client.processor.test_dead_letters import replayed
@@ -26,15 +27,21 @@ def test_what_was_sent_before_a_missing_letter_is_in_doubt(db: eosdb.Database, c
     assert sum(replayed(letters)) == count
 
 
-def test_letters_beyond_the_next_are_remembered_each(db: eosdb.Database) -> None:
+def test_letters_beyond_the_next_are_remembered_each(
+    db: eosdb.Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also while all are replayed in several transactions."""
+    monkeypatch.setattr(dead_letters, "_TRANSACTION_SIZE", 1)
     letters = db.dead_letters("dlq")
-    first, second, third, *rest = places(letters)
+    parts = [[p for p in places(letters) if p[0] == number] for number in (0, 1)]
+    first, _, third, *_ = max(parts, key=len)
     for chosen in (third, first):
         letters.replay([chosen])
-    assert replayed(letters) == [True, False, True, *[False] * len(rest)]
-    assert letters.replay() == eosdb.ReplayReport(replayed=1 + len(rest), skipped=2)
+    assert [places(letters)[at] for at, done in enumerate(replayed(letters)) if done] == [
+        first, third,
+    ]  # fmt: skip
+    assert letters.replay() == eosdb.ReplayReport(replayed=4, skipped=2)
     assert all(replayed(letters))
-    assert second[1] > first[1]
 
 
 def test_a_letter_right_behind_the_last_replayed_one_is_replayed(db: eosdb.Database) -> None:
