@@ -6,17 +6,12 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any
 
 from eosdb.model.damage import parsed
 from eosdb.model.values import TopicPartition
 from eosdb.testing.simulation.ledger import Ledger
 from eosdb.testing.simulation.model import MEMBERS, assigned, require
-
-CHANGES: Final = (
-    "SELECT position, kind, detail FROM journal WHERE position > ? "
-    "AND kind IN ('GroupChanged', 'ConsumerGroupChanged') ORDER BY position"
-)
 
 
 class Beliefs:

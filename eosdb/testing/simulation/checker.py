@@ -15,7 +15,7 @@ from typing import Any, Final
 from eosdb.model.damage import parsed
 from eosdb.model.values import TopicPartition
 from eosdb.testing.simulation.attendance import Attendance
-from eosdb.testing.simulation.beliefs import CHANGES, Beliefs
+from eosdb.testing.simulation.beliefs import Beliefs
 from eosdb.testing.simulation.commits import Commits
 from eosdb.testing.simulation.ledger import Ledger, transaction_of
 from eosdb.testing.simulation.model import (
@@ -33,6 +33,10 @@ from eosdb.testing.simulation.model import (
 _COMMITS: Final = (
     "SELECT position, kind, detail FROM journal WHERE position > ? "
     "AND kind IN ('OffsetsCommitted', 'TxnOffsetsCommitted') ORDER BY position"
+)
+_CHANGES: Final = (
+    "SELECT position, kind, detail FROM journal WHERE position > ? "
+    "AND kind IN ('GroupChanged', 'ConsumerGroupChanged') ORDER BY position"
 )
 
 _DELETED_GROUPS: Final = (
@@ -94,7 +98,7 @@ class Checker:
             self._file.execute("BEGIN")
             try:
                 self._commits.add(self._file.execute(_COMMITS, (self._commits.seen,)).fetchall())
-                self.beliefs.add(self._file.execute(CHANGES, (self.beliefs.seen,)).fetchall())
+                self.beliefs.add(self._file.execute(_CHANGES, (self.beliefs.seen,)).fetchall())
                 self._look_at_partitions()
                 self._look_at_offsets()
                 self._look_at_assignments()
