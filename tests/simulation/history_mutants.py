@@ -13,8 +13,8 @@ from tests.simulation.planting import both, mutant, replaced
 
 def _moved(by: int) -> Any:
     def make(after: Any) -> Any:
-        def moved(at: Any, due: Any) -> Any:
-            found = after(at, due)
+        def moved(at: Any, due: Any, rows_sum: int) -> Any:
+            found = after(at, due, rows_sum)
             return found._replace(position=max(found.position + by, at.position + 1))
 
         return moved
@@ -35,8 +35,8 @@ def baseline_one_event_late() -> Any:
 @mutant("the baseline leaves out markers")
 def baseline_leaves_out_markers() -> Any:
     def make(fold: Any) -> Any:
-        def folded(unit: Any, due: Any) -> None:
-            fold(unit, [found for found in due if kind_of(found.event) is not MarkerWritten])
+        def folded(unit: Any, due: Any) -> Any:
+            return fold(unit, [found for found in due if kind_of(found.event) is not MarkerWritten])
 
         return folded
 
@@ -48,10 +48,9 @@ def baseline_torn() -> Any:
     def make(fold: Any) -> Any:
         waiting: list[Any] = []
 
-        def folded(unit: Any, due: Any) -> None:
+        def folded(unit: Any, due: Any) -> Any:
             before, waiting[:] = [*waiting], due
-            if before:
-                fold(unit, before)
+            return fold(unit, before) if before else 0
 
         return folded
 

@@ -19,7 +19,7 @@ class Beliefs:
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._passing: list[tuple[str, int]] = []
+        self.members: list[tuple[str, int]] = []
         """The members, each with the generation or epoch that its commits must name."""
         self._checked = -1
         self._epoch: int | None = None
@@ -34,7 +34,7 @@ class Beliefs:
 
     def take(self, members: Iterable[Mapping[str, Any]], generation: int) -> None:
         """Take the members as they are stored now."""
-        self._passing = [(m["member_id"], m.get("member_epoch", generation)) for m in members]
+        self.members = [(m["member_id"], m.get("member_epoch", generation)) for m in members]
         self._checked = -1
 
     def check(self) -> None:
@@ -44,7 +44,7 @@ class Beliefs:
             return
         self._checked = self._ledger.beliefs
         owners: dict[TopicPartition, tuple[str, int]] = {}
-        for member in self._passing:
+        for member in self.members:
             for tp in sorted(self._ledger.believed.get(member, ())):
                 other = owners.setdefault(tp, member)
                 require(other == member, f"{tp} is believed owned by {other} and {member}")
