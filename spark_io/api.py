@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import tempfile
+import weakref
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Final
 
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamReader
@@ -33,6 +33,8 @@ from .writing.writes import Content, bring_in, is_taken, plan_of, rows_of, sink_
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 """A file, a directory, a glob, or a list of them."""
 _CALLS: Final = Calls()
+# Not asked of Spark: its answer starts workers with a Python that may have no eosdb.
+_REGISTERED: Final = weakref.WeakSet[SparkSession]()
 _WRITES: Final = ("txnappid", "txnversion", "writename", "topic")
 """The options that tell the writes of a micro-batch apart."""
 _SESSION: Final = ("ignoreCorruptFiles", "ignoreMissingFiles")
@@ -52,11 +54,9 @@ def register(spark: SparkSession) -> None:
 
 def _register_source(spark: SparkSession) -> None:
     use_this_python(spark)
-    with contextlib.suppress(Exception):  # Spark Connect has its session on the server.
-        state: Any = spark._jsparkSession.sessionState()
-        if state.dataSourceManager().dataSourceExists(EosdbDataSource.name()):
-            return  # Spark warns of each registration but the first.
-    spark.dataSource.register(EosdbDataSource)
+    if spark not in _REGISTERED:  # Spark warns of each registration but the first.
+        spark.dataSource.register(EosdbDataSource)
+        _REGISTERED.add(spark)
 
 
 def read(spark: SparkSession, path: Paths, **options: object) -> DataFrame:

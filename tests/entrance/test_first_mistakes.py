@@ -192,7 +192,7 @@ def test_a_live_file_whose_journal_mode_was_switched_is_no_published_copy(db_pat
     with pytest.raises(ReadOnlyDatabaseError) as refused:
         eosdb.connect(db_path)
     assert "another program has switched it from WAL mode" in str(refused.value)
-    assert "published" not in str(refused.value)
+    assert "is a published copy" not in str(refused.value)
     with contextlib.closing(sqlite3.connect(db_path)) as other:
         other.execute("PRAGMA journal_mode=WAL")
     eosdb.connect(db_path).close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -21,19 +22,24 @@ COLUMNS = ["key", "value", "topic", "partition", "offset", "timestamp", "timesta
 def test_spark_reads_the_same_rows_from_parquet_as_from_the_file(
     spark: Any, shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    target = tmp_path / "parquet"
+    whole, target = tmp_path / "parquet", tmp_path / "killed"
+
+    def kill(_: object) -> None:
+        shutil.copytree(whole, target)  # What a process leaves that is killed here.
+        raise ZeroDivisionError
+
     with eosdb.connect(shop) as db:
-        done = export(db, target)
-        before = sorted(target.rglob("topic=*/day=*/*.parquet"))
+        done = export(db, whole)
         # Data files that are not committed are no rows.
         db.broker.append(TopicPartition("orders", 1), RecordBatch([Record(value=b"later")]))
         with monkeypatch.context() as patched, pytest.raises(ZeroDivisionError):
-            patched.setattr(exporting, "reach", lambda _: 1 / 0)
-            export(db, target)
+            patched.setattr(exporting, "reach", kill)
+            export(db, whole)
+    before = [target / path.relative_to(whole) for path in whole.rglob("topic=*/day=*/*.parquet")]
     assert list(target.rglob("*.unfinished"))
     frame = spark.read.parquet(str(target))
     assert len(values(frame)) == done.records
-    assert sorted(target.rglob("topic=*/day=*/*.parquet")) == before
+    assert sorted(target.rglob("topic=*/day=*/*.parquet")) == sorted(before)
     with eosdb.connect(shop) as db:
         export(db, target)
     frame = spark.read.parquet(str(target))

@@ -452,8 +452,9 @@ def _check_not_published(path: str, file: Found | None) -> None:
         return
     if _was_open_to_write(path):
         raise ReadOnlyDatabaseError(
-            f"{path} is in SQLite's rollback-journal mode: another program has switched it from WAL mode. "
-            + _BACK
+            f"{path} is in SQLite's rollback-journal mode: another program has switched it from WAL mode, "
+            f"or a published copy stands in its place. {_BACK}; a copy never changes: write to the file "
+            "that it was made from"
         )
     raise ReadOnlyDatabaseError(
         f"{path} is a published copy (in SQLite's rollback-journal mode), which never changes. Read it "
