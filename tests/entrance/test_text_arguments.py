@@ -155,6 +155,7 @@ TAKES_NO_TEXT = {
     "Transport | BrokerRequests | None", "Unpack[ProducerConfig]", "Unpack[ConsumerConfig]",
     "Unpack[ProcessorConfig]", "SentRecords | None", "Refused | None", "Limits | None",
     "Interfere | None", "UUID | None", "Mapping[TopicPartition, UUID] | None", "Mapping[str, UUID] | None",
+    "Never",
 }  # fmt: skip
 """What is left alone; settings have a test of their own."""
 GOOD: dict[str, Any] = {
