@@ -23,6 +23,7 @@ from eosdb.errors import (
     IllegalStateError,
     InvalidConfigError,
     InvalidRequestError,
+    NotAnEosdbFileError,
     ReadOnlyDatabaseError,
     StorageError,
     UnknownTopicOrPartitionError,
@@ -183,6 +184,15 @@ def test_a_database_of_a_loop_that_was_not_awaited_says_so(db_path: Path) -> Non
             assert opened.path == str(db_path)
 
     asyncio.run(both_ways())
+
+
+def test_a_device_or_a_pipe_is_no_database_and_gets_nothing_beside_it(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/null")):
+        for create, read_only in ((True, False), (False, False), (True, True)):
+            with pytest.raises(NotAnEosdbFileError, match="expected a regular file"):
+                eosdb.connect(path, create=create, read_only=read_only)
+        assert not list(path.parent.glob(f"{path.name}-*"))
 
 
 def test_a_live_file_whose_journal_mode_was_switched_is_no_published_copy(db_path: Path) -> None:

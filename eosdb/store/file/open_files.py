@@ -10,7 +10,7 @@ import os
 import stat
 from typing import Final
 
-from eosdb.errors import StorageError
+from eosdb.errors import NotAnEosdbFileError, StorageError
 from eosdb.system.lock_file import LOCK
 
 Identity = tuple[int, int]
@@ -118,7 +118,8 @@ def size_of(path: str) -> int:
 def check_only_name(path: str) -> None:
     """Raises StorageError for a file with several names (hard links): under each it would have a separate
     WAL and separate locks, and commits under one name would be lost under the other. Raises it, too, for
-    a link at the name of a file beside it: SQLite would write what it leads to."""
+    a link at the name of a file beside it: SQLite would write what it leads to. Raises NotAnEosdbFileError
+    for a device, a pipe or a socket."""
     for beside in _BESIDE:
         if os.path.islink(path + beside):
             raise StorageError(
@@ -129,7 +130,12 @@ def check_only_name(path: str) -> None:
         status = os.stat(path)
     except OSError:
         return
-    names = status.st_nlink if stat.S_ISREG(status.st_mode) else 1
+    is_regular = stat.S_ISREG(status.st_mode)
+    if not is_regular and not stat.S_ISDIR(status.st_mode):
+        raise NotAnEosdbFileError(
+            f"{path} is a device, a pipe or a socket, expected a regular file; name another path"
+        )
+    names = status.st_nlink if is_regular else 1
     if names > 1 and (status.st_dev, status.st_ino) == identity_of(path + _UNFINISHED):
         names -= 1
     if names > 1:
