@@ -38,6 +38,7 @@ ALTER TABLE journal DROP COLUMN checksum;
 ALTER TABLE group_sessions DROP COLUMN checksum;
 ALTER TABLE partitions DROP COLUMN last_aborted_offset;
 ALTER TABLE partitions DROP COLUMN checked_from;
+ALTER TABLE partitions DROP COLUMN cleaned_sum;
 ALTER TABLE partitions DROP COLUMN checksum;
 ALTER TABLE transaction_index DROP COLUMN previous_offset;
 ALTER TABLE transaction_index DROP COLUMN checksum;
