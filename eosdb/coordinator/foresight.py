@@ -30,7 +30,8 @@ class Foresight:
         self.now_ms: Final = now_ms
         self._names = cache(partial(topics.by_number, connection))
         self._presences = presences
-        self._dead = presences.dead(connection)
+        # As a write of this process would: within 200 ms of its last check it does not look.
+        self._dead = presences.dead(connection) if presences.is_look_due() else {}
         self._ended = group_rows.ended_sessions(connection, now_ms)
 
     def group(self, stored: AnyGroup) -> AnyGroup:
