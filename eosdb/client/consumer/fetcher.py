@@ -66,10 +66,11 @@ class Cursor:
         self._empty()
 
     def _empty(self) -> None:
+        # Before any call, where an interrupt could leave the next record beyond the offsets.
         self._offsets: Sequence[int] = ()
+        self._next = 0
         self._columns: Columns = ((),) * len(COLUMNS)
         self._cells: bytes | None = None
-        self._next = 0
 
     def seek(self, offset: int) -> None:
         self.position = self.fetch_offset = offset
@@ -83,9 +84,10 @@ class Cursor:
 
     def fill(self, fetched: FetchedData) -> None:
         """Continue with the fetched records, and after them at the fetch's next offset."""
-        self._offsets, self.fetch_offset = fetched.offsets, fetched.next_offset
         self._columns, self._cells = columns_of(fetched), fetched.cells
+        # Last, and before any call: an interrupt leaves offsets and their columns, or neither.
         self._next = 0
+        self._offsets, self.fetch_offset = fetched.offsets, fetched.next_offset
         self.advance(0)
 
     def ahead(self, tp: TopicPartition, limit: int) -> PartitionColumns | None:

@@ -1,0 +1,24 @@
+"""A cursor that is interrupted anywhere ends: its next record never stands beyond its offsets."""
+
+from __future__ import annotations
+
+import contextlib
+
+from eosdb import TopicPartition
+from eosdb.client.consumer.fetcher import Cursor
+from tests.chaos.interrupting import Interrupt
+
+TP = TopicPartition("t", 0)
+
+
+def test_a_cursor_that_is_interrupted_while_it_is_emptied_asks_for_a_fetch() -> None:
+    for at in range(100):
+        cursor = Cursor()
+        cursor._offsets, cursor._next = (7, 8, 9), 3
+        interrupt = Interrupt(at)
+        with contextlib.suppress(KeyboardInterrupt):
+            interrupt.run(cursor._empty)
+        assert cursor.ahead(TP, 1) is None
+        if not interrupt.reached:
+            return
+    raise AssertionError("it has fewer places than that")
