@@ -14,7 +14,7 @@ from hypothesis import settings
 
 import eosdb
 from eosdb import BrokerConfig, ProduceResult, Record, RecordBatch, TopicPartition
-from tests import extras, marks
+from tests import durations, extras, marks
 from tests.requests import TP, Send
 
 START_MS = 1_700_000_000_000
@@ -26,7 +26,7 @@ settings.load_profile("eosdb")
 
 
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
-    for plugin in (extras, marks):
+    for plugin in (extras, marks, durations):
         pluginmanager.register(plugin)
     parser.addoption(
         "--seeds", type=int, default=3, help="how many random runs each long simulation makes"

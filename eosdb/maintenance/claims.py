@@ -39,15 +39,17 @@ def unfinished(target: str) -> Iterator[str]:
     What killed processes have left in the folder, for whichever file, is removed. Raises OSError."""
     _remove_abandoned(os.path.dirname(os.path.abspath(target)))
     path = f"{target}.unfinished-{secrets.token_hex(4)}"
-    # Not the file itself: closing it would drop SQLite's locks, and on NFS the two kinds meet.
-    descriptor = claim(path + LOCK)
+    descriptor = -1
     try:
+        # Not the file itself: closing it would drop SQLite's locks, and on NFS the two kinds meet.
+        descriptor = claim(path + LOCK)
+        yield path
+    finally:  # Also of a claim that was interrupted: nobody else has this name.
         try:
-            yield path
-        finally:
             _remove(path)
-    finally:
-        os.close(descriptor)
+        finally:
+            if descriptor >= 0:
+                os.close(descriptor)
 
 
 def _remove_abandoned(folder: str) -> None:
