@@ -88,7 +88,13 @@ def table(durations: Iterable[Duration]) -> str:
     rows.sort(key=lambda row: -row[2])
     rows.append(("**all**", len(slowest), sum(map(_wall, slowest)), sum(map(_cpu, slowest))))
     lines += [f"| {name} | {count} | {wall:.0f} | {cpu:.0f} |" for name, count, wall, cpu in rows]
-    lines += ["", f"The {SLOWEST} slowest tests:", "", "| wall | CPU | test |", "| ---: | ---: | --- |"]
+    lines += [
+        "",
+        f"The {SLOWEST} slowest tests:",
+        "",
+        "| wall | CPU | test |",
+        "| ---: | ---: | --- |",
+    ]
     lines += [
         f"| {each.wall_s:.1f} | {each.cpu_s:.1f} | `{each.name.replace('|', chr(92) + '|')}` |"
         for each in slowest[:SLOWEST]
