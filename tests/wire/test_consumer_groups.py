@@ -23,7 +23,11 @@ from kafka.protocol.consumer.group import (
     OffsetDeleteRequest,
     OffsetFetchRequest,
 )
-from kafka.protocol.producer.transaction import InitProducerIdRequest, TxnOffsetCommitRequest
+from kafka.protocol.producer.transaction import (
+    EndTxnRequest,
+    InitProducerIdRequest,
+    TxnOffsetCommitRequest,
+)
 
 import eosdb
 from eosdb import Acl
@@ -160,9 +164,9 @@ def test_a_topic_made_anew_is_another_one(peer: Peer, db: eosdb.Database) -> Non
     assert (part.topic_id, part.partitions) == (id_of(db), [0, 1, 2])
 
 
-def commit(peer: Peer, member: str, epoch: int, version: int) -> int:
+def commit(peer: Peer, member: str, epoch: int, version: int, index: int = 0) -> int:
     topic = OffsetCommitRequest.OffsetCommitRequestTopic
-    partition = topic.OffsetCommitRequestPartition(partition_index=0, committed_offset=5)
+    partition = topic.OffsetCommitRequestPartition(partition_index=index, committed_offset=5)
     request = OffsetCommitRequest(
         group_id="g", generation_id_or_member_epoch=epoch, member_id=member,
         topics=[topic(name="t", partitions=[partition])],
@@ -178,16 +182,22 @@ def fetch(peer: Peer, member: str | None, epoch: int) -> int:
     return int(answer.error_code)
 
 
-def commit_in_transaction(peer: Peer, member: str, epoch: int) -> int:
+def commit_in_transaction(peer: Peer, member: str, epoch: int, index: int = 0) -> int:
     given = peer.ask(InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=60_000), 4)
     topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
-    partition = topic.TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=7)
+    partition = topic.TxnOffsetCommitRequestPartition(partition_index=index, committed_offset=7)
     request = TxnOffsetCommitRequest(
         transactional_id="x", group_id="g", producer_id=given.producer_id,
         producer_epoch=given.producer_epoch, generation_id=epoch, member_id=member,
         topics=[topic(name="t", partitions=[partition])],
     )  # fmt: skip
-    return int(peer.ask(request, 5).topics[0].partitions[0].error_code)
+    code = int(peer.ask(request, 5).topics[0].partitions[0].error_code)
+    end = EndTxnRequest(
+        transactional_id="x", producer_id=given.producer_id, producer_epoch=given.producer_epoch,
+        committed=True,
+    )  # fmt: skip
+    assert (peer.ask(end, 5).error_code == NONE) or code != NONE
+    return code
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,10 @@ from tests.wire.waiting import eventually
 pytestmark = pytest.mark.slow
 
 PARTITIONS = 4
+COOPERATIVE = {
+    "heartbeat.interval.ms": 100,
+    "partition.assignment.strategy": "cooperative-sticky",
+}
 
 
 @pytest.fixture
@@ -39,7 +43,7 @@ def server(db: eosdb.Database) -> Iterator[Server]:
 class WireWorker:
     """Copies "in" to "out" in transactions, by librdkafka, until `stop`."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, membership: Mapping[str, Any] = COOPERATIVE) -> None:
         where = {"bootstrap.servers": server.bootstrap_servers}
         self._consumer = confluent_kafka.Consumer(
             {
@@ -47,8 +51,7 @@ class WireWorker:
                 "group.id": "g",
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
-                "heartbeat.interval.ms": 100,
-                "partition.assignment.strategy": "cooperative-sticky",
+                **membership,
             }
         )
         self._consumer.subscribe(["in"])
