@@ -108,28 +108,6 @@ def test_a_late_batch_never_joins_the_next_transaction(db: eosdb.Database) -> No
     assert db.broker.offset_fetch("g") == {}
 
 
-@pytest.mark.parametrize("committed", [True, False])
-def test_a_late_end_never_reaches_the_next_transaction(db: eosdb.Database, committed: bool) -> None:
-    first = db.broker.init_producer_id("a")
-    append(db, first, b"first")
-    second = db.broker.end_txn("a", *first, committed)
-    append(db, second, b"second")
-    with pytest.raises(eosdb.ProducerFencedError):
-        db.broker.end_txn("a", *first, committed)
-    assert state(db) == "Ongoing"
-
-
-def test_an_abort_without_a_transaction_still_takes_the_epoch_away(db: eosdb.Database) -> None:
-    """Whoever's appends were lost cannot know that nothing began; what is late must not begin it."""
-    first = db.broker.init_producer_id("a")
-    second = db.broker.end_txn("a", *first, False)
-    assert second.producer_epoch == first.producer_epoch + 1
-    with pytest.raises(eosdb.InvalidProducerEpochError):
-        append(db, first, b"late")
-    with pytest.raises(eosdb.InvalidTxnStateError):
-        db.broker.end_txn("a", *second, True)
-
-
 def test_sequences_begin_anew_in_every_transaction(db: eosdb.Database) -> None:
     me = db.broker.init_producer_id("a")
     for value in (b"one", b"two", b"three"):
@@ -140,78 +118,12 @@ def test_sequences_begin_anew_in_every_transaction(db: eosdb.Database) -> None:
     assert committed_values(db, TP) == [b"one", b"two", b"three"]
 
 
-def test_a_client_of_version_1_keeps_its_epoch_and_adds_first(db: eosdb.Database) -> None:
-    me = db.broker.init_producer_id("a")
-    with pytest.raises(eosdb.InvalidTxnStateError):
-        append(db, me, b"v", version=1)
-    db.broker.add_partitions_to_txn("a", *me, [TP])
-    append(db, me, b"v", version=1)
-    assert db.broker.end_txn("a", *me, True, transaction_version=1) == me
-    db.broker.add_partitions_to_txn("a", *me, [TP])
-    append(db, me, b"w", sequence=1, version=1)
-    assert db.broker.end_txn("a", *me, True).producer_epoch == me.producer_epoch + 1
-
-
 def test_a_version_that_is_not_served_is_refused(db_path: Path) -> None:
     config = eosdb.BrokerConfig(transaction_version=1)
     with eosdb.connect(db_path, config=config) as old:
         me = old.broker.init_producer_id("a")
         with pytest.raises(eosdb.UnsupportedVersionError, match="up to 1"):
             old.broker.end_txn("a", *me, True, transaction_version=2)
-
-
-def timed_out(db: eosdb.Database, clock: ManualClock) -> ProducerIdAndEpoch:
-    me = db.broker.init_producer_id("a", 1_000)
-    append(db, me, b"timed out")
-    clock.advance(1_001)
-    return me
-
-
-def test_after_a_time_out_a_commit_is_refused_an_abort_has_what_it_wants(
-    db: eosdb.Database, clock: ManualClock
-) -> None:
-    me = timed_out(db, clock)
-    with pytest.raises(eosdb.InvalidTxnStateError, match="it timed out"):
-        db.broker.end_txn("a", *me, True)
-    with pytest.raises(eosdb.InvalidProducerEpochError):
-        append(db, me, b"late", sequence=1)
-    after = db.broker.end_txn("a", *me, False)
-    assert after == (me.producer_id, me.producer_epoch + 1)
-    append(db, after, b"next")
-    db.broker.end_txn("a", *after, True)
-    assert committed_values(db, TP) == [b"next"]
-
-
-@pytest.mark.parametrize("version", [1, 2])
-def test_after_a_time_out_the_producer_may_take_its_id_again(
-    db: eosdb.Database, clock: ManualClock, version: int
-) -> None:
-    """KAFKA-19367, tried beside a Kafka 4.1.1: the answer is the fencing epoch, however often."""
-    me = timed_out(db, clock)
-    next_epoch = (me.producer_id, me.producer_epoch + 1)
-    after = db.broker.init_producer_id("a", 1_000, *me)
-    assert after == next_epoch
-    assert db.broker.init_producer_id("a", 1_000, *me) == next_epoch
-    if version == 1:
-        db.broker.add_partitions_to_txn("a", *after, [TP])
-    append(db, after, b"next", version=version)
-    db.broker.end_txn("a", *after, True, transaction_version=version)
-    assert committed_values(db, TP) == [b"next"]
-
-
-def test_call_again_leads_to_an_epoch(db: eosdb.Database) -> None:
-    """An open transaction and `init_producer_id` with the current pair, as in Kafka 4.1.1."""
-    me = db.broker.init_producer_id("a")
-    append(db, me, b"open")
-    with pytest.raises(eosdb.ConcurrentTransactionsError, match="call init_producer_id again"):
-        db.broker.init_producer_id("a", 60_000, *me)
-    for _ in range(2):
-        again = db.broker.init_producer_id("a", 60_000, *me)
-        assert again == (me.producer_id, me.producer_epoch + 1)
-    other = db.broker.init_producer_id("a")
-    assert other == (me.producer_id, me.producer_epoch + 2)
-    with pytest.raises(eosdb.ProducerFencedError):
-        db.broker.init_producer_id("a", 60_000, *me)
 
 
 def test_the_epochs_of_a_producer_id_are_used_up(db: eosdb.Database) -> None:

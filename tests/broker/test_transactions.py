@@ -12,54 +12,9 @@ from eosdb import (
     ManualClock,
     TopicPartition,
 )
-from tests.requests import TP, Send, begin, skip_to_epoch, state
+from tests.requests import TP, Send, begin, state
 
 LEVEL: Final = "read_committed"
-
-
-def test_fencing_an_open_transaction_costs_two_epochs(
-    classic_db: eosdb.Database, send: Send
-) -> None:
-    who = begin(classic_db)
-    send(b"v", who=who, sequence=0, transactional_id="a")
-    with pytest.raises(eosdb.ConcurrentTransactionsError):
-        classic_db.broker.init_producer_id("a")
-    assert state(classic_db) == "CompleteAbort"
-    assert classic_db.broker.init_producer_id("a") == (who.producer_id, who.producer_epoch + 2)
-
-
-def test_an_outdated_producer_cannot_abort_its_successors_transaction(
-    classic_db: eosdb.Database,
-) -> None:
-    old = classic_db.broker.init_producer_id("a")
-    begin(classic_db)
-    with pytest.raises(eosdb.ProducerFencedError):
-        classic_db.broker.init_producer_id("a", 60_000, *old)
-    assert state(classic_db) == "Ongoing"
-
-
-def test_a_producer_that_asks_again_for_its_own_epoch(classic_db: eosdb.Database) -> None:
-    who = classic_db.broker.init_producer_id("a")
-    bumped = classic_db.broker.init_producer_id("a", 60_000, *who)
-    assert bumped == (who.producer_id, 1)
-    assert classic_db.broker.init_producer_id("a", 60_000, *who) == bumped, "the answer was lost"
-    with pytest.raises(eosdb.ProducerFencedError):
-        classic_db.broker.init_producer_id("a", 60_000, who.producer_id, 7)
-    with pytest.raises(eosdb.ProducerFencedError):
-        classic_db.broker.init_producer_id("a", 60_000, who.producer_id + 1, 0)
-
-
-def test_the_last_epoch_is_followed_by_a_new_producer_id(classic_db: eosdb.Database) -> None:
-    classic_db.broker.init_producer_id("a")
-    skip_to_epoch(classic_db, "a", 32_765)
-    who = classic_db.broker.init_producer_id("a")
-    assert who.producer_epoch == 32_766
-    fresh = classic_db.broker.init_producer_id("a", 60_000, *who)
-    assert (fresh.producer_id != who.producer_id, fresh.producer_epoch) == (True, 0)
-    assert classic_db.broker.init_producer_id("a", 60_000, *who) == fresh, "the answer was lost"
-    with pytest.raises(eosdb.ProducerFencedError):
-        classic_db.broker.init_producer_id("a", 60_000, who.producer_id, 32_765)
-    assert classic_db.verify().ok
 
 
 def test_producer_ids_end_with_a_clear_error(classic_db: eosdb.Database, db_path: Path) -> None:
@@ -87,20 +42,6 @@ def test_a_commit_after_the_deadline_is_fenced_at_the_deadline_it_is_not(
     with pytest.raises(eosdb.ProducerFencedError):
         classic_db.broker.end_txn("b", *who, True)
     assert state(classic_db, "b") == "CompleteAbort"
-
-
-def test_a_transactions_time_begins_with_its_first_partition(
-    classic_db: eosdb.Database, clock: ManualClock
-) -> None:
-    who = classic_db.broker.init_producer_id("a", 1_000)
-    clock.advance(5_000)
-    classic_db.broker.add_partitions_to_txn("a", *who, [TP])
-    clock.advance(900)
-    classic_db.broker.add_partitions_to_txn("a", *who, [TP])
-    classic_db.broker.add_offsets_to_txn("a", *who, "g")
-    clock.advance(101)
-    classic_db.housekeeping()
-    assert state(classic_db) == "CompleteAbort"
 
 
 def test_reads_do_not_run_housekeeping(classic_db: eosdb.Database, clock: ManualClock) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,10 +12,22 @@ from kafka.protocol.producer.transaction import (
     AddPartitionsToTxnRequest,
     EndTxnRequest,
     InitProducerIdRequest,
+    TxnOffsetCommitRequest,
 )
 
 import eosdb
 from eosdb import TopicPartition
+from tests.coordinator.transactions.requests import (
+    FENCED,
+    ORDERS,
+    STALE,
+    UNMAPPED,
+    WAIT,
+    WRONG_STATE,
+    Served,
+    opened,
+)
+from tests.coordinator.transactions.table import AT_REST_OR_OPEN, STORIES, Story, serve
 from tests.requests import state
 from tests.wire.peer import Peer, batch, fetch, fetched, produce, produced
 
@@ -27,64 +40,99 @@ class Txn:
     name: str = "a"
     producer: tuple[int, int] = (-1, -1)
 
+    def _ask(self, kind: Any, version: int, **fields: Any) -> Any:
+        pid, epoch = self.producer
+        of_producer = {"transactional_id": self.name, "producer_id": pid, "producer_epoch": epoch}
+        return self.peer.ask(kind(**of_producer | fields), version)
+
     def init(self, version: int = 5, **fields: Any) -> int:
-        answer = self.peer.ask(
-            InitProducerIdRequest(
-                transactional_id=self.name,
-                **{"transaction_timeout_ms": 60_000, "producer_id": -1, "producer_epoch": -1}
-                | fields,
-            ),
-            version,
-        )
+        anew = {"transaction_timeout_ms": 60_000, "producer_id": -1, "producer_epoch": -1}
+        answer = self._ask(InitProducerIdRequest, version, **anew | fields)
         if answer.error_code == 0:
             self.producer = (answer.producer_id, answer.producer_epoch)
         return int(answer.error_code)
 
     def add(self, *partitions: int, version: int = 3, topic: str = "t") -> list[int]:
-        answer = self.peer.ask(
-            AddPartitionsToTxnRequest(
-                v3_and_below_transactional_id=self.name,
-                v3_and_below_producer_id=self.producer[0],
-                v3_and_below_producer_epoch=self.producer[1],
-                v3_and_below_topics=[
-                    AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(
-                        name=topic, partitions=list(partitions)
-                    )
-                ],
-            ),
-            version,
+        pid, epoch = self.producer
+        asked = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=self.name,
+            v3_and_below_producer_id=pid,
+            v3_and_below_producer_epoch=epoch,
+            v3_and_below_topics=[
+                AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(
+                    name=topic, partitions=list(partitions)
+                )
+            ],
         )
-        (found,) = answer.results_by_topic_v3_and_below
+        (found,) = self.peer.ask(asked, version).results_by_topic_v3_and_below
         return [p.partition_error_code for p in found.results_by_partition]
 
-    def add_offsets(self, version: int) -> int:
-        asked = AddOffsetsToTxnRequest(
-            transactional_id=self.name,
-            producer_id=self.producer[0],
-            producer_epoch=self.producer[1],
-            group_id="g",
-        )
-        return int(self.peer.ask(asked, version).error_code)
+    def add_offsets(self, version: int, group: str = "g") -> int:
+        return int(self._ask(AddOffsetsToTxnRequest, version, group_id=group).error_code)
 
-    def send(self, value: bytes, version: int, sequence: int = 0) -> int:
+    def commit_offset(self, group: str, topic: str) -> int:
+        asked = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
+        one = asked.TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=1)
+        fields = {"group_id": group, "topics": [asked(name=topic, partitions=[one])]}
+        answer = self._ask(TxnOffsetCommitRequest, 3, **fields)
+        return int(answer.topics[0].partitions[0].error_code)
+
+    def send(self, value: bytes, version: int, sequence: int = 0, topic: str = "t") -> int:
         data = batch(value, producer=self.producer, sequence=sequence, transactional=True)
-        asked = produce({("t", 0): data}, transactional_id=self.name)
+        asked = produce({(topic, 0): data}, transactional_id=self.name)
         ((code, _),) = produced(self.peer.ask(asked, version))
         return code
 
     def end(self, version: int, *, commit: bool = True) -> int:
-        answer = self.peer.ask(
-            EndTxnRequest(
-                transactional_id=self.name,
-                producer_id=self.producer[0],
-                producer_epoch=self.producer[1],
-                committed=commit,
-            ),
-            version,
-        )
+        answer = self._ask(EndTxnRequest, version, committed=commit)
         if version >= 5 and answer.error_code == 0:
             self.producer = (answer.producer_id, answer.producer_epoch)
         return int(answer.error_code)
+
+
+class ByTheWire(Served):
+    """In the newest version of each request that means transaction version 1 or 2."""
+
+    def __init__(self, db: eosdb.Database, peer: Peer, number: int = 0) -> None:
+        super().__init__(db, number)
+        self._peer = peer
+
+    def _of(self, pid: int, epoch: int) -> Txn:
+        return Txn(self._peer, self.name, (self.pid(pid), epoch))
+
+    def init(self, expected: tuple[int, int] | None) -> str:
+        pid, epoch = expected or (-1, -1)
+        asked = self._of(pid, epoch)
+        return NAMES[asked.init(producer_id=self.pid(pid), producer_epoch=epoch)]
+
+    def add(self, pid: int, epoch: int, partitions: Any, groups: Any) -> str:
+        asked = self._of(pid, epoch)
+        codes = {code for tp in partitions for code in asked.add(0, topic=tp.topic)}
+        (code,) = codes | {asked.add_offsets(4, group) for group in groups}
+        return NAMES[code]
+
+    def end(self, pid: int, epoch: int, committed: bool, version: int) -> str:
+        return NAMES[self._of(pid, epoch).end({1: 4, 2: 5}[version], commit=committed)]
+
+    def verify(
+        self, pid: int, epoch: int, partition: TopicPartition | None, group: str | None
+    ) -> str:
+        asked = self._of(pid, epoch)
+        if group is not None:
+            return NAMES[asked.commit_offset(group, ORDERS.topic)]
+        assert partition is not None
+        return NAMES[asked.send(b"v", 9, topic=partition.topic)]
+
+
+NAMES = {0: "fine", 47: STALE, 48: WRONG_STATE, 49: UNMAPPED, 51: WAIT, 90: FENCED}
+
+
+@pytest.mark.parametrize("stories", [AT_REST_OR_OPEN, *((story,) for story in STORIES)],
+                         ids=lambda given: given[0].name)  # fmt: skip
+def test_the_wire_answers_as_the_table(db_path: Path, stories: tuple[Story, ...]) -> None:
+    with opened(db_path) as db, db.serve() as server, Peer(server) as peer:
+        for number, story in enumerate(stories, start=len(stories) > 1):
+            serve(story, ByTheWire(db, peer, number))
 
 
 @pytest.fixture
@@ -149,17 +197,6 @@ def test_who_is_fenced_is_told_so_as_his_version_knows_it(txn: Txn, db: eosdb.Da
     assert old.init(3, **fields) == 47
     assert old.init(4, **fields) == 90
     assert old.send(b"v", 9) == 47
-
-
-def test_the_next_of_an_id_ends_what_the_last_left_open(txn: Txn, db: eosdb.Database) -> None:
-    txn.init()
-    txn.send(b"left", 12)
-    again = Txn(txn.peer)
-    codes = [again.init()]
-    while codes[-1] == 51:
-        codes.append(again.init())
-    assert codes == [51, 0]
-    assert fetched(txn.peer.ask(fetch(0), 12)) == []
 
 
 def test_wrong_requests_have_their_errors(txn: Txn) -> None:

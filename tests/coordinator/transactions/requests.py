@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Generic, TypeVar
 
-from eosdb.coordinator.transactions import decisions, ending
+import eosdb
+from eosdb.coordinator.transactions import decisions, ending, rows
 from eosdb.coordinator.transactions.decisions import (
     FenceOngoing,
     IllegalTransitionError,
     Initialized,
     TransactionMetadata,
 )
-from eosdb.errors import (
-    ApiError,
-)
+from eosdb.errors import ApiError
 from eosdb.model.values import ProducerIdAndEpoch, TopicPartition, TransactionState
+from eosdb.store.counters import set_counter
 
 UNMAPPED = "INVALID_PRODUCER_ID_MAPPING"
 FENCED = "PRODUCER_FENCED"
@@ -61,15 +64,96 @@ def metadata(state: TransactionState, **changes: Any) -> TransactionMetadata:
     return usual._replace(**changes)
 
 
+def exhausted(state: TransactionState = EMPTY, **changes: Any) -> TransactionMetadata:
+    return metadata(state, **{"producer_epoch": 32766, "last_producer_epoch": 32765, **changes})
+
+
 Current = TransactionMetadata | None
-Request = Callable[[Any], object]
+T_co = TypeVar("T_co", covariant=True)
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[eosdb.Database]:
+    """A file for `Served`, whose next producer id is the fresh one of the table."""
+    clock = eosdb.ManualClock(start_ms=UPDATE_MS)
+    with eosdb.connect(path, clock=clock, durability="off") as db:
+        for tp in (ORDERS, REFUNDS):
+            db.admin.create_topic(tp.topic)
+        db._store.write(lambda unit: set_counter(unit, "next_producer_id", FRESH))
+        yield db
+
+
+class Served:
+    """An id `shop` in a file, and who answers requests about it; each answer is "fine" or an error's name.
+
+    `number` keeps several of them apart, with producer ids of their own.
+    """
+
+    def __init__(self, db: eosdb.Database, number: int = 0) -> None:
+        self.db, self.name, self._above = db, f"shop {number}", 1_000 * number
+
+    def begin_in(self, current: TransactionMetadata) -> None:
+        """Makes the id what it is when the requests come."""
+        known = current._replace(
+            transactional_id=self.name,
+            producer_id=self.pid(current.producer_id),
+            previous_producer_id=self.pid(current.previous_producer_id),
+        )
+        self.db._store.write(lambda unit: rows.record(unit, None, known, UPDATE_MS))
+
+    def pid(self, producer_id: int) -> int:
+        return producer_id + self._above if producer_id >= 0 else producer_id
+
+    def shown(self) -> str:
+        found = self.db.broker.describe_transactions([self.name])[self.name]
+        return f"{found.state} {found.producer_id - self._above}/{found.producer_epoch}"
+
+    def time_out(self) -> str:
+        assert isinstance(self.db.clock, eosdb.ManualClock)
+        self.db.clock.advance(TIMEOUT_MS)
+        self.db.housekeeping()
+        return "fine"
+
+    def init(self, expected: tuple[int, int] | None) -> str:
+        raise NotImplementedError
+
+    def add(self, pid: int, epoch: int, partitions: Any, groups: Any) -> str:
+        raise NotImplementedError
+
+    def end(self, pid: int, epoch: int, committed: bool, version: int) -> str:
+        raise NotImplementedError
+
+    def verify(
+        self, pid: int, epoch: int, partition: TopicPartition | None, group: str | None
+    ) -> str:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class Request(Generic[T_co]):
+    """What is asked about the id: of the decision, by a call, and of who serves it."""
+
+    decide: Callable[[Any], T_co]
+    name: str = ""
+    """That of `Served`; "" for what nobody can ask for."""
+    fields: dict[str, Any] = field(default_factory=dict)
+
+    def __call__(self, current: Current) -> T_co:
+        return self.decide(current)
+
+    def ask(self, served: Served) -> str:
+        told: str = getattr(served, self.name)(**self.fields)
+        return told
 
 
 def init(
     expected: tuple[int, int] | None = None, fresh: int | None = FRESH, now_ms: int = NOW_MS
-) -> Callable[[Current], Initialized | FenceOngoing]:
+) -> Request[Initialized | FenceOngoing]:
     pair = None if expected is None else ProducerIdAndEpoch(*expected)
-    return lambda current: decisions.init_producer_id(current, "shop", 2_000, pair, fresh, now_ms)
+    return Request(
+        lambda current: decisions.init_producer_id(current, "shop", 2_000, pair, fresh, now_ms),
+        "init", {"expected": expected},
+    )  # fmt: skip
 
 
 def add(
@@ -78,27 +162,40 @@ def add(
     epoch: int = 5,
     groups: tuple[str, ...] = (),
     now_ms: int = NOW_MS,
-) -> Callable[[Current], Current]:
-    return lambda current: decisions.add_to_transaction(
-        current, pid, epoch, frozenset(partitions), frozenset(groups), now_ms
-    )
+) -> Request[Current]:
+    return Request(
+        lambda current: decisions.add_to_transaction(
+            current, pid, epoch, frozenset(partitions), frozenset(groups), now_ms
+        ),
+        "add", {"pid": pid, "epoch": epoch, "partitions": partitions, "groups": groups},
+    )  # fmt: skip
 
 
 def end(
     *, committed: bool, pid: int = 7, epoch: int = 5, now_ms: int = NOW_MS, version: int = 1
-) -> Callable[[Current], Current]:
-    return lambda current: ending.end(
-        current, pid, epoch, committed, now_ms, version=version, fresh_producer_id=FRESH
-    )
+) -> Request[Current]:
+    return Request(
+        lambda current: ending.end(
+            current, pid, epoch, committed, now_ms, version=version, fresh_producer_id=FRESH
+        ),
+        "end", {"pid": pid, "epoch": epoch, "committed": committed, "version": version},
+    )  # fmt: skip
 
 
 def verify(
-    partition: TopicPartition | None = None,
-    group: str | None = None,
-    pid: int = 7,
-    epoch: int = 5,
-) -> Callable[[Current], None]:
-    return lambda current: decisions.verify(current, pid, epoch, partition=partition, group=group)
+    partition: TopicPartition | None = None, group: str | None = None, pid: int = 7, epoch: int = 5
+) -> Request[None]:
+    return Request(
+        lambda current: decisions.verify(current, pid, epoch, partition=partition, group=group),
+        "verify", {"pid": pid, "epoch": epoch, "partition": partition, "group": group},
+    )  # fmt: skip
+
+
+def time_out(late_ms: int = 1) -> Request[Current]:
+    return Request(
+        lambda current: decisions.abort_timed_out(current, START_MS + TIMEOUT_MS + late_ms),
+        "time_out",
+    )
 
 
 def given_pair(result: object) -> tuple[int, int]:
@@ -106,7 +203,15 @@ def given_pair(result: object) -> tuple[int, int]:
     return result.metadata.producer
 
 
-def answer(request: Request, current: Current) -> str:
+def left_by(result: object) -> TransactionMetadata | None:
+    """What is to be written; None if nothing is."""
+    match result:
+        case Initialized(found) | FenceOngoing(found) | (TransactionMetadata() as found):
+            return found
+    return None
+
+
+def answer(request: Callable[[Any], object], current: Current) -> str:
     """What the request comes to, in a word or two."""
     try:
         result = request(current)
@@ -114,21 +219,10 @@ def answer(request: Request, current: Current) -> str:
         return error.name
     except IllegalTransitionError:
         return "bug"
-    match result:
-        case Initialized(found):
-            return f"{found.state.label} {found.producer_id}/{found.producer_epoch}"
-        case FenceOngoing(found):
-            return f"fence {found.state.label} {found.producer_id}/{found.producer_epoch}"
-        case TransactionMetadata() as found:
-            return f"{found.state.label} {found.producer_id}/{found.producer_epoch}"
-        case None:
-            return "fine"
-        case _:
-            return "yes" if result else "no"
-
-
-def exhausted(state: TransactionState = EMPTY, **changes: Any) -> TransactionMetadata:
-    return metadata(state, **{"producer_epoch": 32766, "last_producer_epoch": 32765, **changes})
+    if found := left_by(result):
+        fence = "fence " * isinstance(result, FenceOngoing)
+        return f"{fence}{found.state.label} {found.producer_id}/{found.producer_epoch}"
+    return {None: "fine", True: "yes", False: "no"}[result]  # type: ignore[index]
 
 
 FOLLOWERS = {

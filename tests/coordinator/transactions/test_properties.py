@@ -75,7 +75,7 @@ def test_every_answer_is_a_legal_step_from_where_it_was(
 ) -> None:
     pid, epoch = pair or current.producer
     if kind is init:
-        request: Request = init(pair)
+        request: Request[object] = init(pair)
     elif kind is add:
         request = add(REFUNDS, pid=pid, epoch=epoch)
     else:
