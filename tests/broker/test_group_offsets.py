@@ -74,21 +74,6 @@ def test_offsets_of_partitions_that_are_not_there_cannot_be_deleted(
     assert classic_db.broker.offset_fetch("g") == {TP: OffsetAndMetadata(1)}
 
 
-def test_generations_of_a_group_without_members(classic_db: eosdb.Database) -> None:
-    offsets = {TP: OffsetAndMetadata(1)}
-    with pytest.raises(eosdb.GroupIdNotFoundError):
-        classic_db.broker.offset_commit("g", offsets, generation_id=0)
-    who = classic_db.broker.init_producer_id("a")
-    classic_db.broker.add_offsets_to_txn("a", *who, "g")
-    with pytest.raises(eosdb.IllegalGenerationError):
-        classic_db.broker.txn_offset_commit("a", "g", *who, offsets, generation_id=0)
-    classic_db.broker.offset_commit("g", offsets, member_id="whoever")
-    with pytest.raises(eosdb.UnknownMemberIdError):
-        classic_db.broker.offset_commit("g", offsets, generation_id=0)
-    with pytest.raises(eosdb.UnknownMemberIdError):
-        classic_db.broker.txn_offset_commit("a", "g", *who, offsets, generation_id=0)
-
-
 def test_an_empty_group_id_is_refused_inside_transactions_only(classic_db: eosdb.Database) -> None:
     who = classic_db.broker.init_producer_id("a")
     classic_db.broker.offset_commit("", {TP: OffsetAndMetadata(1)})

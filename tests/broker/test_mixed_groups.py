@@ -1,5 +1,5 @@
-"""Members of both protocols in one group: a group that changes over while it has members, and back
-(KIP-848). The answers are those of a Kafka 4.1.1 with its default policy."""
+"""Members of both protocols in one group (KIP-848), beside the table of groups: consumers of this library,
+who waits, locks and sizes."""
 
 from __future__ import annotations
 
@@ -10,13 +10,19 @@ from typing import Any
 import pytest
 
 import eosdb
-from eosdb import JoinGroupResult, ManualClock, MemberHeartbeat, OffsetAndMetadata, TopicPartition
-from eosdb.model.protocol.consumer_protocol import (
-    Subscription,
-    decode_assignment,
-    encode_assignment,
+from eosdb import (
+    BrokerConfig,
+    JoinGroupResult,
+    ManualClock,
+    MemberHeartbeat,
+    OffsetAndMetadata,
+    TopicPartition,
 )
+from eosdb.coordinator.groups import rows
+from eosdb.model.protocol.consumer_protocol import Subscription
 from eosdb.model.values import GroupType
+from tests.broker.asked import Asked
+from tests.coordinator.groups.steps import Join, Sync, bring_about, enter
 
 ALL = tuple(TopicPartition("t", number) for number in range(4))
 FIRST: dict[str, Any] = {
@@ -38,21 +44,11 @@ def db(db_path: Path, clock: ManualClock) -> Iterator[eosdb.Database]:
 
 
 def classic(
-    db: eosdb.Database,
-    member_id: str = "",
-    owned: tuple[TopicPartition, ...] = (),
-    instance: str | None = None,
-    **given: Any,
+    db: eosdb.Database, member_id: str = "", assignor: str = "range", **given: Any
 ) -> JoinGroupResult:
-    told = Subscription(("t",), owned).encode()
     options = {"session_timeout_ms": 20_000, "rebalance_timeout_ms": 30_000} | given
-    return db.broker.join_group(
-        "g",
-        member_id=member_id,
-        group_instance_id=instance,
-        protocols=[("range", told)],
-        **options,
-    )
+    wants = [(assignor, Subscription(("t",)).encode())]
+    return db.broker.join_group("g", member_id=member_id, protocols=wants, **options)
 
 
 def beat(db: eosdb.Database, member_id: str, epoch: int = 0, **given: Any) -> dict[str, Any]:
@@ -65,151 +61,10 @@ def beat(db: eosdb.Database, member_id: str, epoch: int = 0, **given: Any) -> di
     return {"epoch": answer.member_epoch, **assigned}
 
 
-def synced(db: eosdb.Database, joined: JoinGroupResult) -> tuple[TopicPartition, ...]:
-    answer = db.broker.sync_group("g", joined.generation_id, joined.member_id)
-    return decode_assignment(answer.assignment)
-
-
 def kinds(db: eosdb.Database) -> dict[str, bool]:
     """Whether each member speaks the classic protocol."""
     members = db.broker.describe_consumer_group("g").members
     return {member.member_id: member.is_classic for member in members}
-
-
-@pytest.fixture
-def old(db: eosdb.Database) -> str:
-    """A member of the classic protocol, which has all partitions."""
-    joined = classic(db)
-    mine = {joined.member_id: encode_assignment(ALL)}
-    db.broker.sync_group("g", 1, joined.member_id, assignments=mine)
-    return joined.member_id
-
-
-def test_a_classic_group_changes_over_when_a_member_of_the_new_protocol_joins(
-    db: eosdb.Database, old: str
-) -> None:
-    assert beat(db, "new") == {"epoch": 2}
-    assert kinds(db) == {old: True, "new": False}
-    with pytest.raises(eosdb.RebalanceInProgressError):
-        db.broker.heartbeat("g", 1, old)
-    with pytest.raises(eosdb.RebalanceInProgressError):
-        db.broker.sync_group("g", 1, old)
-    again = classic(db, old)
-    assert (again.is_complete, again.generation_id, again.leader) == (True, 2, None)
-    assert synced(db, again) == ALL[:2]
-    assert beat(db, "new", 2) == {"epoch": 2, "t": (2, 3)}
-    db.broker.heartbeat("g", 2, old)
-    assert db.broker.describe_group("g").state == "Stable"
-
-
-def test_a_cooperative_member_gives_up_what_it_must_and_keeps_the_rest(
-    db: eosdb.Database, old: str
-) -> None:
-    beat(db, "new")
-    told = classic(db, old, ALL)
-    assert (told.generation_id, synced(db, told)) == (1, ALL[:2])
-    assert beat(db, "new", 2) == {"epoch": 2}
-    with pytest.raises(eosdb.RebalanceInProgressError):
-        db.broker.heartbeat("g", 1, old)
-    assert classic(db, old, ALL[:2]).generation_id == 2
-    assert beat(db, "new", 2) == {"epoch": 2, "t": (2, 3)}
-
-
-def test_a_classic_member_joins_a_group_of_the_new_protocol(db: eosdb.Database) -> None:
-    assert beat(db, "new") == {"epoch": 1, "t": (0, 1, 2, 3)}
-    joined = classic(db)
-    assert (joined.generation_id, synced(db, joined)) == (2, ())
-    db.broker.heartbeat("g", 2, joined.member_id)
-    assert beat(db, "new", 1) == {"epoch": 1, "t": (0, 1)}
-    assert beat(db, "new", 1, topic_partitions={}) == {"epoch": 2}
-    with pytest.raises(eosdb.RebalanceInProgressError):  # Its partitions are free now.
-        db.broker.heartbeat("g", 2, joined.member_id)
-    assert synced(db, classic(db, joined.member_id)) == ALL[2:]
-
-
-def test_the_group_is_classic_again_when_the_last_member_of_the_new_protocol_has_left(
-    db: eosdb.Database, old: str
-) -> None:
-    beat(db, "new")
-    beat(db, "new", -1)
-    described = db.broker.describe_group("g")
-    assert (described.group_type, described.state) == (GroupType.CLASSIC, "PreparingRebalance")
-    with pytest.raises(eosdb.RebalanceInProgressError):
-        db.broker.heartbeat("g", described.generation_id, old)
-    joined = classic(db, old)
-    assert joined.leader == old
-    assert joined.generation_id > described.generation_id
-
-
-def test_the_group_is_classic_again_when_the_last_session_of_the_new_protocol_has_ended(
-    db: eosdb.Database, clock: ManualClock
-) -> None:
-    beat(db, "new")
-    old = classic(db, session_timeout_ms=100_000).member_id
-    clock.advance(45_001)
-    assert classic(db, old, session_timeout_ms=100_000).leader == old
-    assert db.broker.describe_group("g").group_type is GroupType.CLASSIC
-
-
-def test_a_classic_member_that_does_not_join_again_is_removed(
-    db: eosdb.Database, clock: ManualClock, old: str
-) -> None:
-    beat(db, "new")
-    for _ in range(2):
-        with pytest.raises(eosdb.RebalanceInProgressError):
-            db.broker.heartbeat("g", 1, old)
-        clock.advance(15_001)
-    assert beat(db, "new", 2) == {"epoch": 3, "t": (0, 1, 2, 3)}
-    with pytest.raises(eosdb.UnknownMemberIdError):
-        db.broker.heartbeat("g", 1, old)
-
-
-def test_members_of_either_protocol_are_removed_by_their_names(
-    db: eosdb.Database, old: str
-) -> None:
-    beat(db, "new")
-    answers = db.broker.remove_members("g", [(old, None), ("nobody", None)])
-    assert [type(answer).__name__ for answer in answers] == ["NoneType", "UnknownMemberIdError"]
-    assert beat(db, "new", 2) == {"epoch": 3, "t": (0, 1, 2, 3)}
-    db.broker.leave_group("g", "new")
-    assert db.broker.describe_group("g").state == "Empty"
-
-
-def test_a_classic_member_commits_in_its_generation(db: eosdb.Database, old: str) -> None:
-    beat(db, "new")
-    again = classic(db, old)
-    offsets = {ALL[0]: OffsetAndMetadata(0)}
-    db.broker.offset_commit("g", offsets, generation_id=again.generation_id, member_id=old)
-    with pytest.raises(eosdb.IllegalGenerationError):
-        db.broker.offset_commit("g", offsets, generation_id=1, member_id=old)
-
-
-def test_a_static_member_changes_its_protocol_and_keeps_its_partitions(db: eosdb.Database) -> None:
-    joined = classic(db, instance="one")
-    mine = {joined.member_id: encode_assignment(ALL)}
-    db.broker.sync_group("g", 1, joined.member_id, group_instance_id="one", assignments=mine)
-    assert beat(db, "new", 0, **FIRST, group_instance_id="one")["t"] == (0, 1, 2, 3)
-    assert kinds(db) == {"new": False}
-    with pytest.raises(eosdb.FencedInstanceIdError):
-        db.broker.heartbeat("g", 1, joined.member_id, group_instance_id="one")
-    back = classic(db, instance="one")
-    generation = back.generation_id
-    again = db.broker.sync_group("g", generation, back.member_id, group_instance_id="one")
-    assert decode_assignment(again.assignment) == ALL
-    assert kinds(db) == {back.member_id: True}
-
-
-@pytest.mark.parametrize("protocol_type", ["connect", "consumer"])
-def test_who_is_no_consumer_shares_no_group_with_consumers(
-    db: eosdb.Database, protocol_type: str
-) -> None:
-    stranger = db.broker.join_group("g", protocol_type=protocol_type, protocols=[("x", b"?")])
-    with pytest.raises((eosdb.GroupIdNotFoundError, eosdb.InconsistentGroupProtocolError)):
-        beat(db, "new")
-    db.broker.leave_group("g", stranger.member_id)
-    beat(db, "new")
-    with pytest.raises(eosdb.InconsistentGroupProtocolError):
-        db.broker.join_group("g", protocol_type=protocol_type, protocols=[("x", b"?")])
 
 
 def test_a_consumer_of_this_library_shares_its_topic_with_a_member_of_the_new_protocol(
@@ -245,82 +100,11 @@ def commits(db: eosdb.Database, member_id: str, generation: int, tp: TopicPartit
     return True
 
 
-def test_a_member_between_join_and_sync_keeps_what_it_had_when_the_group_changes_over(
-    db: eosdb.Database, old: str
-) -> None:
-    """Of two transactions with the offset of one partition exactly one is committed."""
-    between = classic(db, old, ALL).generation_id
-    assert db.broker.describe_group("g").state == "CompletingRebalance"
-    assert beat(db, "new") == {"epoch": 3}
-    assert [commits(db, old, between, tp) for tp in ALL] == [True] * 4
-    told = classic(db, old, ALL)
-    assert synced(db, told) == ALL[:2]
-    assert classic(db, old, ALL[:2]).generation_id == 3
-    assert beat(db, "new", 3)["t"] == (2, 3)
-    assert [commits(db, old, between, ALL[3]), commits(db, "new", 3, ALL[3])] == [False, True]
-
-
-def test_who_waits_for_a_second_rebalance_keeps_what_it_had_too(
-    db: eosdb.Database, old: str
-) -> None:
-    """Kafka 4.1.1 forgets it, and gives the newcomer partitions that the member still commits."""
-    classic(db, old, ALL)
-    assert not classic(db).is_complete
-    assert beat(db, "new") == {"epoch": 3}
-
-
-def test_a_leader_that_leaves_a_member_out_takes_everything_from_it(
-    db: eosdb.Database, old: str
-) -> None:
-    generation = classic(db, old, ALL).generation_id
-    db.broker.sync_group("g", generation, old, assignments={})
-    assert beat(db, "new")["t"]
-
-
-def test_who_comes_back_before_the_classic_members_have_joined_gets_nothing_of_theirs(
-    db: eosdb.Database, old: str
-) -> None:
-    beat(db, "new")
-    for owned in (ALL, ALL[:2]):
-        generation = classic(db, old, owned).generation_id
-        db.broker.sync_group("g", generation, old)
-    assert beat(db, "new", 2)["t"] == (2, 3)
-    beat(db, "new", -1)
-    (left,) = db.broker.describe_group("g").members
-    assert decode_assignment(left.assignment) == ALL[:2]
-    assert beat(db, "newer") == {"epoch": 3, "t": (2, 3)}
-    assert [commits(db, old, 2, tp) for tp in ALL[:2]] == [True, True]
-
-
-def test_the_generation_goes_on_when_the_last_member_of_the_new_protocol_has_left(
-    db: eosdb.Database, old: str
-) -> None:
-    beat(db, "new")
-    generation = classic(db, old).generation_id
-    synced(db, classic(db, old))
-    beat(db, "new", -1)
-    assert commits(db, old, generation, ALL[0])
-    with pytest.raises(eosdb.RebalanceInProgressError):
-        db.broker.heartbeat("g", generation, old)
-    with pytest.raises(eosdb.RebalanceInProgressError):
-        db.broker.sync_group("g", generation, old, protocol_name="range")
-    assert classic(db, old).generation_id == generation + 1
-
-
-def test_who_is_behind_when_the_last_member_of_the_new_protocol_leaves_is_fenced(
-    db: eosdb.Database, old: str
-) -> None:
-    beat(db, "new")
-    beat(db, "new", -1)
-    assert not commits(db, old, 1, ALL[0])
-    with pytest.raises(eosdb.IllegalGenerationError):
-        db.broker.heartbeat("g", 1, old)
-
-
 def test_who_dies_while_it_waits_is_removed_after_its_session_when_the_group_has_changed_over(
-    db: eosdb.Database, clock: ManualClock, old: str
+    db: eosdb.Database, clock: ManualClock
 ) -> None:
     """As over the wire: the server waits for the others in the member's name."""
+    classic(db)
     newcomer = classic(db, waits=True)
     assert not newcomer.is_complete
     beat(db, "new")
@@ -357,7 +141,7 @@ def test_a_consumer_that_has_joined_and_not_synced_commits_nothing_that_another_
         leader.poll(0)
         follower.poll(0)
         clock.advance(3_500)
-    third = classic_cooperative(db)
+    third = classic(db, assignor="cooperative-sticky", session_timeout_ms=45_000)
     clock.advance(3_500)
     leader.poll(0)
     follower.poll(0)
@@ -376,6 +160,52 @@ def test_a_consumer_that_has_joined_and_not_synced_commits_nothing_that_another_
         consumer.close()
 
 
-def classic_cooperative(db: eosdb.Database) -> JoinGroupResult:
-    told = Subscription(("t",)).encode()
-    return db.broker.join_group("g", protocols=[("cooperative-sticky", told)])
+# -- sizes ---------------------------------------------------------------------------------------------
+
+MOST = 3
+
+
+@pytest.mark.parametrize(
+    ("count", "answer"),
+    [(MOST - 1, "4: 2"), (MOST, "GROUP_MAX_SIZE_REACHED"), (MOST + 1, "GROUP_ID_NOT_FOUND")],
+)
+def test_a_classic_group_changes_over_if_it_leaves_room_for_the_newcomer(
+    db_path: Path, clock: ManualClock, count: int, answer: str
+) -> None:
+    """One that is too large cannot become a group of the new kind; one that is full can, and takes nobody
+    else. The classic protocol has another limit."""
+    config = BrokerConfig(group_consumer_max_size=MOST)
+    with eosdb.connect(db_path, clock=clock, durability="off", config=config) as db:
+        db.admin.create_topic("t", partitions=4)
+        group = Asked(db, "g", clock)
+        known = [Join(name) for name in "abcd"[:count]]
+        bring_about(group, [*known, *known, Sync("a", "a=0 b=1 c=2 d=3"), *known])
+        assert group.ask(enter("new")).startswith(answer)
+        described = db.broker.describe_group("g")
+        assert len(described.members) == count + (count < MOST)
+        assert described.group_type is (GroupType.CONSUMER if count < MOST else GroupType.CLASSIC)
+
+
+# -- locks ---------------------------------------------------------------------------------------------
+
+
+def locks(db: eosdb.Database) -> dict[str, int]:
+    with db._store.read() as connection:
+        group = rows.load(connection, "g")
+    assert group is not None
+    return {member.member_id: member.owner_lock for member in group.members}
+
+
+def test_a_members_lock_is_that_of_its_join(db: eosdb.Database) -> None:
+    """Its process holds it while the group changes over, and back."""
+    consumer = db.consumer("g")
+    consumer.subscribe("t")
+    consumer.poll(timeout_ms=0)
+    own = consumer.group_metadata().member_id
+    number = locks(db)[own]
+    assert number > 0
+    beat(db, "new")
+    assert locks(db) == {own: number, "new": 0}
+    beat(db, "new", -1)
+    assert locks(db) == {own: number}
+    assert db._core.coordinator.presences.is_there(number)

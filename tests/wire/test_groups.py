@@ -139,22 +139,12 @@ def test_a_rebalance_of_the_first_version_takes_as_long_as_a_session(
     assert second.answer().generation_id == 2
 
 
-def test_an_id_that_was_never_given_out_is_unknown(one: Peer) -> None:
-    assert join(one, "peer-made-up").error_code == UNKNOWN_MEMBER_ID
-
-
 def test_an_id_that_nobody_joined_with_is_forgotten_with_its_session(
     clock: ManualClock, one: Peer
 ) -> None:
     given = join(one)
     clock.advance(10_001)
     assert join(one, given.member_id).error_code == UNKNOWN_MEMBER_ID
-
-
-def test_an_id_whose_member_was_removed_is_unknown(clock: ManualClock, one: Peer) -> None:
-    joined = enter(one)
-    clock.advance(10_001)
-    assert join(one, joined.member_id).error_code == UNKNOWN_MEMBER_ID
 
 
 def test_a_join_waits_until_all_members_have_joined(
@@ -304,26 +294,6 @@ def test_each_of_several_leaving_members_has_its_answer(
     assert in_state(db, "Empty")
     assert join(one, pending.member_id).error_code == UNKNOWN_MEMBER_ID
     assert join(one, static.member_id, instance="i").error_code == UNKNOWN_MEMBER_ID
-
-
-def test_nobody_leaves_with_the_instance_of_somebody_else(db: eosdb.Database, one: Peer) -> None:
-    static = join(one, instance="i")
-    request = LeaveGroupRequest(
-        group_id="g", members=[_Leaver(member_id="made-up", group_instance_id="i")]
-    )
-    left = one.ask(request, 5)
-    assert [m.error_code for m in left.members] == [FENCED_INSTANCE_ID]
-    assert members(db) == [static.member_id]
-
-
-def test_a_member_of_an_earlier_generation_is_told_so(
-    db: eosdb.Database, one: Peer, two: Peer
-) -> None:
-    leader, follower = two_members(db, one, two)
-    assert beat(one, leader) == beat(two, follower) == 0
-    leader.generation_id -= 1
-    assert beat(one, leader) == ILLEGAL_GENERATION
-    assert sync(one, leader).error_code == ILLEGAL_GENERATION
 
 
 def test_what_cannot_be_joined_with_is_refused(one: Peer) -> None:

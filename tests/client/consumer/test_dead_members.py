@@ -68,6 +68,12 @@ def members(db: eosdb.Database) -> list[str]:
     return [m["client_id"] for (stored,) in rows for m in json.loads(stored)]
 
 
+def changes(db: eosdb.Database) -> int:
+    """How many events of groups there are."""
+    ((count,),) = db.query("SELECT count(*) FROM journal WHERE kind = 'GroupChanged'").rows
+    return int(count)
+
+
 def numbers(path: Path) -> list[int]:
     """Of their locks, as they are stored."""
     with sqlite3.connect(path) as file:
@@ -283,8 +289,10 @@ def test_hundreds_of_members_share_a_descriptor_and_go_at_once(
     assert len(members(other)) == 300
     dies.abandon()
     clock.advance(200)
+    before = changes(other)
     write(other)
     assert members(other) == []
+    assert changes(other) == before + 1
 
 
 def test_a_file_worked_on_as_a_whole_keeps_its_members_and_a_copy_has_none(

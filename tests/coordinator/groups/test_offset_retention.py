@@ -66,8 +66,8 @@ def member(db: eosdb.Database, group: str = "g", topics: tuple[str, ...] = ("t",
 
 def stay(db: eosdb.Database, clock: ManualClock, member_id: str, ms: int) -> None:
     """Time passes, and the member goes on saying that it is there."""
-    for _ in range(ms // 1_000_000):
-        clock.advance(1_000_000)
+    for _ in range(ms // 1_750_000):
+        clock.advance(1_750_000)
         db.broker.heartbeat("g", db.broker.describe_group("g").generation_id, member_id)
 
 
@@ -142,7 +142,7 @@ def test_offsets_of_a_transaction_count_from_their_commit_unless_the_group_has_m
         producer.init_transactions()
         with producer.transaction():
             producer.send_offsets_to_transaction({TP: OffsetAndMetadata(5)}, group)
-    stay(classic_db, clock, name, RETENTION_MS + 2_000_000)
+    stay(classic_db, clock, name, RETENTION_MS + 3_500_000)
     assert classic_db.broker.offset_fetch("alone") == {}
     assert TP in classic_db.broker.offset_fetch("g")
 
@@ -219,7 +219,7 @@ def live_through(db: eosdb.Database, clock: ManualClock, seed: int, jumps: tuple
                     db.broker.delete_group(group)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(3))
 def test_what_is_due_is_what_expires_whatever_happened_before(
     classic_db: eosdb.Database, clock: ManualClock, seed: int
 ) -> None:
@@ -231,7 +231,7 @@ def test_what_is_due_is_what_expires_whatever_happened_before(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(3))
 def test_an_upgraded_file_keeps_its_offsets_as_long_as_a_new_one(
     classic_db: eosdb.Database, db_path: Path, clock: ManualClock, seed: int
 ) -> None:
@@ -249,37 +249,3 @@ def test_an_upgraded_file_keeps_its_offsets_as_long_as_a_new_one(
 
 
 # -- deleting offsets by hand -------------------------------------------------------------------
-
-
-def test_offsets_of_a_topic_that_a_member_reads_cannot_be_deleted(
-    classic_db: eosdb.Database,
-) -> None:
-    name = member(classic_db)
-    commit(classic_db, member_id=name)
-    commit(classic_db, member_id=name, topic="u")
-    with pytest.raises(eosdb.GroupSubscribedToTopicError, match=r"subscribes to t; "):
-        classic_db.broker.offset_delete("g", [TP, TopicPartition("u", 0)])
-    assert len(classic_db.broker.offset_fetch("g")) == 2
-    classic_db.broker.offset_delete("g", [TopicPartition("u", 0)])
-    assert list(classic_db.broker.offset_fetch("g")) == [TP]
-    classic_db.broker.leave_group("g", name)
-    classic_db.broker.offset_delete("g", [TP])
-    assert classic_db.broker.offset_fetch("g") == {}
-
-
-def test_a_member_that_does_not_say_what_it_reads_counts_for_every_topic(
-    classic_db: eosdb.Database,
-) -> None:
-    joined = classic_db.broker.join_group("g", protocols=[("range", b"who knows")])
-    classic_db.broker.sync_group("g", joined.generation_id, joined.member_id)
-    commit(classic_db, member_id=joined.member_id)
-    with pytest.raises(eosdb.GroupSubscribedToTopicError):
-        classic_db.broker.offset_delete("g", [TP])
-
-
-def test_members_that_are_no_consumers_keep_all_offsets(classic_db: eosdb.Database) -> None:
-    joined = classic_db.broker.join_group("g", protocol_type="connect", protocols=[("range", b"")])
-    classic_db.broker.sync_group("g", joined.generation_id, joined.member_id)
-    commit(classic_db, member_id=joined.member_id)
-    with pytest.raises(eosdb.NonEmptyGroupError):
-        classic_db.broker.offset_delete("g", [TP])

@@ -1,0 +1,46 @@
+"""Every row of the table of groups, by requests to the broker: each group in a file of many."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+import eosdb
+from eosdb import ManualClock
+from tests.broker.asked import Asked
+from tests.coordinator.groups.steps import Row, check
+from tests.coordinator.groups.table import TABLE
+
+
+@pytest.fixture(scope="module")
+def clock() -> ManualClock:
+    return ManualClock(start_ms=1_700_000_000_000)
+
+
+@pytest.fixture(scope="module")
+def db(clock: ManualClock, tmp_path_factory: pytest.TempPathFactory) -> Iterator[eosdb.Database]:
+    path = tmp_path_factory.mktemp("groups") / "all.db"
+    with eosdb.connect(path, clock=clock, durability="off") as opened:
+        yield opened
+        before = opened.broker.describe_groups()
+        assert opened.verify().ok
+        opened.rebuild()
+        assert opened.broker.describe_groups() == before
+
+
+@pytest.fixture
+def topics(db: eosdb.Database) -> Iterator[None]:
+    """The topic of the rows alone."""
+    db.admin.create_topic("t", partitions=4)
+    yield
+    for topic in db.broker.topic_metadata():
+        db.admin.delete_topic(topic.name)
+
+
+@pytest.mark.usefixtures("topics")
+@pytest.mark.parametrize("row", TABLE, ids=lambda row: row.name)
+def test_the_broker_answers_as_the_table_says(
+    row: Row, db: eosdb.Database, clock: ManualClock
+) -> None:
+    check(row, Asked(db, row.name, clock))

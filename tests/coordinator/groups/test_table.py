@@ -1,0 +1,155 @@
+"""Every row of the table by the pure decisions, and what holds for whatever members do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eosdb.coordinator.groups import consumer_decisions, decisions
+from eosdb.coordinator.groups.consumer_decisions import Heartbeat
+from eosdb.coordinator.groups.consumer_group import (
+    AWAY,
+    NO_DEADLINE,
+    NOTHING,
+    ConsumerGroup,
+    ConsumerMember,
+    MemberState,
+    Partitions,
+)
+from eosdb.coordinator.groups.decisions import Member
+from eosdb.model.values import GroupState
+from tests.coordinator.groups.by_decisions import Decided
+from tests.coordinator.groups.steps import Hello, Join, Row, Step, Topic, Wait, check, enter
+from tests.coordinator.groups.table import ELECTIONS, PREFERENCES, TABLE
+
+
+@pytest.mark.parametrize("row", TABLE, ids=lambda row: row.name)
+def test_the_decisions_are_those_of_the_table(row: Row) -> None:
+    check(row, Decided())
+
+
+def test_every_row_has_a_name_of_its_own() -> None:
+    assert len({row.name for row in TABLE}) == len(TABLE)
+
+
+@pytest.mark.parametrize(("wants", "elected"), ELECTIONS)
+def test_each_members_first_that_all_support_is_its_vote_and_the_last_name_wins_a_draw(
+    wants: tuple[str, ...], elected: str
+) -> None:
+    protocols = [Join("", wants=each).protocols for each in wants]
+    members = (Member(f"m{i}", None, "", 1, 1, each) for i, each in enumerate(protocols))
+    assert decisions.elected_protocol(tuple(members)) == elected
+
+
+@pytest.mark.parametrize(("preferences", "elected"), PREFERENCES)
+def test_members_without_a_preference_do_not_vote(
+    preferences: tuple[str | None, ...], elected: str
+) -> None:
+    members = (ConsumerMember(f"m{i}", server_assignor=one) for i, one in enumerate(preferences))
+    group = ConsumerGroup("g", members=tuple(members))
+    assert consumer_decisions.assignor_of(group) == elected
+
+
+def test_of_two_deadlines_the_first_is_the_groups_and_a_member_is_removed_after_its_own() -> None:
+    late, later = ConsumerMember("a", revoke_by_ms=9), ConsumerMember("b", revoke_by_ms=7)
+    group = ConsumerGroup("g", members=(late, later, ConsumerMember("c")))
+    assert group.deadline_ms == 7
+    overdue = [consumer_decisions.overdue(group, now) for now in (7, 8, 9, 10)]
+    assert overdue == [set(), {"b"}, {"b"}, {"a", "b"}]
+    assert ConsumerGroup("g", members=(ConsumerMember("c"),)).deadline_ms == NO_DEADLINE
+
+
+@pytest.mark.parametrize("max_size", [1, 2, 3])
+@pytest.mark.parametrize("more", [enter, Join])
+def test_a_group_takes_as_many_members_as_it_may_have(
+    more: Callable[[str], Step], max_size: int
+) -> None:
+    group = Decided(max_size=max_size)
+    for number in range(max_size):
+        assert group.ask(enter(f"m{number}"))[:1].isdigit()
+    assert group.ask(more("one more")) == "GROUP_MAX_SIZE_REACHED"
+    assert group.ask(Hello("m0"))[:1].isdigit()
+
+
+def test_a_heartbeat_that_says_all_by_an_expression_is_full() -> None:
+    beat = Heartbeat("a", 1, rebalance_timeout_ms=1, owned=NOTHING)
+    assert not beat.is_full
+    assert replace(beat, subscribed_topic_names=()).is_full
+    assert replace(beat, subscribed_topic_regex="t.*").is_full
+    assert not replace(beat, subscribed_topic_regex="t.*", owned=None).is_full
+
+
+# -- whatever members of the new protocol do ---------------------------------------------------------
+
+ACTIONS = st.tuples(
+    st.sampled_from(["join", "stay", "obey", "leave", "away", "overdue", "topics"]),
+    st.integers(0, 3),
+)
+
+
+@given(st.lists(ACTIONS, max_size=40))
+def test_no_partition_has_two_owners_and_all_are_owned_in_the_end(
+    actions: list[tuple[str, int]],
+) -> None:
+    group, owned, epochs = Decided(), dict[str, Partitions](), dict[str, int]()
+    for action, which in actions:
+        _act(group, action, which)
+        before, owned = owned, {m.member_id: m.owned for m in _members(group)}
+        every = [partition for some in owned.values() for partition in some]
+        assert len(every) == len(set(every)), "owned twice"
+        for member in _members(group):
+            if member.member_id in before and member.member_epoch > 0:
+                assert member.member_epoch >= epochs.get(member.member_id, 0)
+            epochs[member.member_id] = max(member.member_epoch, 0)
+    for member in _members(group):
+        if member.member_epoch == AWAY:
+            group.ask(Hello(member.member_id, -1, instance=member.group_instance_id))
+    if not _members(group):
+        return
+    for _ in range(2 * len(_members(group)) + 4):
+        for member in _members(group):
+            _obey(group, member)
+    assert isinstance(group.group, ConsumerGroup)
+    assert group.group.state is GroupState.STABLE
+    topic, count = group.topics["t"]
+    final = {partition for m in _members(group) for partition in m.assigned}
+    assert final == {(topic, number) for number in range(count)}
+    assert all(m.state is MemberState.STABLE for m in _members(group))
+
+
+def _members(group: Decided) -> tuple[ConsumerMember, ...]:
+    return group.group.members if isinstance(group.group, ConsumerGroup) else ()
+
+
+def _obey(group: Decided, member: ConsumerMember) -> None:
+    """The member gives up what it is told to, and says so."""
+    owns = group.short(member.assigned)
+    group.ask(Hello(member.member_id, owns=owns, instance=member.group_instance_id))
+
+
+def _act(group: Decided, action: str, which: int) -> None:
+    member_id = "abcd"[which]
+    known = {m.member_id: m for m in _members(group)}.get(member_id)
+    instance = None if known is None else known.group_instance_id
+    is_here = known is not None and known.member_epoch != AWAY
+    match action:
+        case "topics":
+            if which % 2:  # It is made anew.
+                group.ask(Topic("t", 0))
+            group.ask(Topic("t", 4 + which))
+        case "overdue":
+            group.ask(Wait(30_001))
+        case "join" if not is_here:
+            group.ask(enter(member_id, f"i{which}" if which % 2 else None))
+        case "stay" if is_here:
+            group.ask(Hello(member_id, instance=instance))
+        case "obey" if is_here and known is not None:
+            _obey(group, known)
+        case "leave" if known is not None:
+            group.ask(Hello(member_id, -1, instance=instance))
+        case "away" if is_here and instance is not None:
+            group.ask(Hello(member_id, -2, instance=instance))
