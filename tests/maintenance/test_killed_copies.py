@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import eosdb
+from eosdb.maintenance import claims
 from eosdb.model.failpoints import Failpoint
 from tests.crash.children import environment
 from tests.readers import dump_state
@@ -24,8 +27,9 @@ COPIES = ["backup", "publish", "restore --position 2"]
 BESIDE = """
 import sys, eosdb
 def wait(done, total):
-    print("copying", flush=True)
-    sys.stdin.readline()
+    if done:  # Before the first page nothing is there.
+        print("copying", flush=True)
+        sys.stdin.readline()
 eosdb.connect(sys.argv[1], read_only=True).backup(sys.argv[2], on_progress=wait)
 """
 
@@ -86,6 +90,7 @@ def test_a_copy_that_is_being_made_is_left_alone_until_its_program_is_killed(
 ) -> None:
     with copying(db_path, folder / "a.db") as one, copying(db_path, folder / "b.db") as other:
         begun = names(folder)
+        assert len(begun) >= 4, "for each a copy, and its lock"
         filled.publish_copy(folder / "c.db")
         assert names(folder) == sorted([*begun, "c.db"])
         one.communicate("\n" * 100)
@@ -127,3 +132,64 @@ def test_files_of_others_with_like_names_stay(filled: eosdb.Database, folder: Pa
     before = names(folder)
     filled.backup(folder / "copy.db")
     assert names(folder) == sorted([*before, "copy.db"])
+
+
+@pytest.mark.parametrize("command", ["backup", "publish_copy"])
+def test_a_copy_whose_claim_is_interrupted_leaves_nothing(
+    filled: eosdb.Database, folder: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    """Ctrl-C after the lock's file is there and before it is locked."""
+    seen: list[list[str]] = []
+
+    def flock(*_: int) -> None:
+        seen.append(names(folder))
+        raise KeyboardInterrupt
+
+    module = SimpleNamespace(LOCK_EX=fcntl.LOCK_EX, LOCK_NB=fcntl.LOCK_NB, flock=flock)
+    monkeypatch.setattr(claims, "fcntl", module)
+    with pytest.raises(KeyboardInterrupt):
+        getattr(filled, command)(folder / "copy.db")
+    assert [len(files) for files in seen] == [1]
+    assert names(folder) == []
+
+
+@pytest.mark.parametrize("removals", range(2))
+def test_a_copy_whose_removal_is_interrupted_is_cleared_away_by_the_next(
+    filled: eosdb.Database, folder: Path, monkeypatch: pytest.MonkeyPatch, removals: int
+) -> None:
+    """Of what is left the lock is there, too: without it nobody would clear the rest away."""
+    left = [None] * removals
+
+    def unlink(path: str) -> None:
+        if not left:
+            raise KeyboardInterrupt
+        os.remove(path)
+        left.pop()
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "unlink", unlink)
+        with pytest.raises(KeyboardInterrupt):
+            filled.backup(folder / "monday.db")
+    assert names(folder)[-1].endswith("-lock")
+    filled.backup(folder / "tuesday.db")
+    assert {*names(folder)} <= {"monday.db", "tuesday.db"}
+
+
+def test_a_claim_is_one_of_the_file_that_has_the_name_now(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a program waits for a claim, the one that has it removes the file."""
+    path = folder / "x"
+
+    def flock(descriptor: int, operation: int) -> None:
+        fcntl.flock(descriptor, operation)
+        monkeypatch.setattr(claims, "fcntl", fcntl)
+        path.unlink()
+
+    module = SimpleNamespace(LOCK_EX=fcntl.LOCK_EX, flock=flock)
+    monkeypatch.setattr(claims, "fcntl", module)
+    descriptor = claims.claim(str(path))
+    try:
+        assert os.path.samestat(os.fstat(descriptor), path.stat())
+    finally:
+        os.close(descriptor)
