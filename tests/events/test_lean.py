@@ -201,6 +201,24 @@ def test_changes_name_what_has_joined_and_what_is_unusual(db_path: Path) -> None
     ]
 
 
+def test_what_joins_is_put_in_order_and_a_change_names_it_alone(db_path: Path) -> None:
+    names = "hgfedcba"
+    with eosdb.connect(db_path, durability="off") as db:
+        db.admin.create_topic("t", partitions=len(names))
+        db.broker.init_producer_id("x", 5_000)
+        for number, group in enumerate(names, 1):
+            db.broker.add_offsets_to_txn("x", 0, 0, group)
+            db.broker.add_partitions_to_txn("x", 0, 0, [TopicPartition("t", 8 - number)])
+    said = written(db_path, CHANGED)[3:]
+    every = whole_events(db_path).values()
+    changes = [event for event in every if isinstance(event, TransactionStateChanged)][1:]
+    assert said[::2] == [{"groups": [group]} for group in names[1:]]
+    assert said[1::2] == [{"at": f"t/{7 - number}"} for number in range(1, 8)]
+    for number, event in enumerate(changes, 1):
+        assert event.groups == tuple(sorted(names[: (number + 1) // 2]))
+        assert event.partitions == tuple(TopicPartition("t", i) for i in range(8 - number // 2, 8))
+
+
 def live(path: Path) -> None:
     """Everything that happens to transactions and batches."""
     clock = ManualClock(start_ms=1_000)

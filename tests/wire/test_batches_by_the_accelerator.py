@@ -121,3 +121,16 @@ def test_a_record_larger_than_the_answer_comes_alone(db: eosdb.Database) -> None
     for offset, room in ((0, 1_000), (0, 5_050), (1, 1_000), (1, 6_000)):
         assert encoded(db, offset, room=room) == encoded(db, offset, room=room, as_batches=False)
         assert encoded(db, offset, room=room)[1] == offset + 1
+
+
+def test_batches_may_fill_the_room_to_the_last_byte(db: eosdb.Database) -> None:
+    db.admin.create_topic("t")
+    for n in range(1, 6):
+        db.broker.append(TP, RecordBatch([Record(value=b"v" * 100 * n)] * n))
+    with road("1"):
+        for end in range(1, 15):
+            whole = len(encoded(db, 0, most=end)[0])
+            for room, expected in ((whole, end), (whole - 1, end - 1)):
+                columns = db.broker.fetch_columns(TP, 0, max_bytes=room, as_batches=True)
+                assert columns.batches is not None
+                assert batches.encode(columns, 0, room, at_least_one=False)[1] == expected

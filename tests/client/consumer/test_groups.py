@@ -10,6 +10,7 @@ import pytest
 
 import eosdb
 from eosdb import ConsumerGroupMetadata, ManualClock, OffsetAndMetadata, TopicPartition
+from eosdb.model.protocol.consumer_protocol import decode_subscription
 
 TPS = [TopicPartition("t", i) for i in range(4)]
 EAGER = "range"
@@ -100,6 +101,21 @@ def test_an_eager_member_gives_everything_back_before_it_joins_again(
     ]
     b.close()
     assert events[-1] == ("b", "revoke", TPS[2:])
+
+
+@pytest.mark.parametrize(("strategy", "says"), [(EAGER, 0), ("roundrobin", 0), (COOPERATIVE, 4)])
+def test_only_a_cooperative_member_says_what_it_owns(
+    db: eosdb.Database, member: Callable[..., eosdb.Consumer], strategy: str, says: int
+) -> None:
+    """An eager one has given everything up, and a leader of another program would believe it."""
+    consumer = member("a", partition_assignment_strategy=strategy)
+    consumer.poll()
+    assert consumer.assignment() == {*TPS}
+    consumer.enforce_rebalance()
+    consumer.poll()
+    (described,) = db.broker.describe_group("g").members
+    assert len(decode_subscription(described.metadata).owned) == says
+    consumer.close()
 
 
 @pytest.mark.slow

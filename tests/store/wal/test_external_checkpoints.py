@@ -18,6 +18,9 @@ import pytest
 import eosdb
 from eosdb import BrokerConfig, TopicPartition
 from eosdb.errors import InvalidConfigError
+from eosdb.model.notices.notice import Untold
+from eosdb.store.wal.growth import WalGrowth
+from eosdb.store.wal.index import WalIndex
 
 TP = TopicPartition("t", 0)
 MIB = 1024 * 1024
@@ -149,6 +152,18 @@ def test_who_has_left_checkpoints_to_a_program_that_is_not_there_is_told(
         (told,) = caplog.records
         assert told.levelno == logging.WARNING
         assert "external_checkpoints leaves that to another program" in told.message
+
+
+def test_a_wal_that_is_not_copied_is_told_at_its_limit_at_each_doubling_and_anew_once_it_was_copied(
+    db: eosdb.Database,
+) -> None:
+    untold = Untold()
+    growth = WalGrowth(db.path, untold)
+    told = []
+    for frames, copied in ((70, 0), (70, 0), (139, 0), (141, 0), (200, 0), (200, 150), (220, 150)):
+        growth.look_at_others(WalIndex(frames, (0, 0), b"", copied, (), MIB))
+        told.append(len(untold.waiting))
+    assert told == [1, 1, 1, 2, 2, 2, 3]
 
 
 @pytest.mark.process
