@@ -84,7 +84,7 @@ from eosdb.wire.handlers.consumer_groups import (
     ConsumerGroupHeartbeatRequest,
 )
 from eosdb.wire.handlers.share_groups import ShareGroupHeartbeatRequest
-from tests.wire.peer import batch, fetch, produce
+from tests.wire.peer import asking, batch, fetch, produce
 
 TOPIC, GROUP, ID = "a-topic", "a-group", "an-id"
 _TOPIC_CODE, _GROUP_CODE, _CLUSTER_CODE, _ID_CODE = 29, 30, 31, 53
@@ -110,12 +110,16 @@ class Row:
 
     request: type[ApiMessage]
     version: int
-    make: Callable[[ProducerIdAndEpoch], ApiMessage]
+    fields: dict[str, Any] | Callable[[ProducerIdAndEpoch], dict[str, Any] | ApiMessage]
     rights: tuple[Right, ...] = ()
     of: str = ""
     """What tells it from other rows of the same API."""
     uses_file: bool = True
     """Whether it cannot be answered without the file."""
+
+    def make(self, who: ProducerIdAndEpoch) -> ApiMessage:
+        made = self.fields if isinstance(self.fields, dict) else self.fields(who)
+        return asking(self.request, **made) if isinstance(made, dict) else made
 
     @property
     def name(self) -> str:
@@ -150,531 +154,179 @@ def prepare(db: Database) -> ProducerIdAndEpoch:
     return who
 
 
-def _offsets(kind: Any) -> Any:
-    """The topics of OffsetCommit and TxnOffsetCommit."""
-    asked = next(value for name, value in vars(kind).items() if name.endswith("CommitRequestTopic"))
-    partition = next(
-        value for name, value in vars(asked).items() if name.endswith("RequestPartition")
-    )
-    one = partition(
-        partition_index=0, committed_offset=1, committed_leader_epoch=-1, committed_metadata=""
-    )
-    return [asked(name=TOPIC, partitions=[one])]
-
-
-_Wanted: Final[dict[str, Any]] = {
+_OFFSETS: Final = [{"name": TOPIC, "partitions": [{
+    "partition_index": 0, "committed_offset": 1, "committed_leader_epoch": -1, "committed_metadata": "",
+}]}]  # fmt: skip
+_WANTED: Final = {
     "resource_type_filter": 1, "resource_name_filter": None, "pattern_type_filter": 1,
     "principal_filter": "User:nobody", "host_filter": None, "operation": 1, "permission_type": 1,
 }  # fmt: skip
-_Acl: Final = CreateAclsRequest.AclCreation(
-    resource_type=2, resource_name="other", resource_pattern_type=3, principal="User:nobody", host="*",
-    operation=3, permission_type=3,
-)  # fmt: skip
-_Join: Final = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"")
-_Scram: Final = AlterUserScramCredentialsRequest.ScramCredentialUpsertion(
-    name="nobody", mechanism=1, iterations=4_096, salt=b"salt", salted_password=b"x" * 32
-)
-_Reassigned: Final = AlterPartitionReassignmentsRequest.ReassignableTopic
-_Directory: Final = AlterReplicaLogDirsRequest.AlterReplicaLogDir
+_ACL: Final = {
+    "resource_type": 2, "resource_name": "other", "resource_pattern_type": 3,
+    "principal": "User:nobody", "host": "*", "operation": 3, "permission_type": 3,
+}  # fmt: skip
+_SCRAM: Final = {
+    "name": "nobody", "mechanism": 1, "iterations": 4_096, "salt": b"salt", "salted_password": b"x" * 32,
+}  # fmt: skip
 _ANY_TOPIC: Final = ("write", "topic", "*")
 
 TABLE: Final = (
     Row(ProduceRequest, 9, lambda _: produce({(TOPIC, 1): batch(b"a")}), (topic("write"),)),
-    Row(
-        ProduceRequest, 9,
-        lambda who: produce(
-            {(TOPIC, 0): batch(b"a", producer=who, sequence=0, transactional=True)},
-            transactional_id=ID,
-        ),
-        (topic("write"), of_id("write")), "in a transaction",
-    ),
+    Row(ProduceRequest, 9, lambda who: produce({(TOPIC, 0): batch(b"a", producer=who,
+        sequence=0, transactional=True)}, transactional_id=ID),
+        (topic("write"), of_id("write")), "in a transaction"),
     Row(FetchRequest, 12, lambda _: fetch(0, topic=TOPIC), (topic("read"),)),
-    Row(
-        ListOffsetsRequest, 8,
-        lambda _: ListOffsetsRequest(
-            replica_id=-1, isolation_level=0, timeout_ms=1_000,
-            topics=[
-                ListOffsetsRequest.ListOffsetsTopic(
-                    name=TOPIC,
-                    partitions=[
-                        ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition(
-                            partition_index=0, current_leader_epoch=-1, timestamp=-1
-                        )
-                    ],
-                )
-            ],
-        ),
-        (topic("describe"),),
-    ),
-    Row(
-        OffsetForLeaderEpochRequest, 4,
-        lambda _: OffsetForLeaderEpochRequest(
-            replica_id=-1,
-            topics=[
-                OffsetForLeaderEpochRequest.OffsetForLeaderTopic(
-                    topic=TOPIC,
-                    partitions=[
-                        OffsetForLeaderEpochRequest.OffsetForLeaderTopic.OffsetForLeaderPartition(
-                            partition=0, current_leader_epoch=-1, leader_epoch=0
-                        )
-                    ],
-                )
-            ],
-        ),
-        (topic("describe"),),
-    ),
-    Row(ApiVersionsRequest, 2, lambda _: ApiVersionsRequest(), uses_file=False),
-    Row(
-        MetadataRequest, 9,
-        lambda _: MetadataRequest(
-            topics=[MetadataRequest.MetadataRequestTopic(name=TOPIC)],
-            allow_auto_topic_creation=False,
-        ),
-        (topic("describe"),),
-    ),
-    Row(
-        MetadataRequest, 9,
-        lambda _: MetadataRequest(topics=None, allow_auto_topic_creation=False),
-        (topic("describe", code=HIDDEN),), "of all topics",
-    ),
-    Row(
-        FindCoordinatorRequest, 6,
-        lambda _: FindCoordinatorRequest(key_type=0, coordinator_keys=[GROUP]),
-        (group("describe"),), "of a group",
-    ),
-    Row(
-        FindCoordinatorRequest, 2, lambda _: FindCoordinatorRequest(key_type=1, key=ID),
-        (of_id("describe"),), "of an id",
-    ),
-    Row(
-        InitProducerIdRequest, 5,
-        lambda _: InitProducerIdRequest(
-            transactional_id=ID, transaction_timeout_ms=60_000, producer_id=-1, producer_epoch=-1
-        ),
-        (of_id("write"),), "of an id",
-    ),
-    Row(
-        InitProducerIdRequest, 5,
-        lambda _: InitProducerIdRequest(
-            transactional_id=None, transaction_timeout_ms=60_000, producer_id=-1, producer_epoch=-1
-        ),
-        (cluster("idempotent_write", _ANY_TOPIC),),
-    ),
-    Row(
-        AddPartitionsToTxnRequest, 3,
-        lambda who: AddPartitionsToTxnRequest(
-            v3_and_below_transactional_id=ID, v3_and_below_producer_id=who[0],
-            v3_and_below_producer_epoch=who[1],
-            v3_and_below_topics=[
-                AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name=TOPIC, partitions=[1])
-            ],
-        ),
-        (of_id("write"), topic("write")),
-    ),
-    Row(
-        AddOffsetsToTxnRequest, 4,
-        lambda who: AddOffsetsToTxnRequest(
-            transactional_id=ID, producer_id=who[0], producer_epoch=who[1], group_id=GROUP
-        ),
-        (of_id("write"), group("read")),
-    ),
-    Row(
-        EndTxnRequest, 4,
-        lambda who: EndTxnRequest(
-            transactional_id=ID, producer_id=who[0], producer_epoch=who[1], committed=True
-        ),
-        (of_id("write"),),
-    ),
-    Row(
-        TxnOffsetCommitRequest, 4,
-        lambda who: TxnOffsetCommitRequest(
-            transactional_id=ID, group_id=GROUP, producer_id=who[0], producer_epoch=who[1],
-            generation_id=-1, member_id="", group_instance_id=None,
-            topics=_offsets(TxnOffsetCommitRequest),
-        ),
-        (of_id("write"), group("read"), topic("read")),
-    ),
-    Row(SaslHandshakeRequest, 1, lambda _: SaslHandshakeRequest(mechanism="PLAIN"), uses_file=False),
-    Row(SaslAuthenticateRequest, 2, lambda _: SaslAuthenticateRequest(auth_bytes=b""), uses_file=False),
-    Row(
-        DescribeUserScramCredentialsRequest, 0,
-        lambda _: DescribeUserScramCredentialsRequest(users=None), (cluster("describe"),),
-    ),
-    Row(
-        AlterUserScramCredentialsRequest, 0,
-        lambda _: AlterUserScramCredentialsRequest(deletions=[], upsertions=[_Scram]),
-        (cluster("alter"),),
-    ),
-    Row(
-        DescribeClientQuotasRequest, 1,
-        lambda _: DescribeClientQuotasRequest(components=[], strict=False),
-        (cluster("describe_configs"),),
-    ),
-    Row(
-        JoinGroupRequest, 9,
-        lambda _: JoinGroupRequest(
-            group_id=GROUP, session_timeout_ms=10_000, rebalance_timeout_ms=10_000, member_id="",
-            group_instance_id=None, protocol_type="consumer", protocols=[_Join], reason=None,
-        ),
-        (group("read"),),
-    ),
-    Row(
-        SyncGroupRequest, 5,
-        lambda _: SyncGroupRequest(
-            group_id=GROUP, generation_id=1, member_id="m", group_instance_id=None,
-            protocol_type="consumer", protocol_name="range", assignments=[],
-        ),
-        (group("read"),),
-    ),
-    Row(
-        HeartbeatRequest, 4,
-        lambda _: HeartbeatRequest(
-            group_id=GROUP, generation_id=1, member_id="m", group_instance_id=None
-        ),
-        (group("read"),),
-    ),
-    Row(
-        LeaveGroupRequest, 5,
-        lambda _: LeaveGroupRequest(
-            group_id=GROUP,
-            members=[
-                LeaveGroupRequest.MemberIdentity(member_id="m", group_instance_id=None, reason=None)
-            ],
-        ),
-        (group("read"),),
-    ),
-    Row(
-        ConsumerGroupHeartbeatRequest, 1,
-        lambda _: ConsumerGroupHeartbeatRequest(
-            group_id=GROUP, member_id="m", member_epoch=0, rebalance_timeout_ms=10_000,
-            subscribed_topic_names=[TOPIC], topic_partitions=[],
-        ),
-        (group("read"), topic("describe")),
-    ),
-    Row(
-        ShareGroupHeartbeatRequest, 1,
-        lambda _: ShareGroupHeartbeatRequest(group_id=GROUP, member_id="m", member_epoch=0),
-        uses_file=False,
-    ),
-    Row(
-        ConsumerGroupDescribeRequest, 1,
-        lambda _: ConsumerGroupDescribeRequest(
-            group_ids=[GROUP], include_authorized_operations=False
-        ),
-        (group("describe"),),
-    ),
-    Row(
-        OffsetCommitRequest, 9,
-        lambda _: OffsetCommitRequest(
-            group_id=GROUP, generation_id_or_member_epoch=-1, member_id="", group_instance_id=None,
-            topics=_offsets(OffsetCommitRequest),
-        ),
-        (group("read"), topic("read")),
-    ),
-    Row(
-        OffsetFetchRequest, 7,
-        lambda _: OffsetFetchRequest(
-            group_id=GROUP, require_stable=False,
-            topics=[OffsetFetchRequest.OffsetFetchRequestTopic(name=TOPIC, partition_indexes=[0])],
-        ),
-        (group("describe"), topic("describe")),
-    ),
-    Row(
-        OffsetFetchRequest, 9,
-        lambda _: OffsetFetchRequest(
-            groups=[
-                OffsetFetchRequest.OffsetFetchRequestGroup(
-                    group_id=GROUP, member_id=None, member_epoch=-1, topics=None
-                )
-            ],
-            require_stable=False,
-        ),
-        (group("describe"), topic("describe", code=HIDDEN)), "of all partitions",
-    ),
-    Row(
-        OffsetDeleteRequest, 0,
-        lambda _: OffsetDeleteRequest(
-            group_id=GROUP,
-            topics=[
-                OffsetDeleteRequest.OffsetDeleteRequestTopic(
-                    name=TOPIC,
-                    partitions=[
-                        OffsetDeleteRequest.OffsetDeleteRequestTopic.OffsetDeleteRequestPartition(
-                            partition_index=0
-                        )
-                    ],
-                )
-            ],
-        ),
-        (group("delete"), topic("read")),
-    ),
-    Row(
-        DescribeGroupsRequest, 6,
-        lambda _: DescribeGroupsRequest(groups=[GROUP], include_authorized_operations=False),
-        (group("describe"),),
-    ),
-    Row(
-        ListGroupsRequest, 5, lambda _: ListGroupsRequest(states_filter=[], types_filter=[]),
-        (group("describe", ("describe", "cluster", "kafka-cluster"), code=HIDDEN),),
-    ),
-    Row(
-        DeleteGroupsRequest, 2, lambda _: DeleteGroupsRequest(groups_names=[GROUP]),
-        (group("delete"),),
-    ),
-    Row(
-        CreateTopicsRequest, 7,
-        lambda _: CreateTopicsRequest(
-            topics=[
-                CreateTopicsRequest.CreatableTopic(
-                    name="new", num_partitions=1, replication_factor=1, assignments=[], configs=[]
-                )
-            ],
-            timeout_ms=1_000, validate_only=False,
-        ),
-        (Right(_TOPIC_CODE, "create", "topic", "new", (("create", "cluster", "kafka-cluster"),)),),
-    ),
-    Row(
-        DeleteTopicsRequest, 6,
-        lambda _: DeleteTopicsRequest(
-            topics=[DeleteTopicsRequest.DeleteTopicState(name=TOPIC)], timeout_ms=1_000
-        ),
-        (topic("delete"),),
-    ),
-    Row(
-        CreatePartitionsRequest, 3,
-        lambda _: CreatePartitionsRequest(
-            topics=[
-                CreatePartitionsRequest.CreatePartitionsTopic(
-                    name=TOPIC, count=3, assignments=None
-                )
-            ],
-            timeout_ms=1_000, validate_only=False,
-        ),
-        (topic("alter"),),
-    ),
-    Row(
-        DeleteRecordsRequest, 2,
-        lambda _: DeleteRecordsRequest(
-            topics=[
-                DeleteRecordsRequest.DeleteRecordsTopic(
-                    name=TOPIC,
-                    partitions=[
-                        DeleteRecordsRequest.DeleteRecordsTopic.DeleteRecordsPartition(
-                            partition_index=0, offset=1
-                        )
-                    ],
-                )
-            ],
-            timeout_ms=1_000,
-        ),
-        (topic("delete"),),
-    ),
-    *(
-        Row(
-            DescribeConfigsRequest, 4,
-            lambda _, kind=kind, name=name: DescribeConfigsRequest(  # type: ignore[misc]
-                resources=[
-                    DescribeConfigsRequest.DescribeConfigsResource(
-                        resource_type=kind, resource_name=name, configuration_keys=None
-                    )
-                ],
-                include_synonyms=False, include_documentation=False,
-            ),
-            (right,), of,
-        )
-        for kind, name, right, of in (
-            (2, TOPIC, topic("describe_configs"), "of a topic"),
-            (4, "1", cluster("describe_configs"), "of the broker"),
-            (32, GROUP, group("describe_configs"), "of a group"),
-        )
-    ),
-    Row(
-        AlterConfigsRequest, 2,
-        lambda _: AlterConfigsRequest(
-            resources=[
-                AlterConfigsRequest.AlterConfigsResource(
-                    resource_type=2, resource_name=TOPIC, configs=[]
-                )
-            ],
-            validate_only=False,
-        ),
-        (topic("alter_configs"),),
-    ),
-    *(
-        Row(
-            IncrementalAlterConfigsRequest, 1,
-            lambda _, kind=kind, name=name: IncrementalAlterConfigsRequest(  # type: ignore[misc]
-                resources=[
-                    IncrementalAlterConfigsRequest.AlterConfigsResource(
-                        resource_type=kind, resource_name=name, configs=[]
-                    )
-                ],
-                validate_only=False,
-            ),
-            (right,), of,
-        )
-        for kind, name, right, of in (
-            (4, "1", cluster("alter_configs"), "of the broker"),
-            (32, GROUP, group("alter_configs"), "of a group"),
-        )
-    ),
-    Row(
-        IncrementalAlterConfigsRequest, 1,
-        lambda _: IncrementalAlterConfigsRequest(
-            resources=[
-                IncrementalAlterConfigsRequest.AlterConfigsResource(
-                    resource_type=2, resource_name=TOPIC,
-                    configs=[
-                        IncrementalAlterConfigsRequest.AlterConfigsResource.AlterableConfig(
-                            name="retention.ms", config_operation=0, value="1000000"
-                        )
-                    ],
-                )
-            ],
-            validate_only=False,
-        ),
-        (topic("alter_configs"),),
-    ),
-    Row(
-        ListConfigResourcesRequest, 1, lambda _: ListConfigResourcesRequest(resource_types=[]),
-        (cluster("describe_configs"),),
-    ),
-    Row(DescribeAclsRequest, 3, lambda _: DescribeAclsRequest(**_Wanted), (cluster("describe"),)),
-    Row(CreateAclsRequest, 3, lambda _: CreateAclsRequest(creations=[_Acl]), (cluster("alter"),)),
-    Row(
-        DeleteAclsRequest, 3,
-        lambda _: DeleteAclsRequest(filters=[DeleteAclsRequest.DeleteAclsFilter(**_Wanted)]),
-        (cluster("alter"),),
-    ),
-    Row(
-        DescribeClusterRequest, 2,
-        lambda _: DescribeClusterRequest(
-            include_cluster_authorized_operations=False, endpoint_type=1,
-            include_fenced_brokers=False,
-        ),
-        uses_file=False,
-    ),
-    *(
-        Row(
-            DescribeTopicPartitionsRequest, 0,
-            lambda _, names=names: DescribeTopicPartitionsRequest(  # type: ignore[misc]
-                topics=[DescribeTopicPartitionsRequest.TopicRequest(name=name) for name in names],
-                response_partition_limit=2_000, cursor=None,
-            ),
-            (topic("describe", code=code),), of,
-        )
-        for names, code, of in (((TOPIC,), _TOPIC_CODE, ""), ((), HIDDEN, "of all topics"))
-    ),
-    Row(
-        DescribeProducersRequest, 0,
-        lambda _: DescribeProducersRequest(
-            topics=[DescribeProducersRequest.TopicRequest(name=TOPIC, partition_indexes=[0])]
-        ),
-        (topic("read"),),
-    ),
-    Row(
-        DescribeTransactionsRequest, 0,
-        lambda _: DescribeTransactionsRequest(transactional_ids=[ID]),
-        (of_id("describe"), topic("describe", code=HIDDEN)),
-    ),
-    Row(
-        ListTransactionsRequest, 1,
-        lambda _: ListTransactionsRequest(
-            state_filters=[], producer_id_filters=[], duration_filter=-1
-        ),
-        (of_id("describe", code=HIDDEN),),
-    ),
-    Row(
-        WriteTxnMarkersRequest, 1,
-        lambda who: WriteTxnMarkersRequest(
-            markers=[
-                WriteTxnMarkersRequest.WritableTxnMarker(
-                    producer_id=who[0], producer_epoch=who[1], transaction_result=False,
-                    topics=[
-                        WriteTxnMarkersRequest.WritableTxnMarker.WritableTxnMarkerTopic(
-                            name=TOPIC, partition_indexes=[0]
-                        )
-                    ],
-                    coordinator_epoch=0,
-                )
-            ]
-        ),
-        (cluster("alter", ("cluster_action", "cluster", "kafka-cluster")),),
-    ),
-    Row(
-        DescribeLogDirsRequest, 4, lambda _: DescribeLogDirsRequest(topics=None),
-        (cluster("describe"),),
-    ),
-    Row(
-        ListPartitionReassignmentsRequest, 0,
-        lambda _: ListPartitionReassignmentsRequest(timeout_ms=1_000, topics=None),
-        (cluster("describe"),),
-    ),
-    Row(
-        AlterPartitionReassignmentsRequest, 1,
-        lambda _: AlterPartitionReassignmentsRequest(
-            topics=[
-                _Reassigned(
-                    name=TOPIC,
-                    partitions=[_Reassigned.ReassignablePartition(partition_index=0, replicas=[1])],
-                )
-            ],
-            timeout_ms=1_000, allow_replication_factor_change=True,
-        ),
-        (cluster("alter"),),
-    ),
-    Row(
-        ElectLeadersRequest, 2,
-        lambda _: ElectLeadersRequest(
-            election_type=0, timeout_ms=1_000,
-            topic_partitions=[ElectLeadersRequest.TopicPartitions(topic=TOPIC, partitions=[0])],
-        ),
-        (cluster("alter"),),
-    ),
-    Row(
-        AlterReplicaLogDirsRequest, 2,
-        lambda _: AlterReplicaLogDirsRequest(
-            dirs=[
-                _Directory(
-                    path="/other",
-                    topics=[_Directory.AlterReplicaLogDirTopic(name=TOPIC, partitions=[0])],
-                )
-            ]
-        ),
-        (cluster("alter"),),
-    ),
-    Row(
-        AlterClientQuotasRequest, 1,
-        lambda _: AlterClientQuotasRequest(
-            entries=[
-                AlterClientQuotasRequest.EntryData(
-                    entity=[
-                        AlterClientQuotasRequest.EntryData.EntityData(
-                            entity_type="user", entity_name="nobody"
-                        )
-                    ],
-                    ops=[],
-                )
-            ],
-            validate_only=False,
-        ),
-        (cluster("alter_configs"),),
-    ),
-    Row(
-        UpdateFeaturesRequest, 2,
-        lambda _: UpdateFeaturesRequest(timeout_ms=1_000, feature_updates=[], validate_only=False),
-        (cluster("alter"),),
-    ),
-    Row(
-        DescribeQuorumRequest, 2,
-        lambda _: DescribeQuorumRequest(
-            topics=[
-                DescribeQuorumRequest.TopicData(
-                    topic_name="__cluster_metadata",
-                    partitions=[DescribeQuorumRequest.TopicData.PartitionData(partition_index=0)],
-                )
-            ]
-        ),
-        (cluster("describe"),),
-    ),
+    Row(ListOffsetsRequest, 8, {"replica_id": -1, "isolation_level": 0, "timeout_ms": 1000,
+        "topics": [{"name": TOPIC, "partitions": [{"partition_index": 0,
+        "current_leader_epoch": -1, "timestamp": -1}]}]},
+        (topic("describe"),)),
+    Row(OffsetForLeaderEpochRequest, 4, {"replica_id": -1, "topics": [{"topic": TOPIC,
+        "partitions": [{"partition": 0, "current_leader_epoch": -1, "leader_epoch": 0}]}]},
+        (topic("describe"),)),
+    Row(ApiVersionsRequest, 2, {}, uses_file=False),
+    Row(MetadataRequest, 9, {"topics": [{"name": TOPIC}], "allow_auto_topic_creation": False},
+        (topic("describe"),)),
+    Row(MetadataRequest, 9, {"topics": None, "allow_auto_topic_creation": False},
+        (topic("describe", code=HIDDEN),), "of all topics"),
+    Row(FindCoordinatorRequest, 6, {"key_type": 0, "coordinator_keys": [GROUP]},
+        (group("describe"),), "of a group"),
+    Row(FindCoordinatorRequest, 2, {"key_type": 1, "key": ID}, (of_id("describe"),), "of an id"),
+    Row(InitProducerIdRequest, 5, {"transactional_id": ID, "transaction_timeout_ms": 60000,
+        "producer_id": -1, "producer_epoch": -1},
+        (of_id("write"),), "of an id"),
+    Row(InitProducerIdRequest, 5, {"transactional_id": None, "transaction_timeout_ms": 60000,
+        "producer_id": -1, "producer_epoch": -1},
+        (cluster("idempotent_write", _ANY_TOPIC),)),
+    Row(AddPartitionsToTxnRequest, 3, lambda who: {"v3_and_below_transactional_id": ID,
+        "v3_and_below_producer_id": who[0], "v3_and_below_producer_epoch": who[1],
+        "v3_and_below_topics": [{"name": TOPIC, "partitions": [1]}]},
+        (of_id("write"), topic("write"))),
+    Row(AddOffsetsToTxnRequest, 4, lambda who: {"transactional_id": ID, "producer_id": who[0],
+        "producer_epoch": who[1], "group_id": GROUP},
+        (of_id("write"), group("read"))),
+    Row(EndTxnRequest, 4, lambda who: {"transactional_id": ID, "producer_id": who[0],
+        "producer_epoch": who[1], "committed": True},
+        (of_id("write"),)),
+    Row(TxnOffsetCommitRequest, 4, lambda who: {"transactional_id": ID, "group_id": GROUP,
+        "producer_id": who[0], "producer_epoch": who[1], "generation_id": -1, "member_id": "",
+        "group_instance_id": None, "topics": _OFFSETS},
+        (of_id("write"), group("read"), topic("read"))),
+    Row(SaslHandshakeRequest, 1, {"mechanism": "PLAIN"}, uses_file=False),
+    Row(SaslAuthenticateRequest, 2, {"auth_bytes": b""}, uses_file=False),
+    Row(DescribeUserScramCredentialsRequest, 0, {"users": None}, (cluster("describe"),)),
+    Row(AlterUserScramCredentialsRequest, 0, {"deletions": [], "upsertions": [_SCRAM]},
+        (cluster("alter"),)),
+    Row(DescribeClientQuotasRequest, 1, {"components": [], "strict": False},
+        (cluster("describe_configs"),)),
+    Row(JoinGroupRequest, 9, {"group_id": GROUP, "session_timeout_ms": 10000,
+        "rebalance_timeout_ms": 10000, "member_id": "", "group_instance_id": None,
+        "protocol_type": "consumer", "protocols": [{"name": "range", "metadata": b""}], "reason": None},
+        (group("read"),)),
+    Row(SyncGroupRequest, 5, {"group_id": GROUP, "generation_id": 1, "member_id": "m",
+        "group_instance_id": None, "protocol_type": "consumer", "protocol_name": "range",
+        "assignments": []},
+        (group("read"),)),
+    Row(HeartbeatRequest, 4, {"group_id": GROUP, "generation_id": 1, "member_id": "m",
+        "group_instance_id": None},
+        (group("read"),)),
+    Row(LeaveGroupRequest, 5, {"group_id": GROUP, "members": [{"member_id": "m",
+        "group_instance_id": None, "reason": None}]},
+        (group("read"),)),
+    Row(ConsumerGroupHeartbeatRequest, 1, {"group_id": GROUP, "member_id": "m",
+        "member_epoch": 0, "rebalance_timeout_ms": 10000, "subscribed_topic_names": [TOPIC],
+        "topic_partitions": []},
+        (group("read"), topic("describe"))),
+    Row(ShareGroupHeartbeatRequest, 1, {"group_id": GROUP, "member_id": "m", "member_epoch": 0},
+        uses_file=False),
+    Row(ConsumerGroupDescribeRequest, 1, {"group_ids": [GROUP],
+        "include_authorized_operations": False},
+        (group("describe"),)),
+    Row(OffsetCommitRequest, 9, {"group_id": GROUP, "generation_id_or_member_epoch": -1,
+        "member_id": "", "group_instance_id": None, "topics": _OFFSETS},
+        (group("read"), topic("read"))),
+    Row(OffsetFetchRequest, 7, {"group_id": GROUP, "require_stable": False,
+        "topics": [{"name": TOPIC, "partition_indexes": [0]}]},
+        (group("describe"), topic("describe"))),
+    Row(OffsetFetchRequest, 9, {"groups": [{"group_id": GROUP, "member_id": None,
+        "member_epoch": -1, "topics": None}], "require_stable": False},
+        (group("describe"), topic("describe", code=HIDDEN)), "of all partitions"),
+    Row(OffsetDeleteRequest, 0, {"group_id": GROUP, "topics": [{"name": TOPIC,
+        "partitions": [{"partition_index": 0}]}]},
+        (group("delete"), topic("read"))),
+    Row(DescribeGroupsRequest, 6, {"groups": [GROUP], "include_authorized_operations": False},
+        (group("describe"),)),
+    Row(ListGroupsRequest, 5, {"states_filter": [], "types_filter": []},
+        (group("describe", ("describe", "cluster", "kafka-cluster"), code=HIDDEN),)),
+    Row(DeleteGroupsRequest, 2, {"groups_names": [GROUP]}, (group("delete"),)),
+    Row(CreateTopicsRequest, 7, {"topics": [{"name": "new", "num_partitions": 1,
+        "replication_factor": 1, "assignments": [], "configs": []}], "timeout_ms": 1000,
+        "validate_only": False},
+        (Right(_TOPIC_CODE, "create", "topic", "new", (("create", "cluster", "kafka-cluster"),)),)),
+    Row(DeleteTopicsRequest, 6, {"topics": [{"name": TOPIC}], "timeout_ms": 1000},
+        (topic("delete"),)),
+    Row(CreatePartitionsRequest, 3, {"topics": [{"name": TOPIC, "count": 3,
+        "assignments": None}], "timeout_ms": 1000, "validate_only": False},
+        (topic("alter"),)),
+    Row(DeleteRecordsRequest, 2, {"topics": [{"name": TOPIC,
+        "partitions": [{"partition_index": 0, "offset": 1}]}], "timeout_ms": 1000},
+        (topic("delete"),)),
+    *(Row(DescribeConfigsRequest, 4, {"resources": [{"resource_type": kind,
+        "resource_name": name, "configuration_keys": None}], "include_synonyms": False,
+        "include_documentation": False}, (right,), of) for kind, name, right, of in ((2, TOPIC,
+        topic("describe_configs"), "of a topic"), (4, "1", cluster("describe_configs"),
+        "of the broker"), (32, GROUP, group("describe_configs"), "of a group"))),
+    Row(AlterConfigsRequest, 2, {"resources": [{"resource_type": 2, "resource_name": TOPIC,
+        "configs": []}], "validate_only": False},
+        (topic("alter_configs"),)),
+    *(Row(IncrementalAlterConfigsRequest, 1, {"resources": [{"resource_type": kind,
+        "resource_name": name, "configs": []}], "validate_only": False}, (right,), of) for kind,
+        name, right, of in ((4, "1", cluster("alter_configs"), "of the broker"), (32, GROUP,
+        group("alter_configs"), "of a group"))),
+    Row(IncrementalAlterConfigsRequest, 1, {"resources": [{"resource_type": 2,
+        "resource_name": TOPIC, "configs": [{"name": "retention.ms", "config_operation": 0,
+        "value": "1000000"}]}], "validate_only": False},
+        (topic("alter_configs"),)),
+    Row(ListConfigResourcesRequest, 1, {"resource_types": []}, (cluster("describe_configs"),)),
+    Row(DescribeAclsRequest, 3, _WANTED, (cluster("describe"),)),
+    Row(CreateAclsRequest, 3, {"creations": [_ACL]}, (cluster("alter"),)),
+    Row(DeleteAclsRequest, 3, {"filters": [_WANTED]}, (cluster("alter"),)),
+    Row(DescribeClusterRequest, 2, {"include_cluster_authorized_operations": False,
+        "endpoint_type": 1, "include_fenced_brokers": False},
+        uses_file=False),
+    *(Row(DescribeTopicPartitionsRequest, 0, {"topics": [{"name": name} for name in names],
+        "response_partition_limit": 2000, "cursor": None}, (topic("describe", code=code),), of)
+        for names, code, of in (((TOPIC,), _TOPIC_CODE, ""), ((), HIDDEN, "of all topics"))),
+    Row(DescribeProducersRequest, 0, {"topics": [{"name": TOPIC, "partition_indexes": [0]}]},
+        (topic("read"),)),
+    Row(DescribeTransactionsRequest, 0, {"transactional_ids": [ID]},
+        (of_id("describe"), topic("describe", code=HIDDEN))),
+    Row(ListTransactionsRequest, 1, {"state_filters": [], "producer_id_filters": [],
+        "duration_filter": -1},
+        (of_id("describe", code=HIDDEN),)),
+    Row(WriteTxnMarkersRequest, 1, lambda who: {"markers": [{"producer_id": who[0],
+        "producer_epoch": who[1], "transaction_result": False, "topics": [{"name": TOPIC,
+        "partition_indexes": [0]}], "coordinator_epoch": 0}]},
+        (cluster("alter", ("cluster_action", "cluster", "kafka-cluster")),)),
+    Row(DescribeLogDirsRequest, 4, {"topics": None}, (cluster("describe"),)),
+    Row(ListPartitionReassignmentsRequest, 0, {"timeout_ms": 1000, "topics": None},
+        (cluster("describe"),)),
+    Row(AlterPartitionReassignmentsRequest, 1, {"topics": [{"name": TOPIC,
+        "partitions": [{"partition_index": 0, "replicas": [1]}]}], "timeout_ms": 1000,
+        "allow_replication_factor_change": True},
+        (cluster("alter"),)),
+    Row(ElectLeadersRequest, 2, {"election_type": 0, "timeout_ms": 1000,
+        "topic_partitions": [{"topic": TOPIC, "partitions": [0]}]},
+        (cluster("alter"),)),
+    Row(AlterReplicaLogDirsRequest, 2, {"dirs": [{"path": "/other", "topics": [{"name": TOPIC,
+        "partitions": [0]}]}]},
+        (cluster("alter"),)),
+    Row(AlterClientQuotasRequest, 1, {"entries": [{"entity": [{"entity_type": "user",
+        "entity_name": "nobody"}], "ops": []}], "validate_only": False},
+        (cluster("alter_configs"),)),
+    Row(UpdateFeaturesRequest, 2, {"timeout_ms": 1000, "feature_updates": [],
+        "validate_only": False},
+        (cluster("alter"),)),
+    Row(DescribeQuorumRequest, 2, {"topics": [{"topic_name": "__cluster_metadata",
+        "partitions": [{"partition_index": 0}]}]},
+        (cluster("describe"),)),
 )  # fmt: skip

@@ -5,15 +5,33 @@ from __future__ import annotations
 import socket
 import struct
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.consumer.fetch import FetchRequest, FetchResponse
 from kafka.protocol.producer.produce import ProduceRequest, ProduceResponse
 
+Message = TypeVar("Message")
 PATIENCE_S = 120.0
 """For whatever a busy machine takes its time for."""
+
+
+def asking(kind: type[Message], **fields: Any) -> Message:
+    """A request of the kind, whose structures are written as dicts, and lists of them."""
+
+    def made(value: Any, field: Any) -> Any:
+        if isinstance(value, list) and field.is_struct_array():
+            return [made(one, field) for one in value]
+        if not isinstance(value, dict):
+            return value
+        return field.data_class(**filled(value, field.fields))
+
+    def filled(values: dict[str, Any], among: Any) -> dict[str, Any]:
+        return {name: made(value, among[name]) for name, value in values.items()}
+
+    of: Any = kind
+    return kind(**filled(fields, of.fields))
 
 
 class Listening(Protocol):
