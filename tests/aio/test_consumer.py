@@ -26,63 +26,56 @@ def reading(db: AsyncDatabase, group_id: str | None = "g", records: int = 10) ->
     )
 
 
-def test_positions_are_those_of_delivery(tmp_path: Path) -> None:
-    async def scenario(db: AsyncDatabase) -> None:
-        await filled(db, 20)
-        async with reading(db) as consumer:
-            assert numbers([await consumer.getone(), await consumer.getone()]) == [0, 1]
-            assert await consumer.position(TP) == 2
-            assert await consumer.position_offsets() == {TP: OffsetAndMetadata(2)}
-            assert int((await consumer.lag())[TP]) == 18
-            await consumer.commit()
-            assert (await consumer.committed([TP]))[TP].offset == 2
-            await consumer.commit({TP: 1})
-            assert (await consumer.committed([TP]))[TP].offset == 1
-            assert numbers((await consumer.getmany(max_records=3))[TP]) == [2, 3, 4]
-            assert await consumer.position(TP) == 5
-
-    run(tmp_path, scenario)
+async def test_positions_are_those_of_delivery(db: AsyncDatabase) -> None:
+    await filled(db, 20)
+    async with reading(db) as consumer:
+        assert numbers([await consumer.getone(), await consumer.getone()]) == [0, 1]
+        assert await consumer.position(TP) == 2
+        assert await consumer.position_offsets() == {TP: OffsetAndMetadata(2)}
+        assert int((await consumer.lag())[TP]) == 18
+        await consumer.commit()
+        assert (await consumer.committed([TP]))[TP].offset == 2
+        await consumer.commit({TP: 1})
+        assert (await consumer.committed([TP]))[TP].offset == 1
+        assert numbers((await consumer.getmany(max_records=3))[TP]) == [2, 3, 4]
+        assert await consumer.position(TP) == 5
 
 
-def test_what_is_polled_again_comes_in_order(tmp_path: Path) -> None:
-    async def scenario(db: AsyncDatabase) -> None:
-        await filled(db, 30)
-        async with reading(db) as consumer:
+async def test_what_is_polled_again_comes_in_order(db: AsyncDatabase) -> None:
+    await filled(db, 30)
+    async with reading(db) as consumer:
+        await consumer.getone()
+        with pytest.raises(InvalidRequestError, match="offset"):
+            await consumer.seek(TP, -1)
+        assert numbers([await consumer.getone()]) == [1]
+        await consumer.pause(TP)
+        assert await consumer.paused() == {TP}
+        assert await consumer.getmany(timeout_ms=10) == {}
+        await consumer.resume(TP)
+        assert numbers([await consumer.getone()]) == [2]
+        await consumer.seek(TP, 25)
+        assert numbers([await consumer.getone()]) == [25]
+        await consumer.seek_to_beginning()
+        assert numbers([await consumer.getone()]) == [0]
+        await consumer.assign([TP])
+        assert numbers([await consumer.getone()]) == [0]
+        await consumer.seek_to_end(TP)
+        assert await consumer.position(TP) == 30
+        await consumer.unsubscribe()
+        assert consumer.assignment() == set()
+        with pytest.raises(IllegalStateError, match="subscribe"):
             await consumer.getone()
-            with pytest.raises(InvalidRequestError, match="offset"):
-                await consumer.seek(TP, -1)
-            assert numbers([await consumer.getone()]) == [1]
-            await consumer.pause(TP)
-            assert await consumer.paused() == {TP}
-            assert await consumer.getmany(timeout_ms=10) == {}
-            await consumer.resume(TP)
-            assert numbers([await consumer.getone()]) == [2]
-            await consumer.seek(TP, 25)
-            assert numbers([await consumer.getone()]) == [25]
-            await consumer.seek_to_beginning()
-            assert numbers([await consumer.getone()]) == [0]
-            await consumer.assign([TP])
-            assert numbers([await consumer.getone()]) == [0]
-            await consumer.seek_to_end(TP)
-            assert await consumer.position(TP) == 30
-            await consumer.unsubscribe()
-            assert consumer.assignment() == set()
-            with pytest.raises(IllegalStateError, match="subscribe"):
-                await consumer.getone()
-
-    run(tmp_path, scenario)
 
 
-def test_a_seek_while_a_poll_is_on_its_way_discards_what_that_finds(tmp_path: Path) -> None:
-    async def scenario(db: AsyncDatabase) -> None:
-        await filled(db, 30)
-        async with reading(db) as consumer:
-            first = asyncio.create_task(consumer.getone())
-            await asyncio.sleep(0)  # It polls now.
-            await consumer.seek(TP, 20)
-            assert numbers([await first, await consumer.getone()]) == [20, 21]
-
-    run(tmp_path, scenario)
+async def test_a_seek_while_a_poll_is_on_its_way_discards_what_that_finds(
+    db: AsyncDatabase,
+) -> None:
+    await filled(db, 30)
+    async with reading(db) as consumer:
+        first = asyncio.create_task(consumer.getone())
+        await asyncio.sleep(0)  # It polls now.
+        await consumer.seek(TP, 20)
+        assert numbers([await first, await consumer.getone()]) == [20, 21]
 
 
 def test_partitions_that_are_not_asked_for_lose_nothing(tmp_path: Path) -> None:
@@ -105,51 +98,42 @@ def test_partitions_that_are_not_asked_for_lose_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_tasks_that_read_side_by_side_share_the_records(tmp_path: Path) -> None:
-    async def scenario(db: AsyncDatabase) -> None:
-        await filled(db, 40)
-        async with reading(db) as consumer:
-            found = await asyncio.gather(*(consumer.getone() for _ in range(40)))
-            assert sorted(numbers(found)) == list(range(40))
-
-    run(tmp_path, scenario)
+async def test_tasks_that_read_side_by_side_share_the_records(db: AsyncDatabase) -> None:
+    await filled(db, 40)
+    async with reading(db) as consumer:
+        found = await asyncio.gather(*(consumer.getone() for _ in range(40)))
+        assert sorted(numbers(found)) == list(range(40))
 
 
-def test_records_arrive_while_somebody_waits(tmp_path: Path) -> None:
-    async def scenario(db: AsyncDatabase) -> None:
-        async with reading(db) as consumer, db.producer() as producer:
-            waiting = asyncio.create_task(consumer.getone())
-            await asyncio.sleep(0)
-            await producer.send_and_wait("t", "7")
-            assert numbers([await waiting]) == [7]
-
-    run(tmp_path, scenario)
+async def test_records_arrive_while_somebody_waits(db: AsyncDatabase) -> None:
+    async with reading(db) as consumer, db.producer() as producer:
+        waiting = asyncio.create_task(consumer.getone())
+        await asyncio.sleep(0)
+        await producer.send_and_wait("t", "7")
+        assert numbers([await waiting]) == [7]
 
 
 @pytest.mark.slow
-def test_a_consumer_that_is_stopped_ends_the_loops_over_it(tmp_path: Path) -> None:
-    async def scenario(db: AsyncDatabase) -> None:
-        await filled(db, 3)
-        consumer = reading(db)
-        await consumer.start()
-        seen: list[ConsumerRecord] = []
+async def test_a_consumer_that_is_stopped_ends_the_loops_over_it(db: AsyncDatabase) -> None:
+    await filled(db, 3)
+    consumer = reading(db)
+    await consumer.start()
+    seen: list[ConsumerRecord] = []
 
-        async def loop() -> None:
-            async for record in consumer:
-                seen.append(record)
+    async def loop() -> None:
+        async for record in consumer:
+            seen.append(record)
 
-        looping = asyncio.create_task(loop())
-        waiting = asyncio.create_task(consumer.getone(OTHER))
-        while len(seen) < 3:
-            await asyncio.sleep(0)
-        await consumer.stop()
-        await looping
-        with pytest.raises(IllegalStateError, match="stopped"):
-            await waiting
-        with pytest.raises(IllegalStateError, match="stopped"):
-            await consumer.commit()
-
-    run(tmp_path, scenario)
+    looping = asyncio.create_task(loop())
+    waiting = asyncio.create_task(consumer.getone(OTHER))
+    while len(seen) < 3:
+        await asyncio.sleep(0)
+    await consumer.stop()
+    await looping
+    with pytest.raises(IllegalStateError, match="stopped"):
+        await waiting
+    with pytest.raises(IllegalStateError, match="stopped"):
+        await consumer.commit()
 
 
 @pytest.mark.slow
@@ -182,62 +166,53 @@ def test_callbacks_run_on_the_loop_and_may_ask_the_consumer(tmp_path: Path) -> N
     run(tmp_path, scenario, partitions=2)
 
 
-def test_an_error_of_a_callback_or_a_deserializer_is_the_readers(tmp_path: Path) -> None:
-    async def scenario(db: AsyncDatabase) -> None:
-        await filled(db, 5)
+async def test_an_error_of_a_callback_or_a_deserializer_is_the_readers(db: AsyncDatabase) -> None:
+    await filled(db, 5)
 
-        def refuse(partitions: list[TopicPartition]) -> None:
-            raise ZeroDivisionError
+    def refuse(partitions: list[TopicPartition]) -> None:
+        raise ZeroDivisionError
 
-        async with db.consumer(group_id="g") as consumer:
-            with pytest.raises(ZeroDivisionError):
-                await consumer.subscribe("t", on_assign=refuse)
-                await consumer.getone()
+    async with db.consumer(group_id="g") as consumer:
+        with pytest.raises(ZeroDivisionError):
+            await consumer.subscribe("t", on_assign=refuse)
+            await consumer.getone()
 
-        def deserialized(data: bytes) -> int:
-            return 10 // (3 - int(data))
+    def deserialized(data: bytes) -> int:
+        return 10 // (3 - int(data))
 
-        async with db.consumer(
-            "t", auto_offset_reset="earliest", value_deserializer=deserialized
-        ) as consumer:
-            assert [(await consumer.getone()).value for _ in range(3)] == [3, 5, 10]
-            with pytest.raises(ZeroDivisionError):
-                await consumer.getone()
-            assert await consumer.position(TP) == 3
-            await consumer.seek(TP, 4)
-            assert (await consumer.getone()).value == -10
-
-    run(tmp_path, scenario)
+    async with db.consumer(
+        "t", auto_offset_reset="earliest", value_deserializer=deserialized
+    ) as consumer:
+        assert [(await consumer.getone()).value for _ in range(3)] == [3, 5, 10]
+        with pytest.raises(ZeroDivisionError):
+            await consumer.getone()
+        assert await consumer.position(TP) == 3
+        await consumer.seek(TP, 4)
+        assert (await consumer.getone()).value == -10
 
 
 @pytest.mark.slow
-def test_a_call_that_waits_for_a_transaction_can_be_given_up(tmp_path: Path) -> None:
-    async def scenario(db: AsyncDatabase) -> None:
-        await filled(db, 1)
-        async with db.producer(transactional_id="p") as producer, reading(db) as consumer:
-            await consumer.getone()
-            async with producer.transaction():
-                await producer.send_offsets_to_transaction({TP: 1}, "g")
-                with pytest.raises(TimeoutError):
-                    async with asyncio.timeout(0.05):
-                        await consumer.committed([TP])
-                assert await consumer.position(TP) == 1
-            assert (await consumer.committed([TP]))[TP].offset == 1
-
-    run(tmp_path, scenario)
+async def test_a_call_that_waits_for_a_transaction_can_be_given_up(db: AsyncDatabase) -> None:
+    await filled(db, 1)
+    async with db.producer(transactional_id="p") as producer, reading(db) as consumer:
+        await consumer.getone()
+        async with producer.transaction():
+            await producer.send_offsets_to_transaction({TP: 1}, "g")
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.05):
+                    await consumer.committed([TP])
+            assert await consumer.position(TP) == 1
+        assert (await consumer.committed([TP]))[TP].offset == 1
 
 
-def test_calls_out_of_order_are_refused(tmp_path: Path) -> None:
-    async def scenario(db: AsyncDatabase) -> None:
-        consumer = reading(db)
-        with pytest.raises(IllegalStateError, match="has not been started"):
-            await consumer.getone()
+async def test_calls_out_of_order_are_refused(db: AsyncDatabase) -> None:
+    consumer = reading(db)
+    with pytest.raises(IllegalStateError, match="has not been started"):
+        await consumer.getone()
+    await consumer.start()
+    with pytest.raises(IllegalStateError, match="started once"):
         await consumer.start()
-        with pytest.raises(IllegalStateError, match="started once"):
-            await consumer.start()
-        with pytest.raises(InvalidRequestError, match="max_records"):
-            await consumer.getmany(max_records=0)
-        await consumer.stop()
-        await consumer.stop()
-
-    run(tmp_path, scenario)
+    with pytest.raises(InvalidRequestError, match="max_records"):
+        await consumer.getmany(max_records=0)
+    await consumer.stop()
+    await consumer.stop()

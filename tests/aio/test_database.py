@@ -18,7 +18,7 @@ import eosdb.aio
 from eosdb import ConfigError, DatabaseClosedError, IllegalStateError, ManualClock
 from eosdb.admin.topics import Admin
 from eosdb.aio import AsyncAdmin, AsyncDatabase
-from tests.aio.running import Complaints, filled, no_thread_is_left, run, run_alone, threads
+from tests.aio.running import Complaints, filled, no_thread_is_left, run_alone, threads
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
@@ -45,29 +45,26 @@ def test_connect_has_the_arguments_and_errors_of_the_other(tmp_path: Path) -> No
     run_alone(main)
 
 
-def test_what_reads_and_what_administers(tmp_path: Path) -> None:
-    async def scenario(db: AsyncDatabase) -> None:
-        await filled(db, 3)
-        found = await db.query("SELECT offset FROM committed_records WHERE offset > ?", [0])
-        assert (found.columns, found.rows) == (("offset",), [(1,), (2,)])
-        assert "offset" in await db.columns("committed_records")
-        assert await db.views()
-        assert (await db.info())["path"] == db.path
-        assert (await db.admin.describe_topic("t")).name == "t"
-        assert [entry.kind for entry in await db.admin.journal()]
-        rows = await db.admin.scan(eosdb.TopicPartition("t", 0), 0, 3, columns=("value",))
-        assert rows == [[(b"0",), (b"1",), (b"2",)]]
-        assert (await db.run(eosdb.Database.verify)).ok
-        appended = await db.append_once(
-            "s", 1, {eosdb.TopicPartition("t", 0): [eosdb.Record(value=b"3")]}
-        )
-        assert not appended.skipped
-        with pytest.raises(eosdb.errors.InvalidRequestError):
-            await db.query("DELETE FROM records")
-        with pytest.raises(eosdb.errors.TopicAlreadyExistsError):
-            await db.admin.create_topic("t")
-
-    run(tmp_path, scenario)
+async def test_what_reads_and_what_administers(db: AsyncDatabase) -> None:
+    await filled(db, 3)
+    found = await db.query("SELECT offset FROM committed_records WHERE offset > ?", [0])
+    assert (found.columns, found.rows) == (("offset",), [(1,), (2,)])
+    assert "offset" in await db.columns("committed_records")
+    assert await db.views()
+    assert (await db.info())["path"] == db.path
+    assert (await db.admin.describe_topic("t")).name == "t"
+    assert [entry.kind for entry in await db.admin.journal()]
+    rows = await db.admin.scan(eosdb.TopicPartition("t", 0), 0, 3, columns=("value",))
+    assert rows == [[(b"0",), (b"1",), (b"2",)]]
+    assert (await db.run(eosdb.Database.verify)).ok
+    appended = await db.append_once(
+        "s", 1, {eosdb.TopicPartition("t", 0): [eosdb.Record(value=b"3")]}
+    )
+    assert not appended.skipped
+    with pytest.raises(eosdb.errors.InvalidRequestError):
+        await db.query("DELETE FROM records")
+    with pytest.raises(eosdb.errors.TopicAlreadyExistsError):
+        await db.admin.create_topic("t")
 
 
 def test_every_method_of_the_administration_is_a_coroutine() -> None:
@@ -105,37 +102,31 @@ def test_a_closed_database_refuses_everything(tmp_path: Path) -> None:
     run_alone(main)
 
 
-def test_a_database_belongs_to_its_loop(tmp_path: Path) -> None:
+async def test_a_database_belongs_to_its_loop(db: AsyncDatabase) -> None:
     async def elsewhere(db: AsyncDatabase) -> None:
         with pytest.raises(IllegalStateError, match="another event loop"):
             await db.admin.list_topics()
         with pytest.raises(IllegalStateError, match="another event loop"):
             db.producer()
 
-    async def scenario(db: AsyncDatabase) -> None:
-        await asyncio.to_thread(lambda: asyncio.run(elsewhere(db)))
-
-    run(tmp_path, scenario)
+    await asyncio.to_thread(lambda: asyncio.run(elsewhere(db)))
 
 
-def test_a_database_belongs_to_its_process(tmp_path: Path) -> None:
+async def test_a_database_belongs_to_its_process(db: AsyncDatabase) -> None:
     async def in_the_child(db: AsyncDatabase) -> None:
         with pytest.raises(IllegalStateError, match="was forked"):
             await db.admin.list_topics()
 
-    async def scenario(db: AsyncDatabase) -> None:
-        child = os.fork()
-        if not child:
-            failed = 1
-            try:
-                asyncio.run(in_the_child(db))
-                failed = 0
-            finally:
-                os._exit(failed)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-        await db.admin.create_topic("u")
-
-    run(tmp_path, scenario)
+    child = os.fork()
+    if not child:
+        failed = 1
+        try:
+            asyncio.run(in_the_child(db))
+            failed = 0
+        finally:
+            os._exit(failed)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    await db.admin.create_topic("u")
 
 
 def in_a_loop_that_ends_early(main: Callable[[], Coroutine[Any, Any, object]]) -> None:

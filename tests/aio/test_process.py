@@ -63,7 +63,7 @@ def test_handlers_are_awaited_in_the_loop_and_their_results_are_stored(tmp_path:
     run(tmp_path, prepared)
 
 
-def test_a_second_parameter_is_the_transaction_of_the_record(tmp_path: Path) -> None:
+async def test_a_second_parameter_is_the_transaction_of_the_record(db: AsyncDatabase) -> None:
     """Its rows, records and offset are one commit; what it leaves behind is refused."""
     kept: list[AsyncUserTransaction] = []
 
@@ -74,67 +74,59 @@ def test_a_second_parameter_is_the_transaction_of_the_record(tmp_path: Path) -> 
         if record.value == b"2" and len(kept) < 4:
             raise ValueError("once")
 
-    async def scenario(db: AsyncDatabase) -> None:
-        await with_notes(db)
-        await db.admin.create_topic("out")
-        await filled(db, 4)
-        await db.process("t", handle, retry_backoff_ms=0, **IDLE)
-        assert await notes(db) == await values(db, "out") == ["0", "1", "2", "3"]
-        assert len(kept) == 5
-        with pytest.raises(eosdb.errors.InvalidRequestError, match="is over"):
-            await kept[0].publish("out", "late")
-
-    run(tmp_path, scenario)
+    await with_notes(db)
+    await db.admin.create_topic("out")
+    await filled(db, 4)
+    await db.process("t", handle, retry_backoff_ms=0, **IDLE)
+    assert await notes(db) == await values(db, "out") == ["0", "1", "2", "3"]
+    assert len(kept) == 5
+    with pytest.raises(eosdb.errors.InvalidRequestError, match="is over"):
+        await kept[0].publish("out", "late")
 
 
-def test_other_writes_of_a_handler_with_a_transaction_are_refused_at_once(tmp_path: Path) -> None:
-    async def scenario(db: AsyncDatabase) -> None:
-        await filled(db, 1)
-        async with db.producer() as producer:
+async def test_other_writes_of_a_handler_with_a_transaction_are_refused_at_once(
+    db: AsyncDatabase,
+) -> None:
+    await filled(db, 1)
+    async with db.producer() as producer:
 
-            async def handle(record: Record, tx: AsyncUserTransaction) -> None:
-                with pytest.raises(eosdb.IllegalStateError, match="handler with a transaction"):
-                    await producer.send_and_wait("t", "x")
-                with pytest.raises(eosdb.IllegalStateError):
-                    db.begin()
+        async def handle(record: Record, tx: AsyncUserTransaction) -> None:
+            with pytest.raises(eosdb.IllegalStateError, match="handler with a transaction"):
+                await producer.send_and_wait("t", "x")
+            with pytest.raises(eosdb.IllegalStateError):
+                db.begin()
 
-            await db.process("t", handle, **IDLE)
-
-    run(tmp_path, scenario)
+        await db.process("t", handle, **IDLE)
 
 
-def test_a_plain_handler_is_called_in_another_thread(tmp_path: Path) -> None:
+async def test_a_plain_handler_is_called_in_another_thread(db: AsyncDatabase) -> None:
     def handle(record: Record) -> bytes:
         assert threading.current_thread() is not threading.main_thread()
         return record.value
 
-    async def scenario(db: AsyncDatabase) -> None:
-        await filled(db, 2)
-        await db.admin.create_topic("out")
-        await db.process("t", handle, "out", **IDLE)
-        assert await values(db, "out") == ["0", "1"]
-
-    run(tmp_path, scenario)
+    await filled(db, 2)
+    await db.admin.create_topic("out")
+    await db.process("t", handle, "out", **IDLE)
+    assert await values(db, "out") == ["0", "1"]
 
 
-def test_records_that_fail_for_good_go_where_they_go(tmp_path: Path) -> None:
+async def test_records_that_fail_for_good_go_where_they_go(db: AsyncDatabase) -> None:
     async def fail(record: Record) -> None:
         await asyncio.sleep(0)
         raise ValueError("always")
 
-    async def scenario(db: AsyncDatabase) -> None:
-        await filled(db, 2)
-        await db.process("t", fail, dead_letter_topic="dead", retry_backoff_ms=0, **IDLE)
-        assert await values(db, "dead") == ["0", "1"]
-        with pytest.raises(eosdb.errors.HandlerFailedError):
-            await db.process("dead", fail, retry_backoff_ms=0, group_id="h", until_idle_ms=50)
-
-    run(tmp_path, scenario)
+    await filled(db, 2)
+    await db.process("t", fail, dead_letter_topic="dead", retry_backoff_ms=0, **IDLE)
+    assert await values(db, "dead") == ["0", "1"]
+    with pytest.raises(eosdb.errors.HandlerFailedError):
+        await db.process("dead", fail, retry_backoff_ms=0, group_id="h", until_idle_ms=50)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("parameters", [1, 2])
-def test_a_cancelled_run_loses_and_doubles_nothing(parameters: int, tmp_path: Path) -> None:
+async def test_a_cancelled_run_loses_and_doubles_nothing(
+    db: AsyncDatabase, parameters: int
+) -> None:
     """Cancelled at each step of a handler, in turn: before, between and behind its awaits."""
     steps = Counter[str]()
 
@@ -144,115 +136,103 @@ def test_a_cancelled_run_loses_and_doubles_nothing(parameters: int, tmp_path: Pa
             task.cancel()
         await asyncio.sleep(0)
 
-    async def scenario(db: AsyncDatabase) -> None:
-        await with_notes(db)
-        await db.admin.create_topic("out")
-        await filled(db, 12)
-        runs = 0
+    await with_notes(db)
+    await db.admin.create_topic("out")
+    await filled(db, 12)
+    runs = 0
 
-        async def one(task: asyncio.Task[Any], at: int, record: Record) -> bytes:
-            await step(task, at)
-            await step(task, at)
-            return record.value
+    async def one(task: asyncio.Task[Any], at: int, record: Record) -> bytes:
+        await step(task, at)
+        await step(task, at)
+        return record.value
 
-        async def two(
-            task: asyncio.Task[Any], at: int, record: Record, tx: AsyncUserTransaction
-        ) -> bytes:
-            await step(task, at)
-            await tx.run(note, record.value.decode())
-            await step(task, at)
-            return record.value
+    async def two(
+        task: asyncio.Task[Any], at: int, record: Record, tx: AsyncUserTransaction
+    ) -> bytes:
+        await step(task, at)
+        await tx.run(note, record.value.decode())
+        await step(task, at)
+        return record.value
 
-        async def attempt(at: int) -> None:
-            task = asyncio.current_task()
-            assert task is not None
-            handler = partial(one if parameters == 1 else two, task, at)
-            await db.process("t", handler, "out", transaction_size=2, max_attempts=1, **IDLE)
+    async def attempt(at: int) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        handler = partial(one if parameters == 1 else two, task, at)
+        await db.process("t", handler, "out", transaction_size=2, max_attempts=1, **IDLE)
 
-        for runs in range(1, 100):
-            steps.clear()
-            try:
-                await asyncio.create_task(attempt(runs % 7))
-            except asyncio.CancelledError:
-                continue
-            break
-        assert runs > 1
-        numbers = sorted(range(12), key=str)
-        assert sorted(await values(db, "out")) == [str(number) for number in numbers]
-        if parameters == 2:
-            assert sorted(await notes(db)) == [str(number) for number in numbers]
-
-    run(tmp_path, scenario)
+    for runs in range(1, 100):
+        steps.clear()
+        try:
+            await asyncio.create_task(attempt(runs % 7))
+        except asyncio.CancelledError:
+            continue
+        break
+    assert runs > 1
+    numbers = sorted(range(12), key=str)
+    assert sorted(await values(db, "out")) == [str(number) for number in numbers]
+    if parameters == 2:
+        assert sorted(await notes(db)) == [str(number) for number in numbers]
 
 
-def test_a_cancelled_handler_has_its_transaction_until_it_has_ended(tmp_path: Path) -> None:
+async def test_a_cancelled_handler_has_its_transaction_until_it_has_ended(
+    db: AsyncDatabase,
+) -> None:
     """What it does about the cancellation is part of it, and undone with it, or kept if it goes on."""
+    await with_notes(db)
+    await filled(db, 1)
+    begun = asyncio.Event()
 
-    async def scenario(db: AsyncDatabase) -> None:
-        await with_notes(db)
-        await filled(db, 1)
-        begun = asyncio.Event()
+    async def handle(goes_on: bool, record: Record, tx: AsyncUserTransaction) -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            await tx.run(note, "cancelled")
+            if not goes_on:
+                raise
 
-        async def handle(goes_on: bool, record: Record, tx: AsyncUserTransaction) -> None:
-            begun.set()
-            try:
-                await asyncio.Event().wait()
-            except asyncio.CancelledError:
-                await tx.run(note, "cancelled")
-                if not goes_on:
-                    raise
-
-        for goes_on in (False, True):
-            begun.clear()
-            running = asyncio.create_task(db.process("t", partial(handle, goes_on), group_id="g"))
-            await begun.wait()
-            running.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await running
-            assert await notes(db) == ["cancelled"] * goes_on
-
-    run(tmp_path, scenario)
-
-
-def test_a_run_that_waits_for_records_is_cancelled_at_once(tmp_path: Path) -> None:
-    async def scenario(db: AsyncDatabase) -> None:
-        done = asyncio.Event()
-
-        async def handle(record: Record) -> None:
-            done.set()
-
-        await filled(db, 1)
-        running = asyncio.create_task(db.process("t", handle, group_id="g"))
-        await done.wait()
-        while not (await db.query("SELECT 1 FROM consumer_offsets")).rows:
-            await asyncio.sleep(0)
+    for goes_on in (False, True):
+        begun.clear()
+        running = asyncio.create_task(db.process("t", partial(handle, goes_on), group_id="g"))
+        await begun.wait()
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
+        assert await notes(db) == ["cancelled"] * goes_on
 
-    run(tmp_path, scenario)
+
+async def test_a_run_that_waits_for_records_is_cancelled_at_once(db: AsyncDatabase) -> None:
+    done = asyncio.Event()
+
+    async def handle(record: Record) -> None:
+        done.set()
+
+    await filled(db, 1)
+    running = asyncio.create_task(db.process("t", handle, group_id="g"))
+    await done.wait()
+    while not (await db.query("SELECT 1 FROM consumer_offsets")).rows:
+        await asyncio.sleep(0)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
 
 
-def test_closing_the_database_ends_a_run(tmp_path: Path) -> None:
+async def test_closing_the_database_ends_a_run(db: AsyncDatabase, tmp_path: Path) -> None:
     """The record in hand has not failed: the next run has it."""
+    await filled(db, 1)
+    begun = asyncio.Event()
 
-    async def scenario(db: AsyncDatabase) -> None:
-        await filled(db, 1)
-        begun = asyncio.Event()
+    async def handle(record: Record) -> None:
+        begun.set()
+        await asyncio.Event().wait()
 
-        async def handle(record: Record) -> None:
-            begun.set()
-            await asyncio.Event().wait()
-
-        async with eosdb.aio.connect(tmp_path / "t.db") as other:
-            running = asyncio.create_task(other.process("t", handle, group_id="g"))
-            await begun.wait()
-        with pytest.raises(eosdb.DatabaseClosedError):
-            await running
-        found = await db.process("t", lambda _: None, **IDLE)
-        assert found.processed == 1
-
-    run(tmp_path, scenario)
+    async with eosdb.aio.connect(tmp_path / "t.db") as other:
+        running = asyncio.create_task(other.process("t", handle, group_id="g"))
+        await begun.wait()
+    with pytest.raises(eosdb.DatabaseClosedError):
+        await running
+    found = await db.process("t", lambda _: None, **IDLE)
+    assert found.processed == 1
 
 
 def test_a_loop_that_is_closed_leaves_no_thread(tmp_path: Path) -> None:
@@ -288,9 +268,10 @@ class Object:
 
 @pytest.mark.parametrize("handler", [coroutine, generator, Object(), partial(coroutine)])
 def test_an_asynchronous_handler_is_refused_where_nobody_awaits_it(
-    handler: Any, db: eosdb.Database
+    handler: Any, db_path: Path
 ) -> None:
     """At the call, and not as a record that fails three times."""
-    db.admin.create_topic("t")
-    with pytest.raises(eosdb.ConfigError, match=r"asynchronous.*eosdb\.aio"):
-        eosdb.process(db, "t", handler, **IDLE)
+    with eosdb.connect(db_path) as db:
+        db.admin.create_topic("t")
+        with pytest.raises(eosdb.ConfigError, match=r"asynchronous.*eosdb\.aio"):
+            eosdb.process(db, "t", handler, **IDLE)
