@@ -13,6 +13,7 @@ from dataclasses import replace
 from eosdb.broker import mixed_groups
 from eosdb.broker.handler import RequestHandler
 from eosdb.broker.mixed_groups import is_mixed
+from eosdb.coordinator.authorizer import CLUSTER
 from eosdb.coordinator.groups import consumer_decisions, decisions, migration
 from eosdb.coordinator.groups import offsets as group_offsets
 from eosdb.coordinator.groups import rows as group_rows
@@ -354,12 +355,14 @@ class MembershipRequests(RequestHandler):
             return _described(group, log_topics.by_number(connection))
 
     def list_groups(self) -> list[str]:
-        """Every group that has members or offsets and that the principal may describe."""
+        """Every group that has members or offsets and that the principal may describe; all of them for one
+        that may describe the cluster (KafkaApis.handleListGroupsRequest)."""
         with self._store.read() as connection:
+            may_describe = self._authorizer.describes(connection)
             return [
                 name
                 for name in group_rows.names(connection)
-                if self._authorizer.allows(connection, "describe", "group", name)
+                if may_describe("cluster", CLUSTER) or may_describe("group", name)
             ]
 
     def describe_groups(self) -> list[GroupDescription]:
