@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import eosdb
-from eosdb import Acl, BrokerConfig, OffsetAndMetadata, Record, RecordBatch, TopicPartition
+from eosdb import Acl, BrokerConfig, Record, RecordBatch, TopicPartition
 from eosdb.errors import InvalidRequestError
 from tests.readers import committed_values
 
@@ -44,39 +44,6 @@ def test_without_rows_everything_is_allowed(admin: eosdb.Database, db_path: Path
         assert db.broker.append(TP, BATCH).base_offset == 0
 
 
-def test_each_request_needs_its_permission(admin: eosdb.Database, alice: eosdb.Database) -> None:
-    b = alice.broker
-    offsets = {TP: OffsetAndMetadata(1)}
-    refused: list[tuple[Callable[[], object], str]] = [
-        (lambda: b.init_producer_id(), "CLUSTER_AUTHORIZATION_FAILED"),
-        (lambda: b.init_producer_id("x"), "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"),
-        (lambda: b.append(TP, BATCH), "TOPIC_AUTHORIZATION_FAILED"),
-        (lambda: b.add_partitions_to_txn("x", 0, 0, [TP]), "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"),
-        (lambda: b.add_offsets_to_txn("x", 0, 0, "g"), "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"),
-        (lambda: b.txn_offset_commit("x", "g", 0, 0, offsets),
-         "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"),
-        (lambda: b.end_txn("x", 0, 0, True), "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"),
-        (lambda: b.write_txn_markers(0, 0, True, [TP], 0), "CLUSTER_AUTHORIZATION_FAILED"),
-        (lambda: b.fetch(TP, 0), "TOPIC_AUTHORIZATION_FAILED"),
-        (lambda: b.list_offsets(TP, -1), "TOPIC_AUTHORIZATION_FAILED"),
-        (lambda: b.offset_commit("g", offsets), "GROUP_AUTHORIZATION_FAILED"),
-        (lambda: b.offset_fetch("g"), "GROUP_AUTHORIZATION_FAILED"),
-        (lambda: b.delete_group("g"), "GROUP_AUTHORIZATION_FAILED"),
-        (lambda: b.describe_producers(TP), "TOPIC_AUTHORIZATION_FAILED"),
-        (lambda: b.describe_transactions(["x"]), "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"),
-        (lambda: b.delete_records(TP, 0), "TOPIC_AUTHORIZATION_FAILED"),
-        (lambda: alice.admin.create_topic("u"), "TOPIC_AUTHORIZATION_FAILED"),
-        (lambda: alice.admin.delete_topic("t"), "TOPIC_AUTHORIZATION_FAILED"),
-        (lambda: alice.admin.list_acls(), "CLUSTER_AUTHORIZATION_FAILED"),
-    ]  # fmt: skip
-    for call, name in refused:
-        with pytest.raises(eosdb.ApiError) as raised:
-            call()
-        assert raised.value.name == name
-    assert alice.admin.list_topics() == []
-    assert b.list_transactions() == []
-
-
 def test_the_order_of_a_transactional_produce(admin: eosdb.Database, alice: eosdb.Database) -> None:
     def outcome(tp: TopicPartition = TP) -> str:
         batch = RecordBatch([Record()], 0, 0, 0, True)
@@ -91,18 +58,6 @@ def test_the_order_of_a_transactional_produce(admin: eosdb.Database, alice: eosd
     allow(admin, "write", "topic", "*")
     assert outcome(TopicPartition("nope", 0)) == "UNKNOWN_TOPIC_OR_PARTITION"
     assert outcome() == "INVALID_PRODUCER_ID_MAPPING"
-
-
-@pytest.mark.parametrize(
-    "right", [("idempotent_write", "cluster", "kafka-cluster"), ("write", "topic", "t")]
-)
-def test_who_wants_to_be_an_idempotent_producer_needs_the_cluster_or_any_topic(
-    admin: eosdb.Database, alice: eosdb.Database, right: tuple[str, str, str]
-) -> None:
-    with pytest.raises(eosdb.ClusterAuthorizationFailedError):
-        alice.broker.init_producer_id()
-    allow(admin, *right)
-    assert alice.broker.init_producer_id().producer_epoch == 0
 
 
 def test_an_idempotent_batch_needs_its_topic_and_nothing_else(
@@ -143,19 +98,6 @@ def test_an_idempotent_producer_whose_right_is_taken_away_goes_on_when_it_is_giv
     assert admin.verify().ok
 
 
-@pytest.mark.parametrize("operation", ["alter", "cluster_action"])
-def test_markers_need_one_of_two_rights_on_the_cluster(
-    admin: eosdb.Database, alice: eosdb.Database, operation: str
-) -> None:
-    """KafkaApis.handleWriteTxnMarkersRequest: `kafka-transactions.sh abort` is an administrator's."""
-    allow(admin, "describe", "cluster", "kafka-cluster")
-    with pytest.raises(eosdb.ClusterAuthorizationFailedError, match="neither alter"):
-        alice.broker.write_txn_markers(0, 0, True, [TP], 0)
-    allow(admin, operation, "cluster", "kafka-cluster")
-    alice.broker.write_txn_markers(0, 0, True, [TP], 0)
-    assert admin.broker.offsets(TP).log_end_offset == 1
-
-
 def test_a_denial_wins_and_prefixes_match(admin: eosdb.Database, alice: eosdb.Database) -> None:
     allow(admin, "all", "topic", "te", pattern_type="prefixed")
     admin.admin.create_topic("test")
@@ -173,25 +115,6 @@ def test_what_implies_describing(admin: eosdb.Database, alice: eosdb.Database) -
     allow(admin, "read", "topic", "t")
     assert alice.admin.list_topics() == ["t"]
     assert alice.broker.offsets(TP).log_end_offset == 0
-
-
-def test_a_described_transaction_shows_only_topics_that_may_be_described(
-    admin: eosdb.Database, alice: eosdb.Database
-) -> None:
-    """Kafka: TransactionCoordinator.handleDescribeTransactions, and KafkaApis leaves out what is hidden."""
-    for name in ("seen", "written"):
-        admin.admin.create_topic(name)
-    who = admin.broker.init_producer_id("x")
-    everything = {TopicPartition(name, 0) for name in ("t", "seen", "written")}
-    admin.broker.add_partitions_to_txn("x", *who, everything)
-    allow(admin, "describe", "transactional_id", "x")
-    allow(admin, "describe", "topic", "seen")
-    allow(admin, "write", "topic", "written")
-    assert admin.broker.describe_transactions(["x"])["x"].partitions == everything
-    assert alice.broker.describe_transactions(["x"])["x"].partitions == {
-        TopicPartition("seen", 0),
-        TopicPartition("written", 0),
-    }
 
 
 def test_a_typed_view_belongs_to_its_topic(admin: eosdb.Database, alice: eosdb.Database) -> None:
@@ -227,14 +150,6 @@ def test_rows_are_kept_once_listed_and_removed(admin: eosdb.Database) -> None:
 def test_rows_that_mean_nothing_are_refused(admin: eosdb.Database, acl: Acl) -> None:
     with pytest.raises(eosdb.InvalidRequestError):
         admin.admin.create_acls([acl])
-
-
-def test_create_on_the_cluster_is_enough_for_every_topic(
-    admin: eosdb.Database, alice: eosdb.Database
-) -> None:
-    allow(admin, "create", "cluster", "kafka-cluster")
-    alice.admin.create_topic("u")
-    assert "u" in admin.admin.list_topics()
 
 
 def test_an_acl_of_the_cluster_names_the_cluster(admin: eosdb.Database) -> None:

@@ -7,29 +7,51 @@ import pytest
 import eosdb
 from eosdb import (
     ManualClock,
-    ProducerIdAndEpoch,
     Record,
     RecordBatch,
     TopicPartition,
 )
+from eosdb.log.producer_state import sequence_of
+from tests.log.producer_batches import EPOCH, PRODUCER_ID
+from tests.log.sequences import CASES, FIRST, Past
 from tests.requests import TP, Send, begin
 
-TOP = 2**31 - 1
+PASTS = {case.past: [each for each in CASES if each.past == case.past] for case in CASES}
 
 
-def test_a_repeat_after_the_state_expired_is_still_known(
-    classic_db: eosdb.Database, send: Send, clock: ManualClock
+@pytest.mark.parametrize("past", PASTS, ids=lambda past: f"before {PASTS[past][0].name}")
+def test_a_partition_answers_as_the_table_of_sequences(
+    db: eosdb.Database, clock: ManualClock, past: Past
 ) -> None:
-    who = classic_db.broker.init_producer_id()
-    send(b"a", b"b", who=who, sequence=0)
-    clock.advance(86_400_000)
-    classic_db.housekeeping()
-    assert classic_db.broker.describe_producers(TP) == []
-    assert send(b"a", b"b", who=who, sequence=0).duplicate
-    for sequence, values in ((0, [b"a"]), (1, [b"b", b"c"]), (1, [b"b"])):
-        with pytest.raises(eosdb.OutOfOrderSequenceNumberError):
-            send(*values, who=who, sequence=sequence)
-    assert send(b"c", who=who, sequence=2).base_offset == 2
+    """Each case in a partition of its own: what was sent, deleted and forgotten is in the file."""
+    tps = [TopicPartition("t", i) for i, _ in enumerate(PASTS[past])]
+    db.admin.create_topic("t", partitions=len(tps))
+
+    def send(tp: TopicPartition, epoch: int, sequence: int, count: int) -> str:
+        values = [Record(value=b"v")] * count
+        try:
+            stored = db.broker.append(tp, RecordBatch(values, PRODUCER_ID, epoch, sequence))
+        except eosdb.ApiError as error:
+            return error.name
+        return f"stored at {stored.base_offset} to {stored.last_offset}" * stored.duplicate
+
+    for tp in tps:
+        db.broker.append(tp, RecordBatch([Record(value=b"before")] * FIRST))
+        for row in past.batches:
+            assert send(tp, EPOCH, sequence_of(row.base_serial), row.count) == ""
+        if past.deleted:
+            end = FIRST + sum(row.count for row in past.batches)
+            db.broker.delete_records(tp, past.rows[0].base_offset if past.rows else end)
+    if past.is_expired:
+        clock.advance(db.config.producer_id_expiration_ms)
+        assert db.housekeeping()
+    if past.has_marker:
+        db.broker.write_txn_markers(PRODUCER_ID, EPOCH, True, tps, 0, transaction_version=1)
+    for tp, case in zip(tps, PASTS[past], strict=True):
+        asked = case.incoming
+        told = send(tp, asked.producer_epoch, asked.base_sequence, asked.count)
+        assert told == ("" if case.answer.startswith("new") else case.answer), case.name
+    assert db.verify().ok
 
 
 def test_a_write_finds_the_expired_producer_by_itself(
@@ -53,59 +75,6 @@ def test_old_record_timestamps_do_not_expire_a_producer(
     classic_db.housekeeping()
     (known,) = classic_db.broker.describe_producers(TP)
     assert (known.last_timestamp, known.last_sequence) == (5, 0)
-
-
-def test_sequences_wrap_while_the_rows_of_the_round_before_are_there(
-    classic_db: eosdb.Database, send: Send
-) -> None:
-    who = classic_db.broker.init_producer_id()
-    send(b"old 0", b"old 1", who=who, sequence=0)
-    classic_db.broker.write_txn_markers(who.producer_id, 1, True, [TP], 0)
-    newer = ProducerIdAndEpoch(who.producer_id, 1)
-    send(b"first", who=newer, sequence=0)
-    other = classic_db.broker.init_producer_id()
-    send(b"a", b"b", who=other, sequence=TOP - 1)
-    send(b"c", b"d", who=other, sequence=0)
-    assert send(b"a", b"b", who=other, sequence=TOP - 1).base_offset == 4
-    assert send(b"c", b"d", who=other, sequence=0).base_offset == 6
-    assert send(b"e", who=other, sequence=2).base_offset == 8
-    assert classic_db.verify().ok
-
-
-def test_a_single_record_below_everything_remembered_is_a_repeat(
-    classic_db: eosdb.Database, send: Send
-) -> None:
-    who = classic_db.broker.init_producer_id()
-    for i in range(8):
-        send(b"v", who=who, sequence=i)
-    repeated = send(b"v", who=who, sequence=1)
-    assert (repeated.duplicate, repeated.base_offset, repeated.last_offset) == (True, 1, 1)
-    with pytest.raises(eosdb.OutOfOrderSequenceNumberError):
-        send(b"v", b"w", who=who, sequence=1)
-    classic_db.broker.delete_records(TP, 8)
-    with pytest.raises(eosdb.OutOfOrderSequenceNumberError):
-        send(b"v", who=who, sequence=1)
-    assert send(b"v", who=who, sequence=4).base_offset == 4, "one of the five, though it is gone"
-
-
-@pytest.mark.parametrize("expired", [False, True], ids=["new", "expired in between"])
-def test_what_was_never_stored_is_never_called_a_duplicate(
-    classic_db: eosdb.Database, clock: eosdb.ManualClock, send: Send, expired: bool
-) -> None:
-    """The second batch of a producer comes first, and is taken for its first one (KIP-360)."""
-    who = classic_db.broker.init_producer_id()
-    if expired:
-        send(b"long ago", who=who, sequence=0)
-        classic_db.broker.delete_records(TP, 1)
-        clock.advance(2 * classic_db.config.producer_id_expiration_ms)
-        assert classic_db.housekeeping()
-    send(b"5", b"6", who=who, sequence=5)
-    with pytest.raises(eosdb.OutOfOrderSequenceNumberError, match="expected 7"):
-        send(b"0", b"1", b"2", b"3", b"4", who=who, sequence=0)
-    assert [record.value for record in classic_db.broker.fetch(TP, 0 + expired).records] == [
-        b"5",
-        b"6",
-    ]
 
 
 def test_a_transactional_append_is_verified_before_repeats_are_looked_for(

@@ -116,25 +116,3 @@ def test_keys_made_with_too_few_or_too_many_iterations_are_refused(
     made = scram.credential("alice", "SCRAM-SHA-256", iterations, b"salt", b"salted")
     with pytest.raises(eosdb.UnacceptableCredentialError, match="from 4096 to 16384"):
         db.admin.put_credential(made)
-
-
-def test_who_may_not_alter_the_cluster_adds_no_users(db: eosdb.Database, db_path: Path) -> None:
-    db.admin.set_password("alice", "secret")
-    db.admin.create_acls(
-        [
-            eosdb.Acl("User:admin", "alter", "cluster", "kafka-cluster"),
-            eosdb.Acl("User:watcher", "describe", "cluster", "kafka-cluster"),
-        ]
-    )
-    refused = pytest.raises(eosdb.ClusterAuthorizationFailedError)
-    with eosdb.connect(db_path, principal="User:watcher") as watcher:
-        assert watcher.admin.list_credentials()
-        with refused:
-            watcher.admin.set_password("alice", "mine")
-        with refused:
-            watcher.admin.remove_user("alice")
-    with eosdb.connect(db_path, principal="User:nobody") as nobody, refused:
-        nobody.admin.list_credentials()
-    with eosdb.connect(db_path, principal="User:admin") as admin:
-        admin.admin.remove_user("alice")
-        assert admin.admin.list_credentials() == []

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +11,7 @@ from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 from kafka.protocol.admin.acl import CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest
 
 import eosdb
-from eosdb import Acl, BrokerConfig
+from eosdb import Acl
 from eosdb.wire.server import Server
 from tests.wire.clients import PATIENCE_S
 from tests.wire.peer import Peer
@@ -155,22 +153,3 @@ def test_each_filter_is_told_what_it_has_removed(
         (42, set()),
     ]
     assert db.admin.list_acls() == sorted([ADMIN, EVERY])
-
-
-@pytest.fixture
-def refused(db_path: Path) -> Iterator[Peer]:
-    """Of a server on a file whose ACLs are about others."""
-    config = BrokerConfig(super_users="User:admin")
-    with eosdb.connect(db_path, principal="User:admin", config=config) as db:
-        db.admin.create_acls([ORDERS])
-        with db.serve() as server, Peer(server) as peer:
-            yield peer
-
-
-def test_who_may_not_administer_is_refused_everything(refused: Peer) -> None:
-    assert refused.ask(DescribeAclsRequest(**wanted()), 3).error_code == 31
-    made = refused.ask(CreateAclsRequest(creations=[creation(), creation(host="h")]), 3)
-    assert [result.error_code for result in made.results] == [31, 42]
-    filters = [DeleteAclsRequest.DeleteAclsFilter(**wanted())]
-    gone = refused.ask(DeleteAclsRequest(filters=filters), 3)
-    assert [result.error_code for result in gone.filter_results] == [31]

@@ -241,8 +241,3 @@ def test_the_files_folder_is_the_one_log_directory(
     assert (found["t", 0], found["t", 1]) == (1_000, 0)
     asked = DescribeLogDirsRequest.DescribableLogDirTopic
     assert set(sizes([asked(topic="t", partitions=[1, 9])])) == {("t", 1)}
-
-
-def test_who_may_not_see_the_cluster_is_shown_no_directory(permitted: Peer) -> None:
-    answer = permitted.ask(DescribeLogDirsRequest(topics=None), 4)
-    assert (answer.error_code, answer.results) == (31, [])

@@ -123,6 +123,33 @@ def test_whatever_is_altered_nobody_gets_in(mechanism: str, case: str) -> None:
         exchange(mechanism, ALTERED[case])
 
 
+FIRST = (
+    b"", b"\xff\xfe", b"n,,", b"n,,n=a", b"n,,n=,r=abc", b"n,,n=a=b,r=abc", b"p=tls-unique,,n=a,r=abc",
+    b"n,a=bob,n=alice,r=abc", b"n,,r=abc,n=a", b"\0" * 1000,
+)  # fmt: skip
+PLAIN = (b"", b"alice", b"\0alice", b"\0a\0b\0c", b"\0\xff\0b", b"\0\0")
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "message"),
+    [*(("SCRAM-SHA-256", one) for one in FIRST), *(("PLAIN", one) for one in PLAIN)],
+)
+def test_what_is_no_first_message_is_a_failed_login(mechanism: str, message: bytes) -> None:
+    with pytest.raises(SaslAuthenticationFailedError):
+        sasl.begin(mechanism, sasl.Users(find)).send(message)
+
+
+@pytest.mark.parametrize(
+    "last", [b"", b"\xff", b"c=biws", b"c=biws,r={}", b"c=biws,r={},p=!", b"c=biws,r={},p=YQ"]
+)
+def test_what_is_no_last_message_is_a_failed_login(last: bytes) -> None:
+    server = sasl.begin("SCRAM-SHA-256", sasl.Users(find))
+    challenge = server.send(f"n,,n={USER},r={NONCE}".encode())
+    nonce = challenge.partition(b",")[0].removeprefix(b"r=")
+    with pytest.raises(SaslAuthenticationFailedError):
+        server.send(last.replace(b"{}", nonce))
+
+
 def test_every_field_is_altered_by_a_case() -> None:
     """One that is added to the exchange needs one, too. An extension is anybody's to add."""
     right = Said()

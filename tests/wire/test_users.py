@@ -117,16 +117,3 @@ def test_what_is_not_there_is_not_deleted_and_nothing_is_changed_twice(peer: Pee
     assert describe(peer) == {"alice": (0, [(1, 4096)])}
     assert alter(peer, [put("alice", 2)], twice) == {"alice": 0}
     assert describe(peer) == {"alice": (0, [(2, 4096)])}
-
-
-def test_who_may_not_alter_the_cluster_neither_sees_nor_changes_users(
-    db: eosdb.Database, peer: Peer
-) -> None:
-    db.admin.set_password("alice", "secret")
-    db.admin.create_acls([eosdb.Acl("User:admin", "all", "cluster", "kafka-cluster")])
-    assert alter(peer, [put("alice")], [_Deletion(name="bob", mechanism=1)]) == {
-        "bob": CLUSTER,
-        "alice": CLUSTER,
-    }
-    answer = peer.ask(DescribeUserScramCredentialsRequest(users=None), 0)
-    assert (answer.error_code, answer.results) == (CLUSTER, [])
