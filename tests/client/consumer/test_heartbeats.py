@@ -11,42 +11,62 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import eosdb
+from eosdb import OffsetAndMetadata
 from eosdb.system.road import road
+from tests.client.consumer.members import SETTINGS, TPS, shares
 
 SESSION_MS = 2_000
 """A hundred heartbeats: even a slow machine finds the time for one of them."""
+CONFIG = eosdb.BrokerConfig(
+    group_min_session_timeout_ms=100,
+    group_consumer_session_timeout_ms=SESSION_MS,
+    group_consumer_heartbeat_interval_ms=20,
+)
+FIRST = {TPS[0]: OffsetAndMetadata(1)}
+BOTH = pytest.mark.parametrize("kind", ["classic", "consumer"])
 
 
 @pytest.fixture
 def real(db_path: Path) -> Iterator[eosdb.Database]:
     """A database on the machine's clock."""
-    config = eosdb.BrokerConfig(group_min_session_timeout_ms=100)
-    with eosdb.connect(db_path, durability="off", config=config) as opened:
-        opened.admin.create_topic("t", partitions=2)
+    with eosdb.connect(db_path, durability="off", config=CONFIG) as opened:
+        opened.admin.create_topic("t", partitions=4)
         yield opened
 
 
-def member(db: eosdb.Database, **config: int) -> eosdb.Consumer:
-    settings = {"session_timeout_ms": SESSION_MS, "heartbeat_interval_ms": 20, **config}
-    consumer = db.consumer("g", auto_offset_reset="earliest", **settings)  # type: ignore[arg-type]
+def member(db: eosdb.Database, kind: str = "classic", **config: Any) -> eosdb.Consumer:
+    if kind == "classic":
+        config = {"session_timeout_ms": SESSION_MS, "heartbeat_interval_ms": 20} | config
+    consumer = db.consumer("g", **SETTINGS[kind] | {"auto_offset_reset": "earliest"} | config)
     consumer.subscribe("t")
     return consumer
 
 
-@pytest.mark.slow
-def test_a_member_that_works_for_long_keeps_its_membership(real: eosdb.Database) -> None:
-    consumer = member(real)
-    generation = consumer.group_metadata().generation_id
-    time.sleep(1.2 * SESSION_MS / 1000)
-    real.housekeeping()
-    assert real.broker.describe_group("g").generation_id == generation
-    consumer.commit({eosdb.TopicPartition("t", 0): eosdb.OffsetAndMetadata(1)})
+def threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "eosdb-heartbeat-g"]
+
+
+def wait_until(done: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not done():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@BOTH
+def test_a_member_that_works_for_long_keeps_its_membership(real: eosdb.Database, kind: str) -> None:
+    consumer = member(real, kind)
+    name = "heartbeat-total" if kind == "classic" else "consumer-group-heartbeat-total"
+    wait_until(lambda: consumer.metrics().get(name, 0) > 5)
+    assert real.broker.describe_group("g").generation_id == 1
+    consumer.commit(FIRST)
     consumer.close()
 
 
@@ -59,40 +79,55 @@ def test_joining_renews_the_session_so_no_heartbeat_follows_at_once(real: eosdb.
     consumer.close()
 
 
-def test_a_member_that_never_polls_again_leaves_by_itself(real: eosdb.Database) -> None:
-    consumer = member(real, max_poll_interval_ms=50)
-    while real.broker.describe_group("g").state != "Empty":
-        time.sleep(0.01)
+def test_what_its_thread_hears_is_done_by_the_next_poll(real: eosdb.Database) -> None:
+    """What it is to give up stays its own until then; its commits name the epoch of the last answer."""
+    consumer = member(real, "consumer", enable_auto_commit=True)
+    other = member(real, "consumer")
+    heard = consumer.metrics()["consumer-group-heartbeat-total"]
+    wait_until(lambda: consumer.metrics()["consumer-group-heartbeat-total"] > heard + 2)
+    assert shares(consumer, other) == [4, 0]
+    consumer.commit(FIRST)
+    consumer.poll()
+    wait_until(lambda: other.poll() == [] and shares(consumer, other) == [2, 2])
+    consumer.close()
+    other.close()
+
+
+@BOTH
+def test_a_member_that_never_polls_again_leaves_by_itself(real: eosdb.Database, kind: str) -> None:
+    consumer = member(real, kind, max_poll_interval_ms=50)
+    wait_until(lambda: real.broker.describe_group("g").state == "Empty")
     with pytest.raises(eosdb.UnknownMemberIdError):
-        consumer.commit({eosdb.TopicPartition("t", 0): eosdb.OffsetAndMetadata(1)})
+        consumer.commit(FIRST)
     assert consumer.poll() == []
-    assert len(consumer.assignment()) == 2
+    assert shares(consumer) == [4]
     consumer.close()
 
 
-def test_a_closed_consumer_leaves_no_thread_behind(real: eosdb.Database) -> None:
-    before = set(threading.enumerate())
-    consumer = member(real)
-    assert set(threading.enumerate()) > before
+@BOTH
+def test_a_closed_or_forgotten_consumer_and_a_closed_database_leave_no_thread_behind(
+    real: eosdb.Database, kind: str
+) -> None:
+    def joined() -> eosdb.Consumer:
+        made = member(real, kind)
+        wait_until(lambda: made.poll() == [] and shares(made) == [4])
+        return made
+
+    consumer = joined()
+    assert len(threads()) == 1
     consumer.close()
-    assert set(threading.enumerate()) <= before
-
-
-def test_when_the_database_is_closed_its_consumers_threads_end(real: eosdb.Database) -> None:
-    consumer = member(real)
-    (thread,) = [t for t in threading.enumerate() if t.name == "eosdb-heartbeat-g"]
+    assert threads() == []
+    consumer = joined()
+    (thread,) = threads()
+    del consumer
+    gc.collect()
+    thread.join()
+    consumer = joined()
+    (thread,) = threads()
     real.close()
     thread.join()
     with pytest.raises(eosdb.DatabaseClosedError):
         consumer.poll()
-
-
-def test_a_forgotten_consumer_leaves_no_thread_behind(real: eosdb.Database) -> None:
-    consumer = member(real)
-    (thread,) = [t for t in threading.enumerate() if t.name == "eosdb-heartbeat-g"]
-    del consumer
-    gc.collect()
-    thread.join()
 
 
 @pytest.mark.process
