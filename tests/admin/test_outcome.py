@@ -9,7 +9,7 @@ import pytest
 
 import eosdb
 from eosdb import ManualClock, TopicPartition, TransactionToken
-from eosdb.client.transport import DirectTransport, Exchange, Request, T
+from tests.client.producer.answers import Answers
 
 
 @pytest.fixture
@@ -275,7 +275,7 @@ def test_a_begin_that_needs_another_epoch_and_gets_no_answer_may_be_called_again
     db: eosdb.Database,
 ) -> None:
     db.admin.create_topic("t")
-    network = Silent(db.broker)
+    network = Answers(db)
     producer = db.producer(transactional_id="a", transport=network, max_block_ms=500)
     producer.init_transactions()
     empty = producer.begin_transaction()
@@ -284,26 +284,13 @@ def test_a_begin_that_needs_another_epoch_and_gets_no_answer_may_be_called_again
         (eosdb.NetworkExceptionError("lost"), "INITIALIZING"),
         (eosdb.DatabaseFullError("no room"), "UNINITIALIZED"),
     ):
-        network.error = error
+        network.planned = [("init_producer_id", error)] * 1_000
         with pytest.raises(eosdb.EosdbError):
             producer.begin_transaction()
         assert producer.state == state
-    network.error = None
+    network.planned = []
     token = producer.begin_transaction()
     assert token != empty
     producer.send("t", "v")
     producer.commit_transaction()
     assert (db.outcome(empty), db.outcome(token)) == ("never started", "committed")
-
-
-class Silent(DirectTransport):
-    """Answers `init_producer_id` with an error while there is one."""
-
-    error: eosdb.EosdbError | None = None
-
-    def submit(self, name: str, request: Request[T]) -> Exchange[T]:
-        if name != "init_producer_id" or self.error is None:
-            return super().submit(name, request)
-        exchange = Exchange[T](name)
-        exchange.fail(self.error)
-        return exchange

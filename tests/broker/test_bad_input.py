@@ -171,16 +171,6 @@ def test_an_empty_transactional_id_is_an_invalid_request_everywhere(
         request_(classic_db.broker)
 
 
-@pytest.mark.parametrize("transactional_id", [None, "a"])
-@pytest.mark.parametrize("half", [(10, -1), (-1, 5)])
-def test_half_of_an_expected_producer_is_an_invalid_request(
-    classic_db: eosdb.Database, transactional_id: str | None, half: tuple[int, int]
-) -> None:
-    with pytest.raises(eosdb.InvalidRequestError, match="both of the current producer, or -1"):
-        classic_db.broker.init_producer_id(transactional_id, 60_000, *half)
-    assert classic_db.broker.init_producer_id(transactional_id, 60_000, 10, 5).producer_epoch == 0
-
-
 @pytest.mark.parametrize("batches", [None, 5, [TP]])
 def test_produce_wants_a_mapping(classic_db: eosdb.Database, batches: Any) -> None:
     with pytest.raises(eosdb.InvalidRequestError):

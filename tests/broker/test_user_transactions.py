@@ -12,7 +12,7 @@ from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 import eosdb
-from eosdb import BrokerConfig, OffsetAndMetadata, Record, TopicPartition
+from eosdb import OffsetAndMetadata, TopicPartition
 from eosdb.errors import IllegalStateError, InvalidRequestError
 from eosdb.store.schema import newest
 from tests.readers import committed_values
@@ -273,41 +273,6 @@ def test_a_transaction_is_over_with_its_block(shop: eosdb.Database) -> None:
         tx.publish("orders", "late")
     with pytest.raises(InvalidRequestError, match="is over"):
         _ = tx.connection
-
-
-def test_other_writes_of_the_same_thread_are_told_what_to_do(shop: eosdb.Database) -> None:
-    with shop.begin() as tx:
-        for write in (
-            lambda: shop.admin.create_topic("t"),
-            lambda: shop.begin().__enter__(),
-            shop.close,
-        ):
-            with pytest.raises(IllegalStateError, match=r"db\.begin"):
-                write()
-        tx.publish("orders", "a")
-    assert committed_values(shop, TP) == [b"a"]
-
-
-def test_other_threads_wait_and_not_for_ever(db_path: Path) -> None:
-    config = BrokerConfig(lock_timeout_ms=200)
-    with eosdb.connect(db_path, config=config, durability="off") as db:
-        db.admin.create_topic("orders")
-        errors: list[Exception] = []
-
-        def write() -> None:
-            try:
-                db.broker.append(TP, eosdb.RecordBatch([Record(value=b"x")]))
-            except eosdb.EosdbError as error:
-                errors.append(error)
-
-        with db.begin() as tx:
-            tx.publish("orders", "a")
-            thread = threading.Thread(target=write)
-            thread.start()
-            thread.join()
-        assert [type(error) for error in errors] == [eosdb.DatabaseLockedError]
-        write()
-        assert committed_values(db, TP) == [b"a", b"x"]
 
 
 def test_a_unit_that_sqlite_has_undone_stores_nothing_more(shop: eosdb.Database) -> None:

@@ -15,9 +15,9 @@ import pytest
 import eosdb
 from eosdb import Record, RecordBatch, TopicPartition
 from eosdb.store.writing.group_commit import GroupCommit, Request
-from tests.concurrency.test_processes import start
 from tests.concurrency.worker import threads
 from tests.readers import committed_values
+from tests.store.locked import start
 
 pytestmark = [
     pytest.mark.crash,

@@ -4,106 +4,22 @@ was written, who holds the lock, and what to do."""
 from __future__ import annotations
 
 import os
-import re
-import subprocess
-import sys
+import sqlite3
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 import eosdb
-from eosdb import OffsetAndMetadata, TopicPartition
 from eosdb.cli.main import main
 from eosdb.cli.session import Session
 from tests.readers import committed_values
+from tests.store.locked import BLOCK, FACES, HASTY, SQLITE, TP, check, held_by
 
 pytestmark = pytest.mark.crash
 
-TP = TopicPartition("t", 0)
-HASTY = eosdb.BrokerConfig(lock_timeout_ms=20)
-SQLITE = """
-import sqlite3, sys
-connection = sqlite3.connect(sys.argv[1], isolation_level=None)
-connection.execute("BEGIN IMMEDIATE")
-print("held", flush=True)
-sys.stdin.read()
-"""
-BLOCK = """
-import sys, eosdb
-with eosdb.connect(sys.argv[1]) as db, db.begin():
-    print("held", flush=True)
-    sys.stdin.read()
-"""
-
-Call = Callable[[], object]
-
-
-def transaction(db: eosdb.Database, *, offsets: bool = False) -> Call:
-    producer = db.producer(transactional_id=f"offsets-{offsets}")
-    producer.init_transactions()
-
-    def run() -> None:
-        with producer.transaction():
-            producer.send("t", b"v")
-            if offsets:
-                producer.send_offsets_to_transaction({TP: OffsetAndMetadata(1)}, "g")
-
-    return run
-
-
-def commit(db: eosdb.Database) -> Call:
-    producer = db.producer(transactional_id="commit")
-    producer.init_transactions()
-    producer.begin_transaction()
-    producer.send("t", b"v")
-    return producer.commit_transaction
-
-
-def flushed(db: eosdb.Database) -> Call:
-    producer = db.producer(linger_ms=60_000)
-
-    def run() -> None:
-        futures = [producer.send("t", b"v", partition=0) for _ in range(3)]
-        producer.flush()
-        assert len({id(future.exception()) for future in futures}) == 1, "one wait for all of them"
-        futures[-1].result()
-
-    return run
-
-
-def block(db: eosdb.Database) -> Call:
-    def run() -> None:
-        with db.begin() as tx:
-            tx.publish("t", b"v")
-
-    return run
-
-
-def offsets(db: eosdb.Database) -> Call:
-    consumer = db.consumer("g", enable_auto_commit=False)
-    consumer.assign([TP])
-    return lambda: consumer.commit({TP: OffsetAndMetadata(1)})
-
-
-FACES: dict[str, Callable[[eosdb.Database], Call]] = {
-    "send": lambda db: lambda: db.producer().send("t", b"v").result(),
-    "flush": flushed,
-    "send_many": lambda db: lambda: db.producer().send_many("t", [b"v", b"w"]),
-    "init_transactions": lambda db: lambda: db.producer(transactional_id="y").init_transactions(),
-    "transaction": transaction,
-    "commit": commit,
-    "offsets in a transaction": lambda db: transaction(db, offsets=True),
-    "append_once": lambda db: lambda: db.append_once("s", 1, {TP: [eosdb.Record(b"v")]}),
-    "begin": block,
-    "offsets": offsets,
-    "topic": lambda db: lambda: db.admin.create_topic("new"),
-    "compact": lambda db: db.compact,
-    "rebuild": lambda db: db.rebuild,
-}
+HELD_BY_OTHERS = pytest.mark.parametrize("program", [SQLITE, BLOCK], ids=["sqlite", "begin"])
 COMMANDS = (("topics", "create", "new"), ("produce", "t"), ("compact",), ("housekeeping",))
 
 
@@ -115,49 +31,30 @@ def path(db_path: Path) -> Path:
     return db_path
 
 
-@contextmanager
-def held_by(program: str, path: Path) -> Iterator[str]:
-    """Hold the write lock in another process; what the error must say of it."""
-    with subprocess.Popen(
-        [sys.executable, "-c", program, str(path)],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-    ) as holder:  # fmt: skip
-        try:
-            assert holder.stdout is not None
-            assert holder.stdout.readline() == "held\n"
-            yield rf"process {holder.pid} \({re.escape(sys.executable)} -c import"
-        finally:
-            holder.kill()
-
-
-def check(told: str, path: Path, holder: str) -> None:
-    """Whether the error is the one that everybody gets."""
-    assert re.match(
-        rf"{re.escape(str(path))}: not written, because the write lock has been held( for 20 ms)? by "
-        rf"{holder}.*\. Try again when that transaction has ended, end it, or wait for longer",
-        told,
-    ), told
-
-
-@pytest.mark.parametrize("program", [SQLITE, BLOCK], ids=["sqlite", "begin"])
+@HELD_BY_OTHERS
 def test_every_face_names_the_process_that_holds_the_lock(path: Path, program: str) -> None:
-    with eosdb.connect(path, config=HASTY) as db:
-        calls = {face: prepared(db) for face, prepared in FACES.items()}
-        before = committed_values(db, TP)
-        with held_by(program, path) as holder:
-            for face, call in calls.items():
-                with pytest.raises(eosdb.DatabaseLockedError) as raised:
-                    call()
-                check(str(raised.value), path, holder)
-                assert raised.value.outcome == "not written", face
-        assert (committed_values(db, TP), before, db.broker.offset_fetch("g")) == ([], [], {})
-        for face in ("send", "transaction", "commit", "offsets in a transaction", "begin"):
-            calls[face]()
-        assert committed_values(db, TP) == [b"v"] * 5, "each goes on when the lock is free"
-        assert db.verify().ok
+    db = eosdb.connect(path, config=HASTY)
+    calls = {face: prepared(db) for face, prepared in FACES.items()}
+    with held_by(program, path) as holder:
+        with eosdb.connect(path, read_only=True) as reader:
+            assert committed_values(reader, TP) == [], "readers do not wait"
+        for face, call in calls.items():
+            with pytest.raises(eosdb.DatabaseLockedError) as raised:
+                call()
+            check(str(raised.value), path, holder)
+            assert raised.value.outcome == "not written", face
+    assert (committed_values(db, TP), db.broker.offset_fetch("g")) == ([], {})
+    for face in ("send", "transaction", "commit", "offsets in a transaction", "begin"):
+        calls[face]()
+    assert committed_values(db, TP) == [b"v"] * 5, "each goes on when the lock is free"
+    db.close()
+    with eosdb.connect(path) as later:
+        assert committed_values(later, TP) == [b"v"] * 5, "nor does closing store what was refused"
+        assert later.broker.topics() == ["other", "t"]
+        assert later.verify().ok
 
 
-@pytest.mark.parametrize("program", [SQLITE, BLOCK], ids=["sqlite", "begin"])
+@HELD_BY_OTHERS
 def test_commands_say_it_in_one_line(
     path: Path, program: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -198,17 +95,17 @@ def test_a_block_of_the_same_database_is_told_with_its_thread(path: Path) -> Non
         assert raised.value.outcome == "not written"
 
 
-def test_a_connection_of_this_process_is_told_as_such(path: Path) -> None:
-    """Such as that of another library, in this very thread."""
-    import sqlite3
-
+@pytest.mark.parametrize("is_eosdbs", [False, True], ids=["another library", "another database"])
+def test_a_connection_of_this_process_is_told_as_such(path: Path, is_eosdbs: bool) -> None:
+    """In this very thread."""
     connection = sqlite3.connect(path, isolation_level=None)
-    with eosdb.connect(path, config=HASTY) as db:
-        connection.execute("BEGIN IMMEDIATE")
+    with eosdb.connect(path) as other, eosdb.connect(path, config=HASTY) as db:
+        block = other.begin()
+        block.__enter__() if is_eosdbs else connection.execute("BEGIN IMMEDIATE")
         with pytest.raises(eosdb.DatabaseLockedError) as raised:
             db.admin.create_topic("new")
         check(str(raised.value), path, rf"this process {os.getpid()} \(")
-        connection.execute("ROLLBACK")
+        block.__exit__(None, None, None) if is_eosdbs else connection.execute("ROLLBACK")
         db.admin.create_topic("new")
     connection.close()
 

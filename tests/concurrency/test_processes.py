@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -13,25 +12,12 @@ import pytest
 
 import eosdb
 from eosdb import TopicPartition
-from tests.concurrency.worker import threads
 from tests.readers import committed_values
-from tests.tidy.tree import ROOT
+from tests.store.locked import go_on, start, worker
 
 pytestmark = pytest.mark.crash
 
 TPS = [TopicPartition("t", i) for i in range(3)]
-
-
-def start(path: Path, *arguments: object) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "tests.concurrency.worker", str(path), *map(str, arguments)],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
 
 
 @pytest.fixture
@@ -129,56 +115,17 @@ def test_processes_that_come_and_go(path: Path) -> None:
         check_offsets(db)
 
 
-def test_waiting_for_another_process_is_bounded(path: Path) -> None:
-    holder = start(path, "hold")
-    assert holder.stdout is not None
-    assert holder.stdout.readline() == "held\n"
-    config = eosdb.BrokerConfig(lock_timeout_ms=100)
-    with pytest.raises(eosdb.DatabaseLockedError, match="100 ms"):
-        eosdb.connect(path, config=config)
-    with eosdb.connect(path, read_only=True) as reader:
-        assert reader.broker.offsets(TPS[0]).log_end_offset == 0, "readers do not wait"
-    holder.communicate()
-    with eosdb.connect(path, config=config) as db:
-        assert db.producer().send("t", b"v").result().offset == 0
-
-
-def test_every_thread_that_waits_in_vain_is_told_so_and_none_has_written(path: Path) -> None:
-    with eosdb.connect(path, config=eosdb.BrokerConfig(lock_timeout_ms=100)) as db:
-        batch = eosdb.RecordBatch([eosdb.Record(value=b"v")])
-        db.broker.append(TPS[0], batch)
-        holder = start(path, "hold")
-        assert holder.stdout is not None
-        holder.stdout.readline()
-        told: list[str] = []
-
-        def work(_: int) -> None:
-            with pytest.raises(eosdb.DatabaseLockedError) as raised:
-                db.broker.append(TPS[0], batch)
-            told.append(str(raised.value))
-
-        threads(4, work)
-        assert len(told) == 4
-        assert all(str(path) in message and "100 ms" in message for message in told)
-        assert len(committed_values(db, TPS[0])) == 1, "readers do not wait"
-        holder.communicate()
-        assert db.broker.append(TPS[0], batch).base_offset == 1
-
-
 def test_closing_does_not_fail_because_another_process_writes(path: Path) -> None:
     db = eosdb.connect(path, config=eosdb.BrokerConfig(lock_timeout_ms=50))
     db.producer().send("t", b"v", partition=0).result()
-    holder = start(path, "hold")
-    assert holder.stdout is not None
-    holder.stdout.readline()
-    db.close()
-    with pytest.raises(eosdb.DatabaseClosedError):
-        db.broker.offsets(TPS[0])
-    descriptors = [
-        os.readlink(entry) for entry in Path("/proc/self/fd").iterdir() if entry.exists()
-    ]
-    assert str(path) not in descriptors, "nothing of the file is still open"
-    holder.communicate()
+    with worker(path, "hold"):
+        db.close()
+        with pytest.raises(eosdb.DatabaseClosedError):
+            db.broker.offsets(TPS[0])
+        descriptors = [
+            os.readlink(entry) for entry in Path("/proc/self/fd").iterdir() if entry.exists()
+        ]
+        assert str(path) not in descriptors, "nothing of the file is still open"
     with eosdb.connect(path) as db:
         assert committed_values(db, TPS[0]) == [b"v"]
         assert db.verify().ok
@@ -195,28 +142,17 @@ def test_a_process_killed_with_the_lock_blocks_nobody(path: Path) -> None:
 
 
 def test_who_waits_gets_the_lock_when_it_is_free(path: Path) -> None:
-    holder = start(path, "hold")
-    assert holder.stdout is not None
-    holder.stdout.readline()
-    waiting = start(path, "append", "x", 1, 1)
-    holder.communicate()
-    _, errors = waiting.communicate()
-    assert waiting.returncode == 0, errors
+    with worker(path, "hold"):
+        waiting = start(path, "append", "x", 1, 1)
+    go_on(waiting)
 
 
 def test_a_suspended_coordinator_finds_its_transaction_completed(path: Path) -> None:
-    sleepy = start(path, "suspend")
-    assert sleepy.stdout is not None
-    assert sleepy.stdout.readline() == "stopping\n"
-    os.waitid(os.P_PID, sleepy.pid, os.WSTOPPED | os.WNOWAIT)
-    with eosdb.connect(path) as db:
+    with worker(path, "suspend") as sleepy, eosdb.connect(path) as db:
         assert db.broker.describe_transactions(["sleepy"])["sleepy"].state == "CompleteCommit"
         epoch = db.broker.find_coordinator("sleepy").epoch
         end = db.broker.offsets(TPS[0]).log_end_offset
-        sleepy.send_signal(signal.SIGCONT)
-        output, errors = sleepy.communicate()
-        assert sleepy.returncode == 0, errors
-        assert output.startswith("ended ")
+        assert go_on(sleepy).startswith("ended ")
         assert db.broker.offsets(TPS[0]).log_end_offset == end, "no marker was written again"
         assert db.broker.find_coordinator("sleepy").epoch == epoch
         assert committed_values(db, TPS[0]) == [b"v"]
@@ -224,18 +160,12 @@ def test_a_suspended_coordinator_finds_its_transaction_completed(path: Path) -> 
 
 
 def test_a_coordinator_that_wakes_late_leaves_the_next_transaction_alone(path: Path) -> None:
-    sleepy = start(path, "suspend")
-    assert sleepy.stdout is not None
-    assert sleepy.stdout.readline() == "stopping\n"
-    os.waitid(os.P_PID, sleepy.pid, os.WSTOPPED | os.WNOWAIT)
-    with eosdb.connect(path) as db:
+    with worker(path, "suspend") as sleepy, eosdb.connect(path) as db:
         producer = db.producer(transactional_id="sleepy")
         producer.init_transactions()
         producer.begin_transaction()
         producer.send("t", b"next", partition=0).result()
-        sleepy.send_signal(signal.SIGCONT)
-        _, errors = sleepy.communicate()
-        assert sleepy.returncode == 0, errors
+        go_on(sleepy)
         assert db.broker.describe_transactions(["sleepy"])["sleepy"].state == "Ongoing"
         assert committed_values(db, TPS[0]) == [b"v"]
         producer.commit_transaction()
@@ -244,18 +174,12 @@ def test_a_coordinator_that_wakes_late_leaves_the_next_transaction_alone(path: P
 
 
 def test_a_process_suspended_while_it_writes_is_waited_for_and_no_longer(path: Path) -> None:
-    sleepy = start(path, "suspend-writing")
-    assert sleepy.stdout is not None
-    assert sleepy.stdout.readline() == "stopping\n"
-    os.waitid(os.P_PID, sleepy.pid, os.WSTOPPED | os.WNOWAIT)
-    with pytest.raises(eosdb.DatabaseLockedError):
-        eosdb.connect(path, config=eosdb.BrokerConfig(lock_timeout_ms=50))
-    with eosdb.connect(path, read_only=True) as db:
-        assert db.broker.describe_transactions(["sleepy"])["sleepy"].state == "PrepareCommit"
-        assert committed_values(db, TPS[0]) == []
-    sleepy.send_signal(signal.SIGCONT)
-    _, errors = sleepy.communicate()
-    assert sleepy.returncode == 0, errors
+    with worker(path, "suspend-writing"):
+        with pytest.raises(eosdb.DatabaseLockedError):
+            eosdb.connect(path, config=eosdb.BrokerConfig(lock_timeout_ms=50))
+        with eosdb.connect(path, read_only=True) as db:
+            assert db.broker.describe_transactions(["sleepy"])["sleepy"].state == "PrepareCommit"
+            assert committed_values(db, TPS[0]) == []
     with eosdb.connect(path) as db:
         assert committed_values(db, TPS[0]) == [b"v"]
         assert db.broker.offsets(TPS[0]).log_end_offset == 2

@@ -158,34 +158,6 @@ def test_an_unexpected_error_inside_a_unit_leaves_the_next_one_unharmed(
     assert db.producer().send("t", b"v").result().offset == 0
 
 
-def test_threads_that_are_at_work_when_the_database_is_closed_are_told_so(db_path: Path) -> None:
-    db = eosdb.connect(db_path)
-    working, told = threading.Barrier(5), []
-
-    def work(number: int) -> None:
-        producer = db.producer()
-        working.wait()
-        try:
-            while True:
-                if number % 2:
-                    producer.send("t", b"v").result()
-                else:
-                    db.broker.fetch(TP, 0)
-        except eosdb.DatabaseClosedError:
-            told.append(number)
-
-    started = [threading.Thread(target=work, args=(i,)) for i in range(4)]
-    for thread in started:
-        thread.start()
-    working.wait()
-    db.close()
-    for thread in started:
-        thread.join()
-    assert sorted(told) == [0, 1, 2, 3]
-    with eosdb.connect(db_path) as again:
-        assert again.verify().ok
-
-
 def test_a_thread_alone_waits_for_nobody(
     db: eosdb.Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import eosdb
 from eosdb import TopicPartition, errors
-from eosdb.client.producer.settings import ProducerConfig
 from eosdb.store.file.failures import translate, translate_system
 from eosdb.store.store import Store
 from eosdb.store.writing.group_commit import Request
 from eosdb.store.writing.writer import Writer
-from tests.readers import committed_values
 
 TP = TopicPartition("t", 0)
 BATCH = eosdb.RecordBatch([eosdb.Record(value=b"v")])
@@ -124,71 +122,6 @@ def test_batches_that_were_in_doubt_together_are_in_doubt_alone(
     told = [future.exception() for future in futures]
     assert {type(error) for error in told} == {eosdb.DatabaseFullError}
     assert {getattr(error, "outcome", None) for error in told} == {"unknown"}
-
-
-HASTY: ProducerConfig = {
-    "request_timeout_ms": 30,
-    "delivery_timeout_ms": 30,
-    "max_block_ms": 30,
-    "retry_backoff_ms": 1,
-}
-
-
-def transaction(db: eosdb.Database) -> Callable[[], object]:
-    config: ProducerConfig = {**HASTY, "transactional_id": "a"}
-    producer = db.producer(**config)
-    producer.init_transactions()
-    producer.begin_transaction()
-    producer.send("t", b"v")
-    producer.flush()
-    return producer.commit_transaction
-
-
-def offsets(db: eosdb.Database) -> Callable[[], object]:
-    consumer = db.consumer(group_id="g")
-    consumer.assign([TP])
-    return lambda: consumer.commit({TP: eosdb.OffsetAndMetadata(1)})
-
-
-def block(db: eosdb.Database) -> Callable[[], object]:
-    def publish() -> None:
-        with db.begin() as tx:
-            tx.publish("t", b"v")
-
-    return publish
-
-
-WAYS: dict[str, Callable[[eosdb.Database], Callable[[], object]]] = {
-    "append": lambda db: lambda: db.broker.append(TP, BATCH),
-    "append_once": lambda db: lambda: db.append_once("sink", 1, {TP: [eosdb.Record(b"v")]}),
-    "send": lambda db: lambda: db.producer(**HASTY).send("t", b"v").result(),
-    "send_many": lambda db: lambda: db.producer(**HASTY).send_many("t", [b"v"]),
-    "transaction": transaction,
-    "begin": block,
-    "offsets": offsets,
-    "topic": lambda db: lambda: db.admin.create_topic("u"),
-}
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_what_another_program_keeps_out_is_not_written_then_or_later(
-    db_path: Path, way: str
-) -> None:
-    """Longer than lock_timeout_ms, and than the client repeats it; not even closing stores it."""
-    config = eosdb.BrokerConfig(lock_timeout_ms=10)
-    with eosdb.connect(db_path, config=config) as db:
-        db.admin.create_topic("t")
-        call = WAYS[way](db)
-        other = sqlite3.connect(db_path, isolation_level=None)
-        other.execute("BEGIN IMMEDIATE")
-        with pytest.raises((eosdb.DatabaseLockedError, eosdb.RequestTimedOutError)) as raised:
-            call()
-        other.close()
-        assert raised.value.outcome == "not written"
-    with eosdb.connect(db_path) as db:
-        assert committed_values(db, TP) == []
-        assert db.broker.offset_fetch("g") == {}
-        assert db.broker.topics() == ["t"]
 
 
 def test_what_closing_meets_does_not_replace_what_the_block_was_told(

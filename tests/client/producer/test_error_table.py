@@ -12,34 +12,14 @@ from pathlib import Path
 import pytest
 
 import eosdb
-from eosdb import ManualClock, OffsetAndMetadata, ProduceResult, TopicPartition, errors
+from eosdb import ManualClock, OffsetAndMetadata, TopicPartition, errors
 from eosdb.client.producer.accumulator import ProduceFuture
-from eosdb.client.transport import DirectTransport, Exchange, Request, T
 from eosdb.errors import EosdbError
+from tests.client.producer.answers import Answers
 from tests.readers import committed_values
 
 TP = TopicPartition("t", 0)
 ABORTABLE, FATAL, READY = "ABORTABLE_ERROR", "FATAL_ERROR", "READY"
-
-
-class Answers(DirectTransport):
-    """Answers the next request of a kind with an error, instead of asking the broker."""
-
-    def __init__(self, db: eosdb.Database) -> None:
-        super().__init__(db.broker)
-        self.planned: list[tuple[str, EosdbError]] = []
-
-    def submit(self, name: str, request: Request[T]) -> Exchange[T]:
-        if self.planned and self.planned[0][0] == name:
-            _, error = self.planned.pop(0)
-            exchange = Exchange[T](name)
-            if name == "produce" and isinstance(error, errors.ApiError):
-                exchange._answer = {TP: ProduceResult(error=error)}  # type: ignore[assignment]
-                exchange.done = True
-            else:
-                exchange.fail(error)
-            return exchange
-        return super().submit(name, request)
 
 
 class Scene:
@@ -97,6 +77,12 @@ class Scene:
             assert raised.value is cause
         self.producer.close()
         assert committed_values(self.db, TP) == []
+
+
+@pytest.fixture(params=[1, 2])
+def version(request: pytest.FixtureRequest) -> int:
+    """Of transactions."""
+    return int(request.param)
 
 
 @pytest.fixture
@@ -174,7 +160,7 @@ def cases(rows: Sequence[tuple[str, type[EosdbError]]]) -> list[object]:
 
 @pytest.mark.parametrize(("version", "request_", "error"), cases(RETRIED))
 def test_it_is_repeated_and_nobody_notices(
-    scene: Scene, version: int, request_: str, error: type[EosdbError]
+    scene: Scene, request_: str, error: type[EosdbError]
 ) -> None:
     assert scene.meet(request_, error("this time")) is None
     assert scene.producer.state == READY
@@ -185,7 +171,7 @@ def test_it_is_repeated_and_nobody_notices(
 
 @pytest.mark.parametrize(("version", "request_", "error"), cases(TO_ABORT))
 def test_the_transaction_must_be_aborted_and_then_all_is_well(
-    scene: Scene, version: int, request_: str, error: type[EosdbError]
+    scene: Scene, request_: str, error: type[EosdbError]
 ) -> None:
     cause = error("no")
     raised = scene.meet(request_, cause)
@@ -200,26 +186,20 @@ def test_the_transaction_must_be_aborted_and_then_all_is_well(
 
 
 @pytest.mark.parametrize(("version", "request_", "error"), cases(FATALS))
-def test_the_producer_is_done_for(
-    scene: Scene, version: int, request_: str, error: type[EosdbError]
-) -> None:
+def test_the_producer_is_done_for(scene: Scene, request_: str, error: type[EosdbError]) -> None:
     cause = error("never again")
     assert scene.meet(request_, cause) is cause
     assert scene.producer.state == FATAL
     scene.check_nothing_helps(cause)
 
 
-@pytest.mark.parametrize("version", [1, 2])
-def test_a_stale_epoch_at_the_coordinator_means_fenced(scene: Scene, version: int) -> None:
+def test_a_stale_epoch_at_the_coordinator_means_fenced(scene: Scene) -> None:
     raised = scene.meet("txn_offset_commit", errors.InvalidProducerEpochError("old"))
     assert isinstance(raised, errors.ProducerFencedError)
     assert scene.producer.state == FATAL
 
 
-@pytest.mark.parametrize("version", [1, 2])
-def test_an_id_that_has_expired_is_taken_again(
-    scene: Scene, version: int, clock: ManualClock
-) -> None:
+def test_an_id_that_has_expired_is_taken_again(scene: Scene, clock: ManualClock) -> None:
     """Really expired: the producer rested for longer than transactional.id.expiration.ms."""
     scene.producer.send("t", "before")
     scene.producer.flush()
@@ -233,9 +213,8 @@ def test_an_id_that_has_expired_is_taken_again(
     scene.check_the_producer_goes_on()
 
 
-@pytest.mark.parametrize("version", [1, 2])
 def test_an_id_that_expired_before_its_transaction_was_aborted_is_taken_again(
-    scene: Scene, version: int, clock: ManualClock
+    scene: Scene, clock: ManualClock
 ) -> None:
     """It timed out, and nobody came for longer than transactional.id.expiration.ms."""
     scene.producer.send("t", "v")
@@ -246,8 +225,7 @@ def test_an_id_that_expired_before_its_transaction_was_aborted_is_taken_again(
     scene.check_the_producer_goes_on()
 
 
-@pytest.mark.parametrize("version", [1, 2])
-def test_an_abort_that_is_to_be_aborted_leads_nowhere(scene: Scene, version: int) -> None:
+def test_an_abort_that_is_to_be_aborted_leads_nowhere(scene: Scene) -> None:
     scene.producer.send("t", "v")
     scene.producer.flush()
     cause = errors.TransactionAbortableError("no")
@@ -258,7 +236,6 @@ def test_an_abort_that_is_to_be_aborted_leads_nowhere(scene: Scene, version: int
     scene.check_nothing_helps(cause)
 
 
-@pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize(
     "error",
     [errors.TransactionalIdAuthorizationFailedError, errors.ClusterAuthorizationFailedError],
@@ -277,10 +254,7 @@ def test_who_may_not_have_the_id_may_ask_again(
     scene.db.close()
 
 
-@pytest.mark.parametrize("version", [1, 2])
-def test_rights_that_were_lost_while_the_epoch_is_renewed_may_come_back(
-    scene: Scene, version: int
-) -> None:
+def test_rights_that_were_lost_while_the_epoch_is_renewed_may_come_back(scene: Scene) -> None:
     """The abort is done, and what it needs for the next transaction is asked for again."""
     assert scene.meet("txn_offset_commit", errors.InvalidProducerIdMappingError("expired"))
     denied = errors.TransactionalIdAuthorizationFailedError("not now")
@@ -294,9 +268,8 @@ def test_rights_that_were_lost_while_the_epoch_is_renewed_may_come_back(
     assert committed_values(scene.db, TP) == [b"again"]
 
 
-@pytest.mark.parametrize("version", [1, 2])
 def test_a_commit_that_may_have_been_carried_out_is_repeated_and_in_doubt_until_then(
-    scene: Scene, version: int
+    scene: Scene,
 ) -> None:
     cause = errors.in_doubt(errors.StorageError("the sync failed"))
     assert scene.meet("end_txn", cause) is cause
@@ -311,11 +284,10 @@ def test_a_commit_that_may_have_been_carried_out_is_repeated_and_in_doubt_until_
     assert committed_values(scene.db, TP) == [b"v"]
 
 
-@pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize("error", [errors.DatabaseFullError, errors.DatabaseLockedError])
 @pytest.mark.parametrize("then", ["commit", "abort", "close"])
 def test_a_commit_that_the_file_refused_is_not_written_until_it_is_called_again(
-    scene: Scene, version: int, error: type[EosdbError], then: str
+    scene: Scene, error: type[EosdbError], then: str
 ) -> None:
     """A lock has been waited for already, and closing commits nothing."""
     cause = error("not now")
@@ -333,10 +305,9 @@ def test_a_commit_that_the_file_refused_is_not_written_until_it_is_called_again(
     assert committed_values(scene.db, TP) == ([b"v"] if then == "commit" else [])
 
 
-@pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize(("lost", "outcome"), [(False, "not written"), (True, "unknown")])
 def test_a_refusal_behind_a_lost_answer_says_nothing_of_what_was_lost(
-    scene: Scene, version: int, lost: bool, outcome: str
+    scene: Scene, lost: bool, outcome: str
 ) -> None:
     scene.network.planned = [("end_txn", errors.NetworkExceptionError("lost"))] * lost
     scene.network.planned.append(("end_txn", errors.ProducerFencedError("somebody else")))
@@ -346,9 +317,8 @@ def test_a_refusal_behind_a_lost_answer_says_nothing_of_what_was_lost(
     assert raised.value.outcome == outcome
 
 
-@pytest.mark.parametrize("version", [1, 2])
 def test_a_transaction_of_whose_offsets_nobody_heard_is_not_committed_without_them(
-    scene: Scene, version: int
+    scene: Scene,
 ) -> None:
     scene.producer.send("t", "v")
     scene.network.planned = [("txn_offset_commit", errors.NetworkExceptionError("lost"))] * 1_000
@@ -405,9 +375,8 @@ def leave_one_to_be_repeated(scene: Scene) -> tuple[ProduceFuture, ProduceFuture
     return first, scene.producer.send("t", "w")
 
 
-@pytest.mark.parametrize("version", [1, 2])
 def test_what_waits_to_be_repeated_is_sent_in_a_transaction_that_must_be_aborted(
-    scene: Scene, version: int
+    scene: Scene,
 ) -> None:
     first, second = leave_one_to_be_repeated(scene)
     cause = errors.GroupAuthorizationFailedError("no")
@@ -421,8 +390,7 @@ def test_what_waits_to_be_repeated_is_sent_in_a_transaction_that_must_be_aborted
     scene.check_the_producer_goes_on()
 
 
-@pytest.mark.parametrize("version", [1, 2])
-def test_an_abort_waits_for_what_is_to_be_repeated(scene: Scene, version: int) -> None:
+def test_an_abort_waits_for_what_is_to_be_repeated(scene: Scene) -> None:
     """Kafka: TransactionManagerTest.testAbortResendsProduceRequestIfRetried."""
     first, second = leave_one_to_be_repeated(scene)
     scene.producer.abort_transaction()
@@ -431,8 +399,7 @@ def test_an_abort_waits_for_what_is_to_be_repeated(scene: Scene, version: int) -
     scene.check_the_producer_goes_on_from_ready()
 
 
-@pytest.mark.parametrize("version", [1, 2])
-def test_an_abort_that_nobody_answers_may_be_called_again(scene: Scene, version: int) -> None:
+def test_an_abort_that_nobody_answers_may_be_called_again(scene: Scene) -> None:
     first, _ = leave_one_to_be_repeated(scene)
     lost = errors.NetworkExceptionError("lost")
     scene.network.planned = [("produce", lost)] * 60
@@ -445,8 +412,7 @@ def test_an_abort_that_nobody_answers_may_be_called_again(scene: Scene, version:
     scene.check_the_producer_goes_on_from_ready()
 
 
-@pytest.mark.parametrize("version", [1, 2])
-def test_who_is_fenced_while_it_aborts_is_told(scene: Scene, version: int) -> None:
+def test_who_is_fenced_while_it_aborts_is_told(scene: Scene) -> None:
     first, _ = leave_one_to_be_repeated(scene)
     cause = errors.ProducerFencedError("somebody else")
     scene.network.planned = [("produce", cause)]
@@ -456,8 +422,7 @@ def test_who_is_fenced_while_it_aborts_is_told(scene: Scene, version: int) -> No
     assert first.exception() is cause
 
 
-@pytest.mark.parametrize("version", [1, 2])
-def test_a_duplicate_is_success_at_an_offset_that_nobody_knows(scene: Scene, version: int) -> None:
+def test_a_duplicate_is_success_at_an_offset_that_nobody_knows(scene: Scene) -> None:
     scene.network.planned = [("produce", errors.DuplicateSequenceNumberError("long ago"))]
     assert scene.producer.send("t", "v").result().offset == -1
     assert scene.producer.state == "IN_TRANSACTION"

@@ -11,6 +11,7 @@ import pytest
 import eosdb
 from eosdb import ManualClock, OffsetAndMetadata, TopicPartition
 from eosdb.client.transport import DirectTransport, Exchange, Request, T
+from tests.client.producer.answers import transactional
 from tests.readers import committed_values
 
 TP = TopicPartition("t", 0)
@@ -19,12 +20,6 @@ TP = TopicPartition("t", 0)
 @pytest.fixture(autouse=True)
 def _topic(db: eosdb.Database) -> None:
     db.admin.create_topic("t")
-
-
-def transactional(db: eosdb.Database, name: str = "a", **config: Any) -> eosdb.Producer:
-    producer = db.producer(transactional_id=name, **config)
-    producer.init_transactions()
-    return producer
 
 
 # -- settings ------------------------------------------------------------------------------------
@@ -177,11 +172,6 @@ def test_a_partition_that_was_added_is_found(db: eosdb.Database) -> None:
     assert producer.send("t", b"v", partition=1).result().partition == 1
 
 
-def test_a_record_beyond_max_request_size_is_refused(db: eosdb.Database) -> None:
-    with pytest.raises(eosdb.MessageTooLargeError):
-        db.producer(max_request_size=10).send("t", b"x" * 11)
-
-
 def test_what_the_broker_refuses_is_the_futures_error(db: eosdb.Database) -> None:
     db.admin.create_topic("small", config={"max.message.bytes": 10})
     told: list[object] = []
@@ -213,18 +203,6 @@ def test_after_close_nothing_is_sent(db: eosdb.Database) -> None:
 
 
 # -- transactions --------------------------------------------------------------------------------
-
-
-def test_a_transaction_becomes_visible_as_a_whole(db: eosdb.Database) -> None:
-    producer = transactional(db)
-    token = producer.begin_transaction()
-    assert (token.transactional_id, token.producer_id, token.producer_epoch) == ("a", 0, 0)
-    producer.send("t", b"1")
-    producer.send("t", b"2")
-    assert committed_values(db, TP) == []
-    producer.commit_transaction()
-    assert committed_values(db, TP) == [b"1", b"2"]
-    assert producer.state == "READY"
 
 
 def test_a_block_that_raises_is_aborted(db: eosdb.Database) -> None:
@@ -274,93 +252,6 @@ def test_generation_0_is_the_coordinators_to_refuse(db: eosdb.Database) -> None:
     with pytest.raises(eosdb.IllegalGenerationError):
         producer.send_offsets_to_transaction({TP: OffsetAndMetadata(7)}, nobody)
     assert producer.state == "ABORTABLE_ERROR"
-
-
-def test_offsets_commit_with_the_transaction(db: eosdb.Database) -> None:
-    producer = transactional(db)
-    with producer.transaction():
-        producer.send("t", b"1")
-        producer.send_offsets_to_transaction({TP: OffsetAndMetadata(7)}, "g")
-        assert db.broker.offset_fetch("g") == {}
-    assert db.broker.offset_fetch("g") == {TP: OffsetAndMetadata(7)}
-
-
-def test_a_second_producer_fences_the_first(db: eosdb.Database) -> None:
-    first = transactional(db)
-    first.begin_transaction()
-    first.send("t", b"lost")
-    first.flush()
-    second = transactional(db)
-    with pytest.raises(eosdb.EosdbError):
-        first.commit_transaction()
-    assert first.state == "FATAL_ERROR"
-    with pytest.raises(eosdb.ProducerFencedError):
-        first.begin_transaction()
-    with pytest.raises(eosdb.ProducerFencedError):
-        first.abort_transaction()
-    first.close()
-    with second.transaction():
-        second.send("t", b"kept")
-    assert committed_values(db, TP) == [b"kept"]
-
-
-def test_a_failed_send_keeps_the_transaction_from_being_committed(db: eosdb.Database) -> None:
-    db.admin.create_topic("small", config={"max.message.bytes": 10})
-    producer = transactional(db)
-    producer.begin_transaction()
-    producer.send("t", b"1")
-    future = producer.send("small", b"x" * 11)
-    with pytest.raises(eosdb.MessageTooLargeError):
-        producer.commit_transaction()
-    assert isinstance(future.exception(), eosdb.MessageTooLargeError)
-    assert producer.state == "ABORTABLE_ERROR"
-    with pytest.raises(eosdb.MessageTooLargeError):
-        producer.send("t", b"2")
-    producer.abort_transaction()
-    with producer.transaction():
-        producer.send("t", b"3")
-    assert committed_values(db, TP) == [b"3"]
-
-
-def test_a_transaction_that_timed_out_fences_its_producer(
-    db: eosdb.Database, clock: ManualClock
-) -> None:
-    producer = transactional(db, transaction_timeout_ms=1_000)
-    producer.begin_transaction()
-    producer.send("t", b"1")
-    producer.flush()
-    clock.advance(1_001)
-    with pytest.raises(eosdb.InvalidTxnStateError, match="it timed out"):
-        producer.commit_transaction()
-    assert producer.state == "FATAL_ERROR"
-
-
-def test_a_commit_whose_answer_was_lost_may_be_repeated(db: eosdb.Database) -> None:
-    class LosesOneAnswer:
-        def __init__(self) -> None:
-            self.lost = False
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(db.broker, name)
-
-        def end_txn(self, *args: Any, **options: Any) -> eosdb.ProducerIdAndEpoch:
-            answer = db.broker.end_txn(*args, **options)
-            if not self.lost:
-                self.lost = True
-                raise eosdb.errors.RequestTimedOutError("the answer was lost")
-            return answer
-
-    producer = transactional(db, transport=LosesOneAnswer(), max_block_ms=50)
-    producer.begin_transaction()
-    producer.send("t", b"1")
-    with pytest.raises(eosdb.errors.RequestTimedOutError):
-        producer.commit_transaction()
-    assert producer.state == "COMMITTING_TRANSACTION"
-    with pytest.raises(eosdb.IllegalStateError):
-        producer.abort_transaction()
-    producer.commit_transaction()
-    assert producer.state == "READY"
-    assert committed_values(db, TP) == [b"1"]
 
 
 def test_calls_out_of_order_change_nothing(db: eosdb.Database) -> None:

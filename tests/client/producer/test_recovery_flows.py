@@ -9,34 +9,15 @@ import pytest
 
 import eosdb
 from eosdb import TopicPartition
-from eosdb.client.transport import DirectTransport, Exchange, Request, T
 from eosdb.errors import NetworkExceptionError, RequestTimedOutError
 from eosdb.model.failpoints import Failpoint, watched
+from tests.client.producer.answers import Answers
 from tests.readers import committed_values
 
 TP = TopicPartition("t", 0)
 
 
-class LosesTheAnswer(DirectTransport):
-    """Loses the answers, or the requests, of one kind as often as it is told to."""
-
-    def __init__(
-        self, db: eosdb.Database, name: str, times: int, *, request_too: bool = False
-    ) -> None:
-        super().__init__(db.broker)
-        self._name = name
-        self._request_too = request_too
-        self.times = times
-
-    def submit(self, name: str, request: Request[T]) -> Exchange[T]:
-        if name != self._name or self.times == 0:
-            return super().submit(name, request)
-        self.times -= 1
-        if not self._request_too:
-            super().submit(name, request)
-        lost = Exchange[T](name)
-        lost.fail(NetworkExceptionError("lost"))
-        return lost
+LOST = NetworkExceptionError("lost")
 
 
 @pytest.fixture(autouse=True)
@@ -45,21 +26,22 @@ def _topic(db: eosdb.Database) -> None:
 
 
 def test_an_error_in_the_beginning_is_repeated(db: eosdb.Database) -> None:
-    network = LosesTheAnswer(db, "init_producer_id", 2)
+    network = Answers(db, *[("init_producer_id", LOST)] * 2)
+    network.reaches_the_broker = True
     producer = db.producer(transactional_id="a", transport=network)
     producer.init_transactions()
     with producer.transaction():
         producer.send("t", "v")
-    assert network.times == 0
+    assert network.planned == []
     assert committed_values(db, TP) == [b"v"]
 
 
 def test_an_init_that_got_no_answer_in_time_is_called_again(db: eosdb.Database) -> None:
-    network = LosesTheAnswer(db, "init_producer_id", 30, request_too=True)
+    network = Answers(db, *[("init_producer_id", LOST)] * 30)
     producer = db.producer(transactional_id="a", transport=network, max_block_ms=1_000)
     with pytest.raises(NetworkExceptionError):
         producer.init_transactions()
-    network.times = 0
+    network.planned = []
     producer.init_transactions()
     assert producer.state == "READY"
 
@@ -67,7 +49,7 @@ def test_an_init_that_got_no_answer_in_time_is_called_again(db: eosdb.Database) 
 def test_an_error_in_send_aborts_the_transaction_and_the_producer_goes_on(
     db: eosdb.Database,
 ) -> None:
-    network = LosesTheAnswer(db, "produce", 10_000, request_too=True)
+    network = Answers(db, *[("produce", LOST)] * 10_000)
     producer = db.producer(
         transactional_id="a",
         transport=network,
@@ -81,31 +63,17 @@ def test_an_error_in_send_aborts_the_transaction_and_the_producer_goes_on(
         producer.commit_transaction()
     assert producer.state == "ABORTABLE_ERROR"
     assert isinstance(future.exception(), RequestTimedOutError)
-    network.times = 0
+    network.planned = []
     producer.abort_transaction()
     with producer.transaction():
         producer.send("t", "again")
     assert committed_values(db, TP) == [b"again"]
 
 
-def test_a_transaction_that_nobody_aborts_is_aborted_by_its_timeout(
-    db: eosdb.Database, clock: eosdb.ManualClock
-) -> None:
-    producer = db.producer(transactional_id="a", transaction_timeout_ms=1_000)
-    producer.init_transactions()
-    token = producer.begin_transaction()
-    producer.send("t", "left open")
-    producer.flush()
-    clock.advance(1_001)
-    assert db.outcome(token) == "open"
-    db.housekeeping()
-    assert db.outcome(token) == "aborted"
-    assert committed_values(db, TP) == []
-
-
-@pytest.mark.parametrize("request_too", [True, False])
-def test_an_error_in_commit_is_repeated(db: eosdb.Database, request_too: bool) -> None:
-    network = LosesTheAnswer(db, "end_txn", 3, request_too=request_too)
+@pytest.mark.parametrize("arrives", [True, False])
+def test_an_error_in_commit_is_repeated(db: eosdb.Database, arrives: bool) -> None:
+    network = Answers(db, *[("end_txn", LOST)] * 3)
+    network.reaches_the_broker = arrives
     producer = db.producer(transactional_id="a", transport=network)
     producer.init_transactions()
     with producer.transaction() as token:

@@ -23,6 +23,7 @@ from eosdb import ManualClock, ProducerRecord, SentRecords, TopicPartition, erro
 from eosdb.client.producer.bulk import CHUNK_RECORDS
 from eosdb.testing import FaultyTransport
 from tests.chaos.interrupting import Interrupt
+from tests.client.producer.answers import transactional
 from tests.client.producer.test_bad_network import BAD, stored
 from tests.inside import Commits
 from tests.readers import committed_values
@@ -42,12 +43,6 @@ def read(db: eosdb.Database, topic: str) -> list[tuple[Any, ...]]:
     consumer.assign([TopicPartition(topic, i) for i in range(consumer.partitions_for(topic))])
     found = list(chain.from_iterable(iter(lambda: consumer.poll(max_records=10_000), [])))
     return sorted(tuple(record[1:]) for record in found)
-
-
-def transactional(db: eosdb.Database, **config: Any) -> eosdb.Producer:
-    producer = db.producer(transactional_id="a", **config)
-    producer.init_transactions()
-    return producer
 
 
 # -- what may be sent ---------------------------------------------------------------------------

@@ -14,6 +14,7 @@ import eosdb
 from eosdb import OffsetAndMetadata, TopicPartition
 from eosdb.client.transport import DirectTransport
 from eosdb.store.store import Store
+from tests.client.producer.answers import transactional
 from tests.inside import Commits, writer
 from tests.readers import committed_values
 
@@ -26,12 +27,6 @@ def db(db_path: Path, clock: eosdb.ManualClock) -> Iterator[eosdb.Database]:
     with eosdb.connect(db_path, clock=clock, durability="full") as opened:
         opened.admin.create_topic("t", partitions=2)
         yield opened
-
-
-def transactional(db: eosdb.Database, **config: Any) -> eosdb.Producer:
-    producer = db.producer(transactional_id="a", **config)
-    producer.init_transactions()
-    return producer
 
 
 def send_both(producer: eosdb.Producer, count: int = 3) -> None:
@@ -176,40 +171,24 @@ def interrupted(db: eosdb.Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Store, "commit_joint", commit_and_interrupt)
 
 
-def test_a_commit_that_was_interrupted_is_said_again(db: eosdb.Database, interrupted: None) -> None:
+@pytest.mark.parametrize("then", ["say it again", "abort", "a block"])
+def test_a_commit_that_was_interrupted_is_committed(
+    db: eosdb.Database, interrupted: None, then: str
+) -> None:
     producer = transactional(db)
-    token = producer.begin_transaction()
-    send_both(producer)
     with pytest.raises(KeyboardInterrupt):
+        if then == "a block":
+            with producer.transaction() as token:
+                send_both(producer)
+        token = producer.begin_transaction()
+        send_both(producer)
         producer.commit_transaction()
     assert db.outcome(token) == "committed"
-    producer.commit_transaction()
-    with producer.transaction():
-        producer.send("t", b"next", partition=0)
-    assert committed_values(db, TP) == [b"0", b"1", b"2", b"next"]
-
-
-def test_a_commit_that_was_interrupted_is_not_aborted(
-    db: eosdb.Database, interrupted: None
-) -> None:
-    producer = transactional(db)
-    producer.begin_transaction()
-    send_both(producer)
-    with pytest.raises(KeyboardInterrupt):
+    if then == "say it again":
         producer.commit_transaction()
-    with pytest.raises(eosdb.IllegalStateError, match="is committed"):
-        producer.abort_transaction()
-    with producer.transaction():
-        producer.send("t", b"next", partition=0)
-    assert committed_values(db, TP) == [b"0", b"1", b"2", b"next"]
-
-
-def test_an_interrupted_block_leaves_a_producer_that_goes_on(
-    db: eosdb.Database, interrupted: None
-) -> None:
-    producer = transactional(db)
-    with pytest.raises(KeyboardInterrupt), producer.transaction():
-        send_both(producer)
+    elif then == "abort":
+        with pytest.raises(eosdb.IllegalStateError, match="is committed"):
+            producer.abort_transaction()
     with producer.transaction():
         producer.send("t", b"next", partition=0)
     assert committed_values(db, TP) == [b"0", b"1", b"2", b"next"]
