@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
+from uuid import UUID
 
 import eosdb
 from eosdb import MemberHeartbeat, OffsetAndMetadata, TopicPartition
@@ -133,20 +134,8 @@ class Asked:
         return f"{joined.generation_id} {joined.protocol_name}, {leader} leads"
 
     def hello(self, step: steps.Hello) -> str:
-        answer = self.db.broker.consumer_group_heartbeat(
-            self.group_id,
-            MemberHeartbeat(
-                member_id=step.who,
-                member_epoch=self.epoch(step.who) if step.epoch is None else step.epoch,
-                group_instance_id=step.instance,
-                rack_id=step.rack,
-                rebalance_timeout_ms=-1 if step.rebalance_ms is None else step.rebalance_ms,
-                subscribed_topic_names=None if step.topics is None else step.topics.split(),
-                subscribed_topic_regex=step.regex,
-                server_assignor=step.assignor,
-                topic_partitions=self.owned(step.owns),
-            ),
-        )
+        beat = MemberHeartbeat(**self.fields_of(step))
+        answer = self.db.broker.consumer_group_heartbeat(self.group_id, beat)
         if answer.member_epoch < 0:
             return f"{answer.member_epoch}"
         assigned = answer.assignment
@@ -154,13 +143,22 @@ class Asked:
             answer.member_epoch, None if assigned is None else partitions_of(assigned)
         )
 
-    def owned(self, short: str | None) -> Any:
-        if short is None:
-            return None
-        by_id: dict[Any, list[int]] = {}
-        for topic, number in steps.partitions(short):
-            by_id.setdefault(self.db.broker.topic(topic).topic_id, []).append(number)
-        return by_id
+    def fields_of(self, step: steps.Hello) -> dict[str, Any]:
+        owned: dict[UUID, list[int]] | None = None if step.owns is None else {}
+        for topic, number in steps.partitions(step.owns or ""):
+            assert owned is not None
+            owned.setdefault(self.db.broker.topic(topic).topic_id, []).append(number)
+        return {
+            "member_id": step.who,
+            "member_epoch": self.epoch(step.who) if step.epoch is None else step.epoch,
+            "group_instance_id": step.instance,
+            "rack_id": step.rack,
+            "rebalance_timeout_ms": -1 if step.rebalance_ms is None else step.rebalance_ms,
+            "subscribed_topic_names": None if step.topics is None else step.topics.split(),
+            "subscribed_topic_regex": step.regex,
+            "server_assignor": step.assignor,
+            "topic_partitions": owned,
+        }
 
     def commit_in_transaction(self, member: dict[str, Any]) -> None:
         broker = self.db.broker

@@ -29,7 +29,7 @@ import eosdb
 from eosdb import Record, RecordBatch
 from eosdb.wire.server import Server
 from tests.requests import TP, begin
-from tests.wire.peer import Peer, batch, fetch, fetched, part_of, produce, produced
+from tests.wire.peer import Peer, asking, batch, fetch, fetched, part_of, produce, produced
 from tests.wire.raw import Raw, message
 from tests.wire.test_produce import changed
 
@@ -123,20 +123,18 @@ def test_any_leader_epoch_below_0_is_none_to_a_fetch(peer: Peer) -> None:
 
 
 def offsets_at(peer: Peer, version: int, *times: int, epoch: int = -1) -> list[tuple[int, int]]:
-    asked = ListOffsetsRequest.ListOffsetsTopic
-    request = ListOffsetsRequest(
+    request = asking(
+        ListOffsetsRequest,
         replica_id=-1,
         isolation_level=0,
         topics=[
-            asked(
-                name="t",
-                partitions=[
-                    asked.ListOffsetsPartition(
-                        partition_index=0, current_leader_epoch=epoch, timestamp=time
-                    )
+            {
+                "name": "t",
+                "partitions": [
+                    {"partition_index": 0, "current_leader_epoch": epoch, "timestamp": time}
                     for time in times
                 ],
-            )
+            }
         ],
     )
     (topic,) = peer.ask(request, version).topics
@@ -165,9 +163,9 @@ def test_a_partition_whose_offset_is_asked_twice_has_an_error(peer: Peer) -> Non
 
 
 def test_a_topic_that_is_asked_twice_is_described_once(peer: Peer) -> None:
-    topic = MetadataRequest.MetadataRequestTopic
-    asked = MetadataRequest(
-        topics=[topic(name=name) for name in ("t", "t", "gone", "gone", "a b")],
+    asked = asking(
+        MetadataRequest,
+        topics=[{"name": name} for name in ("t", "t", "gone", "gone", "a b")],
         include_topic_authorized_operations=True,
     )
     described = peer.ask(asked, 12).topics
@@ -208,11 +206,12 @@ def test_topics_are_described_page_by_page(
 ) -> None:
     for name in ("a", "b"):
         db.admin.create_topic(name, partitions=3)
-    asked = DescribeTopicPartitionsRequest
-    begin = cursor and asked.Cursor(topic_name=cursor[0], partition_index=cursor[1])
-    topics = [asked.TopicRequest(name=name) for name in names]
-    request = asked(topics=topics, response_partition_limit=limit, cursor=begin)
-    answer = peer.ask(request, 0)
+    begin = cursor and {"topic_name": cursor[0], "partition_index": cursor[1]}
+    topics = [{"name": name} for name in names]
+    asked = asking(
+        DescribeTopicPartitionsRequest, topics=topics, response_partition_limit=limit, cursor=begin
+    )
+    answer = peer.ask(asked, 0)
     assert listed == [
         f"{one.name} error {one.error_code}"
         if one.error_code
@@ -250,9 +249,9 @@ def test_a_client_id_that_is_no_text_is_answered(server: Server) -> None:
         assert answer is not None
         assert answer[:6] == b"\0\0\0\x07\0\0"
         # A member's id begins with it, and is kept as text.
-        body = JoinGroupRequest(
+        body = asking(JoinGroupRequest,
             group_id="g", session_timeout_ms=10_000, protocol_type="consumer",
-            protocols=[JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"")],
+            protocols=[{"name": "range", "metadata": b""}],
         ).encode(version=0)  # fmt: skip
         raw.send_frame(b"\0\x0b\0\0\0\0\0\x08\0\x02\xff\xfe" + bytes(body))
         answer = raw.answer()
@@ -269,11 +268,11 @@ def join(peer: Peer, member_id: str = "", version: int = 3, **fields: Any) -> An
         "group_id": "g", "session_timeout_ms": 10_000, "rebalance_timeout_ms": 60_000,
         "protocol_type": "consumer",
     }  # fmt: skip
-    protocol = JoinGroupRequest.JoinGroupRequestProtocol
-    request = JoinGroupRequest(
+    request = asking(
+        JoinGroupRequest,
         **given | fields,
         member_id=member_id,
-        protocols=[protocol(name=name, metadata=metadata) for name in names],
+        protocols=[{"name": name, "metadata": metadata} for name in names],
     )
     return peer.ask(request, version)
 
@@ -326,14 +325,14 @@ def test_a_sync_says_which_protocol_it_is_about_from_version_5_on(
 def commit(
     peer: Peer, generation: int, member_id: str = "", instance: str | None = None, offset: int = 1
 ) -> int:
-    topic = OffsetCommitRequest.OffsetCommitRequestTopic
-    partition = topic.OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
-    request = OffsetCommitRequest(
+    partition = {"partition_index": 0, "committed_offset": offset}
+    request = asking(
+        OffsetCommitRequest,
         group_id="g",
         generation_id_or_member_epoch=generation,
         member_id=member_id,
         group_instance_id=instance,
-        topics=[topic(name="t", partitions=[partition])],
+        topics=[{"name": "t", "partitions": [partition]}],
     )
     (found,) = peer.ask(request, 8).topics
     return int(found.partitions[0].error_code)
@@ -358,8 +357,8 @@ def test_a_committed_offset_may_be_any_number_and_none_to_consumers_of_the_libra
 ) -> None:
     db.broker.append(TP, RecordBatch([Record(value=b"a")]))
     assert commit(peer, -1, offset=offset) == NONE
-    asked = OffsetFetchRequest.OffsetFetchRequestTopic(name="t", partition_indexes=[0])
-    answer = peer.ask(OffsetFetchRequest(group_id="g", topics=[asked]), 7)
+    asked = {"name": "t", "partition_indexes": [0]}
+    answer = peer.ask(asking(OffsetFetchRequest, group_id="g", topics=[asked]), 7)
     assert answer.topics[0].partitions[0].committed_offset == offset
     with db.consumer(group_id="g", auto_offset_reset="earliest") as consumer:
         assert consumer.committed([TP]) == {}
@@ -372,12 +371,11 @@ def test_a_committed_offset_may_be_any_number_and_none_to_consumers_of_the_libra
 def test_an_offset_in_a_transaction_may_be_any_number(peer: Peer, db: eosdb.Database) -> None:
     given = peer.ask(InitProducerIdRequest(transactional_id="a", transaction_timeout_ms=60_000), 2)
     db.broker.add_offsets_to_txn("a", given.producer_id, given.producer_epoch, "g")
-    topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
-    partition = topic.TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=-7)
-    request = TxnOffsetCommitRequest(
+    partition = {"partition_index": 0, "committed_offset": -7}
+    request = asking(TxnOffsetCommitRequest,
         transactional_id="a", group_id="g", producer_id=given.producer_id,
         producer_epoch=given.producer_epoch, generation_id=-2,
-        topics=[topic(name="t", partitions=[partition])],
+        topics=[{"name": "t", "partitions": [partition]}],
     )  # fmt: skip
     assert peer.ask(request, 3).topics[0].partitions[0].error_code == NONE
     db.broker.end_txn("a", given.producer_id, given.producer_epoch, True)
@@ -393,21 +391,21 @@ INTERNAL = ("__consumer_offsets", "__transaction_state")
 def test_kafkas_own_topics_are_there_to_whoever_makes_them_and_closed_to_transactions(
     peer: Peer, name: str
 ) -> None:
-    topic = CreateTopicsRequest.CreatableTopic
     for validate_only in (False, True):
-        asked = CreateTopicsRequest(
-            topics=[topic(name=name, num_partitions=1, replication_factor=1)],
+        asked = asking(
+            CreateTopicsRequest,
+            topics=[{"name": name, "num_partitions": 1, "replication_factor": 1}],
             timeout_ms=10_000,
             validate_only=validate_only,
         )
         assert [one.error_code for one in peer.ask(asked, 7).topics] == [EXISTS]
     given = peer.ask(InitProducerIdRequest(transactional_id="a", transaction_timeout_ms=60_000), 2)
-    added = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
-    request = AddPartitionsToTxnRequest(
+    request = asking(
+        AddPartitionsToTxnRequest,
         v3_and_below_transactional_id="a",
         v3_and_below_producer_id=given.producer_id,
         v3_and_below_producer_epoch=given.producer_epoch,
-        v3_and_below_topics=[added(name=name, partitions=[0]), added(name="t", partitions=[0])],
+        v3_and_below_topics=[{"name": name, "partitions": [0]}, {"name": "t", "partitions": [0]}],
     )
     codes = {
         found.name: found.results_by_partition[0].partition_error_code
@@ -426,10 +424,10 @@ def test_kafkas_own_topics_are_there_to_whoever_makes_them_and_closed_to_transac
 def test_a_setting_that_nobody_knows_can_be_deleted_and_not_set(
     peer: Peer, name: str, operation: int, code: int
 ) -> None:
-    resource = IncrementalAlterConfigsRequest.AlterConfigsResource
-    change = resource.AlterableConfig(name=name, config_operation=operation, value="x")
-    request = IncrementalAlterConfigsRequest(
-        resources=[resource(resource_type=2, resource_name="t", configs=[change])],
+    change = {"name": name, "config_operation": operation, "value": "x"}
+    request = asking(
+        IncrementalAlterConfigsRequest,
+        resources=[{"resource_type": 2, "resource_name": "t", "configs": [change]}],
         validate_only=False,
     )
     assert [one.error_code for one in peer.ask(request, 1).responses] == [code]

@@ -16,9 +16,7 @@ import eosdb
 from eosdb import BrokerConfig
 from eosdb.wire.apis import APIS
 from eosdb.wire.server import Server
-from tests.wire.peer import Peer
-
-_Topic = MetadataRequest.MetadataRequestTopic
+from tests.wire.peer import Peer, asking
 
 
 @pytest.mark.parametrize("version", range(5))
@@ -42,7 +40,7 @@ def test_a_client_of_a_later_kafka_is_told_what_there_is(peer: Peer) -> None:
 
 @pytest.mark.parametrize("version", range(14))
 def test_a_topic_is_described_in_every_version(peer: Peer, server: Server, version: int) -> None:
-    answer = peer.ask(MetadataRequest(topics=[_Topic(name="t")]), version)
+    answer = peer.ask(asking(MetadataRequest, topics=[{"name": "t"}]), version)
     assert [(b.node_id, b.host, b.port) for b in answer.brokers] == [(1, server.host, server.port)]
     (topic,) = answer.topics
     assert (topic.error_code, topic.name) == (0, "t")
@@ -58,7 +56,7 @@ def test_all_topics_are_described_to_who_names_none(peer: Peer, db: eosdb.Databa
 
 
 def test_an_unknown_topic_and_a_bad_name_have_their_errors(peer: Peer) -> None:
-    answer = peer.ask(MetadataRequest(topics=[_Topic(name="gone"), _Topic(name="a b")]), 12)
+    answer = peer.ask(asking(MetadataRequest, topics=[{"name": "gone"}, {"name": "a b"}]), 12)
     assert [topic.error_code for topic in answer.topics] == [3, 17]
 
 
@@ -69,9 +67,9 @@ def test_a_topic_is_created_only_where_broker_and_client_agree(tmp_path: Path) -
         db.serve() as server,
         Peer(server) as peer,
     ):
-        asked = MetadataRequest(topics=[_Topic(name="new")], allow_auto_topic_creation=False)
+        asked = asking(MetadataRequest, topics=[{"name": "new"}], allow_auto_topic_creation=False)
         assert [t.error_code for t in peer.ask(asked, 12).topics] == [3]
-        asked = MetadataRequest(topics=[_Topic(name="new")], allow_auto_topic_creation=True)
+        asked = asking(MetadataRequest, topics=[{"name": "new"}], allow_auto_topic_creation=True)
         assert [t.error_code for t in peer.ask(asked, 12).topics] == [0]
         assert db.admin.list_topics() == ["new"]
 
@@ -81,9 +79,9 @@ def test_a_topic_keeps_its_id_and_one_made_anew_has_another(
 ) -> None:
     def topic_id(db: eosdb.Database) -> UUID:
         with db.serve() as server, Peer(server) as peer:
-            (topic,) = peer.ask(MetadataRequest(topics=[_Topic(name="t")]), 12).topics
+            (topic,) = peer.ask(asking(MetadataRequest, topics=[{"name": "t"}]), 12).topics
             found = peer.ask(
-                MetadataRequest(topics=[_Topic(name=None, topic_id=topic.topic_id)]), 12
+                asking(MetadataRequest, topics=[{"name": None, "topic_id": topic.topic_id}]), 12
             )
             assert [t.name for t in found.topics] == ["t"]
             assert isinstance(topic.topic_id, UUID)
@@ -99,7 +97,7 @@ def test_a_topic_keeps_its_id_and_one_made_anew_has_another(
 
 
 def test_an_unknown_topic_id_has_its_error(peer: Peer) -> None:
-    answer = peer.ask(MetadataRequest(topics=[_Topic(name=None, topic_id=UUID(int=7))]), 12)
+    answer = peer.ask(asking(MetadataRequest, topics=[{"name": None, "topic_id": UUID(int=7)}]), 12)
     assert [topic.error_code for topic in answer.topics] == [100]
 
 

@@ -21,7 +21,7 @@ from eosdb import BrokerConfig
 from eosdb.model.topic_config import TOPIC_SETTINGS
 from eosdb.wire.server import Server
 from tests.wire.clients import PATIENCE_S
-from tests.wire.peer import Peer
+from tests.wire.peer import Peer, asking
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
 
@@ -40,17 +40,17 @@ def described(client: AdminClient, kind: ResourceType, name: str) -> dict[str, A
 def altered(
     peer: Peer, changes: Sequence[tuple[str, int, str | None]], version: int = 1, **more: Any
 ) -> int:
-    resource = IncrementalAlterConfigsRequest.AlterConfigsResource
-    request = IncrementalAlterConfigsRequest(
+    request = asking(
+        IncrementalAlterConfigsRequest,
         resources=[
-            resource(
-                resource_type=more.get("kind", 2),
-                resource_name=more.get("name", "t"),
-                configs=[
-                    resource.AlterableConfig(name=name, config_operation=operation, value=value)
+            {
+                "resource_type": more.get("kind", 2),
+                "resource_name": more.get("name", "t"),
+                "configs": [
+                    {"name": name, "config_operation": operation, "value": value}
                     for name, operation, value in changes
                 ],
-            )
+            }
         ]
         * more.get("times", 1),
         validate_only=more.get("validate_only", False),
@@ -85,10 +85,10 @@ def test_the_broker_shows_the_settings_it_was_opened_with(db_path: Any) -> None:
 
 @pytest.mark.parametrize("version", range(1, 5))
 def test_asked_for_by_name_they_come_with_what_the_version_has(peer: Peer, version: int) -> None:
-    resource = DescribeConfigsRequest.DescribeConfigsResource
     names = ["retention.ms", "segment.ms", "nope"]
-    request = DescribeConfigsRequest(
-        resources=[resource(resource_type=2, resource_name="t", configuration_keys=names)],
+    request = asking(
+        DescribeConfigsRequest,
+        resources=[{"resource_type": 2, "resource_name": "t", "configuration_keys": names}],
         include_synonyms=True,
         include_documentation=True,
     )
@@ -116,9 +116,8 @@ def test_asked_for_by_name_they_come_with_what_the_version_has(peer: Peer, versi
     ],
 )
 def test_what_has_no_settings_is_refused(peer: Peer, kind: int, name: str, code: int) -> None:
-    resource = DescribeConfigsRequest.DescribeConfigsResource
-    asked = [resource(resource_type=kind, resource_name=name, configuration_keys=None)]
-    (found,) = peer.ask(DescribeConfigsRequest(resources=asked), 4).results
+    asked = [{"resource_type": kind, "resource_name": name, "configuration_keys": None}]
+    (found,) = peer.ask(asking(DescribeConfigsRequest, resources=asked), 4).results
     assert (found.error_code, found.configs) == (code, [])
 
 
@@ -214,10 +213,10 @@ def test_a_group_has_settings_before_there_is_such_a_group(
     assert change((session, SET, "50000"), (session, DELETE, None)) == 42
     listed = peer.ask(ListConfigResourcesRequest(resource_types=[32]), 1).config_resources
     assert [(one.resource_type, one.resource_name) for one in listed] == [(32, "g")]
-    resource = AlterConfigsRequest.AlterConfigsResource
-    config = resource.AlterableConfig(name=heartbeat, value="6000")
-    older = AlterConfigsRequest(
-        resources=[resource(resource_type=32, resource_name="g", configs=[config])],
+    config = {"name": heartbeat, "value": "6000"}
+    older = asking(
+        AlterConfigsRequest,
+        resources=[{"resource_type": 32, "resource_name": "g", "configs": [config]}],
         validate_only=False,
     )
     assert peer.ask(older, 2).responses[0].error_code == 0
@@ -238,12 +237,12 @@ def test_the_older_request_drops_what_it_does_not_name(
     db: eosdb.Database, peer: Peer, version: int
 ) -> None:
     db.admin.alter_topic_config("t", {"retention.ms": 5, "segment.ms": 7})
-    resource = AlterConfigsRequest.AlterConfigsResource
 
     def alter(value: str | None, validate_only: bool) -> int:
-        config = resource.AlterableConfig(name="retention.ms", value=value)
-        request = AlterConfigsRequest(
-            resources=[resource(resource_type=2, resource_name="t", configs=[config])],
+        config = {"name": "retention.ms", "value": value}
+        request = asking(
+            AlterConfigsRequest,
+            resources=[{"resource_type": 2, "resource_name": "t", "configs": [config]}],
             validate_only=validate_only,
         )
         return int(peer.ask(request, version).responses[0].error_code)

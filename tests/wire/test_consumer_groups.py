@@ -10,15 +10,8 @@ from uuid import UUID
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupType
 from confluent_kafka.admin import AdminClient
-from kafka.protocol.admin.groups import (
-    DescribeGroupsRequest,
-    ListGroupsRequest,
-)
-from kafka.protocol.consumer.group import (
-    LeaveGroupRequest,
-    OffsetCommitRequest,
-    OffsetFetchRequest,
-)
+from kafka.protocol.admin.groups import DescribeGroupsRequest, ListGroupsRequest
+from kafka.protocol.consumer.group import LeaveGroupRequest, OffsetCommitRequest, OffsetFetchRequest
 from kafka.protocol.producer.transaction import (
     EndTxnRequest,
     InitProducerIdRequest,
@@ -31,12 +24,11 @@ from eosdb.wire.handlers import consumer_groups
 from eosdb.wire.server import Server
 from tests.wire.clients import PATIENCE_S
 from tests.wire.clients import produce as send
-from tests.wire.peer import Peer
+from tests.wire.peer import Peer, asking
 
 NONE, ILLEGAL_GENERATION, UNKNOWN_MEMBER, NOT_AUTHORIZED, UNSUPPORTED_VERSION = 0, 22, 25, 29, 35
 INVALID_REQUEST, NON_EMPTY, NOT_FOUND, FENCED_INSTANCE, SUBSCRIBED = 42, 68, 69, 82, 86
 FENCED_EPOCH, UNRELEASED, NO_SUCH_ASSIGNOR, STALE_EPOCH, INVALID_REGEX = 110, 111, 112, 113, 128
-_Beat: Any = consumer_groups.ConsumerGroupHeartbeatRequest
 _Describe: Any = consumer_groups.ConsumerGroupDescribeRequest
 Owned = Mapping[UUID, Collection[int]]
 
@@ -54,12 +46,13 @@ def beat(
         new = {"rebalance_timeout_ms": 45_000, "subscribed_topic_names": ["t"]}
         fields, owned = new | fields, owned or {}
     if owned is not None:
-        part = _Beat.TopicPartitions
         fields["topic_partitions"] = [
-            part(topic_id=topic_id, partitions=[*numbers]) for topic_id, numbers in owned.items()
+            {"topic_id": topic_id, "partitions": [*numbers]} for topic_id, numbers in owned.items()
         ]
     given: dict[str, Any] = {"group_id": "g", "member_id": member, "member_epoch": epoch}
-    return peer.ask(_Beat(**given | fields), version)
+    return peer.ask(
+        asking(consumer_groups.ConsumerGroupHeartbeatRequest, **given | fields), version
+    )
 
 
 def told(answer: Any) -> tuple[int, list[int] | None]:
@@ -109,37 +102,31 @@ def test_a_first_heartbeat_says_all_that_it_has_to(
 
 
 def commit(peer: Peer, member: str, epoch: int, version: int, index: int = 0) -> int:
-    topic = OffsetCommitRequest.OffsetCommitRequestTopic
-    partition = topic.OffsetCommitRequestPartition(partition_index=index, committed_offset=5)
-    request = OffsetCommitRequest(
-        group_id="g", generation_id_or_member_epoch=epoch, member_id=member,
-        topics=[topic(name="t", partitions=[partition])],
+    partitions = [{"partition_index": index, "committed_offset": 5}]
+    asked = asking(
+        OffsetCommitRequest, group_id="g", generation_id_or_member_epoch=epoch, member_id=member,
+        topics=[{"name": "t", "partitions": partitions}],
     )  # fmt: skip
-    return int(peer.ask(request, version).topics[0].partitions[0].error_code)
+    return int(peer.ask(asked, version).topics[0].partitions[0].error_code)
 
 
 def fetch(peer: Peer, member: str | None, epoch: int) -> int:
-    group = OffsetFetchRequest.OffsetFetchRequestGroup
-    topic = group.OffsetFetchRequestTopics(name="t", partition_indexes=[0])
-    asked = group(group_id="g", member_id=member, member_epoch=epoch, topics=[topic])
-    (answer,) = peer.ask(OffsetFetchRequest(groups=[asked]), 9).groups
+    topics = [{"name": "t", "partition_indexes": [0]}]
+    group = {"group_id": "g", "member_id": member, "member_epoch": epoch, "topics": topics}
+    (answer,) = peer.ask(asking(OffsetFetchRequest, groups=[group]), 9).groups
     return int(answer.error_code)
 
 
 def commit_in_transaction(peer: Peer, member: str, epoch: int, index: int = 0) -> int:
     given = peer.ask(InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=60_000), 4)
-    topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
-    partition = topic.TxnOffsetCommitRequestPartition(partition_index=index, committed_offset=7)
-    request = TxnOffsetCommitRequest(
-        transactional_id="x", group_id="g", producer_id=given.producer_id,
-        producer_epoch=given.producer_epoch, generation_id=epoch, member_id=member,
-        topics=[topic(name="t", partitions=[partition])],
+    who = {"producer_id": given.producer_id, "producer_epoch": given.producer_epoch}
+    partitions = [{"partition_index": index, "committed_offset": 7}]
+    asked = asking(
+        TxnOffsetCommitRequest, transactional_id="x", group_id="g", generation_id=epoch,
+        member_id=member, topics=[{"name": "t", "partitions": partitions}], **who,
     )  # fmt: skip
-    code = int(peer.ask(request, 5).topics[0].partitions[0].error_code)
-    end = EndTxnRequest(
-        transactional_id="x", producer_id=given.producer_id, producer_epoch=given.producer_epoch,
-        committed=True,
-    )  # fmt: skip
+    code = int(peer.ask(asked, 5).topics[0].partitions[0].error_code)
+    end = asking(EndTxnRequest, transactional_id="x", committed=True, **who)
     assert (peer.ask(end, 5).error_code == NONE) or code != NONE
     return code
 
@@ -258,10 +245,9 @@ def test_librdkafka_reads_by_a_regular_expression_and_describes_its_group(
 def test_an_administrator_removes_members_by_their_names(peer: Peer) -> None:
     beat(peer, "a")
     beat(peer, "b", instance_id="i")
-    name = LeaveGroupRequest.MemberIdentity
     names = [("a", "i"), ("", "j"), ("", None), ("", "i"), ("a", None)]
-    members = [name(member_id=member, group_instance_id=instance) for member, instance in names]
-    answer = peer.ask(LeaveGroupRequest(group_id="g", members=members), 5)
+    members = [{"member_id": member, "group_instance_id": instance} for member, instance in names]
+    answer = peer.ask(asking(LeaveGroupRequest, group_id="g", members=members), 5)
     codes = [FENCED_INSTANCE, UNKNOWN_MEMBER, UNKNOWN_MEMBER, NONE, NONE]
     assert [member.error_code for member in answer.members] == codes
     assert listed(peer) == [("g", "consumer", "Empty", "consumer")]

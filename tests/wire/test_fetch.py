@@ -15,7 +15,7 @@ import eosdb
 from eosdb import TopicPartition
 from eosdb.wire.handlers import fetch as fetch_handler
 from tests.requests import begin
-from tests.wire.peer import Peer, fetch, fetched, next_offset, part_of, split
+from tests.wire.peer import Peer, asking, fetch, fetched, next_offset, part_of, split
 
 _LONG_MS = 100_000
 """Much longer than the test takes."""
@@ -241,14 +241,12 @@ def test_the_end_of_the_server_ends_a_long_poll(db: eosdb.Database) -> None:
 def list_offsets(
     timestamp: int, *, committed: bool = False, topic: str = "t"
 ) -> ListOffsetsRequest:
-    asked = ListOffsetsRequest.ListOffsetsTopic
-    partition = asked.ListOffsetsPartition(
-        partition_index=0, current_leader_epoch=-1, timestamp=timestamp
-    )
-    return ListOffsetsRequest(
+    partition = {"partition_index": 0, "current_leader_epoch": -1, "timestamp": timestamp}
+    return asking(
+        ListOffsetsRequest,
         replica_id=-1,
         isolation_level=int(committed),
-        topics=[asked(name=topic, partitions=[partition])],
+        topics=[{"name": topic, "partitions": [partition]}],
     )
 
 
@@ -278,14 +276,13 @@ def test_the_only_epoch_of_the_leader_ends_with_the_log(
     peer: Peer, db: eosdb.Database, version: int
 ) -> None:
     put(db, b"a", b"b")
-    asked = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
 
     def end(epoch: int) -> tuple[int, int]:
-        partition = asked.OffsetForLeaderPartition(
-            partition=0, current_leader_epoch=-1, leader_epoch=epoch
-        )
-        request = OffsetForLeaderEpochRequest(
-            replica_id=-1, topics=[asked(topic="t", partitions=[partition])]
+        partition = {"partition": 0, "current_leader_epoch": -1, "leader_epoch": epoch}
+        request = asking(
+            OffsetForLeaderEpochRequest,
+            replica_id=-1,
+            topics=[{"topic": "t", "partitions": [partition]}],
         )
         found = peer.ask(request, version).topics[0].partitions[0]
         assert found.error_code == 0

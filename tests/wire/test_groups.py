@@ -16,15 +16,12 @@ from kafka.protocol.consumer.group import (
 import eosdb
 from eosdb import ManualClock
 from eosdb.wire.server import Server
-from tests.wire.peer import Peer
+from tests.wire.peer import Peer, asking
 from tests.wire.waiting import Waiting, eventually
 
 UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS = 25, 22, 27
 MEMBER_ID_REQUIRED, FENCED_INSTANCE_ID, INCONSISTENT_GROUP_PROTOCOL = 79, 82, 23
 INVALID_SESSION_TIMEOUT, INVALID_GROUP_ID, COORDINATOR_NOT_AVAILABLE = 26, 24, 15
-_Protocol = JoinGroupRequest.JoinGroupRequestProtocol
-_Assignment = SyncGroupRequest.SyncGroupRequestAssignment
-_Leaver = LeaveGroupRequest.MemberIdentity
 
 
 @pytest.fixture(autouse=True)
@@ -47,18 +44,14 @@ def two(server: Server) -> Iterator[Peer]:
 
 def join(
     peer: Peer, member_id: str = "", version: int = 9, *, instance: str | None = None,
-    metadata: bytes = b"what I want", session_ms: int = 10_000, group_id: str = "g",
+    session_ms: int = 10_000, group_id: str = "g",
 ) -> Any:  # fmt: skip
-    request = JoinGroupRequest(
-        group_id=group_id,
-        session_timeout_ms=session_ms,
-        rebalance_timeout_ms=60_000,
-        member_id=member_id,
-        group_instance_id=instance,
-        protocol_type="consumer",
-        protocols=[_Protocol(name="range", metadata=metadata)],
-    )
-    return peer.ask(request, version)
+    asked = asking(
+        JoinGroupRequest, group_id=group_id, session_timeout_ms=session_ms,
+        rebalance_timeout_ms=60_000, member_id=member_id, group_instance_id=instance,
+        protocol_type="consumer", protocols=[{"name": "range", "metadata": b"what I want"}],
+    )  # fmt: skip
+    return peer.ask(asked, version)
 
 
 def enter(peer: Peer, version: int = 9) -> Any:
@@ -68,23 +61,25 @@ def enter(peer: Peer, version: int = 9) -> Any:
     return join(peer, given.member_id, version)
 
 
-def sync(peer: Peer, joined: Any, version: int = 5, *, protocol: str = "range") -> Any:
-    request = SyncGroupRequest(
-        group_id="g",
-        generation_id=joined.generation_id,
-        member_id=joined.member_id,
-        protocol_type="consumer",
+def sync(
+    peer: Peer, joined: Any, version: int = 5, *, protocol: str = "range",
+    instance: str | None = None, gives: dict[str, bytes] | None = None,
+) -> Any:  # fmt: skip
+    """With assignments by member id."""
+    asked = asking(
+        SyncGroupRequest, group_id="g", generation_id=joined.generation_id,
+        member_id=joined.member_id, group_instance_id=instance, protocol_type="consumer",
         protocol_name=protocol,
-        assignments=[],
-    )
-    return peer.ask(request, version)
+        assignments=[{"member_id": who, "assignment": some} for who, some in (gives or {}).items()],
+    )  # fmt: skip
+    return peer.ask(asked, version)
 
 
 def beat(peer: Peer, joined: Any, version: int = 4) -> int:
-    request = HeartbeatRequest(
+    asked = HeartbeatRequest(
         group_id="g", generation_id=joined.generation_id, member_id=joined.member_id
     )
-    return int(peer.ask(request, version).error_code)
+    return int(peer.ask(asked, version).error_code)
 
 
 def members(db: eosdb.Database) -> list[str]:
@@ -199,18 +194,8 @@ def test_a_sync_waits_for_the_assignment_of_the_leader(
 ) -> None:
     leader, follower = two_members(db, one, two)
     second = Waiting(lambda: sync(two, follower))
-    assignment = SyncGroupRequest(
-        group_id="g",
-        generation_id=2,
-        member_id=leader.member_id,
-        protocol_type="consumer",
-        protocol_name="range",
-        assignments=[
-            _Assignment(member_id=leader.member_id, assignment=b"some"),
-            _Assignment(member_id=follower.member_id, assignment=b"others"),
-        ],
-    )
-    own = one.ask(assignment, 5)
+    shares = {leader.member_id: b"some", follower.member_id: b"others"}
+    own = sync(one, leader, gives=shares)
     assert (own.error_code, own.assignment) == (0, b"some")
     assert (own.protocol_type, own.protocol_name) == ("consumer", "range")
     assert second.answer().assignment == b"others"
@@ -242,16 +227,7 @@ def test_a_static_member_that_returns_leads_without_assigning(
     db: eosdb.Database, one: Peer, two: Peer
 ) -> None:
     first = join(one, instance="i")
-    request = SyncGroupRequest(
-        group_id="g",
-        generation_id=1,
-        member_id=first.member_id,
-        group_instance_id="i",
-        protocol_type="consumer",
-        protocol_name="range",
-        assignments=[_Assignment(member_id=first.member_id, assignment=b"all")],
-    )
-    assert one.ask(request, 5).assignment == b"all"
+    assert sync(one, first, instance="i", gives={first.member_id: b"all"}).assignment == b"all"
     again = join(two, instance="i")
     assert (again.generation_id, again.skip_assignment) == (1, True)
     assert again.leader == again.member_id != first.member_id
@@ -265,10 +241,10 @@ def test_a_static_member_that_returns_leads_without_assigning(
 @pytest.mark.parametrize("version", range(3))
 def test_a_member_leaves(db: eosdb.Database, one: Peer, version: int) -> None:
     joined = enter(one)
-    request = LeaveGroupRequest(group_id="g", member_id=joined.member_id)
-    assert one.ask(request, version).error_code == 0
+    leaving = LeaveGroupRequest(group_id="g", member_id=joined.member_id)
+    assert one.ask(leaving, version).error_code == 0
     assert in_state(db, "Empty")
-    assert one.ask(request, version).error_code == UNKNOWN_MEMBER_ID
+    assert one.ask(leaving, version).error_code == UNKNOWN_MEMBER_ID
 
 
 @pytest.mark.parametrize("version", [3, 4, 5])
@@ -277,16 +253,9 @@ def test_each_of_several_leaving_members_has_its_answer(
 ) -> None:
     static = join(one, instance="i")
     pending = join(one)
-    request = LeaveGroupRequest(
-        group_id="g",
-        members=[
-            _Leaver(member_id="", group_instance_id="i"),
-            _Leaver(member_id="", group_instance_id="nobody"),
-            _Leaver(member_id=pending.member_id, group_instance_id=None),
-            _Leaver(member_id="made-up", group_instance_id=None),
-        ],
-    )
-    left = one.ask(request, version)
+    names = [("", "i"), ("", "nobody"), (pending.member_id, None), ("made-up", None)]
+    members = [{"member_id": who, "group_instance_id": instance} for who, instance in names]
+    left = one.ask(asking(LeaveGroupRequest, group_id="g", members=members), version)
     assert left.error_code == 0
     assert [(m.group_instance_id, m.error_code) for m in left.members] == [
         ("i", 0), ("nobody", UNKNOWN_MEMBER_ID), (None, 0), (None, UNKNOWN_MEMBER_ID),

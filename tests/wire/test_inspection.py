@@ -23,7 +23,7 @@ import eosdb
 from eosdb import Acl, BrokerConfig, Record, RecordBatch, TopicPartition
 from eosdb.wire.server import Server
 from tests.wire.clients import PATIENCE_S
-from tests.wire.peer import Peer
+from tests.wire.peer import Peer, asking
 
 TP = TopicPartition("t", 0)
 INVALID_REGULAR_EXPRESSION = 128
@@ -92,7 +92,8 @@ def test_there_are_no_controllers_to_ask_for(peer: Peer) -> None:
 
 
 def metadata(asked: bool) -> MetadataRequest:
-    return MetadataRequest(
+    return asking(
+        MetadataRequest,
         topics=None,
         allow_auto_topic_creation=False,
         include_cluster_authorized_operations=asked,
@@ -126,7 +127,7 @@ def test_groups_name_what_one_may_do_when_asked(
 ) -> None:
     db.broker.offset_commit("g", {TP: eosdb.OffsetAndMetadata(0)})
     for asked, expected in ((True, ALL_OF_GROUP), (False, None)):
-        request = DescribeGroupsRequest(groups=["g"], include_authorized_operations=asked)
+        request = asking(DescribeGroupsRequest, groups=["g"], include_authorized_operations=asked)
         (group,) = peer.ask(request, version).groups
         assert group.authorized_operations == expected
 
@@ -134,9 +135,8 @@ def test_groups_name_what_one_may_do_when_asked(
 def test_producers_are_described_partition_by_partition(
     producer: eosdb.Producer, peer: Peer
 ) -> None:
-    topic = DescribeProducersRequest.TopicRequest
-    asked = [topic(name="t", partition_indexes=[0, 9]), topic(name="b d", partition_indexes=[0])]
-    answer = peer.ask(DescribeProducersRequest(topics=asked), 0)
+    asked = [{"name": "t", "partition_indexes": [0, 9]}, {"name": "b d", "partition_indexes": [0]}]
+    answer = peer.ask(asking(DescribeProducersRequest, topics=asked), 0)
     (found, missing), (bad,) = (topic.partitions for topic in answer.topics)
     (state,) = found.active_producers
     assert (found.error_code, state.last_sequence, state.current_txn_start_offset) == (0, 0, 0)
@@ -195,21 +195,20 @@ def test_a_hanging_transaction_is_ended_by_its_markers(
     db: eosdb.Database, peer: Peer, producer: eosdb.Producer
 ) -> None:
     (state,) = db.broker.describe_producers(TP)
-    marker = WriteTxnMarkersRequest.WritableTxnMarker
-    topic = marker.WritableTxnMarkerTopic
-    request = WriteTxnMarkersRequest(
+    request = asking(
+        WriteTxnMarkersRequest,
         markers=[
-            marker(
-                producer_id=state.producer_id,
-                producer_epoch=state.producer_epoch,
-                transaction_result=False,
-                topics=[
-                    topic(name="t", partition_indexes=[0, 9]),
-                    topic(name="none", partition_indexes=[0]),
+            {
+                "producer_id": state.producer_id,
+                "producer_epoch": state.producer_epoch,
+                "transaction_result": False,
+                "topics": [
+                    {"name": "t", "partition_indexes": [0, 9]},
+                    {"name": "none", "partition_indexes": [0]},
                 ],
-                coordinator_epoch=state.coordinator_epoch,
-            )
-        ]
+                "coordinator_epoch": state.coordinator_epoch,
+            }
+        ],
     )
     (written,) = peer.ask(request, 1).markers
     codes = [[p.error_code for p in topic.partitions] for topic in written.topics]
@@ -239,5 +238,4 @@ def test_the_files_folder_is_the_one_log_directory(
     found = sizes(None)
     assert set(found) == {("t", 0), ("t", 1)}
     assert (found["t", 0], found["t", 1]) == (1_000, 0)
-    asked = DescribeLogDirsRequest.DescribableLogDirTopic
-    assert set(sizes([asked(topic="t", partitions=[1, 9])])) == {("t", 1)}
+    assert set(sizes([{"topic": "t", "partitions": [1, 9]}])) == {("t", 1)}

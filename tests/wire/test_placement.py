@@ -17,7 +17,7 @@ from kafka.protocol.admin.topics import (
 )
 
 import eosdb
-from tests.wire.peer import Peer
+from tests.wire.peer import Peer, asking
 
 NONE, UNKNOWN, BAD_ASSIGNMENT, BAD_REQUEST, NO_SUCH_FOLDER = 0, 3, 39, 42, 57
 NOT_NEEDED, NOT_MOVING, BAD_LEVEL = 84, 85, 95
@@ -26,8 +26,8 @@ NOT_NEEDED, NOT_MOVING, BAD_LEVEL = 84, 85, 95
 @pytest.mark.parametrize("version", range(3))
 def test_an_election_is_not_needed(peer: Peer, version: int) -> None:
     def elected(*asked: tuple[str, list[int]], kind: int = 0) -> dict[str, list[int]]:
-        topics = [ElectLeadersRequest.TopicPartitions(topic=t, partitions=p) for t, p in asked]
-        request = ElectLeadersRequest(election_type=kind, topic_partitions=topics or None)
+        topics = [{"topic": t, "partitions": p} for t, p in asked]
+        request = asking(ElectLeadersRequest, election_type=kind, topic_partitions=topics or None)
         answer = peer.ask(request, version)
         if version >= 1:
             assert answer.error_code == (NONE if kind < 2 else BAD_REQUEST)
@@ -45,15 +45,16 @@ def test_an_election_is_not_needed(peer: Peer, version: int) -> None:
 
 @pytest.mark.parametrize("version", range(2))
 def test_a_partition_can_be_assigned_to_the_one_broker(peer: Peer, version: int) -> None:
-    topic = AlterPartitionReassignmentsRequest.ReassignableTopic
 
     def reassigned(name: str, *assignments: list[int] | None) -> list[int]:
         partitions = [
-            topic.ReassignablePartition(partition_index=index, replicas=replicas)
+            {"partition_index": index, "replicas": replicas}
             for index, replicas in enumerate(assignments)
         ]
-        request = AlterPartitionReassignmentsRequest(
-            topics=[topic(name=name, partitions=partitions)], allow_replication_factor_change=False
+        request = asking(
+            AlterPartitionReassignmentsRequest,
+            topics=[{"name": name, "partitions": partitions}],
+            allow_replication_factor_change=False,
         )
         answer = peer.ask(request, version)
         assert answer.error_code == NONE
@@ -74,9 +75,8 @@ def test_a_replica_can_be_moved_to_the_folder_of_the_file(
     db: eosdb.Database, peer: Peer, version: int
 ) -> None:
     def moved(path: str) -> list[int]:
-        folder = AlterReplicaLogDirsRequest.AlterReplicaLogDir
-        topic = folder.AlterReplicaLogDirTopic(name="t", partitions=[0, 9])
-        request = AlterReplicaLogDirsRequest(dirs=[folder(path=path, topics=[topic])])
+        topic = {"name": "t", "partitions": [0, 9]}
+        request = asking(AlterReplicaLogDirsRequest, dirs=[{"path": path, "topics": [topic]}])
         (answer,) = peer.ask(request, version).results
         return [part.error_code for part in answer.partitions]
 
@@ -99,11 +99,10 @@ def test_a_feature_stays_at_its_level(
     peer: Peer, version: int, name: str, level: int, kind: int, code: int
 ) -> None:
     def updated(*asked: tuple[str, int, int]) -> tuple[int, list[Any]]:
-        update = UpdateFeaturesRequest.FeatureUpdateKey
         updates = [
-            update(feature=f, max_version_level=level, upgrade_type=k) for f, level, k in asked
+            {"feature": f, "max_version_level": level, "upgrade_type": k} for f, level, k in asked
         ]
-        answer = peer.ask(UpdateFeaturesRequest(feature_updates=updates), version)
+        answer = peer.ask(asking(UpdateFeaturesRequest, feature_updates=updates), version)
         results = [(r.feature, r.error_code) for r in answer.results] if version < 2 else []
         return answer.error_code, results
 
@@ -119,12 +118,12 @@ def test_a_feature_stays_at_its_level(
 @pytest.mark.parametrize("version", range(3))
 def test_the_broker_is_the_only_voter(db: eosdb.Database, peer: Peer, version: int) -> None:
     def asked(*partitions: tuple[str, int]) -> Any:
-        topic = DescribeQuorumRequest.TopicData
-        request = DescribeQuorumRequest(
+        request = asking(
+            DescribeQuorumRequest,
             topics=[
-                topic(topic_name=name, partitions=[topic.PartitionData(partition_index=index)])
+                {"topic_name": name, "partitions": [{"partition_index": index}]}
                 for name, index in partitions
-            ]
+            ],
         )
         answer = peer.ask(request, version)
         assert answer.error_code == NONE

@@ -11,18 +11,14 @@ from kafka.protocol.admin.client_quotas import AlterClientQuotasRequest
 from kafka.protocol.admin.configs import AlterConfigsRequest, IncrementalAlterConfigsRequest
 from kafka.protocol.admin.groups import DescribeGroupsRequest
 from kafka.protocol.admin.transactions import ListTransactionsRequest
-from kafka.protocol.consumer.group import (
-    LeaveGroupRequest,
-    OffsetDeleteRequest,
-    OffsetFetchRequest,
-)
+from kafka.protocol.consumer.group import LeaveGroupRequest, OffsetDeleteRequest, OffsetFetchRequest
 from kafka.protocol.metadata.metadata import MetadataRequest
 from kafka.protocol.producer.transaction import InitProducerIdRequest, TxnOffsetCommitRequest
 
 import eosdb
 from eosdb import Record, RecordBatch
 from tests.requests import TP
-from tests.wire.peer import Peer, fetch, part_of
+from tests.wire.peer import Peer, asking, fetch, part_of
 from tests.wire.test_as_kafka_answers import join, sync
 from tests.wire.test_consumer_groups import _Describe, beat, id_of
 from tests.wire.test_consumer_groups import fetch as fetch_offset
@@ -59,9 +55,8 @@ def test_a_group_of_the_new_protocol_refuses_other_types_first_too(
 
 
 def leave(peer: Peer, *names: tuple[str, str | None]) -> list[int]:
-    member = LeaveGroupRequest.MemberIdentity
-    members = [member(member_id=m, group_instance_id=i, reason=None) for m, i in names]
-    answer = peer.ask(LeaveGroupRequest(group_id="g", members=members), 5)
+    members = [{"member_id": m, "group_instance_id": i, "reason": None} for m, i in names]
+    answer = peer.ask(asking(LeaveGroupRequest, group_id="g", members=members), 5)
     assert answer.error_code == NONE
     return [one.error_code for one in answer.members]
 
@@ -118,20 +113,18 @@ def test_a_classic_member_of_a_mixed_group_has_a_generation_that_may_be_wrong(
 
 def test_a_group_in_error_lists_no_partitions(peer: Peer, db: eosdb.Database) -> None:
     beat(peer, "m")
-    group = OffsetFetchRequest.OffsetFetchRequestGroup
-    topic = group.OffsetFetchRequestTopics
     for version, asked in (
-        (9, topic(name="t", partition_indexes=[0])),
-        (10, topic(topic_id=id_of(db), partition_indexes=[0])),
-        (10, topic(topic_id=UUID(int=7), partition_indexes=[0])),
+        (9, {"name": "t", "partition_indexes": [0]}),
+        (10, {"topic_id": id_of(db), "partition_indexes": [0]}),
+        (10, {"topic_id": UUID(int=7), "partition_indexes": [0]}),
     ):
         for member, epoch, code in (
             ("m", 9, STALE_EPOCH),
             ("x", 1, UNKNOWN_MEMBER),
             ("m", 1, NONE),
         ):
-            given = group(group_id="g", member_id=member, member_epoch=epoch, topics=[asked])
-            (found,) = peer.ask(OffsetFetchRequest(groups=[given]), version).groups
+            given = {"group_id": "g", "member_id": member, "member_epoch": epoch, "topics": [asked]}
+            (found,) = peer.ask(asking(OffsetFetchRequest, groups=[given]), version).groups
             assert found.error_code == code
             assert len(found.topics) == (code == NONE)
 
@@ -139,13 +132,12 @@ def test_a_group_in_error_lists_no_partitions(peer: Peer, db: eosdb.Database) ->
 def test_a_transaction_takes_no_offsets_by_an_instance_id_alone(peer: Peer) -> None:
     beat(peer, "m", instance_id="i")
     given = peer.ask(InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=60_000), 4)
-    topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
-    partition = topic.TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=7)
+    partition = {"partition_index": 0, "committed_offset": 7}
     for instance, code in (("i", UNKNOWN_MEMBER), ("j", UNKNOWN_MEMBER), (None, NONE)):
-        request = TxnOffsetCommitRequest(
+        request = asking(TxnOffsetCommitRequest,
             transactional_id="x", group_id="g", producer_id=given.producer_id,
             producer_epoch=given.producer_epoch, generation_id=-1, member_id="",
-            group_instance_id=instance, topics=[topic(name="t", partitions=[partition])],
+            group_instance_id=instance, topics=[{"name": "t", "partitions": [partition]}],
         )  # fmt: skip
         assert peer.ask(request, 5).topics[0].partitions[0].error_code == code
 
@@ -184,10 +176,10 @@ def test_topics_by_name_and_by_id_are_described_once_and_by_id_from_version_12_o
 ) -> None:
     """t: by name; i: by id; x: an id of no topic; g, h: names of no topic; !: INVALID_REQUEST."""
     ids = {"i": id_of(db), "x": UUID(int=9)}
-    topic = MetadataRequest.MetadataRequestTopic
-    request = MetadataRequest(
+    request = asking(
+        MetadataRequest,
         topics=[
-            topic(topic_id=ids[one], name=None) if one in ids else topic(name=one) for one in asked
+            {"topic_id": ids[one], "name": None} if one in ids else {"name": one} for one in asked
         ],
         allow_auto_topic_creation=False,
     )
@@ -231,20 +223,19 @@ def test_no_transaction_is_in_a_state_that_there_is_not(
 def test_a_topic_whose_settings_change_has_a_name_that_a_topic_can_have(
     peer: Peer, name: str, code: int
 ) -> None:
-    resource = IncrementalAlterConfigsRequest.AlterConfigsResource
     for operation in (0, 1):
-        change = resource.AlterableConfig(
-            name="retention.ms", config_operation=operation, value="1000"
-        )
-        request = IncrementalAlterConfigsRequest(
-            resources=[resource(resource_type=2, resource_name=name, configs=[change])],
+        change = {"name": "retention.ms", "config_operation": operation, "value": "1000"}
+        request = asking(
+            IncrementalAlterConfigsRequest,
+            resources=[{"resource_type": 2, "resource_name": name, "configs": [change]}],
             validate_only=False,
         )
         assert [one.error_code for one in peer.ask(request, 1).responses] == [code]
-    old = AlterConfigsRequest.AlterConfigsResource
-    setting = old.AlterableConfig(name="retention.ms", value="1000")
-    replaced = AlterConfigsRequest(
-        resources=[old(resource_type=2, resource_name=name, configs=[setting])], validate_only=False
+    setting = {"name": "retention.ms", "value": "1000"}
+    replaced = asking(
+        AlterConfigsRequest,
+        resources=[{"resource_type": 2, "resource_name": name, "configs": [setting]}],
+        validate_only=False,
     )
     assert [one.error_code for one in peer.ask(replaced, 2).responses] == [code]
 
@@ -266,13 +257,13 @@ def test_a_topic_whose_settings_change_has_a_name_that_a_topic_can_have(
 def test_a_quota_that_cannot_be_is_refused_as_such(
     peer: Peer, kind: str, key: str, value: float, removed: bool, code: int
 ) -> None:
-    entry = AlterClientQuotasRequest.EntryData
-    request = AlterClientQuotasRequest(
+    request = asking(
+        AlterClientQuotasRequest,
         entries=[
-            entry(
-                entity=[entry.EntityData(entity_type=kind, entity_name="127.0.0.1")],
-                ops=[entry.OpData(key=key, value=value, remove=removed)],
-            )
+            {
+                "entity": [{"entity_type": kind, "entity_name": "127.0.0.1"}],
+                "ops": [{"key": key, "value": value, "remove": removed}],
+            }
         ],
         validate_only=True,
     )

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 import pytest
+from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.consumer.group import (
     HeartbeatRequest,
     JoinGroupRequest,
@@ -22,15 +23,14 @@ import eosdb
 from eosdb import ManualClock, TopicPartition
 from eosdb.errors import ApiError, MemberIdRequiredError
 from eosdb.model.protocol.consumer_protocol import decode_assignment
-from eosdb.wire.handlers import consumer_groups
+from eosdb.wire.handlers.consumer_groups import ConsumerGroupHeartbeatRequest
 from tests.broker.asked import Asked
 from tests.coordinator.groups import steps
 from tests.coordinator.groups.steps import Row, Step, check
 from tests.coordinator.groups.table import TABLE, WAITS
-from tests.wire.peer import Peer
+from tests.wire.peer import Peer, asking
 
 NAMES: Final = {error.code: error.name for error in ApiError.__subclasses__()}
-_Beat: Any = consumer_groups.ConsumerGroupHeartbeatRequest
 
 
 class OverTheWire(Asked):
@@ -57,26 +57,26 @@ class OverTheWire(Asked):
             case _:
                 raise AssertionError(step)
 
-    def member(self, step: Any) -> dict[str, Any]:
-        return {
+    def asked(self, kind: type[ApiMessage], version: int, step: Any, **fields: Any) -> Any:
+        """The answer to a request in the name of the step's member."""
+        member = {
             "group_id": self.group_id,
             "member_id": self.id_of(step.who),
             "group_instance_id": step.instance,
         }
+        return self.peer.ask(asking(kind, **member | fields), version)
 
     def join_over_wire(self, step: steps.Join) -> str:
-        protocol = JoinGroupRequest.JoinGroupRequestProtocol
-        protocols = [protocol(name=name, metadata=said) for name, said in step.protocols]
-        given = self.member(step) | {"member_id": self.ids.get(step.who, step.who * step.is_known)}
-        for _ in range(2):  # Its id comes with the first answer.
-            request = JoinGroupRequest(
-                **given, session_timeout_ms=step.session_ms, protocol_type=step.kind,
-                rebalance_timeout_ms=step.rebalance_ms, protocols=protocols,
-            )  # fmt: skip
-            answer = self.peer.ask(request, 9)
-            if answer.error_code != MemberIdRequiredError.code:
-                break
-            given["member_id"] = answer.member_id
+        fields: dict[str, Any] = {
+            "session_timeout_ms": step.session_ms, "rebalance_timeout_ms": step.rebalance_ms,
+            "protocol_type": step.kind,
+            "protocols": [{"name": name, "metadata": said} for name, said in step.protocols],
+            "member_id": self.ids.get(step.who, step.who * step.is_known),
+        }  # fmt: skip
+        answer = self.asked(JoinGroupRequest, 9, step, **fields)
+        if answer.error_code == MemberIdRequiredError.code:
+            fields["member_id"] = answer.member_id
+            answer = self.asked(JoinGroupRequest, 9, step, **fields)
         if answer.error_code:
             return NAMES[answer.error_code]
         self.ids[step.who] = answer.member_id
@@ -85,32 +85,24 @@ class OverTheWire(Asked):
         return f"{answer.generation_id} {answer.protocol_name}, {leader} leads"
 
     def sync_over_wire(self, step: steps.Sync) -> str:
-        assignment = SyncGroupRequest.SyncGroupRequestAssignment
         gives = self.assignments(step).items()
-        request = SyncGroupRequest(
-            **self.member(step), generation_id=self.generation(step),
+        answer = self.asked(
+            SyncGroupRequest, 5, step, generation_id=self.generation(step),
             protocol_type=step.kind or "consumer", protocol_name=step.name or "range",
-            assignments=[assignment(member_id=who, assignment=data) for who, data in gives],
+            assignments=[{"member_id": who, "assignment": data} for who, data in gives],
         )  # fmt: skip
-        answer = self.peer.ask(request, 5)
         if answer.error_code:
             return NAMES[answer.error_code]
         return steps.shortened(decode_assignment(answer.assignment)) or "nothing"
 
     def hello_over_wire(self, step: steps.Hello) -> str:
-        part = _Beat.TopicPartitions
-        owned = self.owned(step.owns)
-        request = _Beat(
-            group_id=self.group_id, member_id=step.who, instance_id=step.instance,
-            rack_id=step.rack, subscribed_topic_regex=step.regex, server_assignor=step.assignor,
-            member_epoch=self.epoch(step.who) if step.epoch is None else step.epoch,
-            rebalance_timeout_ms=-1 if step.rebalance_ms is None else step.rebalance_ms,
-            subscribed_topic_names=None if step.topics is None else step.topics.split(),
-            topic_partitions=None if owned is None else [
-                part(topic_id=topic_id, partitions=numbers) for topic_id, numbers in owned.items()
-            ],
-        )  # fmt: skip
-        answer = self.peer.ask(request, 1)
+        given = self.fields_of(step)
+        given["instance_id"] = given.pop("group_instance_id")
+        if (owned := given["topic_partitions"]) is not None:
+            pairs = owned.items()
+            given["topic_partitions"] = [{"topic_id": id_, "partitions": n} for id_, n in pairs]
+        beat = asking(ConsumerGroupHeartbeatRequest, group_id=self.group_id, **given)
+        answer = self.peer.ask(beat, 1)
         assert (answer.error_message is None) == (not answer.error_code)
         if answer.error_code:
             return NAMES[answer.error_code]
@@ -125,57 +117,45 @@ class OverTheWire(Asked):
         return steps.told(answer.member_epoch, told)
 
     def commit_over_wire(self, step: steps.Commit) -> str:
-        who, epoch = self.db.broker.init_producer_id("of the wire", 60_000)
-        given: dict[str, Any] = self.member(step)
+        who = self.db.broker.init_producer_id("of the wire", 60_000)
+        partitions = [{"partition_index": 0, "committed_offset": 1}]
+        given: dict[str, Any] = {"topics": [{"name": "t", "partitions": partitions}]}
         if step.in_transaction:
-            topic: Any = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
-            partition = topic.TxnOffsetCommitRequestPartition
+            given |= {"transactional_id": "of the wire", "generation_id": step.generation}
+            given |= {"producer_id": who.producer_id, "producer_epoch": who.producer_epoch}
+            answer = self.asked(TxnOffsetCommitRequest, 5, step, **given)
         else:
-            topic = OffsetCommitRequest.OffsetCommitRequestTopic
-            partition = topic.OffsetCommitRequestPartition
-        topics = [topic(name="t", partitions=[partition(partition_index=0, committed_offset=1)])]
-        if step.in_transaction:
-            request: Any = TxnOffsetCommitRequest(
-                **given, generation_id=step.generation, transactional_id="of the wire",
-                producer_id=who, producer_epoch=epoch, topics=topics,
-            )  # fmt: skip
-        else:
-            epochs: dict[str, Any] = {"generation_id_or_member_epoch": step.generation}
-            request = OffsetCommitRequest(**given, **epochs, topics=topics)
-        answer = self.peer.ask(request, 5 if step.in_transaction else 9)
+            given["generation_id_or_member_epoch"] = step.generation
+            answer = self.asked(OffsetCommitRequest, 9, step, **given)
         if code := answer.topics[0].partitions[0].error_code:
             return NAMES[code]
         if step.in_transaction:
-            self.db.broker.end_txn("of the wire", who, epoch, True)
+            self.db.broker.end_txn("of the wire", *who, True)
         return "ok"
 
     def short_answer(
         self, step: steps.Beat | steps.Leave | steps.Fetch | steps.DeleteOffset
     ) -> str:
+        group = {"group_id": self.group_id}
         match step:
             case steps.Beat():
-                beat = HeartbeatRequest(**self.member(step), generation_id=self.generation(step))
-                code = self.peer.ask(beat, 4).error_code
+                generation = self.generation(step)
+                code = self.asked(HeartbeatRequest, 4, step, generation_id=generation).error_code
             case steps.Leave(who, instance):
-                identity = LeaveGroupRequest.MemberIdentity
-                leaver = identity(member_id=self.id_of(who), group_instance_id=instance)
-                leaving = LeaveGroupRequest(group_id=self.group_id, members=[leaver])
-                (member,) = self.peer.ask(leaving, 5).members
-                code = member.error_code
-            case steps.Fetch(asking, epoch):
-                group = OffsetFetchRequest.OffsetFetchRequestGroup
-                member_id = None if asking is None else self.id_of(asking)
-                asked = group(
-                    group_id=self.group_id, member_id=member_id, member_epoch=epoch, topics=None
+                names = [{"member_id": self.id_of(who), "group_instance_id": instance}]
+                leaving = asking(LeaveGroupRequest, **group, members=names)
+                code = self.peer.ask(leaving, 5).members[0].error_code
+            case steps.Fetch(reader, epoch):
+                member_id = None if reader is None else self.id_of(reader)
+                member = group | {"member_id": member_id, "member_epoch": epoch, "topics": None}
+                code = (
+                    self.peer.ask(asking(OffsetFetchRequest, groups=[member]), 9)
+                    .groups[0]
+                    .error_code
                 )
-                (answer,) = self.peer.ask(OffsetFetchRequest(groups=[asked]), 9).groups
-                code = answer.error_code
             case steps.DeleteOffset(name):
-                topic = OffsetDeleteRequest.OffsetDeleteRequestTopic
-                partition = topic.OffsetDeleteRequestPartition(partition_index=0)
-                deleted = topic(name=name, partitions=[partition])
-                request = OffsetDeleteRequest(group_id=self.group_id, topics=[deleted])
-                answer = self.peer.ask(request, 0)
+                topics = [{"name": name, "partitions": [{"partition_index": 0}]}]
+                answer = self.peer.ask(asking(OffsetDeleteRequest, **group, topics=topics), 0)
                 code = answer.error_code or answer.topics[0].partitions[0].error_code
         return NAMES[code] if code else "ok"
 

@@ -18,13 +18,12 @@ from eosdb.wire.handlers import group_offsets as offsets_handler
 from eosdb.wire.server import Server
 from tests.wire.clients import consume
 from tests.wire.clients import produce as send
-from tests.wire.peer import Peer, batch, fetch, fetched, produce, produced
+from tests.wire.peer import Peer, asking, batch, fetch, fetched, produce, produced
 from tests.wire.waiting import Waiting
 
 UNKNOWN_TOPIC_ID, UNKNOWN_PARTITION, NOT_AUTHORIZED = 100, 3, 29
 BY_ID = 13
 OFFSETS_BY_ID = 10
-_Topic = MetadataRequest.MetadataRequestTopic
 
 
 def id_of(db: eosdb.Database, name: str = "t") -> UUID:
@@ -56,20 +55,17 @@ def produce_by_id(peer: Peer, *topic_ids: UUID) -> list[tuple[int, int]]:
 
 def commit_by_id(peer: Peer, *topic_ids: UUID) -> list[int]:
     """The codes of the first partition of each."""
-    topic = OffsetCommitRequest.OffsetCommitRequestTopic
-    partition = topic.OffsetCommitRequestPartition(partition_index=0, committed_offset=1)
-    topics = [topic(topic_id=topic_id, partitions=[partition]) for topic_id in topic_ids]
-    answer = peer.ask(OffsetCommitRequest(group_id="g", topics=topics), OFFSETS_BY_ID)
+    partition = {"partition_index": 0, "committed_offset": 1}
+    topics = [{"topic_id": topic_id, "partitions": [partition]} for topic_id in topic_ids]
+    answer = peer.ask(asking(OffsetCommitRequest, group_id="g", topics=topics), OFFSETS_BY_ID)
     assert [topic.topic_id or UUID(int=0) for topic in answer.topics] == list(topic_ids)
     return [topic.partitions[0].error_code for topic in answer.topics]
 
 
 def offsets_by_id(peer: Peer, *topic_ids: UUID) -> dict[UUID, tuple[int, int]]:
     """Code and offset of the first partition of each; without ids, of all topics that have one."""
-    group = OffsetFetchRequest.OffsetFetchRequestGroup
-    asked = group.OffsetFetchRequestTopics
-    topics = [asked(topic_id=topic_id, partition_indexes=[0]) for topic_id in topic_ids]
-    request = OffsetFetchRequest(groups=[group(group_id="g", topics=topics or None)])
+    topics = [{"topic_id": topic_id, "partition_indexes": [0]} for topic_id in topic_ids]
+    request = asking(OffsetFetchRequest, groups=[{"group_id": "g", "topics": topics or None}])
     (answer,) = peer.ask(request, OFFSETS_BY_ID).groups
     firsts = {topic.topic_id or UUID(int=0): topic.partitions[0] for topic in answer.topics}
     return {id_: (part.error_code, part.committed_offset) for id_, part in firsts.items()}
@@ -196,7 +192,7 @@ def test_whoever_may_not_use_a_topic_is_told_so_by_its_id(peer: Peer, db: eosdb.
     assert produce_by_id(peer, topic_id) == [(NOT_AUTHORIZED, -1)]
     assert commit_by_id(peer, topic_id) == [NOT_AUTHORIZED]
     assert offsets_by_id(peer, topic_id) == {topic_id: (NOT_AUTHORIZED, -1)}
-    asked = MetadataRequest(topics=[_Topic(name=None, topic_id=topic_id)])
+    asked = asking(MetadataRequest, topics=[{"name": None, "topic_id": topic_id}])
     (topic,) = peer.ask(asked, 12).topics
     assert (topic.error_code, topic.name) == (NOT_AUTHORIZED, None)
 
@@ -205,7 +201,7 @@ def test_whoever_may_not_use_a_topic_is_told_so_by_its_id(peer: Peer, db: eosdb.
 def test_metadata_by_an_id_is_found_whatever_the_name(
     peer: Peer, db: eosdb.Database, name: str | None
 ) -> None:
-    asked = MetadataRequest(topics=[_Topic(name=name, topic_id=id_of(db))])
+    asked = asking(MetadataRequest, topics=[{"name": name, "topic_id": id_of(db)}])
     (topic,) = peer.ask(asked, 12).topics
     assert (topic.error_code, topic.name, len(topic.partitions)) == (0, "t", 2)
     assert [t.error_code for t in peer.ask(asked, 11).topics] == [42]  # Ids are from 12 on.

@@ -20,7 +20,7 @@ import eosdb
 from eosdb import Acl, Record, RecordBatch, TopicPartition
 from eosdb.wire.server import Server
 from tests.wire.clients import PATIENCE_S
-from tests.wire.peer import Peer
+from tests.wire.peer import Peer, asking
 
 NO_ID = UUID(int=0)
 
@@ -45,22 +45,21 @@ def outcomes(futures: dict[Any, Any]) -> dict[Any, str]:
 def creation(
     *topics: tuple[str, int, int], validate_only: bool = False, **more: Any
 ) -> CreateTopicsRequest:
-    made = CreateTopicsRequest.CreatableTopic
-    return CreateTopicsRequest(
+    return asking(
+        CreateTopicsRequest,
         topics=[
-            made(
-                name=name,
-                num_partitions=partitions,
-                replication_factor=replicas,
-                assignments=[
-                    made.CreatableReplicaAssignment(partition_index=index, broker_ids=brokers)
+            {
+                "name": name,
+                "num_partitions": partitions,
+                "replication_factor": replicas,
+                "assignments": [
+                    {"partition_index": index, "broker_ids": brokers}
                     for index, brokers in more.get("assignments", {}).items()
                 ],
-                configs=[
-                    made.CreatableTopicConfig(name=key, value=value)
-                    for key, value in more.get("configs", {}).items()
+                "configs": [
+                    {"name": key, "value": value} for key, value in more.get("configs", {}).items()
                 ],
-            )
+            }
             for name, partitions, replicas in topics
         ],
         timeout_ms=1_000,
@@ -189,11 +188,10 @@ def test_partitions_are_assigned_to_the_one_broker(
 
 
 def test_topics_are_deleted_by_id_too(db: eosdb.Database, peer: Peer) -> None:
-    state = DeleteTopicsRequest.DeleteTopicState
     known, unknown = db.broker.topic("t").topic_id, uuid4()
     asked = [(None, known), (None, unknown), ("none", NO_ID), ("both", known), (None, NO_ID)]
-    topics = [state(name=name, topic_id=topic_id) for name, topic_id in asked]
-    answer = peer.ask(DeleteTopicsRequest(topics=topics, timeout_ms=1_000), 6)
+    topics = [{"name": name, "topic_id": topic_id} for name, topic_id in asked]
+    answer = peer.ask(asking(DeleteTopicsRequest, topics=topics, timeout_ms=1_000), 6)
     assert [topic.error_code for topic in answer.responses] == [0, 100, 3, 42, 42]
     assert {"a", "b"}.isdisjoint(db.admin.list_topics())
 
@@ -202,10 +200,10 @@ def test_topics_are_deleted_by_id_too(db: eosdb.Database, peer: Peer) -> None:
 def test_a_topic_that_comes_twice_is_not_deleted(
     db: eosdb.Database, peer: Peer, version: int
 ) -> None:
-    state = DeleteTopicsRequest.DeleteTopicState
     names = ["t", "none", "t"]
-    request = DeleteTopicsRequest(
-        topics=[state(name=name, topic_id=NO_ID) for name in names],
+    request = asking(
+        DeleteTopicsRequest,
+        topics=[{"name": name, "topic_id": NO_ID} for name in names],
         topic_names=names,
         timeout_ms=1_000,
     )
@@ -218,12 +216,12 @@ def test_a_topic_that_comes_twice_is_not_deleted(
 def test_added_partitions_are_assigned_to_the_one_broker(
     db: eosdb.Database, peer: Peer, version: int
 ) -> None:
-    topic = CreatePartitionsRequest.CreatePartitionsTopic
 
     def ask(count: int, assignments: list[list[int]], *more: Any) -> list[int]:
-        made = [topic.CreatePartitionsAssignment(broker_ids=brokers) for brokers in assignments]
-        request = CreatePartitionsRequest(
-            topics=[topic(name="t", count=count, assignments=made), *more],
+        made = [{"broker_ids": brokers} for brokers in assignments]
+        request = asking(
+            CreatePartitionsRequest,
+            topics=[{"name": "t", "count": count, "assignments": made}, *more],
             timeout_ms=1_000,
             validate_only=False,
         )
@@ -231,21 +229,21 @@ def test_added_partitions_are_assigned_to_the_one_broker(
 
     assert ask(4, [[1]]) == [39]
     assert ask(4, [[1], [2]]) == [39]
-    assert ask(4, [[1], [1]], topic(name="none", count=1, assignments=None)) == [0, 3]
-    assert ask(9, [[1]], topic(name="t", count=9, assignments=None)) == [42]
+    assert ask(4, [[1], [1]], {"name": "none", "count": 1, "assignments": None}) == [0, 3]
+    assert ask(9, [[1]], {"name": "t", "count": 9, "assignments": None}) == [42]
     assert db.broker.topic_partitions() == {"t": 4}
 
 
 def test_one_request_adds_ten_thousand_partitions_at_most(db: eosdb.Database, peer: Peer) -> None:
     """As the controller of Kafka 4.1.1: a topic that goes beyond is refused, and those behind it are not;
     Kafka's error says nothing (-1)."""
-    topic = CreatePartitionsRequest.CreatePartitionsTopic
     db.admin.create_topic("u", 9_000)
     db.admin.create_topic("v", 1)
 
     def ask(**counts: int) -> list[int]:
-        request = CreatePartitionsRequest(
-            topics=[topic(name=name, count=n, assignments=None) for name, n in counts.items()],
+        request = asking(
+            CreatePartitionsRequest,
+            topics=[{"name": name, "count": n, "assignments": None} for name, n in counts.items()],
             timeout_ms=1_000,
             validate_only=True,
         )
@@ -264,17 +262,16 @@ def test_records_are_deleted_partition_by_partition(
     for index in (0, 1):
         records = [Record(value=b"%d" % i) for i in range(5)]
         db.broker.append(TopicPartition("t", index), RecordBatch(records))
-    topic = DeleteRecordsRequest.DeleteRecordsTopic
     asked = {"t": [(0, 3), (1, -1), (2, 0)], "none": [(0, 0)]}
-    request = DeleteRecordsRequest(
+    request = asking(
+        DeleteRecordsRequest,
         topics=[
-            topic(
-                name=name,
-                partitions=[
-                    topic.DeleteRecordsPartition(partition_index=index, offset=offset)
-                    for index, offset in partitions
+            {
+                "name": name,
+                "partitions": [
+                    {"partition_index": index, "offset": offset} for index, offset in partitions
                 ],
-            )
+            }
             for name, partitions in asked.items()
         ],
         timeout_ms=1_000,
