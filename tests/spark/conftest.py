@@ -1,4 +1,7 @@
-"""One Spark session for all tests, with the JDBC driver where one is found."""
+"""One Spark session for all tests that ask for it, with the JDBC driver where one is found.
+
+What Python can call directly, as Spark's workers do, is in `tests/spark_io`; here Spark runs each seam.
+"""
 
 from __future__ import annotations
 
@@ -13,17 +16,28 @@ from typing import Any
 import pyspark  # noqa: F401  Without it, all of the folder is skipped at once.
 import pytest
 
-import eosdb
-from eosdb import Record, RecordBatch, TopicPartition
-from tests.tidy.tree import ROOT
-
 if shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
     pytest.skip(
-        "NO JAVA: nothing of Spark is tested here; apt-get install default-jre-headless",
+        "NO JAVA: Spark itself is not tested here; apt-get install default-jre-headless",
         allow_module_level=True,
     )
 
 from eosdb.spark_io import jar
+from tests.spark_io.conftest import pipe, shop, source, target
+from tests.tidy.tree import ROOT
+
+__all__ = ["pipe", "shop", "source", "target"]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All of the room are marked; those that share the session run in one worker of pytest-xdist."""
+    here = Path(__file__).parent
+    for item in items:
+        if item.path.is_relative_to(here):
+            item.add_marker("spark")
+            if "spark" in getattr(item, "fixturenames", ()):
+                item.add_marker(pytest.mark.xdist_group("spark"))
 
 
 def builder(cores: str = "local[2,3]") -> Any:
@@ -71,45 +85,12 @@ def with_jdbc() -> None:
         pytest.skip(f"NO SQLITE JDBC DRIVER: JDBC is not tested here; {jar.INSTALL}")
 
 
-TP0, TP1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
-
-
-def fill(path: Path, count: int = 60, topic: str = "orders") -> list[bytes | None]:
-    """Committed, aborted and plain records over two partitions, one transaction left open. Returns the
-    values that a read_committed reader may see."""
-    values: list[bytes | None] = []
-    with eosdb.connect(path, durability="off") as db:
-        db.admin.create_topic(topic, partitions=2)
-        producer = db.producer(transactional_id=f"maker-{topic}")
-        producer.init_transactions()
-        for i in range(count // 10):
-            producer.begin_transaction()
-            made = [f"{topic} {i} {j}" for j in range(9)]
-            for j, value in enumerate(made):
-                headers = [("h", b"\x00"), ("n", None)] if j == 0 else []
-                producer.send(topic, value, key=f"k{j}", headers=headers)
-            if i % 4 == 3:
-                producer.abort_transaction()
-            else:
-                producer.commit_transaction()
-                values += [value.encode() for value in made]
-            plain = RecordBatch([Record(value=b"plain %d" % i)])
-            db.broker.append(TopicPartition(topic, i % 2), plain)
-            values.append(b"plain %d" % i)
-        tp = TopicPartition(topic, 0)
-        me = db.broker.init_producer_id(f"open-{topic}", 900_000)
-        open_batch = RecordBatch([Record(value=b"open")], *me, 0, True)
-        db.broker.append(tp, open_batch, transactional_id=f"open-{topic}")
-        db.broker.append(tp, RecordBatch([Record(value=b"waits")]))
-    return sorted(values, key=lambda value: value or b"")
-
-
-@pytest.fixture
-def shop(db_path: Path) -> Path:
-    fill(db_path)
-    return db_path
-
-
 def values(frame: Any) -> list[bytes]:
     """The column value, sorted."""
     return sorted(bytes(row.value) for row in frame.select("value").collect())
+
+
+def numbers(spark: Any, count: int, tasks: int = 4) -> Any:
+    return spark.range(0, count, 1, tasks).selectExpr(
+        "CAST(id % 7 AS STRING) AS key", "CAST(id AS STRING) AS value"
+    )

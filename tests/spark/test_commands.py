@@ -17,10 +17,8 @@ import eosdb
 from eosdb import TopicPartition
 from tests.cli.conftest import MAIN
 from tests.readers import committed_values
-from tests.spark.test_writing import out
+from tests.spark_io.making import out
 from tests.tidy.tree import ROOT
-
-pytestmark = pytest.mark.spark
 
 Run = Callable[..., Result]
 

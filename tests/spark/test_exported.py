@@ -14,8 +14,6 @@ from eosdb.integrations.lakehouse import export, exporting
 from eosdb.spark_io import read
 from tests.spark.conftest import values
 
-pytestmark = pytest.mark.spark
-
 COLUMNS = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers"]
 
 

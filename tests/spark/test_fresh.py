@@ -9,10 +9,7 @@ from typing import Any
 import pytest
 
 from eosdb.spark_io import jdbc_options, read, register
-from tests.spark.test_another_file import make
-from tests.spark.test_repeats import append
-
-pytestmark = pytest.mark.spark
+from tests.spark_io.making import append, make
 
 
 @pytest.fixture

@@ -1,26 +1,27 @@
-"""Views through JDBC: types, one consistent cut, and ranges that reach SQLite's index."""
+"""Views through Spark's JDBC: types, and one consistent cut while writers are at work."""
 
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import eosdb
-from eosdb import OffsetAndMetadata, Record, RecordBatch
-from eosdb.spark_io import SparkOptionError, jdbc_options, read_jdbc, spark_conf
-from eosdb.spark_io import jar as jar_of
-from tests.spark.conftest import TP0, TP1, fill
-from tests.spark.test_another_file import remove
+from eosdb import OffsetAndMetadata, Record, RecordBatch, TopicPartition
+from eosdb.spark_io import jdbc_options, read_jdbc
+from tests.spark_io.making import TP0, TP1
+from tests.spark_io.test_consistency import consumed, no_transaction_in_part, written
 
-pytestmark = pytest.mark.spark
+__all__ = ["written"]
+
+pytestmark = pytest.mark.usefixtures("with_jdbc")
 
 BIG = 5_000_000_000
 
 
-@pytest.mark.usefixtures("with_jdbc")
 def test_records_are_those_of_the_view_with_64_bits(spark: Any, shop: Path) -> None:
     with eosdb.connect(shop) as db:
         db.broker.append(TP1, RecordBatch([Record(b"\xff", b"late", (), BIG * 1000)]))
@@ -40,27 +41,30 @@ def test_records_are_those_of_the_view_with_64_bits(spark: Any, shop: Path) -> N
     assert frame.where(f"timestamp > {BIG}").where("key = X'FF'").count() == 1
 
 
-@pytest.mark.usefixtures("with_jdbc")
-@pytest.mark.parametrize("view", [
+VIEWS = [
     "all_records", "partition_offsets", "producer_states", "transactions", "transaction_history",
     "record_batches", "aborted_transactions", "consumer_offsets", "pending_offsets",
     "producer_snapshots", "journal",
-])  # fmt: skip
-def test_every_view_can_be_read(spark: Any, shop: Path, view: str) -> None:
+]  # fmt: skip
+
+
+def test_every_view_can_be_read(spark: Any, shop: Path) -> None:
     with eosdb.connect(shop) as db:
         db.broker.offset_commit("g", {TP0: OffsetAndMetadata(1)})
         db.take_snapshot()
-    frame = read_jdbc(spark, shop, view=view)
-    with eosdb.connect(shop, read_only=True) as db:
-        columns = {"INTEGER": "bigint", "TEXT": "string", "BLOB": "binary", "REAL": "double"}
-        expected = {name: columns[kind] for name, kind in db.columns(view).items()}
-        count = sum(1 for _ in db.query(f"SELECT 1 FROM {view}").rows)
-    assert {f.name: f.dataType.simpleString() for f in frame.schema} == expected
-    if view != "all_records":  # This one ends where readers may read to.
-        assert frame.count() == count
+    columns = {"INTEGER": "bigint", "TEXT": "string", "BLOB": "binary", "REAL": "double"}
+    for view in VIEWS:
+        frame = read_jdbc(spark, shop, view=view)
+        with eosdb.connect(shop, read_only=True) as db:
+            expected = {name: columns[kind] for name, kind in db.columns(view).items()}
+            count = sum(1 for _ in db.query(f"SELECT 1 FROM {view}").rows)
+        assert {f.name: f.dataType.simpleString() for f in frame.schema} == expected, view
+        found = len(frame.collect())
+        assert found == count or view == "all_records", (
+            view
+        )  # This one ends where readers may read to.
 
 
-@pytest.mark.usefixtures("with_jdbc")
 def test_a_typed_view_keeps_its_types(spark: Any, db_path: Path) -> None:
     with eosdb.connect(db_path) as db:
         db.admin.create_topic("flights")
@@ -79,96 +83,26 @@ def test_a_typed_view_keeps_its_types(spark: Any, db_path: Path) -> None:
     assert frame.where("carrier = 'UA' AND delay IS NULL").count() == 1
 
 
-def test_tasks_are_ranges_of_offsets_that_reach_the_index(shop: Path) -> None:
-    options = jdbc_options(shop, topics=["orders"], rows_per_task=10)
-    assert len(options.predicates) >= 5
-    with eosdb.connect(shop, read_only=True) as db:
-        total = 0
-        for predicate in options.predicates:
-            sql = f"FROM committed_records WHERE {predicate}"
-            plan = " ".join(str(row) for row in db.query(f"EXPLAIN QUERY PLAN SELECT * {sql}").rows)
-            if " OR " not in predicate:
-                assert "offset>? AND offset<?" in plan, plan
-            ((count,),) = db.query(f"SELECT count(*) {sql}").rows
-            total += count
-        ((expected,),) = db.query("SELECT count(*) FROM committed_records").rows
-    assert total == expected
-
-
-def test_what_cannot_be_read_says_so(shop: Path) -> None:
-    for arguments, text in (
-        ({"view": "no_such"}, "no table or view 'no_such'"),
-        ({"topics": ["nowhere"]}, "no topic nowhere"),
-        ({"view": "transactions", "topics": ["orders"]}, "has no topics"),
-    ):
-        with pytest.raises(SparkOptionError, match=text):
-            jdbc_options(shop, **arguments)
-    with pytest.raises(eosdb.DatabaseNotFoundError):
-        jdbc_options(shop.parent / "nothing.db")
-
-
-def test_odd_paths_are_quoted(tmp_path: Path) -> None:
-    path = tmp_path / "a b?c#d%.db"
-    fill(path, 10)
-    assert jdbc_options(path).url.endswith("/a%20b%3Fc%23d%25.db?mode=ro&busy_timeout=30000")
-
-
-# -- the driver ---------------------------------------------------------------------------------
-
-
-def test_the_jar_that_is_named_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    mine, theirs = tmp_path / "mine.jar", tmp_path / "theirs.jar"
-    mine.touch()
-    theirs.touch()
-    monkeypatch.setenv(jar_of.ENVIRONMENT, str(theirs))
-    assert spark_conf(str(mine)) == {"spark.jars": str(mine)}
-    assert spark_conf() == {"spark.jars": str(theirs)}
-
-
-def test_a_jar_that_is_not_there_is_an_error_with_the_line_to_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_jdbc_reads_what_a_pinned_consumer_reads(
+    spark: Any, written: Path, request: pytest.FixtureRequest
 ) -> None:
-    with pytest.raises(SparkOptionError, match="apt-get install libxerial"):
-        spark_conf(str(tmp_path / "none.jar"))
-    monkeypatch.setenv(jar_of.ENVIRONMENT, str(tmp_path / "none.jar"))
-    with pytest.raises(SparkOptionError, match=jar_of.ENVIRONMENT):
-        spark_conf()
-
-
-def test_without_any_jar_spark_is_to_fetch_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(jar_of.ENVIRONMENT, raising=False)
-    monkeypatch.setattr(jar_of, "_DEBIAN_JAR", "/nothing/here.jar")
-    (name,) = spark_conf()
-    assert name == "spark.jars.packages"
-
-
-@pytest.mark.parametrize("count", [1, 60], ids=["shorter", "as long"])
-@pytest.mark.parametrize("view", ["committed_records", "typed"])
-@pytest.mark.parametrize("is_file", [True, False], ids=["file", "topic"])
-def test_predicates_are_of_one_file_and_topic(
-    shop: Path, view: str, count: int, *, is_file: bool
-) -> None:
-    def make(count: int) -> None:
-        with eosdb.connect(shop, durability="off") as db:
-            db.admin.create_topic("again")
-            db.admin.create_view("typed", "again", {"n": "INTEGER"})
-            batch = RecordBatch([Record(value=b"{}")] * count)
-            db.broker.append(eosdb.TopicPartition("again", 0), batch)
-
-    def read() -> list[int]:
-        with eosdb.connect(shop, read_only=True) as db:
-            sql = f"SELECT count(*) FROM {view} WHERE "
-            return [n for one in options.predicates for (n,) in db.query(sql + one)]
-
-    make(60)
-    options = jdbc_options(shop, view, None if view == "typed" else ["again"])
-    assert sum(read()) == 60
-    if is_file:
-        remove(shop)
-    else:
-        with eosdb.connect(shop) as db:
-            db.admin.drop_view("typed")
-            db.admin.delete_topic("again")
-    make(count)
-    with pytest.raises(eosdb.EosdbError, match=r"topic again was .* make the DataFrame again"):
-        read()
+    for _ in range(request.config.getoption("--seeds")):
+        options = jdbc_options(written, rows_per_task=50)
+        frame = spark.read.jdbc(
+            options.url,
+            options.table,
+            predicates=list(options.predicates),
+            properties=options.options,
+        )
+        seen: dict[TopicPartition, list[tuple[int, bytes]]] = {TP0: [], TP1: []}
+        for row in frame.select("partition", "offset", "value").collect():
+            seen[TopicPartition("orders", row.partition)].append((row.offset, bytes(row.value)))
+        seen = {tp: sorted(found) for tp, found in seen.items()}
+        ends = {TP0: 0, TP1: 0}
+        for partition, end in re.findall(
+            r'"partition" = (\d) .*?"offset" < (\d+)', " ".join(options.predicates)
+        ):
+            tp = TopicPartition("orders", int(partition))
+            ends[tp] = max(ends[tp], int(end))
+        assert seen == consumed(written, ends)
+        no_transaction_in_part(seen)

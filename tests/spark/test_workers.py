@@ -18,8 +18,6 @@ from tests.readers import committed_values
 from tests.spark.appending import TASKS, append_everywhere
 from tests.tidy.tree import ROOT
 
-pytestmark = pytest.mark.spark
-
 
 def check(path: Path, *more: str) -> None:
     acknowledged = Path(f"{path}.acknowledged").read_text().splitlines()

@@ -18,8 +18,6 @@ from eosdb.spark_io.planning.options import parse
 from eosdb.spark_io.writing.micro_batch import Call, Calls, MicroBatch
 from eosdb.spark_io.writing.writes import Rows, total
 
-pytestmark = pytest.mark.spark
-
 TP = TopicPartition("t", 0)
 
 

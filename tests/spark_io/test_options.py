@@ -17,8 +17,6 @@ from eosdb.spark_io.planning.trigger import Trigger
 from eosdb.spark_io.writing import outgoing
 from tests.tidy.tree import ROOT
 
-pytestmark = pytest.mark.spark
-
 
 def test_a_subscription_is_topics_a_pattern_or_partitions() -> None:
     assert parse({"subscribe": "a, b"}, streaming=False).wants(TopicPartition("b", 7))

@@ -15,8 +15,6 @@ from eosdb.spark_io.writing.outgoing import parse
 from eosdb.spark_io.writing.sink import stage
 from eosdb.spark_io.writing.staging import Write
 
-pytestmark = pytest.mark.spark
-
 HOUR_MS = 3600 * 1000
 NOW_MS = 1_700_000_000_000
 BATCH = pa.RecordBatch.from_arrays([pa.array([b"v"])], ["value"])

@@ -17,8 +17,6 @@ from eosdb.spark_io.planning.errors import SparkOptionError
 from eosdb.spark_io.planning.options import parse
 from eosdb.spark_io.planning.plan import Range
 
-pytestmark = pytest.mark.spark
-
 TP = TopicPartition("t", 0)
 
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.types import BinaryType, StructType
 
 import eosdb
 from eosdb.errors import DatabaseNotFoundError, UnknownTopicOrPartitionError
@@ -19,12 +18,9 @@ from eosdb.spark_io.planning.errors import SparkOptionError
 from eosdb.spark_io.reading.table_function import Records
 from eosdb.spark_io.source import EosdbDataSource
 from eosdb.spark_io.writing import outgoing
-from tests.spark.test_another_file import Reader, make
+from tests.spark_io.like_spark import SCHEMA, Reader
+from tests.spark_io.making import make
 from tests.tidy.tree import ROOT
-
-pytestmark = pytest.mark.spark
-
-SCHEMA = StructType().add("value", BinaryType())
 
 
 @pytest.fixture

@@ -3,71 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
-from pyspark.sql.types import BinaryType, StructType
 
 import eosdb
 from eosdb import TopicPartition
-from eosdb.spark_io import read_stream
 from eosdb.spark_io.planning.errors import SparkOptionError
 from eosdb.spark_io.planning.options import parse
-from eosdb.spark_io.reading.stream import StreamReader
-from eosdb.spark_io.source import EosdbDataSource
-from tests.spark.test_repeats import append, numbers_in
-
-pytestmark = pytest.mark.spark
+from tests.spark_io.like_spark import Reader
+from tests.spark_io.making import append, backup_put_back, make, new_file, restored
 
 Replace = Callable[[Path, range], None]
-
-
-@pytest.fixture
-def source(tmp_path: Path) -> Path:
-    """A copy made after 10 numbers lies beside the file, which has 20."""
-    path = tmp_path / "source.db"
-    make(path, range(10))
-    with eosdb.connect(path) as db:
-        db.backup(tmp_path / "backup.db")
-    append(path, range(10, 20))
-    return path
-
-
-def make(path: Path, values: range) -> None:
-    with eosdb.connect(path, durability="off") as db:
-        db.admin.create_topic("orders")
-    append(path, values)
-
-
-def remove(path: Path) -> None:
-    for suffix in ("", "-wal", "-shm"):
-        Path(f"{path}{suffix}").unlink(missing_ok=True)
-
-
-def new_file(path: Path, values: range) -> None:
-    remove(path)
-    make(path, values)
-
-
-def backup_put_back(path: Path, values: range) -> None:
-    remove(path)
-    shutil.copy(path.with_name("backup.db"), path)
-    append(path, values)
-
-
-def restored(path: Path, values: range) -> None:
-    with eosdb.connect(path) as db:
-        position = db.info()["journal_position"]
-        assert isinstance(position, int)
-        db.restore_to(path.with_name("then.db"), position=position - 5)
-    remove(path)
-    os.rename(path.with_name("then.db"), path)
-    append(path, values)
 
 
 LOSSES = [
@@ -78,39 +27,6 @@ LOSSES = [
     pytest.param(backup_put_back, range(0), "ends with event", id="older copy"),
     pytest.param(backup_put_back, range(100, 115), "another event", id="older copy, grown"),
 ]
-
-
-class Reader:
-    """What Spark does with a stream's reader, without Spark."""
-
-    def __init__(self, path: Path, **options: object) -> None:
-        given = {"path": str(path), "subscribe": "orders", "startingOffsets": "earliest"}
-        given |= {name: str(value) for name, value in options.items()}
-        given = {name: value for name, value in given.items() if value != "None"}
-        self._source = EosdbDataSource(given)
-        self.offset: dict[str, Any] | None = None
-
-    def stream_reader(self) -> StreamReader:
-        return self._source.streamReader(StructType().add("value", BinaryType()))
-
-    def __call__(self, most: int | None = None) -> list[int]:
-        """One trigger with a reader of its own; the values of its micro-batch."""
-        reader = self.stream_reader()
-        start = reader.initialOffset() if self.offset is None else self.offset
-        limit = ReadAllAvailable() if most is None else ReadMaxRows(most)
-        end = json.loads(json.dumps(reader.latestOffset(start, limit)))
-        values = self.between(start, end)
-        self.offset = end
-        return values
-
-    def between(self, start: dict[str, Any], end: dict[str, Any]) -> list[int]:
-        reader = self.stream_reader()
-        return sorted(
-            int(value)
-            for task in reader.partitions(start, end)
-            for batch in reader.read(task)
-            for value in batch.column("value").to_pylist()
-        )
 
 
 @pytest.mark.parametrize(("replace", "values", "why"), LOSSES)
@@ -222,34 +138,3 @@ def test_offsets_of_a_checkpoint_can_be_given_to_a_new_query(source: Path) -> No
     reader(12)
     limit = parse({"startingOffsets": json.dumps(reader.offset)}, streaming=True).start
     assert limit.offsets == {"orders": {0: 12}}
-
-
-def test_spark_ends_the_query_and_goes_on_when_it_may(
-    spark: Any, source: Path, tmp_path: Path
-) -> None:
-    target = tmp_path / "target.db"
-    with eosdb.connect(target, durability="off") as db:
-        db.admin.create_topic("out")
-
-    def copy(**options: object) -> None:
-        query = (
-            read_stream(spark, source, subscribe="orders", startingOffsets="earliest", **options)
-            .selectExpr("value")
-            .writeStream.format("eosdb")
-            .option("topic", "out")
-            .option("checkpointLocation", str(tmp_path / "cp"))
-            .trigger(availableNow=True)
-            .start(str(target))
-        )
-        query.awaitTermination()
-
-    copy()
-    copy()
-    assert numbers_in(target, "out") == list(range(20))
-    backup_put_back(source, range(100, 115))
-    with pytest.raises(Exception, match=r"older copy .* failOnDataLoss=false"):
-        copy()
-    assert numbers_in(target, "out") == list(range(20))
-    copy(failOnDataLoss=False)
-    copy()
-    assert numbers_in(target, "out") == sorted([*range(20), *range(10), *range(100, 115)])

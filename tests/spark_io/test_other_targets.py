@@ -19,20 +19,10 @@ from eosdb.spark_io.writing.last_write import last_write_of
 from eosdb.spark_io.writing.outgoing import Outgoing, parse
 from eosdb.spark_io.writing.sink import StreamWriter
 from eosdb.spark_io.writing.writes import Content, bring_in, rows_of, text_before, topics_of
-from tests.spark.test_another_file import remove
-from tests.spark.test_repeats import (
-    append,
-    each_batch,
-    forget_last_batch,
-    numbers_in,
-    pipe,
-    to_more,
-)
-from tests.spark.test_writing import expected, numbers, out, target
+from tests.spark_io.like_spark import Query, forget_last_batch, frame, to_topic
+from tests.spark_io.making import append, expected, make, numbers_in, out, remove, topic_anew
 
-pytestmark = pytest.mark.spark
-
-__all__ = ["pipe", "target"]
+from .test_target_identity import WAYS, Way
 
 
 def bring(
@@ -59,12 +49,6 @@ def bring(
         return bring_in(db, sink, batch, Outgoing(db, options), content, consecutive=consecutive)
 
 
-def make_anew(path: Path, topic: str) -> None:
-    with eosdb.connect(path, durability="off") as db:
-        db.admin.delete_topic(topic)
-        db.admin.create_topic(topic)
-
-
 def logged(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [
         record.getMessage()
@@ -79,7 +63,7 @@ def test_a_batch_is_a_repeat_only_in_the_topic_that_it_went_to(
 ) -> None:
     assert not bring(pipe, topic).skipped
     assert bring(pipe, topic).skipped
-    make_anew(pipe, "good")
+    topic_anew(pipe, topic="good")
     with pytest.raises(OtherTargetError, match=r"went to topics that are gone.* go to .*good \(id"):
         bring(pipe, topic)
     assert not bring(pipe, topic, batch=1).skipped, "the next batch is another one"
@@ -168,12 +152,11 @@ def test_what_a_stream_leaves_out_is_logged_once(
 
 
 def test_write_returns_what_it_did_and_what_it_left_out_is_logged_once(
-    spark: Any, target: Path, caplog: pytest.LogCaptureFixture
+    target: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     def run(version: int) -> eosdb.spark_io.WriteReport:
-        return write(
-            numbers(spark, 30), target, topic="out", txn_app_id="nightly", txn_version=version
-        )
+        rows: Any = frame(range(30))
+        return write(rows, target, topic="out", txn_app_id="nightly", txn_version=version)
 
     first = run(5)
     assert (first.rows, first.skipped, first.why) == (30, False, None)
@@ -189,61 +172,49 @@ def test_write_returns_what_it_did_and_what_it_left_out_is_logged_once(
     assert older.why is not None
     assert "txnVersion 4 is older than 5" in older.why
     assert logged(caplog) == [f"{target}: {report.why}" for report in (again, older)]
-    make_anew(target, "out")
-    with pytest.raises(Exception, match=r"went to topics that are gone.*txnVersion"):
+    topic_anew(target, topic="out")
+    with pytest.raises(OtherTargetError, match=r"went to topics that are gone.*txnVersion"):
         run(5)
     assert run(6).rows == 30
     assert out(target) == expected(30)
 
 
-def test_a_sink_id_and_a_copied_checkpoint_belong_to_one_topic(
-    spark: Any, pipe: Path, tmp_path: Path
-) -> None:
-    to_more(spark, pipe, tmp_path / "one", "fixed", "earliest")
+def test_a_sink_id_and_a_copied_checkpoint_belong_to_one_topic(pipe: Path, tmp_path: Path) -> None:
+    def run(checkpoint: str, topic: str) -> None:
+        sink = to_topic(pipe, topic, sinkId="fixed", checkpointLocation=tmp_path / checkpoint)
+        Query(pipe, tmp_path / checkpoint).run(sink)
+
+    run("one", "more")
     shutil.copytree(tmp_path / "one", tmp_path / "copy")
     forget_last_batch(tmp_path / "copy")
-    with pytest.raises(Exception, match=r"went to topic more .* go to bad .*new sinkId"):
-        to_more(spark, pipe, tmp_path / "copy", "fixed", "earliest", topic="bad")
-    to_more(spark, pipe, tmp_path / "copy", "fixed", "earliest")
+    with pytest.raises(OtherTargetError, match=r"went to topic more .* go to bad .*new sinkId"):
+        run("copy", "bad")
+    run("copy", "more")
     assert numbers_in(pipe, "more") == list(range(100))
     assert numbers_in(pipe, "bad") == []
 
 
-@pytest.mark.parametrize("how", ["stream", "foreach_batch", "write", "write of a job"])
+@pytest.mark.parametrize("way", WAYS)
 def test_a_query_does_not_go_on_with_an_older_copy_of_its_target(
-    spark: Any, pipe: Path, tmp_path: Path, how: str
+    pipe: Path, tmp_path: Path, way: Way
 ) -> None:
-    into = tmp_path / "target.db"
-    with eosdb.connect(into, durability="off") as db:
-        db.admin.create_topic("more")
-
-    def run() -> None:
-        def by_write(frame: Any, batch_id: int) -> None:
-            job = {"txn_app_id": "job", "txn_version": batch_id} if "job" in how else {}
-            write(frame, into, topic="more", **job)  # type: ignore[arg-type]
-
-        work = by_write if how.startswith("write") else foreach_batch(into, topic="more")
-        if how == "stream":
-            to_more(spark, pipe, tmp_path / "cp", "fixed", "earliest", into=into)
-        else:
-            each_batch(spark, pipe, tmp_path / "cp", work)
-
+    into = make(tmp_path / "target.db", topic="more")
     with eosdb.connect(into) as db:
         db.backup(tmp_path / "older.db")
-    run()
+    way(pipe, tmp_path / "cp", into, None)
     assert numbers_in(into, "more") == list(range(100))
     remove(into)
     shutil.copy(tmp_path / "older.db", into)
     append(pipe, range(110, 120))
     with pytest.raises(
-        Exception, match=r"batches up to \d.* older copy of the file.*newest file back"
+        SparkOptionError, match=r"batches up to \d.* older copy of the file.*newest file back"
     ):
-        run()
+        way(pipe, tmp_path / "cp", into, None)
     assert numbers_in(into, "more") == []
 
 
 def test_a_function_may_leave_batches_out(
-    spark: Any, pipe: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    pipe: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     sink = foreach_batch(pipe, topic="good")
 
@@ -252,7 +223,7 @@ def test_a_function_may_leave_batches_out(
             sink(frame, batch_id)
 
     for _ in range(2):
-        each_batch(spark, pipe, tmp_path / "cp", work, maxOffsetsPerTrigger=12)
+        Query(pipe, tmp_path / "cp", maxOffsetsPerTrigger=12).run(work)
         forget_last_batch(tmp_path / "cp")
     assert len(numbers_in(pipe, "good")) == 12 + 12 + 4
     assert ["4 rows were not appended" in line for line in logged(caplog)] == [True]

@@ -10,33 +10,13 @@ from typing import Any
 import pytest
 
 import eosdb
-from eosdb.spark_io import read, read_stream
 from eosdb.spark_io.planning.errors import SparkOptionError
 from eosdb.spark_io.planning.options import parse
 from eosdb.spark_io.planning.plan import batch
 from eosdb.spark_io.reading.tasks import batches
-from tests.spark.test_another_file import Reader, backup_put_back, make, new_file
-from tests.spark.test_repeats import append, numbers_in
-
-pytestmark = pytest.mark.spark
-
-
-@pytest.fixture
-def source(tmp_path: Path) -> Path:
-    """A copy made after 10 numbers lies beside the file, which has 20."""
-    path = tmp_path / "source.db"
-    make(path, range(10))
-    with eosdb.connect(path) as db:
-        db.backup(tmp_path / "backup.db")
-    append(path, range(10, 20))
-    return path
-
-
-def make_anew(path: Path, values: range) -> None:
-    with eosdb.connect(path, durability="off") as db:
-        db.admin.delete_topic("orders")
-        db.admin.create_topic("orders")
-    append(path, values)
+from eosdb.spark_io.source import EosdbDataSource
+from tests.spark_io.like_spark import SCHEMA, Reader, tables
+from tests.spark_io.making import append, backup_put_back, new_file, topic_anew
 
 
 def log_lines(caplog: pytest.LogCaptureFixture) -> set[str]:
@@ -58,7 +38,7 @@ def test_a_stream_is_told_of_a_topic_that_was_made_anew(
 
     strict, forgiving = reader(), reader(failOnDataLoss=False)
     assert strict() == forgiving() == list(range(20))
-    make_anew(source, range(100, 100 + count))
+    topic_anew(source, range(100, 100 + count))
     for _ in range(2):
         with pytest.raises(
             SparkOptionError, match=r"topic orders: .* made anew: its id is .*, not "
@@ -100,7 +80,7 @@ def test_a_micro_batch_that_was_planned_on_the_topic_before_is_not_read_from_thi
     start = strict.offset
     strict()
     assert strict.offset is not None
-    make_anew(source, range(100, 200))
+    topic_anew(source, range(100, 200))
     with pytest.raises(SparkOptionError, match="made anew"):
         strict.between(start, strict.offset)
     assert forgiving.between(start, strict.offset) == []
@@ -114,7 +94,7 @@ def test_tasks_of_a_micro_batch_read_no_other_topic(
         reader = Reader(source, failOnDataLoss=not forgiving).stream_reader()
         start = reader.initialOffset()
         (task,) = reader.partitions(start, reader.latestOffset(start, reader.getDefaultReadLimit()))
-        make_anew(source, range(100, 200))
+        topic_anew(source, range(100, 200))
         if forgiving:
             caplog.clear()
             assert list(reader.read(task)) == []
@@ -129,7 +109,7 @@ def test_available_now_reads_no_further_than_the_new_topic_goes(source: Path) ->
     reader(5)
     stream = reader.stream_reader()
     stream.prepareForTriggerAvailableNow()
-    make_anew(source, range(100, 103))
+    topic_anew(source, range(100, 103))
     assert reader.offset is not None
     end = stream.latestOffset(reader.offset, stream.getDefaultReadLimit())
     assert reader.between(reader.offset, json.loads(json.dumps(end))) == [100, 101, 102]
@@ -145,7 +125,7 @@ def test_a_stream_begins_at_offsets_that_are_there(source: Path) -> None:
             Reader(source, startingOffsets=offsets)()
     reader = Reader(source, startingOffsets='{"orders":{"0":3}}')
     assert reader() == list(range(3, 20))
-    make_anew(source, range(100, 105))
+    topic_anew(source, range(100, 105))
     with pytest.raises(SparkOptionError, match=r"offset 20 of orders-0 .* deleted and made anew"):
         Reader(source, startingOffsets=json.dumps(reader.offset))()
 
@@ -160,7 +140,7 @@ def test_offsets_without_a_topics_id_are_taken_at_their_word_once(source: Path) 
         assert topic_id == str(db.broker.topic("orders").topic_id)
     reader.offset = {"orders": {"0": f"{offset}@{mark}"}}
     assert reader() == list(range(5, 20))
-    make_anew(source, range(100, 140))
+    topic_anew(source, range(100, 140))
     with pytest.raises(SparkOptionError, match="made anew"):
         reader()
 
@@ -169,29 +149,31 @@ def test_offsets_without_a_topics_id_are_taken_at_their_word_once(source: Path) 
     ("change", "why"),
     [
         (new_file, "this is another file: its id is"),
-        (make_anew, "the topic was deleted and made anew"),
+        (topic_anew, "the topic was deleted and made anew"),
         (backup_put_back, "older copy of the file: it has another event"),
     ],
 )
 def test_a_data_frame_reads_what_it_was_planned_for_or_is_refused(
-    spark: Any, source: Path, change: Any, why: str
+    source: Path, change: Any, why: str
 ) -> None:
-    frames = [read(spark, source, subscribe="orders", failOnDataLoss=f) for f in (True, False)]
-    for frame in frames:
-        assert frame.count() == 20
+    planned = []
+    for may_lose in (True, False):
+        reader = EosdbDataSource({"path": str(source), "failOnDataLoss": str(may_lose)}).reader(
+            SCHEMA
+        )
+        planned.append((reader, reader.partitions()))
     change(source, range(100, 240))
-    for frame in frames:
-        with pytest.raises(Exception, match=f"{why}.* make the DataFrame again"):
-            frame.count()
-    assert read(spark, source, subscribe="orders").count() in (140, 150)
+    for reader, tasks in planned:
+        with pytest.raises(SparkOptionError, match=f"{why}.* make the DataFrame again"):
+            tables(reader, tasks)
 
 
 def test_a_range_is_read_of_one_topic_also_when_that_goes_on_the_way(source: Path) -> None:
-    append(source, range(20, 20_000))
+    append(source, range(20, 9_000))
     options = parse({"failOnDataLoss": "false"}, streaming=False)
     found = batches(batch(str(source), options), ("value",), options)
-    assert next(found).num_rows < 20_000
-    make_anew(source, range(100_000, 150_000))
+    assert next(found).num_rows < 9_000
+    topic_anew(source, range(100_000, 120_000))
     with pytest.raises(SparkOptionError, match="made anew"):
         list(found)
 
@@ -212,30 +194,3 @@ def test_what_retention_took_of_a_plan_is_told(
     (line,) = log_lines(caplog)
     assert "orders-0: offsets 0 to 6 were planned to be read and are gone" in line
     assert "make the DataFrame again" in line
-
-
-def test_a_query_of_spark_ends_and_goes_on_when_it_may(
-    spark: Any, source: Path, tmp_path: Path
-) -> None:
-    target = tmp_path / "target.db"
-    with eosdb.connect(target, durability="off") as db:
-        db.admin.create_topic("out")
-
-    def copy(**options: object) -> None:
-        query = (
-            read_stream(spark, source, subscribe="orders", startingOffsets="earliest", **options)
-            .selectExpr("value")
-            .writeStream.format("eosdb")
-            .option("topic", "out")
-            .option("checkpointLocation", str(tmp_path / "cp"))
-            .trigger(availableNow=True)
-            .start(str(target))
-        )
-        query.awaitTermination()
-
-    copy()
-    make_anew(source, range(100, 140))
-    with pytest.raises(Exception, match=r"topic orders: .* made anew.* failOnDataLoss=false"):
-        copy()
-    copy(failOnDataLoss=False)
-    assert numbers_in(target, "out") == [*range(20), *range(100, 140)]

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import eosdb
 from eosdb import Record, RecordBatch, TopicPartition
-from eosdb.integrations import publishing
-from eosdb.spark_io import SparkOptionError, read, read_stream, snapshot
+from eosdb.spark_io import SparkOptionError, snapshot
 from eosdb.spark_io.planning import files, options, plan, remote
-
-pytestmark = pytest.mark.spark
+from eosdb.spark_io.source import EosdbDataSource
+from tests.spark_io.like_spark import SCHEMA, Reader, tables, texts
 
 TP = TopicPartition("t", 0)
 
@@ -51,34 +50,6 @@ def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Device]:
     return found
 
 
-def test_a_published_fleet_is_read_like_local_files(
-    spark: Any, fleet: list[Device], tmp_path: Path
-) -> None:
-    rows = read(spark, fleet[0].url).select("value", "source_file").collect()
-    assert sorted(bytes(row.value) for row in rows) == [
-        b"0-a",
-        b"0-b",
-        b"0-c",
-        b"1-a",
-        b"1-b",
-        b"1-c",
-    ]
-    assert sorted({row.source_file for row in rows}) == publishing.files(fleet[0].url)
-    fleet[0].append(b"0-d")
-    one = fleet[0].publish()
-    fleet[0].append(b"0-e")
-    rows = read(spark, [one, tmp_path / "1.db"]).select("value").collect()
-    assert len(rows) == 4 + 3, "beside local files; the last record is not published yet"
-    snapshot(fleet[0].path, fleet[0].url)
-    since = {"startingTimestamp": 2_000, "startingOffsetsByTimestampStrategy": "latest"}
-    rows = read(spark, one, **since).select("value").collect()
-    assert sorted(bytes(row.value) for row in rows) == [b"0-c", b"0-d", b"0-e"]
-    for folder in (tmp_path / "fleet", f"file://{tmp_path}/fleet"):
-        assert read(spark, folder).count() == 8, "a mounted folder is read as its URL is"
-    with pytest.raises(SparkOptionError, match="nothing that is published there"):
-        files.resolve(f"local://{tmp_path}/nothing")
-
-
 def test_planning_downloads_nothing(
     fleet: list[Device], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -114,24 +85,39 @@ def test_an_older_copy_that_was_put_back_is_noticed(fleet: list[Device], tmp_pat
     assert "another event" in remote.look(url, lambda _: [known]).departures[known]
 
 
-def test_a_stream_follows_what_is_published(
-    spark: Any, fleet: list[Device], tmp_path: Path
-) -> None:
-    def run() -> list[str]:
-        stream = read_stream(spark, fleet[0].url, startingOffsets="earliest")
-        query = (
-            stream.selectExpr("CAST(value AS STRING) AS value")
-            .writeStream.format("parquet")
-            .option("path", str(tmp_path / "out"))
-            .option("checkpointLocation", str(tmp_path / "checkpoint"))
-            .trigger(availableNow=True)
-            .start()
-        )
-        query.awaitTermination()
-        return sorted(row.value for row in spark.read.parquet(str(tmp_path / "out")).collect())
+def test_a_published_fleet_is_read_like_local_files(fleet: list[Device], tmp_path: Path) -> None:
+    def read(*paths: object, **options: object) -> list[str]:
+        reader = EosdbDataSource(
+            texts({"paths": json.dumps([*map(str, paths)]), **options})
+        ).reader(SCHEMA)
+        read = tables(reader, reader.partitions())
+        return sorted(value.decode() for table in read for value in table["value"].to_pylist())
 
-    assert run() == ["0-a", "0-b", "0-c", "1-a", "1-b", "1-c"]
-    fleet[1].append(b"1-d")
-    assert run() == ["0-a", "0-b", "0-c", "1-a", "1-b", "1-c"]
+    assert read(fleet[0].url) == ["0-a", "0-b", "0-c", "1-a", "1-b", "1-c"]
+    fleet[0].append(b"0-d")
+    one = fleet[0].publish()
+    fleet[0].append(b"0-e")
+    found = read(one, tmp_path / "1.db")
+    assert found == ["0-a", "0-b", "0-c", "0-d", "1-a", "1-b", "1-c"], (
+        "the last is not published yet"
+    )
+    snapshot(fleet[0].path, fleet[0].url)
+    since = {"startingTimestamp": 2_000, "startingOffsetsByTimestampStrategy": "latest"}
+    assert read(one, **since) == ["0-c", "0-d", "0-e"]
+    for folder in (tmp_path / "fleet", f"file://{tmp_path}/fleet"):
+        assert len(read(folder)) == 8, "a mounted folder is read as its URL is"
+    with pytest.raises(SparkOptionError, match="nothing that is published there"):
+        files.resolve(f"local://{tmp_path}/nothing")
+
+
+def test_a_stream_follows_what_is_published(fleet: list[Device]) -> None:
+    for number, device in enumerate(fleet):  # `Reader` reads numbers.
+        device.append(b"1%d" % number)
+        device.publish()
+    start = json.dumps({"t": {"0": 3}})
+    reader = Reader(fleet[0].url, subscribe="t", startingOffsets=start)
+    assert reader() == [10, 11]
+    fleet[1].append(b"12")
+    assert reader() == []
     fleet[1].publish()
-    assert run() == ["0-a", "0-b", "0-c", "1-a", "1-b", "1-c", "1-d"]
+    assert reader() == [12]

@@ -1,26 +1,24 @@
 """While writers commit and abort, each read equals what a consumer gets that ends at the same offsets.
 
-`--seeds 25` makes 50 reads through each of the two ways.
+`--seeds 25` makes 50 reads. `tests/spark/test_jdbc.py` does the same by JDBC.
 """
 
 from __future__ import annotations
 
 import json
 import random
-import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
+from pyspark.sql.types import BinaryType, StructField, StructType
 
 import eosdb
 from eosdb import Record, RecordBatch, TopicPartition
-from eosdb.spark_io import jdbc_options, read
-from tests.spark.conftest import TP0, TP1
-
-pytestmark = pytest.mark.spark
+from eosdb.spark_io.source import EosdbDataSource
+from tests.spark_io.like_spark import tables, texts
+from tests.spark_io.making import TP0, TP1
 
 Seen = dict[TopicPartition, list[tuple[int, bytes]]]
 
@@ -79,10 +77,17 @@ def consumed(path: Path, ends: dict[TopicPartition, int]) -> Seen:
     return seen
 
 
-def collected(frame: Any) -> Seen:
+def read(path: Path, **options: object) -> Seen:
+    """By the data source, in several tasks."""
+    names = ("partition", "offset", "value")
+    given = {"path": str(path), "minPartitions": "4", **texts(options)}
+    reader = EosdbDataSource(given).reader(
+        StructType([StructField(n, BinaryType()) for n in names])
+    )
     seen: Seen = {TP0: [], TP1: []}
-    for row in frame.select("partition", "offset", "value").collect():
-        seen[TopicPartition("orders", row.partition)].append((row.offset, bytes(row.value)))
+    for table in tables(reader, reader.partitions()):
+        for row in table.to_pylist():
+            seen[TopicPartition("orders", row["partition"])].append((row["offset"], row["value"]))
     return {tp: sorted(found) for tp, found in seen.items()}
 
 
@@ -92,36 +97,13 @@ def no_transaction_in_part(seen: Seen) -> None:
 
 
 def test_the_data_source_reads_what_a_pinned_consumer_reads(
-    spark: Any, written: Path, request: pytest.FixtureRequest
+    written: Path, request: pytest.FixtureRequest
 ) -> None:
     for _ in range(2 * request.config.getoption("--seeds")):
         with eosdb.connect(written, read_only=True) as db:
             ends = {tp: end for tp, (_, end) in db.admin.consistent_cut().items()}
         wanted = {"orders": {str(tp.partition): end for tp, end in ends.items()}}
-        pinned = collected(read(spark, written, endingOffsets=json.dumps(wanted), minPartitions=4))
+        pinned = read(written, endingOffsets=json.dumps(wanted))
         assert pinned == consumed(written, ends)
         no_transaction_in_part(pinned)
-        no_transaction_in_part(collected(read(spark, written, minPartitions=4)))
-
-
-@pytest.mark.usefixtures("with_jdbc")
-def test_jdbc_reads_what_a_pinned_consumer_reads(
-    spark: Any, written: Path, request: pytest.FixtureRequest
-) -> None:
-    for _ in range(2 * request.config.getoption("--seeds")):
-        options = jdbc_options(written, rows_per_task=50)
-        frame = spark.read.jdbc(
-            options.url,
-            options.table,
-            predicates=list(options.predicates),
-            properties=options.options,
-        )
-        seen = collected(frame)
-        ends = {TP0: 0, TP1: 0}
-        for partition, end in re.findall(
-            r'"partition" = (\d) .*?"offset" < (\d+)', " ".join(options.predicates)
-        ):
-            tp = TopicPartition("orders", int(partition))
-            ends[tp] = max(ends[tp], int(end))
-        assert seen == consumed(written, ends)
-        no_transaction_in_part(seen)
+        no_transaction_in_part(read(written))

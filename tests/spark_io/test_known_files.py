@@ -19,10 +19,7 @@ from eosdb.spark_io.planning import known_files
 from eosdb.spark_io.planning.cut import Lens
 from eosdb.spark_io.planning.known_files import KnownFiles, MarksOf, in_parallel, in_processes
 from eosdb.spark_io.planning.options import parse
-from tests.spark.test_another_file import make
-from tests.spark.test_repeats import append
-
-pytestmark = pytest.mark.spark
+from tests.spark_io.making import append, make
 
 
 class Content(NamedTuple):
@@ -221,6 +218,7 @@ def many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1})
 
 
+@pytest.mark.process
 @pytest.mark.usefixtures("many")
 def test_many_files_are_looked_at_by_children_in_order() -> None:
     found = in_processes(lambda number: (number * 2, os.getpid()), range(100))
@@ -228,6 +226,7 @@ def test_many_files_are_looked_at_by_children_in_order() -> None:
     assert os.getpid() not in {process for _, process in found}
 
 
+@pytest.mark.process
 @pytest.mark.usefixtures("many")
 def test_what_children_of_this_process_find_is_what_it_finds_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -242,6 +241,7 @@ def test_what_children_of_this_process_find_is_what_it_finds_itself(
     assert [one.path for one in by_children.skipped] == [str(tmp_path / "b.db")]
 
 
+@pytest.mark.process
 @pytest.mark.usefixtures("many")
 def test_a_child_that_dies_is_done_without() -> None:
     parent = os.getpid()

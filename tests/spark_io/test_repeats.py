@@ -3,7 +3,7 @@ is skipped. Spark repeats a micro-batch that is not in its commit log."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -11,196 +11,114 @@ import pyarrow as pa
 import pytest
 
 import eosdb
-from eosdb.spark_io import foreach_batch, read_stream, write
+from eosdb.errors import BatchDiffersError
+from eosdb.spark_io import foreach_batch, write
 from eosdb.spark_io.writing.micro_batch import Call, Calls, MicroBatch
 from eosdb.spark_io.writing.writes import Rows, rows_of, total
-from tests.spark.test_writing import expected, numbers, out
-
-pytestmark = pytest.mark.spark
-
-SMALL, LARGE = "CAST(CAST(value AS STRING) AS INT) < 40", "CAST(CAST(value AS STRING) AS INT) >= 40"
-UPPER_HALF = "CAST(CAST(value AS STRING) AS INT) >= 20"
+from tests.spark_io.like_spark import Query, forget_last_batch, frame, to_topic
+from tests.spark_io.making import append, expected, numbers_in, out
 
 
-@pytest.fixture
-def pipe(db_path: Path) -> Path:
-    """A hundred numbers, and topics to write to."""
-    with eosdb.connect(db_path, durability="off") as db:
-        for topic in ("orders", "good", "bad", "more"):
-            db.admin.create_topic(topic)
-    append(db_path, range(100))
-    return db_path
+def small(number: int) -> bool:
+    return number < 40
 
 
-def append(path: Path, values: range) -> None:
-    with eosdb.connect(path, durability="off") as db, db.producer() as producer:
-        for i in values:
-            producer.send("orders", b"%d" % i)
+def large(number: int) -> bool:
+    return number >= 40
 
 
-def numbers_in(path: Path, topic: str) -> list[int]:
-    return sorted(int(value) for value in out(path, topic))
-
-
-def each_batch(
-    spark: Any, path: Path, checkpoint: Path, work: Callable[[Any, int], None], **options: object
-) -> None:
-    settings = {"subscribe": "orders", "startingOffsets": "earliest", **options}
-    query = (
-        read_stream(spark, path, **settings)
-        .selectExpr("value")
-        .writeStream.foreachBatch(work)
-        .option("checkpointLocation", str(checkpoint))
-        .trigger(availableNow=True)
-        .start()
-    )
-    query.awaitTermination()
-
-
-def forget_last_batch(checkpoint: Path) -> None:
-    """As when the driver died behind the write and before Spark's own note."""
-    commits = sorted((checkpoint / "commits").glob("[0-9]*"), key=lambda file: int(file.name))
-    for file in (commits[-1], commits[-1].with_name(f".{commits[-1].name}.crc")):
-        file.unlink(missing_ok=True)
+def other_rows(value: bytes) -> bytes:
+    return value + b"-" + uuid.uuid4().bytes
 
 
 def test_every_write_of_a_micro_batch_is_stored_once_also_when_the_batch_is_repeated(
-    spark: Any, pipe: Path, tmp_path: Path
+    pipe: Path, tmp_path: Path
 ) -> None:
     good, bad = foreach_batch(pipe, topic="good"), foreach_batch(pipe, topic="bad")
     again = foreach_batch(pipe, topic="good")
     named = [foreach_batch(pipe, topic="more", writeName=name) for name in ("one", "two")]
 
     def work(frame: Any, batch_id: int) -> None:
-        good(frame.where(SMALL), batch_id)
-        bad(frame.where(LARGE), batch_id)
-        again(frame.where(LARGE), batch_id)
+        good(frame.where(small), batch_id)
+        bad(frame.where(large), batch_id)
+        again(frame.where(large), batch_id)
         for sink in named:
             sink(frame, batch_id)
 
     for _ in range(2):
-        each_batch(spark, pipe, tmp_path / "cp", work, maxOffsetsPerTrigger=60)
+        Query(pipe, tmp_path / "cp", maxOffsetsPerTrigger=60).run(work)
         assert numbers_in(pipe, "good") == list(range(100))
         assert numbers_in(pipe, "bad") == list(range(40, 100))
         assert numbers_in(pipe, "more") == sorted([*range(100)] * 2), "named, they are two writes"
         forget_last_batch(tmp_path / "cp")
 
 
-def test_writes_of_spark_itself_within_a_micro_batch_are_stored_once_each(
-    spark: Any, pipe: Path, tmp_path: Path
-) -> None:
+def test_jobs_within_a_micro_batch_are_stored_once_each(pipe: Path, tmp_path: Path) -> None:
     def work(frame: Any, batch_id: int) -> None:
-        write(frame.where(SMALL), pipe, topic="good")
-        write(frame.where(LARGE), pipe, topic="good")
-        write(frame.where(LARGE), pipe, topic="bad")
+        write(frame.where(small), pipe, topic="good")
+        write(frame.where(large), pipe, topic="good")
+        write(frame.where(large), pipe, topic="bad")
         for topic in ("bad", "more"):
             write(frame, pipe, topic=topic, txn_app_id="job", txn_version=batch_id)
 
     for _ in range(2):
-        each_batch(spark, pipe, tmp_path / "cp", work, maxOffsetsPerTrigger=60)
+        Query(pipe, tmp_path / "cp", maxOffsetsPerTrigger=60).run(work)
         assert numbers_in(pipe, "good") == list(range(100))
         assert numbers_in(pipe, "bad") == sorted([*range(100), *range(40, 100)])
         assert numbers_in(pipe, "more") == list(range(100))
         forget_last_batch(tmp_path / "cp")
 
 
-def test_a_repeat_whose_rows_come_out_differently_is_known_by_what_spark_planned(
-    spark: Any, pipe: Path, tmp_path: Path
-) -> None:
-    sink = foreach_batch(pipe, topic="good")
-
-    def work(frame: Any, batch_id: int) -> None:
-        sink(frame.selectExpr("uuid() AS value"), batch_id)
-
-    def stream() -> None:
-        query = (
-            read_stream(spark, pipe, subscribe="orders", startingOffsets="earliest")
-            .selectExpr("uuid() AS value")
-            .writeStream.format("eosdb")
-            .option("topic", "more")
-            .option("checkpointLocation", str(tmp_path / "cp-stream"))
-            .trigger(availableNow=True)
-            .start(str(pipe))
-        )
-        query.awaitTermination()
-
-    for _ in range(2):
-        each_batch(spark, pipe, tmp_path / "cp", work)
-        stream()
-        assert len(out(pipe, "good")) == len(out(pipe, "more")) == 100
-        forget_last_batch(tmp_path / "cp")
-        forget_last_batch(tmp_path / "cp-stream")
-
-
-def to_more(
-    spark: Any,
-    path: Path,
-    checkpoint: Path,
-    sink_id: str,
-    start: str,
-    *,
-    topic: str = "more",
-    into: Path | None = None,
-) -> None:
-    query = (
-        read_stream(spark, path, subscribe="orders", startingOffsets=start)
-        .selectExpr("value")
-        .writeStream.format("eosdb")
-        .option("topic", topic)
-        .option("sinkId", sink_id)
-        .option("checkpointLocation", str(checkpoint))
-        .trigger(availableNow=True)
-        .start(str(into or path))
-    )
-    query.awaitTermination()
-
-
 def test_a_new_checkpoint_under_an_old_sink_id_is_an_error_unless_it_brings_the_same(
-    spark: Any, pipe: Path, tmp_path: Path
+    pipe: Path, tmp_path: Path
 ) -> None:
-    to_more(spark, pipe, tmp_path / "one", "fixed", "earliest")
-    to_more(spark, pipe, tmp_path / "two", "fixed", "earliest")
+    def to_more(checkpoint: str, sink_id: str, start: str = "earliest") -> None:
+        sink = to_topic(pipe, "more", sinkId=sink_id, checkpointLocation=tmp_path / checkpoint)
+        Query(pipe, tmp_path / checkpoint, startingOffsets=start).run(sink)
+
+    to_more("one", "fixed")
+    to_more("two", "fixed")
     assert numbers_in(pipe, "more") == list(range(100)), "the same rows again"
     append(pipe, range(100, 150))
     new = '{"orders":{"0":100}}'
     for _ in range(2):
-        with pytest.raises(Exception, match=r"newest batch is 0, .* new checkpoint .* sinkId"):
-            to_more(spark, pipe, tmp_path / "three", "fixed", new)
+        with pytest.raises(
+            BatchDiffersError, match=r"newest batch is 0, .* new checkpoint .* sinkId"
+        ):
+            to_more("three", "fixed", new)
     assert numbers_in(pipe, "more") == list(range(100))
-    to_more(spark, pipe, tmp_path / "four", "another", new)
+    to_more("four", "another", new)
     assert numbers_in(pipe, "more") == list(range(150))
 
 
 def test_foreach_batch_with_a_fixed_sink_id_knows_a_new_checkpoint_too(
-    spark: Any, pipe: Path, tmp_path: Path
+    pipe: Path, tmp_path: Path
 ) -> None:
     sink = foreach_batch(pipe, topic="good", sink_id="fixed")
-    each_batch(spark, pipe, tmp_path / "one", sink, maxOffsetsPerTrigger=30)
+    Query(pipe, tmp_path / "one", maxOffsetsPerTrigger=30).run(sink)
     append(pipe, range(100, 150))
-    new = '{"orders":{"0":100}}'
-    with pytest.raises(Exception, match=r"newest batch is 3, .* sink_id"):
-        each_batch(spark, pipe, tmp_path / "two", sink, startingOffsets=new)
+    with pytest.raises(BatchDiffersError, match=r"newest batch is 3, .* sink_id"):
+        Query(pipe, tmp_path / "two", startingOffsets='{"orders":{"0":100}}').run(sink)
     assert numbers_in(pipe, "good") == list(range(100))
-    each_batch(spark, pipe, tmp_path / "one", sink)
+    Query(pipe, tmp_path / "one").run(sink)
     assert numbers_in(pipe, "good") == list(range(150))
 
 
-def test_other_rows_under_the_same_run_of_a_job_are_an_error_unless_named(
-    spark: Any, pipe: Path
-) -> None:
-    def run(frame: Any, topic: str, **options: str) -> None:
-        write(frame, pipe, topic=topic, txn_app_id="job", txn_version=7, **options)
+def test_other_rows_under_the_same_run_of_a_job_are_an_error_unless_named(pipe: Path) -> None:
+    def run(count: int, topic: str, tasks: int = 4, **options: str) -> None:
+        rows: Any = frame(range(count), tasks)
+        write(rows, pipe, topic=topic, txn_app_id="job", txn_version=7, **options)
 
-    run(numbers(spark, 50), "good")
-    run(numbers(spark, 50).orderBy("key").repartition(3), "good")
+    run(50, "good")
+    run(50, "good", tasks=3)
     assert out(pipe, "good") == expected(50), "the same rows, in whatever order and parts"
-    run(numbers(spark, 50), "bad")
+    run(50, "bad")
     assert out(pipe, "bad") == expected(50), "another topic is another write"
-    with pytest.raises(Exception, match=r"batch 7.* writeName"):
-        run(numbers(spark, 60), "good")
+    with pytest.raises(BatchDiffersError, match=r"batch 7.* writeName"):
+        run(60, "good")
     assert out(pipe, "good") == expected(50)
     for _ in range(2):
-        run(numbers(spark, 60), "good", writeName="the large ones")
+        run(60, "good", writeName="the large ones")
     assert out(pipe, "good") == sorted([*expected(50), *expected(60)])
 
 

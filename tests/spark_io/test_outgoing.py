@@ -15,8 +15,6 @@ from eosdb.model.records.partitioner import partitioner_of
 from eosdb.spark_io.writing.outgoing import Outgoing, as_bytes, parse
 from eosdb.spark_io.writing.writes import Content, bring_in, rows_of, text_before
 
-pytestmark = pytest.mark.spark
-
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 

@@ -7,12 +7,10 @@ import os
 import pickle
 import shutil
 import sqlite3
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql.types import BinaryType, StructType
 
 import eosdb
 from eosdb.errors import (
@@ -21,17 +19,15 @@ from eosdb.errors import (
     DatabaseNotFoundError,
     NotAnEosdbFileError,
 )
-from eosdb.spark_io import read, read_stream, skipped_files
+from eosdb.spark_io import skipped_files
 from eosdb.spark_io.planning import plan
 from eosdb.spark_io.planning.errors import SparkOptionError
 from eosdb.spark_io.planning.options import parse
 from eosdb.spark_io.planning.plan import Range
 from eosdb.spark_io.reading.stream import StreamTask
 from eosdb.spark_io.source import EosdbDataSource, Task
-from tests.spark.test_another_file import Reader, make, remove
-from tests.spark.test_repeats import append
-
-pytestmark = pytest.mark.spark
+from tests.spark_io.like_spark import SCHEMA, Reader, batch, tables
+from tests.spark_io.making import append, make, remove
 
 IGNORING = {"ignoreCorruptFiles": True, "ignoreMissingFiles": True}
 
@@ -44,21 +40,6 @@ def fleet(tmp_path: Path) -> Path:
     for name, values in (("a.db", range(10)), ("b.db", range(10, 20))):
         make(folder / name, values)
     return folder
-
-
-def batch(path: Path, **options: object) -> list[int]:
-    given = {"path": str(path), **{name: str(value) for name, value in options.items()}}
-    reader = EosdbDataSource(given).reader(StructType().add("value", BinaryType()))
-    return sorted(
-        int(value)
-        for task in reader.partitions()
-        for found in _batches(reader.read(task))
-        for value in found.column("value").to_pylist()
-    )
-
-
-def _batches(found: Any) -> Iterator[Any]:
-    yield from found
 
 
 def id_of(path: Path) -> str:
@@ -161,7 +142,8 @@ def test_a_newer_snapshot_takes_the_place_of_the_older(fleet: Path, tmp_path: Pa
 
 def test_copies_that_have_parted_are_an_error_that_names_both(fleet: Path) -> None:
     shutil.copy(fleet / "a.db", fleet / "a-copy.db")
-    append(fleet / "a.db", range(20, 23))
+    for number in (20, 21):
+        append(fleet / "a.db", range(number, number + 1))
     append(fleet / "a-copy.db", range(30, 31))
     parted = r"a\.db and .*a-copy\.db are copies of one"
     with pytest.raises(SparkOptionError, match=parted):
@@ -244,15 +226,14 @@ def test_a_damaged_record_ends_its_file_and_no_other(fleet: Path) -> None:
 def test_a_file_that_vanishes_before_its_task_comes_is_an_error_or_left_out(fleet: Path) -> None:
     for options in ({}, {"ignoreMissingFiles": "true"}):
         given = {"path": str(fleet), **options}
-        reader = EosdbDataSource(given).reader(StructType().add("value", BinaryType()))
+        reader = EosdbDataSource(given).reader(SCHEMA)
         tasks = reader.partitions()
         os.rename(fleet / "a.db", fleet / "a.gone")
         if options:
-            (found,) = [x for task in tasks for x in _batches(reader.read(task))]
-            assert found.num_rows == 10
+            assert sum(table.num_rows for table in tables(reader, tasks)) == 10
         else:
             with pytest.raises(DatabaseNotFoundError, match="Set ignoreMissingFiles=true"):
-                [x for task in tasks for x in _batches(reader.read(task))]
+                tables(reader, tasks)
         os.rename(fleet / "a.gone", fleet / "a.db")
 
 
@@ -277,7 +258,7 @@ def test_a_stream_goes_on_without_a_missing_file_and_with_it_when_it_returns(
 
 def test_files_of_a_list_may_be_missing(fleet: Path) -> None:
     named = f'["{fleet}/a.db", "{fleet}/nothing.db"]'
-    schema = StructType().add("value", BinaryType())
+    schema = SCHEMA
     with pytest.raises(SparkOptionError, match=r"nothing\.db: there is no such file"):
         EosdbDataSource({"paths": named}).reader(schema)
     source = EosdbDataSource({"paths": named, "ignoreMissingFiles": "true"})
@@ -295,35 +276,13 @@ def test_a_topic_that_is_in_no_file_is_still_an_error(fleet: Path) -> None:
         batch(fleet, subscribe="nowhere", **IGNORING)
 
 
-def test_spark_sees_what_was_left_out(spark: Any, fleet: Path, tmp_path: Path) -> None:
-    half(fleet / "c.db")
-    with pytest.raises(Exception, match="ignoreCorruptFiles=true"):
-        read(spark, fleet).count()
-    spark.conf.set("spark.sql.files.ignoreCorruptFiles", "true")
-    try:
-        assert read(spark, fleet).count() == 20
-        stream = read_stream(spark, fleet, startingOffsets="earliest")
-    finally:
-        spark.conf.unset("spark.sql.files.ignoreCorruptFiles")
-    query = (
-        stream.writeStream.format("noop")
-        .option("checkpointLocation", str(tmp_path / "checkpoint"))
-        .trigger(availableNow=True)
-        .start()
-    )
-    query.awaitTermination()
-    assert sum(progress.numInputRows for progress in query.recentProgress) == 20
-    told = [source.latestOffset for p in query.recentProgress for source in p.sources]
-    assert any(str(fleet / "c.db") in (offset or "") for offset in told), told
-
-
 # -- what it costs ------------------------------------------------------------------------------
 
 
 def test_tasks_get_neither_the_plan_of_others_nor_what_is_known_of_files(fleet: Path) -> None:
     stream = Reader(fleet).stream_reader()
     stream.latestOffset(stream.initialOffset(), stream.getDefaultReadLimit())
-    reader = EosdbDataSource({"path": str(fleet)}).reader(StructType().add("value", BinaryType()))
+    reader = EosdbDataSource({"path": str(fleet)}).reader(SCHEMA)
     for one in (stream, reader):
         assert b"a.db" not in pickle.dumps(one)
         copy = pickle.loads(pickle.dumps(one))

@@ -7,28 +7,16 @@ import logging
 import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import eosdb
 from eosdb import Acl, ManualClock, TopicPartition
 from eosdb.spark_io.planning.group_progress import GroupProgress
-from tests.spark.conftest import fill
-from tests.spark.test_another_file import Reader, make
-from tests.spark.test_streaming import copy, readable
-from tests.spark.test_writing import out
-
-pytestmark = pytest.mark.spark
+from tests.spark_io.like_spark import Reader
+from tests.spark_io.making import make
 
 TP = TopicPartition("orders", 0)
-
-
-@pytest.fixture
-def source(tmp_path: Path) -> Path:
-    path = tmp_path / "source.db"
-    make(path, range(10))
-    return path
 
 
 @contextlib.contextmanager
@@ -49,19 +37,13 @@ def committed(path: Path) -> int | None:
     return found[TP].offset if TP in found else None
 
 
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    return make(tmp_path / "source.db", range(10))
+
+
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [r.getMessage() for r in caplog.records if r.name == "eosdb.spark_io"]
-
-
-def test_a_query_goes_on_beside_a_member_of_its_group(
-    spark: Any, db_path: Path, tmp_path: Path
-) -> None:
-    fill(db_path)
-    with eosdb.connect(db_path, durability="off") as db:
-        db.admin.create_topic("out")
-    with member(db_path):
-        copy(spark, db_path, tmp_path / "cp", groupId="job", maxOffsetsPerTrigger=20)
-    assert out(db_path) == readable(db_path)
 
 
 def test_the_warning_names_group_and_member_once_and_it_is_tried_again(
