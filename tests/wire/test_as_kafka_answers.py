@@ -10,7 +10,6 @@ import pytest
 from kafka.protocol.admin.configs import IncrementalAlterConfigsRequest
 from kafka.protocol.admin.topics import CreateTopicsRequest, DescribeTopicPartitionsRequest
 from kafka.protocol.consumer.group import (
-    HeartbeatRequest,
     JoinGroupRequest,
     OffsetCommitRequest,
     OffsetFetchRequest,
@@ -283,17 +282,6 @@ def sync(peer: Peer, joined: Any, version: int = 3, **fields: Any) -> int:
     return int(peer.ask(request, version).error_code)
 
 
-@pytest.mark.parametrize("fields", [{"names": ("other",)}, {"protocol_type": "connect"}])
-def test_a_sole_member_that_wants_another_protocol_has_to_leave_first(
-    peer: Peer, db: eosdb.Database, fields: dict[str, Any]
-) -> None:
-    joined = join(peer)
-    assert sync(peer, joined) == NONE
-    assert join(peer, joined.member_id, **fields).error_code == INCONSISTENT_PROTOCOL
-    assert join(peer, joined.member_id, names=("range", "other")).error_code == NONE
-    assert db.broker.describe_group("g").protocol_type == "consumer"
-
-
 @pytest.mark.parametrize("fields", [{"names": ()}, {"protocol_type": ""}])
 @pytest.mark.parametrize("version", [0, 3, 4, 9])
 def test_a_join_without_protocols_is_refused_before_anything_else_of_it(
@@ -336,19 +324,6 @@ def commit(
     )
     (found,) = peer.ask(request, 8).topics
     return int(found.partitions[0].error_code)
-
-
-@pytest.mark.parametrize("generation", [-1, -2, -(2**31)])
-def test_every_generation_below_0_is_none(peer: Peer, generation: int) -> None:
-    assert commit(peer, generation) == NONE
-    joined = join(peer, version=5, group_instance_id="i")
-    assert sync(peer, joined) == NONE
-    assert commit(peer, generation) == UNKNOWN_MEMBER
-    assert commit(peer, generation, "", "i") == FENCED_INSTANCE
-    assert commit(peer, generation, joined.member_id) == ILLEGAL_GENERATION
-    assert sync(peer, joined, generation_id=generation) == ILLEGAL_GENERATION
-    beat = HeartbeatRequest(group_id="g", generation_id=generation, member_id=joined.member_id)
-    assert peer.ask(beat, 3).error_code == ILLEGAL_GENERATION
 
 
 @pytest.mark.parametrize("offset", [-1, -2, -(2**63)])

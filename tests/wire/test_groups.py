@@ -134,14 +134,6 @@ def test_a_rebalance_of_the_first_version_takes_as_long_as_a_session(
     assert second.answer().generation_id == 2
 
 
-def test_an_id_that_nobody_joined_with_is_forgotten_with_its_session(
-    clock: ManualClock, one: Peer
-) -> None:
-    given = join(one)
-    clock.advance(10_001)
-    assert join(one, given.member_id).error_code == UNKNOWN_MEMBER_ID
-
-
 def test_a_join_waits_until_all_members_have_joined(
     db: eosdb.Database, one: Peer, two: Peer
 ) -> None:

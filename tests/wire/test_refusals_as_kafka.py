@@ -13,7 +13,7 @@ from kafka.protocol.admin.groups import DescribeGroupsRequest
 from kafka.protocol.admin.transactions import ListTransactionsRequest
 from kafka.protocol.consumer.group import LeaveGroupRequest, OffsetDeleteRequest, OffsetFetchRequest
 from kafka.protocol.metadata.metadata import MetadataRequest
-from kafka.protocol.producer.transaction import InitProducerIdRequest, TxnOffsetCommitRequest
+from kafka.protocol.producer.transaction import InitProducerIdRequest
 
 import eosdb
 from eosdb import Record, RecordBatch
@@ -21,7 +21,6 @@ from tests.requests import TP
 from tests.wire.peer import Peer, asking, fetch, part_of
 from tests.wire.test_as_kafka_answers import join, sync
 from tests.wire.test_consumer_groups import _Describe, beat, id_of
-from tests.wire.test_consumer_groups import fetch as fetch_offset
 
 NONE, NOT_LEADER, INVALID_TOPIC, INCONSISTENT_PROTOCOL, INVALID_GROUP = 0, 6, 17, 23, 24
 ILLEGAL_GENERATION, UNKNOWN_MEMBER, NO_QUOTAS, INVALID_REQUEST, NOT_FOUND = 22, 25, 35, 42, 69
@@ -43,15 +42,6 @@ def test_a_member_without_a_protocol_in_common_learns_it_before_it_gets_an_id(
         assert (answer.error_code, answer.member_id) == (INCONSISTENT_PROTOCOL, member_id)
     assert join(peer, "", 9).error_code == MEMBER_ID_REQUIRED
     assert join(peer, "nobody", 9).error_code == UNKNOWN_MEMBER
-
-
-@pytest.mark.parametrize("fields", [{"protocol_type": "connect"}, {"names": ()}])
-def test_a_group_of_the_new_protocol_refuses_other_types_first_too(
-    peer: Peer, fields: dict[str, Any]
-) -> None:
-    beat(peer, "m")
-    for member_id in ("", "nobody"):
-        assert join(peer, member_id, 9, **fields).error_code == INCONSISTENT_PROTOCOL
 
 
 def leave(peer: Peer, *names: tuple[str, str | None]) -> list[int]:
@@ -98,19 +88,6 @@ def test_a_group_needs_a_name_to_be_described_by_its_epochs_or_to_lose_offsets(p
     assert described.error_code == NOT_FOUND
 
 
-@pytest.mark.parametrize("epoch", [-1, 0, 7])
-def test_a_classic_member_of_a_mixed_group_has_a_generation_that_may_be_wrong(
-    peer: Peer, epoch: int
-) -> None:
-    beat(peer, "m")
-    subscription = b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff"
-    joined = join(peer, version=3, metadata=subscription)
-    assert joined.error_code == NONE
-    assert fetch_offset(peer, joined.member_id, joined.generation_id) == NONE
-    assert fetch_offset(peer, joined.member_id, epoch) == ILLEGAL_GENERATION
-    assert fetch_offset(peer, "m", epoch) == STALE_EPOCH
-
-
 def test_a_group_in_error_lists_no_partitions(peer: Peer, db: eosdb.Database) -> None:
     beat(peer, "m")
     for version, asked in (
@@ -127,19 +104,6 @@ def test_a_group_in_error_lists_no_partitions(peer: Peer, db: eosdb.Database) ->
             (found,) = peer.ask(asking(OffsetFetchRequest, groups=[given]), version).groups
             assert found.error_code == code
             assert len(found.topics) == (code == NONE)
-
-
-def test_a_transaction_takes_no_offsets_by_an_instance_id_alone(peer: Peer) -> None:
-    beat(peer, "m", instance_id="i")
-    given = peer.ask(InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=60_000), 4)
-    partition = {"partition_index": 0, "committed_offset": 7}
-    for instance, code in (("i", UNKNOWN_MEMBER), ("j", UNKNOWN_MEMBER), (None, NONE)):
-        request = asking(TxnOffsetCommitRequest,
-            transactional_id="x", group_id="g", producer_id=given.producer_id,
-            producer_epoch=given.producer_epoch, generation_id=-1, member_id="",
-            group_instance_id=instance, topics=[{"name": "t", "partitions": [partition]}],
-        )  # fmt: skip
-        assert peer.ask(request, 5).topics[0].partitions[0].error_code == code
 
 
 # -- reading ------------------------------------------------------------------------------------

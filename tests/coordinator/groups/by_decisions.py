@@ -93,6 +93,8 @@ class Decided:
             member = self._renew(consumer_decisions.known_member(mixed, step.who))
             return f"{member.member_epoch} {step.protocols[0][0]}, nobody leads"
         before = rows.classic("g", self.group)
+        if before is not None:
+            decisions.check_protocols(before, joining, step.kind)
         if not is_new:
             decisions.known_member(before, step.who, step.instance)
         after = decisions.join(before or Group("g"), joining, step.kind, self.now)

@@ -125,6 +125,13 @@ CLASSIC = (
     Row("and the same type", ALONE, Join("b", kind="connect"), INCONSISTENT, IS_ALONE),
     Row("and any type", (), Join("b", kind=""), INCONSISTENT, NONE),
     Row("and any assignor", (), Join("b", wants=""), INCONSISTENT, NONE),
+    Row("also by a sole member", ALONE, Join("a", wants="roundrobin"), INCONSISTENT, IS_ALONE),
+    Row("which may not change its type either", ALONE, Join("a", kind="connect"), INCONSISTENT, IS_ALONE),
+    Row("but support more", ALONE, Join("a", wants="range x"), "2 range, a leads",
+        "CompletingRebalance 2 a=0123"),
+    Row("who does not fit learns it before its id is looked at", ALONE,
+        Join("x", kind="connect", is_known=True),
+        INCONSISTENT, IS_ALONE),
     Row("a sync names the assignor", FORMING, Sync("a", name="sticky"), INCONSISTENT,
         "CompletingRebalance 1 a="),
     Row("and the type", FORMING, Sync("a", kind="connect"), INCONSISTENT, "CompletingRebalance 1 a="),
@@ -132,6 +139,16 @@ CLASSIC = (
     Row("and a future one", ALONE, Beat("a", 2), ILLEGAL, IS_ALONE),
     Row("also of a sync", ALONE, Sync("a", generation=0), ILLEGAL, IS_ALONE),
     Row("also of a future one", ALONE, Sync("a", generation=2), ILLEGAL, IS_ALONE),
+    *(
+        Row(f"{generation} is none: {request}", STATIC, request, answer, IS_PAIR)
+        for generation in (-1, -2, -(2**31))
+        for request, answer in (
+            (Beat("b", generation), ILLEGAL), (Sync("b", generation=generation), ILLEGAL),
+            (Commit("b", generation), ILLEGAL), (Commit("", generation), GONE),
+            (Commit("", generation, "w"), FENCED_INSTANCE),
+        )
+    ),
+    Row("nobody's commit has any generation below 0", (), Commit("", -(2**31)), OK, "Empty 0"),
     Row("a stranger is no member", ALONE, Beat("x", 1), GONE, IS_ALONE),
     Row("nor is one of no group", (), Beat("x", 1), GONE, NONE),
     Row("an id that was never given out is unknown", ALONE, Join("x", is_known=True), GONE, IS_ALONE),
@@ -405,6 +422,8 @@ CHANGE_OVER = (
     Row("nor those of who says no subscription", (Join("x", says=OTHER),), enter("new"), NO_GROUP,
         "CompletingRebalance 1 x="),
     Row("nor are they let in", ONE, Join("x", kind="connect"), INCONSISTENT, IS_ONE),
+    Row("whatever their id is", ONE, Join("x", kind="connect", is_known=True), INCONSISTENT, IS_ONE),
+    Row("nor without an assignor", ONE, Join("x", wants=""), INCONSISTENT, IS_ONE),
     Row("with whatever they say", ONE, Join("x", says=OTHER), INCONSISTENT, IS_ONE),
     Row("assignors have to fit", JOINED, Join("x", wants="roundrobin"), INCONSISTENT, IS_JOINED),
 )
@@ -462,7 +481,16 @@ def _commits() -> Iterator[Row]:
             )
 
 
-COMMITS = tuple(_commits())
+COMMITS = (
+    *_commits(),
+    *(
+        Row(f"an instance, {instance!r}, is no simple commit: {answer}", state,
+            Commit("", -1, instance, in_transaction=True), answer, "")
+        for state, instance, answer in (
+            (HERE, "i", GONE), (HERE, "j", GONE), (STATIC, "w", FENCED_INSTANCE), (STATIC, "x", GONE),
+        )
+    ),
+)
 
 FETCHES = tuple(
     Row(f"fetch: {who!r} in {epoch}", state, Fetch(who, epoch), answer, "")
@@ -470,6 +498,7 @@ FETCHES = tuple(
         (ONE, None, -1, OK), (ONE, "a", 1, OK), (ONE, "a", 0, STALE), (ONE, "a", 2, STALE), (ONE, "a", -1,
         STALE),
         (ONE, "", -1, GONE), (ONE, "x", 1, GONE), (JOINED, "old", 2, OK), (JOINED, "old", 1, ILLEGAL),
+        (JOINED, "old", -1, ILLEGAL),
     )
 )
 # fmt: on
