@@ -21,7 +21,6 @@ from .planning import columns, files, kafka_options, options, plan
 from .planning.errors import SparkOptionError
 from .reading import tasks
 from .reading.stream import StreamReader
-from .writing.outgoing import check_target
 from .writing.sink import BatchWriter, StreamWriter
 
 
@@ -48,15 +47,11 @@ class EosdbDataSource(DataSource):
         return StreamReader(self.options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        writer = BatchWriter(self.options, schema, overwrite)
-        check_target(self.options)
-        return writer
+        return BatchWriter(self.options, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         # Complete mode appends the whole result each time, as Kafka's sink does.
-        writer = StreamWriter(self.options, schema)
-        check_target(self.options)
-        return writer
+        return StreamWriter(self.options, schema)
 
 
 class Task(InputPartition):

@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 
 import eosdb
 from eosdb import Record, TopicPartition
-from eosdb.errors import SchemaOutOfDateError
 from eosdb.model.records.partitioner import Partitioner, partitioner_of, partitions_of
 from eosdb.model.records.record_columns import RecordColumns
 from eosdb.model.values import Header
@@ -129,24 +128,6 @@ def check_columns(types: Mapping[str, str], topic: str | None) -> None:
         )
     if "topic" not in types and topic is None:
         raise SparkOptionError("name the topic by option topic, or by a column topic")
-
-
-def check_target(given: Mapping[str, str]) -> None:
-    """Check the file and option topic before the job runs instead of when it commits. Raises
-    SparkOptionError for a published copy, DatabaseNotFoundError and UnknownTopicOrPartitionError."""
-    options = {name.lower(): value for name, value in given.items()}
-    path, topic = absolute(options["path"]), options.get("topic")
-    try:
-        with eosdb.connect(path, read_only=True) as db:
-            if db.is_published:
-                raise SparkOptionError(
-                    f"{path} is a published copy, which never changes; write to the file that it was "
-                    "made from"
-                )
-            if topic is not None:
-                db.broker.topic(topic, may_create=False)
-    except SchemaOutOfDateError:
-        return  # The commit upgrades the file.
 
 
 class Outgoing:

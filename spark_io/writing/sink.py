@@ -34,6 +34,7 @@ from .micro_batch import Call, MicroBatch
 from .outgoing import Outgoing, WriteOptions, as_bytes, parse
 from .report import WriteReport, left_out, of_result
 from .staging import Write
+from .targets import Targets, targets_of
 from .writes import (
     Content,
     Rows,
@@ -71,10 +72,13 @@ class Staged(WriterCommitMessage):
 
 
 def stage(
-    batches: Iterator[pa.RecordBatch], options: WriteOptions, own_id: str | None = None
+    batches: Iterator[pa.RecordBatch],
+    options: WriteOptions,
+    targets: Targets,
+    own_id: str | None = None,
 ) -> Staged:
     """Write the rows to a new file, and return the message for the commit. `own_id` distinguishes several
-    writes of one micro-batch."""
+    writes of one micro-batch. Raises SparkOptionError for a row that its topic does not take."""
     context = TaskContext.get()
     task = 0 if context is None else context.partitionId()
     query_id, batch_id, run, checkpoints = (
@@ -93,6 +97,7 @@ def stage(
             sync = options.is_shared  # The host of the task may fail while the driver's runs on.
             with staging.new_file(options.staging, write, first.schema, sync=sync) as (path, file):
                 for batch in chain([first], full):
+                    targets.check(batch)
                     file.write_batch(batch)
                     parts.append(rows_of([batch]))
                     if options.topic is None:
@@ -170,11 +175,12 @@ class BatchWriter(DataSourceArrowWriter):
         if overwrite:
             raise SparkOptionError('a log is only appended to; write with mode("append")')
         self._options = parse(given, _types(schema))
+        self._targets = targets_of(self._options, schema.fieldNames())
         # Created in the driver and pickled for the tasks, so that all attempts share it.
         self._own_id = f"spark-batch:{uuid.uuid4().hex}"
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return stage(iterator, self._options, self._own_id)
+        return stage(iterator, self._options, self._targets, self._own_id)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         options, staged = self._options, _staged(messages)
@@ -275,9 +281,10 @@ class StreamWriter(DataSourceStreamArrowWriter):
             raise SparkOptionError(
                 "options txnAppId, txnVersion and writeName are for batches; a stream numbers its own"
             )
+        self._targets = targets_of(self._options, schema.fieldNames())
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return stage(iterator, self._options)
+        return stage(iterator, self._options, self._targets)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         options, staged = self._options, _staged(messages)

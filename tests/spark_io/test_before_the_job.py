@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import pickle
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import BinaryType, StructType
 
 import eosdb
 from eosdb.errors import DatabaseNotFoundError, UnknownTopicOrPartitionError
@@ -18,7 +21,7 @@ from eosdb.spark_io.planning.errors import SparkOptionError
 from eosdb.spark_io.reading.table_function import Records
 from eosdb.spark_io.source import EosdbDataSource
 from eosdb.spark_io.writing import outgoing
-from tests.spark_io.like_spark import SCHEMA, Reader
+from tests.spark_io.like_spark import SCHEMA, Reader, texts
 from tests.spark_io.making import make
 from tests.tidy.tree import ROOT
 
@@ -43,6 +46,55 @@ def test_a_target_that_is_missing_or_has_no_such_topic_is_refused_before_the_job
         start(tmp_path / "nothing.db", "orders")
     older = Path(shutil.copy(ROOT / "tests/data/schema_0009.db", tmp_path / "older.db"))
     start(older, "orders")  # The commit upgrades it.
+
+
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+REFUSED = [
+    ("orders", {"partition": [0, 1]}, "partition 1 of topic orders, which has 1, counted from 0"),
+    ("orders", {"partition": [0, -1]}, "partition -1 of topic orders"),
+    ("orders", {"headers": [[], [{"key": None, "value": b"v"}]]}, "a header without a key"),
+    ("compact", {"key": [b"k", None]}, "no key, and topic compact is compacted"),
+    (None, {"topic": ["orders", None]}, "no topic, and option topic names none"),
+    (None, {"topic": ["orders", "gone"]}, "topic 'gone', which is not there"),
+    (None, {"topic": ["two", "orders"], "partition": [1, 1]}, "partition 1 of topic orders"),
+    (None, {"topic": ["orders", "compact"]}, "no key, and topic compact is compacted"),
+]
+
+
+@pytest.fixture
+def topics(orders: Path) -> Path:
+    """Beside `orders`, which has one partition."""
+    with eosdb.connect(orders, durability="off") as db:
+        db.admin.create_topic("two", partitions=2)
+        db.admin.create_topic("compact", config={"cleanup.policy": "compact"})
+    return orders
+
+
+@pytest.mark.parametrize(("topic", "columns", "why"), REFUSED)
+@pytest.mark.parametrize("how", ["writer", "streamWriter"])
+def test_a_row_that_its_topic_does_not_take_fails_in_its_task(
+    topics: Path, how: str, topic: str | None, columns: dict[str, list[Any]], why: str
+) -> None:
+    types = {"partition": pa.int32(), "headers": HEADERS}
+    rows = pa.table(
+        {"value": [b"good", b"bad"]}
+        | {name: pa.array(cells, types.get(name)) for name, cells in columns.items()}
+    )
+    source = EosdbDataSource(texts({"path": topics, "topic": topic}))
+    writer = getattr(source, how)(from_arrow_schema(rows.schema), False)
+    task = pickle.loads(pickle.dumps(writer))
+    with pytest.raises(SparkOptionError, match=f"orders.db: a row .*{why}.* nothing of this write"):
+        task.write(iter(rows.to_batches(1)))
+    assert not Path(f"{topics}-staging").exists()
+    task.write(iter(rows.slice(0, 1).to_batches()))
+
+
+def test_a_compacted_topic_is_refused_before_the_job_if_there_is_no_key(topics: Path) -> None:
+    source = EosdbDataSource({"path": str(topics), "topic": "compact"})
+    for how in ("writer", "streamWriter"):
+        with pytest.raises(SparkOptionError, match="topic compact is compacted: make a column key"):
+            getattr(source, how)(SCHEMA, False)
+    source.writer(StructType([*SCHEMA.fields]).add("key", BinaryType()), False)
 
 
 def test_paths_are_those_of_the_drivers_folder(

@@ -14,6 +14,7 @@ from eosdb.spark_io.writing import staging
 from eosdb.spark_io.writing.outgoing import parse
 from eosdb.spark_io.writing.sink import stage
 from eosdb.spark_io.writing.staging import Write
+from eosdb.spark_io.writing.targets import Targets
 
 HOUR_MS = 3600 * 1000
 NOW_MS = 1_700_000_000_000
@@ -87,6 +88,7 @@ def _then(function: object, event: threading.Event) -> object:
 
 
 def test_a_task_that_fails_leaves_no_file(tmp_path: Path) -> None:
+    targets = Targets("", "t", None)
     options = parse({"path": str(tmp_path / "t.db"), "topic": "t"}, {"value": "binary"})
 
     def rows() -> Iterator[pa.RecordBatch]:
@@ -95,9 +97,9 @@ def test_a_task_that_fails_leaves_no_file(tmp_path: Path) -> None:
         raise ValueError("the task fails")
 
     with pytest.raises(ValueError, match="fails"):
-        stage(rows(), options)
+        stage(rows(), options, targets)
     assert not os.path.exists(options.staging)
-    done = stage(iter([BATCH, BATCH]), options)
+    done = stage(iter([BATCH, BATCH]), options, targets)
     assert done.rows.size == 2
     assert [batch.num_rows for batch in staging.read(str(done.path))] == [1, 1]
-    assert stage(iter([]), options).path is None
+    assert stage(iter([]), options, targets).path is None
