@@ -6,6 +6,7 @@ import faulthandler
 import gc
 import os
 import signal
+import subprocess
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from hypothesis import settings
 
 import eosdb
 from eosdb import BrokerConfig, ProduceResult, Record, RecordBatch, TopicPartition
-from tests import durations, extras, marks
+from tests import durations, extras, marks, zygote
 from tests.requests import TP, Send
 
 START_MS = 1_700_000_000_000
@@ -38,6 +39,12 @@ def pytest_configure(config: pytest.Config) -> None:
     # Hundreds of processes import eosdb: containers set this, and each would compile it anew.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     _hear_signals()
+    subprocess.Popen = zygote.Popen  # type: ignore[misc]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    zygote.enabled = item.get_closest_marker("real_start") is None
 
 
 def _hear_signals() -> None:
