@@ -15,10 +15,11 @@ from hypothesis import settings
 
 import eosdb
 from eosdb import BrokerConfig, ProduceResult, Record, RecordBatch, TopicPartition
-from tests import durations, extras, marks, zygote
+from tests import durations, extras, marks, seeds, zygote
 from tests.requests import TP, Send
 
 START_MS = 1_700_000_000_000
+FEW_LINES = 25
 _STDERR = pytest.StashKey[int]()
 
 # Machines are slow and crowded at times: how long an example takes says nothing.
@@ -27,11 +28,8 @@ settings.load_profile("eosdb")
 
 
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
-    for plugin in (extras, marks, durations):
+    for plugin in (extras, marks, durations, seeds):
         pluginmanager.register(plugin)
-    parser.addoption(
-        "--seeds", type=int, default=3, help="how many random runs each long simulation makes"
-    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -65,6 +63,28 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
     if seconds := float(item.config.getini("faulthandler_timeout")):
         faulthandler.dump_traceback_later(seconds, exit=True, file=item.config.stash[_STDERR])
     return (yield)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What tests of a module share is made once, by the one worker that runs them all."""
+    for item in items:
+        shared = {
+            made.scope
+            for found in getattr(item, "_fixtureinfo").name2fixturedefs.values()
+            for made in found
+            if made.baseid.startswith("tests/")
+        }
+        if "module" in shared and item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Show the end of the first failure below all the others, where nobody has to scroll for it."""
+    bad = [*terminalreporter.stats.get("failed", ()), *terminalreporter.stats.get("error", ())]
+    if bad:
+        terminalreporter.section(f"the first of {len(bad)} failures: {bad[0].nodeid}")
+        terminalreporter.write_line("\n".join(bad[0].longreprtext.splitlines()[-FEW_LINES:]))
 
 
 def pytest_collection_finish() -> None:

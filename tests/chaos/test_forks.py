@@ -41,10 +41,9 @@ def path(db_path: Path) -> Path:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_what_parents_and_children_acknowledged_is_there_once(
-    path: Path, form: str, request: pytest.FixtureRequest
+    path: Path, form: str, seeds: list[int]
 ) -> None:
-    runs = max(1, request.config.getoption("--seeds", 3) // 3)
-    for _ in range(runs):
+    for _ in seeds:
         done = subprocess.run(
             [sys.executable, "-W", "ignore", "-m", "tests.chaos.fork_worker", form, path],
             cwd=ROOT,
@@ -60,7 +59,7 @@ def test_what_parents_and_children_acknowledged_is_there_once(
         unsaid = stored - Counter(acknowledged)
         assert stored == Counter(acknowledged) + unsaid
         killed = Counter(value.partition(".")[0] for value in unsaid.elements())
-        assert all(name.startswith(KILLED) and n <= runs for name, n in killed.items())
+        assert all(name.startswith(KILLED) and n <= len(seeds) for name, n in killed.items())
         assert db.verify().ok
 
 

@@ -20,17 +20,22 @@ pytestmark = pytest.mark.crash
 
 
 @pytest.mark.parametrize("work", WORKS)
-def test_a_program_that_is_interrupted_goes_on(
-    db_path: Path, work: str, request: pytest.FixtureRequest
-) -> None:
-    seeds = request.config.getoption("--seeds", 3)
+def test_a_program_that_is_interrupted_goes_on(db_path: Path, work: str, seeds: list[int]) -> None:
     with eosdb.connect(db_path) as db:
         db.admin.create_topic("t")
         db.admin.create_topic("in")
         with db.begin() as tx:
             tx.connection.exec_driver_sql("CREATE TABLE done (value TEXT UNIQUE)")
     done = subprocess.run(
-        [sys.executable, "-m", "tests.chaos.interrupt_worker", db_path, work, "1", str(4 * seeds)],
+        [
+            sys.executable,
+            "-m",
+            "tests.chaos.interrupt_worker",
+            db_path,
+            work,
+            str(seeds[0]),
+            str(4 * len(seeds)),
+        ],
         cwd=ROOT,
         capture_output=True,
         text=True,

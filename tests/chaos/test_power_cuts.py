@@ -11,6 +11,7 @@ import random
 import shutil
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,7 @@ from tests.tidy.tree import ROOT
 
 pytestmark = pytest.mark.crash
 
-HOW_MANY = 40
+HOW_MANY, CUTS = 40, 4
 
 
 @pytest.fixture(scope="session")
@@ -35,19 +36,18 @@ def disk(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("failing", [0, 8], ids=["sound", "failing"])
 @pytest.mark.parametrize("programs", [1, 2], ids=["alone", "two programs"])
 def test_what_was_acknowledged_survives_a_power_cut(
-    tmp_path: Path, disk: Path, failing: int, programs: int, request: pytest.FixtureRequest
+    tmp_path: Path, disk: Path, failing: int, programs: int, seeds: list[int]
 ) -> None:
-    cuts = request.config.getoption("--seeds", 3) * 4
     folder = tmp_path / "watched"
     folder.mkdir()
     path, log = folder / "shop.db", tmp_path / "log"
-    environment = power.environment(disk, folder, log, seed=cuts)
+    environment = power.environment(disk, folder, log, seed=seeds[0])
     make = f"import eosdb\nwith eosdb.connect({str(path)!r}) as db:\n"
     make += "    db.admin.create_topic('t')\n    db.admin.create_topic('large')"
     subprocess.run([sys.executable, "-c", make], env=environment, cwd=ROOT, check=True)
     begin = len(power.read_log(log))
     environment = power.environment(
-        disk, folder, log, seed=cuts + 1, **({"fail_percent": failing} if failing else {})
+        disk, folder, log, seed=seeds[-1], **({"fail_percent": failing} if failing else {})
     )
     children = [
         subprocess.Popen(
@@ -59,10 +59,10 @@ def test_what_was_acknowledged_survives_a_power_cut(
     ]
     assert [child.wait() for child in children] == [0] * programs
     operations = power.read_log(log)
-    for number in range(cuts):
-        rng = random.Random(number)
+    for number, seed in product(range(CUTS), seeds):
+        rng = random.Random(f"{seed} {number}")
         at = rng.randrange(begin, len(operations) + 1)
-        found = tmp_path / f"cut-{number}"
+        found = tmp_path / f"cut-{seed}-{number}"
         found.mkdir()
         acknowledged = cut(operations[:at], found, rng)
         check(found / "shop.db", acknowledged)
@@ -71,14 +71,13 @@ def test_what_was_acknowledged_survives_a_power_cut(
 
 @pytest.mark.parametrize("beside", [False, True], ids=["alone", "beside eosdb's own writer"])
 def test_what_was_published_on_a_connection_of_the_programs_survives_a_power_cut(
-    tmp_path: Path, disk: Path, beside: bool, request: pytest.FixtureRequest
+    tmp_path: Path, disk: Path, beside: bool, seeds: list[int]
 ) -> None:
     """The row, the record and the offset of a transaction are there together, or none of them."""
-    cuts = request.config.getoption("--seeds", 3) * 4
     folder = tmp_path / "watched"
     folder.mkdir()
     path, log = folder / "shop.db", tmp_path / "log"
-    environment = power.environment(disk, folder, log, seed=cuts)
+    environment = power.environment(disk, folder, log, seed=seeds[0])
     make = (
         f"import eosdb\nwith eosdb.connect({str(path)!r}) as db:\n    db.admin.create_topic('t')\n"
     )
@@ -97,10 +96,10 @@ def test_what_was_published_on_a_connection_of_the_programs_survives_a_power_cut
     ]
     assert [child.wait() for child in children] == [0] * len(workers)
     operations = power.read_log(log)
-    for number in range(cuts):
-        rng = random.Random(number)
+    for number, seed in product(range(CUTS), seeds):
+        rng = random.Random(f"{seed} {number}")
         at = rng.randrange(begin, len(operations) + 1)
-        found = tmp_path / f"cut-{number}"
+        found = tmp_path / f"cut-{seed}-{number}"
         found.mkdir()
         check(found / "shop.db", cut(operations[:at], found, rng))
         with eosdb.connect(found / "shop.db") as db:

@@ -75,16 +75,14 @@ def test_what_was_acknowledged_is_there_and_nothing_is_half(
     check_everything(path, said)
 
 
-def test_killed_in_the_middle_of_a_statement(
-    tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
+def test_killed_in_the_middle_of_a_statement(tmp_path: Path, seeds: list[int]) -> None:
     status, said = everything(tmp_path / "whole.db")
     assert status == 0
     word, instructions = said[-1].split()
     assert word == "rebuilt", "the work that is killed ends well when it is not"
     check_everything(tmp_path / "whole.db", said)
-    rng = random.Random(4)
-    for kill in range(RANDOM_KILLS_PER_SEED * request.config.getoption("--seeds", 3)):
+    rng = random.Random(seeds[0])
+    for kill in range(RANDOM_KILLS_PER_SEED * len(seeds)):
         path = tmp_path / f"crash-{kill}.db"
         status, said = everything(path, rng.randrange(int(instructions)))
         assert status == -signal.SIGKILL

@@ -30,14 +30,14 @@ CUTS_PER_SEED = 8
 
 @pytest.mark.parametrize("damage", ["cut", "garbage"])
 def test_any_beginning_of_the_wal_is_a_sound_database(
-    tmp_path: Path, request: pytest.FixtureRequest, damage: str
+    tmp_path: Path, seeds: list[int], damage: str
 ) -> None:
     whole = tmp_path / "whole.db"
     status, _ = everything(whole, point="compact.written")
     assert status == -signal.SIGKILL
     wal = Path(f"{whole}-wal").read_bytes()
-    rng = random.Random(damage)
-    for number in range(CUTS_PER_SEED * request.config.getoption("--seeds", 3)):
+    rng = random.Random(f"{damage} {seeds[0]}")
+    for number in range(CUTS_PER_SEED * len(seeds)):
         at = rng.randrange(len(wal))
         path = tmp_path / f"{number}.db"
         shutil.copy(whole, path)

@@ -28,7 +28,7 @@ from tests.tidy.tree import ROOT
 pytestmark = pytest.mark.crash
 
 FEW, MANY = 30, 10_000
-KILLS = 12
+KILLS = 6
 DEADLY = (
     Failpoint.APPEND_UNCOMMITTED,
     Failpoint.UNIT_COMMITTED,
@@ -126,10 +126,10 @@ def test_killed_at_every_write_point_each_record_has_one_end(tmp_path: Path) -> 
     print(f"killed at {points.total()} instants")
 
 
-def test_killed_for_real_again_and_again(tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    path, rng = tmp_path / "killed.db", random.Random(4)
+def test_killed_for_real_again_and_again(tmp_path: Path, seeds: list[int]) -> None:
+    path, rng = tmp_path / "killed.db", random.Random(seeds[0])
     fill(path, MANY)
-    for _ in range(KILLS * request.config.getoption("--seeds", 3) // 3):
+    for _ in range(KILLS * len(seeds)):
         point = rng.choice(DEADLY)
         status = run_worker(path, EOSDB_FAILPOINT=f"{point.value}:{rng.randrange(20)}")
         assert status in (-signal.SIGKILL, 0)

@@ -76,8 +76,8 @@ def connect(path: Path) -> eosdb.Database:
     return eosdb.connect(path, clock=eosdb.ManualClock(START_MS), durability="normal")
 
 
-def test_random_kills(tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    for run in range(request.config.getoption("--seeds", 3)):
+def test_random_kills(tmp_path: Path, seeds: list[int]) -> None:
+    for run in seeds:
         path = tmp_path / f"load-{run}.db"
         with connect(path) as db:
             db.admin.create_topic("t", partitions=3)

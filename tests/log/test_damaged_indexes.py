@@ -157,9 +157,9 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_whatever_cell_is_damaged_what_is_served_is_right(
-    whole: Path, tmp_path: Path, request: pytest.FixtureRequest
+    whole: Path, tmp_path: Path, seeds: list[int]
 ) -> None:
-    each = EACH * request.config.getoption("--seeds", 3)
+    each = EACH * len(seeds)
     right = {(face, start): read(whole, face, start) for face in FACES for start in STARTS}
     assert all(complete and found for found, complete in right.values())
     told, wrong = 0, []

@@ -17,23 +17,20 @@ from tests.pipeline.worker import CONFIG, PAUSE_FILE, PAUSED_FILE, connect
 
 pytestmark = pytest.mark.crash
 
+SECONDS = 4.0
 WAL_LIMIT_BYTES = 200 * 1024 * 1024
 
 
-def seconds(request: pytest.FixtureRequest) -> float:
-    return 4.0 * int(request.config.getoption("--seeds", 3))
-
-
 def test_workers_killed_suspended_and_added_do_each_input_once(
-    tmp_path: Path, request: pytest.FixtureRequest
+    tmp_path: Path, seeds: list[int]
 ) -> None:
     path = tmp_path / "workers.db"
-    with Crew(path, random.Random(1)) as crew:
+    with Crew(path, random.Random(seeds[0])) as crew:
         crew.start("feed", "feed")
         for _ in range(4):
             crew.start("transform")
         crew.start("collect")
-        until = time.monotonic() + seconds(request)
+        until = time.monotonic() + SECONDS * len(seeds)
         while time.monotonic() < until:
             time.sleep(crew.rng.uniform(0.3, 1.0))
             crew.harm_somebody("transform")
@@ -73,17 +70,17 @@ def test_a_zombies_commit_is_refused_with_the_groups_error(tmp_path: Path) -> No
 
 
 def test_eight_processes_under_random_kills_lose_and_double_nothing(
-    tmp_path: Path, request: pytest.FixtureRequest
+    tmp_path: Path, seeds: list[int]
 ) -> None:
     path = tmp_path / "eight.db"
     wal = path.with_name("eight.db-wal")
     largest = 0
-    with Crew(path, random.Random(2)) as crew:
+    with Crew(path, random.Random(seeds[0])) as crew:
         for number in range(3):
             crew.start("feed", f"feed{number}")
         for role in ("transform", "transform", "transform", "collect", "collect"):
             crew.start(role)
-        until = time.monotonic() + seconds(request)
+        until = time.monotonic() + SECONDS * len(seeds)
         while time.monotonic() < until:
             time.sleep(crew.rng.uniform(0.1, 0.5))
             crew.harm_somebody(crew.rng.choice(("feed", "transform", "collect")))

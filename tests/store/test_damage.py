@@ -62,11 +62,11 @@ def cut_short(data: bytearray, rng: random.Random) -> None:
 )
 def test_a_damaged_file_is_refused_or_reported(
     tmp_path: Path,
-    request: pytest.FixtureRequest,
+    seeds: list[int],
     damage: Callable[[bytearray, random.Random], None],
 ) -> None:
     answers = []
-    for seed in range(FILES_PER_SEED * request.config.getoption("--seeds", 3)):
+    for seed in (f"{seed} {number}" for seed in seeds for number in range(FILES_PER_SEED)):
         data = bytearray(SOURCE.read_bytes())
         damage(data, random.Random(seed))
         path = tmp_path / f"{seed}.db"

@@ -69,8 +69,8 @@ def at_most_once(app: Instance) -> None:
 
 
 @pytest.mark.slow
-def test_a_correct_program_passes_under_every_schedule(request: pytest.FixtureRequest) -> None:
-    schedules = 20 * request.config.getoption("--seeds")
+def test_a_correct_program_passes_under_every_schedule(seeds: list[int]) -> None:
+    schedules = 20 * len(seeds)
     counts = check_exactly_once(
         exactly_once, {"orders": ORDERS}, {"bills": BILLS}, schedules=schedules
     )
@@ -93,7 +93,7 @@ def test_a_wrong_program_is_caught_and_the_schedule_named(
 
 
 @pytest.mark.slow
-def test_order_is_checked(request: pytest.FixtureRequest) -> None:
+def test_order_is_checked() -> None:
     with pytest.raises(NotExactlyOnceError, match="out of order"):
         check_exactly_once(exactly_once, {"orders": ORDERS}, {"bills": BILLS[::-1]}, schedules=1)
     check_exactly_once(

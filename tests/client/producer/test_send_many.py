@@ -428,9 +428,12 @@ def memory() -> Iterator[eosdb.Database]:
 
 
 @pytest.mark.slow
-def test_a_flush_sends_what_an_interrupted_send_had_in_its_hands(memory: eosdb.Database) -> None:
+def test_a_flush_sends_what_an_interrupted_send_had_in_its_hands(
+    memory: eosdb.Database, seeds: list[int]
+) -> None:
     """It returned with the record unsent."""
-    is_reached, number = True, 0
+    step = max(1, 5 // len(seeds))
+    is_reached, number = True, seeds[0] % step
     while is_reached:
         producer = memory.producer()
         producer.send("t", b"warm", partition=1).result()
@@ -441,18 +444,19 @@ def test_a_flush_sends_what_an_interrupted_send_had_in_its_hands(memory: eosdb.D
         before = memory.broker.offsets(TP)
         producer.send("t", b"next", partition=1).result()
         assert memory.broker.offsets(TP) == before, f"at place {number}"
-        is_reached, number = interrupt.reached, number + 1
+        is_reached, number = interrupt.reached, number + step
     values = committed_values(memory, TP)
-    assert len(values) == len(set(values)) > number / 2
+    assert len(values) == len(set(values)) > number / step / 2
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("size", "step"), [(3, 1), (40, 29)])
+@pytest.mark.parametrize(("size", "step"), [(3, 6), (40, 180)])
 def test_after_an_interrupt_going_on_behind_what_was_accepted_stores_each_once(
-    memory: eosdb.Database, size: int, step: int
+    memory: eosdb.Database, size: int, step: int, seeds: list[int]
 ) -> None:
-    """At the places where CPython can raise it; the batches are small, so there are many."""
-    is_reached, number, expected = True, 0, []
+    """At some of the places where CPython can raise it; the batches are small, so there are many."""
+    step = max(1, step // len(seeds))
+    is_reached, number, expected = True, seeds[0] % step, []
     while is_reached:
         producer, sent = memory.producer(batch_size=30), SentRecords()
         producer.send_many("t", [(b"k", f"{number} warm")])

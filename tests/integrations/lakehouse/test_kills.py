@@ -62,9 +62,9 @@ def test_killed_between_two_steps(table: Table, path: Path, point: Failpoint) ->
     assert len(table.data_files()) == 2 + left_over
 
 
-def test_killed_at_any_instant(table: Table, path: Path, request: pytest.FixtureRequest) -> None:
-    rng = random.Random(6)
-    for _ in range(request.config.getoption("--seeds", 3) // 3):
+def test_killed_at_any_instant(table: Table, path: Path, seeds: list[int]) -> None:
+    for seed in seeds:
+        rng = random.Random(seed)
         process = child(table, path, 1_000)
         assert process.stdout is not None
         for _ in range(rng.randrange(1, 5)):
@@ -84,7 +84,6 @@ def test_killed_at_any_instant(table: Table, path: Path, request: pytest.Fixture
 
 
 def test_a_fleet_is_exported_by_passes_that_are_killed_at_any_instant(
-    table: Table, request: pytest.FixtureRequest
+    table: Table, seeds: list[int]
 ) -> None:
-    kills = request.config.getoption("--seeds", 3)
-    assert "each record once" in attack(table, 8, kills, random.Random(7))
+    assert "each record once" in attack(table, 8, 2 * len(seeds), random.Random(seeds[0]))
