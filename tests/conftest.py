@@ -66,16 +66,9 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What tests of a module share is made once, by the one worker that runs them all."""
-    for item in items:
-        shared = {
-            made.scope
-            for found in getattr(item, "_fixtureinfo").name2fixturedefs.values()
-            for made in found
-            if made.baseid.startswith("tests/")
-        }
-        if "module" in shared and item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
+    """Each worker of xdist begins with a piece of this list, and those who are idle take from the end of the
+    others' pieces. So all of Spark is with the first, and a module is seldom divided."""
+    items.sort(key=lambda item: "spark" not in getattr(item, "fixturenames", ()))
 
 
 @pytest.hookimpl(trylast=True)

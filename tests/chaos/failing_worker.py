@@ -1,11 +1,11 @@
-"""A program whose n-th system call fails, for every n: it is told truly what has become of what it stored.
+"""A program whose n-th system call fails: it is told truly what has become of what it stored.
 
-`python -m tests.chaos.failing_worker FILE WORK ERROR KINDS [EACH]`, with disk.c preloaded: `WORK` is done
-again and again; each time another of its calls of these kinds fails with the error (ENOSPC, EIO, EMFILE),
-that one or all from it on; of many calls each EACHth. What returns is stored once; what raises raises an
-error of eosdb's whose `outcome` is so, and so is what a command's exit status or an answer of the server
-says; what is not written does not come back after a crash of the machine either; and afterwards the file
-works as before.
+`python -m tests.chaos.failing_worker FILE WORK ERROR KINDS [EACH FIRST]`, with disk.c preloaded: `WORK` is
+done again and again; each time another of its calls of these kinds fails with the error (ENOSPC, EIO,
+EMFILE), that one or all from it on: the first one, the one numbered FIRST, and each EACHth from there.
+What returns is stored once; what raises raises an error of eosdb's whose `outcome` is so, and so is what a
+command's exit status or an answer of the server says; what is not written does not come back after a crash
+of the machine either; and afterwards the file works as before.
 """
 
 from __future__ import annotations
@@ -271,7 +271,7 @@ WORKS = (
 
 def main() -> None:
     path, work, error, kinds = sys.argv[1], sys.argv[2], getattr(errno, sys.argv[3]), sys.argv[4]
-    each = int(sys.argv[5]) if len(sys.argv) > 5 else 1
+    each, first = map(int, sys.argv[5:7] or (1, 0))
     program = PROGRAMS.get(work, Program)(path)
     reached = 0
     for for_good in (False, True):
@@ -299,7 +299,7 @@ def main() -> None:
                 eosdb.connect(f"{path}-{value}").close()
             else:
                 check(program.count(value), outcome, value)
-            number += each
+            number = number + each if number or not first else first
     report = program.db.verify()
     assert report.ok, report.problems
     program.close()

@@ -141,6 +141,7 @@ def test_other_machines_are_not_let_in_without_tls_and_a_login(db_path: Path, ru
     assert refused.stderr == "error: ConfigError: /no/such: No such file or directory\n"
 
 
+@pytest.mark.real_start
 def test_without_the_extra_it_says_how_to_install_it(db_path: Path) -> None:
     make(db_path)
     without = "import sys; sys.modules['kafka'] = None; from eosdb.cli.main import main; main()"

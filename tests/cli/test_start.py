@@ -19,7 +19,7 @@ import eosdb.cli
 from eosdb.cli.registry import COMMANDS
 from tests.cli.conftest import MAIN
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.real_start]
 
 SELDOM = (
     "alembic", "asyncio", "http", "importlib.metadata", "kafka", "matplotlib", "multiprocessing",

@@ -33,6 +33,7 @@ def test_it_says_where_it_is_and_ends_in_good_order(db_path: Path, stop: signal.
         assert page.stdout.read() == ""
 
 
+@pytest.mark.real_start
 def test_what_it_cannot_do_is_said_in_one_line(db_path: Path) -> None:
     eosdb.connect(db_path).close()
     without = (

@@ -17,7 +17,7 @@ from eosdb.cli.session import Session
 from tests.readers import committed_values
 from tests.store.locked import BLOCK, FACES, HASTY, SQLITE, TP, check, held_by
 
-pytestmark = pytest.mark.crash
+pytestmark = [pytest.mark.crash, pytest.mark.real_start]
 
 HELD_BY_OTHERS = pytest.mark.parametrize("program", [SQLITE, BLOCK], ids=["sqlite", "begin"])
 COMMANDS = (("topics", "create", "new"), ("produce", "t"), ("compact",), ("housekeeping",))

@@ -46,6 +46,7 @@ def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
 
 
 @pytest.mark.process
+@pytest.mark.real_start
 def test_a_star_import_brings_every_public_name() -> None:
     code = "from eosdb import *; import eosdb; print({*eosdb.__all__} <= {*globals()})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -286,6 +286,7 @@ def test_sqlite3_is_named_only_where_sql_lives() -> None:
 
 
 @pytest.mark.process
+@pytest.mark.real_start
 def test_importing_eosdb_does_not_load_what_it_may_not_need() -> None:
     code = (
         "import sys, eosdb; "

@@ -41,7 +41,7 @@ def test_every_package_is_in_the_wheel() -> None:
     assert sorted(listed) == sorted(packages)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
     build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder)]
@@ -59,6 +59,7 @@ def test_the_wheel_adds_one_name_and_what_spark_looks_for_with_every_file(wheel:
 
 
 @pytest.mark.process
+@pytest.mark.real_start
 def test_the_installed_wheel_makes_and_opens_files(wheel: Path, tmp_path: Path) -> None:
     """Unpacked far from the checkout: revisions and views come out of the wheel itself."""
     zipfile.ZipFile(wheel).extractall(tmp_path / "site")

@@ -12,7 +12,7 @@ import pytest
 
 from tests.tidy.tree import ROOT
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.real_start]
 
 PROGRAM = """
 import sys

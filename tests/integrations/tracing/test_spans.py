@@ -198,6 +198,7 @@ def test_a_chain_of_processes_is_one_trace(db_path: Path, exporter: InMemorySpan
 
 
 @pytest.mark.process
+@pytest.mark.real_start
 def test_who_does_not_ask_for_spans_gets_none_and_loads_nothing(db_path: Path) -> None:
     code = (
         "import sys, eosdb; db = eosdb.connect(sys.argv[1]); db.admin.create_topic('t'); "

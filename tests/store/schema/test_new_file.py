@@ -55,6 +55,7 @@ def test_a_new_file_is_what_the_revisions_make_of_an_empty_one(tmp_path: Path) -
 
 
 @pytest.mark.process
+@pytest.mark.real_start
 def test_neither_alembic_nor_sqlalchemy_is_imported_to_make_and_use_a_file(db_path: Path) -> None:
     use = f"""
 {MAKE}

@@ -73,6 +73,7 @@ def wal_mib(db: eosdb.Database) -> int:
     return os.path.getsize(f"{db.path}-wal") // MIB
 
 
+@pytest.mark.real_start
 def test_who_keeps_the_wal_growing_is_named_at_its_limit_and_at_each_doubling(
     db: eosdb.Database, caplog: pytest.LogCaptureFixture
 ) -> None:
