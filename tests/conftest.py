@@ -40,6 +40,10 @@ def pytest_configure(config: pytest.Config) -> None:
     subprocess.Popen = zygote.Popen  # type: ignore[misc]
 
 
+def pytest_unconfigure() -> None:
+    zygote.stop()
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     zygote.enabled = item.get_closest_marker("real_start") is None

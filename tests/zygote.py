@@ -135,6 +135,14 @@ def _started() -> socket.socket:
     return ours
 
 
+def stop() -> None:
+    """End the zygote of this process, if there is one."""
+    global _zygote
+    if _zygote is not None and _owner == os.getpid():
+        _zygote.close()
+        _zygote = None
+
+
 # From here on: the zygote.
 
 
