@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import signal
@@ -10,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from sqlalchemy import Column, Integer, MetaData, String, Table, text
@@ -66,6 +67,27 @@ def store(record: ConsumerRecord, tx: UserTransaction) -> bytes:
     assert isinstance(record.value, bytes)
     tx.connection.execute(done.insert().values(value=record.value.decode()))
     return record.value
+
+
+def at_b(act: Callable[[UserTransaction], object]) -> Callable[..., bytes]:
+    """A handler that does something more, or fails, when it has stored the record `b`."""
+
+    def handle(record: ConsumerRecord, tx: UserTransaction) -> bytes:
+        result = store(record, tx)
+        if record.value == b"b":
+            act(tx)
+        return result
+
+    return handle
+
+
+def fails(_: UserTransaction) -> NoReturn:
+    raise ValueError("no b")
+
+
+def undoes(tx: UserTransaction) -> None:
+    """SQLite rolls the whole unit back."""
+    tx.connection.execute(text("INSERT OR ROLLBACK INTO done (value) VALUES ('b')"))
 
 
 def rows(db: eosdb.Database) -> list[str]:
@@ -127,15 +149,12 @@ def test_an_attempt_that_fails_leaves_nothing(db: eosdb.Database, run: Run) -> N
 
 
 def test_what_fails_for_good_leaves_its_dead_letter_alone(db: eosdb.Database, run: Run) -> None:
-    def handle(record: ConsumerRecord, tx: UserTransaction) -> bytes:
+    def handle(record: ConsumerRecord, tx: UserTransaction) -> None:
         tx.publish("out", b"never")
-        result = store(record, tx)
-        if record.value == b"b":
-            raise ValueError("no b")
-        return result
+        at_b(fails)(record, tx)
 
     feed(db, b"a", b"b", b"c")
-    run(lambda record, tx: handle(record, tx) and None)
+    run(handle)
     assert rows(db) == ["a", "c"]
     (letter,) = read(db, "dead")
     failure = read_failure(letter.headers)
@@ -147,14 +166,8 @@ def test_what_fails_for_good_leaves_its_dead_letter_alone(db: eosdb.Database, ru
 
 @pytest.mark.slow
 def test_a_retry_later_is_counted_on_in_its_topic(db: eosdb.Database, run: Run) -> None:
-    def handle(record: ConsumerRecord, tx: UserTransaction) -> bytes:
-        result = store(record, tx)
-        if record.value == b"b":
-            raise ValueError("no b")
-        return result
-
     feed(db, b"a", b"b", b"c")
-    run(handle, max_attempts=2, retry_delays_ms=(1_000, 60_000))
+    run(at_b(fails), max_attempts=2, retry_delays_ms=(1_000, 60_000))
     assert rows(db) == ["a", "c"]
     (letter,) = read(db, "dead")
     failure = read_failure(letter.headers)
@@ -165,16 +178,10 @@ def test_a_retry_later_is_counted_on_in_its_topic(db: eosdb.Database, run: Run) 
 def test_without_dead_letters_what_came_before_the_failing_record_stands(
     db: eosdb.Database, run: Run
 ) -> None:
-    def handle(record: ConsumerRecord, tx: UserTransaction) -> bytes:
-        result = store(record, tx)
-        if record.value == b"b":
-            raise ValueError("no b")
-        return result
-
     feed(db, b"a", b"b", b"c")
     for attempts in (1, 3):
         with pytest.raises(eosdb.HandlerFailedError, match=r"Nothing of the record.*"):
-            run(handle, dead_letter_topic=None, max_attempts=attempts)
+            run(at_b(fails), dead_letter_topic=None, max_attempts=attempts)
         assert (rows(db), values(db), committed(db)) == (["a"], [b"a"], 1)
     run(store)
     assert rows(db) == ["a", "b", "c"]
@@ -334,18 +341,12 @@ def test_an_error_that_the_handler_catches_undoes_its_statement_alone(
 def test_a_unit_that_sqlite_undoes_is_processed_again_without_the_culprit(
     db: eosdb.Database, run: Run, catches: bool
 ) -> None:
-    def handle(record: ConsumerRecord, tx: UserTransaction) -> bytes:
-        result = store(record, tx)
-        if record.value == b"b":
-            try:
-                tx.connection.execute(text("INSERT OR ROLLBACK INTO done (value) VALUES ('b')"))
-            except IntegrityError:
-                if not catches:
-                    raise
-        return result
+    def act(tx: UserTransaction) -> None:
+        with contextlib.suppress(*[IntegrityError] * catches):
+            undoes(tx)
 
     feed(db, b"a", b"b", b"c")
-    report = run(handle)
+    report = run(at_b(act))
     assert (rows(db), values(db), committed(db)) == (["a", "c"], [b"a", b"c"], 3)
     assert [letter.value for letter in read(db, "dead")] == [b"b"]
     assert report.failed == 3
@@ -367,7 +368,7 @@ def test_however_attempts_and_commits_have_failed_each_record_is_stored_once_in_
         if way == "raised":
             raise ValueError("not now")
         if way == "undone":
-            tx.connection.execute(text("INSERT OR ROLLBACK INTO done (value) VALUES ('b')"))
+            undoes(tx)
         return result
 
     def refuse(point: Failpoint) -> None:
@@ -415,15 +416,12 @@ def test_a_unit_that_is_undone_costs_no_record_of_a_partition_that_it_had_not_co
 def test_an_interrupt_in_a_handler_leaves_nothing_held(
     db: eosdb.Database, run: Run, db_path: Path
 ) -> None:
-    def handle(record: ConsumerRecord, tx: UserTransaction) -> bytes:
-        result = store(record, tx)
-        if record.value == b"b":
-            raise KeyboardInterrupt
-        return result
+    def interrupt(_: UserTransaction) -> None:
+        raise KeyboardInterrupt
 
     feed(db, b"a", b"b")
     with pytest.raises(KeyboardInterrupt):
-        run(handle)
+        run(at_b(interrupt))
     assert (rows(db), values(db)) == ([], [])
     assert db.broker.describe_group("g").state == "Empty"
     config = eosdb.BrokerConfig(lock_timeout_ms=50)
@@ -437,14 +435,9 @@ def test_an_interrupt_in_a_handler_leaves_nothing_held(
 def test_a_signal_ends_the_run_after_the_record_in_hand(
     db: eosdb.Database, number: signal.Signals
 ) -> None:
-    def handle(record: ConsumerRecord, tx: UserTransaction) -> bytes:
-        result = store(record, tx)
-        if record.value == b"b":
-            os.kill(os.getpid(), number)
-        return result
-
+    handler = at_b(lambda _: os.kill(os.getpid(), number))
     feed(db, b"a", b"b", b"c")
-    eosdb.process(db, "in", handle, "out", group_id="g")
+    eosdb.process(db, "in", handler, "out", group_id="g")
     assert (rows(db), values(db), committed(db)) == (["a", "b"], [b"a", b"b"], 2)
     assert db.broker.describe_group("g").state == "Empty"
 
@@ -454,14 +447,8 @@ def test_writing_past_the_transaction_is_refused_and_a_failure_of_its_record(
 ) -> None:
     producer = db.producer()
 
-    def handle(record: ConsumerRecord, tx: UserTransaction) -> bytes:
-        result = store(record, tx)
-        if record.value == b"b":
-            producer.send("out", b"past").result()
-        return result
-
     feed(db, b"a", b"b", b"c")
-    run(handle)
+    run(at_b(lambda _: producer.send("out", b"past").result()))
     assert (rows(db), values(db)) == (["a", "c"], [b"a", b"c"])
     (letter,) = read(db, "dead")
     failure = read_failure(letter.headers)
