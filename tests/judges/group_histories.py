@@ -12,16 +12,10 @@ import os
 import random
 import time
 import uuid
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kafka.protocol.admin.topics import CreateTopicsRequest
-from kafka.protocol.consumer.group import (
-    HeartbeatRequest,
-    JoinGroupRequest,
-    LeaveGroupRequest,
-    OffsetCommitRequest,
-    SyncGroupRequest,
-)
+from kafka.protocol.consumer.group import LeaveGroupRequest
 from kafka.protocol.metadata.metadata import MetadataRequest
 
 from eosdb.model.protocol.consumer_protocol import (
@@ -33,7 +27,8 @@ from eosdb.model.values import TopicPartition
 from eosdb.wire.handlers import consumer_groups
 from tests.judges.case import Case, Judge
 from tests.judges.verdicts import FailedError, MissingError
-from tests.wire.peer import Address, Peer
+from tests.wire.group_requests import beat, commit, join, sync
+from tests.wire.peer import Address, Peer, asking
 
 HISTORIES: Final = 300
 STEPS: Final = 30
@@ -44,6 +39,11 @@ _Beat: Any = consumer_groups.ConsumerGroupHeartbeatRequest
 _PATIENCE_S: Final = 30.0
 Step = tuple[str, str, int]
 """What is asked, in whose name, and a number that the request may use."""
+
+
+class _Me(NamedTuple):
+    member_id: str
+    generation_id: int
 
 
 class Side:
@@ -60,6 +60,7 @@ class Side:
 
     def begin(self, group: str) -> None:
         self._group = group
+        self._seat: dict[str, Any] = {"group_id": group, "group_instance_id": "seat"}
         self._epochs = dict.fromkeys(_NEW, 0)
         self._owned: dict[str, tuple[int, ...]] = dict.fromkeys((*_NEW, _CLASSIC), ())
         self._told = dict(self._owned)
@@ -133,24 +134,10 @@ class Side:
         if number % 4 == 0:
             self._owned[_CLASSIC] = ()
         owned = [TopicPartition(self._topic, n) for n in self._owned[_CLASSIC]]
-        protocol = JoinGroupRequest.JoinGroupRequestProtocol
-        answer = self._peer.ask(
-            JoinGroupRequest(
-                group_id=self._group,
-                session_timeout_ms=30_000,
-                rebalance_timeout_ms=60_000,
-                member_id=self._classic_id,
-                group_instance_id="seat",
-                protocol_type="consumer",
-                protocols=[
-                    protocol(
-                        name="cooperative-sticky",
-                        metadata=Subscription((self._topic,), tuple(owned)).encode(),
-                    )
-                ],
-            ),
-            7,
-        )
+        answer = join(
+            self._peer, self._classic_id, 7, names=["cooperative-sticky"], session_timeout_ms=30_000,
+            metadata=Subscription((self._topic,), tuple(owned)).encode(), **self._seat,
+        )  # fmt: skip
         if answer.error_code:
             return (answer.error_code,)
         self._classic_id, self._generation = answer.member_id, answer.generation_id
@@ -158,21 +145,10 @@ class Side:
         return answer.error_code, answer.generation_id, self._leads, len(answer.members)
 
     def _sync(self, _: str, number: int) -> tuple[object, ...]:
-        part = SyncGroupRequest.SyncGroupRequestAssignment
         mine = [TopicPartition(self._topic, n) for n in range(PARTITIONS - number % 2)]
-        given = [part(member_id=self._classic_id, assignment=encode_assignment(mine))]
-        answer = self._peer.ask(
-            SyncGroupRequest(
-                group_id=self._group,
-                generation_id=self._generation,
-                member_id=self._classic_id,
-                group_instance_id="seat",
-                protocol_type="consumer",
-                protocol_name="cooperative-sticky",
-                assignments=given if self._leads else [],
-            ),
-            5,
-        )
+        gives = {self._classic_id: encode_assignment(mine)} if self._leads else {}
+        me = _Me(self._classic_id, self._generation)
+        answer = sync(self._peer, me, 5, gives, protocol_name="cooperative-sticky", **self._seat)
         if answer.error_code:
             return (answer.error_code,)
         self._owned[_CLASSIC] = tuple(
@@ -181,29 +157,16 @@ class Side:
         return answer.error_code, self._owned[_CLASSIC]
 
     def _heartbeat(self, _: str, number: int) -> tuple[object, ...]:
-        answer = self._peer.ask(
-            HeartbeatRequest(
-                group_id=self._group,
-                generation_id=self._generation - (number % 5 == 0),
-                member_id=self._classic_id,
-                group_instance_id="seat",
-            ),
-            3,
-        )
-        return (answer.error_code,)
+        me = _Me(self._classic_id, self._generation - (number % 5 == 0))
+        return (beat(self._peer, me, 3, **self._seat),)
 
     def _commit_classic(self, _: str, number: int) -> tuple[object, ...]:
         return self._commit(self._classic_id, self._generation - (number % 3 == 0), "seat")
 
     def _leave_classic(self, _: str, _number: int) -> tuple[object, ...]:
-        member = LeaveGroupRequest.MemberIdentity
-        answer = self._peer.ask(
-            LeaveGroupRequest(
-                group_id=self._group,
-                members=[member(member_id=self._classic_id, group_instance_id="seat")],
-            ),
-            4,
-        )
+        names = [{"member_id": self._classic_id, "group_instance_id": "seat"}]
+        leaving = asking(LeaveGroupRequest, group_id=self._group, members=names)
+        answer = self._peer.ask(leaving, 4)
         if not answer.members[0].error_code:
             self._classic_id, self._generation, self._owned[_CLASSIC] = "", -1, ()
         return answer.error_code, answer.members[0].error_code
@@ -211,46 +174,12 @@ class Side:
     # -- both -----------------------------------------------------------------------------------
 
     def _commit(self, member: str, epoch: int, instance: str | None) -> tuple[object, ...]:
-        topic = OffsetCommitRequest.OffsetCommitRequestTopic
-        answer = self._peer.ask(
-            OffsetCommitRequest(
-                group_id=self._group,
-                generation_id_or_member_epoch=epoch,
-                member_id=member,
-                group_instance_id=instance,
-                topics=[
-                    topic(
-                        name=self._topic,
-                        partitions=[
-                            topic.OffsetCommitRequestPartition(
-                                partition_index=0, committed_offset=0, committed_leader_epoch=-1
-                            )
-                        ],
-                    )
-                ],
-            ),
-            9,
-        )
-        return (answer.topics[0].partitions[0].error_code,)
+        who: dict[str, Any] = {"group_id": self._group, "group_instance_id": instance}
+        return (commit(self._peer, member, epoch, topic=self._topic, offset=0, **who),)
 
     def _make_topic(self) -> None:
-        topic = CreateTopicsRequest.CreatableTopic
-        self._peer.ask(
-            CreateTopicsRequest(
-                topics=[
-                    topic(
-                        name=self._topic,
-                        num_partitions=PARTITIONS,
-                        replication_factor=1,
-                        assignments=[],
-                        configs=[],
-                    )
-                ],
-                timeout_ms=10_000,
-                validate_only=False,
-            ),
-            5,
-        )
+        made = {"name": self._topic, "num_partitions": PARTITIONS, "replication_factor": 1}
+        self._peer.ask(asking(CreateTopicsRequest, topics=[made], timeout_ms=10_000), 5)
         asked = MetadataRequest.MetadataRequestTopic(topic_id=uuid.UUID(int=0), name=self._topic)
         deadline = time.monotonic() + _PATIENCE_S
         while time.monotonic() < deadline:

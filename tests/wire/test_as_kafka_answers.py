@@ -11,9 +11,7 @@ from kafka.protocol.admin.configs import IncrementalAlterConfigsRequest
 from kafka.protocol.admin.topics import CreateTopicsRequest, DescribeTopicPartitionsRequest
 from kafka.protocol.consumer.group import (
     JoinGroupRequest,
-    OffsetCommitRequest,
     OffsetFetchRequest,
-    SyncGroupRequest,
 )
 from kafka.protocol.consumer.offsets import ListOffsetsRequest
 from kafka.protocol.metadata.api_versions import ApiVersionsRequest
@@ -28,6 +26,7 @@ import eosdb
 from eosdb import Record, RecordBatch
 from eosdb.wire.server import Server
 from tests.requests import TP, begin
+from tests.wire.group_requests import commit, join, sync
 from tests.wire.peer import Peer, asking, batch, fetch, fetched, part_of, produce, produced
 from tests.wire.raw import Raw, message
 from tests.wire.test_produce import changed
@@ -261,27 +260,6 @@ def test_a_client_id_that_is_no_text_is_answered(server: Server) -> None:
 # -- groups -------------------------------------------------------------------------------------
 
 
-def join(peer: Peer, member_id: str = "", version: int = 3, **fields: Any) -> Any:
-    names, metadata = fields.pop("names", ("range",)), fields.pop("metadata", b"m")
-    given: dict[str, Any] = {
-        "group_id": "g", "session_timeout_ms": 10_000, "rebalance_timeout_ms": 60_000,
-        "protocol_type": "consumer",
-    }  # fmt: skip
-    request = asking(
-        JoinGroupRequest,
-        **given | fields,
-        member_id=member_id,
-        protocols=[{"name": name, "metadata": metadata} for name in names],
-    )
-    return peer.ask(request, version)
-
-
-def sync(peer: Peer, joined: Any, version: int = 3, **fields: Any) -> int:
-    given = {"generation_id": joined.generation_id} | fields
-    request = SyncGroupRequest(group_id="g", member_id=joined.member_id, assignments=[], **given)
-    return int(peer.ask(request, version).error_code)
-
-
 @pytest.mark.parametrize("fields", [{"names": ()}, {"protocol_type": ""}])
 @pytest.mark.parametrize("version", [0, 3, 4, 9])
 def test_a_join_without_protocols_is_refused_before_anything_else_of_it(
@@ -305,25 +283,9 @@ def test_a_join_without_protocols_is_refused_before_anything_else_of_it(
 def test_a_sync_says_which_protocol_it_is_about_from_version_5_on(
     peer: Peer, fields: dict[str, Any], code: int
 ) -> None:
-    joined = join(peer)
-    assert sync(peer, joined, 5, **fields) == code
-    assert sync(peer, joined, 4) == NONE
-
-
-def commit(
-    peer: Peer, generation: int, member_id: str = "", instance: str | None = None, offset: int = 1
-) -> int:
-    partition = {"partition_index": 0, "committed_offset": offset}
-    request = asking(
-        OffsetCommitRequest,
-        group_id="g",
-        generation_id_or_member_epoch=generation,
-        member_id=member_id,
-        group_instance_id=instance,
-        topics=[{"name": "t", "partitions": [partition]}],
-    )
-    (found,) = peer.ask(request, 8).topics
-    return int(found.partitions[0].error_code)
+    joined = join(peer, version=3)
+    assert sync(peer, joined, 5, **fields).error_code == code
+    assert sync(peer, joined, 4).error_code == NONE
 
 
 @pytest.mark.parametrize("offset", [-1, -2, -(2**63)])
@@ -331,7 +293,7 @@ def test_a_committed_offset_may_be_any_number_and_none_to_consumers_of_the_libra
     peer: Peer, db: eosdb.Database, offset: int
 ) -> None:
     db.broker.append(TP, RecordBatch([Record(value=b"a")]))
-    assert commit(peer, -1, offset=offset) == NONE
+    assert commit(peer, offset=offset) == NONE
     asked = {"name": "t", "partition_indexes": [0]}
     answer = peer.ask(asking(OffsetFetchRequest, group_id="g", topics=[asked]), 7)
     assert answer.topics[0].partitions[0].committed_offset == offset

@@ -12,7 +12,6 @@ from typing import Any
 import kafka
 import pytest
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
-from kafka.protocol.consumer.group import JoinGroupRequest, SyncGroupRequest
 
 import eosdb
 from eosdb import BrokerConfig
@@ -22,12 +21,12 @@ from eosdb.model.protocol.consumer_protocol import (
     encode_assignment,
 )
 from eosdb.wire.server import Server
+from tests.wire.group_requests import commit, join, sync
 from tests.wire.peer import Peer
 from tests.wire.test_consumer_groups import (
     ILLEGAL_GENERATION,
     NONE,
     beat,
-    commit,
     commit_in_transaction,
     id_of,
     told,
@@ -37,7 +36,6 @@ from tests.wire.waiting import Waiting, eventually
 
 REBALANCE_IN_PROGRESS, STALE_EPOCH = 27, 113
 PARTITIONS = 3
-_Assignment = SyncGroupRequest.SyncGroupRequestAssignment
 
 
 def parts(numbers: Sequence[int]) -> tuple[eosdb.TopicPartition, ...]:
@@ -50,38 +48,28 @@ class Cooperative:
 
     peer: Peer
     member_id: str = ""
-    generation: int = -1
+    generation_id: int = -1
     owned: list[int] = field(default_factory=list)
     had: set[tuple[int, int]] = field(default_factory=set)
 
     def join(self) -> Any:
-        subscription = Subscription(("t",), parts(self.owned), self.generation).encode()
-        request = JoinGroupRequest(
-            group_id="g", session_timeout_ms=30_000, rebalance_timeout_ms=60_000,
-            member_id=self.member_id, protocol_type="consumer",
-            protocols=[JoinGroupRequest.JoinGroupRequestProtocol(
-                name="cooperative-sticky", metadata=subscription
-            )],
+        subscription = Subscription(("t",), parts(self.owned), self.generation_id).encode()
+        answer = join(
+            self.peer, self.member_id, 3, names=["cooperative-sticky"], metadata=subscription,
+            session_timeout_ms=30_000,
         )  # fmt: skip
-        answer = self.peer.ask(request, 3)
         assert answer.error_code == NONE
-        self.member_id, self.generation = answer.member_id, answer.generation_id
-        self.had |= {(self.generation, number) for number in self.owned}
+        self.member_id, self.generation_id = answer.member_id, answer.generation_id
+        self.had |= {(self.generation_id, number) for number in self.owned}
         return answer
 
     def sync(self, given: Mapping[str, Sequence[int]] | None = None) -> int:
         """The error; without one it has what it is given."""
-        request = SyncGroupRequest(
-            group_id="g", generation_id=self.generation, member_id=self.member_id,
-            assignments=[
-                _Assignment(member_id=member, assignment=encode_assignment(parts(numbers)))
-                for member, numbers in (given or {}).items()
-            ],
-        )  # fmt: skip
-        answer = self.peer.ask(request, 3)
+        gives = {who: encode_assignment(parts(some)) for who, some in (given or {}).items()}
+        answer = sync(self.peer, self, 3, gives)
         if answer.error_code == NONE:
             self.owned = [tp.partition for tp in decode_assignment(answer.assignment)]
-            self.had |= {(self.generation, number) for number in self.owned}
+            self.had |= {(self.generation_id, number) for number in self.owned}
         return int(answer.error_code)
 
 
@@ -99,7 +87,7 @@ def committers(peer: Peer, had: dict[str, set[tuple[int, int]]]) -> list[set[str
         for generation, index in claims:
             codes = (
                 commit_in_transaction(peer, member, generation, index),
-                commit(peer, member, generation, 9, index),
+                commit(peer, member, generation, index=index),
             )
             assert {*codes} <= {NONE, ILLEGAL_GENERATION, STALE_EPOCH}
             for road, code in enumerate(codes):

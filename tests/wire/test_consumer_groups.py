@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Consumer, ConsumerGroupType
 from confluent_kafka.admin import AdminClient
 from kafka.protocol.admin.groups import DescribeGroupsRequest, ListGroupsRequest
-from kafka.protocol.consumer.group import LeaveGroupRequest, OffsetCommitRequest, OffsetFetchRequest
+from kafka.protocol.consumer.group import OffsetFetchRequest
 from kafka.protocol.producer.transaction import (
     EndTxnRequest,
     InitProducerIdRequest,
@@ -24,6 +24,7 @@ from eosdb.wire.handlers import consumer_groups
 from eosdb.wire.server import Server
 from tests.wire.clients import PATIENCE_S
 from tests.wire.clients import produce as send
+from tests.wire.group_requests import commit, leave
 from tests.wire.peer import Peer, asking
 
 NONE, ILLEGAL_GENERATION, UNKNOWN_MEMBER, NOT_AUTHORIZED, UNSUPPORTED_VERSION = 0, 22, 25, 29, 35
@@ -99,15 +100,6 @@ def test_a_first_heartbeat_says_all_that_it_has_to(
     answer = beat(peer, **{"member": "m"} | fields)
     assert answer.error_code == code
     assert (answer.error_message is None) == (code == NONE)
-
-
-def commit(peer: Peer, member: str, epoch: int, version: int, index: int = 0) -> int:
-    partitions = [{"partition_index": index, "committed_offset": 5}]
-    asked = asking(
-        OffsetCommitRequest, group_id="g", generation_id_or_member_epoch=epoch, member_id=member,
-        topics=[{"name": "t", "partitions": partitions}],
-    )  # fmt: skip
-    return int(peer.ask(asked, version).topics[0].partitions[0].error_code)
 
 
 def fetch(peer: Peer, member: str | None, epoch: int) -> int:
@@ -246,8 +238,6 @@ def test_an_administrator_removes_members_by_their_names(peer: Peer) -> None:
     beat(peer, "a")
     beat(peer, "b", instance_id="i")
     names = [("a", "i"), ("", "j"), ("", None), ("", "i"), ("a", None)]
-    members = [{"member_id": member, "group_instance_id": instance} for member, instance in names]
-    answer = peer.ask(asking(LeaveGroupRequest, group_id="g", members=members), 5)
     codes = [FENCED_INSTANCE, UNKNOWN_MEMBER, UNKNOWN_MEMBER, NONE, NONE]
-    assert [member.error_code for member in answer.members] == codes
+    assert leave(peer, *names) == codes
     assert listed(peer) == [("g", "consumer", "Empty", "consumer")]

@@ -7,16 +7,14 @@ from typing import Any
 
 import pytest
 from kafka.protocol.consumer.group import (
-    HeartbeatRequest,
-    JoinGroupRequest,
     LeaveGroupRequest,
-    SyncGroupRequest,
 )
 
 import eosdb
 from eosdb import ManualClock
 from eosdb.wire.server import Server
-from tests.wire.peer import Peer, asking
+from tests.wire.group_requests import beat, join, leave, sync
+from tests.wire.peer import Peer
 from tests.wire.waiting import Waiting, eventually
 
 UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS = 25, 22, 27
@@ -42,44 +40,11 @@ def two(server: Server) -> Iterator[Peer]:
         yield made
 
 
-def join(
-    peer: Peer, member_id: str = "", version: int = 9, *, instance: str | None = None,
-    session_ms: int = 10_000, group_id: str = "g",
-) -> Any:  # fmt: skip
-    asked = asking(
-        JoinGroupRequest, group_id=group_id, session_timeout_ms=session_ms,
-        rebalance_timeout_ms=60_000, member_id=member_id, group_instance_id=instance,
-        protocol_type="consumer", protocols=[{"name": "range", "metadata": b"what I want"}],
-    )  # fmt: skip
-    return peer.ask(asked, version)
-
-
 def enter(peer: Peer, version: int = 9) -> Any:
     """Join as a client does it: with the id that the first answer brings."""
     given = join(peer, "", version)
     assert given.error_code == MEMBER_ID_REQUIRED
     return join(peer, given.member_id, version)
-
-
-def sync(
-    peer: Peer, joined: Any, version: int = 5, *, protocol: str = "range",
-    instance: str | None = None, gives: dict[str, bytes] | None = None,
-) -> Any:  # fmt: skip
-    """With assignments by member id."""
-    asked = asking(
-        SyncGroupRequest, group_id="g", generation_id=joined.generation_id,
-        member_id=joined.member_id, group_instance_id=instance, protocol_type="consumer",
-        protocol_name=protocol,
-        assignments=[{"member_id": who, "assignment": some} for who, some in (gives or {}).items()],
-    )  # fmt: skip
-    return peer.ask(asked, version)
-
-
-def beat(peer: Peer, joined: Any, version: int = 4) -> int:
-    asked = HeartbeatRequest(
-        group_id="g", generation_id=joined.generation_id, member_id=joined.member_id
-    )
-    return int(peer.ask(asked, version).error_code)
 
 
 def members(db: eosdb.Database) -> list[str]:
@@ -127,8 +92,8 @@ def test_a_member_of_an_old_version_joins_at_once(one: Peer, version: int) -> No
 def test_a_rebalance_of_the_first_version_takes_as_long_as_a_session(
     db: eosdb.Database, clock: ManualClock, one: Peer, two: Peer
 ) -> None:
-    join(one, "", 0, session_ms=30_000)
-    second = Waiting(lambda: join(two, "", 0, session_ms=30_000))
+    join(one, "", 0, session_timeout_ms=30_000)
+    second = Waiting(lambda: join(two, "", 0, session_timeout_ms=30_000))
     eventually(lambda: len(members(db)) == 2)
     clock.advance(30_001)
     assert second.answer().generation_id == 2
@@ -211,22 +176,25 @@ def test_a_waiting_sync_outlives_its_session_and_hears_of_the_next_rebalance(
 
 def test_a_sync_of_another_protocol_is_refused(one: Peer) -> None:
     joined = enter(one)
-    assert sync(one, joined, 5, protocol="sticky").error_code == INCONSISTENT_GROUP_PROTOCOL
-    assert sync(one, joined, 4, protocol="sticky").error_code == 0
+    assert sync(one, joined, 5, protocol_name="sticky").error_code == INCONSISTENT_GROUP_PROTOCOL
+    assert sync(one, joined, 4, protocol_name="sticky").error_code == 0
 
 
 def test_a_static_member_that_returns_leads_without_assigning(
     db: eosdb.Database, one: Peer, two: Peer
 ) -> None:
-    first = join(one, instance="i")
-    assert sync(one, first, instance="i", gives={first.member_id: b"all"}).assignment == b"all"
-    again = join(two, instance="i")
+    first = join(one, group_instance_id="i")
+    assert (
+        sync(one, first, group_instance_id="i", gives={first.member_id: b"all"}).assignment
+        == b"all"
+    )
+    again = join(two, group_instance_id="i")
     assert (again.generation_id, again.skip_assignment) == (1, True)
     assert again.leader == again.member_id != first.member_id
     assert len(again.members) == 1
-    older = join(two, version=8, instance="i")
+    older = join(two, version=8, group_instance_id="i")
     assert (older.generation_id, older.leader, older.members) == (1, "", [])
-    fenced = join(one, first.member_id, instance="i")
+    fenced = join(one, first.member_id, group_instance_id="i")
     assert (fenced.error_code, fenced.member_id) == (FENCED_INSTANCE_ID, first.member_id)
 
 
@@ -243,22 +211,18 @@ def test_a_member_leaves(db: eosdb.Database, one: Peer, version: int) -> None:
 def test_each_of_several_leaving_members_has_its_answer(
     db: eosdb.Database, one: Peer, version: int
 ) -> None:
-    static = join(one, instance="i")
+    static = join(one, group_instance_id="i")
     pending = join(one)
     names = [("", "i"), ("", "nobody"), (pending.member_id, None), ("made-up", None)]
-    members = [{"member_id": who, "group_instance_id": instance} for who, instance in names]
-    left = one.ask(asking(LeaveGroupRequest, group_id="g", members=members), version)
-    assert left.error_code == 0
-    assert [(m.group_instance_id, m.error_code) for m in left.members] == [
-        ("i", 0), ("nobody", UNKNOWN_MEMBER_ID), (None, 0), (None, UNKNOWN_MEMBER_ID),
-    ]  # fmt: skip
+    left = leave(one, *names, version=version)
+    assert left == [0, UNKNOWN_MEMBER_ID, 0, UNKNOWN_MEMBER_ID]
     assert in_state(db, "Empty")
     assert join(one, pending.member_id).error_code == UNKNOWN_MEMBER_ID
-    assert join(one, static.member_id, instance="i").error_code == UNKNOWN_MEMBER_ID
+    assert join(one, static.member_id, group_instance_id="i").error_code == UNKNOWN_MEMBER_ID
 
 
 def test_what_cannot_be_joined_with_is_refused(one: Peer) -> None:
-    assert join(one, session_ms=10).error_code == INVALID_SESSION_TIMEOUT
+    assert join(one, session_timeout_ms=10).error_code == INVALID_SESSION_TIMEOUT
     assert join(one, group_id="").error_code == INVALID_GROUP_ID
     for version in range(10):
         assert join(one, "made-up", version).error_code == UNKNOWN_MEMBER_ID

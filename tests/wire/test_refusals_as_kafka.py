@@ -11,15 +11,15 @@ from kafka.protocol.admin.client_quotas import AlterClientQuotasRequest
 from kafka.protocol.admin.configs import AlterConfigsRequest, IncrementalAlterConfigsRequest
 from kafka.protocol.admin.groups import DescribeGroupsRequest
 from kafka.protocol.admin.transactions import ListTransactionsRequest
-from kafka.protocol.consumer.group import LeaveGroupRequest, OffsetDeleteRequest, OffsetFetchRequest
+from kafka.protocol.consumer.group import OffsetDeleteRequest, OffsetFetchRequest
 from kafka.protocol.metadata.metadata import MetadataRequest
 from kafka.protocol.producer.transaction import InitProducerIdRequest
 
 import eosdb
 from eosdb import Record, RecordBatch
 from tests.requests import TP
+from tests.wire.group_requests import join, leave, sync
 from tests.wire.peer import Peer, asking, fetch, part_of
-from tests.wire.test_as_kafka_answers import join, sync
 from tests.wire.test_consumer_groups import _Describe, beat, id_of
 
 NONE, NOT_LEADER, INVALID_TOPIC, INCONSISTENT_PROTOCOL, INVALID_GROUP = 0, 6, 17, 23, 24
@@ -35,20 +35,13 @@ MEMBER_ID_REQUIRED, STALE_EPOCH, UNKNOWN_ID = 79, 113, 100
 def test_a_member_without_a_protocol_in_common_learns_it_before_it_gets_an_id(
     peer: Peer, version: int, fields: dict[str, Any]
 ) -> None:
-    joined = join(peer)
-    assert sync(peer, joined) == NONE
+    joined = join(peer, version=3)
+    assert sync(peer, joined, 3).error_code == NONE
     for member_id in ("", "nobody", joined.member_id):
         answer = join(peer, member_id, version, **fields)
         assert (answer.error_code, answer.member_id) == (INCONSISTENT_PROTOCOL, member_id)
     assert join(peer, "", 9).error_code == MEMBER_ID_REQUIRED
     assert join(peer, "nobody", 9).error_code == UNKNOWN_MEMBER
-
-
-def leave(peer: Peer, *names: tuple[str, str | None]) -> list[int]:
-    members = [{"member_id": m, "group_instance_id": i, "reason": None} for m, i in names]
-    answer = peer.ask(asking(LeaveGroupRequest, group_id="g", members=members), 5)
-    assert answer.error_code == NONE
-    return [one.error_code for one in answer.members]
 
 
 @pytest.mark.parametrize("instance", [None, "i"])
@@ -63,7 +56,7 @@ def test_a_member_that_a_request_names_twice_is_unknown_the_second_time(
     for first in names:
         for second in names:
             joined = join(peer, version=5 if instance else 3, group_instance_id=instance)
-            assert sync(peer, joined) == NONE
+            assert sync(peer, joined, 3).error_code == NONE
             asked = [(joined.member_id if m else "", i) for m, i in (first, second)]
             assert leave(peer, *asked) == [NONE, UNKNOWN_MEMBER]
             assert leave(peer, asked[0]) == [UNKNOWN_MEMBER]
