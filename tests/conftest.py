@@ -70,8 +70,8 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Each worker of xdist begins with a piece of this list, and those who are idle take from the end of the
-    others' pieces. So all of Spark is with the first, and a module is seldom divided."""
+    """Each worker of xdist begins with a piece of this list; idle ones take from the end of the others'. So
+    all of Spark is with the first, and a module is seldom divided."""
     items.sort(key=lambda item: "spark" not in getattr(item, "fixturenames", ()))
 
 

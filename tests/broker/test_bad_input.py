@@ -12,6 +12,8 @@ from eosdb import BrokerConfig, OffsetAndMetadata, Record, RecordBatch, TopicPar
 from tests.readers import newest_position
 from tests.requests import TP
 
+pytestmark = pytest.mark.both_roads
+
 HUGE = 2**63
 LONE = "\ud800"
 Batch = RecordBatch

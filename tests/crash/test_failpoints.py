@@ -75,6 +75,7 @@ def test_what_was_acknowledged_is_there_and_nothing_is_half(
     check_everything(path, said)
 
 
+@pytest.mark.both_roads
 def test_killed_in_the_middle_of_a_statement(tmp_path: Path, seeds: list[int]) -> None:
     status, said = everything(tmp_path / "whole.db")
     assert status == 0

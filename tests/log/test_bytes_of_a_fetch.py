@@ -7,6 +7,8 @@ import pytest
 import eosdb
 from eosdb import Record, RecordBatch, TopicPartition
 
+pytestmark = pytest.mark.both_roads
+
 TP = TopicPartition("t", 0)
 COUNT = 400
 """More than the rows that are measured together."""

@@ -12,6 +12,8 @@ import eosdb
 from eosdb import Record, RecordBatch, TopicPartition
 from eosdb.log import checksum
 
+pytestmark = pytest.mark.both_roads
+
 TP = TopicPartition("t", 0)
 LATE = 2**63 - 1
 TIMES: dict[str, Callable[[int], int]] = {

@@ -18,7 +18,7 @@ from tests.maintenance.everything import TP
 from tests.readers import committed_values
 from tests.tidy.tree import ROOT
 
-pytestmark = pytest.mark.simulation
+pytestmark = [pytest.mark.simulation, pytest.mark.both_roads]
 
 FLIPS = 600
 DATA = "partition_id = 1 AND control IS NULL"

@@ -13,6 +13,8 @@ from eosdb.errors import ApiError
 from eosdb.log.overtaking import Attempts, Tried, after_trying, overtakes
 from tests.requests import TP
 
+pytestmark = pytest.mark.both_roads
+
 LAST = 2**31 - 1
 
 

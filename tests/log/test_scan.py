@@ -13,6 +13,8 @@ from eosdb import ManualClock, Record, RecordBatch, TopicPartition
 from eosdb.errors import InvalidRequestError
 from eosdb.log.reading import scan
 
+pytestmark = pytest.mark.both_roads
+
 TP = TopicPartition("t", 0)
 
 

@@ -9,6 +9,8 @@ from eosdb import BrokerConfig, ManualClock
 from eosdb.errors import BatchDiffersError, OutOfOrderSequenceNumberError
 from eosdb.log.once import SinkBatch, repeats
 
+pytestmark = pytest.mark.both_roads
+
 HELD = frozenset({"rows", "plan"})
 
 

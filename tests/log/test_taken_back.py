@@ -18,6 +18,8 @@ from eosdb import AbortedTransaction, LogRecord, ManualClock, Record, RecordBatc
 from eosdb.log.taken_back import taken_back
 from eosdb.model.values import IsolationLevel
 
+pytestmark = pytest.mark.both_roads
+
 Row = tuple[int, int]
 """Offset and producer id of a record that is part of a transaction."""
 

@@ -13,6 +13,8 @@ from eosdb import ManualClock, OffsetAndMetadata, TopicPartition
 from tests.maintenance import everything
 from tests.readers import dump_state
 
+pytestmark = pytest.mark.both_roads
+
 TP = TopicPartition("t", 0)
 
 

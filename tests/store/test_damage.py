@@ -16,7 +16,7 @@ from eosdb.store.schema import newest
 from tests.readers import committed_values
 from tests.tidy.tree import ROOT
 
-pytestmark = pytest.mark.simulation
+pytestmark = [pytest.mark.simulation, pytest.mark.both_roads]
 
 SOURCE = ROOT / f"tests/data/schema_{newest.SCHEMA_VERSION:04}.db"
 FILES_PER_SEED = 15

@@ -13,6 +13,8 @@ import eosdb
 from eosdb import ManualClock, OffsetAndMetadata, TopicPartition
 from eosdb.client.transport import DirectTransport, Exchange, Request, T
 
+pytestmark = pytest.mark.both_roads
+
 TPS = [TopicPartition("t", i) for i in range(3)]
 
 

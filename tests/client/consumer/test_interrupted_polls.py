@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import contextlib
 
+import pytest
+
 from eosdb import TopicPartition
 from eosdb.client.consumer.fetcher import Cursor
 from tests.chaos.interrupting import Interrupt
+
+pytestmark = pytest.mark.both_roads
 
 TP = TopicPartition("t", 0)
 

@@ -16,6 +16,8 @@ import eosdb
 from eosdb import ConsumerRecord, PartitionColumns, PolledColumns, ProducerRecord, TopicPartition
 from eosdb.model.values import IsolationLevel
 
+pytestmark = pytest.mark.both_roads
+
 TPS = [TopicPartition("t", i) for i in range(2)]
 HEADERS = (("h", b"1"), ("none", None))
 

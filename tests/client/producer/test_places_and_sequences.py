@@ -15,6 +15,8 @@ from eosdb.errors import DatabaseLockedError
 from eosdb.model.values import ProducerIdAndEpoch
 from tests.readers import committed_values
 
+pytestmark = pytest.mark.both_roads
+
 TP = TopicPartition("t", 0)
 ME, NEXT = ProducerIdAndEpoch(7, 0), ProducerIdAndEpoch(7, 1)
 TOP = 2**31 - 1

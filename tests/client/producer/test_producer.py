@@ -14,6 +14,8 @@ from eosdb.client.transport import DirectTransport, Exchange, Request, T
 from tests.client.producer.answers import transactional
 from tests.readers import committed_values
 
+pytestmark = pytest.mark.both_roads
+
 TP = TopicPartition("t", 0)
 
 

@@ -18,6 +18,8 @@ from eosdb.client.transport import DirectTransport, Exchange, Request, T
 from eosdb.errors import EosdbError
 from tests.readers import committed_values
 
+pytestmark = pytest.mark.both_roads
+
 TP = TopicPartition("t", 0)
 LONE = "a\ud800"
 Send = Callable[[eosdb.Producer], object]

@@ -23,6 +23,8 @@ from eosdb.log.reading import scan
 from eosdb.model.records.arrow_types import schema
 from tests.maintenance import everything
 
+pytestmark = pytest.mark.both_roads
+
 TP = TopicPartition("t", 0)
 NAMES = (
     "offset", "timestamp", "timestampType", "key", "value", "headers", "producerId", "producerEpoch",
