@@ -50,47 +50,6 @@ def stored(path: Path) -> tuple[list[str], list[str]]:
         return [what for (what,) in rows], [what for (what,) in records]
 
 
-def test_rows_records_and_offsets_are_one_commit(own: sqlite3.Connection, path: Path) -> None:
-    """The program's own connection sees them at once, others when it has committed."""
-    with eosdb.connect(path) as db:
-        with own:
-            own.execute(INSERT, ("tea",))
-            sent = eosdb.join(own).publish("orders", "tea", key="1", headers=[("h", b"1")])
-            eosdb.join(own).commit_offsets("billing", {TP: OffsetAndMetadata(1)})
-            assert own.execute("SELECT count(*) FROM committed_records").fetchone() == (1,)
-            assert not db.broker.fetch(TP, 0).records
-        assert (sent.partition, sent.offset, sent.duplicate) == (0, 0, False)
-        (record,) = db.broker.fetch(TP, 0).records
-        assert (record.key, record.value, record.headers) == (b"1", b"tea", (("h", b"1"),))
-        assert db.broker.offset_fetch("billing") == {TP: OffsetAndMetadata(1)}
-    assert stored(path) == (["tea"], ["tea"])
-
-
-def test_what_is_rolled_back_was_never_published(own: sqlite3.Connection, path: Path) -> None:
-    tx = eosdb.join(own)
-    with pytest.raises(ZeroDivisionError), own:
-        own.execute(INSERT, ("tea",))
-        tx.publish("orders", "tea", idempotency_key="1")
-        raise ZeroDivisionError
-    with own:  # The key is free, and the offset.
-        assert tx.publish("orders", "cups", idempotency_key="1").offset == 0
-    assert stored(path) == ([], ["cups"])
-
-
-def test_a_savepoint_takes_its_records_back(own: sqlite3.Connection, path: Path) -> None:
-    """Nothing of them is remembered: offsets, keys and the journal go on behind what is left."""
-    tx = eosdb.join(own)
-    with own:
-        tx.publish("orders", "before")
-        own.execute("SAVEPOINT mine")
-        assert tx.publish("orders", "never", idempotency_key="k").offset == 1
-        own.execute("ROLLBACK TO mine")
-        sent = tx.publish("orders", "after", idempotency_key="k")
-        assert (sent.offset, sent.duplicate) == (1, False)
-        own.execute("RELEASE mine")
-    assert stored(path) == ([], ["before", "after"])
-
-
 def test_a_key_is_taken_once_by_whatever_way_it_comes(own: sqlite3.Connection, path: Path) -> None:
     with eosdb.connect(path) as db:
         with db.begin() as tx:
@@ -123,26 +82,6 @@ def test_a_waiting_consumer_hears_of_the_commit(own: sqlite3.Connection, path: P
             eosdb.join(own).publish("orders", "tea")
         thread.join()
     assert [record.value for record in found] == [b"tea"]
-
-
-def test_a_refused_record_leaves_the_transaction_as_it_was(
-    own: sqlite3.Connection, path: Path
-) -> None:
-    own.row_factory = sqlite3.Row
-    own.text_factory = bytes
-    tx = eosdb.join(own)
-    with own:
-        own.execute(INSERT, ("tea",))
-        with pytest.raises(eosdb.UnknownTopicOrPartitionError):
-            tx.publish("nowhere", "x")
-        with pytest.raises(eosdb.MessageTooLargeError):
-            tx.publish("orders", b"x" * 2_000_000, idempotency_key="big")
-        lost = eosdb.ConsumerGroupMetadata("billing", 3, "nobody")
-        with pytest.raises(eosdb.GroupIdNotFoundError):
-            tx.commit_offsets(lost, {TP: OffsetAndMetadata(1)})
-        assert (own.row_factory, own.text_factory) == (sqlite3.Row, bytes)
-        tx.publish("orders", "tea")
-    assert stored(path) == (["tea"], ["tea"])
 
 
 def test_the_rights_and_settings_given_are_those_that_count(
@@ -278,16 +217,6 @@ def test_every_function_that_is_called_is_looked_at(own: sqlite3.Connection) -> 
         tx.publish("new", "y", idempotency_key="1")
         tx.commit_offsets("g", {TopicPartition("new", 0): OffsetAndMetadata(1)})
     assert called <= set(joined_unit.FUNCTIONS)
-
-
-def test_rows_that_a_statement_returns_are_read_first(own: sqlite3.Connection, path: Path) -> None:
-    with own:
-        cursor = own.execute("INSERT INTO shop VALUES ('a'), ('b') RETURNING what")
-        with pytest.raises(IllegalStateError, match="RETURNING"):
-            eosdb.join(own).publish("orders", "x")
-        cursor.fetchall()
-        eosdb.join(own).publish("orders", "y")
-    assert stored(path) == (["a", "b"], ["y"])
 
 
 def test_a_file_without_eosdbs_tables_is_named(tmp_path: Path) -> None:

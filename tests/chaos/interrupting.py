@@ -40,19 +40,25 @@ class Interrupt:
             sys.settrace(before)
 
     def _trace(self, frame: FrameType, event: str, _: Any) -> Callable[..., Any] | None:
-        if self.reached or frame.f_code.co_filename == _OWN:
+        """Of calls."""
+        code = frame.f_code
+        if self.reached or code.co_filename == _OWN or code.co_filename.endswith(self._spared):
             return None
-        if frame.f_code.co_filename.endswith(self._spared):
-            return None
-        if event == "call":
-            frame.f_trace_opcodes = True
-            frame.f_trace_lines = False
-            # CPython 3.11 mixes up its stack when a trace function raises where a generator goes on.
-            if not frame.f_code.co_flags & inspect.CO_GENERATOR:
-                self._pass()
-        elif event == "opcode" and frame.f_lasti in _places(frame.f_code):
+        frame.f_trace_opcodes = True
+        frame.f_trace_lines = False
+        # CPython 3.11 mixes up its stack when a trace function raises where a generator goes on.
+        if not code.co_flags & inspect.CO_GENERATOR:
             self._pass()
-        return self._trace
+        places = _places(code)
+
+        def within(frame: FrameType, event: str, _: Any) -> Callable[..., Any] | None:
+            """As short as it can be: it is called for every instruction. Nor does it hold itself, which
+            would be a cycle for each call that the collector has to find, amid what is tried."""
+            if event == "opcode" and frame.f_lasti in places and not self.reached:
+                self._pass()
+            return frame.f_trace
+
+        return within
 
     def _pass(self) -> None:
         self._left -= 1
