@@ -1,6 +1,6 @@
 """A commit is killed between the decision and the answer; `db.outcome` tells what became of it, each time.
 
-Method: real processes, 60 for each seed, each killed at one of six instants.
+Method: real processes, 30 for each seed, each killed at one of six instants.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.crash
 
 
 def test_after_every_kill_the_outcome_is_known_and_true(db_path: Path, seeds: list[int]) -> None:
-    kills = 60 * len(seeds)
+    kills = 30 * len(seeds)
     with eosdb.connect(db_path) as db:
         db.admin.create_topic("t", partitions=2)
     done = subprocess.run(

@@ -169,7 +169,7 @@ def test_who_speaks_no_tls_is_cut_off_and_holds_up_nobody(
 def test_a_handshake_that_is_not_made_ends(
     shop: eosdb.Database, certificates: Certificates
 ) -> None:
-    limits = Limits(transfer_s=0.1)
+    limits = Limits(stranger_s=0.1)
     with shop.serve(limits=limits, **of(certificates)) as server, Peer(server) as silent:
         assert silent.socket.recv(1) == b""
 
