@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 import eosdb
-from eosdb import ConfigError, IllegalStateError, ProducerFencedError, TopicPartition
+from eosdb import ConfigError, IllegalStateError, TopicPartition
 from eosdb.aio import AsyncDatabase, AsyncProducer
 from tests.aio.running import values
 
@@ -83,27 +83,6 @@ async def test_a_transaction_that_lacks_a_record_is_not_committed(db: AsyncDatab
         async with producer.transaction() as token:
             await producer.send("t", "b")
         assert await db.outcome(token) == "committed"
-    assert await values(db) == ["b"]
-
-
-async def test_a_block_that_raises_is_aborted_and_raises(db: AsyncDatabase) -> None:
-    async with db.producer(transactional_id="p") as producer:
-        with pytest.raises(ZeroDivisionError):
-            async with producer.transaction() as token:
-                await producer.send_and_wait("t", "a")
-                raise ZeroDivisionError
-        assert await db.outcome(token) == "aborted"
-    assert await values(db) == []
-
-
-@pytest.mark.slow
-async def test_a_producer_that_was_fenced_is_told(db: AsyncDatabase) -> None:
-    async with db.producer(transactional_id="p") as first:
-        with pytest.raises(ProducerFencedError):
-            async with first.transaction():
-                await first.send_and_wait("t", "a")
-                async with db.producer(transactional_id="p") as second, second.transaction():
-                    await second.send("t", "b")
     assert await values(db) == ["b"]
 
 

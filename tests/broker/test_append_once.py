@@ -71,18 +71,6 @@ def test_a_sink_that_says_what_it_brings_is_only_skipped_when_that_is_there(
     assert shop.broker.offsets(TP).log_end_offset == 2
 
 
-def test_only_the_newest_batch_of_a_sink_that_did_not_say_is_taken_for_the_same(
-    shop: eosdb.Database,
-) -> None:
-    """As one has them whose sinks are older than that they say it."""
-    assert once(shop, 0)
-    assert once(shop, 3)
-    assert not once(shop, 3, "digest d")
-    with pytest.raises(eosdb.BatchDiffersError, match="not known"):
-        once(shop, 0, "digest a")
-    assert once(shop, 4, "digest e")
-
-
 def test_what_batches_held_is_known_of_the_last_hundred(shop: eosdb.Database) -> None:
     for batch_id in range(0, 240, 2):
         assert once(shop, batch_id, f"digest {batch_id}")
@@ -187,12 +175,6 @@ def test_a_batch_too_large_for_one_unit_is_seen_all_at_once(shop: eosdb.Database
     assert shop.append_once("sink", 7, chunks()).skipped
     assert len(seen) == MANY // CHUNK, "a batch that is done is not even read"
     assert shop.verify().ok
-
-
-def test_large_batches_follow_each_other(shop: eosdb.Database) -> None:
-    for batch_id in range(3):
-        assert not shop.append_once("sink", batch_id, pairs(MANY)).skipped
-    assert len(committed_values(shop, TP)) == 3 * MANY // 2
 
 
 def test_a_large_batch_that_fails_leaves_nothing_readable(shop: eosdb.Database) -> None:

@@ -1,5 +1,4 @@
-"""A block of `db.begin()`, and `eosdb.join` on the own connection: whichever of the two it is, rows, records and
-offsets are one commit, or nothing."""
+"""`db.begin()`, and `eosdb.join` on a connection of the program: rows, records, offsets are one commit."""
 
 from __future__ import annotations
 

@@ -81,15 +81,6 @@ def test_a_batch_that_is_refused_brings_nothing_in(db: eosdb.Database) -> None:
     assert state(db) == "Empty"
 
 
-def test_offsets_bring_their_group_in(db: eosdb.Database) -> None:
-    me = db.broker.init_producer_id("a")
-    db.broker.txn_offset_commit("a", "g", *me, {TP: OffsetAndMetadata(3)})
-    assert state(db) == "Ongoing"
-    assert db.broker.offset_fetch("g") == {}
-    db.broker.end_txn("a", *me, True)
-    assert db.broker.offset_fetch("g")[TP].offset == 3
-
-
 def test_a_late_batch_never_joins_the_next_transaction(db: eosdb.Database) -> None:
     first = db.broker.init_producer_id("a")
     append(db, first, b"first")

@@ -153,10 +153,6 @@ def test_transactions_are_listed_with_kafkas_columns_and_filters(stuck: Run) -> 
 )
 def test_a_partition_is_named_as_one_likes(stuck: Run, where: list[str]) -> None:
     (row, *_) = rows(stuck("transactions", "describe-producers", *where, "--format", "json"))
-    assert list(row) == [
-        "ProducerId", "ProducerEpoch", "LatestCoordinatorEpoch", "LastSequence", "LastTimestamp",
-        "CurrentTransactionStartOffset",
-    ]  # fmt: skip
     assert row["CurrentTransactionStartOffset"] == 10
 
 
@@ -189,10 +185,6 @@ def test_a_hanging_transaction_is_found_and_ended(stuck: Run, db_path: Path) -> 
         with pytest.raises(eosdb.TransactionCoordinatorFencedError):
             db.broker.end_txn("bad", *me, True)
     (row,) = rows(stuck("transactions", "find-hanging", "--format", "json"))
-    assert list(row)[:8] == [
-        "Topic", "Partition", "ProducerId", "ProducerEpoch", "CoordinatorEpoch", "StartOffset",
-        "LastTimestamp", "Duration(min)",
-    ]  # fmt: skip
     assert (row["TransactionalId"], row["StartOffset"]) == ("bad", 2)
     assert "will not be aborted by itself" in stuck("why", "orders/1").stdout
     for narrowed in (["--topic", "orders", "--partition", "0"], ["--max-transaction-timeout", "1"]):
@@ -351,10 +343,6 @@ def test_snapshots_are_taken_listed_and_shown(stuck: Run) -> None:
     assert taken["SnapshotOffset"] == 14
     assert rows(stuck("snapshots", "list", "--format", "json"))[-1] == taken
     (entry,) = rows(stuck("snapshots", "show", "orders/0", "--format", "json"))
-    assert list(entry) == [
-        "producerId", "producerEpoch", "coordinatorEpoch", "currentTxnFirstOffset", "firstSequence",
-        "lastSequence", "lastOffset", "offsetDelta", "timestamp",
-    ]  # fmt: skip
     assert entry["currentTxnFirstOffset"] == 10
 
 

@@ -5,15 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._acl import AclBinding, AclBindingFilter, AclOperation, AclPermissionType
-from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 from kafka.protocol.admin.acl import CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest
 
 import eosdb
 from eosdb import Acl
-from eosdb.wire.server import Server
-from tests.wire.clients import PATIENCE_S
 from tests.wire.peer import Peer
 
 ADMIN = Acl("User:ANONYMOUS", "all", "cluster", "kafka-cluster")
@@ -25,11 +20,6 @@ ROWS = [ADMIN, ORDERS, PREFIXED, EVERY, TX]
 TOPIC, CLUSTER = 2, 4
 ANY, MATCH, LITERAL, PREFIX = 1, 2, 3, 4
 READ, WRITE = 3, 4
-
-
-@pytest.fixture
-def client(server: Server) -> AdminClient:
-    return AdminClient({"bootstrap.servers": server.bootstrap_servers})
 
 
 def wanted(**fields: Any) -> dict[str, Any]:
@@ -53,30 +43,6 @@ def names(peer: Peer, version: int = 3, **fields: Any) -> set[str]:
     answer = peer.ask(DescribeAclsRequest(**wanted(**fields)), version)
     assert answer.error_code == 0, answer.error_message
     return {resource.resource_name for resource in answer.resources}
-
-
-def test_a_client_makes_lists_and_removes_acls(db: eosdb.Database, client: AdminClient) -> None:
-    topic, literal = ResourceType.TOPIC, ResourcePatternType.LITERAL
-    reads, allow = AclOperation.READ, AclPermissionType.ALLOW
-    rows = [
-        AclBinding(ResourceType.BROKER, "kafka-cluster", literal, "User:ANONYMOUS", "*",
-                   AclOperation.ALL, allow),
-        AclBinding(topic, "orders", literal, "User:bob", "*", reads, allow),
-        AclBinding(topic, "ord", ResourcePatternType.PREFIXED, "User:bob", "*",
-                   AclOperation.WRITE, allow),
-    ]  # fmt: skip
-    for made in client.create_acls(rows).values():
-        made.result(PATIENCE_S)
-    assert db.admin.list_acls() == sorted([ADMIN, ORDERS, PREFIXED])
-    any_name: Any = None
-    of_bob = AclBindingFilter(
-        topic, any_name, ResourcePatternType.ANY, "User:bob", any_name,
-        AclOperation.ANY, AclPermissionType.ANY,
-    )  # fmt: skip
-    assert set(client.describe_acls(of_bob).result(PATIENCE_S)) == set(rows[1:])
-    (removed,) = client.delete_acls([of_bob]).values()
-    assert set(removed.result(PATIENCE_S)) == set(rows[1:])
-    assert db.admin.list_acls() == [ADMIN]
 
 
 @pytest.mark.parametrize("version", range(1, 4))

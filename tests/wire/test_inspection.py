@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import AdminClient
 from kafka.protocol.admin.cluster import DescribeClusterRequest, DescribeLogDirsRequest
 from kafka.protocol.admin.groups import DescribeGroupsRequest
 from kafka.protocol.admin.transactions import (
@@ -22,7 +21,6 @@ from kafka.protocol.producer.transaction import WriteTxnMarkersRequest
 import eosdb
 from eosdb import Acl, BrokerConfig, Record, RecordBatch, TopicPartition
 from eosdb.wire.server import Server
-from tests.wire.clients import PATIENCE_S
 from tests.wire.peer import Peer, asking
 
 TP = TopicPartition("t", 0)
@@ -67,14 +65,6 @@ def cluster(**fields: Any) -> DescribeClusterRequest:
         "include_fenced_brokers": False,
     }
     return DescribeClusterRequest(**(given | fields))
-
-
-def test_a_client_sees_the_cluster(db: eosdb.Database, server: Server) -> None:
-    client = AdminClient({"bootstrap.servers": server.bootstrap_servers})
-    found = client.describe_cluster(include_authorized_operations=True).result(PATIENCE_S)
-    assert found.cluster_id == db.broker.cluster_id()
-    assert [(node.id, node.port) for node in found.nodes] == [(1, server.port)]
-    assert {operation.value for operation in found.authorized_operations} == ALL_OF_CLUSTER
 
 
 @pytest.mark.parametrize("version", range(3))
@@ -225,7 +215,7 @@ def test_the_files_folder_is_the_one_log_directory(
     db.broker.append(TP, RecordBatch([Record(value=b"x" * 1_000)]))
 
     def sizes(topics: Any) -> dict[tuple[str, int], int]:
-        (directory,) = peer.ask(DescribeLogDirsRequest(topics=topics), version).results
+        (directory,) = peer.ask(asking(DescribeLogDirsRequest, topics=topics), version).results
         assert directory.log_dir == os.path.dirname(db.path)
         if version >= 4:
             assert directory.total_bytes > directory.usable_bytes > 0

@@ -6,7 +6,6 @@ import struct
 
 import pytest
 from aiokafka.record.util import calc_crc32c
-from kafka.protocol.producer.transaction import InitProducerIdRequest
 
 import eosdb
 from eosdb import TopicPartition
@@ -105,21 +104,6 @@ def test_max_message_bytes_counts_what_was_sent(peer: Peer, db: eosdb.Database) 
     well_compressed = batch(b"a" * 10_000, codec=_GZIP)
     assert produced(peer.ask(produce({("t", 0): well_compressed}), 9)) == [(0, 0)]
     assert produced(peer.ask(produce({("t", 0): batch(b"a" * 1_000)}), 9)) == [(10, -1)]
-
-
-def test_a_batch_that_comes_again_is_answered_with_its_offset(
-    peer: Peer, db: eosdb.Database
-) -> None:
-    given = peer.ask(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000), 4)
-    who = (given.producer_id, given.producer_epoch)
-    for sequence, value in ((0, b"a"), (1, b"b")):
-        asked = produce({("t", 0): batch(value, producer=who, sequence=sequence)})
-        assert produced(peer.ask(asked, 9)) == [(0, sequence)]
-        assert produced(peer.ask(asked, 9)) == [(0, sequence)]
-    assert produced(peer.ask(produce({("t", 0): batch(b"d", producer=who, sequence=5)}), 9)) == [
-        (45, -1)
-    ]
-    assert values(db) == [b"a", b"b"]
 
 
 def test_acks_0_has_no_answer(peer: Peer, db: eosdb.Database) -> None:

@@ -154,18 +154,6 @@ def test_a_transaction_of_version_1_keeps_its_epoch(
     assert [value for _, value in fetched(txn.peer.ask(fetch(0), 12))] == [b"v", b"v"]
 
 
-def test_a_transaction_of_version_2_begins_by_itself_and_ends_with_the_next_epoch(
-    txn: Txn,
-) -> None:
-    assert txn.init() == 0
-    who, epoch = txn.producer
-    for number in range(1, 4):
-        assert txn.send(b"%d" % number, 12) == 0
-        assert txn.end(5, commit=number != 2) == 0
-        assert txn.producer == (who, epoch + number)
-    assert [value for _, value in fetched(txn.peer.ask(fetch(0), 12))] == [b"1", b"3"]
-
-
 def test_a_batch_of_version_1_needs_its_partition_in_the_transaction(txn: Txn) -> None:
     txn.init()
     assert txn.send(b"v", 9) == 48

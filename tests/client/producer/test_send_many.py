@@ -322,73 +322,49 @@ def test_what_was_split_goes_on_behind_the_record_that_was_refused(
     assert clock.time_ms() - before < 1_000
 
 
-def test_a_fenced_producer_learns_it_and_nothing_of_it_is_visible(db: eosdb.Database) -> None:
+@pytest.mark.parametrize("how", ["fenced", "timed out"])
+def test_a_transaction_that_is_aborted_meanwhile_ends_it_and_nothing_of_it_is_visible(
+    db: eosdb.Database, clock: ManualClock, how: str
+) -> None:
     db.admin.create_topic("t")
     producer, sent = transactional(db), SentRecords()
 
     def overtaken() -> Iterator[bytes]:
         yield from numbers(0, CHUNK_RECORDS + 600)
-        with transactional(db).transaction():
-            pass
+        if how == "fenced":
+            with transactional(db).transaction():
+                pass
+        else:
+            clock.advance(60_001)
+            db.housekeeping()
         yield from numbers(0, MANY)
 
-    with pytest.raises(errors.ProducerFencedError), producer.transaction():
+    error = errors.ProducerFencedError if how == "fenced" else errors.ApiError
+    with pytest.raises(error), producer.transaction():
         producer.send_many("t", overtaken(), sent=sent)
     assert committed_values(db, TP) == []
+    assert sent.failed
     assert CHUNK_RECORDS <= sent.stored < sent.accepted < CHUNK_RECORDS + 600 + MANY
 
 
-def test_a_transaction_that_is_aborted_meanwhile_ends_it(
-    db: eosdb.Database, clock: ManualClock
-) -> None:
-    db.admin.create_topic("t")
-    producer, sent = transactional(db), SentRecords()
-
-    def slow() -> Iterator[bytes]:
-        yield from numbers(0, CHUNK_RECORDS + 600)
-        clock.advance(60_001)
-        db.housekeeping()
-        yield from numbers(0, MANY)
-
-    with pytest.raises(errors.ApiError), producer.transaction():
-        producer.send_many("t", slow(), sent=sent)
-    assert committed_values(db, TP) == []
-    assert sent.failed
-    assert sent.stored >= CHUNK_RECORDS
-
-
-@pytest.mark.parametrize("records", [b"bytes", "text", 5])
-def test_what_is_no_iterable_of_records_is_refused(db: eosdb.Database, records: Any) -> None:
-    db.admin.create_topic("t")
-    with pytest.raises(TypeError):
-        db.producer().send_many("t", records)
-    assert committed_values(db, TP) == []
-
-
-@pytest.mark.parametrize("records", [[], [b"v"]])
-def test_a_topic_that_is_not_there_is_noticed_also_without_records(
-    db: eosdb.Database, records: list[bytes]
-) -> None:
+def test_what_cannot_be_sent_is_refused_also_without_records(db: eosdb.Database) -> None:
     sent = SentRecords()
-    with pytest.raises(errors.UnknownTopicOrPartitionError):
-        db.producer().send_many("t", records, sent=sent)
-    assert sent.accepted == 0
-
-
-def test_no_records_begin_no_transaction(db: eosdb.Database) -> None:
+    for records in ([], [b"v"]):
+        with pytest.raises(errors.UnknownTopicOrPartitionError):
+            db.producer().send_many("t", records, sent=sent)
     db.admin.create_topic("t")
+    no_iterables: list[Any] = [b"bytes", "text", 5]
+    for no_records in no_iterables:
+        with pytest.raises(TypeError):
+            db.producer().send_many("t", no_records, sent=sent)
+    closed = db.producer()
+    closed.close()
+    with pytest.raises(errors.IllegalStateError):
+        closed.send_many("t", [b"v"], sent=sent)
     producer = transactional(db)
     with Commits(db) as commits, producer.transaction():
         producer.send_many("t", [])
-    assert commits.all == 0
-
-
-def test_a_closed_producer_sends_nothing(db: eosdb.Database) -> None:
-    db.admin.create_topic("t")
-    producer = db.producer()
-    producer.close()
-    with pytest.raises(errors.IllegalStateError):
-        producer.send_many("t", [b"v"])
+    assert (commits.all, sent.accepted, committed_values(db, TP)) == (0, 0, [])
 
 
 # -- bad networks, and interrupts ---------------------------------------------------------------

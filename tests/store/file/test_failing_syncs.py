@@ -91,16 +91,18 @@ def child(tmp_path: Path, disk: Path) -> Child:
     return Child(tmp_path, disk)
 
 
-def test_what_is_acknowledged_after_a_failed_sync_survives_a_power_cut(
-    child: Child, tmp_path: Path
-) -> None:
-    """The variant that somebody is told of: a send fails, then a transaction and twenty sends succeed."""
-    child.run("""
+BEGUN = """
 producer = db.producer(transactional_id="a")
 producer.init_transactions()
 producer.begin_transaction()
 producer.send("t", b"unsynced", partition=0)
 producer.flush()
+"""
+PROGRAMS = {
+    # Somebody is told of it: a send fails, then a transaction and twenty sends succeed.
+    "what is acknowledged after a failed sync survives a power cut": (
+        BEGUN
+        + """
 fail(True)
 assert "failed to sync" in refused(append, db, b"refused")
 assert "nothing more is written" in refused(append, db, b"refused")
@@ -108,37 +110,24 @@ fail(False)
 producer.commit_transaction()
 for i in range(20):
     append(db, b"%d" % i)
-die()
-""")
-    expected = [b"unsynced", *(b"%d" % i for i in range(20))]
-    assert child.values_after_power_cuts(tmp_path, 10) == [expected] * 10
-
-
-def test_a_sync_that_failed_in_a_checkpoint_stops_the_next_write(
-    child: Child, tmp_path: Path
-) -> None:
-    """The silent variant: nobody waits for a checkpoint."""
-    child.run("""
-producer = db.producer(transactional_id="a")
-producer.init_transactions()
-producer.begin_transaction()
-producer.send("t", b"unsynced", partition=0)
-producer.flush()
+""",
+        [b"unsynced", *(b"%d" % i for i in range(20))],
+    ),
+    # Nobody waits for a checkpoint.
+    "a sync that failed in a checkpoint stops the next write": (
+        BEGUN
+        + """
 fail(True)
 db._store.checkpoint()
 assert "nothing more is written" in refused(append, db, b"refused")
 fail(False)
 producer.commit_transaction()
 append(db, b"last")
-die()
-""")
-    assert child.values_after_power_cuts(tmp_path, 10) == [[b"unsynced", b"last"]] * 10
-
-
-def test_another_process_does_not_acknowledge_behind_it_either(
-    child: Child, tmp_path: Path
-) -> None:
-    child.run("""
+""",
+        [b"unsynced", b"last"],
+    ),
+    "another process does not acknowledge behind it either": (
+        """
 other = eosdb.connect(db.path)
 fail(True)
 refused(append, other, b"refused")
@@ -147,39 +136,30 @@ with contextlib.suppress(eosdb.StorageError):
     other.close()
 fail(False)
 append(db, b"last")
-die()
-""")
-    assert child.values_after_power_cuts(tmp_path, 5) == [[b"last"]] * 5
-
-
-def test_a_sync_that_says_that_the_disk_is_full_is_a_failed_sync_and_every_process_learns_of_it(
-    child: Child, tmp_path: Path
-) -> None:
-    child.run("""
+""",
+        [b"last"],
+    ),
+    "a sync that says that the disk is full is a failed sync and every process learns of it": (
+        """
 other = eosdb.connect(db.path)
 fail_at(0, errno.ENOSPC, for_good=True, kinds="s")
-try:
-    append(other, b"refused")
-except eosdb.StorageError as error:
-    assert error.outcome == "unknown", error
+def outcome(database):
+    try:
+        append(database, b"refused")
+    except eosdb.StorageError as error:
+        return error.outcome
+assert outcome(other) == "unknown"
 assert "nothing more is written" in refused(append, db, b"refused")
-try:
-    append(db, b"refused")
-except eosdb.StorageError as error:
-    assert error.outcome == "not written", error
+assert outcome(db) == "not written"
 with contextlib.suppress(eosdb.StorageError):
     other.close()
 fail_at(-1)
 append(db, b"last")
-die()
-""")
-    assert child.values_after_power_cuts(tmp_path, 5) == [[b"last"]] * 5
-
-
-def test_a_block_of_begin_whose_sync_fails_is_undone_and_stops_the_next_write(
-    child: Child, tmp_path: Path
-) -> None:
-    child.run("""
+""",
+        [b"last"],
+    ),
+    "a block of begin whose sync fails is undone and stops the next write": (
+        """
 def block():
     with db.begin() as tx:
         tx.publish("t", b"undone")
@@ -188,13 +168,11 @@ assert "failed to sync" in refused(block)
 assert "nothing more is written" in refused(block)
 fail(False)
 append(db, b"last")
-die()
-""")
-    assert child.values_after_power_cuts(tmp_path, 5) == [[b"last"]] * 5
-
-
-def test_a_statement_of_the_users_own_whose_sync_fails_stops_the_next_write(child: Child) -> None:
-    child.run("""
+""",
+        [b"last"],
+    ),
+    "a statement of the users own whose sync fails stops the next write": (
+        """
 import sqlalchemy
 fail(True)
 with contextlib.suppress(sqlalchemy.exc.OperationalError), db.engine.begin() as connection:
@@ -202,8 +180,20 @@ with contextlib.suppress(sqlalchemy.exc.OperationalError), db.engine.begin() as 
 assert "nothing more is written" in refused(append, db, b"refused")
 fail(False)
 append(db, b"last")
-die()
-""")
+""",
+        [b"last"],
+    ),
+}
+"""Each with what a consumer finds after the power was cut."""
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_nothing_is_acknowledged_that_a_power_cut_would_take(
+    child: Child, tmp_path: Path, program: str
+) -> None:
+    code, expected = PROGRAMS[program]
+    child.run(code + "die()\n")
+    assert child.values_after_power_cuts(tmp_path, 5) == [expected] * 5
 
 
 def test_closing_on_a_failing_disk_says_so_and_the_next_opening_makes_it_good(
