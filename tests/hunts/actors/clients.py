@@ -7,6 +7,7 @@ import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from itertools import count
+from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
@@ -15,7 +16,7 @@ from tests.hunts.actors.actor import LATER_GROUPS, Actor, Copier, Need
 from tests.hunts.actors.relays import count as count_of
 from tests.hunts.actors.relays import different, history, in_file, source_of
 from tests.hunts.actors.wire import OverTheWire
-from tests.hunts.programs.confluent_group import NOTES
+from tests.hunts.programs.confluent_group import MIXED, NOTES, OTHERS
 from tests.hunts.programs.java import CLASS_PATH, CLASSES, MEMORY, SOURCES
 from tests.hunts.programs.working import BY_COORDINATOR, FEEDER, PARTITIONS, TOPIC
 from tests.hunts.world import PATIENCE_S, Role, World
@@ -23,6 +24,7 @@ from tests.integrations.relay.contents import Content
 from tests.judges import artifacts, streams
 from tests.judges.java import JARS
 from tests.judges.verdicts import MissingError
+from tests.whole_events import details
 
 
 class KafkaPython(OverTheWire):
@@ -205,6 +207,43 @@ class ConfluentGroup848(ConfluentGroup):
     cannot = LATER_GROUPS
 
 
+class ConfluentMixed(ConfluentCopy):
+    name = MIXED
+    summary = (
+        "three such copiers in a group, which changes over and back: each of their lives is a member of "
+        "the classic protocol or of the new one (KIP-848)"
+    )
+    cannot = LATER_GROUPS
+
+    def begin(self, world: World) -> None:
+        super().begin(world)
+        world.add("other", world.program(self.module, f"{MIXED}-other"))
+
+    def settle(self, world: World) -> None:
+        """Both go on until the group has changed over both ways."""
+        for role in ("client", "other"):
+            world.roles[role].start()
+        world.until(lambda: min(changed_over(world.path)) > 0, "the group changes over and back")
+        world.roles["other"].stop()
+        with eosdb.connect(world.path) as db:
+            for name in OTHERS:  # What they have left open would hide what stands behind it.
+                with db.producer(transactional_id=name) as producer:
+                    producer.init_transactions()
+        super().settle(world)
+
+
+def changed_over(path: Path) -> tuple[int, int]:
+    """How often the group went to the new protocol, and back, while it had members that stayed."""
+    times, members, was_new = [0, 0], set[str](), False
+    for _, _, event in details(path, "GroupChanged", "ConsumerGroupChanged"):
+        if event["group_id"] == MIXED:
+            named, is_new = {it["member_id"] for it in event["members"]}, "group_epoch" in event
+            times[was_new] += is_new != was_new and not members.isdisjoint(named)
+            members = (members - {*event["removed"]}) | named if is_new else named
+            was_new = is_new
+    return times[0], times[1]
+
+
 class Streams(Group):
     name = "streams"
     summary = "Kafka Streams, exactly_once_v2, numbers records by a store"
@@ -248,6 +287,7 @@ ACTORS: Final[list[Actor]] = [
     ConfluentGroup(),
     ConfluentGroup848(),
     ConfluentCopy848(),
+    ConfluentMixed(),
     Java(),
     Streams(),
     *COPIERS,
