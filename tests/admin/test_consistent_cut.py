@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import eosdb
 from eosdb import ManualClock, Record, RecordBatch, TopicPartition
+from tests.random_log import random_log
 
 TPS = [TopicPartition("t", i) for i in range(3)]
 
@@ -44,25 +45,9 @@ def by_hand(db: eosdb.Database) -> dict[TopicPartition, int]:
             return found
 
 
-def test_a_transaction_does_not_hold_back_a_partition_that_has_nothing_of_it_any_more(
-    db: eosdb.Database,
-) -> None:
-    db.admin.create_topic("t", partitions=3)
-    open_one, whole = db.producer(transactional_id="open"), db.producer(transactional_id="whole")
-    for producer in (open_one, whole):
-        producer.init_transactions()
-    open_one.begin_transaction()
-    open_one.send("t", "open 0", partition=0)
-    open_one.flush()
-    with whole.transaction():
-        whole.send("t", "whole 0", partition=0)
-        whole.send("t", "whole 0", partition=1)
-    assert ends(db)[TPS[1]] == 0
-    db.broker.delete_records(TPS[1], 1)
-    assert ends(db) == {TPS[0]: 0, TPS[1]: 2, TPS[2]: 0}
-
-
-def test_a_transaction_behind_another_in_one_partition_is_hidden_in_all(db: eosdb.Database) -> None:
+@pytest.fixture
+def held(db: eosdb.Database) -> eosdb.Producer:
+    """Which has a transaction open in partition 0, in front of one that is whole in 0 and 1."""
     db.admin.create_topic("t", partitions=3)
     open_one, whole = db.producer(transactional_id="open"), db.producer(transactional_id="whole")
     for producer in (open_one, whole):
@@ -74,9 +59,23 @@ def test_a_transaction_behind_another_in_one_partition_is_hidden_in_all(db: eosd
     with whole.transaction():
         whole.send("t", "whole 0", partition=0)
         whole.send("t", "whole 0", partition=1)
+    return open_one
+
+
+def test_a_transaction_does_not_hold_back_a_partition_that_has_nothing_of_it_any_more(
+    db: eosdb.Database, held: eosdb.Producer
+) -> None:
+    assert ends(db)[TPS[1]] == 1
+    db.broker.delete_records(TPS[1], 2)
+    assert ends(db) == {TPS[0]: 0, TPS[1]: 3, TPS[2]: 0}
+
+
+def test_a_transaction_behind_another_in_one_partition_is_hidden_in_all(
+    db: eosdb.Database, held: eosdb.Producer
+) -> None:
     assert db.broker.offsets(TPS[1]).last_stable_offset == 3
     assert ends(db) == {TPS[0]: 0, TPS[1]: 1, TPS[2]: 0}
-    open_one.abort_transaction()
+    held.abort_transaction()
     assert ends(db) == {tp: db.broker.offsets(tp).log_end_offset for tp in TPS}
 
 
@@ -88,28 +87,11 @@ def test_it_is_the_furthest_such_cut_and_never_goes_back(seed: int, version: int
     config = eosdb.BrokerConfig(transaction_version=version)
     with eosdb.connect(":memory:", clock=ManualClock(10**12), config=config) as db:
         db.admin.create_topic("t", partitions=3)
-        producers = [db.producer(transactional_id=f"p{i}") for i in range(4)]
-        for producer in producers:
-            producer.init_transactions()
-        numbers = dict.fromkeys(range(4), 0)
         last = ends(db)
-        for _ in range(rng.randrange(1, 70)):
-            i = rng.randrange(4)
-            producer = producers[i]
-            match rng.randrange(6):
-                case 0:
-                    db.broker.append(rng.choice(TPS), RecordBatch([Record(value=b"plain")]))
-                case 1 if producer.state == "IN_TRANSACTION":
-                    rng.choice((producer.commit_transaction, producer.abort_transaction))()
-                case 2 if rng.random() < 0.2:
-                    tp = rng.choice(TPS)
-                    db.broker.delete_records(tp, rng.randrange(last[tp] + 1))
-                case _:
-                    if producer.state != "IN_TRANSACTION":
-                        producer.begin_transaction()
-                        numbers[i] += 1
-                    producer.send("t", f"p{i} {numbers[i]}", partition=rng.randrange(3))
-                    producer.flush()
+        for _ in random_log(db, rng, rng.randrange(1, 70), partitions=3, producers=4):
+            if rng.random() < 0.03:
+                tp = rng.choice(TPS)
+                db.broker.delete_records(tp, rng.randrange(last[tp] + 1))
             now = ends(db)
             assert now == by_hand(db)
             assert all(now[tp] >= last[tp] for tp in TPS)

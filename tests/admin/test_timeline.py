@@ -15,6 +15,7 @@ import eosdb
 from eosdb import ManualClock, Record, RecordBatch, TopicPartition
 from eosdb.errors import InvalidRequestError
 from eosdb.model.timeline.timeline import PartitionTimeline
+from tests.random_log import random_log
 
 TP = TopicPartition("t", 0)
 
@@ -23,23 +24,7 @@ def history(db: eosdb.Database, seed: int) -> None:
     """Transactions that overlap, of several producers, between plain records, some of them deleted."""
     rng = random.Random(seed)
     db.admin.create_topic("t")
-    producers = [db.producer(transactional_id=f"p{i}") for i in range(4)]
-    for producer in producers:
-        producer.init_transactions()
-    for _ in range(rng.randrange(80)):
-        producer = rng.choice(producers)
-        match rng.randrange(4):
-            case 0:
-                batch = RecordBatch([Record(value=b"plain")] * rng.randrange(1, 4))
-                db.broker.append(TP, batch)
-            case 1 if producer.state == "IN_TRANSACTION":
-                rng.choice((producer.commit_transaction, producer.abort_transaction))()
-            case _:
-                if producer.state != "IN_TRANSACTION":
-                    producer.begin_transaction()
-                for _ in range(rng.randrange(1, 4)):
-                    producer.send("t", b"v")
-                producer.flush()
+    list(random_log(db, rng, rng.randrange(80), producers=4))
     if rng.random() < 0.3:
         db.broker.delete_records(TP, rng.randrange(db.broker.offsets(TP).log_end_offset + 1))
 

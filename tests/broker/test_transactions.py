@@ -12,7 +12,7 @@ from eosdb import (
     ManualClock,
     TopicPartition,
 )
-from tests.requests import TP, Send, begin, state
+from tests.requests import TP, begin, state
 
 LEVEL: Final = "read_committed"
 
@@ -63,25 +63,6 @@ def test_transactional_ids_expire_unless_they_are_open(
     assert classic_db.housekeeping().expired_transactional_ids == 1
     with pytest.raises(eosdb.InvalidProducerIdMappingError):
         classic_db.broker.end_txn("idle", 0, 0, True)
-
-
-def test_markers_refused_by_a_log_that_has_seen_newer_ones(
-    classic_db: eosdb.Database, send: Send
-) -> None:
-    who = begin(classic_db)
-    send(b"v", who=who, sequence=0, transactional_id="a")
-    classic_db.broker.write_txn_markers(*who, False, [TP], coordinator_epoch=1_000)
-    with pytest.raises(eosdb.TransactionCoordinatorFencedError):
-        classic_db.broker.end_txn("a", *who, True)
-    assert state(classic_db) == "PrepareCommit"
-    assert classic_db.producer().send("t", b"others go on").result().offset == 2
-    with pytest.raises(eosdb.ConcurrentTransactionsError):
-        classic_db.broker.init_producer_id("a")
-    with pytest.raises(eosdb.ConcurrentTransactionsError):
-        classic_db.broker.end_txn("a", *who, True)
-    with pytest.raises(eosdb.InvalidTxnStateError):
-        classic_db.broker.end_txn("a", *who, False)
-    assert classic_db.verify().ok
 
 
 def test_a_partition_that_saw_a_newer_epoch_is_left_out(classic_db: eosdb.Database) -> None:

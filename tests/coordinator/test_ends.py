@@ -10,6 +10,7 @@ import eosdb
 from eosdb import (
     BrokerConfig,
     ConcurrentTransactionsError,
+    InvalidTxnStateError,
     OffsetAndMetadata,
     ProducerIdAndEpoch,
     Record,
@@ -84,17 +85,6 @@ def test_a_new_producer_aborts_what_is_open_in_as_many(
         assert db.verify().ok
 
 
-def test_what_times_out_is_aborted_at_once(db_path: Path, clock: eosdb.ManualClock) -> None:
-    with open_file(db_path, clock) as db:
-        begin(db)
-        clock.advance(60_001)
-        assert db.housekeeping().aborted_transactions == 1
-        (found,) = db.broker.describe_transactions(["app"]).values()
-        assert found.state == "CompleteAbort"
-        assert db.broker.offset_fetch("billing") == {}
-        assert db.verify().ok
-
-
 def test_a_decision_stands_where_a_partition_has_seen_a_newer_coordinator(
     db_path: Path, clock: eosdb.ManualClock
 ) -> None:
@@ -110,4 +100,11 @@ def test_a_decision_stands_where_a_partition_has_seen_a_newer_coordinator(
         assert coordinator_code_of(raised.value) == COORDINATOR_NOT_AVAILABLE, "clients ask again"
         (found,) = db.broker.describe_transactions(["app"]).values()
         assert found.state == "PrepareCommit"
+        assert db.producer().send("t", b"others go on", partition=1).result().offset
+        with pytest.raises(ConcurrentTransactionsError):
+            db.broker.init_producer_id("app")
+        with pytest.raises(ConcurrentTransactionsError):
+            db.broker.end_txn("app", *me, True)
+        with pytest.raises(InvalidTxnStateError):
+            db.broker.end_txn("app", *me, False)
         assert db.verify().ok

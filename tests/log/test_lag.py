@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import eosdb
 from eosdb import Lag, OffsetAndMetadata, Record, RecordBatch, TopicPartition
+from tests.random_log import random_log
 
 TP = TopicPartition("t", 0)
 
@@ -65,24 +66,7 @@ def test_it_is_what_the_views_count_one_by_one(seed: int) -> None:
     rng = random.Random(seed)
     with eosdb.connect(":memory:", clock=eosdb.ManualClock(10**12)) as db:
         db.admin.create_topic("t")
-        producers = []
-        for i in range(3):
-            producer = db.producer(transactional_id=f"p{i}")
-            producer.init_transactions()
-            producers.append(producer)
-        for _ in range(rng.randrange(60)):
-            producer = rng.choice(producers)
-            if producer.state != "IN_TRANSACTION":
-                producer.begin_transaction()
-            match rng.randrange(4):
-                case 0:
-                    db.broker.append(TP, RecordBatch([Record(value=b"plain")]))
-                case 1:
-                    producer.flush()
-                    rng.choice((producer.commit_transaction, producer.abort_transaction))()
-                case _:
-                    producer.send("t", "v")
-                    producer.flush()
+        list(random_log(db, rng, rng.randrange(60)))
         end = db.broker.offsets(TP).log_end_offset
         if rng.random() < 0.3:
             db.broker.delete_records(TP, rng.randrange(end + 1))

@@ -12,6 +12,7 @@ import eosdb
 from eosdb import ManualClock, Record, RecordBatch, TopicPartition
 from eosdb.errors import InvalidRequestError
 from eosdb.log.reading import scan
+from tests.random_log import random_log
 
 pytestmark = pytest.mark.both_roads
 
@@ -25,21 +26,7 @@ def test_it_is_what_the_view_shows(seed: int) -> None:
     rng = random.Random(seed)
     with eosdb.connect(":memory:", clock=ManualClock(10**12)) as db:
         db.admin.create_topic("t")
-        producers = [db.producer(transactional_id=f"p{i}") for i in range(3)]
-        for producer in producers:
-            producer.init_transactions()
-        for _ in range(rng.randrange(60)):
-            producer = rng.choice(producers)
-            match rng.randrange(4):
-                case 0:
-                    db.broker.append(TP, RecordBatch([Record(value=b"v")] * rng.randrange(1, 8)))
-                case 1 if producer.state == "IN_TRANSACTION":
-                    rng.choice((producer.commit_transaction, producer.abort_transaction))()
-                case _:
-                    if producer.state != "IN_TRANSACTION":
-                        producer.begin_transaction()
-                    producer.send("t", b"v")
-                    producer.flush()
+        list(random_log(db, rng, rng.randrange(60)))
         stable = db.broker.offsets(TP).last_stable_offset
         for _ in range(6):
             start = rng.randrange(stable + 1)

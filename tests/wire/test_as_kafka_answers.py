@@ -29,7 +29,6 @@ from tests.requests import TP, begin
 from tests.wire.group_requests import commit, join, sync
 from tests.wire.peer import Peer, asking, batch, fetch, fetched, part_of, produce, produced
 from tests.wire.raw import Raw, message
-from tests.wire.test_produce import changed
 
 NONE, OUT_OF_RANGE, UNKNOWN_TOPIC, UNSUPPORTED_VERSION = 0, 1, 3, 35
 ILLEGAL_GENERATION, INCONSISTENT_PROTOCOL, INVALID_GROUP, UNKNOWN_MEMBER = 22, 23, 24, 25
@@ -51,11 +50,6 @@ def test_a_plain_batch_in_the_producers_open_transaction_is_one_of_the_wrong_sta
     for name in (None, "a"):
         asked = produce({("t", 0): plain}, transactional_id=name)
         assert produced(peer.ask(asked, version)) == [(INVALID_TXN_STATE, -1)]
-
-
-def test_a_batch_that_brings_an_offset_of_its_own_is_refused(peer: Peer) -> None:
-    shifted = changed(batch(b"a"), 0, ">q", 77)
-    assert produced(peer.ask(produce({("t", 0): shifted}), 9)) == [(INVALID_RECORD, -1)]
 
 
 @pytest.mark.parametrize("version", range(3))

@@ -15,7 +15,7 @@ import eosdb
 from eosdb import TopicPartition
 from eosdb.wire.handlers import fetch as fetch_handler
 from tests.requests import begin
-from tests.wire.peer import Peer, asking, fetch, fetched, next_offset, part_of, split
+from tests.wire.peer import Peer, asking, fetch, fetched, part_of, split
 
 _LONG_MS = 100_000
 """Much longer than the test takes."""
@@ -46,21 +46,6 @@ def test_records_are_fetched_by_every_version(peer: Peer, db: eosdb.Database, ve
     part = answer.responses[0].partitions[0]
     assert (part.error_code, part.high_watermark, part.last_stable_offset) == (0, 2, 2)
     assert fetched(peer.ask(fetch(1), version)) == [(1, b"b")]
-
-
-def test_a_reader_of_what_is_committed_stops_at_the_last_stable_offset(
-    peer: Peer, db: eosdb.Database
-) -> None:
-    put(db, b"a")
-    who = begin(db)
-    record = eosdb.RecordBatch([eosdb.Record(value=b"open")], *who, 0, True)
-    db.broker.append(T0, record, transactional_id="a")
-    put(db, b"held")
-    answer = peer.ask(fetch(0), 12)
-    assert fetched(answer) == [(0, b"a")]
-    part = answer.responses[0].partitions[0]
-    assert (part.high_watermark, part.last_stable_offset) == (3, 1)
-    assert len(fetched(peer.ask(fetch(0, committed=False), 12))) == 3
 
 
 def test_a_long_poll_is_answered_by_a_commit_of_the_library(peer: Peer, db: eosdb.Database) -> None:
@@ -139,27 +124,10 @@ def test_a_topic_that_is_deleted_ends_the_long_poll(peer: Peer, db: eosdb.Databa
     assert peer.answer(asked, 12).responses[0].partitions[0].error_code == 3
 
 
-def test_a_fetch_session_is_not_offered_and_not_known(peer: Peer, db: eosdb.Database) -> None:
-    put(db, b"a")
-    answer = peer.ask(fetch(0, session=(5, 1)), 12)
-    assert (answer.error_code, answer.session_id) == (70, 0)
-    assert peer.ask(fetch(0), 12).session_id == 0
-
-
 def test_an_answer_keeps_to_its_size_but_has_one_record(peer: Peer, db: eosdb.Database) -> None:
     put(db, b"a" * 500, b"b" * 500, b"c" * 500)
     assert [o for o, _ in fetched(peer.ask(fetch(0, max_bytes=1_100), 12))] == [0, 1]
     assert [o for o, _ in fetched(peer.ask(fetch(0, max_bytes=1), 12))] == [0]
-
-
-def test_many_records_come_in_several_batches(
-    peer: Peer, db: eosdb.Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(fetch_handler, "_STEP", 3)
-    transaction(db, *(b"%d" % i for i in range(10)))
-    answer = peer.ask(fetch(0), 12)
-    assert fetched(answer) == [(i, b"%d" % i) for i in range(10)]
-    assert next_offset(answer) == 11
 
 
 def test_every_batch_claims_its_own_offsets_alone(

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import confluent_kafka
 import pytest
-from confluent_kafka import KafkaException
 
 import eosdb
 from eosdb import BrokerConfig
 from eosdb.wire.server import Server
 from tests.wire.members import Confluent, Reading, settle
-from tests.wire.peer import PATIENCE_S, Peer, batch, fetch, fetched, produce, produced
+from tests.wire.peer import Peer, batch, fetch, fetched, produce, produced
 
 pytestmark = pytest.mark.slow
 
@@ -42,30 +40,6 @@ def test_a_group_has_members_at_both(servers: tuple[Server, Server]) -> None:
     finally:
         for member in members:
             member.close()
-
-
-def test_a_producer_at_one_fences_its_predecessor_at_the_other(
-    servers: tuple[Server, Server],
-) -> None:
-    def producer(server: Server) -> confluent_kafka.Producer:
-        made = confluent_kafka.Producer(
-            {"bootstrap.servers": server.bootstrap_servers, "transactional.id": "x"}
-        )
-        made.init_transactions(PATIENCE_S)
-        return made
-
-    former = producer(servers[0])
-    former.begin_transaction()
-    former.produce("t", b"zombie", partition=0)
-    former.flush(PATIENCE_S)
-    successor = producer(servers[1])
-    with pytest.raises(KafkaException):
-        former.commit_transaction(PATIENCE_S)
-    successor.begin_transaction()
-    successor.produce("t", b"successor", partition=0)
-    successor.commit_transaction(PATIENCE_S)
-    with Peer(servers[0]) as peer:
-        assert [value for _, value in fetched(peer.ask(fetch(0), 12))] == [b"successor"]
 
 
 def test_a_commit_at_one_ends_a_long_poll_at_the_other(servers: tuple[Server, Server]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import Any
 
 import pytest
@@ -254,33 +253,6 @@ def test_generation_0_is_the_coordinators_to_refuse(db: eosdb.Database) -> None:
     with pytest.raises(eosdb.IllegalGenerationError):
         producer.send_offsets_to_transaction({TP: OffsetAndMetadata(7)}, nobody)
     assert producer.state == "ABORTABLE_ERROR"
-
-
-def test_calls_out_of_order_change_nothing(db: eosdb.Database) -> None:
-    plain = db.producer()
-    for call in (plain.init_transactions, plain.begin_transaction, plain.commit_transaction):
-        with pytest.raises(eosdb.IllegalStateError, match="transactional_id"):
-            call()
-    producer = db.producer(transactional_id="a")
-    assert producer.state == "UNINITIALIZED"
-    with pytest.raises(eosdb.IllegalStateError):
-        producer.begin_transaction()
-    producer.init_transactions()
-    for call in (
-        producer.init_transactions,
-        producer.commit_transaction,
-        producer.abort_transaction,
-    ):
-        with pytest.raises(eosdb.IllegalStateError, match="READY"):
-            call()
-    with pytest.raises(eosdb.IllegalStateError, match=re.escape("send")):
-        producer.send("t", b"v")
-    with pytest.raises(eosdb.IllegalStateError):
-        producer.send_offsets_to_transaction({TP: OffsetAndMetadata(1)}, "g")
-    producer.begin_transaction()
-    with pytest.raises(eosdb.IllegalStateError):
-        producer.begin_transaction()
-    assert producer.state == "IN_TRANSACTION"
 
 
 def test_closing_aborts_what_is_open(db: eosdb.Database) -> None:

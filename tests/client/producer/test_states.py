@@ -51,6 +51,7 @@ CALLS = {
     "init_transactions": "UNINITIALIZED",
     "begin_transaction": "READY",
     "send": "IN_TRANSACTION",
+    "send_offsets_to_transaction": "IN_TRANSACTION",
     "commit_transaction": "IN_TRANSACTION",
     "abort_transaction": "IN_TRANSACTION",
 }
@@ -67,7 +68,9 @@ def test_a_call_in_the_wrong_state_changes_nothing(
         producer.init_transactions()
     if state == "IN_TRANSACTION":
         producer.begin_transaction()
-    arguments = ("t", "v") if call == "send" else ()
+    offsets = {eosdb.TopicPartition("t", 0): eosdb.OffsetAndMetadata(1)}
+    given = {"send": ("t", "v"), "send_offsets_to_transaction": (offsets, "g")}
+    arguments: tuple[object, ...] = given.get(call, ())
     if CALLS[call] == state:
         getattr(producer, call)(*arguments)
         return
