@@ -96,7 +96,8 @@ def join(group: Group, joining: Member, protocol_type: str, now_ms: int) -> Grou
         group.state is GroupState.STABLE and group.leader != joining.member_id
     )
     if same and distributed:
-        return group
+        # A static member that missed the others' joins has kept its place, and is in the generation now.
+        return _with(group, current, replace(current, has_joined=True))
     updated = replace(
         joining, group_instance_id=current.group_instance_id, assignment=current.assignment
     )
@@ -347,7 +348,7 @@ def _replace_static_member(group: Group, holder: Member, joining: Member, now_ms
     A rebalance begins only if the elected protocol or the member's topics change. Other metadata, such as
     owned partitions, differs merely because the member was away (Kafka compares only the protocol).
     """
-    successor = replace(joining, assignment=holder.assignment, has_joined=holder.has_joined)
+    successor = replace(joining, assignment=holder.assignment)
     taken = _with(group, holder, successor)
     if group.leader == holder.member_id:
         taken = replace(taken, leader=joining.member_id)

@@ -55,6 +55,10 @@ STATIC: Steps = (*ALONE, Join("b", "w"), Join("a"), Sync("a", "a=01 b=23"))
 """The second is the static member "w"."""
 TAKEN: Steps = (*STATIC, Join("b2", "w"))
 LEADING: Steps = (Join("a", "w"), Sync("a", "a=0123"), Join("b"), Join("a", "w"), Sync("a", "a=01 b=23"))
+MISSED: Steps = (*STATIC, Join("c"), Join("a"), Wait(60_001))
+"""The static member has not joined again in time."""
+SHARED_OUT: Steps = (*MISSED, Sync("a", "a=0 b=1 c=2"))
+IS_SHARED_OUT = "Stable 3 a=0 b=1 c=2"
 IS_PAIR, IS_ALONE, IS_STATIC = "Stable 2 a=01 b=23", "Stable 1 a=0123", "Stable 2 a=01 b2=23"
 IS_SECOND, IS_FORMED = "PreparingRebalance 1 a=0123 b=", "CompletingRebalance 2 a=0123 b="
 IS_THIRD = "PreparingRebalance 2 a=01 b=23 c="
@@ -170,8 +174,12 @@ CLASSIC = (
     Row("one that turns the vote does", (Join("a", "w", wants=BOTH), Sync("a")),
         Join("a2", "w", wants="roundrobin range"),
         "2 roundrobin, a2 leads", "CompletingRebalance 2 a2="),
-    Row("a static member is not left behind", (*STATIC, Join("c"), Join("a"), Wait(60_001)), Join("c"),
+    Row("a static member is not left behind", MISSED, Join("c"),
         "3 range, a leads", "CompletingRebalance 3 a=01 b=23 c="),
+    Row("and is in the generation once it asks", MISSED, Join("b", "w"), "3 range, a leads",
+        "CompletingRebalance 3 a=01 b=23 c="),
+    Row("also when all have their shares", SHARED_OUT, Join("b", "w"), "3 range, a leads", IS_SHARED_OUT),
+    Row("also under another id", SHARED_OUT, Join("b2", "w"), "3 range, a leads", "Stable 3 a=0 b2=1 c=2"),
     Row("it need not name its instance", STATIC, Beat("b"), OK, IS_PAIR),
     Row("and keeps it when it joins without it", (*STATIC, Join("b", topics="t u")),
         Beat("b", instance="w"),
@@ -183,6 +191,8 @@ CLASSIC = (
         "CompletingRebalance 1 a="),
     Row("who is no consumer keeps all", (Join("a", kind="connect"),), DeleteOffset("t"), "NON_EMPTY_GROUP",
         "CompletingRebalance 1 a="),
+    Row("also of who is no consumer", (Join("a", kind="connect"), Leave("a")), DeleteOffset("t"), OK,
+        "Empty 2"),
     Row("when all have left they go", (*ALONE, Leave("a")), DeleteOffset("t"), OK, "Empty 2"),
 )
 
@@ -245,6 +255,7 @@ CONSUMER = (
     Row("for the other's good", (*TOLD, Wait(30_001)), Hello("b"), "3: 0123", "Stable 3 b@3=0123"),
     Row("a session lasts 45 seconds", (*ONE, Wait(45_000)), Hello("a"), "1", IS_ONE),
     Row("and not longer", (*ONE, Wait(45_001)), Hello("a", 1), GONE, "Empty 2"),
+    Row("who has given up has no deadline", (*SHARED, Wait(30_001)), Hello("a"), "2", IS_SHARED),
     # Leaving.
     Row("what leaves is free", TWO, Hello("a", -1), "-1", "Assigning 3 b@2="),
     Row("for the others", (*TWO, Hello("a", -1)), Hello("b"), "3: 0123", "Stable 3 b@3=0123"),
@@ -268,6 +279,8 @@ CONSUMER = (
     Row("one made anew is another", ANEW, Hello("a"), "1: nothing", "Reconciling 2 a@1="),
     Row("which comes when the old one has been given up", (*ANEW, Hello("a")), Hello("a", owns=""), "2: 0",
         "Stable 2 a@2=0"),
+    Row("an expression stays until another is told", (enter("a", topics="", regex="t"), Hello("a")),
+        Hello("a"), "1", IS_ONE),
     Row("an expression may change", (Topic("x", 1), *ONE), Hello("a", topics="", regex="x"), "1: nothing",
         "Reconciling 2 a@1="),
     # Static members.
@@ -281,6 +294,7 @@ CONSUMER = (
     Row("who is away has no epoch", AWAY, Hello("a", 1, instance="i"), FENCED, "Reconciling 1 a@-2=0123"),
     Row("an instance is held until it leaves", HERE, enter("b", "i"), HELD, IS_ONE),
     Row("also from itself", HERE, enter("a", "i"), HELD, IS_ONE),
+    Row("it is kept by who does not name it", (*HERE, Hello("a")), Hello("a", instance="i"), "1", IS_ONE),
     Row("nobody else speaks for it", HERE, Hello("b", 1, instance="i"), FENCED_INSTANCE, IS_ONE),
     Row("nor for one that nobody has", HERE, Hello("a", 1, instance="j"), GONE, IS_ONE),
     Row("who is away has given up what it owed", OWES, Hello("b"), "2: 23", "Reconciling 2 a@-2=01 b@2=23"),
@@ -371,7 +385,14 @@ CHANGE_OVER = (
     Row("then it gets it", (*FREE, Join("old")), Sync("old"), "23", "Stable 2 new@2=01 old~@2=23"),
     Row("only the assignor that a member joined with is its own", JOINED, Sync("old", name="x"),
         INCONSISTENT, IS_JOINED),
+    Row("and its type", JOINED, Sync("old", kind="connect"), INCONSISTENT, IS_JOINED),
+    Row("and its generation, in a sync", JOINED, Sync("old", generation=1), ILLEGAL, IS_JOINED),
+    Row("or a heartbeat", JOINED, Beat("old", 1), ILLEGAL, IS_JOINED),
     # Deadlines.
+    Row("who hears what to give up has a deadline all the same",
+        (*MIXED, Join("old", owns="0123", rebalance_ms=30_000), Sync("old"), Wait(30_001)), Beat("old"),
+        GONE,
+        "Assigning 3 new@2="),
     Row("a classic member is to join by its deadline",
         (*MIXED, Beat("old"), Wait(15_001), Beat("old"), Wait(14_999)),
         Hello("new"), "2", IS_MIXED),
@@ -388,6 +409,8 @@ CHANGE_OVER = (
         "CompletingRebalance 3 old=01"),
     Row("and nobody gets what is read in it", CAME_BACK, enter("newer"), "3: 23",
         "Reconciling 3 newer@3=23 old~@2=01"),
+    Row("one of several does not make it that", (*MIXED, enter("newer")), Hello("new", -1), "-1",
+        "Assigning 4 newer@3= old~@1=0123"),
     Row("who is behind then is fenced", LEFT, Beat("old", 1), ILLEGAL, IS_LEFT),
     Row("and joins again", LEFT, Join("old"), "3 range, old leads", "CompletingRebalance 3 old=01"),
     Row("a session that ends is the same", (enter("new"), Join("old"), Wait(45_001)), Join("old"),
@@ -409,6 +432,8 @@ CHANGE_OVER = (
         "Stable 2 new@2=0123"),
     Row("and fences its former self", STATIC_OLD, Beat("old", 1, "i"), FENCED_INSTANCE,
         "Stable 2 new@2=0123"),
+    Row("a classic one joins again under its id", (*STATIC_OLD, Join("back", "i")), Join("back", "i"),
+        "2 range, nobody leads", "Stable 2 back~@2=0123"),
     Row("and changes it back", (*STATIC_OLD, Join("back", "i")), Sync("back", instance="i"), "0123",
         "Stable 2 back~@2=0123"),
     # Without members, either protocol goes on behind the other.
@@ -495,7 +520,8 @@ COMMITS = (
 FETCHES = tuple(
     Row(f"fetch: {who!r} in {epoch}", state, Fetch(who, epoch), answer, "")
     for state, who, epoch, answer in (
-        (ONE, None, -1, OK), (ONE, "a", 1, OK), (ONE, "a", 0, STALE), (ONE, "a", 2, STALE), (ONE, "a", -1,
+        (ONE, None, -1, OK), (ONE, None, 1, GONE), (ONE, "a", 1, OK), (ONE, "a", 0, STALE), (ONE, "a", 2,
+        STALE), (ONE, "a", -1,
         STALE),
         (ONE, "", -1, GONE), (ONE, "x", 1, GONE), (JOINED, "old", 2, OK), (JOINED, "old", 1, ILLEGAL),
         (JOINED, "old", -1, ILLEGAL),
