@@ -22,7 +22,7 @@ from eosdb import TopicPartition
 from eosdb.model.failpoints import Failpoint
 from tests.crash.children import environment
 from tests.crash.own_tables_worker import SETTINGS, TABLE, handle, is_bad
-from tests.crash.test_processing import run_until_killed
+from tests.crash.test_processing import killed_everywhere, run_until_killed
 from tests.tidy.tree import ROOT
 
 pytestmark = pytest.mark.crash
@@ -48,13 +48,13 @@ def fill(path: Path, numbers: range) -> None:
                 producer.send("in", b"%d" % number, partition=number % 2)
 
 
-def live(path: Path, clock: eosdb.ManualClock, lives_until: int) -> Failpoint | None:
+def live(path: Path, clock: eosdb.Clock, lives_until: int) -> Failpoint | None:
     """Run a processor that is killed at the given visit of any failpoint. Returns where it died."""
     settings: dict[str, Any] = {**SETTINGS, "transaction_size": 4}
     # Started again, it takes its own place.
     settings["consumer"] = {"group_instance_id": "one"}
     db = eosdb.connect(path, clock=clock, durability="off")
-    return run_until_killed(db, handle, settings, lives_until)[1]
+    return run_until_killed(db, handle, settings, lives_until)
 
 
 def check(path: Path, count: int) -> None:
@@ -74,20 +74,9 @@ def check(path: Path, count: int) -> None:
 
 
 def test_killed_at_every_write_point_each_record_has_one_row_or_none(tmp_path: Path) -> None:
-    template = tmp_path / "filled.db"
-    fill(template, range(FEW))
-    points: Counter[Failpoint] = Counter()
-    for lives_until in range(10_000):
-        path, clock = tmp_path / f"{lives_until}.db", eosdb.ManualClock(1_700_000_000_000)
-        path.write_bytes(template.read_bytes())
-        died_at = live(path, clock, lives_until)
-        live(path, clock, sys.maxsize)
-        check(path, FEW)
-        path.unlink()
-        if died_at is None:
-            break
-        points[died_at] += 1
-    assert points.keys() >= DEADLY.keys()
+    fill(tmp_path / "filled.db", range(FEW))
+    points = killed_everywhere(tmp_path / "filled.db", live, lambda path: check(path, FEW))
+    assert points >= DEADLY.keys()
 
 
 def test_killed_for_real_beside_a_worker_that_takes_over(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -52,10 +53,6 @@ class MortalTransport(DirectTransport):
         return super().submit(name, request)
 
 
-def open_file(path: Path, clock: eosdb.ManualClock) -> eosdb.Database:
-    return eosdb.connect(path, clock=clock, durability="off")
-
-
 def fill(path: Path, count: int) -> None:
     with eosdb.connect(path, durability="off") as db:
         for topic in ("in", "out"):
@@ -67,9 +64,8 @@ def fill(path: Path, count: int) -> None:
 
 def run_until_killed(
     db: eosdb.Database, handler: Any, settings: dict[str, Any], lives_until: int
-) -> tuple[int, Failpoint | None]:
-    """Run a processor that is killed at the given visit of any failpoint. Returns the visits, and
-    where it died."""
+) -> Failpoint | None:
+    """Run a processor that is killed at the given visit of any failpoint. Returns where it died."""
     visits, died_at = 0, None
     transport = MortalTransport(db.broker)
 
@@ -87,12 +83,12 @@ def run_until_killed(
     except Killed:
         assert died_at is not None
     db.abandon()
-    return visits, died_at
+    return died_at
 
 
-def live(path: Path, clock: eosdb.ManualClock, lives_until: int) -> tuple[int, Failpoint | None]:
-    settings = {**SETTINGS, "transaction_size": 10}
-    return run_until_killed(open_file(path, clock), handle, settings, lives_until)
+def live(path: Path, clock: eosdb.Clock, lives_until: int) -> Failpoint | None:
+    db = eosdb.connect(path, clock=clock, durability="off")
+    return run_until_killed(db, handle, {**SETTINGS, "transaction_size": 10}, lives_until)
 
 
 def check(path: Path, count: int) -> None:
@@ -108,22 +104,33 @@ def check(path: Path, count: int) -> None:
         assert db.verify().ok
 
 
-def test_killed_at_every_write_point_each_record_has_one_end(tmp_path: Path) -> None:
-    template = tmp_path / "filled.db"
-    fill(template, FEW)
+def killed_everywhere(
+    template: Path,
+    live: Callable[[Path, eosdb.Clock, int], Failpoint | None],
+    check: Callable[[Path], None],
+) -> set[Failpoint]:
+    """Runs a copy of the file until it is killed at the first visit of any failpoint, at the second, …, and
+    once more to the end. Where it died."""
     points: Counter[Failpoint] = Counter()
     for lives_until in range(10_000):
-        path, clock = tmp_path / f"{lives_until}.db", eosdb.ManualClock(1_700_000_000_000)
+        path = template.with_name(f"{lives_until}.db")
+        clock = eosdb.ManualClock(1_700_000_000_000)
         path.write_bytes(template.read_bytes())
-        _, died_at = live(path, clock, lives_until)
+        died_at = live(path, clock, lives_until)
         live(path, clock, sys.maxsize)
-        check(path, FEW)
+        check(path)
         path.unlink()
         if died_at is None:
             break
         points[died_at] += 1
-    assert points.keys() >= set(DEADLY)
     print(f"killed at {points.total()} instants")
+    return set(points)
+
+
+def test_killed_at_every_write_point_each_record_has_one_end(tmp_path: Path) -> None:
+    fill(tmp_path / "filled.db", FEW)
+    points = killed_everywhere(tmp_path / "filled.db", live, lambda path: check(path, FEW))
+    assert points >= set(DEADLY)
 
 
 def test_killed_for_real_again_and_again(tmp_path: Path, seeds: list[int]) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import eosdb
-from eosdb import ManualClock, ProduceResult, RecordMetadata, TopicPartition
+from eosdb import ManualClock, ProduceResult, TopicPartition
 from eosdb.client.transport import DirectTransport, Exchange, Request, T
 from eosdb.errors import (
     ApiError,
@@ -106,16 +106,6 @@ def scene(db: eosdb.Database, clock: ManualClock) -> Scene:
     return Scene(db, clock)
 
 
-def test_the_first_batch_goes_alone_and_then_five_at_most(scene: Scene) -> None:
-    scene.send("0", *"1234567")
-    assert len(scene.network.waiting) == 1
-    scene.arrive()
-    assert len(scene.network.waiting) == 5
-    scene.arrive()
-    assert len(scene.network.waiting) == 5, "one came back, one went out"
-    assert scene.finish() == [b"%d" % i for i in range(8)]
-
-
 def test_what_overtakes_is_refused_and_repeated_in_order(scene: Scene) -> None:
     scene.warm_up()
     scene.send("1", "2", "3")
@@ -163,21 +153,6 @@ def test_a_lost_request_is_given_up_after_its_timeout(scene: Scene) -> None:
     scene.run(1)
     assert len(scene.network.waiting) == 1
     assert scene.finish() == [b"0", b"1"]
-
-
-def test_a_retriable_refusal_is_repeated_until_the_delivery_timeout(
-    db: eosdb.Database, clock: ManualClock
-) -> None:
-    db.admin.create_topic("t")
-    scene = Scene(db, clock, delivery_timeout_ms=1_000, request_timeout_ms=300)
-    scene.send("0")
-    while scene.network.waiting:
-        scene.network.refuse(NotEnoughReplicasError("not now"))
-        scene.run()
-        scene.run(100)
-    assert isinstance(scene.futures[0].exception(), RequestTimedOutError)
-    scene.send("1")
-    assert scene.finish() == [b"1"]
 
 
 def one_that_expires(scene: Scene, *behind: str) -> list[Request[Any]]:
@@ -343,26 +318,6 @@ def test_partitions_of_different_epochs_that_are_refused_at_once_lose_nothing_be
     send("1", 1)
     assert scene.finish() == [b"0", b"1", b"2"]
     assert committed_values(db, other) == [b"0", b"1"]
-
-
-def test_a_batch_that_is_too_large_is_split_and_keeps_its_order_and_futures(
-    db: eosdb.Database,
-) -> None:
-    db.admin.create_topic("t", config={"max.message.bytes": 30})
-    told: list[int] = []
-
-    def note(error: Exception | None, at: RecordMetadata | None) -> None:
-        assert at is not None, error
-        told.append(at.offset)
-
-    producer = db.producer(linger_ms=10_000)
-    futures = [producer.send("t", f"{i:010}", on_delivery=note) for i in range(9)]
-    producer.flush()
-    assert [future.result().offset for future in futures] == list(range(9)) == told
-    assert committed_values(db, TP) == [b"%010d" % i for i in range(9)]
-    assert isinstance(producer.send("t", "x" * 31).exception(), eosdb.MessageTooLargeError)
-    assert producer.send("t", "fits").result().offset == 9
-    producer.close()
 
 
 def test_a_retry_limit_is_kept_without_idempotence(db: eosdb.Database, clock: ManualClock) -> None:

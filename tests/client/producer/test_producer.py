@@ -158,14 +158,6 @@ def test_a_serializer_that_returns_something_else_is_named(db: eosdb.Database) -
     assert db.broker.offsets(TP).log_end_offset == 0
 
 
-def test_unknown_topics_and_partitions_are_refused_at_once(db: eosdb.Database) -> None:
-    producer = db.producer()
-    with pytest.raises(eosdb.UnknownTopicOrPartitionError, match="nope"):
-        producer.send("nope", b"v")
-    with pytest.raises(eosdb.UnknownTopicOrPartitionError, match="partitions 0 to 0"):
-        producer.send("t", b"v", partition=1)
-
-
 def test_a_partition_that_was_added_is_found(db: eosdb.Database) -> None:
     producer = db.producer()
     producer.send("t", b"v")

@@ -108,12 +108,13 @@ def test_what_is_too_large_as_a_whole_is_split_and_stays_in_order(
     db: eosdb.Database, config: dict[str, Any]
 ) -> None:
     db.admin.create_topic("small", config={"max.message.bytes": "25"})
-    producer = transactional(db, **config)
+    producer, told = transactional(db, **config), list[object]()
     values = [b"%010d" % i for i in range(20)]
     with producer.transaction():
         for value in values:
-            producer.send("small", value)
+            producer.send("small", value, on_delivery=lambda _, at: told.append(at and at.offset))
         producer.send("t", b"beside", partition=0)
+    assert told == [*range(20)]
     assert committed_values(db, TopicPartition("small", 0)) == values
     assert committed_values(db, TP) == [b"beside"]
     assert db.verify().ok
