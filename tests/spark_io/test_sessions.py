@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import subprocess
 import sys
 from types import SimpleNamespace
 from typing import Any
@@ -65,3 +66,10 @@ def test_workers_without_eosdb_are_named(module: str) -> None:
             raise RuntimeError(f"ModuleNotFoundError: No module named '{module}'")
     with pytest.raises(RuntimeError, match="numpy"), python.explained(session):
         raise RuntimeError("ModuleNotFoundError: No module named 'numpy'")
+
+
+@pytest.mark.process
+def test_the_data_source_imports_no_pandas() -> None:
+    """Spark starts a Python for each step of a plan, and pandas is a third of a second of CPU."""
+    program = "import sys, eosdb.spark_io.source; sys.exit('pandas' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
