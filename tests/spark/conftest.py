@@ -40,8 +40,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.xdist_group("spark"))
 
 
+CONF = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.log.level": "OFF",
+    # Compiling Java for each small query takes longer than the query.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
+"""A session as small as can be."""
+
+
 def builder(cores: str = "local[2,3]") -> Any:
-    """A session as small as can be; three attempts for each task."""
+    """Three attempts for each task."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYTHONPATH"] = str(ROOT)
     with warnings.catch_warnings():
@@ -49,17 +64,7 @@ def builder(cores: str = "local[2,3]") -> Any:
         from pyspark.sql import SparkSession
 
         made = SparkSession.builder.master(cores)
-    conf = {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.host": "127.0.0.1",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.log.level": "OFF",
-        "spark.speculation": "true",
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    }
+    conf = {**CONF, "spark.sql.session.timeZone": "UTC", "spark.speculation": "true"}
     if jar.find() is not None:
         conf |= jar.spark_conf()
     for name, value in conf.items():

@@ -1,7 +1,8 @@
 """A query that kills itself at given instants: `python -m tests.spark.killed FILE CHECKPOINTS`.
 
-Instants are files in CHECKPOINTS-instants, each with the number of a micro-batch. `worker` kills a task
-behind its first row; `before` and `after` the append kill driver, JVM and all workers. Each happens once.
+Instants are files in CHECKPOINTS-instants, each with the number of a micro-batch. `task` kills a task
+behind its first row, `before` the process that would append; `after` the append driver, JVM and all
+workers are killed. Each happens once. Spark tries the task again, and this program the query.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import pyarrow as pa
 from pyspark import TaskContext
+from pyspark.errors import StreamingQueryException
 from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StructType
 
@@ -47,17 +49,15 @@ class Writer(StreamWriter):
         assert task is not None
         for batch in iterator:
             yield batch.slice(0, 1)
-            if self._is_due("worker", int(task.getLocalProperty("streaming.sql.batchId") or 0)):
+            if self._is_due("task", int(task.getLocalProperty("streaming.sql.batchId") or 0)):
                 os.kill(os.getpid(), signal.SIGKILL)
             yield batch.slice(1)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        self._kill_all("before", batchId)
+        if self._is_due("before", batchId):
+            os.kill(os.getpid(), signal.SIGKILL)
         super().commit(messages, batchId)
-        self._kill_all("after", batchId)
-
-    def _kill_all(self, instant: str, batch_id: int) -> None:
-        if self._is_due(instant, batch_id):
+        if self._is_due("after", batchId):
             os.killpg(os.getsid(0), signal.SIGKILL)
             os.killpg(0, signal.SIGKILL)  # Spark's daemon of workers has a group of its own.
 
@@ -72,19 +72,26 @@ class Writer(StreamWriter):
 def main(path: str, checkpoints: str) -> None:
     spark = builder().config(LOCATION, checkpoints).getOrCreate()
     spark.dataSource.register(Killed)
-    query = (
-        read_stream(
-            spark, path, subscribe="orders", startingOffsets="earliest", maxOffsetsPerTrigger=50
+
+    def run() -> None:
+        query = (
+            read_stream(
+                spark, path, subscribe="orders", startingOffsets="earliest", maxOffsetsPerTrigger=50
+            )
+            .selectExpr("key", "concat(value, '-', uuid()) AS value")
+            .writeStream.format("killed")
+            .queryName("copy")
+            .option("topic", "out")
+            .option("instants", f"{checkpoints}-instants")
+            .trigger(availableNow=True)
+            .start(path)
         )
-        .selectExpr("key", "concat(value, '-', uuid()) AS value")
-        .writeStream.format("killed")
-        .queryName("copy")
-        .option("topic", "out")
-        .option("instants", f"{checkpoints}-instants")
-        .trigger(availableNow=True)
-        .start(path)
-    )
-    query.awaitTermination()
+        query.awaitTermination()
+
+    try:
+        run()
+    except StreamingQueryException:
+        run()
     spark.stop()
 
 

@@ -17,6 +17,7 @@ import eosdb
 from eosdb import TopicPartition
 from tests.cli.conftest import MAIN
 from tests.readers import committed_values
+from tests.spark.conftest import CONF
 from tests.spark_io.making import out
 from tests.tidy.tree import ROOT
 
@@ -37,7 +38,7 @@ def run(spark: Any) -> Run:
 
 
 def test_a_job_starts_spark_by_itself_and_its_workers_run_the_same_python(shop: Path) -> None:
-    conf = ["--conf", "spark.driver.bindAddress=127.0.0.1", "--conf", "spark.driver.host=127.0.0.1"]
+    conf = [part for name, text in CONF.items() for part in ("--conf", f"{name}={text}")]
     done = subprocess.run(
         [sys.executable, "-m", "eosdb.cli", "--db", str(shop), "spark", "read", *conf],
         # The Python that is first in this path has no eosdb.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -177,7 +176,7 @@ def test_a_query_that_is_killed_again_and_again_copies_each_record_once(
     db_path: Path, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     """Its checkpoint is set by the session, and its rows differ on replay."""
-    kills = request.config.getoption("--seeds") - 1
+    kills = 1 + request.config.getoption("--seeds") // 4
     count = 300 * (kills + 1)
     with eosdb.connect(db_path, durability="off") as db:
         db.admin.create_topic("orders", partitions=2)
@@ -187,12 +186,12 @@ def test_a_query_that_is_killed_again_and_again_copies_each_record_once(
                 producer.send("orders", b"%d" % i, b"key %d" % (i % 10))
     instants = tmp_path / "cp-instants"
     instants.mkdir()
-    rng = random.Random(3)
     for attempt in range(kills + 1):
-        batch = 4 * attempt + rng.randrange(1, 4)
-        (instants / "worker").write_text(str(4 * attempt))
+        batch = 6 * attempt  # Of about six for each attempt.
+        (instants / "task").write_text(str(batch))
+        (instants / "before").write_text(str(batch + 1))
         if attempt < kills:
-            (instants / ("before" if attempt % 2 else "after")).write_text(str(batch))
+            (instants / "after").write_text(str(batch + 3))
         done = subprocess.run(
             [sys.executable, "-W", "ignore", "-m", "tests.spark.killed", db_path, tmp_path / "cp"],
             cwd=ROOT,
