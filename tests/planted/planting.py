@@ -6,6 +6,7 @@ mutants of its own, which patch a running program; those here also reach C, SQL 
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -19,6 +20,8 @@ from typing import Final
 from tests.tidy.tree import ROOT
 
 HERE: Final = Path(__file__).parent
+RESULT: Final = HERE / "result.json"
+"""Which test found each bug when it was planted last; empty for one that did not end."""
 _LEFT_OUT: Final = shutil.ignore_patterns(".git", ".*_cache", ".matrix", ".venv", "build", "dist")
 _FAILED: Final = re.compile(r"^(?:FAILED|ERROR) (\S+::\S+)", re.MULTILINE)
 _TIMEOUT_S: Final = 60
@@ -69,6 +72,12 @@ def bugs(folder: Path = HERE) -> dict[str, Bug]:
         for name, fields in tomllib.loads(file.read_text()).items():
             assert name not in found, f"{name} is there twice"
             found[name] = Bug(name, **fields | {"found_by": tuple(fields["found_by"])})
+    return found
+
+
+def results() -> dict[str, str]:
+    """The content of RESULT."""
+    found: dict[str, str] = json.loads(RESULT.read_text()) if RESULT.exists() else {}
     return found
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.planted.planting import Bug, bugs, copy_tree, try_one
+from tests.planted.planting import Bug, bugs, copy_tree, results, try_one
 from tests.tidy.tree import ROOT
 
 BUG = Bug(
@@ -35,6 +35,11 @@ def test_each_names_tests_that_exist() -> None:
             if not file.is_file() or f"def {function}(" not in file.read_text():
                 missing.append(f"{bug.name}: {test}")
     assert missing == []
+
+
+def test_each_was_found_when_it_was_planted() -> None:
+    """`python -m tests.planted NAME` plants it and notes the result."""
+    assert bugs().keys() == results().keys()
 
 
 @pytest.mark.slow
