@@ -7,10 +7,30 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from queue import Empty, SimpleQueue
 from typing import Final
 
 _STDERR: Final = 2
 _SAID: Final = b"\nFinishing what is in hand, then stopping. Ctrl-C again aborts it now.\n"
+
+
+class Stop:
+    """A request to stop, which a signal handler may make: unlike `threading.Event`, it takes no lock that
+    the interrupted code may hold."""
+
+    def __init__(self) -> None:
+        self._requests: Final[SimpleQueue[None]] = SimpleQueue()
+
+    def request(self) -> None:
+        """Have `wait` return."""
+        self._requests.put(None)
+
+    def wait(self) -> None:
+        """Wait for a request. CPython does not notice a signal that comes just before it waits, or to
+        another thread, so this looks once a second."""
+        while True:
+            with contextlib.suppress(Empty):
+                return self._requests.get(timeout=1)
 
 
 @contextlib.contextmanager

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import dataclasses
-import threading
 from collections.abc import Mapping
 from typing import Final, TypedDict, Unpack, get_args
 
@@ -18,7 +17,7 @@ from eosdb.cli.service_manager import ready_for_service_manager
 from eosdb.cli.session import Session
 from eosdb.model.config import BrokerConfig
 from eosdb.model.values import Durability
-from eosdb.system.signals import stopped_by_signals
+from eosdb.system.signals import Stop, stopped_by_signals
 
 _M_ARENA_MAX: Final = -8
 
@@ -94,9 +93,9 @@ def serve(
       eosdb serve shop.db --create --config auto.create.topics.enable=true
     """
     _share_one_heap()
-    stopped = threading.Event()
+    stop = Stop()
     with (
-        stopped_by_signals(stopped.set),
+        stopped_by_signals(stop.request),
         session.open(create=create, durability=durability, config=broker_config(config)) as db,
         db.serve(port, host, advertised=advertised, **security) as server,
         ready_for_service_manager(),
@@ -108,7 +107,7 @@ def serve(
 
                 shown = cleanup.enter_context(FigureServer(metrics_port, db.metrics_text))
                 output.line(f"figures at http://127.0.0.1:{shown.port}/metrics", err=True)
-            stopped.wait()
+            stop.wait()
 
 
 def broker_config(given: Mapping[str, str]) -> BrokerConfig:

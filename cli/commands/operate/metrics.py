@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import threading
 from typing import Final
 
 import click
@@ -15,7 +14,7 @@ from eosdb.cli.old_spellings import say_instead
 from eosdb.cli.session import Session
 from eosdb.integrations.exposition.figures import of_file
 from eosdb.model.protocol.prometheus import written
-from eosdb.system.signals import stopped_by_signals
+from eosdb.system.signals import Stop, stopped_by_signals
 
 _HOST_AND_PORT: Final = re.compile(r"(?:\[?([^\[\]/]+?)\]?:)?(\d{1,5})")
 
@@ -40,8 +39,8 @@ def metrics(session: Session, port: int | None, listen: str | None) -> None:
       eosdb metrics shop.db --port 9404
     """
     host, port, is_old = _address(listen, port)
-    stopped = threading.Event()
-    with stopped_by_signals(stopped.set), session.open(read_only=True) as db:
+    stop = Stop()
+    with stopped_by_signals(stop.request), session.open(read_only=True) as db:
         if port is None:
             output.exact(text_of(db))
             return
@@ -52,7 +51,7 @@ def metrics(session: Session, port: int | None, listen: str | None) -> None:
             output.line(f"figures at http://{shown}:{server.port}/metrics", err=True)
             if is_old:
                 say_instead(f"--listen {listen}", f"--listen {host} --port {port}")
-            stopped.wait()
+            stop.wait()
 
 
 def text_of(db: eosdb.Database) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import webbrowser
 
 import click
@@ -11,7 +10,7 @@ from eosdb.cli import output
 from eosdb.cli.file_command import FileCommand
 from eosdb.cli.session import Session
 from eosdb.model.words import needs_extra
-from eosdb.system.signals import stopped_by_signals
+from eosdb.system.signals import Stop, stopped_by_signals
 
 _PORT = 8765
 
@@ -46,13 +45,13 @@ def ui(session: Session, port: int, show: bool, allow_changes: bool) -> None:
         raise click.ClickException(needs_extra("the page", "ui", error)) from None
     if allow_changes:
         session.check_may_write()
-    stopped = threading.Event()
+    stop = Stop()
     with (
-        stopped_by_signals(stopped.set),
+        stopped_by_signals(stop.request),
         session.open(read_only=True) as db,
         UiServer(db, port, open_to_write=session.open if allow_changes else None) as server,
     ):
         output.line(f"{db.path} is at {server.url} (Ctrl-C ends it)")
         if show:
             webbrowser.open(server.url)
-        stopped.wait()
+        stop.wait()

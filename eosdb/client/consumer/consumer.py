@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import re
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, Generic, Unpack
 
@@ -92,7 +91,7 @@ class Consumer(Closeable, Generic[Key, Value]):
         now = clock.monotonic_ms()
         self._next_auto_commit_ms = now + self._settings.auto_commit_interval_ms
         self._next_look_ms = now + self._settings.metadata_max_age_ms
-        self._woken = threading.Event()
+        self._woken = False  # No lock: a signal handler may set it.
         self._closed = False
 
     # -- what to read ---------------------------------------------------------------------------
@@ -230,14 +229,14 @@ class Consumer(Closeable, Generic[Key, Value]):
                 version = self._broker.data_version()
             else:
                 until = deadline if come_back is None else min(deadline, come_back)
-                version = self._broker.wait_for_change(version, until, self._woken)
+                version = self._broker.wait_for_change(version, until, self._is_woken)
 
     def wakeup(self) -> None:
         """Make the waiting poll, or else the next poll that finds no records, raise WakeupError.
 
         The only method that is safe to call from another thread or a signal handler.
         """
-        self._woken.set()
+        self._woken = True
 
     def __iter__(self) -> Iterator[ConsumerRecord[Key, Value]]:
         """Iterate over the records as they arrive, endlessly; close the consumer to stop."""
@@ -324,7 +323,7 @@ class Consumer(Closeable, Generic[Key, Value]):
                 if self._clock.monotonic_ms() >= deadline:
                     raise
                 self._check_woken()
-                version = self._broker.wait_for_change(version, deadline, self._woken)
+                version = self._broker.wait_for_change(version, deadline, self._is_woken)
 
     def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the log start offsets."""
@@ -465,9 +464,12 @@ class Consumer(Closeable, Generic[Key, Value]):
             raise InvalidGroupIdError("the consumer has no group_id; give it one to commit offsets")
         return self._group_id
 
+    def _is_woken(self) -> bool:
+        return self._woken
+
     def _check_woken(self) -> None:
-        if self._woken.is_set():
-            self._woken.clear()
+        if self._woken:
+            self._woken = False
             raise WakeupError("wakeup() was called")
 
     def _check_open(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 from uuid import UUID
 
@@ -105,19 +105,19 @@ class ConsumerRequests:
     def data_version(self) -> int:
         return self._call("data_version", lambda broker: broker.data_version())
 
-    def wait_for_change(self, version: int, until_ms: int, woken: threading.Event) -> int:
+    def wait_for_change(self, version: int, until_ms: int, woken: Callable[[], bool]) -> int:
         """Wait until the data version differs from `version`, until `until_ms` (monotonic), or until
-        `woken` is set. Returns the current version."""
-        while (left_ms := until_ms - self._clock.monotonic_ms()) > 0 and not woken.is_set():
+        `woken` returns True. Returns the current version."""
+        while (left_ms := until_ms - self._clock.monotonic_ms()) > 0 and not woken():
             now_at = self._wait(version, min(left_ms, self._settings.fetch_max_wait_ms), woken)
             if now_at != version:
                 return now_at
         return version
 
-    def _wait(self, version: int, timeout_ms: int, woken: threading.Event) -> int:
+    def _wait(self, version: int, timeout_ms: int, woken: Callable[[], bool]) -> int:
         return self._call(
             "wait_for_change",
-            lambda broker: broker.wait_for_change(version, timeout_ms, woken.is_set),
+            lambda broker: broker.wait_for_change(version, timeout_ms, woken),
         )
 
     # -- offsets --------------------------------------------------------------------------------

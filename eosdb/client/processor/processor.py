@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import threading
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final
@@ -125,7 +124,7 @@ class Processor:
         self._alone = 0
         """The number of next records that get a transaction each, to find the record whose results are
         refused."""
-        self._stopping = threading.Event()
+        self._stopping = False  # No lock: a signal handler may set it.
 
     @property
     def own_topics(self) -> tuple[str, ...]:
@@ -166,7 +165,7 @@ class Processor:
 
     def stop(self) -> None:
         """Make `run` finish the current record, commit and return."""
-        self._stopping.set()
+        self._stopping = True
         self._consumer.wakeup()
 
     def _report(self) -> ProcessReport:
@@ -195,7 +194,7 @@ class Processor:
     def _go_on(self, until_idle_ms: int | None) -> None:
         busy_ms = self._clock.monotonic_ms()
         wait_ms = patience_ms = _POLL_MS if until_idle_ms is None else min(_POLL_MS, until_idle_ms)
-        while not self._stopping.is_set():
+        while not self._stopping:
             worked = self._attempt(partial(self._read_and_process, wait_ms))
             now = self._clock.monotonic_ms()
             if worked or self._resting or self._transaction.records:
@@ -264,7 +263,7 @@ class Processor:
         try:
             with transaction.batch():
                 for record in records:
-                    if self._stopping.is_set() or not self._process(record):
+                    if self._stopping or not self._process(record):
                         break
                     done += 1
                     if transaction.age_ms() > settings.transaction_interval_ms:
