@@ -131,13 +131,16 @@ def test_one_that_lives_and_does_not_answer_has_its_session(
     process: Open, clock: ManualClock
 ) -> None:
     hangs, other = process(), process()
-    victim, heir = member(hangs, "hangs"), member(other, "other")
+    victim, heir = (
+        member(db, name, heartbeat_interval_ms=40)
+        for db, name in ((hangs, "hangs"), (other, "other"))
+    )
     settle(victim, heir)
     clock.advance(SESSION_MS - 10_000)
-    settle(heir, ms=5_000)
+    settle(heir)
     assert members(other) == ["hangs", "other"]
-    clock.advance(5_000)
-    settle(heir, ms=5_000)
+    clock.advance(10_000)
+    settle(heir)
     assert members(other) == ["other"]
     assert heir.assignment() == TPS
     held, lost = victim.assignment(), list[TopicPartition]()
@@ -281,19 +284,19 @@ def test_one_whose_last_commit_fails_leaves_all_the_same(process: Open) -> None:
 
 
 @pytest.mark.slow
-def test_hundreds_of_members_share_a_descriptor_and_go_at_once(
+def test_a_hundred_members_share_a_descriptor_and_go_at_once(
     process: Open, clock: ManualClock, db_path: Path
 ) -> None:
     dies, other = process(), process()
-    held = [dies.broker.presence() for _ in range(300)]
+    held = [dies.broker.presence() for _ in range(100)]
     wants: list[tuple[str, bytes]] = [("range", b"")]
     for presence in held:
         assert presence is not None
         dies.broker.join_group("g", protocols=wants, owner_lock=presence.number)
-    assert len(set(numbers(db_path))) == 300
+    assert len(set(numbers(db_path))) == 100
     clock.advance(200)
     write(other)
-    assert len(members(other)) == 300
+    assert len(members(other)) == 100
     dies.abandon()
     clock.advance(200)
     before = changes(other)

@@ -61,8 +61,9 @@ KINDS: dict[str, tuple[Make, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("reset", ["earliest", "latest"])
-@pytest.mark.parametrize("count", [50, 100, 150])
+@pytest.mark.parametrize(
+    ("count", "reset"), [(50, "latest"), (100, "earliest"), (150, "latest"), (150, "earliest")]
+)
 @pytest.mark.parametrize("kind", KINDS)
 def test_all_of_the_new_topic_is_read_and_it_is_told(
     db: eosdb.Database, clock: eosdb.ManualClock, caplog: pytest.LogCaptureFixture,
