@@ -20,22 +20,6 @@ def producer(db: eosdb.Database) -> eosdb.Producer:
     return made
 
 
-def test_each_transaction_has_a_token_of_its_own(
-    db: eosdb.Database, producer: eosdb.Producer
-) -> None:
-    tokens = []
-    for number in range(4):
-        tokens.append(producer.begin_transaction())
-        producer.send("t", str(number))
-        producer.flush()
-        if number % 2:
-            producer.abort_transaction()
-        else:
-            producer.commit_transaction()
-    assert len(set(tokens)) == 4
-    assert [db.outcome(token) for token in tokens] == ["committed", "aborted"] * 2
-
-
 def test_the_life_of_one_transaction(db: eosdb.Database, producer: eosdb.Producer) -> None:
     token = producer.begin_transaction()
     assert db.outcome(token) == "never started", "beginning sends nothing"

@@ -243,33 +243,19 @@ def test_headings_are_text_on_a_terminal_too(run: Run, monkeypatch: pytest.Monke
 
 
 @pytest.mark.process
-def test_a_group_that_follows_commits_what_it_printed(
-    shop: Run, start: Start, db_path: Path
+@pytest.mark.parametrize("form", [(), ("--format", "json")], ids=["lines", "json"])
+def test_a_group_that_follows_commits_what_it_printed_whole(
+    form: tuple[str, ...], shop: Run, start: Start, db_path: Path
 ) -> None:
-    process = start("consume", "orders", "--group", "g", "--from-beginning", "--follow")
+    process = start("consume", "orders", "--group", "g", "--from-beginning", "--follow", *form)
     with eosdb.connect(db_path, read_only=True) as db:
         while process.poll() is None and committed_records(db, "g") < 3:
             pass
     process.send_signal(signal.SIGINT)
     printed, complaint = process.communicate()
     assert (process.returncode, complaint) == (0, "")
-    assert len(printed.splitlines()) == 3
+    assert len([json.loads(line) if form else line for line in printed.splitlines()]) == 3
     assert shop("consume", "orders", "--group", "g").stdout == ""
-
-
-@pytest.mark.process
-def test_json_that_follows_is_whole_after_an_interrupt(
-    shop: Run, start: Start, db_path: Path
-) -> None:
-    process = start(
-        "consume", "orders", "--group", "g", "--from-beginning", "--follow", "--format", "json"
-    )
-    with eosdb.connect(db_path, read_only=True) as db:
-        while process.poll() is None and committed_records(db, "g") < 3:
-            pass
-    process.send_signal(signal.SIGINT)
-    printed, _ = process.communicate()
-    assert len([json.loads(line) for line in printed.splitlines()]) == 3
 
 
 def committed_records(db: eosdb.Database, group: str) -> int:

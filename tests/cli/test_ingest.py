@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import gzip
-import json
 import os
 import signal
 import subprocess
@@ -38,19 +37,60 @@ def readable(db: eosdb.Database) -> int:
     return sum(db.broker.offsets(TopicPartition("t", i)).last_stable_offset for i in range(3))
 
 
-def test_ndjson_with_a_key_field(run: Run, tmp_path: Path, db_path: Path) -> None:
-    lines = ['{"id": "a", "n": 1}', '{"id": 7}', "", '{"n": 2}', '{"id": null}']
-    (tmp_path / "in.ndjson").write_text("\n".join(lines))
-    result = run("ingest", "t", str(tmp_path / "in.ndjson"), "--key", "id")
+KEYED = ("--key", "id")
+LONG = b"x" * 200_000
+BOM = "\ufeff".encode()
+
+
+@pytest.mark.parametrize(
+    ("files", "options", "found"),
+    [
+        pytest.param(
+            {"in.ndjson": b'{"id": "a", "n": 1}\n{"id": 7}\n\n{"n": 2}\n{"id": null}'},
+            KEYED,
+            [
+                (b"a", b'{"id": "a", "n": 1}'),
+                (b"7", b'{"id": 7}'),
+                (None, b'{"n": 2}'),
+                (None, b'{"id": null}'),
+            ],
+            id="a key of NDJSON",
+        ),
+        pytest.param(
+            {"in.csv": b'id,text\n1,"two\nlines"\n2,"a ""quote"""\n'},
+            (*KEYED, "--transaction-size", "1"),
+            [(b"1", rb'{"id": "1", "text": "two\nlines"}'), (b"2", rb'{"id": "2", "text": "a \"quote\""}')],
+            id="rows of CSV",
+        ),
+        pytest.param(
+            {"in.txt.gz": gzip.compress(b"one\n\ntwo")},
+            (),
+            [(None, b"one"), (None, b""), (None, b"two")],
+            id="packed lines",
+        ),
+        pytest.param(
+            {"in.csv": BOM + b"id,x\n1,a\n", "in.ndjson": BOM + b'{"id": "2"}\n'},
+            KEYED,
+            [(b"1", b'{"id": "1", "x": "a"}'), (b"2", b'{"id": "2"}')],
+            id="byte order marks",
+        ),
+        pytest.param(
+            {"in.csv": b"id,x\n1," + LONG + b"\n"},
+            (),
+            [(None, b'{"id": "1", "x": "%s"}' % LONG)],
+            id="a long field",
+        ),
+    ],
+)  # fmt: skip
+def test_lines_become_records(
+    run: Run, tmp_path: Path, db_path: Path, files: dict[str, bytes], options: tuple[str, ...],
+    found: list[tuple[bytes | None, bytes]],
+) -> None:  # fmt: skip
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    result = run("ingest", "t", *(str(tmp_path / name) for name in files), *options)
     assert result.exit_code == 0
-    assert Counter(stored(db_path)) == Counter(
-        [
-            (b"a", b'{"id": "a", "n": 1}'),
-            (b"7", b'{"id": 7}'),
-            (None, b'{"n": 2}'),
-            (None, b'{"id": null}'),
-        ]
-    )
+    assert Counter(stored(db_path)) == Counter(found)
 
 
 @pytest.mark.parametrize("bad", [2, 30])
@@ -64,22 +104,6 @@ def test_skipped_lines_are_counted_and_the_first_are_named(
     assert f"{tmp_path / 'in.ndjson'}, line 2: " in named[0]
     assert len(named) == min(bad, 20)
     assert ("10 more lines skipped" in told) == (bad == 30)
-
-
-def test_csv_rows_become_json_objects(run: Run, tmp_path: Path, db_path: Path) -> None:
-    (tmp_path / "in.csv").write_text('id,text\n1,"two\nlines"\n2,"a ""quote"""\n')
-    run("ingest", "t", str(tmp_path / "in.csv"), "--key", "id", "--transaction-size", "1")
-    assert sorted((key, json.loads(value)) for key, value in stored(db_path)) == [
-        (b"1", {"id": "1", "text": "two\nlines"}),
-        (b"2", {"id": "2", "text": 'a "quote"'}),
-    ]
-
-
-def test_packed_files_and_plain_lines(run: Run, tmp_path: Path, db_path: Path) -> None:
-    with gzip.open(tmp_path / "in.txt.gz", "wt") as file:
-        file.write("one\n\ntwo")
-    run("ingest", "t", str(tmp_path / "in.txt.gz"))
-    assert Counter(value for _, value in stored(db_path)) == Counter([b"one", b"", b"two"])
 
 
 @pytest.mark.parametrize("suffix", ["txt", "csv", "txt.gz"])
@@ -100,29 +124,6 @@ def test_a_file_that_grew_goes_on_where_it_ended(
     write("n\n1\n2\n3\n4\n")
     run("ingest", "t", str(path), "--transaction-size", "1")
     assert len(stored(db_path)) == before + 2
-
-
-def test_a_file_that_was_replaced_by_a_shorter_one_is_refused(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "in.txt").write_text("one\ntwo\n")
-    run("ingest", "t", str(tmp_path / "in.txt"))
-    (tmp_path / "in.txt").write_text("one\n")
-    result = run("ingest", "t", str(tmp_path / "in.txt"))
-    assert result.exit_code == 1
-    assert "--source-id" in result.stderr
-    assert run("ingest", "t", str(tmp_path / "in.txt"), "--source-id", "second").exit_code == 0
-
-
-def test_a_bad_line_stops_or_is_skipped(run: Run, tmp_path: Path, db_path: Path) -> None:
-    (tmp_path / "in.ndjson").write_text('{"id": 1}\nnot json\n[3]\n{"id": 4}\n')
-    result = run(
-        "ingest", "t", str(tmp_path / "in.ndjson"), "--key", "id", "--transaction-size", "1"
-    )
-    assert result.exit_code == 1
-    assert "line 2" in result.stderr
-    assert len(stored(db_path)) == 1
-    result = run("ingest", "t", str(tmp_path / "in.ndjson"), "--key", "id", "--on-error", "skip")
-    assert result.exit_code == 0
-    assert {key for key, _ in stored(db_path)} == {b"1", b"4"}
 
 
 def test_a_line_that_is_no_json_stops_also_without_a_key(
@@ -163,17 +164,28 @@ def test_the_rest_of_a_line_that_was_ingested_in_half_is_no_record(
     assert Counter(value for _, value in stored(db_path)) == Counter([b"one", b"hal", b"three"])
 
 
-@pytest.mark.parametrize("suffix", ["txt", "txt.gz"])
+@pytest.mark.parametrize(
+    ("name", "second"),
+    [
+        ("in.txt", b"a longer one\nof other lines\n"),
+        ("in.txt.gz", gzip.compress(b"a longer one\nof other lines\n")),
+        ("in.txt", b"old 1\n"),
+    ],
+    ids=["other lines", "other lines packed", "shorter"],
+)
 def test_another_file_in_the_place_of_an_ingested_one_is_refused(
-    run: Run, tmp_path: Path, db_path: Path, suffix: str
+    run: Run, tmp_path: Path, db_path: Path, name: str, second: bytes
 ) -> None:
-    path = tmp_path / f"in.{suffix}"
-    for text in (b"old 1\nold 2\n", b"a longer one\nof other lines\n"):
-        path.write_bytes(gzip.compress(text) if suffix.endswith("gz") else text)
-        result = run("ingest", "t", str(path))
+    path, first = tmp_path / name, b"old 1\nold 2\n"
+    path.write_bytes(gzip.compress(first) if name.endswith("gz") else first)
+    run("ingest", "t", str(path))
+    path.write_bytes(second)
+    result = run("ingest", "t", str(path))
     assert result.exit_code == 1
     assert "replaced or edited" in result.stderr
+    assert "--source-id" in result.stderr
     assert len(stored(db_path)) == 2
+    assert run("ingest", "t", str(path), "--source-id", "second").exit_code == 0
 
 
 def test_a_position_that_an_operator_has_set_is_gone_on_from(
@@ -198,6 +210,7 @@ def test_a_position_that_an_operator_has_set_is_gone_on_from(
         ("in.ndjson", b"[" * 100_000 + b'\n{"id": "2"}\n', "line 1: not JSON"),
         ("in.ndjson", b'{"id": "\\ud800"}\n{"id": "2"}\n', "line 1: the key"),
         ("in.ndjson", b"\xff\n" + b'{"id": "2"}\n', "line 1: not JSON"),
+        ("in.ndjson", b'[3]\n{"id": "2"}\n', "line 1: "),
         ("in.ndjson", b'{"id": "%s"}\n{"id": "2"}\n' % (b"x" * 1_100_000), "line 1: 2200"),
     ],
 )
@@ -232,20 +245,6 @@ def test_a_header_that_cannot_name_fields_is_refused(
     assert result.exit_code == 1
     assert complaint in result.stderr
     assert stored(db_path) == []
-
-
-def test_a_byte_order_mark_is_no_part_of_the_data(run: Run, tmp_path: Path, db_path: Path) -> None:
-    (tmp_path / "in.csv").write_text("id,x\n1,a\n", encoding="utf-8-sig")
-    (tmp_path / "in.ndjson").write_text('{"id": "2"}\n', encoding="utf-8-sig")
-    run("ingest", "t", str(tmp_path / "in.csv"), str(tmp_path / "in.ndjson"), "--key", "id")
-    found = {key: json.loads(value) for key, value in stored(db_path)}
-    assert found == {b"1": {"id": "1", "x": "a"}, b"2": {"id": "2"}}
-
-
-def test_a_csv_field_may_be_long(run: Run, tmp_path: Path, db_path: Path) -> None:
-    (tmp_path / "in.csv").write_text("id,x\n1," + "x" * 200_000 + "\n")
-    assert run("ingest", "t", str(tmp_path / "in.csv")).exit_code == 0
-    assert len(stored(db_path)) == 1
 
 
 @pytest.mark.slow

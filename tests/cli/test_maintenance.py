@@ -114,24 +114,6 @@ def test_a_position_beyond_the_journal_is_refused(run: Run, tmp_path: Path) -> N
         assert result.stderr.startswith("error: INVALID_REQUEST: position: got ")
 
 
-@pytest.mark.process
-def test_an_interrupted_backup_leaves_nothing(
-    run: Run, start: Start, db_path: Path, tmp_path: Path
-) -> None:
-    with eosdb.connect(db_path, durability="off") as db:
-        producer = db.producer(batch_size=1_000_000)
-        for _ in range(400):
-            producer.send("orders", b"x" * 1_000_000)
-        producer.flush()
-    process = start("backup", str(tmp_path / "copy.db"))
-    while process.poll() is None and not list(tmp_path.glob("copy.db.unfinished-*")):
-        pass
-    process.send_signal(signal.SIGINT)
-    out, complaint = process.communicate()
-    assert (process.returncode, out, complaint.strip()) == (130, "", "Aborted!")
-    assert not list(tmp_path.glob("copy.db*"))
-
-
 @pytest.mark.slow
 def test_compact_says_how_much_smaller_the_file_is(run: Run, db_path: Path) -> None:
     with eosdb.connect(db_path, durability="off") as db:
@@ -151,8 +133,9 @@ def test_compact_says_how_much_smaller_the_file_is(run: Run, db_path: Path) -> N
 
 
 @pytest.mark.process
-def test_an_interrupted_compaction_changes_nothing(
-    run: Run, start: Start, db_path: Path, tmp_path: Path
+@pytest.mark.parametrize("command", [("backup", "copy.db"), ("compact",)], ids=" ".join)
+def test_an_interrupted_copy_leaves_nothing_and_changes_nothing(
+    command: tuple[str, ...], run: Run, start: Start, db_path: Path, tmp_path: Path
 ) -> None:
     with eosdb.connect(db_path, durability="off") as db:
         producer = db.producer(batch_size=1_000_000)
@@ -160,13 +143,13 @@ def test_an_interrupted_compaction_changes_nothing(
             producer.send("orders", b"x" * 1_000_000)
         producer.flush()
     size = db_path.stat().st_size
-    process = start("compact")
-    while process.poll() is None and not list(tmp_path.glob("*-unfinished")):
+    process = start(command[0], *(str(tmp_path / name) for name in command[1:]))
+    while process.poll() is None and not list(tmp_path.glob("*unfinished*")):
         pass
     process.send_signal(signal.SIGINT)
     out, complaint = process.communicate()
     assert (process.returncode, out, complaint.strip()) == (130, "", "Aborted!")
-    assert not list(tmp_path.glob("*-unfinished*"))
+    assert not [*tmp_path.glob("*unfinished*"), *tmp_path.glob("copy.db*")]
     assert db_path.stat().st_size == size
     assert len(values(db_path)) == 402
 

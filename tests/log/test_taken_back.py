@@ -20,46 +20,27 @@ from eosdb.model.values import IsolationLevel
 
 pytestmark = pytest.mark.both_roads
 
-Row = tuple[int, int]
-"""Offset and producer id of a record that is part of a transaction."""
 
-
-def data(offset: int, producer_id: int = 7) -> Row:
-    return offset, producer_id
-
-
-def kept(rows: list[Row], *aborted: tuple[int, int, int]) -> list[int]:
-    transactions = [AbortedTransaction(pid, first, last, 100) for pid, first, last in aborted]
-    gone = taken_back(rows, transactions)
-    return [offset for offset, _ in rows if offset not in gone]
-
-
-def test_without_aborted_transactions_all_stays() -> None:
-    assert kept([data(0), data(2)]) == [0, 2]
-
-
-def test_aborted_data_is_left_out_up_to_its_marker() -> None:
-    assert kept([data(0), data(1), data(3)], (7, 0, 2)) == [3]
-
-
-def test_other_producers_between_are_not_touched() -> None:
-    assert kept([data(0), data(1, 8), data(2)], (7, 0, 3)) == [1]
-
-
-def test_a_producers_data_before_the_aborted_transaction_stays() -> None:
-    assert kept([data(0), data(2)], (7, 2, 3)) == [0]
-
-
-def test_an_aborted_transaction_that_began_before_the_fetch_and_one_that_ends_behind() -> None:
-    assert kept([data(5), data(7), data(8, 9)], (7, 0, 6), (9, 8, 90)) == [7]
-
-
-def test_an_aborted_transaction_without_records_here_is_harmless() -> None:
-    assert kept([data(1), data(9)], (7, 3, 5), (8, 0, 20)) == [1, 9]
-
-
-def test_two_aborted_transactions_of_one_producer() -> None:
-    assert kept([data(0), data(2), data(4)], (7, 0, 1), (7, 4, 5)) == [2]
+@pytest.mark.parametrize(
+    ("rows", "aborted", "kept"),
+    [
+        pytest.param([(0, 7), (2, 7)], [], [0, 2], id="nothing aborted"),
+        pytest.param([(0, 7), (1, 7), (3, 7)], [(7, 0, 2)], [3], id="up to its marker"),
+        pytest.param([(0, 7), (1, 8), (2, 7)], [(7, 0, 3)], [1], id="another producer's"),
+        pytest.param([(0, 7), (2, 7)], [(7, 2, 3)], [0], id="before the transaction"),
+        pytest.param(
+            [(5, 7), (7, 7), (8, 9)], [(7, 0, 6), (9, 8, 90)], [7], id="began before, ends behind"
+        ),
+        pytest.param([(1, 7), (9, 7)], [(7, 3, 5), (8, 0, 20)], [1, 9], id="without records here"),
+        pytest.param([(0, 7), (2, 7), (4, 7)], [(7, 0, 1), (7, 4, 5)], [2], id="two of one"),
+    ],
+)
+def test_records_of_aborted_transactions_are_left_out(
+    rows: list[tuple[int, int]], aborted: list[tuple[int, int, int]], kept: list[int]
+) -> None:
+    """Rows are an offset and a producer id, transactions a producer id and the offsets of both ends."""
+    gone = taken_back(rows, [AbortedTransaction(*each, 100) for each in aborted])
+    assert [offset for offset, _ in rows if offset not in gone] == kept
 
 
 # -- random logs --------------------------------------------------------------------------------
@@ -181,13 +162,8 @@ def test_rows_without_what_was_taken_back_are_kafkas_records(
     with eosdb.connect(folder / "x.db", clock=clock, durability="off") as db:
         write(db, clock, steps)
         for level in ("read_committed", "read_uncommitted"):
-            expected = [
-                (TP.topic, TP.partition, *record[:6]) for record in kafkas_way(db, level, max_bytes)
-            ]
-            found = [
-                (TP.topic, TP.partition, *row)
-                for row in consumers_way(db, level, max_records, max_bytes)
-            ]
+            expected = [(*TP, *record[:6]) for record in kafkas_way(db, level, max_bytes)]
+            found = [(*TP, *row) for row in consumers_way(db, level, max_records, max_bytes)]
             assert found == expected
             consumer = db.consumer(auto_offset_reset="earliest", isolation_level=level)
             consumer.assign([TP])

@@ -70,13 +70,14 @@ class Scene:
 
     def __init__(self, db: eosdb.Database, clock: ManualClock, **config: Any) -> None:
         self.db, self.clock = db, clock
+        db.admin.create_topic("t", partitions=2)
         self.network = ByHand(db)
         settings = {"batch_size": 1, "retry_backoff_ms": 10, "request_timeout_ms": 1_000, **config}
         self.producer = db.producer(transport=self.network, **settings)
         self.futures: list[Any] = []
 
     def send(self, *values: str) -> None:
-        self.futures += [self.producer.send("t", value) for value in values]
+        self.futures += [self.producer.send("t", value, partition=0) for value in values]
 
     def run(self, ms: int = 0) -> None:
         self.clock.advance(ms)
@@ -102,8 +103,12 @@ class Scene:
 
 @pytest.fixture
 def scene(db: eosdb.Database, clock: ManualClock) -> Scene:
-    db.admin.create_topic("t")
     return Scene(db, clock)
+
+
+@pytest.fixture
+def expiring(db: eosdb.Database, clock: ManualClock) -> Scene:
+    return Scene(db, clock, delivery_timeout_ms=1_000, request_timeout_ms=900)
 
 
 def test_what_overtakes_is_refused_and_repeated_in_order(scene: Scene) -> None:
@@ -176,66 +181,57 @@ def one_that_expires(scene: Scene, *behind: str) -> list[Request[Any]]:
     return late
 
 
-def test_an_expired_batch_that_had_arrived_is_resolved_by_the_next(
-    db: eosdb.Database, clock: ManualClock
-) -> None:
-    db.admin.create_topic("t")
-    scene = Scene(db, clock, delivery_timeout_ms=1_000, request_timeout_ms=900)
-    late = one_that_expires(scene, "2")
-    scene.network.carry_out(late[0])
-    scene.arrive()
-    assert scene.finish() == [b"0", b"1", b"2", b"new"]
-    assert {r.producer_epoch for r in db.broker.fetch(TP, 0).records} == {0}
+def test_an_expired_batch_that_had_arrived_is_resolved_by_the_next(expiring: Scene) -> None:
+    late = one_that_expires(expiring, "2")
+    expiring.network.carry_out(late[0])
+    expiring.arrive()
+    assert expiring.finish() == [b"0", b"1", b"2", b"new"]
+    assert {r.producer_epoch for r in expiring.db.broker.fetch(TP, 0).records} == {0}
 
 
 def test_behind_an_expired_batch_what_may_be_stored_is_not_sent_under_another_identity(
-    db: eosdb.Database, clock: ManualClock
+    expiring: Scene,
 ) -> None:
     """Otherwise 3 would be stored twice when everything arrives late, as it does here."""
-    db.admin.create_topic("t")
-    scene = Scene(db, clock, delivery_timeout_ms=1_000, request_timeout_ms=900)
-    late = one_that_expires(scene, "2", "3")
-    scene.arrive()
+    late = one_that_expires(expiring, "2", "3")
+    expiring.arrive()
     for request in late:
-        scene.network.carry_out(request)
-    values = scene.finish()
+        expiring.network.carry_out(request)
+    values = expiring.finish()
     assert values == [b"0", b"1", b"2", b"3", b"new"], "late, and once"
-    failed = [future.exception() is not None for future in scene.futures]
+    failed = [future.exception() is not None for future in expiring.futures]
     assert failed == [False, True, True, True, False]
 
 
 def test_so_it_is_behind_a_batch_that_expires_while_its_first_request_is_on_its_way(
-    db: eosdb.Database, clock: ManualClock
+    expiring: Scene,
 ) -> None:
     """It waited for a place in the window, so it expires before its request does."""
-    db.admin.create_topic("t")
-    scene = Scene(db, clock, delivery_timeout_ms=1_000, request_timeout_ms=900)
-    scene.warm_up()
-    scene.send(*"abcde", "1")
-    scene.run(200)
+    expiring.warm_up()
+    expiring.send(*"abcde", "1")
+    expiring.run(200)
     for _ in "abcde":
-        scene.arrive()
-    scene.send("2", "3")
-    late = [request for _, request in scene.network.waiting]
-    scene.network.waiting.clear()
+        expiring.arrive()
+    expiring.send("2", "3")
+    late = [request for _, request in expiring.network.waiting]
+    expiring.network.waiting.clear()
     assert len(late) == 3
-    scene.run(800)
-    scene.send("new")
-    scene.run(100)
-    scene.run(10)
-    scene.arrive()
+    expiring.run(800)
+    expiring.send("new")
+    expiring.run(100)
+    expiring.run(10)
+    expiring.arrive()
     for request in late:
-        scene.network.carry_out(request)
-    values = scene.finish()
+        expiring.network.carry_out(request)
+    values = expiring.finish()
     assert values == [b"0", *(b"%c" % name for name in b"abcde"), b"1", b"2", b"3", b"new"]
-    failed = [future.exception() is not None for future in scene.futures]
+    failed = [future.exception() is not None for future in expiring.futures]
     assert failed == [False] * 6 + [True] * 3 + [False]
 
 
 def test_an_expired_batch_that_never_arrived_costs_an_epoch(
     db: eosdb.Database, clock: ManualClock
 ) -> None:
-    db.admin.create_topic("t")
     scene = Scene(db, clock, delivery_timeout_ms=1_000, request_timeout_ms=300)
     scene.warm_up()
     scene.send("1")
@@ -294,7 +290,6 @@ def test_partitions_of_different_epochs_that_are_refused_at_once_lose_nothing_be
     db: eosdb.Database, clock: ManualClock
 ) -> None:
     """Sequences that begin anew in an epoch that a partition has seen would be taken for repeats."""
-    db.admin.create_topic("t", partitions=2)
     scene, other = Scene(db, clock), TopicPartition("t", 1)
     no = TopicAuthorizationFailedError("no")
 
@@ -321,7 +316,6 @@ def test_partitions_of_different_epochs_that_are_refused_at_once_lose_nothing_be
 
 
 def test_a_retry_limit_is_kept_without_idempotence(db: eosdb.Database, clock: ManualClock) -> None:
-    db.admin.create_topic("t")
     scene = Scene(db, clock, enable_idempotence=False, retries=2)
     scene.send("0")
     attempts = 0
@@ -335,7 +329,6 @@ def test_a_retry_limit_is_kept_without_idempotence(db: eosdb.Database, clock: Ma
 
 
 def test_acks_0_waits_for_nothing(db: eosdb.Database, clock: ManualClock) -> None:
-    db.admin.create_topic("t")
     scene = Scene(db, clock, enable_idempotence=False, acks=0)
     scene.send("0")
     assert scene.futures[0].result().offset == -1
