@@ -64,7 +64,8 @@ class Decided:
         if group is None:
             return "none"
         if isinstance(group, Group):
-            assert (group.deadline_ms < 0) == (group.state in (GroupState.STABLE, GroupState.EMPTY))
+            rests = group.state in (GroupState.STABLE, GroupState.EMPTY)
+            assert (group.deadline_ms < 0) == rests == (decisions.overdue(group, self.now) is group)
             has = {
                 m.member_id: steps.shortened(decode_assignment(m.assignment)) for m in group.members
             }
@@ -84,8 +85,8 @@ class Decided:
         decisions.check_protocols_given("g", step.kind, step.protocols)
         is_new = not step.is_known and self._generation(step.who) < 0
         if (mixed := self._mixed()) is not None:
-            migration.check_protocols(mixed, joining, step.kind)
             if not is_new:
+                migration.check_protocols(mixed, joining, step.kind)
                 consumer_decisions.known_member(mixed, step.who)
             self.group = mixed = migration.join(
                 mixed, joining, step.kind, self.topics, now_ms=self.now, max_size=self.max_size
@@ -93,9 +94,9 @@ class Decided:
             member = self._renew(consumer_decisions.known_member(mixed, step.who))
             return f"{member.member_epoch} {step.protocols[0][0]}, nobody leads"
         before = rows.classic("g", self.group)
-        if before is not None:
-            decisions.check_protocols(before, joining, step.kind)
         if not is_new:
+            if before is not None:
+                decisions.check_protocols(before, joining, step.kind)
             decisions.known_member(before, step.who, step.instance)
         after = decisions.join(before or Group("g"), joining, step.kind, self.now)
         self.group = after

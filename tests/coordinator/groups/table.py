@@ -223,6 +223,10 @@ BACK: Steps = (*AWAY, enter("b", "i"))
 OWES: Steps = (*HERE, enter("b"), Hello("a", instance="i"), Hello("a", -2, instance="i"))
 """Away while it was to give up half."""
 NOTHING_YET: Steps = (enter("a", topics=None, regex="x"),)
+UNEVEN: Steps = (
+    Topic("x", 3), Topic("y", 3), Hello("a", 0, "", "x y", assignor="range", rebalance_ms=30_000),
+    enter("b", topics="x y"),
+)
 ANEW: Steps = (*ONE, Topic("t", 0), Topic("t", 1))
 
 CONSUMER = (
@@ -279,6 +283,8 @@ CONSUMER = (
     Row("one made anew is another", ANEW, Hello("a"), "1: nothing", "Reconciling 2 a@1="),
     Row("which comes when the old one has been given up", (*ANEW, Hello("a")), Hello("a", owns=""), "2: 0",
         "Stable 2 a@2=0"),
+    Row("the assignor that most prefer assigns, here uneven topics unevenly", UNEVEN, Hello("a"), "1: x01y01",
+        "Reconciling 2 a@1=x01y01 b@2="),
     Row("an expression stays until another is told", (enter("a", topics="", regex="t"), Hello("a")),
         Hello("a"), "1", IS_ONE),
     Row("an expression may change", (Topic("x", 1), *ONE), Hello("a", topics="", regex="x"), "1: nothing",
