@@ -9,15 +9,13 @@ import pytest
 
 import eosdb
 from eosdb import ManualClock, TopicPartition, TransactionToken
-from tests.client.producer.answers import Answers
+from tests.client.producer.answers import Answers, transactional
 
 
 @pytest.fixture
 def producer(db: eosdb.Database) -> eosdb.Producer:
     db.admin.create_topic("t")
-    made = db.producer(transactional_id="a")
-    made.init_transactions()
-    return made
+    return transactional(db)
 
 
 def test_the_life_of_one_transaction(db: eosdb.Database, producer: eosdb.Producer) -> None:
@@ -86,8 +84,7 @@ def test_an_aborted_transaction_is_never_told_the_fate_of_the_next(
     config = eosdb.BrokerConfig(transaction_version=version)
     with eosdb.connect(db_path, clock=clock, config=config) as db:
         db.admin.create_topic("t")
-        producer = db.producer(transactional_id="a")
-        producer.init_transactions()
+        producer = transactional(db)
         with producer.transaction():
             producer.send("t", "before")
         token = producer.begin_transaction()
@@ -164,8 +161,7 @@ def test_old_transactions_are_found_among_many(
     db.admin.create_topic("t")
     tokens: list[tuple[TransactionToken, str]] = []
     for life in range(4):
-        producer = db.producer(transactional_id="a")
-        producer.init_transactions()
+        producer = transactional(db)
         for number in range(12):
             token = producer.begin_transaction()
             if number % 5 == 4:
@@ -201,8 +197,7 @@ def test_ids_that_did_not_rise_are_walked(
         low.broker.init_producer_id()  # Takes the first block.
         tokens = []
         for db in (high, low, high):
-            producer = db.producer(transactional_id="a")
-            producer.init_transactions()
+            producer = transactional(db)
             with producer.transaction() as token:
                 producer.send("t", "v")
             tokens.append(token)
@@ -231,8 +226,7 @@ def test_under_version_1_transactions_of_one_epoch_have_numbers(
         db.admin.create_topic("t", partitions=2)
         tokens: list[tuple[TransactionToken, str]] = []
         for _ in range(2):
-            producer = db.producer(transactional_id="a")
-            producer.init_transactions()
+            producer = transactional(db)
             for number in range(6):
                 token = producer.begin_transaction()
                 tokens.append((token, ("committed", "aborted", "never started")[number % 3]))
@@ -260,8 +254,7 @@ def test_a_begin_that_needs_another_epoch_and_gets_no_answer_may_be_called_again
 ) -> None:
     db.admin.create_topic("t")
     network = Answers(db)
-    producer = db.producer(transactional_id="a", transport=network, max_block_ms=500)
-    producer.init_transactions()
+    producer = transactional(db, transport=network, max_block_ms=500)
     empty = producer.begin_transaction()
     producer.commit_transaction()
     for error, state in (

@@ -15,6 +15,7 @@ import eosdb
 from eosdb import ManualClock, Record, RecordBatch, TopicPartition
 from eosdb.errors import InvalidRequestError
 from eosdb.model.timeline.timeline import PartitionTimeline
+from tests.client.producer.answers import transactional
 from tests.random_log import random_log
 
 TP = TopicPartition("t", 0)
@@ -99,8 +100,7 @@ def rows_do_not_overlap(lane: PartitionTimeline) -> None:
 
 def test_a_window_shows_what_touches_it(db: eosdb.Database) -> None:
     db.admin.create_topic("t")
-    producer = db.producer(transactional_id="x")
-    producer.init_transactions()
+    producer = transactional(db, "x")
     for _ in range(4):  # Offsets 0-2, 3-5, 6-8, 9-11, each with its marker last.
         with producer.transaction():
             producer.send("t", b"v")
@@ -138,8 +138,7 @@ def test_along_time_each_record_lies_where_it_was_appended(
 def four_transactions(db: eosdb.Database, clock: ManualClock) -> None:
     """Each with two records at once, and its end after nine seconds; one is aborted."""
     db.admin.create_topic("t")
-    producer = db.producer(transactional_id="x")
-    producer.init_transactions()
+    producer = transactional(db, "x")
     for number in range(4):
         producer.begin_transaction()
         for _ in range(2):
@@ -167,8 +166,7 @@ def test_a_window_of_time_holds_what_was_appended_in_it(
 
 def test_what_is_open_goes_on_to_now(db: eosdb.Database, clock: ManualClock) -> None:
     four_transactions(db, clock)
-    producer = db.producer(transactional_id="stuck")
-    producer.init_transactions()
+    producer = transactional(db, "stuck")
     producer.begin_transaction()
     producer.send("t", b"v")
     producer.flush()
@@ -217,8 +215,7 @@ def test_groups_stand_where_they_have_committed(db: eosdb.Database) -> None:
 
 def test_a_compacted_log_has_gaps_and_no_surprises(db: eosdb.Database, clock: ManualClock) -> None:
     db.admin.create_topic("t", config={"cleanup.policy": "compact"})
-    producer = db.producer(transactional_id="x")
-    producer.init_transactions()
+    producer = transactional(db, "x")
     for i in range(6):
         with producer.transaction():
             for key in ("a", "b", f"only {i}"):

@@ -12,6 +12,7 @@ import pytest
 import eosdb
 from eosdb import ManualClock, TopicPartition
 from eosdb.testing import FaultyTransport
+from tests.client.producer.answers import transactional
 from tests.readers import committed_values
 
 TP = TopicPartition("t", 0)
@@ -116,8 +117,7 @@ def test_transactions_on_a_bad_network_are_whole(db: eosdb.Database) -> None:
     network = FaultyTransport(
         db.broker, seed=5, **BAD, delay_ms=(0, 30), only=("produce", "end_txn")
     )
-    producer = db.producer(transactional_id="a", transport=network, batch_size=50)
-    producer.init_transactions()
+    producer = transactional(db, transport=network, batch_size=50)
     committed = []
     for number in range(60):
         producer.begin_transaction()
@@ -153,8 +153,7 @@ class World:
         self.db = eosdb.connect(path, clock=clock, durability="off", config=config)
         self.db.admin.create_topic("t", partitions=2)
         self.network = FaultyTransport(self.db.broker, 1, duplicate=1, only=("end_txn",))
-        self.producer = self.db.producer(transactional_id="a", transport=self.network)
-        self.producer.init_transactions()
+        self.producer = transactional(self.db, transport=self.network)
 
     def one_transaction(self, value: str, committed: bool) -> None:
         self.producer.begin_transaction()
@@ -212,8 +211,7 @@ def test_a_late_batch_of_a_finished_transaction_is_refused(db: eosdb.Database) -
     """Under version 2 also where the partition never heard of the transaction."""
     db.admin.create_topic("t")
     network = FaultyTransport(db.broker, 1, duplicate=1, only=("produce",))
-    producer = db.producer(transactional_id="a", transport=network)
-    producer.init_transactions()
+    producer = transactional(db, transport=network)
     for value in ("one", "two"):
         producer.begin_transaction()
         producer.send("t", value)

@@ -11,7 +11,7 @@ import eosdb
 from eosdb import TopicPartition
 from eosdb.errors import NetworkExceptionError, RequestTimedOutError
 from eosdb.model.failpoints import Failpoint, watched
-from tests.client.producer.answers import Answers
+from tests.client.producer.answers import Answers, transactional
 from tests.readers import committed_values
 
 TP = TopicPartition("t", 0)
@@ -28,8 +28,7 @@ def _topic(db: eosdb.Database) -> None:
 def test_an_error_in_the_beginning_is_repeated(db: eosdb.Database) -> None:
     network = Answers(db, *[("init_producer_id", LOST)] * 2)
     network.reaches_the_broker = True
-    producer = db.producer(transactional_id="a", transport=network)
-    producer.init_transactions()
+    producer = transactional(db, transport=network)
     with producer.transaction():
         producer.send("t", "v")
     assert network.planned == []
@@ -50,13 +49,12 @@ def test_an_error_in_send_aborts_the_transaction_and_the_producer_goes_on(
     db: eosdb.Database,
 ) -> None:
     network = Answers(db, *[("produce", LOST)] * 10_000)
-    producer = db.producer(
-        transactional_id="a",
+    producer = transactional(
+        db,
         transport=network,
         delivery_timeout_ms=2_000,
         request_timeout_ms=500,
     )
-    producer.init_transactions()
     producer.begin_transaction()
     future = producer.send("t", "lost")
     with pytest.raises(RequestTimedOutError):
@@ -74,8 +72,7 @@ def test_an_error_in_send_aborts_the_transaction_and_the_producer_goes_on(
 def test_an_error_in_commit_is_repeated(db: eosdb.Database, arrives: bool) -> None:
     network = Answers(db, *[("end_txn", LOST)] * 3)
     network.reaches_the_broker = arrives
-    producer = db.producer(transactional_id="a", transport=network)
-    producer.init_transactions()
+    producer = transactional(db, transport=network)
     with producer.transaction() as token:
         producer.send("t", "v")
     assert db.outcome(token) == "committed"
@@ -93,8 +90,7 @@ class CoordinatorFailure(BaseException):
 def test_a_decided_transaction_is_completed_by_the_next_coordinator(
     db: eosdb.Database, db_path: str, clock: eosdb.ManualClock, committed: bool
 ) -> None:
-    producer = db.producer(transactional_id="a")
-    producer.init_transactions()
+    producer = transactional(db)
     token = producer.begin_transaction()
     producer.send("t", "v")
     producer.flush()
@@ -117,8 +113,7 @@ def test_an_open_transaction_outlives_the_coordinator(
 ) -> None:
     """The producer goes on with the new coordinator as if nothing had happened."""
     other = eosdb.connect(db_path, clock=clock)
-    producer = other.producer(transactional_id="a", transport=db.broker)
-    producer.init_transactions()
+    producer = transactional(other, transport=db.broker)
     token = producer.begin_transaction()
     producer.send("t", "before")
     producer.flush()
