@@ -352,6 +352,7 @@ OBEYS: Steps = (*MIXED, Join("old", owns="0123"), Sync("old"))
 """A cooperative member, which has heard what to give up."""
 SPLIT: Steps = (*OBEYS, Join("old", owns="01"), Sync("old"), Hello("new"))
 LATER: Steps = (enter("new"), Join("old", rebalance_ms=30_000), Sync("old"))
+BRIEF: Steps = (enter("new"), Join("old", session_ms=10_000))
 FREE: Steps = (*LATER, Hello("new"), Hello("new", owns="01"))
 BETWEEN: Steps = (*OLD, Join("old", owns="0123"), enter("new"))
 """It has joined the second generation, and not synced, when the group changes over."""
@@ -408,6 +409,13 @@ CHANGE_OVER = (
     Row("who has joined is to sync by it", (*LATER[:-1], Wait(30_000)), Beat("old"), OK, IS_LATER),
     Row("or is removed", (*LATER[:-1], Wait(30_001)), Beat("old"), GONE, "Assigning 3 new@1=0123"),
     Row("who has synced has none", (*LATER, Wait(30_001)), Beat("old"), OK, IS_LATER),
+    Row("a classic member has its own session", (*BRIEF, Wait(10_000)), Beat("old"), OK, IS_LATER),
+    Row("and no longer one", (*BRIEF, Wait(10_001)), Beat("old"), GONE, "Assigning 3 new@1=0123"),
+    *(
+        Row(f"which {request} renews", (*BRIEF, Wait(9_000), request, Wait(9_000)), Beat("old"), OK,
+            IS_LATER)
+        for request in (BRIEF[-1], Sync("old"), Beat("old"))
+    ),
     # The last member of the new protocol goes.
     Row("a group without members of the new protocol is classic again", CAME_BACK, Beat("old", 2),
         REBALANCING, IS_LEFT),
