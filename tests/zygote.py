@@ -1,5 +1,5 @@
 """A `subprocess.Popen` whose Pythons are forked from a process that has eosdb imported: a start costs a
-hundredth of a second of CPU instead of a third.
+few hundredths of a second of CPU instead of a quarter (decisions/0077).
 
 `python -m tests.zygote FD` is that process, one for each process of pytest. It forks for every request at
 the socket FD. The child is a child of pytest, as after an ordinary start, and has the directory,

@@ -13,7 +13,7 @@ REPLACED = {number for number, path in PAGES.items() if "**Replaced**" in path.r
 
 def test_every_decision_is_named_where_the_code_depends_on_it() -> None:
     named: set[str] = set()
-    for path in (*modules().values(), *ROOT.glob("scripts/*.py")):
+    for path in (*modules().values(), *ROOT.glob("scripts/*.py"), *ROOT.glob("tests/*.py")):
         named.update(re.findall(r"decisions/(\d{4})", path.read_text(encoding="utf-8")))
     assert named == PAGES.keys() - REPLACED
 
