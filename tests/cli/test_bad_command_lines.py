@@ -93,7 +93,7 @@ def command_lines(draw: st.DrawFn) -> list[str]:
 
 @pytest.mark.slow
 @settings(
-    max_examples=300,
+    max_examples=150,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
