@@ -301,9 +301,7 @@ def test_read_only_changes_nothing_and_refuses_what_writes(
 
 
 @pytest.mark.parametrize("name", sorted(ENDING))
-def test_in_a_terminal_of_80_columns(
-    tmp_path: Path, originals: dict[str, Path], name: str
-) -> None:
+def test_in_a_terminal_of_80_columns(tmp_path: Path, originals: dict[str, Path], name: str) -> None:
     path = tmp_path / "small.db"
     shutil.copy(originals["small"], path)
     script = [str(Path(sys.executable).parent / "eosdb")]

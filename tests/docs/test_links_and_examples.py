@@ -16,6 +16,7 @@ from eosdb.cli.main import main
 from eosdb.spark_io import jar
 from eosdb.testing.kafka import KafkaDouble
 from scripts import make_cli, pages
+from tests.docs.shell import Shell
 from tests.integrations.relay.contents import values
 from tests.tidy.tree import ROOT
 
@@ -44,14 +45,13 @@ def python_of(page: str, folder: Path) -> None:
 
 
 def commands_of(page: str, folder: Path) -> None:
-    """Runs the blocks marked `console`: each line after `$`, in one shell."""
+    """Runs the lines of the blocks marked `console` after `$`, in one shell."""
     text = pages.commands_of((ROOT / page).read_text())
     assert text
-    script = "\n".join(["set -e", f'eosdb() {{ "{sys.executable}" -m eosdb.cli "$@"; }}', text])
-    done = subprocess.run(
-        ["bash", "-c", script], cwd=folder, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    shell = Shell(folder)
+    for line in text.splitlines():
+        done = shell.run(line)
+        assert done.returncode == 0, f"$ {line}\n{done.stdout}{done.stderr}"
 
 
 def test_the_python_of_the_readme_runs_in_order(tmp_path: Path) -> None:

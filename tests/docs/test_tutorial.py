@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.docs.shell import Shell
 from tests.docs.tutorial import agrees, follow
 from tests.tidy.tree import ROOT
 
@@ -15,9 +16,9 @@ PAGES = sorted((ROOT / "docs/tutorial").glob("[0-9]*.md"))
 @pytest.mark.process
 def test_a_reader_of_the_tutorial_sees_what_it_shows(tmp_path: Path) -> None:
     assert len(PAGES) == 7
-    settings: dict[str, str] = {}
+    shell = Shell(tmp_path)
     for page in PAGES:
-        follow(page, tmp_path, settings)
+        follow(page, shell)
 
 
 @pytest.mark.parametrize(

@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
+
+from tests.docs.shell import Shell
 
 _BLOCK = re.compile(r"(?ms)^```(\w*)\n(.*?)^```$")
 _NAME = re.compile(r"# (\w+\.py)\n")
 
 
-def follow(page: Path, folder: Path, settings: dict[str, str]) -> None:
-    """Does what the page says in `folder`, in a shell that has exported `settings`. Raises AssertionError
-    where something else is printed."""
+def follow(page: Path, shell: Shell) -> None:
+    """Does what the page says. Raises AssertionError where something else is printed."""
     for language, text in _BLOCK.findall(page.read_text(encoding="utf-8")):
         if language == "python":
             name = _NAME.match(text)
             assert name, f"{page.name}: a block that names no file: {text[:60]}"
-            (folder / name[1]).write_text(text, encoding="utf-8")
+            (shell.folder / name[1]).write_text(text, encoding="utf-8")
         elif language == "console":
             for command, printed in commands(text):
-                if command.startswith("export "):
-                    key, _, value = command.removeprefix("export ").partition("=")
-                    settings[key] = value
-                    continue
-                said = _typed(command, folder, settings)
+                said = shell.run(command).stdout
                 assert agrees(said, printed), (
                     f"{page.name}: $ {command}\n{said}instead of\n{printed}"
                 )
@@ -48,24 +42,3 @@ def agrees(said: str, printed: str) -> bool:
 
 def _even(text: str) -> str:
     return "\n".join(line.rstrip() for line in text.strip().splitlines())
-
-
-def _typed(command: str, folder: Path, settings: dict[str, str]) -> str:
-    shell = "\n".join(
-        (
-            f'eosdb() {{ "{sys.executable}" -m eosdb.cli "$@"; }}',
-            f'python() {{ "{sys.executable}" "$@"; }}',
-            command,
-        )
-    )
-    done = subprocess.run(
-        ["bash", "-c", shell],
-        cwd=folder,
-        env={**os.environ, **settings},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    return done.stdout
