@@ -159,7 +159,7 @@ class KafkaClient:
     def partitions(self) -> dict[str, int]:
         """All topics, and their numbers of partitions."""
         with self.translating():
-            topics = self.admin.list_topics(timeout=TIMEOUT_S).topics
+            topics = self._metadata().topics
         return {name: len(topic.partitions) for name, topic in topics.items() if not topic.error}
 
     def topic_ids(self, names: Iterable[str]) -> dict[str, str]:
