@@ -97,7 +97,10 @@ def places(
     for number in itertools.count():
         path = folder / f"{number}.db"
         shutil.copyfile(first, path)
-        with eosdb.connect(path, durability="off") as db, eosdb.connect(path) as other:
+        with (
+            eosdb.connect(path, durability="off") as db,
+            eosdb.connect(path, durability="off") as other,
+        ):
             outcome: object
             with Between(db, lambda other=other: act(other), number) as between:  # type: ignore[misc]
                 try:
