@@ -144,6 +144,11 @@ def test_the_page_about_lakehouses_does_what_it_says(tmp_path: Path) -> None:
     python_of("docs/lakehouse.md", tmp_path)
 
 
+def small_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+    monkeypatch.setenv("SPARK_CONF_DIR", str(Path(__file__).with_name("spark_conf")))
+
+
 def test_the_page_about_spark_does_what_it_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -151,7 +156,7 @@ def test_the_page_about_spark_does_what_it_says(
         pytest.skip(
             f"NO JAVA OR SQLITE JDBC DRIVER: the page about Spark is not run; {jar.INSTALL}"
         )
-    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+    small_spark(monkeypatch)
     python_of("docs/spark.md", tmp_path)
 
 
@@ -160,7 +165,7 @@ def test_the_page_about_growing_does_what_it_says(
 ) -> None:
     if shutil.which("java") is None:
         pytest.skip("NO JAVA: the page about growing is not run")
-    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+    small_spark(monkeypatch)
     monkeypatch.setenv("EOSDB_CACHE", str(tmp_path / "cache"))
     commands_of("docs/growing.md", tmp_path)
     python_of("docs/growing.md", tmp_path)
