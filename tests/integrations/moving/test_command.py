@@ -76,6 +76,8 @@ def test_a_plan_for_a_cluster_that_is_not_there_fails_and_has_changed_nothing(
     shop: eosdb.Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("eosdb.integrations.moving.move._PLAN_PATIENCE_MS", 0)
+    # What librdkafka says of the connection is what ends it.
+    monkeypatch.setattr("eosdb.integrations.relay.kafka_client.TIMEOUT_S", 600.0)
     status, out, err = _run(shop.path, "--to", "127.0.0.1:1")
     assert (status, out) == (1, "")
     assert "127.0.0.1:1" in err
