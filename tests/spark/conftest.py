@@ -16,12 +16,6 @@ from typing import Any
 import pyspark  # noqa: F401  Without it, all of the folder is skipped at once.
 import pytest
 
-if shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
-    pytest.skip(
-        "NO JAVA: Spark itself is not tested here; apt-get install default-jre-headless",
-        allow_module_level=True,
-    )
-
 from eosdb.spark_io import jar
 from tests.spark_io.conftest import pipe, shop, source, target
 from tests.tidy.tree import ROOT
@@ -29,13 +23,19 @@ from tests.tidy.tree import ROOT
 __all__ = ["pipe", "shop", "source", "target"]
 
 
+NO_JAVA = "NO JAVA: Spark itself is not tested here; apt-get install default-jre-headless"
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """All of the room are marked; those that share the session run in one worker of pytest-xdist."""
     here = Path(__file__).parent
+    has_java = shutil.which("java") is not None or "JAVA_HOME" in os.environ
     for item in items:
         if item.path.is_relative_to(here):
             item.add_marker("spark")
+            if not has_java:
+                item.add_marker(pytest.mark.skip(reason=NO_JAVA))
             if "spark" in getattr(item, "fixturenames", ()):
                 item.add_marker(pytest.mark.xdist_group("spark"))
 

@@ -24,8 +24,15 @@ def log_lines(caplog: pytest.LogCaptureFixture) -> set[str]:
     return {record.getMessage() for record in caplog.records if record.name == "eosdb.spark_io"}
 
 
-@pytest.mark.parametrize("count", [15, 20, 120], ids=["shorter", "as long", "longer"])
-@pytest.mark.parametrize("way", ["subscribe", "subscribePattern", "assign", "fleet"])
+@pytest.mark.parametrize(
+    ("way", "count"),
+    [
+        *(("subscribe", n) for n in (15, 20, 120)),
+        ("subscribePattern", 20),
+        ("assign", 120),
+        ("fleet", 15),
+    ],
+)
 def test_a_stream_is_told_of_a_topic_that_was_made_anew(
     tmp_path: Path, source: Path, count: int, way: str, caplog: pytest.LogCaptureFixture
 ) -> None:
