@@ -21,7 +21,10 @@ if shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
     )
 
 
-def test_the_demo_checks_everything_and_says_so(tmp_path: Path) -> None:
+def test_the_demo_checks_everything_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPARK_CONF_DIR", str(ROOT / "tests/spark/conf"))
     out = tmp_path / "out"
     (out / "delays_by_hour.parquet/batch=9").mkdir(parents=True)
     (out / "delays_by_hour.parquet/batch=9/earlier.parquet").write_text("of an earlier run")

@@ -146,7 +146,7 @@ def test_the_page_about_lakehouses_does_what_it_says(tmp_path: Path) -> None:
 
 def small_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
-    monkeypatch.setenv("SPARK_CONF_DIR", str(Path(__file__).with_name("spark_conf")))
+    monkeypatch.setenv("SPARK_CONF_DIR", str(ROOT / "tests/spark/conf"))
 
 
 def test_the_page_about_spark_does_what_it_says(

@@ -23,12 +23,13 @@ from tests.tidy.tree import ROOT
 __all__ = ["pipe", "shop", "source", "target"]
 
 
+SPARK_CONF_DIR = ROOT / "tests/spark/conf"
 NO_JAVA = "NO JAVA: Spark itself is not tested here; apt-get install default-jre-headless"
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All of the room are marked; those that share the session run in one worker of pytest-xdist."""
+    """All of the room are marked, and skipped without Java; `tests/groups.py` lets them share a worker."""
     here = Path(__file__).parent
     has_java = shutil.which("java") is not None or "JAVA_HOME" in os.environ
     for item in items:
@@ -36,27 +37,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("spark")
             if not has_java:
                 item.add_marker(pytest.mark.skip(reason=NO_JAVA))
-            if "spark" in getattr(item, "fixturenames", ()):
-                item.add_marker(pytest.mark.xdist_group("spark"))
-
-
-CONF = {
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.sql.shuffle.partitions": "2",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.host": "127.0.0.1",
-    "spark.log.level": "OFF",
-    # Compiling Java for each small query takes longer than the query.
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-}
-"""A session as small as can be."""
 
 
 def builder(cores: str = "local[2,3]") -> Any:
-    """Three attempts for each task."""
+    """A session as small as `conf` says, with three attempts for each task."""
+    os.environ["SPARK_CONF_DIR"] = str(SPARK_CONF_DIR)
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYTHONPATH"] = str(ROOT)
     with warnings.catch_warnings():
@@ -64,7 +49,7 @@ def builder(cores: str = "local[2,3]") -> Any:
         from pyspark.sql import SparkSession
 
         made = SparkSession.builder.master(cores)
-    conf = {**CONF, "spark.sql.session.timeZone": "UTC", "spark.speculation": "true"}
+    conf = {"spark.sql.session.timeZone": "UTC", "spark.speculation": "true"}
     if jar.find() is not None:
         conf |= jar.spark_conf()
     for name, value in conf.items():
