@@ -15,7 +15,7 @@ from hypothesis import settings
 
 import eosdb
 from eosdb import BrokerConfig, ProduceResult, Record, RecordBatch, TopicPartition
-from tests import durations, extras, marks, seeds, zygote
+from tests import durations, extras, groups, marks, seeds, zygote
 from tests.requests import TP, Send
 
 START_MS = 1_700_000_000_000
@@ -28,7 +28,7 @@ settings.load_profile("eosdb")
 
 
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
-    for plugin in (extras, marks, durations, seeds):
+    for plugin in (extras, marks, durations, seeds, groups):
         pluginmanager.register(plugin)
 
 
