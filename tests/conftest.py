@@ -15,7 +15,7 @@ from hypothesis import settings
 
 import eosdb
 from eosdb import BrokerConfig, ProduceResult, Record, RecordBatch, TopicPartition
-from tests import durations, extras, groups, marks, seeds, zygote
+from tests import durations, extras, marks, seeds, zygote
 from tests.requests import TP, Send
 
 START_MS = 1_700_000_000_000
@@ -28,7 +28,7 @@ settings.load_profile("eosdb")
 
 
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
-    for plugin in (extras, marks, durations, seeds, groups):
+    for plugin in (extras, marks, durations, seeds):
         pluginmanager.register(plugin)
 
 
@@ -72,7 +72,7 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Each worker of xdist begins with a piece of this list; idle ones take from the end of the others'. So
     all of Spark is with the first, and a module is seldom divided."""
-    items.sort(key=lambda item: "spark" not in getattr(item, "fixturenames", ()))
+    items.sort(key=lambda item: item.get_closest_marker("spark") is None)
 
 
 @pytest.hookimpl(trylast=True)
