@@ -94,7 +94,7 @@ def _program(args: Any, env: Any) -> list[str] | None:
     ):
         return None
     words = [os.fsdecode(word) for word in args]
-    if words[:1] != [sys.executable]:
+    if words[:1] != [sys.executable] or _is_of_the_product():
         return None
     rest = words[3:] if words[1:3] == ["-W", "ignore"] else words[1:]
     of_eosdb = rest[:1] == ["-m"] and rest[1].partition(".")[0] in ("eosdb", "tests")
@@ -103,6 +103,14 @@ def _program(args: Any, env: Any) -> list[str] | None:
     if env is not None and _at_start(env) != _at_start(os.environ):
         return None
     return words[1:]
+
+
+def _is_of_the_product() -> bool:
+    """Whether eosdb itself starts the program: it then does what it does for a user."""
+    frame = sys._getframe()
+    while frame.f_back is not None and frame.f_code.co_filename in (__file__, subprocess.__file__):
+        frame = frame.f_back
+    return str(frame.f_globals.get("__name__")).partition(".")[0] == "eosdb"
 
 
 def _texts(env: Any) -> dict[str, str]:
