@@ -160,6 +160,7 @@ def test_a_fork_does_not_wait_for_ever_for_somebody_who_writes(
         assert db.verify().ok
 
 
+@pytest.mark.real_start
 def test_a_signal_handler_that_forks_amid_a_fork_neither_waits_nor_disturbs_it(path: Path) -> None:
     """Wherever the signal comes: before each of what is closed for the outer fork, and opened behind it."""
     done = subprocess.run(

@@ -200,7 +200,8 @@ ALTERED = {
     "journal": "UPDATE journal SET timestamp = timestamp + 1 WHERE position = 9",
     "partitions": "UPDATE partitions SET last_stable_offset = 1 WHERE partition_id = 1",
     "transaction_index": "UPDATE transaction_index SET first_offset = first_offset + 1",
-    "eosdb_file": "UPDATE eosdb_file SET file_id = substr(file_id, 1, 20) || 'AA'",
+    "eosdb_file": "UPDATE eosdb_file SET file_id = "
+    "CASE substr(file_id, 1, 1) WHEN 'A' THEN 'B' ELSE 'A' END || substr(file_id, 2)",
     "eosdb_baseline": "UPDATE eosdb_baseline SET timestamp = 1",
     "group_sessions": "UPDATE group_sessions SET expires = expires + 1",
     "records": 'UPDATE records SET sequence = sequence + 1 WHERE "offset" = 1 AND partition_id = 1',
