@@ -11,9 +11,11 @@ demo: $(SETUP)
 # TESTS="tests/log" tests a room, TESTS=--no-skips fails what is skipped; build/test.xml has the time of each test. Then
 # the tests with the mark both_roads run again without the accelerator (status 5: the room has none).
 TESTS ?=
+# One more than the cores of a small machine, which tests that wait leave idle.
+WORKERS ?= 3
 test: $(SETUP)
-	$(PYTHON) -m pytest -n 2 --junitxml build/test.xml $(TESTS)
-	EOSDB_NATIVE=0 $(PYTHON) -m pytest -n 2 --junitxml build/test-python.xml -m both_roads $(TESTS) || [ $$? -eq 5 ]
+	$(PYTHON) -m pytest -n $(WORKERS) --junitxml build/test.xml $(TESTS)
+	EOSDB_NATIVE=0 $(PYTHON) -m pytest -n $(WORKERS) --junitxml build/test-python.xml -m both_roads $(TESTS) || [ $$? -eq 5 ]
 
 # What the suite costs, on an otherwise idle machine (CONTRIBUTING.md).
 durations: test
@@ -21,11 +23,11 @@ durations: test
 
 # The same on the road that macOS takes, too (docs/support.md).
 test-portable: $(SETUP)
-	EOSDB_PORTABLE=1 $(PYTHON) -m pytest -n 2 --junitxml build/test-portable.xml $(TESTS)
+	EOSDB_PORTABLE=1 $(PYTHON) -m pytest -n $(WORKERS) --junitxml build/test-portable.xml $(TESTS)
 
 # What has no mark (tests/marks.py); the rest is left to `make test`.
 test-fast: $(SETUP)
-	$(PYTHON) -m pytest -n 2 --junitxml build/test-fast.xml -m "not (crash or process or simulation or slow or spark)"
+	$(PYTHON) -m pytest -n $(WORKERS) --junitxml build/test-fast.xml -m "not (crash or process or simulation or slow or spark)"
 
 # Power cuts, failing syncs, interrupts and forks at length; SEEDS=150 takes about half an hour.
 SEEDS ?= 150
