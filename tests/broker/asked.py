@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 from uuid import UUID
 
+import pytest
+
 import eosdb
-from eosdb import MemberHeartbeat, OffsetAndMetadata, TopicPartition
+from eosdb import ManualClock, MemberHeartbeat, OffsetAndMetadata, TopicPartition
 from eosdb.errors import ApiError
 from eosdb.model.protocol.consumer_protocol import decode_assignment, encode_assignment
 from eosdb.model.values import AssignedTopic, GroupType
 from tests.coordinator.groups import steps
 from tests.coordinator.groups.steps import Step
+
+
+@pytest.fixture(scope="module")
+def clock() -> ManualClock:
+    return ManualClock(start_ms=1_700_000_000_000)
+
+
+@pytest.fixture
+def topics(db: eosdb.Database) -> Iterator[None]:
+    """The topic of the rows alone."""
+    db.admin.create_topic("t", partitions=4)
+    yield
+    for topic in db.broker.topic_metadata():
+        db.admin.delete_topic(topic.name)
+
 
 OFFSETS = {TopicPartition("t", 0): OffsetAndMetadata(1)}
 

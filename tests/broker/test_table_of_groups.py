@@ -8,14 +8,11 @@ import pytest
 
 import eosdb
 from eosdb import ManualClock
-from tests.broker.asked import Asked
+from tests.broker.asked import Asked, clock, topics
 from tests.coordinator.groups.steps import Row, check
 from tests.coordinator.groups.table import TABLE
 
-
-@pytest.fixture(scope="module")
-def clock() -> ManualClock:
-    return ManualClock(start_ms=1_700_000_000_000)
+__all__ = ["clock", "topics"]
 
 
 @pytest.fixture(scope="module")
@@ -27,15 +24,6 @@ def db(clock: ManualClock, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         assert opened.verify().ok
         opened.rebuild()
         assert opened.broker.describe_groups() == before
-
-
-@pytest.fixture
-def topics(db: eosdb.Database) -> Iterator[None]:
-    """The topic of the rows alone."""
-    db.admin.create_topic("t", partitions=4)
-    yield
-    for topic in db.broker.topic_metadata():
-        db.admin.delete_topic(topic.name)
 
 
 @pytest.mark.usefixtures("topics")

@@ -24,11 +24,13 @@ from eosdb import ManualClock, TopicPartition
 from eosdb.errors import ApiError, MemberIdRequiredError
 from eosdb.model.protocol.consumer_protocol import decode_assignment
 from eosdb.wire.handlers.consumer_groups import ConsumerGroupHeartbeatRequest
-from tests.broker.asked import Asked
+from tests.broker.asked import Asked, clock, topics
 from tests.coordinator.groups import steps
 from tests.coordinator.groups.steps import Row, Step, check
 from tests.coordinator.groups.table import TABLE, WAITS
 from tests.wire.peer import Peer, asking
+
+__all__ = ["clock", "topics"]
 
 NAMES: Final = {error.code: error.name for error in ApiError.__subclasses__()}
 
@@ -161,11 +163,6 @@ class OverTheWire(Asked):
 
 
 @pytest.fixture(scope="module")
-def clock() -> ManualClock:
-    return ManualClock(start_ms=1_700_000_000_000)
-
-
-@pytest.fixture(scope="module")
 def db(clock: ManualClock, tmp_path_factory: pytest.TempPathFactory) -> Iterator[eosdb.Database]:
     path = tmp_path_factory.mktemp("groups") / "all.db"
     with eosdb.connect(path, clock=clock, durability="off") as opened:
@@ -179,25 +176,17 @@ def peer(db: eosdb.Database) -> Iterator[Peer]:
         yield made
 
 
-@pytest.fixture(autouse=True)
-def topics(db: eosdb.Database) -> Iterator[None]:
-    """The topic of the rows alone."""
-    db.admin.create_topic("t", partitions=4)
-    yield
-    for topic in db.broker.topic_metadata():
-        db.admin.delete_topic(topic.name)
-
-
 def is_asked(row: Row) -> bool:
     """Not if it waits. Nor if time empties the group: a server's own upkeep may have removed it."""
-    steps_in_time = any(isinstance(step, steps.Wait) for step in (*row.state, row.request))
-    is_emptied = steps_in_time and row.effect.startswith("Empty")
+    has_waited = any(isinstance(step, steps.Wait) for step in row.state)
+    is_emptied = has_waited and row.effect.startswith("Empty")
     return not (row.answer == WAITS or is_emptied or isinstance(row.request, steps.Wait))
 
 
 ROWS = [row for row in TABLE if is_asked(row)]
 
 
+@pytest.mark.usefixtures("topics")
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_the_wire_answers_as_the_table_says(
     row: Row, db: eosdb.Database, clock: ManualClock, peer: Peer
