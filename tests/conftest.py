@@ -75,9 +75,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.get_closest_marker("spark") is None)
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Show the end of the first failure below all the others, where nobody has to scroll for it."""
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter,
+) -> Generator[None, None, None]:
+    """Show the end of the first failure below all else, where nobody has to scroll for it. In CI, pytest's
+    own summary has each message whole."""
+    yield
     bad = [*terminalreporter.stats.get("failed", ()), *terminalreporter.stats.get("error", ())]
     if bad:
         terminalreporter.section(f"the first of {len(bad)} failures: {bad[0].nodeid}")

@@ -118,7 +118,11 @@ def _texts(env: Any) -> dict[str, str]:
 
 
 def _at_start(env: Any) -> dict[str, str]:
-    return {name: value for name, value in _texts(env).items() if name.startswith(_AT_START)}
+    """What is read before the program runs. The zygote has the checkout in its path anyway."""
+    read = {name: value for name, value in _texts(env).items() if name.startswith(_AT_START)}
+    if read.get("PYTHONPATH") == str(ROOT):
+        del read["PYTHONPATH"]
+    return read
 
 
 def _forked(request: dict[str, Any], files: list[int]) -> int:

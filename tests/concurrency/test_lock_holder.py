@@ -41,6 +41,7 @@ def test_one_that_was_stopped_while_it_writes_is_said_to_be_stopped(path: Path) 
         assert db.verify().ok
 
 
+@pytest.mark.real_start
 def test_who_has_the_file_open_and_holds_no_lock_is_not_named(path: Path) -> None:
     """Not even one that is stopped, nor who waits as well."""
     with worker(path, "suspend") as idle, worker(path, "hold") as holder:

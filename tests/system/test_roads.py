@@ -126,6 +126,7 @@ with eosdb.connect(":memory:") as db:
 """
 
 
+@pytest.mark.real_start
 def test_what_a_mac_does_not_have_is_not_asked_for(db_path: Path) -> None:
     """As far as that can be tried on Linux: its calls are gone, and /proc and /dev/shm raise."""
     done = subprocess.run(

@@ -51,7 +51,11 @@ def run(folder: Path, *options: str) -> str:
     return done.stdout
 
 
-def test_the_end_of_the_first_failure_is_on_the_last_screen(tmp_path: Path) -> None:
+@pytest.mark.parametrize("in_ci", [False, True])
+def test_the_end_of_the_first_failure_is_on_the_last_screen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_ci: bool
+) -> None:
+    monkeypatch.setenv("CI", "1") if in_ci else monkeypatch.delenv("CI", raising=False)
     last = "\n".join(run(tmp_path).splitlines()[-40:])
     assert "the first of 5 failures: test_planted.py::test_first" in last
     assert "ValueError: the first one" in last
