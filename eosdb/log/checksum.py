@@ -80,21 +80,12 @@ def content_sums(
 ) -> list[int]:
     """Return the sum of each record's content; `headers` may be empty. Raises TypeError and
     AttributeError for anything but bytes, text and None."""
-    texts: Sequence[bytes | None] = ()
-    if headers and headers.count(None) < len(headers):
-        texts = [None if text is None else text.encode() for text in headers]
-    return sums_of_bytes(keys, values, texts)
-
-
-def sums_of_bytes(
-    keys: Sequence[bytes | None], values: Sequence[bytes | None], headers: Sequence[bytes | None]
-) -> list[int]:
-    """The same with the text of the headers as UTF-8."""
     sums = _sums(values)
     if keys.count(None) < len(keys):
         sums = [of_value + 3 * of_key for of_value, of_key in zip(sums, _sums(keys), strict=True)]
-    if headers:
-        sums = [so_far + 5 * more for so_far, more in zip(sums, _sums(headers), strict=True)]
+    if headers and headers.count(None) < len(headers):
+        texts = [None if text is None else text.encode() for text in headers]
+        sums = [so_far + 5 * more for so_far, more in zip(sums, _sums(texts), strict=True)]
     return sums
 
 

@@ -1,1 +1,1 @@
-"""Reading a partition: records by offset or time, packed for bulk readers; row checks; lag."""
+"""Reading a partition: records by offset or time; row checks; lag."""

@@ -11,7 +11,6 @@ from contextlib import suppress
 from typing import Final
 
 from eosdb.log.partition_rows import Partition
-from eosdb.log.reading.packed import can_be_packed
 from eosdb.log.record_rows import Columns
 from eosdb.native import accelerator
 
@@ -31,6 +30,13 @@ _RANGE: Final = (
 _SOME: Final = f"SELECT eosdb_rows({_GIVEN}) {_RANGE}"
 _ALL: Final = f"SELECT eosdb_rows({_GIVEN}, {_OTHERS}) {_RANGE}"
 _BATCHES: Final = f"SELECT eosdb_batches({_GIVEN}, {_OTHERS}) {_RANGE}"
+
+
+def can_be_packed(partition: Partition, start: int) -> bool:
+    """Whether the range from `start` on must have every row, each with a checksum."""
+    return start >= max(partition.clean_offset, partition.log_start_offset) and (
+        0 <= partition.checked_from <= start
+    )
 
 
 def columns(

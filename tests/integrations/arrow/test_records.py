@@ -22,6 +22,7 @@ from eosdb.integrations.arrow import packed, records
 from eosdb.log.reading import scan
 from eosdb.model.records.arrow_types import schema
 from tests.maintenance import everything
+from tests.native.roads import road
 
 pytestmark = pytest.mark.both_roads
 
@@ -150,6 +151,7 @@ def test_an_ordinary_log_is_never_read_row_by_row() -> None:
             rows += len(expected)
             # Part by part, for the type of the timestamps changes once.
             with (
+                road("1"),
                 mock.patch.object(scan, "part", side_effect=AssertionError),
                 mock.patch.object(packed, "MOST_ROWS", 1),
             ):
