@@ -8,18 +8,16 @@ PEERS := .venv/.peers
 demo: $(SETUP)
 	$(PYTHON) demo/flights.py
 
-# TESTS="tests/log" tests a room, TESTS=--no-skips fails what is skipped; build/test.xml has the time of each test. Then
-# the tests with the mark both_roads run again without the accelerator (status 5: the room has none).
+# TESTS="tests/log" tests a room, TESTS=--no-skips fails what is skipped; build/test.xml has the time of each test.
 TESTS ?=
 # One more than the cores of a small machine, which tests that wait leave idle.
 WORKERS ?= 3
 test: $(SETUP)
 	$(PYTHON) -m pytest -n $(WORKERS) --junitxml build/test.xml $(TESTS)
-	EOSDB_NATIVE=0 $(PYTHON) -m pytest -n $(WORKERS) --junitxml build/test-python.xml -m both_roads $(TESTS) || [ $$? -eq 5 ]
 
 # What the suite costs, on an otherwise idle machine (CONTRIBUTING.md).
 durations: test
-	$(PYTHON) -m tests.durations build/test.xml build/test-python.xml
+	$(PYTHON) -m tests.durations build/test.xml
 
 # The same on the road that macOS takes, too (docs/support.md).
 test-portable: $(SETUP)

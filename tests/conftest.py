@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Generator, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from hypothesis import settings
 import eosdb
 from eosdb import BrokerConfig, ProduceResult, Record, RecordBatch, TopicPartition
 from tests import durations, extras, marks, seeds, zygote
+from tests.native.roads import road
 from tests.requests import TP, Send
 
 START_MS = 1_700_000_000_000
@@ -67,6 +69,21 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
     if seconds := float(item.config.getini("faulthandler_timeout")):
         faulthandler.dump_traceback_later(seconds, exit=True, file=item.config.stash[_STDERR])
     return (yield)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test with the mark `both_roads` runs with the accelerator, and again without."""
+    if metafunc.definition.get_closest_marker("both_roads"):
+        roads = (pytest.param(None, id=pytest.HIDDEN_PARAM), pytest.param("0", id="python"))
+        metafunc.parametrize("_road", roads, indirect=True)
+
+
+@pytest.fixture(autouse=True)
+def _road(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Set up before the test's other fixtures, so that it opens its files by this road."""
+    setting: str | None = getattr(request, "param", None)
+    with road(setting) if setting else nullcontext():
+        yield
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

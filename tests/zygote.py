@@ -240,8 +240,10 @@ def _become(request: dict[str, Any], files: list[int]) -> list[str]:
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         _open_stream(number, name)
     from eosdb.model import failpoints
+    from eosdb.native import accelerator
 
     failpoints._target = failpoints._armed()  # It is read when the module is imported.
+    accelerator._outcome.cache_clear()
     program: list[str] = request["program"]
     return program
 

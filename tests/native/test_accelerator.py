@@ -38,6 +38,13 @@ def rows() -> Iterator[ModuleType]:
         yield module
 
 
+@pytest.mark.both_roads
+def test_a_test_of_both_roads_runs_without_the_accelerator_too(
+    request: pytest.FixtureRequest,
+) -> None:
+    assert (accelerator.rows() is None) == request.node.name.endswith("[python]")
+
+
 def works(path: Path) -> bool:
     with eosdb.connect(path, durability="off") as db:
         db.admin.create_topic("t")
