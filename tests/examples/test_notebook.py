@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sqlite3
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import nbformat
 import pytest
-from nbclient import NotebookClient
 
 from tests.tidy.tree import ROOT
+
+if TYPE_CHECKING:
+    import nbformat
 
 pytestmark = pytest.mark.process
 
@@ -32,6 +34,10 @@ def results(cells: list[nbformat.NotebookNode]) -> list[str]:
 def test_it_can_be_run_twice_and_shows_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # To import it takes as long as to collect a thousand tests.
+    import nbformat
+    from nbclient import NotebookClient
+
     monkeypatch.setenv("EOSDB_DB", str(tmp_path / "sales.db"))
     shown = nbformat.read(NOTEBOOK, as_version=4)
     twice = nbformat.v4.new_notebook(metadata=shown.metadata)
