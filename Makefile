@@ -87,6 +87,7 @@ bench: $(PEERS)
 	$(PYTHON) -m benchmarks.spark
 
 simulate: $(SETUP)
+	$(PYTHON) -m pytest tests/simulation --seeds 4
 	$(PYTHON) -m eosdb.cli simulate --seeds 1000 --steps 2000 --jobs 2
 
 docs: $(SETUP)

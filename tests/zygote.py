@@ -30,8 +30,12 @@ from typing import Any, Final
 
 ROOT: Final = Path(__file__).parents[1]
 REAL: Final = subprocess.Popen
-_AT_START: Final = ("PYTHON", "LD_", "LC_", "LANG", "TZ", "MALLOC", "EOSDB_PORTABLE")
+_AT_START: Final = (
+    "PYTHON", "LD_", "LC_", "LANG", "TZ", "MALLOC", "EOSDB_PORTABLE", "EOSDB_DISK_ORDERS",
+)  # fmt: skip
 """Beginnings of variables that are read before the program runs: another value needs a real start."""
+_PRELOAD: Final = "LD_PRELOAD"
+"""Each value has a zygote of its own."""
 _CLONE_PARENT: Final = 0x8000
 _CLONE: Final = {"x86_64": 56, "aarch64": 220}
 _LEFT_OUT: Final = tuple(
@@ -47,7 +51,8 @@ _IMPORTED: list[str] = []
 
 enabled = True
 """Whether the current test may have forked programs."""
-_zygote: socket.socket | None = None
+_zygotes: dict[str, socket.socket] = {}
+"""By what is preloaded."""
 _owner = 0
 
 
@@ -122,17 +127,23 @@ def _at_start(env: Any) -> dict[str, str]:
     read = {name: value for name, value in _texts(env).items() if name.startswith(_AT_START)}
     if read.get("PYTHONPATH") == str(ROOT):
         del read["PYTHONPATH"]
+    read.pop(_PRELOAD, None)
     return read
 
 
 def _forked(request: dict[str, Any], files: list[int]) -> int:
     """Return the process id."""
-    global _zygote, _owner
-    if _zygote is None or _owner != os.getpid():
-        _zygote, _owner = _started(), os.getpid()
+    global _owner
+    if _owner != os.getpid():
+        _zygotes.clear()
+        _owner = os.getpid()
+    preload = request["env"].get(_PRELOAD, "")
+    if preload not in _zygotes:
+        _zygotes[preload] = _started({**os.environ, _PRELOAD: preload})
+    zygote = _zygotes[preload]
     try:
-        socket.send_fds(_zygote, [json.dumps(request).encode()], files)
-        answer = _zygote.recv(1_000)
+        socket.send_fds(zygote, [json.dumps(request).encode()], files)
+        answer = zygote.recv(1_000)
     except OSError:
         answer = b""
     if not answer:
@@ -140,23 +151,23 @@ def _forked(request: dict[str, Any], files: list[int]) -> int:
     return int(answer)
 
 
-def _started() -> socket.socket:
+def _started(env: dict[str, str]) -> socket.socket:
     ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with its:
         process = REAL(
             [sys.executable, "-m", "tests.zygote", str(its.fileno())],
-            cwd=ROOT, pass_fds=[its.fileno()], stdin=subprocess.DEVNULL,
+            cwd=ROOT, env=env, pass_fds=[its.fileno()], stdin=subprocess.DEVNULL,
         )  # fmt: skip
     process.returncode = 0  # It is nobody's to wait for: it ends with pytest.
     return ours
 
 
 def stop() -> None:
-    """End the zygote of this process, if there is one."""
-    global _zygote
-    if _zygote is not None and _owner == os.getpid():
-        _zygote.close()
-        _zygote = None
+    """End the zygotes of this process."""
+    if _owner == os.getpid():
+        for zygote in _zygotes.values():
+            zygote.close()
+        _zygotes.clear()
 
 
 # From here on: the zygote.

@@ -1,6 +1,6 @@
 """A program whose n-th system call fails: it is told truly what has become of what it stored.
 
-`python -m tests.chaos.failing_worker FILE WORK ERROR KINDS [EACH FIRST]`, with disk.c preloaded: `WORK` is
+`python -m tests.chaos.failing_worker FILE WORK [ERROR KINDS EACH FIRST]…`, with disk.c preloaded: `WORK` is
 done again and again; each time another of its calls of these kinds fails with the error (ENOSPC, EIO,
 EMFILE), that one or all from it on: the first one, the one numbered FIRST, and each EACHth from there.
 What returns is stored once; what raises raises an error of eosdb's whose `outcome` is so, and so is what a
@@ -270,17 +270,27 @@ WORKS = (
 
 
 def main() -> None:
-    path, work, error, kinds = sys.argv[1], sys.argv[2], getattr(errno, sys.argv[3]), sys.argv[4]
-    each, first = map(int, sys.argv[5:7] or (1, 0))
+    path, work, *words = sys.argv[1:]
     program = PROGRAMS.get(work, Program)(path)
+    for error, kinds, each, first in zip(*[iter(words)] * 4, strict=True):
+        print(fail_everywhere(program, work, error, kinds, int(each), int(first)))
+    report = program.db.verify()
+    assert report.ok, report.problems
+    program.close()
+
+
+def fail_everywhere(
+    program: Program, work: str, error: str, kinds: str, each: int, first: int
+) -> int:
+    """How many calls have failed."""
     reached = 0
     for for_good in (False, True):
         number, is_reached = 0, True
         while is_reached:
-            value = f"{work}-{number}-{for_good}"
+            value = f"{work}-{error}-{number}-{for_good}"
             outcome: Any = "written"
             program.prepare(value)
-            fail_at(number, error, for_good=for_good, kinds=kinds)
+            fail_at(number, getattr(errno, error), for_good=for_good, kinds=kinds)
             try:
                 outcome = getattr(program, work)(value) or outcome
             except eosdb.EosdbError as raised:
@@ -296,14 +306,11 @@ def main() -> None:
                     check(after_a_crash(program, value), outcome, f"{value} after a crash")
             program.go_on(value)
             if work == "new_file":
-                eosdb.connect(f"{path}-{value}").close()
+                eosdb.connect(f"{program.path}-{value}").close()
             else:
                 check(program.count(value), outcome, value)
             number = number + each if number or not first else first
-    report = program.db.verify()
-    assert report.ok, report.problems
-    program.close()
-    print(reached)
+    return reached
 
 
 def after_a_crash(program: Program, value: str) -> int:

@@ -30,7 +30,7 @@ HOW_MANY, CUTS = 40, 4
 
 @pytest.fixture(scope="session")
 def disk(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return power.library(str(tmp_path_factory.mktemp("disk")))
+    return power.library(str(tmp_path_factory.getbasetemp()))
 
 
 @pytest.mark.parametrize("failing", [0, 8], ids=["sound", "failing"])

@@ -1,10 +1,11 @@
 """The simulation: many short worlds without a violation, the same history from the same seed, and proof
-that it would find a bug: every mutant is found again by the seed that found it."""
+that it would find a bug: mutants are found again by the seeds that found them."""
 
 from __future__ import annotations
 
 import json
 import os
+import random
 import subprocess
 import sys
 from dataclasses import replace
@@ -21,12 +22,14 @@ pytestmark = pytest.mark.simulation
 
 FINDS: dict[str, tuple[int, int]] = json.loads(FOUND_BY.read_text())
 SHORT = 500
+MANY = 4
+"""Seeds of a long run."""
 
 
 def test_no_promise_is_broken_in_worlds_of_fresh_seeds(seeds: list[int]) -> None:
     """`--seeds N` makes it N times as many, and each run four times as long."""
     for seed in (10 * seed + number for seed in seeds for number in range(10)):
-        result = run(Settings(seed, SHORT * 4 if len(seeds) > 3 else SHORT))
+        result = run(Settings(seed, SHORT * 4 if len(seeds) >= MANY else SHORT))
         assert result.violation is None, "\n".join((result.violation, command(result.settings)))
 
 
@@ -69,7 +72,7 @@ def digest(hash_seed: str) -> str:
 
 
 def test_one_seed_decides_everything() -> None:
-    assert digest("0") == digest("1") == digest("4711")
+    assert digest("0") == digest("4711")
 
 
 def test_every_mutant_is_known_to_be_found() -> None:
@@ -78,27 +81,30 @@ def test_every_mutant_is_known_to_be_found() -> None:
     assert all(seed <= 200 for seed, _ in FINDS.values())
 
 
-@pytest.mark.parametrize("name", MUTANTS)
-def test_a_deliberate_bug_is_found(name: str) -> None:
-    what, patch = MUTANTS[name]
-    seed, steps = FINDS[name]
-    with patch():
-        result = run(Settings(seed, steps))
-    assert result.violation is not None, f"{what}: seed {seed} no longer finds it; see hunt.py"
-    misfits = ("TypeError", "AttributeError")
-    assert not result.violation.startswith(misfits), "the bug does not fit the code any more"
-
-
-@pytest.mark.parametrize("seed", sorted({seed for seed, _ in FINDS.values()}))
-def test_without_the_bugs_nothing_is_wrong(seed: int) -> None:
-    steps = max(steps for of, steps in FINDS.values() if of == seed)
-    assert run(Settings(seed, steps)).violation is None
+def test_deliberate_bugs_are_found_and_nothing_without_them(seeds: list[int]) -> None:
+    """A few, drawn by the seed; `make simulate` has all."""
+    names = list(MUTANTS)
+    if len(seeds) < MANY:
+        names = random.Random(seeds[0]).sample(names, 8)
+    print(*names)
+    longest: dict[int, int] = {}
+    for name in names:
+        what, patch = MUTANTS[name]
+        seed, steps = FINDS[name]
+        longest[seed] = max(steps, longest.get(seed, 0))
+        with patch():
+            violation = run(Settings(seed, steps)).violation
+        assert violation is not None, f"{what}: seed {seed} no longer finds it; see hunt.py"
+        misfits = ("TypeError", "AttributeError")
+        assert not violation.startswith(misfits), f"{what} does not fit the code any more"
+    for seed, steps in longest.items():
+        assert run(Settings(seed, steps)).violation is None, f"seed {seed}"
 
 
 def test_a_failure_is_told_as_shortly_as_possible() -> None:
     _, patch = MUTANTS["fetch_ignores_the_lso"]
     with patch():
-        failed = run(Settings(1, 2_000))
+        failed = run(Settings(1, 400))
         shorter = shrink(failed, runs=40)
         again = run(shorter.settings)
     assert len(shorter.history) < len(failed.history)
