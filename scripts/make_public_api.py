@@ -22,7 +22,7 @@ from griffe import Class, Function, GriffeLoader, Parameter, ParameterKind, load
 import eosdb
 from eosdb.cli.main import main
 from eosdb.model.notices.catalog import CATALOG
-from eosdb.wire.apis import APIS
+from eosdb.wire.handlers import APIS
 from scripts.make_cli import leaves
 from tests.tidy.tree import ROOT
 

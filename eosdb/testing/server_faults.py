@@ -118,7 +118,7 @@ class _Refusing:
 
 
 def _names() -> set[str]:
-    from eosdb.wire.apis import APIS
+    from eosdb.wire.handlers import APIS
 
     return {_snake_case(api.name) for api in APIS.values()}
 

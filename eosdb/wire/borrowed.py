@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from aiokafka.errors import CorruptRecordException as CorruptRecordException
@@ -51,6 +52,33 @@ def response_of(api_key: int) -> Any:
     """The class of an API's responses, for all versions."""
     registry: dict[int, Any] = ResponseClassRegistry._response_class_registry
     return registry[api_key][None]
+
+
+@cache
+def structures(kind: Any) -> Mapping[str, Any]:
+    """The classes of those fields of a message or structure that are structures or arrays of them."""
+    return {
+        name: one.data_class
+        for name, one in kind.fields.items()
+        if one.is_struct() or one.is_struct_array()
+    }
+
+
+@cache
+def error_fields(kind: Any) -> tuple[str, bool]:
+    """What a response, or a structure of it, calls its error code, and whether it has a text beside it."""
+    code = next((name for name in kind.fields if name.endswith("error_code")), "")
+    return code, "error_message" in kind.fields
+
+
+@cache
+def names_of_topic(kind: Any) -> tuple[str, str, str]:
+    """What a message calls a topic's name, its partitions, and a partition's number; "" where a partition
+    is nothing but its number. The name comes first, the partitions last; the number is the first int32."""
+    *_, partitions = names = tuple(kind.fields)
+    of = structures(kind).get(partitions)
+    numbers = (name for name, one in of.fields.items() if one.type_str == "int32") if of else ()
+    return names[0], partitions, next(iter(numbers), "")
 
 
 def drop_encode_buffer() -> None:

@@ -9,21 +9,15 @@ from collections.abc import Callable
 from typing import Final
 
 from kafka.protocol.api_message import ApiMessage
-from kafka.protocol.metadata.api_versions import ApiVersionsResponse
 
 from eosdb.errors import EosdbError
 from eosdb.model.notices import catalog
 from eosdb.wire import messages
-from eosdb.wire.apis import APIS, Api
-from eosdb.wire.errors import (
-    UNKNOWN_SERVER_ERROR,
-    UNSUPPORTED_VERSION,
-    RefusedByFileError,
-    code_of,
-)
+from eosdb.wire.apis import Api
+from eosdb.wire.errors import UNKNOWN_SERVER_ERROR, UNSUPPORTED_VERSION, RefusedByFileError
 from eosdb.wire.fetch_answer import Pieces
 from eosdb.wire.frames import Frames
-from eosdb.wire.handlers.sasl import step
+from eosdb.wire.handlers import APIS
 from eosdb.wire.limits import Lease, Limits
 from eosdb.wire.messages import MalformedMessageError, RequestHeader, Response
 from eosdb.wire.security import shake_hands, shut_down
@@ -119,7 +113,7 @@ class Connection:
 
     def _answer(self, frame: bytearray) -> Pieces | None:
         if self._session.login.takes_tokens:
-            return messages.framed(step(self._session, bytes(frame)))
+            return messages.framed(self._session.step(bytes(frame)))
         header = messages.decode_header(frame)
         api = APIS.get(header.api_key)
         if api is None:
@@ -137,7 +131,7 @@ class Connection:
         try:
             response = self._carry_out(api, request, header.version)
             return None if response is None else messages.encode(response, header)
-        except (MalformedMessageError, OSError, RefusedByFileError):
+        except (MalformedMessageError, OSError, EosdbError, RefusedByFileError):
             raise
         except MemoryError as error:
             raise RefusedByFileError("there is not enough memory") from error
@@ -152,32 +146,28 @@ class Connection:
 
     def _carry_out(self, api: Api, request: ApiMessage, version: int) -> Response | None:
         if self._interfere is None:
-            return api.handle(self._session, request, version)
+            return api.answer(self._session, request, version)
         return self._interfere(
-            api.name, self._session, lambda session: api.handle(session, request, version)
+            api.name, self._session, lambda session: api.answer(session, request, version)
         )
 
     def _failed(self, api: Api, header: RequestHeader, error: Exception) -> Pieces:
-        """Respond to an error that no handler expects with an error code, if the API's response has one;
-        otherwise raise it, which ends the connection."""
-        code = code_of(error) if isinstance(error, EosdbError) else UNKNOWN_SERVER_ERROR
-        answer = messages.encode_failure(api.request, header, code)
-        if answer is None:
+        """Respond to a mistake of ours with an error code, if the response has one; otherwise raise it,
+        which ends the connection."""
+        if not api.has_code(header.version):
             raise error
-        mistake = None if isinstance(error, EosdbError) else error
         catalog.REQUEST_FAILED.say(
-            api=api.name, api_version=header.version, error=error, trace=mistake
+            api=api.name, api_version=header.version, error=error, trace=error
         )
-        return answer
+        answer = api.message({"error_code": UNKNOWN_SERVER_ERROR}, header.version)
+        return messages.encode(answer, header)
 
 
 def _versions_for_newer_client(header: RequestHeader) -> Pieces:
     """Answer ApiVersions of an unsupported version in version 0, with UNSUPPORTED_VERSION; the client then
     retries (KIP-511)."""
     api = APIS[messages.API_VERSIONS]
-    version = ApiVersionsResponse.ApiVersion(
-        api_key=api.key, min_version=api.lowest, max_version=api.highest
-    )
-    response = ApiVersionsResponse(error_code=UNSUPPORTED_VERSION, api_keys=[version])
+    version = {"api_key": api.key, "min_version": api.lowest, "max_version": api.highest}
+    response = api.message({"error_code": UNSUPPORTED_VERSION, "api_keys": [version]}, 0)
     oldest = RequestHeader(header.api_key, 0, header.correlation_id, header.client_id, 0)
     return messages.encode(response, oldest)

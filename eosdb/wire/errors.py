@@ -7,7 +7,7 @@ answered (decisions/0054).
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from eosdb.errors import (
     ApiError,
@@ -52,6 +52,11 @@ PRODUCER_FENCED: Final = ProducerFencedError.code
 MISMATCHED_ENDPOINT_TYPE: Final = 114
 UNSUPPORTED_ENDPOINT_TYPE: Final = 115
 TRANSACTION_ABORTABLE: Final = TransactionAbortableError.code
+BEFORE_FENCING: Final = {PRODUCER_FENCED: INVALID_PRODUCER_EPOCH}
+"""For clients older than that error (KIP-588)."""
+NOT_IN_TRANSACTION: Final = {INVALID_TXN_STATE: TRANSACTION_ABORTABLE}
+"""For a partition that is not in the transaction, in the last version before transaction version 2
+(KIP-890)."""
 _LONGEST_MESSAGE: Final = 2_000
 """In characters. A string of the protocol has at most 32,767 bytes, and so has a value in a message."""
 
@@ -104,13 +109,6 @@ def message_of(error: EosdbError) -> str:
     return shortened(str(error), _LONGEST_MESSAGE)
 
 
-def fields_of(error: EosdbError | None) -> dict[str, Any]:
-    """The fields `error_code` and `error_message` of a response, or of a part of it."""
-    if error is None:
-        return {"error_code": NONE, "error_message": None}
-    return {"error_code": code_of(error), "error_message": message_of(error)}
-
-
 def reading_code_of(error: EosdbError) -> int:
     """The error code for one partition of a read request: damage in it leaves the other partitions
     readable.
@@ -127,14 +125,3 @@ def coordinator_code_of(error: EosdbError) -> int:
     if code == KAFKA_STORAGE_ERROR or error.outcome == "unknown":
         return COORDINATOR_NOT_AVAILABLE
     return code
-
-
-def before_fencing(code: int, version: int, known_from: int) -> int:
-    """INVALID_PRODUCER_EPOCH instead of PRODUCER_FENCED, for clients older than that error (KIP-588)."""
-    return INVALID_PRODUCER_EPOCH if code == PRODUCER_FENCED and version < known_from else code
-
-
-def not_in_transaction(code: int, version: int, abortable_at: int) -> int:
-    """TRANSACTION_ABORTABLE instead of INVALID_TXN_STATE for a partition that is not in the transaction, in
-    the last version before transaction version 2 (KIP-890)."""
-    return TRANSACTION_ABORTABLE if code == INVALID_TXN_STATE and version == abortable_at else code

@@ -101,16 +101,6 @@ def encode(response: Response, header: RequestHeader) -> Pieces:
     return frame
 
 
-def encode_failure(request: type[ApiMessage], header: RequestHeader, code: int) -> Pieces | None:
-    """The response with this error code and nothing else, or None if the API's response has no such
-    field."""
-    response = borrowed.response_of(header.api_key)
-    field = response.fields.get("error_code")
-    if field is None or not field.for_version_q(header.version):
-        return None
-    return encode(response(error_code=code, version=header.version), header)
-
-
 def framed(content: bytes) -> Pieces:
     """A frame of bytes that are no message of the protocol."""
     return [_INT32.pack(len(content)) + content]

@@ -17,7 +17,7 @@ from eosdb.model.closing import Closeable, Closing
 from eosdb.model.notices import catalog
 from eosdb.model.notices.notice import Notice
 from eosdb.model.threads import Thread
-from eosdb.wire import accepting, listening
+from eosdb.wire import listening
 from eosdb.wire.connection import Connection, Interfere
 from eosdb.wire.limits import Lease, Limits, Memory
 from eosdb.wire.login import Login, Refusals
@@ -73,11 +73,11 @@ class Server(Closeable):
         """What was logged of there being too many, until there are fewer."""
         self._is_closed = threading.Event()
         self._closing: Closing | None = None
-        accepting.is_inherited(self)
+        listening.is_inherited(self)
         self._accepting: list[threading.Thread] = []
         for sock in self._sockets:
             args = sock, self._is_closed, self._take, self._close_oldest_stranger
-            thread = Thread("serving", "eosdb-wire", accepting.accept, *args)
+            thread = Thread("serving", "eosdb-wire", listening.accept, *args)
             try:
                 thread.start()
             except StorageError:
@@ -159,7 +159,7 @@ class Server(Closeable):
             return
         with contextlib.ExitStack() as cleanup:
             cleanup.callback(sock.close)
-            accepting.prepare(sock)
+            listening.prepare(sock)
             sock = self._security.wrapped(sock)
             cleanup.callback(sock.close)
             lease = self._memory.lease()

@@ -53,20 +53,32 @@ class Session:
     is_advertised: bool = False
     """Whether the address holds whatever name the client asks for (SNI)."""
 
-    def become(self, principal: str) -> None:
-        """Set the principal of the connection."""
-        self.broker, self.admin = asking(self.core, principal)
-        self.principal = principal
+    def step(self, token: bytes) -> bytes:
+        """Handle a message of the login's mechanism; after the last one its user is the principal.
+
+        Raises SaslAuthenticationFailedError.
+        """
+        answer = self.login.step(token)
+        if self.login.user is not None:
+            self.principal = f"User:{self.login.user}"
+            self.broker, self.admin = asking(self.core, self.principal)
+        return answer
 
     def may(self, operation: str, kind: str, name: str) -> bool:
         """Whether the principal may do this, for requests that the broker does not check."""
         return operation in self.broker.authorized_operations(kind, name)
 
-    def refused(self, operation: str) -> ClusterAuthorizationFailedError | None:
-        """The error of a request that needs an operation on the cluster which the principal may not do."""
-        if self.may(operation, "cluster", CLUSTER):
-            return None
-        return ClusterAuthorizationFailedError(f"{self.principal} may not {operation} the cluster")
+    def check(self, operation: str) -> None:
+        """Raises ClusterAuthorizationFailedError unless the principal may do this with the cluster."""
+        if not self.may(operation, "cluster", CLUSTER):
+            raise ClusterAuthorizationFailedError(
+                f"{self.principal} may not {operation} the cluster"
+            )
+
+    def features(self) -> dict[str, int]:
+        """The features of the cluster (KIP-584). The highest level that is supported, from 0 on, is the
+        finalized one; it follows from how the file was opened."""
+        return {"group.version": 1, "transaction.version": self.broker.transaction_version}
 
     def operations(self, requested: bool, kind: str, name: str) -> set[int]:
         """The operations that the principal may do with a resource, as a bit field of Kafka's codes

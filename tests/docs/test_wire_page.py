@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from eosdb.wire.apis import APIS
+from eosdb.wire.handlers import APIS
 from tests.tidy.tree import ROOT
 
 PAGE = (ROOT / "docs/wire.md").read_text(encoding="utf-8")

@@ -24,7 +24,7 @@ from eosdb.model.protocol.consumer_protocol import (
     encode_assignment,
 )
 from eosdb.model.values import TopicPartition
-from eosdb.wire.handlers import consumer_groups
+from eosdb.wire import schemas
 from tests.judges.case import Case, Judge
 from tests.judges.verdicts import FailedError, MissingError
 from tests.wire.group_requests import beat, commit, join, sync
@@ -35,7 +35,7 @@ STEPS: Final = 30
 PARTITIONS: Final = 6
 _NEW: Final = ("n0", "n1")
 _CLASSIC: Final = "c0"
-_Beat: Any = consumer_groups.ConsumerGroupHeartbeatRequest
+_Beat: Any = schemas.ConsumerGroupHeartbeatRequest
 _PATIENCE_S: Final = 30.0
 Step = tuple[str, str, int]
 """What is asked, in whose name, and a number that the request may use."""

@@ -79,11 +79,11 @@ from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
 from eosdb import OffsetAndMetadata, ProducerIdAndEpoch, TopicPartition
 from eosdb.database import Database
-from eosdb.wire.handlers.consumer_groups import (
+from eosdb.wire.schemas import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupHeartbeatRequest,
+    ShareGroupHeartbeatRequest,
 )
-from eosdb.wire.handlers.share_groups import ShareGroupHeartbeatRequest
 from tests.wire.peer import asking, batch, fetch, produce
 
 TOPIC, GROUP, ID = "a-topic", "a-group", "an-id"

@@ -12,13 +12,22 @@ from typing import Any
 
 import cramjam
 import pytest
-from kafka.protocol.consumer.group import HeartbeatRequest, HeartbeatResponse, SyncGroupRequest
+from kafka.protocol.admin.acl import DescribeAclsResponse
+from kafka.protocol.consumer.group import (
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    OffsetCommitResponse,
+    SyncGroupRequest,
+)
+from kafka.protocol.consumer.offsets import OffsetForLeaderEpochResponse
 from kafka.protocol.metadata.api_versions import ApiVersionsRequest
 from kafka.protocol.metadata.metadata import MetadataRequest, MetadataResponse
+from kafka.protocol.producer.transaction import AddPartitionsToTxnRequest, InitProducerIdResponse
 from kafka.protocol.schemas.fields.codecs.encode_buffer import EncodeBuffer
 
 from eosdb.wire import borrowed
-from eosdb.wire.apis import APIS
+from eosdb.wire.handlers import APIS
 from tests.tidy.tree import ROOT, imports, modules
 
 INTERNALS = ("aiokafka", "kafka.protocol.api_header", "kafka.protocol.schemas")
@@ -97,6 +106,29 @@ def test_kafka_python_has_the_schema_of_a_request_by_version() -> None:
     assert assignments.element is not None
     assert [f.type_name for f in assignments.element.fields or ()] == ["string", "bytes"]
     assert borrowed.schema(ApiVersionsRequest, 0).fields == ()
+
+
+def test_kafka_python_gives_a_field_that_a_version_lacks_its_default() -> None:
+    decode = borrowed.decoder(JoinGroupRequest, 0)
+    body = struct.pack(">h1sih1sh1si", 1, b"g", 7, 1, b"m", 1, b"t", 0)
+    message, _ = decode(memoryview(body), 0)
+    assert (message.group_id, message.group_instance_id, message.rebalance_timeout_ms) == (
+        "g", None, -1,
+    )  # fmt: skip
+
+
+def test_kafka_python_has_the_structures_of_a_response_and_what_they_are_called() -> None:
+    commit: Any = OffsetCommitResponse
+    topic = borrowed.structures(commit)["topics"]
+    assert topic is commit.OffsetCommitResponseTopic
+    assert borrowed.names_of_topic(topic) == ("name", "partitions", "partition_index")
+    ends: Any = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
+    assert borrowed.names_of_topic(ends) == ("topic", "partitions", "partition")
+    added: Any = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction.AddPartitionsToTxnTopic
+    assert borrowed.names_of_topic(added) == ("name", "partitions", "")
+    assert borrowed.error_fields(commit) == ("", False)
+    assert borrowed.error_fields(InitProducerIdResponse) == ("error_code", False)
+    assert borrowed.error_fields(DescribeAclsResponse) == ("error_code", True)
 
 
 def test_kafka_python_has_the_tags_of_tagged_fields() -> None:

@@ -14,7 +14,7 @@ from kafka.protocol.metadata.metadata import MetadataRequest
 
 import eosdb
 from eosdb import BrokerConfig
-from eosdb.wire.apis import APIS
+from eosdb.wire.handlers import APIS
 from eosdb.wire.server import Server
 from tests.wire.peer import Peer, asking
 

@@ -20,7 +20,7 @@ from kafka.protocol.producer.transaction import (
 
 import eosdb
 from eosdb import Acl
-from eosdb.wire.handlers import consumer_groups
+from eosdb.wire import schemas
 from eosdb.wire.server import Server
 from tests.wire.clients import PATIENCE_S
 from tests.wire.clients import produce as send
@@ -30,7 +30,7 @@ from tests.wire.peer import Peer, asking
 NONE, ILLEGAL_GENERATION, UNKNOWN_MEMBER, NOT_AUTHORIZED, UNSUPPORTED_VERSION = 0, 22, 25, 29, 35
 INVALID_REQUEST, NON_EMPTY, NOT_FOUND, FENCED_INSTANCE, SUBSCRIBED = 42, 68, 69, 82, 86
 FENCED_EPOCH, UNRELEASED, NO_SUCH_ASSIGNOR, STALE_EPOCH, INVALID_REGEX = 110, 111, 112, 113, 128
-_Describe: Any = consumer_groups.ConsumerGroupDescribeRequest
+_Describe: Any = schemas.ConsumerGroupDescribeRequest
 Owned = Mapping[UUID, Collection[int]]
 
 
@@ -51,9 +51,7 @@ def beat(
             {"topic_id": topic_id, "partitions": [*numbers]} for topic_id, numbers in owned.items()
         ]
     given: dict[str, Any] = {"group_id": "g", "member_id": member, "member_epoch": epoch}
-    return peer.ask(
-        asking(consumer_groups.ConsumerGroupHeartbeatRequest, **given | fields), version
-    )
+    return peer.ask(asking(schemas.ConsumerGroupHeartbeatRequest, **given | fields), version)
 
 
 def told(answer: Any) -> tuple[int, list[int] | None]:

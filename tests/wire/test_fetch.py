@@ -13,7 +13,7 @@ from kafka.protocol.consumer.offsets import ListOffsetsRequest, OffsetForLeaderE
 
 import eosdb
 from eosdb import TopicPartition
-from eosdb.wire.handlers import fetch as fetch_handler
+from eosdb.wire.handlers import k01_fetch as fetch_handler
 from tests.requests import begin
 from tests.wire.peer import Peer, asking, fetch, fetched, part_of, split
 

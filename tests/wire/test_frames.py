@@ -17,6 +17,7 @@ from kafka.protocol.producer.produce import ProduceRequest
 
 import eosdb
 from eosdb.wire import frames
+from eosdb.wire.handlers import k01_fetch
 from eosdb.wire.limits import Limits, Memory
 from eosdb.wire.parking import REAL_TIME, Parking
 from eosdb.wire.server import Server
@@ -311,7 +312,7 @@ def test_a_mistake_of_ours_is_an_unknown_server_error_where_the_answer_has_a_pla
     def fail(*_: object) -> None:
         raise ZeroDivisionError("a mistake")
 
-    monkeypatch.setattr(eosdb.wire.handlers.fetch, "_read", fail)
+    monkeypatch.setattr(k01_fetch, "_read", fail)
     with Raw(server) as raw:
         raw.send_frame(fetching(max_wait_ms=0))
         answer = raw.answer()

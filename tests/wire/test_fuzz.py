@@ -13,7 +13,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from eosdb.wire.apis import APIS, Api
+from eosdb.wire.apis import Api
+from eosdb.wire.handlers import APIS
 from tests.wire.fuzz import bodies
 from tests.wire.fuzz.hunt import Hunt
 from tests.wire.fuzz.recording import CODECS, record

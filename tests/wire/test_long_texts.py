@@ -17,7 +17,7 @@ from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 import eosdb
 from eosdb import Acl, OffsetAndMetadata, TopicPartition
 from eosdb.errors import ApiError
-from eosdb.wire.apis import APIS
+from eosdb.wire.handlers import APIS
 from tests.wire import every_api
 from tests.wire.every_api import TABLE, Row
 from tests.wire.peer import Peer

@@ -10,7 +10,7 @@ import pytest
 
 import eosdb
 from eosdb import Acl, Record, RecordBatch, TopicPartition
-from eosdb.wire.handlers import fetch as fetch_handler
+from eosdb.wire.handlers import k01_fetch as fetch_handler
 from eosdb.wire.session import ANONYMOUS
 from tests.maintenance import everything
 from tests.requests import begin

@@ -28,8 +28,8 @@ from eosdb.errors import (
     StorageError,
 )
 from eosdb.store.store import Store
-from eosdb.wire.apis import APIS
 from eosdb.wire.connection import CarryOut
+from eosdb.wire.handlers import APIS
 from eosdb.wire.messages import Response
 from eosdb.wire.server import Server
 from eosdb.wire.session import Session, asking

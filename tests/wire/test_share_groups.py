@@ -8,7 +8,7 @@ import confluent_kafka
 import pytest
 from kafka.protocol.metadata.api_versions import ApiVersionsRequest
 
-from eosdb.wire.handlers.share_groups import ShareGroupHeartbeatRequest
+from eosdb.wire.schemas import ShareGroupHeartbeatRequest
 from eosdb.wire.server import Server
 from tests.wire.clients import PATIENCE_S
 from tests.wire.peer import Peer

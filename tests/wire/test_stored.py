@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import eosdb
 from eosdb import ManualClock, ProducerIdAndEpoch, Record, RecordBatch
 from eosdb.model.values import IsolationLevel
-from eosdb.wire.handlers import fetch as fetch_handler
+from eosdb.wire.handlers import k01_fetch as fetch_handler
 from tests.log.test_taken_back import STEPS, consumers_way, write
 from tests.requests import TP
 from tests.wire.peer import Batch, Peer, fetch, fetched, next_offset, part_of, split, stored

@@ -23,7 +23,7 @@ import eosdb
 from eosdb import ManualClock, TopicPartition
 from eosdb.errors import ApiError, MemberIdRequiredError
 from eosdb.model.protocol.consumer_protocol import decode_assignment
-from eosdb.wire.handlers.consumer_groups import ConsumerGroupHeartbeatRequest
+from eosdb.wire.schemas import ConsumerGroupHeartbeatRequest
 from tests.broker.asked import Asked, clock, topics
 from tests.coordinator.groups import steps
 from tests.coordinator.groups.steps import Row, Step, check

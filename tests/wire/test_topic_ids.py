@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -13,8 +14,8 @@ from kafka.protocol.metadata.metadata import MetadataRequest
 import eosdb
 from eosdb import Acl
 from eosdb.wire import batches
-from eosdb.wire.handlers import fetch as fetch_handler
-from eosdb.wire.handlers import group_offsets as offsets_handler
+from eosdb.wire.handlers import k01_fetch as fetch_handler
+from eosdb.wire.handlers import k08_offset_commit, k09_offset_fetch
 from eosdb.wire.server import Server
 from tests.wire.clients import consume
 from tests.wire.clients import produce as send
@@ -149,23 +150,23 @@ def test_a_topic_made_anew_while_a_request_is_decoded_does_not_get_the_formers_r
 def test_a_topic_made_anew_while_its_offset_is_committed_or_fetched_is_not_taken_for_the_former(
     peer: Peer, db: eosdb.Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def once_it_is_made_anew(name: str) -> None:
-        handle = getattr(offsets_handler, name)
+    def once_it_is_made_anew(handler: ModuleType, name: str) -> None:
+        handle = getattr(handler, name)
 
         def late(*args: Any, **options: Any) -> Any:
-            monkeypatch.setattr(offsets_handler, name, handle)
+            monkeypatch.setattr(handler, name, handle)
             make_anew(db)
             tp = eosdb.TopicPartition("t", 0)
             db.broker.offset_commit("g", {tp: eosdb.OffsetAndMetadata(7)})
             return handle(*args, **options)
 
-        monkeypatch.setattr(offsets_handler, name, late)
+        monkeypatch.setattr(handler, name, late)
 
-    once_it_is_made_anew("_offsets")
+    once_it_is_made_anew(k08_offset_commit, "offsets_of")
     assert commit_by_id(peer, id_of(db)) == [UNKNOWN_TOPIC_ID]
     assert offsets_by_id(peer, id_of(db)) == {id_of(db): (0, 7)}
     former = id_of(db)
-    once_it_is_made_anew("_fetched")
+    once_it_is_made_anew(k09_offset_fetch, "_fetched")
     assert offsets_by_id(peer, former) == {former: (UNKNOWN_TOPIC_ID, -1)}
 
 

@@ -1,1 +1,19 @@
-"""A function for each API of Kafka's protocol: it calls the broker and builds the response."""
+"""One file for each API, named by its key and its name: what each version changed, its registration, its
+handler.
+
+What one broker answers always the same stands in one table, `one_broker`.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Final
+
+from eosdb.wire.apis import SERVED, Api
+
+for _file in iter_modules(__path__, f"{__name__}."):
+    import_module(_file.name)
+
+APIS: Final[dict[int, Api]] = dict(sorted(SERVED.items()))
+"""Every API that is served, by its key."""

@@ -6,7 +6,8 @@ import struct
 from random import Random
 from typing import Any, Final
 
-from eosdb.wire.apis import APIS, Api
+from eosdb.wire.apis import Api
+from eosdb.wire.handlers import APIS
 from tests.wire.fuzz.batches import batch
 from tests.wire.raw import header
 

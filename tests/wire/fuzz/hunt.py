@@ -7,8 +7,8 @@ import struct
 from random import Random
 from typing import Any, Final
 
-from eosdb.wire.apis import APIS
 from eosdb.wire.borrowed import response_of
+from eosdb.wire.handlers import APIS
 from eosdb.wire.messages import API_VERSIONS
 from tests.wire.fuzz import bodies
 from tests.wire.fuzz.batches import changed, mutated

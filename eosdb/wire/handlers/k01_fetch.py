@@ -1,4 +1,10 @@
-"""Fetch: records from an offset on, waiting for them as long as the client allows."""
+"""Fetch: records from an offset on, waiting for them as long as the client allows.
+
+Versions: 4 isolation levels, and the aborted transactions; 5 the log start; 7 fetch sessions (KIP-227),
+which are not offered; 9 the leader's epoch (KIP-320); 11 racks (KIP-392); 12 flexible; 13 topics by
+their ids (KIP-516); 15 who replicates says so in a structure of its own (KIP-903); 18 a replica's high
+watermark. `fetch_answer.py` writes them.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from kafka.protocol.consumer.fetch import FetchRequest, FetchResponse
+from kafka.protocol.consumer.fetch import FetchRequest
 
 from eosdb.broker.broker import Broker
 from eosdb.errors import CorruptRecordError, EosdbError
@@ -16,6 +22,8 @@ from eosdb.log.topics import unknown_id
 from eosdb.model.fetched import AbortedTransaction, FetchedColumns
 from eosdb.model.values import IsolationLevel, PartitionOffsets, TopicPartition
 from eosdb.wire import batches
+from eosdb.wire.answers import Fields
+from eosdb.wire.apis import serves
 from eosdb.wire.errors import (
     FETCH_SESSION_ID_NOT_FOUND,
     NONE,
@@ -23,8 +31,7 @@ from eosdb.wire.errors import (
     reading_code_of,
 )
 from eosdb.wire.fetch_answer import FetchAnswer, FetchedPartition, Pieces
-from eosdb.wire.handlers.offsets import NO_EPOCH, checked_epoch, isolation_level
-from eosdb.wire.messages import Response
+from eosdb.wire.handlers.k02_list_offsets import NO_EPOCH, checked_epoch, isolation_level
 from eosdb.wire.parking import REAL_TIME, Look
 from eosdb.wire.session import NO_TOPIC, Session
 
@@ -33,7 +40,6 @@ _STEP: Final = 2_000
 _LEAST_BYTES: Final = 65_536
 """The least size of a response, however much memory other responses take."""
 _LONGEST_WAIT_MS: Final = 3_600_000
-_BY_ID_FROM: Final = 13
 _FULL: Final = (-1, 0)
 """Session epochs of a full request, which names all its partitions."""
 
@@ -65,15 +71,16 @@ class _Answers:
     failed: bool = False
 
 
-def fetch(session: Session, request: FetchRequest, version: int) -> Response:
+@serves(FetchRequest, 4, 18)
+def fetch(session: Session, request: FetchRequest, version: int) -> FetchAnswer | Fields:
     """Fetch without sessions (KIP-227): every request must name all its partitions, as clients do when the
     broker offers no session."""
-    if version >= 7 and request.session_epoch not in _FULL:
-        return FetchResponse(error_code=FETCH_SESSION_ID_NOT_FOUND, session_id=0, responses=[])
+    if request.session_epoch not in _FULL:
+        return {"error_code": FETCH_SESSION_ID_NOT_FOUND}
     level = isolation_level(request.isolation_level)
     sender = request.replica_state if version >= 15 else request
     is_follower = sender is not None and sender.replica_id >= 0
-    by_id = version >= _BY_ID_FROM
+    by_id = version >= 13
     # Of a partition that comes twice the last one counts.
     requested = {
         _Place(topic.topic_id or NO_TOPIC if by_id else topic.topic, p.partition): _Asked(
@@ -81,7 +88,7 @@ def fetch(session: Session, request: FetchRequest, version: int) -> Response:
             p.partition_max_bytes,
             NOT_LEADER_OR_FOLLOWER  # The one broker has no followers.
             if is_follower
-            else checked_epoch(max(p.current_leader_epoch, NO_EPOCH) if version >= 9 else NO_EPOCH),
+            else checked_epoch(max(p.current_leader_epoch, NO_EPOCH)),
         )
         for topic in request.topics
         for p in topic.partitions

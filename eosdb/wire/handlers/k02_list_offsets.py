@@ -1,0 +1,76 @@
+"""ListOffsets: the offset of a time in each partition.
+
+Versions: 1 one offset, with its time (KIP-79); 2 isolation levels; 4 the leader's epoch (KIP-320); 6
+flexible; 7 to 9 further negative times, which `_KNOWN_FROM` names; 10 a time-out for tiered storage.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, Final, cast
+
+from kafka.protocol.consumer.offsets import ListOffsetsRequest
+
+from eosdb.errors import InvalidRequestError
+from eosdb.model.values import EARLIEST, LATEST, MAX_TIMESTAMP, IsolationLevel, TopicPartition
+from eosdb.wire.answers import Fields, partitions_of, per_partition
+from eosdb.wire.apis import serves
+from eosdb.wire.errors import (
+    FENCED_LEADER_EPOCH,
+    NONE,
+    UNKNOWN_LEADER_EPOCH,
+    UNSUPPORTED_VERSION,
+    reading_code_of,
+)
+from eosdb.wire.session import LEADER_EPOCH, Session
+
+_ISOLATION_LEVELS: Final[dict[int, IsolationLevel]] = {0: "read_uncommitted", 1: "read_committed"}
+NO_EPOCH: Final = -1
+"""No leader epoch is given."""
+_EARLIEST_LOCAL: Final = -4
+"""The earliest offset of local storage (KIP-405), which here is the earliest offset."""
+_LATEST_TIERED: Final = -5
+"""The latest offset in tiered storage (KIP-1005), which eosdb does not have."""
+_KNOWN_FROM: Final = {
+    LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, _EARLIEST_LOCAL: 8, _LATEST_TIERED: 9,
+}  # fmt: skip
+"""The first version that knows each negative timestamp."""
+_NEVER: Final = 2**15
+
+
+@serves(ListOffsetsRequest, 1, 10, reading_code_of)
+def list_offsets(session: Session, request: ListOffsetsRequest, version: int) -> Fields:
+    level = isolation_level(request.isolation_level)
+    times = Counter(tp for tp, _ in partitions_of(request.topics))
+    for topic in request.topics:
+        topic.partitions = list({p.partition_index: p for p in topic.partitions}.values())
+
+    def answer(tp: TopicPartition, asked: Any) -> Fields:
+        timestamp, code = asked.timestamp, checked_epoch(asked.current_leader_epoch)
+        if times[tp] > 1:
+            code = InvalidRequestError.code
+        elif timestamp < 0 and version < _KNOWN_FROM.get(timestamp, _NEVER):
+            code = UNSUPPORTED_VERSION
+        if code != NONE or timestamp == _LATEST_TIERED:
+            return {"error_code": code}
+        lookup = EARLIEST if timestamp == _EARLIEST_LOCAL else timestamp
+        found = session.broker.list_offsets(tp, lookup, isolation_level=level)
+        return {
+            "timestamp": found.timestamp,
+            "offset": found.offset,
+            "leader_epoch": LEADER_EPOCH if found.offset >= 0 else NO_EPOCH,
+        }
+
+    return {"topics": per_partition(request.topics, answer)}
+
+
+def isolation_level(number: int) -> IsolationLevel:
+    """The level of a request; the broker refuses what an unknown number gives."""
+    return cast(IsolationLevel, _ISOLATION_LEVELS.get(number, ""))
+
+
+def checked_epoch(current: int) -> int:
+    """The error code for a client's leader epoch (-1: none) other than the broker's (KIP-320)."""
+    if current in (NO_EPOCH, LEADER_EPOCH):
+        return NONE
+    return UNKNOWN_LEADER_EPOCH if current > LEADER_EPOCH else FENCED_LEADER_EPOCH

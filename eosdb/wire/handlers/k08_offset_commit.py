@@ -1,0 +1,82 @@
+"""OffsetCommit: a group's offsets, with an answer for every partition.
+
+Versions: 2 without a time of the commit; 5 without a time of its end; 6 the leader's epoch; 7 static
+members (KIP-345); 8 flexible; 9 the epochs of the consumer protocol, with its errors (KIP-848); 10
+topics by their ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from kafka.protocol.consumer.group import OffsetCommitRequest
+
+from eosdb.errors import (
+    ApiError,
+    EosdbError,
+    GroupIdNotFoundError,
+    IllegalGenerationError,
+    OffsetOutOfRangeError,
+    StaleMemberEpochError,
+    UnsupportedVersionError,
+)
+from eosdb.log.topics import unknown_id
+from eosdb.model.values import OffsetAndMetadata, TopicPartition
+from eosdb.wire.answers import Fields, name_by_id, partitions_of, per_partition
+from eosdb.wire.apis import serves
+from eosdb.wire.errors import coordinator_code_of
+from eosdb.wire.session import NO_TOPIC, Session
+
+_BEFORE_EPOCHS: Final = {
+    GroupIdNotFoundError.code: IllegalGenerationError.code,
+    StaleMemberEpochError.code: UnsupportedVersionError.code,
+}
+
+
+def _answer(
+    request: OffsetCommitRequest,
+    of_all: EosdbError | None,
+    refused: Mapping[TopicPartition, ApiError],
+) -> Fields:
+    """An error of the whole request takes precedence, but for a topic whose id is unknown."""
+
+    def answer(tp: TopicPartition, _: object) -> EosdbError | None:
+        error = of_all or refused.get(tp)
+        # Or the name has come to another topic since the id was looked up.
+        is_another = of_all is None and isinstance(error, OffsetOutOfRangeError)
+        return unknown_id(NO_TOPIC) if tp.topic is None or is_another else error
+
+    return {"topics": per_partition(request.topics, answer)}
+
+
+@serves(
+    OffsetCommitRequest, 2, 10, coordinator_code_of, codes={range(9): _BEFORE_EPOCHS},
+    failed=lambda request, error, _: _answer(request, error, {}),
+)  # fmt: skip
+def offset_commit(session: Session, request: OffsetCommitRequest, version: int) -> Fields:
+    ids, refused = None, dict[TopicPartition, ApiError]()
+    topics = request.topics
+    if version >= 10:
+        name_by_id(topics, session.broker.topic_names())
+        topics = [topic for topic in topics if topic.name is not None]
+        ids = {tp: topic.topic_id for topic in topics for tp, _ in partitions_of([topic])}
+    session.broker.offset_commit(
+        request.group_id,
+        offsets_of(topics),
+        generation_id=request.generation_id_or_member_epoch,
+        member_id=request.member_id,
+        group_instance_id=request.group_instance_id,
+        topic_ids=ids,
+        refused=refused,
+    )
+    return _answer(request, None, refused)
+
+
+def offsets_of(topics: Iterable[Any]) -> dict[TopicPartition, OffsetAndMetadata]:
+    return {
+        tp: OffsetAndMetadata(
+            p.committed_offset, p.committed_metadata or "", p.committed_leader_epoch
+        )
+        for tp, p in partitions_of(topics)
+    }

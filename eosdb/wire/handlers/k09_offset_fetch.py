@@ -1,0 +1,113 @@
+"""OffsetFetch: the committed offsets of groups, for the requested partitions or for all that have one.
+
+Versions: 2 all partitions, and an error code for the whole group; 5 the leader's epoch; 6 flexible; 7
+waits for transactions (KIP-447); 8 several groups (KIP-709); 9 the member that asks, and its epoch
+(KIP-848); 10 topics by their ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from kafka.protocol.consumer.group import OffsetFetchRequest
+
+from eosdb.errors import EosdbError
+from eosdb.log.topics import unknown_id
+from eosdb.model.values import OffsetAndMetadata, TopicPartition
+from eosdb.wire.answers import Fields, by_topic, name_by_id, partitions_of, per_partition
+from eosdb.wire.apis import serves
+from eosdb.wire.errors import coordinator_code_of
+from eosdb.wire.session import Session
+
+_NO_OFFSET: Final = OffsetAndMetadata(-1, "", -1)
+
+
+@serves(OffsetFetchRequest, 1, 10, coordinator_code_of)
+def offset_fetch(session: Session, request: OffsetFetchRequest, version: int) -> Fields:
+    stable = request.require_stable
+    if version >= 10:
+        return _by_id(session, request, stable)
+    if version >= 8:
+        return {"groups": [_fetched(session, g, g.topics, stable) for g in request.groups]}
+    fetched = _fetched(session, request, request.topics, stable)
+    error = fetched["error"]
+    if error is not None and version < 2:  # It has no other place.
+        none = {"committed_offset": -1}
+        return {"topics": per_partition(request.topics or (), lambda *_: error, none)}
+    return {"error": error, "topics": fetched["topics"]}
+
+
+def _by_id(session: Session, request: OffsetFetchRequest, stable: bool) -> Fields:
+    """The offsets of several groups, with the ids of topics beside their names."""
+    names = session.broker.topic_names()
+    ids = {name: topic_id for topic_id, name in names.items()}
+    groups, known = [], set()
+    for asked in request.groups:
+        name_by_id(asked.topics or (), names)
+        named = asked.topics and [topic for topic in asked.topics if topic.name is not None]
+        group = _fetched(session, asked, named, stable)
+        # A topic that is newer than `ids` comes with the next request.
+        topics = [{**t, "topic_id": ids[t["name"]]} for t in group["topics"] if t["name"] in ids]
+        known |= {topic["topic_id"] for topic in topics}
+        if group["error"] is None:
+            topics += [_unknown(t) for t in asked.topics or () if t.name is None]
+        groups.append({**group, "topics": topics})
+    # Offsets of a name are those of the id if the id is there still: none ever comes again.
+    if not known <= session.broker.topic_names().keys():
+        return _by_id(session, request, stable)
+    return {"groups": groups}
+
+
+def _unknown(topic: Any) -> Fields:
+    """The answer for a topic whose id is unknown."""
+    error = unknown_id(topic.topic_id)
+    return {
+        "topic_id": topic.topic_id,
+        "partitions": [_offset(index, error) for index in topic.partition_indexes],
+    }
+
+
+def _fetched(session: Session, asked: Any, topics: Iterable[Any] | None, stable: bool) -> Fields:
+    """A group's offsets for the answer; if `topics` is None, of all partitions that have one."""
+    requested = None if topics is None else [tp for tp, _ in partitions_of(topics)]
+    found = dict[TopicPartition, OffsetAndMetadata | EosdbError]()
+    refused: dict[TopicPartition, Any] = {}
+    try:
+        found |= session.broker.offset_fetch(
+            asked.group_id,
+            requested,
+            require_stable=stable,
+            member_id=getattr(asked, "member_id", None),
+            member_epoch=getattr(asked, "member_epoch", -1),
+            refused=refused,
+        )
+    except EosdbError as error:
+        return {"group_id": asked.group_id, "error": error, "topics": []}
+    found |= refused
+    tps = found if requested is None else requested
+    return {
+        "group_id": asked.group_id,
+        "error": None,
+        "topics": [
+            {
+                "name": name,
+                "partitions": [
+                    _offset(index, found.get(TopicPartition(name, index), _NO_OFFSET))
+                    for index in indexes
+                ],
+            }
+            for name, indexes in by_topic(tps).items()
+        ],
+    }
+
+
+def _offset(index: int, found: OffsetAndMetadata | EosdbError) -> Fields:
+    error, found = (found, _NO_OFFSET) if isinstance(found, EosdbError) else (None, found)
+    return {
+        "partition_index": index,
+        "committed_offset": found.offset,
+        "committed_leader_epoch": found.leader_epoch,
+        "metadata": found.metadata,
+        "error": error,
+    }

@@ -1,0 +1,110 @@
+"""JoinGroup: a member of the classic protocol joins; the answer waits until the generation is complete.
+
+Versions: 1 a rebalance time-out of its own; 4 a new member gets an id before it joins (KIP-394); 5
+static members (KIP-345); 6 flexible; 7 the protocol type, and no protocol is null (KIP-559); 8 a reason
+(KIP-800); 9 the leader can be told to leave the assignment alone (KIP-814).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Protocol, TypeVar
+
+from kafka.protocol.consumer.group import JoinGroupRequest
+
+from eosdb.broker.broker import Broker
+from eosdb.errors import EosdbError, MemberIdRequiredError
+from eosdb.model.values import JoinGroupResult
+from eosdb.wire.answers import Fields
+from eosdb.wire.apis import serves
+from eosdb.wire.errors import coordinator_code_of
+from eosdb.wire.session import Session
+
+_LONGEST_WAIT_MS: Final = 60_000
+"""The longest time until a parked request calls the broker again."""
+
+
+class _Answer(Protocol):
+    @property
+    def is_complete(self) -> bool: ...
+
+
+A = TypeVar("A", bound=_Answer)
+
+
+class _ClosingError(EosdbError):
+    """The server closes while the request waits; the client should look for the coordinator again."""
+
+
+def _not_joined(request: JoinGroupRequest, error: EosdbError, version: int) -> Fields:
+    return {
+        "error": error,
+        "protocol_name": None if version >= 7 else "",
+        "member_id": error.member_id
+        if isinstance(error, MemberIdRequiredError)
+        else request.member_id,
+    }
+
+
+@serves(JoinGroupRequest, 0, 9, coordinator_code_of, failed=_not_joined)
+def join_group(session: Session, request: JoinGroupRequest, version: int) -> Fields:
+    member_id = request.member_id
+    timeout_ms = request.rebalance_timeout_ms if version >= 1 else request.session_timeout_ms
+
+    def join() -> JoinGroupResult:
+        nonlocal member_id
+        joined = session.broker.join_group(
+            request.group_id,
+            member_id=member_id,
+            group_instance_id=request.group_instance_id,
+            client_id=session.client_id,
+            protocol_type=request.protocol_type,
+            protocols=[(p.name, bytes(p.metadata)) for p in request.protocols],
+            session_timeout_ms=request.session_timeout_ms,
+            rebalance_timeout_ms=max(timeout_ms, 1),
+            client_host=f"/{session.client_host}",
+            must_know_id=version >= 4,
+            waits=True,
+        )
+        member_id = joined.member_id
+        return joined
+
+    joined = when_complete(
+        session, join, lambda broker: broker.is_waiting(request.group_id, member_id)
+    )
+    # A leader that cannot be told to leave the assignment alone is not told that it leads.
+    follows = joined.skip_assignment and version < 9
+    return {
+        "generation_id": joined.generation_id,
+        "protocol_type": joined.protocol_type,
+        "protocol_name": joined.protocol_name,
+        "leader": (not follows and joined.leader) or "",
+        "skip_assignment": joined.skip_assignment,
+        "member_id": joined.member_id,
+        "members": [
+            {
+                "member_id": m.member_id,
+                "group_instance_id": m.group_instance_id,
+                "metadata": m.metadata,
+            }
+            for m in (() if follows else joined.members)
+        ],
+    }
+
+
+def when_complete(
+    session: Session, ask: Callable[[], A], is_waiting: Callable[[Broker], bool]
+) -> A:
+    """Ask the broker, and again whenever the request is woken, until the result is complete."""
+
+    def has_changed(broker: Broker) -> bool:
+        try:
+            return not is_waiting(broker)
+        except EosdbError:
+            return True  # Whoever asked is to be told.
+
+    while not (answer := ask()).is_complete:
+        session.parking.wait(has_changed, _LONGEST_WAIT_MS)
+        if session.parking.is_closed:
+            raise _ClosingError("the server is being closed")
+    return answer

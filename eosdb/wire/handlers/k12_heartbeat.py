@@ -1,0 +1,24 @@
+"""Heartbeat: a member of the classic protocol is there still.
+
+Versions: 3 static members (KIP-345); 4 flexible.
+"""
+
+from __future__ import annotations
+
+from kafka.protocol.consumer.group import HeartbeatRequest
+
+from eosdb.wire.answers import Fields
+from eosdb.wire.apis import serves
+from eosdb.wire.errors import coordinator_code_of
+from eosdb.wire.session import Session
+
+
+@serves(HeartbeatRequest, 0, 4, coordinator_code_of)
+def heartbeat(session: Session, request: HeartbeatRequest, _: int) -> Fields:
+    session.broker.heartbeat(
+        request.group_id,
+        request.generation_id,
+        request.member_id,
+        group_instance_id=request.group_instance_id,
+    )
+    return {}

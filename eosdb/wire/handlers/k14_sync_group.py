@@ -1,0 +1,41 @@
+"""SyncGroup: the leader brings the assignment, for which its followers wait (`k11_join_group`).
+
+Versions: 3 static members (KIP-345); 4 flexible; 5 names the protocol (KIP-559).
+"""
+
+from __future__ import annotations
+
+from kafka.protocol.consumer.group import SyncGroupRequest
+
+from eosdb.errors import InconsistentGroupProtocolError
+from eosdb.wire.answers import Fields
+from eosdb.wire.apis import serves
+from eosdb.wire.errors import coordinator_code_of
+from eosdb.wire.handlers.k11_join_group import when_complete
+from eosdb.wire.session import Session
+
+
+@serves(SyncGroupRequest, 0, 5, coordinator_code_of)
+def sync_group(session: Session, request: SyncGroupRequest, version: int) -> Fields:
+    group_id, member_id = request.group_id, request.member_id
+    if version >= 5 and None in (request.protocol_type, request.protocol_name):
+        return {"error_code": InconsistentGroupProtocolError.code}
+    synced = when_complete(
+        session,
+        lambda: session.broker.sync_group(
+            group_id,
+            request.generation_id,
+            member_id,
+            group_instance_id=request.group_instance_id,
+            assignments={a.member_id: bytes(a.assignment) for a in request.assignments},
+            protocol_type=request.protocol_type,
+            protocol_name=request.protocol_name,
+            waits=True,
+        ),
+        lambda broker: broker.is_waiting(group_id, member_id, request.generation_id),
+    )
+    return {
+        "protocol_type": synced.protocol_type,
+        "protocol_name": synced.protocol_name,
+        "assignment": synced.assignment,
+    }

@@ -1,0 +1,58 @@
+"""DescribeGroups: groups of the classic protocol, with their members.
+
+Versions: 3 authorized operations (KIP-430); 4 static members (KIP-345); 5 flexible; 6 an unknown group
+is an error, with a text (KIP-1043), before it a dead one.
+"""
+
+from __future__ import annotations
+
+from kafka.protocol.admin.groups import DescribeGroupsRequest
+
+from eosdb.errors import EosdbError, GroupIdNotFoundError
+from eosdb.model.values import GroupState, GroupType
+from eosdb.wire.answers import Fields
+from eosdb.wire.apis import serves
+from eosdb.wire.errors import coordinator_code_of
+from eosdb.wire.session import Session
+
+
+@serves(DescribeGroupsRequest, 0, 6, coordinator_code_of)
+def describe_groups(session: Session, request: DescribeGroupsRequest, version: int) -> Fields:
+    def described(group_id: str) -> Fields:
+        try:
+            return {"group_id": group_id, **_described(session, request, group_id)}
+        except GroupIdNotFoundError as error:
+            what: Fields = {"error": error} if version >= 6 else {}
+            return {"group_id": group_id, "group_state": GroupState.DEAD.value, **what}
+        except EosdbError as error:
+            return {"group_id": group_id, "error": error}
+
+    return {"groups": [described(group_id) for group_id in request.groups]}
+
+
+def _described(session: Session, request: DescribeGroupsRequest, group_id: str) -> Fields:
+    group = session.broker.describe_group(group_id)
+    if group.group_type is not GroupType.CLASSIC:
+        raise GroupIdNotFoundError(
+            f"group {group_id!r} is none of the classic protocol; use ConsumerGroupDescribe"
+        )
+    # What members sent, and the protocol chosen, are told of a stable group only (ClassicGroup.describe).
+    is_stable = group.state == GroupState.STABLE.value
+    with_operations = request.include_authorized_operations
+    return {
+        "group_state": group.state,
+        "protocol_type": group.protocol_type,
+        "protocol_data": (group.protocol_name or "") if is_stable else "",
+        "members": [
+            {
+                "member_id": member.member_id,
+                "group_instance_id": member.group_instance_id,
+                "client_id": member.client_id,
+                "client_host": member.client_host,
+                "member_metadata": member.metadata if is_stable else b"",
+                "member_assignment": member.assignment,
+            }
+            for member in group.members
+        ],
+        "authorized_operations": session.operations(with_operations, "group", group_id),
+    }

@@ -1,0 +1,32 @@
+"""ListGroups: all groups that the client may see.
+
+Versions: 3 flexible; 4 of some states (KIP-518); 5 of some types (KIP-848).
+"""
+
+from __future__ import annotations
+
+from kafka.protocol.admin.groups import ListGroupsRequest
+
+from eosdb.wire.answers import Fields
+from eosdb.wire.apis import serves
+from eosdb.wire.errors import coordinator_code_of
+from eosdb.wire.session import Session
+
+
+@serves(ListGroupsRequest, 0, 5, coordinator_code_of)
+def list_groups(session: Session, request: ListGroupsRequest, _: int) -> Fields:
+    states = {state.lower() for state in request.states_filter}
+    types = {kind.lower() for kind in request.types_filter}
+    return {
+        "groups": [
+            {
+                "group_id": group.group_id,
+                "protocol_type": group.protocol_type,
+                "group_state": group.state,
+                "group_type": group.group_type.value,
+            }
+            for group in session.broker.describe_groups()
+            if (not states or group.state.lower() in states)
+            and (not types or group.group_type.value in types)
+        ]
+    }

@@ -1,0 +1,29 @@
+"""SaslHandshake: a client proposes a mechanism (Kafka: SaslServerAuthenticator).
+
+Versions: 1 the messages of the mechanism come in SaslAuthenticate, before it as frames of their own
+(KIP-152).
+"""
+
+from __future__ import annotations
+
+from kafka.protocol.sasl import SaslHandshakeRequest
+
+from eosdb.wire.answers import Fields
+from eosdb.wire.apis import serves
+from eosdb.wire.errors import ILLEGAL_SASL_STATE, NONE, UNSUPPORTED_SASL_MECHANISM
+from eosdb.wire.sasl import MECHANISMS
+from eosdb.wire.session import Session
+
+
+@serves(SaslHandshakeRequest, 0, 1)
+def handshake(session: Session, request: SaslHandshakeRequest, version: int) -> Fields:
+    """Start the mechanism; allowed once per connection, and again to renew a login that expires."""
+    login, code = session.login, NONE
+    if not login.may_begin:
+        code = ILLEGAL_SASL_STATE
+    elif request.mechanism not in MECHANISMS:
+        code = UNSUPPORTED_SASL_MECHANISM
+        login.refuse()
+    else:
+        login.begin(request.mechanism, takes_tokens=version == 0)
+    return {"error_code": code, "mechanisms": list(MECHANISMS)}

@@ -1,0 +1,42 @@
+"""ApiVersions: the served APIs, and the features of the cluster.
+
+Versions: 3 flexible, the client's software (KIP-511), the features (KIP-584); 4 features from level 0
+on. A version that is not served is answered in version 0 (`connection.py`).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from kafka.protocol.metadata.api_versions import ApiVersionsRequest
+
+from eosdb.errors import InvalidRequestError
+from eosdb.wire.answers import Fields
+from eosdb.wire.apis import SERVED, serves
+from eosdb.wire.session import Session
+
+_SOFTWARE: Final = re.compile("[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
+"""The allowed form of a client's software name and version."""
+
+
+@serves(ApiVersionsRequest, 0, 4)
+def api_versions(session: Session, request: ApiVersionsRequest, version: int) -> Fields:
+    software = request.client_software_name, request.client_software_version
+    if version >= 3 and not all(map(_SOFTWARE.fullmatch, software)):
+        return {"error_code": InvalidRequestError.code}
+    features = session.features()
+    return {
+        "api_keys": [
+            {"api_key": api.key, "min_version": api.lowest, "max_version": api.highest}
+            for _, api in sorted(SERVED.items())
+        ],
+        "supported_features": [
+            {"name": name, "max_version": level} for name, level in features.items()
+        ],
+        "finalized_features_epoch": 0,
+        "finalized_features": [
+            {"name": name, "max_version_level": level, "min_version_level": level}
+            for name, level in features.items()
+        ],
+    }

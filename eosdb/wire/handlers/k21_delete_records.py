@@ -1,0 +1,23 @@
+"""DeleteRecords: the records before an offset are deleted, partition by partition (KIP-107).
+
+Versions: 2 flexible.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafka.protocol.admin.topics import DeleteRecordsRequest
+
+from eosdb.model.values import TopicPartition
+from eosdb.wire.answers import Fields, per_partition
+from eosdb.wire.apis import serves
+from eosdb.wire.session import Session
+
+
+@serves(DeleteRecordsRequest, 0, 2)
+def delete_records(session: Session, request: DeleteRecordsRequest, _: int) -> Fields:
+    def delete(tp: TopicPartition, asked: Any) -> Fields:
+        return {"low_watermark": session.broker.delete_records(tp, asked.offset)}
+
+    return {"topics": per_partition(request.topics, delete, {"low_watermark": -1})}

@@ -1,0 +1,28 @@
+"""InitProducerId: a producer's id, and its epoch.
+
+Versions: 2 flexible; 3 the id and epoch that the producer has (KIP-360); 4 PRODUCER_FENCED (KIP-588); 5
+transaction version 2 (KIP-890). It ends before the version with two-phase commit (decisions/0071).
+"""
+
+from __future__ import annotations
+
+from kafka.protocol.producer.transaction import InitProducerIdRequest
+
+from eosdb.wire.answers import Fields
+from eosdb.wire.apis import serves
+from eosdb.wire.errors import BEFORE_FENCING, coordinator_code_of
+from eosdb.wire.session import Session
+
+
+@serves(
+    InitProducerIdRequest, 0, 5, coordinator_code_of, codes={range(4): BEFORE_FENCING},
+    failed=lambda _, error, __: {"error": error, "producer_epoch": -1},
+)  # fmt: skip
+def init_producer_id(session: Session, request: InitProducerIdRequest, _: int) -> Fields:
+    given = session.broker.init_producer_id(
+        request.transactional_id,
+        request.transaction_timeout_ms,
+        request.producer_id,
+        request.producer_epoch,
+    )
+    return {"producer_id": given.producer_id, "producer_epoch": given.producer_epoch}

@@ -1,0 +1,52 @@
+"""AddPartitionsToTxn: partitions come to a transaction, all of them or none.
+
+Versions: 2 PRODUCER_FENCED (KIP-588); 3 flexible. Later versions are for brokers among themselves
+(KIP-890).
+"""
+
+from __future__ import annotations
+
+from kafka.protocol.producer.transaction import AddPartitionsToTxnRequest
+
+from eosdb.errors import (
+    EosdbError,
+    OperationNotAttemptedError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+)
+from eosdb.model.values import INTERNAL_TOPICS, TopicPartition
+from eosdb.wire.answers import Fields, partitions_of, per_partition
+from eosdb.wire.apis import serves
+from eosdb.wire.errors import BEFORE_FENCING, coordinator_code_of
+from eosdb.wire.session import Session
+
+
+@serves(AddPartitionsToTxnRequest, 0, 3, coordinator_code_of, codes={range(2): BEFORE_FENCING})
+def add_partitions(session: Session, request: AddPartitionsToTxnRequest, _: int) -> Fields:
+    """Those at fault get their error, the others OPERATION_NOT_ATTEMPTED."""
+    topics = request.v3_and_below_topics
+    tps = [tp for tp, _ in partitions_of(topics)]
+    failure: EosdbError | None = None
+    try:
+        session.broker.add_partitions_to_txn(
+            request.v3_and_below_transactional_id,
+            request.v3_and_below_producer_id,
+            request.v3_and_below_producer_epoch,
+            tps,
+        )
+    except EosdbError as error:
+        failure = error
+    if isinstance(failure, TopicAuthorizationFailedError | UnknownTopicOrPartitionError):
+        counts = session.broker.topic_partitions()
+        may = {topic: session.may("write", "topic", topic) for topic in {tp.topic for tp in tps}}
+
+    def answer(tp: TopicPartition, _: object) -> Fields | EosdbError | None:
+        if not isinstance(failure, TopicAuthorizationFailedError | UnknownTopicOrPartitionError):
+            return failure
+        if tp.topic in INTERNAL_TOPICS or not may[tp.topic]:
+            return TopicAuthorizationFailedError(str(failure))
+        is_there = 0 <= tp.partition < counts.get(tp.topic, 0)
+        kind = OperationNotAttemptedError if is_there else UnknownTopicOrPartitionError
+        return kind(str(failure))
+
+    return {"results_by_topic_v3_and_below": per_partition(topics, answer)}

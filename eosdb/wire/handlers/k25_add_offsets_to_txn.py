@@ -1,0 +1,21 @@
+"""AddOffsetsToTxn: a group comes to a transaction.
+
+Versions: 2 PRODUCER_FENCED (KIP-588); 3 flexible; 4 TRANSACTION_ABORTABLE (KIP-890).
+"""
+
+from __future__ import annotations
+
+from kafka.protocol.producer.transaction import AddOffsetsToTxnRequest
+
+from eosdb.wire.answers import Fields
+from eosdb.wire.apis import serves
+from eosdb.wire.errors import BEFORE_FENCING, coordinator_code_of
+from eosdb.wire.session import Session
+
+
+@serves(AddOffsetsToTxnRequest, 0, 4, coordinator_code_of, codes={range(2): BEFORE_FENCING})
+def add_offsets(session: Session, request: AddOffsetsToTxnRequest, _: int) -> Fields:
+    session.broker.add_offsets_to_txn(
+        request.transactional_id, request.producer_id, request.producer_epoch, request.group_id
+    )
+    return {}

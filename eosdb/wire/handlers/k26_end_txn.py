@@ -1,0 +1,32 @@
+"""EndTxn: a transaction is committed or aborted.
+
+Versions: 2 PRODUCER_FENCED (KIP-588); 3 flexible; 5 transaction version 2, which gives the next epoch
+(KIP-890).
+"""
+
+from __future__ import annotations
+
+from kafka.protocol.producer.transaction import EndTxnRequest
+
+from eosdb.model.values import CLASSIC, EPOCH_PER_TRANSACTION
+from eosdb.wire.answers import Fields
+from eosdb.wire.apis import serves
+from eosdb.wire.errors import BEFORE_FENCING, coordinator_code_of
+from eosdb.wire.session import Session
+
+
+@serves(EndTxnRequest, 0, 5, coordinator_code_of, codes={range(2): BEFORE_FENCING})
+def end_txn(session: Session, request: EndTxnRequest, version: int) -> Fields:
+    following = session.broker.end_txn(
+        request.transactional_id,
+        request.producer_id,
+        request.producer_epoch,
+        request.committed,
+        transaction_version=transaction_version(version, 5),
+    )
+    return {"producer_id": following.producer_id, "producer_epoch": following.producer_epoch}
+
+
+def transaction_version(version: int, version_2_from: int) -> int:
+    """The transaction version that the version of a client's request implies (KIP-890)."""
+    return EPOCH_PER_TRANSACTION if version >= version_2_from else CLASSIC

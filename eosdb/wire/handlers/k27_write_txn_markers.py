@@ -1,0 +1,31 @@
+"""WriteTxnMarkers: aborts hanging transactions, partition by partition (KIP-664).
+
+Versions: 1 flexible. It has the epoch of the transaction itself, under either transaction version.
+"""
+
+from __future__ import annotations
+
+from kafka.protocol.producer.transaction import WriteTxnMarkersRequest
+
+from eosdb.model.values import CLASSIC, TopicPartition
+from eosdb.wire.answers import Fields, per_partition
+from eosdb.wire.apis import serves
+from eosdb.wire.session import Session
+
+
+@serves(WriteTxnMarkersRequest, 1, 1)
+def write_txn_markers(session: Session, request: WriteTxnMarkersRequest, _: int) -> Fields:
+    def written(marker: WriteTxnMarkersRequest.WritableTxnMarker) -> Fields:
+        def write(tp: TopicPartition, _: object) -> None:
+            session.broker.write_txn_markers(
+                marker.producer_id,
+                marker.producer_epoch,
+                marker.transaction_result,
+                [tp],
+                marker.coordinator_epoch,
+                transaction_version=CLASSIC,
+            )
+
+        return {"producer_id": marker.producer_id, "topics": per_partition(marker.topics, write)}
+
+    return {"markers": [written(marker) for marker in request.markers]}

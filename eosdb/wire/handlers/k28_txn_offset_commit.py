@@ -1,0 +1,41 @@
+"""TxnOffsetCommit: a group's offsets within a transaction.
+
+Versions: 2 the leader's epoch; 3 flexible, and the member that commits (KIP-447), PRODUCER_FENCED; 4
+TRANSACTION_ABORTABLE; 5 transaction version 2, in which the group comes to the transaction by itself
+(KIP-890).
+"""
+
+from __future__ import annotations
+
+from kafka.protocol.producer.transaction import TxnOffsetCommitRequest
+
+from eosdb.errors import ApiError
+from eosdb.model.values import TopicPartition
+from eosdb.wire.answers import Fields, per_partition
+from eosdb.wire.apis import serves
+from eosdb.wire.errors import BEFORE_FENCING, NOT_IN_TRANSACTION, coordinator_code_of
+from eosdb.wire.handlers.k08_offset_commit import offsets_of
+from eosdb.wire.handlers.k26_end_txn import transaction_version
+from eosdb.wire.session import Session
+
+
+@serves(
+    TxnOffsetCommitRequest, 0, 5, coordinator_code_of,
+    codes={range(3): BEFORE_FENCING, range(4, 5): NOT_IN_TRANSACTION},
+    failed=lambda request, error, _: {"topics": per_partition(request.topics, lambda *_: error)},
+)  # fmt: skip
+def txn_offset_commit(session: Session, request: TxnOffsetCommitRequest, version: int) -> Fields:
+    refused: dict[TopicPartition, ApiError] = {}
+    session.broker.txn_offset_commit(
+        request.transactional_id,
+        request.group_id,
+        request.producer_id,
+        request.producer_epoch,
+        offsets_of(request.topics),
+        generation_id=request.generation_id,
+        member_id=request.member_id,
+        group_instance_id=request.group_instance_id,
+        transaction_version=transaction_version(version, 5),
+        refused=refused,
+    )
+    return {"topics": per_partition(request.topics, lambda tp, _: refused.get(tp))}

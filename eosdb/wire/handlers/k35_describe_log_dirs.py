@@ -1,0 +1,38 @@
+"""DescribeLogDirs: the one log directory, that of the file.
+
+Versions: 2 flexible; 3 an error code for the whole; 4 the room on the disk (KIP-827).
+"""
+
+from __future__ import annotations
+
+from kafka.protocol.admin.cluster import DescribeLogDirsRequest
+
+from eosdb.model.values import TopicPartition
+from eosdb.wire.answers import Fields, by_topic, partitions_of
+from eosdb.wire.apis import serves
+from eosdb.wire.session import Session
+
+
+@serves(DescribeLogDirsRequest, 1, 4, failed=lambda _, error, __: {"error": error})
+def describe_log_dirs(session: Session, request: DescribeLogDirsRequest, _: int) -> Fields:
+    folder = session.admin.log_directory()
+    tps = sorted(folder.sizes)
+    if request.topics is not None:
+        tps = sorted({tp for tp, _ in partitions_of(request.topics)} & folder.sizes.keys())
+
+    def size(topic: str, index: int) -> Fields:
+        return {
+            "partition_index": index,
+            "partition_size": folder.sizes[TopicPartition(topic, index)],
+        }
+
+    directory = {
+        "log_dir": folder.path,
+        "topics": [
+            {"name": topic, "partitions": [size(topic, index) for index in indexes]}
+            for topic, indexes in by_topic(tps).items()
+        ],
+        "total_bytes": folder.total_bytes,
+        "usable_bytes": folder.usable_bytes,
+    }
+    return {"results": [directory]}

@@ -1,0 +1,35 @@
+"""SaslAuthenticate: a message of the mechanism that SaslHandshake has begun.
+
+Versions: 1 how long the login lasts (KIP-368); 2 flexible.
+"""
+
+from __future__ import annotations
+
+from kafka.protocol.sasl import SaslAuthenticateRequest
+
+from eosdb.errors import SaslAuthenticationFailedError
+from eosdb.model.notices import catalog
+from eosdb.wire.answers import Fields
+from eosdb.wire.apis import serves
+from eosdb.wire.errors import ILLEGAL_SASL_STATE
+from eosdb.wire.session import Session
+
+
+@serves(SaslAuthenticateRequest, 0, 2)
+def authenticate(session: Session, request: SaslAuthenticateRequest, _: int) -> Fields:
+    """The last answer says how long the login lasts, 0 for as long as its connection."""
+    login = session.login
+    if not login.has_begun:
+        return {
+            "error_code": ILLEGAL_SASL_STATE,
+            "error_message": "SaslAuthenticate comes after SaslHandshake, once for each login",
+        }
+    try:
+        token = session.step(bytes(request.auth_bytes))
+    except SaslAuthenticationFailedError as error:
+        catalog.LOGIN_REFUSED.say(client_host=session.client_host, error=error)
+        raise
+    return {
+        "auth_bytes": token,
+        "session_lifetime_ms": 0 if login.has_begun else login.lifetime_ms,
+    }

@@ -1,0 +1,55 @@
+"""CreatePartitions: topics get more partitions, each on its own (KIP-195).
+
+Versions: 2 flexible; 3 THROTTLING_QUOTA_EXCEEDED, which does not occur.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafka.protocol.admin.topics import CreatePartitionsRequest
+
+from eosdb.errors import PolicyViolationError
+from eosdb.wire.answers import Fields, attempt
+from eosdb.wire.apis import serves
+from eosdb.wire.handlers.k19_create_topics import (
+    PARTITIONS_AT_ONCE,
+    check_assignments,
+    repeated,
+    twice,
+)
+from eosdb.wire.session import Session
+
+
+@serves(CreatePartitionsRequest, 0, 3)
+def create_partitions(session: Session, request: CreatePartitionsRequest, _: int) -> Fields:
+    again = repeated(topic.name for topic in request.topics)
+    counts, room = session.broker.every_partition_count(), PARTITIONS_AT_ONCE
+
+    def create(topic: Any) -> None:
+        nonlocal room
+        new = max(topic.count - counts.get(topic.name, topic.count), 0)
+        if new > room:
+            raise PolicyViolationError(
+                f"{new} more partitions, where {room} are left of the {PARTITIONS_AT_ONCE} that one "
+                "request may add; send several"
+            )
+        if topic.assignments is not None:
+            existing = session.broker.topic(topic.name, may_create=False)
+            added = topic.count - existing.partitions
+            check_assignments([a.broker_ids for a in topic.assignments], added)
+        session.admin.create_partitions(
+            topic.name, topic.count, validate_only=request.validate_only
+        )
+        room -= new
+
+    return {
+        "results": [
+            *({"name": name, "error": twice(name)} for name in again),
+            *(
+                {"name": topic.name, **attempt(create, topic)}
+                for topic in request.topics
+                if topic.name not in again
+            ),
+        ]
+    }

@@ -1,0 +1,23 @@
+"""DeleteGroups: groups without members are forgotten, each on its own.
+
+Versions: 2 flexible.
+"""
+
+from __future__ import annotations
+
+from kafka.protocol.admin.groups import DeleteGroupsRequest
+
+from eosdb.wire.answers import Fields, attempt
+from eosdb.wire.apis import serves
+from eosdb.wire.errors import coordinator_code_of
+from eosdb.wire.session import Session
+
+
+@serves(DeleteGroupsRequest, 0, 2, coordinator_code_of)
+def delete_groups(session: Session, request: DeleteGroupsRequest, _: int) -> Fields:
+    return {
+        "results": [
+            {"group_id": group_id, **attempt(session.broker.delete_group, group_id)}
+            for group_id in dict.fromkeys(request.groups_names)
+        ]
+    }

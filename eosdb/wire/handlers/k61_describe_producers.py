@@ -1,0 +1,30 @@
+"""DescribeProducers: the producers of partitions, with the open transaction of each (KIP-664)."""
+
+from __future__ import annotations
+
+from kafka.protocol.admin.transactions import DescribeProducersRequest
+
+from eosdb.model.values import TopicPartition
+from eosdb.wire.answers import Fields, per_partition
+from eosdb.wire.apis import serves
+from eosdb.wire.session import Session
+
+
+@serves(DescribeProducersRequest, 0, 0)
+def describe_producers(session: Session, request: DescribeProducersRequest, _: int) -> Fields:
+    def answer(tp: TopicPartition, _: object) -> Fields:
+        return {
+            "active_producers": [
+                {
+                    "producer_id": state.producer_id,
+                    "producer_epoch": state.producer_epoch,
+                    "last_sequence": state.last_sequence,
+                    "last_timestamp": state.last_timestamp,
+                    "coordinator_epoch": state.coordinator_epoch,
+                    "current_txn_start_offset": state.current_txn_start_offset,
+                }
+                for state in session.broker.describe_producers(tp)
+            ]
+        }
+
+    return {"topics": per_partition(request.topics, answer)}

@@ -1,0 +1,34 @@
+"""DescribeTransactions: the state of transactional ids, and the partitions of each (KIP-664)."""
+
+from __future__ import annotations
+
+from kafka.protocol.admin.transactions import DescribeTransactionsRequest
+
+from eosdb.wire.answers import Fields, attempt, by_topic
+from eosdb.wire.apis import serves
+from eosdb.wire.errors import coordinator_code_of
+from eosdb.wire.session import Session
+
+
+@serves(DescribeTransactionsRequest, 0, 0, coordinator_code_of)
+def describe_transactions(session: Session, request: DescribeTransactionsRequest, _: int) -> Fields:
+    def described(name: str) -> Fields:
+        found = session.broker.describe_transactions([name])[name]
+        return {
+            "transaction_state": found.state,
+            "transaction_timeout_ms": found.transaction_timeout_ms,
+            "transaction_start_time_ms": found.transaction_start_time_ms,
+            "producer_id": found.producer_id,
+            "producer_epoch": found.producer_epoch,
+            "topics": [
+                {"topic": topic, "partitions": indexes}
+                for topic, indexes in by_topic(sorted(found.partitions)).items()
+            ],
+        }
+
+    return {
+        "transaction_states": [
+            {"transactional_id": name, **attempt(described, name)}
+            for name in request.transactional_ids
+        ]
+    }

@@ -1,0 +1,43 @@
+"""ListTransactions: the transactional ids that the client may see (KIP-664).
+
+Versions: 1 of a least age (KIP-994); 2 of a pattern (KIP-1152).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kafka.protocol.admin.transactions import ListTransactionsRequest
+
+from eosdb.model.values import TransactionState
+from eosdb.wire.answers import Fields
+from eosdb.wire.apis import serves
+from eosdb.wire.errors import coordinator_code_of
+from eosdb.wire.session import Session
+
+_STATES: Final = {state.label for state in TransactionState}
+
+
+@serves(ListTransactionsRequest, 0, 2, coordinator_code_of)
+def list_transactions(session: Session, request: ListTransactionsRequest, _: int) -> Fields:
+    """As in Kafka, no transaction is in an unknown state, which is returned as such."""
+    known = [state for state in request.state_filters if state in _STATES]
+    unknown = [state for state in request.state_filters if state not in _STATES]
+    transactions = session.broker.list_transactions(
+        known,
+        request.producer_id_filters,
+        max(request.duration_filter, -1),
+        request.transactional_id_pattern or "",
+    )
+    return {
+        "unknown_state_filters": unknown,
+        "transaction_states": [
+            {
+                "transactional_id": transaction.transactional_id,
+                "producer_id": transaction.producer_id,
+                "transaction_state": transaction.state,
+            }
+            for transaction in transactions
+            if known or not unknown
+        ],
+    }

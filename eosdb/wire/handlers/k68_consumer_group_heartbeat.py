@@ -1,0 +1,53 @@
+"""ConsumerGroupHeartbeat: a member of a group whose partitions the coordinator assigns (KIP-848).
+
+Versions: 1 a new member brings its id, and may subscribe with a regular expression.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from eosdb.errors import InvalidRequestError
+from eosdb.model.values import MemberHeartbeat
+from eosdb.wire.answers import Fields
+from eosdb.wire.apis import serves
+from eosdb.wire.errors import coordinator_code_of
+from eosdb.wire.schemas import ConsumerGroupHeartbeatRequest
+from eosdb.wire.session import NO_TOPIC, Session
+
+
+@serves(ConsumerGroupHeartbeatRequest, 0, 1, coordinator_code_of)
+def heartbeat(session: Session, request: Any, version: int) -> Fields:
+    if version >= 1 and not request.member_id:
+        raise InvalidRequestError("member_id: got an empty one, expected the id of the member")
+    owned = request.topic_partitions
+    beat = MemberHeartbeat(
+        member_id=request.member_id,
+        member_epoch=request.member_epoch,
+        group_instance_id=request.instance_id,
+        rack_id=request.rack_id,
+        rebalance_timeout_ms=request.rebalance_timeout_ms,
+        subscribed_topic_names=request.subscribed_topic_names,
+        subscribed_topic_regex=request.subscribed_topic_regex,
+        server_assignor=request.server_assignor,
+        topic_partitions=None
+        if owned is None
+        else {topic.topic_id or NO_TOPIC: topic.partitions for topic in owned},
+        client_id=session.client_id,
+        client_host=f"/{session.client_host}",
+    )
+    beaten = session.broker.consumer_group_heartbeat(request.group_id, beat)
+    assignment: Fields | None = None
+    if beaten.assignment is not None:
+        assignment = {
+            "topic_partitions": [
+                {"topic_id": topic.topic_id, "partitions": list(topic.partitions)}
+                for topic in beaten.assignment
+            ]
+        }
+    return {
+        "member_id": beaten.member_id,
+        "member_epoch": beaten.member_epoch,
+        "heartbeat_interval_ms": beaten.heartbeat_interval_ms,
+        "assignment": assignment,
+    }

@@ -1,0 +1,68 @@
+"""ConsumerGroupDescribe: groups whose partitions the coordinator assigns, with their members (KIP-848).
+
+Versions: 1 the type of each member.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from eosdb.model.values import AssignedTopic, ConsumerGroupMemberDescription
+from eosdb.wire.answers import Fields, attempt
+from eosdb.wire.apis import serves
+from eosdb.wire.errors import coordinator_code_of
+from eosdb.wire.schemas import ConsumerGroupDescribeRequest
+from eosdb.wire.session import Session
+
+_CLASSIC, _CONSUMER = 0, 1
+
+
+@serves(ConsumerGroupDescribeRequest, 0, 1, coordinator_code_of)
+def describe(session: Session, request: Any, _: int) -> Fields:
+    def described(group_id: str) -> Fields:
+        group = session.broker.describe_consumer_group(group_id)
+        may_ask = request.include_authorized_operations
+        return {
+            "group_state": group.state,
+            "group_epoch": group.group_epoch,
+            "assignment_epoch": group.assignment_epoch,
+            "assignor_name": group.assignor,
+            "members": [_member(member) for member in group.members],
+            "authorized_operations": session.operations(may_ask, "group", group_id),
+        }
+
+    return {
+        "groups": [
+            {"group_id": group_id, **attempt(described, group_id)} for group_id in request.group_ids
+        ]
+    }
+
+
+def _member(member: ConsumerGroupMemberDescription) -> Fields:
+    return {
+        "member_id": member.member_id,
+        "instance_id": member.group_instance_id,
+        "rack_id": member.rack_id,
+        "member_epoch": member.member_epoch,
+        "client_id": member.client_id,
+        "client_host": member.client_host,
+        "subscribed_topic_names": list(member.subscribed_topic_names),
+        "subscribed_topic_regex": member.subscribed_topic_regex,
+        "assignment": _assigned(member.assignment),
+        "target_assignment": _assigned(member.target_assignment),
+        "member_type": _CLASSIC if member.is_classic else _CONSUMER,
+    }
+
+
+def _assigned(topics: Iterable[AssignedTopic]) -> Fields:
+    return {
+        "topic_partitions": [
+            {
+                "topic_id": topic.topic_id,
+                "topic_name": topic.topic,
+                "partitions": list(topic.partitions),
+            }
+            for topic in topics
+        ]
+    }

@@ -1,0 +1,35 @@
+"""ListConfigResources: what has settings (KIP-1142).
+
+Versions: 1 resources of all types, before it those of client metrics alone, of which there are none.
+"""
+
+from __future__ import annotations
+
+from kafka.protocol.admin.configs import ListConfigResourcesRequest
+
+from eosdb.errors import UnsupportedVersionError
+from eosdb.wire.answers import Fields
+from eosdb.wire.apis import serves
+from eosdb.wire.handlers.k33_alter_configs import BROKER, CLIENT_METRICS, GROUP, KINDS, TOPIC
+from eosdb.wire.session import NODE_ID, Session
+
+
+@serves(ListConfigResourcesRequest, 0, 1, right="describe_configs")
+def list_config_resources(
+    session: Session, request: ListConfigResourcesRequest, version: int
+) -> Fields:
+    wanted = (request.resource_types or list(KINDS)) if version >= 1 else [CLIENT_METRICS]
+    if not set(wanted) <= set(KINDS):
+        return {"error_code": UnsupportedVersionError.code}
+    resources = [
+        *((TOPIC, name) for name in session.broker.topics()),
+        (BROKER, str(NODE_ID)),
+        *((GROUP, name) for name in session.admin.list_group_configs()),
+    ]
+    return {
+        "config_resources": [
+            {"resource_name": name, "resource_type": kind}
+            for kind, name in resources
+            if kind in wanted
+        ]
+    }
