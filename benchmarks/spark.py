@@ -24,7 +24,7 @@ import pyarrow as pa
 import eosdb
 from benchmarks import machine
 from eosdb import Record, TopicPartition
-from eosdb.spark_io import jar, read, read_jdbc, read_stream, spark_conf, write
+from eosdb.spark_io import jdbc, read, read_jdbc, read_stream, spark_conf, write
 
 HERE = Path(__file__).parent
 LARGE = 1_000_000
@@ -160,7 +160,7 @@ def measure(folder: Path, files: int, records: int) -> list[str]:
     for i in range(files):
         make(fleet / f"device-{i:04}.db", each, 1)
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-    with_jdbc = jar.find() is not None
+    with_jdbc = jdbc.find() is not None
     conf = {"spark.log.level": "OFF", "spark.ui.showConsoleProgress": "false", "spark.driver.memory": "4g",
             "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}  # fmt: skip
     for name, value in (conf | (spark_conf() if with_jdbc else {})).items():

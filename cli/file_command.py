@@ -3,19 +3,109 @@
 A word is FILE if the command's own arguments are complete without it. Where an argument may be left out or
 repeated (`topics describe [TOPIC]`, `consume TOPICS...`), the first word is FILE only if nothing else names
 the file; if EOSDB_DB does and the word is a database too, the command refuses to choose.
+
+The Tab key completes names in that file, too. The shell shows whatever is printed in the middle of the
+user's line, so nothing is: a file that cannot be read has no names.
 """
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import os
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from . import completion
 from .old_spellings import current_spelling
 from .session import Session, pass_session
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+    from eosdb import Database
+
+
+FILE: Final = "eosdb.file"
+"""The key in `Context.meta` of the file that the line names."""
+_LOCK_TIMEOUT_MS: Final = 200
+
+
+def _topics(db: Database) -> Iterable[str]:
+    return db.admin.list_topics()
+
+
+def _groups(db: Database) -> Iterable[str]:
+    return db.broker.list_groups()
+
+
+def _transactional_ids(db: Database) -> Iterable[str]:
+    return (listing.transactional_id for listing in db.broker.list_transactions())
+
+
+_NAMES: Final[dict[str, Callable[[Database], Iterable[str]]]] = {
+    "topic": _topics,
+    "topics": _topics,
+    "topic_option": _topics,
+    "to_topic": _topics,
+    "group": _groups,
+    "transactional_id": _transactional_ids,
+}
+"""The parameters of commands that name something in the file."""
+
+
+class _Name(click.types.StringParamType):
+    """Text that is the name of something in the file."""
+
+    def __init__(self, names: Callable[[Database], Iterable[str]]) -> None:
+        self._names = names
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        from click.shell_completion import CompletionItem
+
+        hidden = "" if incomplete.startswith("_") else "__"
+        return [
+            CompletionItem(name)
+            for name in _names_in_file(ctx, self._names)
+            if name.startswith(incomplete) and not (hidden and name.startswith(hidden))
+        ]
+
+
+def complete_names(params: Iterable[click.Parameter]) -> None:
+    """Let the parameters that name something in the file complete it."""
+    for param in params:
+        names = _NAMES.get(param.name or "")
+        if names is not None and param.type is click.STRING:
+            param.type = _Name(names)
+
+
+def named_file(ctx: click.Context) -> str | None:
+    """The file that the line names, as FILE or --db, or else EOSDB_DB."""
+    path = ctx.meta.get(FILE) or ctx.find_root().params.get("path")
+    return path if isinstance(path, str) else None
+
+
+def _names_in_file(ctx: click.Context, names: Callable[[Database], Iterable[str]]) -> list[str]:
+    path = named_file(ctx)
+    if path is None:
+        return []
+    disabled = logging.root.manager.disable
+    logging.disable()
+    try:
+        with contextlib.suppress(Exception):
+            import eosdb
+
+            config = eosdb.BrokerConfig(lock_timeout_ms=_LOCK_TIMEOUT_MS)
+            principal = ctx.find_root().params.get("principal") or "User:ANONYMOUS"
+            with eosdb.connect(path, read_only=True, principal=principal, config=config) as db:
+                return sorted(names(db))
+        return []
+    finally:
+        logging.disable(disabled)
+
 
 _MAGIC: Final = b"SQLite format 3\0"
 FOOTER: Final = "FILE may also be given as --db PATH, before or behind the command, or as EOSDB_DB."
@@ -31,7 +121,7 @@ class _NoFile(str):
 def _use_file(context: click.Context, _: click.Parameter, path: str | None) -> None:
     if path is None or isinstance(path, _NoFile):
         return
-    context.meta[completion.FILE] = path
+    context.meta[FILE] = path
     if isinstance(context.obj, Session):
         context.obj = context.obj.at(path)
 
@@ -51,15 +141,15 @@ class FileCommand(click.Command):
 
     def __init__(self, name: str | None, *, callback: Callable[..., Any], **options: Any) -> None:
         super().__init__(name, callback=pass_session(callback), **options)
-        completion.complete_names(self.params)
+        complete_names(self.params)
         self.params = [_FILE, *self.params, _DB]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if ctx.resilient_parsing:  # The shell asks what may follow.
-            is_named = completion.named_file(ctx) is not None or "--db" in args
+            is_named = named_file(ctx) is not None or "--db" in args
             begins_with_file = not is_named or bool(args and _is_database(args[0]))
             if begins_with_file and args:  # An option without its value leaves FILE unread.
-                ctx.meta[completion.FILE] = args[0]
+                ctx.meta[FILE] = args[0]
         else:
             args = current_spelling(_name(ctx), args)
             begins_with_file = self._begins_with_file(ctx, args)

@@ -4,13 +4,18 @@ status.
 Exit status: 0 success, 1 refused or failed (one line on stderr), 3 the same, though what was to be stored
 is stored, or may be, or in part (the line says which), 2 usage, 4 not eosdb's (`verify --untrusted`), 130
 Ctrl-C, 143 SIGTERM. No input of a user ends in a traceback.
+
+Log output goes to stderr: warnings, and more with --verbose or --log-level.
 """
 
 from __future__ import annotations
 
+import contextlib
 import io
+import logging
 import os
 import sys
+from collections.abc import Iterator
 from typing import Any, Final
 
 import click
@@ -18,13 +23,53 @@ from click.core import ParameterSource
 
 from eosdb import __version__
 from eosdb.errors import ApiError, EosdbError
+from eosdb.model.words import printable
 from eosdb.system.road import road
 
 from . import output
-from .log_lines import LEVELS, shown
 from .registry import CommandsByName
 from .session import Session
 from .stopping import exit_status, is_normal_end, raising_on_interrupt
+
+_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+_TIME: Final = "%Y-%m-%dT%H:%M:%S%z"
+LEVELS: Final = ("debug", "info", "warning", "error")
+
+
+class _Lines(logging.Formatter):
+    """Formats a record as one line, and its traceback as lines; control characters are escaped."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        return printable(super().formatMessage(record))
+
+    def formatException(self, ei: Any) -> str:
+        return "\n".join(map(printable, super().formatException(ei).splitlines()))
+
+
+class _ToStderr(logging.Handler):
+    """Writes to the current stderr, which may be redirected meanwhile."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            click.echo(self.format(record), err=True)
+        except Exception:
+            self.handleError(record)
+
+
+@contextlib.contextmanager
+def shown(level: str) -> Iterator[None]:
+    """Print eosdb's log records of this level and above to stderr, inside the block."""
+    logger, handler = logging.getLogger("eosdb"), _ToStderr()
+    handler.setFormatter(_Lines(_FORMAT, _TIME))
+    before = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(level.upper())
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(before)
+
 
 _MAY_BE_STORED: Final = 3
 

@@ -40,7 +40,6 @@ from eosdb.model.closing import Closeable, Closing
 from eosdb.model.config import BrokerConfig
 from eosdb.model.metrics import Metrics
 from eosdb.model.progress import Progress, report_progress
-from eosdb.model.protocol.prometheus import written
 from eosdb.model.reports import ProcessReport, PublishReport, ViewDescription
 from eosdb.model.setting_names import check_by_name
 from eosdb.model.type_variables import Key, MadeKey, MadeValue, Value
@@ -518,7 +517,7 @@ class Database(WholeFile, Closeable):
         from eosdb.integrations.exposition import figures
 
         of_process = figures.of_process(self.metrics(), self._core.store.commit_times())
-        return written([*of_process, *figures.of_file(self.admin.overview())])
+        return figures.written([*of_process, *figures.of_file(self.admin.overview())])
 
     def close(self) -> None:
         """Take a final snapshot and release the file. Idempotent; after an interrupt, call it again."""

@@ -1,6 +1,6 @@
 """Draws a table of lanes as SVG: a column for each step, and in each lane what the step did there.
 
-The colours are those of the timeline (`eosdb/model/timeline/svg.py`). A page that is dark gets light words.
+The colours are those of the timeline (`eosdb/admin/timeline/svg.py`). A page that is dark gets light words.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console
 
 from eosdb.cli.commands.top import screen as top_screen
-from eosdb.cli.commands.top.reader import Reader
+from eosdb.cli.commands.top.top import Reader
 from eosdb.cli.session import Session
 from scripts.make_ui_picture import IMAGES, make_shop
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from eosdb.model.words import needs_extra
 
 if TYPE_CHECKING:
+    from eosdb.spark_io.writing.micro_batch import WriteReport
+
     from .api import foreach_batch, read, read_stream, register, skipped_files, snapshot, write
     from .behind import OffsetsBehindLatest, offsets_behind_latest
-    from .jar import spark_conf
-    from .jdbc import JdbcOptions, jdbc_options, read_jdbc
+    from .jdbc import JdbcOptions, jdbc_options, read_jdbc, spark_conf
     from .planning.errors import SparkOptionError
-    from .writing.report import WriteReport
 
 _OLDEST = (4, 2)
 """Read limits of Python streams are new in this version."""
@@ -36,9 +36,9 @@ def _check_spark() -> None:
 _check_spark()
 _HOMES = {
     "foreach_batch": "api", "read": "api", "read_stream": "api", "register": "api", "snapshot": "api",
-    "skipped_files": "api", "write": "api", "SparkOptionError": "planning.errors", "spark_conf": "jar",
+    "skipped_files": "api", "write": "api", "SparkOptionError": "planning.errors", "spark_conf": "jdbc",
     "JdbcOptions": "jdbc", "jdbc_options": "jdbc", "read_jdbc": "jdbc", "OffsetsBehindLatest": "behind",
-    "offsets_behind_latest": "behind", "WriteReport": "writing.report",
+    "offsets_behind_latest": "behind", "WriteReport": "writing.micro_batch",
 }  # fmt: skip
 
 __all__ = [

@@ -13,20 +13,20 @@ from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamReader
 
 import eosdb
+from eosdb.spark_io.planning.errors import SkippedFile
+from eosdb.spark_io.writing.micro_batch import WriteReport
 
 from .planning import options as reading_options
 from .planning.cut import Lens
 from .planning.errors import SparkOptionError
 from .planning.files import absolute
-from .planning.skipped import SkippedFile
 from .python import explained, use_this_python
 from .reading import table_function
 from .source import EosdbDataSource
-from .writing import report
+from .writing import micro_batch
 from .writing.last_write import last_write_of
 from .writing.micro_batch import Calls, MicroBatch
 from .writing.outgoing import Outgoing, as_bytes, parse
-from .writing.report import WriteReport
 from .writing.running import active, query_of
 from .writing.writes import Content, bring_in, is_taken, plan_of, rows_of, sink_of, topics_of
 
@@ -128,7 +128,7 @@ def write(
         given["report"] = os.path.join(folder, "report.json")
         with explained(spark), active(spark):
             frame.write.format("eosdb").options(**given).mode("append").save(absolute(path))
-        result, call = report.of_file(given["report"])
+        result, call = micro_batch.of_file(given["report"])
     if call is not None:
         _CALLS.add(place, run, call)
     result.say(path)
@@ -198,7 +198,7 @@ def _append(frame: DataFrame, batch_id: int, given: dict[str, str], sink_id: str
             lambda order: is_taken(db, sink_of(owner, options.which, order), batch_id),
         )
     _CALLS.add(place, run, call)
-    report.of_result(result, sink, batch_id, rows.size).say(options.path)
+    micro_batch.of_result(result, sink, batch_id, rows.size).say(options.path)
 
 
 def snapshot(path: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:

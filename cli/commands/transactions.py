@@ -8,7 +8,7 @@ import eosdb
 from eosdb import OpenTransaction, TopicPartition, TransactionState
 from eosdb.cli import output
 from eosdb.cli.file_command import FileGroup
-from eosdb.cli.partition_argument import partition_argument
+from eosdb.cli.params import partition_argument
 from eosdb.cli.session import Session
 
 from .data.journal import entry_row, transitions

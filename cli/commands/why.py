@@ -16,7 +16,7 @@ from eosdb import (
 )
 from eosdb.cli import output
 from eosdb.cli.file_command import FileCommand
-from eosdb.cli.partition_argument import partition_argument
+from eosdb.cli.params import partition_argument
 from eosdb.cli.session import Session
 from eosdb.model.clock import format_time_ms
 from eosdb.model.overview import Behind, GroupFigures

@@ -2,19 +2,94 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import sqlite3
+from collections.abc import Callable, Iterable, Mapping
 
-from eosdb.admin import configs, diagnosis, offset_reset
 from eosdb.broker.group_offsets import Committer, commit_offsets
 from eosdb.broker.handler import RequestHandler
 from eosdb.coordinator.authorizer import CLUSTER
+from eosdb.coordinator.foresight import Foresight
 from eosdb.coordinator.groups import configs as group_configs
 from eosdb.coordinator.groups import offsets as group_offsets
-from eosdb.errors import GroupIdNotFoundError, InvalidRequestError
+from eosdb.coordinator.groups import rows as group_rows
+from eosdb.errors import GroupIdNotFoundError, InvalidRequestError, NonEmptyGroupError
+from eosdb.log import partition_rows
+from eosdb.log.reading import by_time
 from eosdb.model.reports import GroupReport, OffsetReset
-from eosdb.model.validation import check_group_id, check_mapping, check_topic_partitions
+from eosdb.model.validation import check_group_id, check_int, check_mapping, check_topic_partitions
 from eosdb.model.values import EARLIEST, LATEST, GroupState, OffsetAndMetadata, TopicPartition
 from eosdb.store.writing.unit import Unit
+
+from . import configs, diagnosis
+
+Target = Callable[[sqlite3.Connection, TopicPartition, int], int]
+"""Returns the offset to set for one partition; the last argument is the committed offset, -1 for none."""
+
+
+def plan(
+    connection: sqlite3.Connection,
+    group_id: str,
+    tps: list[TopicPartition],
+    target: Target,
+    foresight: Foresight,
+) -> list[OffsetReset]:
+    """Plan a reset. Raises NonEmptyGroupError, InvalidRequestError and UnknownTopicOrPartitionError."""
+    stored = group_rows.load(connection, group_id)
+    group = None if stored is None else foresight.group(stored)
+    if group is not None and group.members:
+        raise NonEmptyGroupError(
+            f"group {group_id!r} is {group.state.value} with {len(group.members)} members; its "
+            "offsets can be reset when all of them have left"
+        )
+    standing = group_offsets.fetch(connection, group_id, tps, require_stable=False)
+    plan = []
+    for tp in tps:
+        partition = partition_rows.read(connection, tp)
+        before = standing[tp].offset if tp in standing else -1
+        wanted = target(connection, tp, before)
+        after = min(max(wanted, partition.log_start_offset), partition.log_end_offset)
+        plan.append(OffsetReset(tp.topic, tp.partition, before, after))
+    return plan
+
+
+def at(timestamp: int) -> Target:
+    """The target at a timestamp, which may be the log's beginning or end."""
+
+    def find(connection: sqlite3.Connection, tp: TopicPartition, before: int) -> int:
+        partition = partition_rows.read(connection, tp)
+        first = by_time.list_offset(connection, partition, timestamp, read_committed=False)
+        return partition.log_end_offset if first.offset < 0 else first.offset
+
+    return find
+
+
+def current(connection: sqlite3.Connection, tp: TopicPartition, before: int) -> int:
+    return before if before >= 0 else at(LATEST)(connection, tp, before)
+
+
+def offset(offset: int | None) -> Target:
+    if offset is not None:
+        check_int("to_offset", offset, 0)
+    return lambda connection, tp, before: offset or 0
+
+
+def timestamp(timestamp: int | None) -> Target:
+    return at(0 if timestamp is None else check_int("to_timestamp", timestamp, 0))
+
+
+def shift(by: int | None) -> Target:
+    if by is not None:
+        check_int("shift_by", by, -(2**62), 2**62)
+
+    def shift(connection: sqlite3.Connection, tp: TopicPartition, before: int) -> int:
+        if before < 0:
+            raise InvalidRequestError(
+                f"{tp}: the group has no committed offset to shift; name a target, such as "
+                "to_earliest"
+            )
+        return before + (by or 0)
+
+    return shift
 
 
 class GroupAdmin(RequestHandler):
@@ -97,12 +172,12 @@ class GroupAdmin(RequestHandler):
         given = [
             target
             for is_given, target in (
-                (to_earliest, offset_reset.at(EARLIEST)),
-                (to_latest, offset_reset.at(LATEST)),
-                (to_current, offset_reset.current),
-                (to_offset is not None, offset_reset.offset(to_offset)),
-                (to_timestamp is not None, offset_reset.timestamp(to_timestamp)),
-                (shift_by is not None, offset_reset.shift(shift_by)),
+                (to_earliest, at(EARLIEST)),
+                (to_latest, at(LATEST)),
+                (to_current, current),
+                (to_offset is not None, offset(to_offset)),
+                (to_timestamp is not None, timestamp(to_timestamp)),
+                (shift_by is not None, shift(shift_by)),
             )
             if is_given
         ]
@@ -115,19 +190,19 @@ class GroupAdmin(RequestHandler):
             with self._store.read() as connection:
                 self._authorizer.check(connection, "describe", "group", group_id)
                 foresight = self._coordinator.foresight(connection)
-                return offset_reset.plan(connection, group_id, tps, given[0], foresight)
+                return plan(connection, group_id, tps, given[0], foresight)
         return self._coordinator.write(lambda unit: self._reset(unit, group_id, tps, given[0]))
 
     def _reset(
-        self, unit: Unit, group_id: str, tps: list[TopicPartition], target: offset_reset.Target
+        self, unit: Unit, group_id: str, tps: list[TopicPartition], target: Target
     ) -> list[OffsetReset]:
-        plan = offset_reset.plan(
+        resets = plan(
             unit.connection, group_id, tps, target, self._coordinator.foresight(unit.connection)
         )
         offsets = {
             TopicPartition(reset.topic, reset.partition): OffsetAndMetadata(reset.after)
-            for reset in plan
+            for reset in resets
         }
         commits = group_offsets.check_offsets(offsets)
         commit_offsets(self._core, unit, group_id, commits, Committer())
-        return plan
+        return resets

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
 from eosdb.admin import consistent_cut, dump, overview, storage
-from eosdb.admin.timeline import timeline
-from eosdb.admin.timeline.bins import MAX_BINS, MAX_TRANSACTIONS, Window
+from eosdb.admin.timeline.reading import MAX_BINS, MAX_TRANSACTIONS, Window
+from eosdb.admin.timeline.timeline import PartitionTimeline
 from eosdb.broker.handler import RequestHandler
 from eosdb.coordinator.authorizer import CLUSTER
 from eosdb.errors import InvalidRequestError, UnknownTopicIdError
@@ -21,7 +21,6 @@ from eosdb.log.reading.scan import Part
 from eosdb.model.overview import Overview
 from eosdb.model.progress import Progress, report_progress
 from eosdb.model.reports import LogDirectory, LoggedBatch, SnapshotEntry, StorageStats
-from eosdb.model.timeline.timeline import PartitionTimeline
 from eosdb.model.validation import check_int, check_text, check_topic_partition
 from eosdb.model.values import (
     IsolationLevel,
@@ -31,6 +30,8 @@ from eosdb.model.values import (
     TopicPartition,
 )
 from eosdb.store import history
+
+from .timeline import reading
 
 T = TypeVar("T")
 
@@ -239,7 +240,7 @@ class LogAdmin(RequestHandler):
         now_ms = self._clock.time_ms()
         with self._store.read() as connection:
             return tuple(
-                timeline.read(connection, self._authorizer, topic, partition, window, now_ms)
+                reading.read(connection, self._authorizer, topic, partition, window, now_ms)
             )
 
     def dump_log(self, topic_partition: TopicPartition, offset: int = 0) -> Iterator[LoggedBatch]:

@@ -3,20 +3,306 @@
 Time-outs and expirations are also handled by any write that finds one due (see the coordinator). A whole
 round runs on demand. Every log.retention.check.interval.ms one writing process runs a round by itself, a
 few steps after each of its writes, without a thread (decisions/0023).
+
+A round goes in steps, each of which is a read of a snapshot or one bounded write unit. The caller may wait
+between two steps: every unit checks again what a read has found. A new kind of housekeeping is one more
+generator in `_PARTS`, which yields after each step.
 """
 
 from __future__ import annotations
 
+import functools
 import threading
-from collections.abc import Iterator
-from typing import Final
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator, Sequence
+from typing import Final, TypeVar
 
 from eosdb.broker.handler import Core
-from eosdb.maintenance.round import Round
+from eosdb.coordinator.groups import offsets as group_offsets
+from eosdb.coordinator.transactions import producer_ids
+from eosdb.log import compaction, once, partition_rows, retention, snapshots
+from eosdb.log.partition_rows import IsDue, Partition
+from eosdb.maintenance import history
 from eosdb.model.clock import monotonic_ns
+from eosdb.model.failpoints import Failpoint, reach
 from eosdb.model.notices import catalog
-from eosdb.model.progress import Progress, report_progress
+from eosdb.model.progress import Progress, report_progress, silent
+from eosdb.model.topic_config import TopicConfig
 from eosdb.model.values import HousekeepingReport
+from eosdb.store import space
+from eosdb.store.writing.unit import STEPS_PER_UNIT, Unit
+
+K = TypeVar("K")
+T = TypeVar("T")
+Steps = Generator[None, None, T]
+"""Yields after each step; returns what the steps have done."""
+_PAGES_OF_IDS: Final = 10
+"""So many pages of producer ids a round looks at: those of records that are kept for ever are looked at
+again and again."""
+_WITH_RECORDS: Final = "log_end_offset > log_start_offset"
+
+
+class Round:
+    """The steps of a round, counting what they do. `unit_ms` is the target duration of one unit; unless
+    `sync`, its writes become durable with the next synced unit."""
+
+    def __init__(
+        self,
+        core: Core,
+        *,
+        unit_ms: int,
+        sync: bool,
+        first_id: int | None = None,
+        on_progress: Progress = silent,
+    ) -> None:
+        self._store = core.store
+        self._coordinator = core.coordinator
+        self._clock = core.clock
+        self._config = core.config
+        self._unit_ns = unit_ms * 1_000_000
+        self._sync = sync
+        self.first_id = first_id
+        """The producer id at which it begins to look for those to be forgotten; then that at which the next
+        round begins. None: it looks at all."""
+        self._report = on_progress
+        self._done: Counter[str] = Counter()
+
+    def steps(self) -> Iterator[None]:
+        """Yield after each step of everything that is due."""
+        for part in _PARTS:
+            yield from part(self)
+
+    def report(self) -> HousekeepingReport:
+        """Return what has been done so far."""
+        return HousekeepingReport(**self._done)
+
+    def take_snapshots(self) -> Steps[None]:
+        """Take a producer-state snapshot of every partition that has grown since its last."""
+        with self._store.read() as connection:
+            grown = snapshots.grown(connection)
+        now_ms = self._clock.time_ms()
+        yield from self._for_each(
+            grown, lambda unit, id_: snapshots.take(unit, id_, now_ms), "snapshots"
+        )
+
+    # -- units and looks ------------------------------------------------------------------------
+
+    def _write(self, work: Callable[[Unit], T]) -> T:
+        return self._store.write(work, sync=self._sync)
+
+    def _alarm(self) -> Callable[[], bool]:
+        """Return a function that tells whether the unit that begins now has lasted long enough."""
+        end = monotonic_ns(self._clock) + self._unit_ns
+        return lambda: monotonic_ns(self._clock) >= end
+
+    def _for_each(
+        self, due: Sequence[K], work: Callable[[Unit, K], int], counted: str | None = None
+    ) -> Steps[list[K]]:
+        """Call `work` for each item, some items per unit so that other writers get their turn, and count
+        its results. Returns the items for which it did something."""
+        at, worked_on = 0, list[K]()
+        while at < len(due):
+
+            def some(unit: Unit, first: int = at) -> list[int]:
+                is_over, counts = self._alarm(), list[int]()
+                for key in due[first : first + STEPS_PER_UNIT]:
+                    counts.append(work(unit, key))
+                    if is_over():
+                        break
+                return counts
+
+            counts = self._write(some)
+            worked_on += [key for key, count in zip(due[at:], counts, strict=False) if count]
+            at += len(counts)
+            if counted is not None:
+                self._done[counted] += sum(counts)
+            yield
+        return worked_on
+
+    def _due(self, condition: str, is_due: IsDue) -> Steps[list[Partition]]:
+        """Yield the partitions that are due among those that meet an SQL condition: page by page, each
+        on its own snapshot, without the writer's lock."""
+        due: list[Partition] = []
+        configs: dict[int, TopicConfig] = {}
+        after: int | None = 0
+        while after is not None:
+            with self._store.read() as connection:
+                some, after = partition_rows.page(connection, after, condition)
+                for partition in some:
+                    config = configs.get(partition.topic_id)
+                    if config is None:
+                        config = configs[partition.topic_id] = partition_rows.read_config(
+                            connection, partition.topic_id, self._config
+                        )
+                    if is_due(connection, partition, config):
+                        due.append(partition)
+            yield
+        return due
+
+    # -- the parts ------------------------------------------------------------------------------
+
+    def _forget_groups(self) -> Steps[None]:
+        """Expire groups. This precedes the expiration of members, so that a group that loses its last
+        member now is seen empty once."""
+        now_ms = self._clock.time_ms()
+        with self._store.read() as connection:
+            idle = group_offsets.idle_groups(connection)
+        yield from self._for_each(
+            idle, lambda unit, group_id: group_offsets.forget_idle(unit, group_id, now_ms)
+        )
+
+    def _run_due(self) -> Steps[None]:
+        """Run time-outs and expirations, as any write does that finds one due."""
+        due = self._coordinator.run_due()
+        self._done.update(
+            recovered_transactions=due.recovered,
+            aborted_transactions=due.aborted,
+            expired_transactional_ids=due.transactional_ids,
+            expired_producers=due.producers,
+            expired_offsets=due.offsets,
+            changed_groups=due.groups,
+        )
+        yield
+
+    def _move_log_starts(self) -> Steps[None]:
+        now = self._clock.time_ms()
+
+        def move(unit: Unit, partition_id: int) -> int:
+            partition = partition_rows.find_by_id(unit, partition_id)
+            if partition is None:
+                return 0
+            config = partition_rows.config(unit, partition.topic_id, self._config)
+            target = retention.due_log_start(unit, partition, config, now)
+            if target is None:
+                return 0
+            offset, reason = target
+            retention.move_log_start(unit, partition, offset, reason, now)
+            return offset - partition.log_start_offset
+
+        due = yield from self._due(
+            _WITH_RECORDS,
+            lambda connection, partition, config: (
+                retention.due_log_start(connection, partition, config, now) is not None
+            ),
+        )
+        moving = [partition.partition_id for partition in due]
+        while moving:  # One event moves the log start by a bounded number: another may be due.
+            moving = yield from self._for_each(moving, move, "deleted_records")
+        reach(Failpoint.RETENTION_MOVED)
+        cut = yield from self._due(
+            "log_start_offset > 0",
+            lambda connection, partition, _: retention.has_index_below(connection, partition),
+        )
+        yield from self._for_each(
+            [partition.partition_id for partition in cut],
+            lambda unit, partition_id: retention.cut_index(unit, partition_id, now),
+        )
+
+    def _delete_rows(self) -> Steps[None]:
+        below = yield from self._due(
+            "log_start_offset > 0",
+            lambda connection, partition, _: retention.has_rows_below(connection, partition),
+        )
+        with self._store.read() as connection:
+            orphans = retention.orphans(connection)
+        yield from retention.delete_in_parts(
+            functools.partial(self._store.write, sync=False),
+            [*(partition.partition_id for partition in below), *orphans],
+        )
+
+    def _compact(self) -> Steps[None]:
+        now = self._clock.time_ms()
+        found = yield from self._due(
+            _WITH_RECORDS,
+            lambda connection, partition, config: compaction.is_due(
+                connection, partition, config, now
+            ),
+        )
+        due = {partition.partition_id for partition in found}
+        compacted = yield from self._due(_WITH_RECORDS, lambda _, __, config: config.compact)
+        sizes = [partition.log_end_offset - partition.log_start_offset for partition in compacted]
+        done, total = 0, sum(sizes)
+        for (partition_id, *_), size in zip(compacted, sizes, strict=True):
+            self._report(done, total)
+
+            def clean(unit: Unit, partition_id: int = partition_id) -> int:
+                partition = partition_rows.find_by_id(unit, partition_id)
+                if partition is None:
+                    return 0
+                config = partition_rows.config(unit, partition.topic_id, self._config)
+                return compaction.clean(unit, partition, config, self._clock.time_ms())
+
+            if partition_id in due:
+                self._done["compacted_records"] += self._write(clean)
+                yield
+            done += size
+        self._report(total, total)
+
+    def _forget_producer_ids(self) -> Steps[None]:
+        """Forget to which transactional ids those producer ids belonged of which nothing is left."""
+        now_ms = self._clock.time_ms()
+        first: int | None = self.first_id or 0
+        pages = 0
+        while first is not None and (self.first_id is None or pages < _PAGES_OF_IDS):
+            with self._store.read() as connection:
+                ids, first = producer_ids.left_over(connection, first)
+            if ids:
+                self._write(functools.partial(producer_ids.forget, ids=ids, now_ms=now_ms))
+            pages += 1
+            yield
+        self.first_id = first or 0
+
+    def _forget_what_was_done_once(self) -> Steps[None]:
+        """Expire idempotency keys and sinks."""
+        now_ms = self._clock.time_ms()
+        before_ms = now_ms - self._config.idempotency_retention_ms
+        while self._config.idempotency_retention_ms >= 0:
+            with self._store.read() as connection:
+                if not once.is_due(connection, before_ms):
+                    return
+            keys, sinks = self._store.write(
+                lambda unit: once.expire(unit, before_ms, now_ms), sync=False
+            )
+            self._done.update(expired_idempotency_keys=keys, expired_sinks=sinks)
+            yield
+
+    def _trim_history(self) -> Steps[None]:
+        """Advance the baseline, without sync: a power cut removes commits from the end, each with its
+        baseline and its events."""
+        now_ms = self._clock.time_ms()
+        while True:
+            with self._store.read() as connection:
+                if not history.is_due(connection, self._config, now_ms):
+                    return
+            self._done["trimmed_events"] += self._store.write(
+                lambda unit: history.advance(unit, self._config, now_ms), sync=False
+            )
+            yield
+
+    def _free_pages(self) -> Steps[None]:
+        with self._store.read() as connection:
+            is_due = space.surplus(connection) > 0
+        while is_due:
+            freed = self._store.write(lambda unit: space.give_back(unit, self._alarm()), sync=False)
+            self._done["freed_bytes"] += freed
+            is_due = freed > 0
+            yield
+
+
+_PARTS: Final[tuple[Callable[[Round], Steps[None]], ...]] = (
+    Round._forget_groups,
+    Round._run_due,
+    Round._move_log_starts,
+    Round._delete_rows,
+    Round._forget_producer_ids,
+    Round._forget_what_was_done_once,
+    Round._compact,
+    Round.take_snapshots,
+    Round._trim_history,
+    Round._free_pages,
+)
+"""The order matters: the last parts return the pages that the earlier ones have freed."""
+
 
 _UNIT_MS: Final = 2
 """The target duration of one unit of background housekeeping, for which other writers wait."""

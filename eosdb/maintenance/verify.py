@@ -2,29 +2,449 @@
 
 SQLite's own check is a single statement that takes as long as a full scan, outside the interpreter's
 lock, so it runs in a second thread beside the folding.
+
+Each record row is compared with its event in every column, and with its own checksum, which covers what
+only the row stores: content, timestamp and timestamp type. Records from before schema 7 have no checksum;
+for them the event has the newest timestamp, the size and a CRC of the content. A batch partly removed by
+retention or compaction is compared as far as it exists.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from typing import Final
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any, Final, NamedTuple
+from zlib import crc32
 
 from eosdb.coordinator.groups import rows as group_rows
 from eosdb.coordinator.projection import apply
+from eosdb.events import lean
+from eosdb.events.kinds import BatchAppended, Event, MarkerWritten
+from eosdb.events.lean import Lean
+from eosdb.log import checksum, record_sum
+from eosdb.log.batch import STORED_SIZE
+from eosdb.log.producer_state import SEQUENCE_COUNT
 from eosdb.maintenance import replay
-from eosdb.maintenance.record_check import RecordCheck
 from eosdb.model import threads
 from eosdb.model.clock import Clock
 from eosdb.model.progress import Progress, report_progress
-from eosdb.model.values import RebuildReport, VerifyReport
+from eosdb.model.values import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    ProducerIdAndEpoch,
+    RebuildReport,
+    VerifyReport,
+)
+from eosdb.native import accelerator
 from eosdb.store import baseline, journal
 from eosdb.store.schema import file_id
 from eosdb.store.schema import newest as newest_schema
 from eosdb.store.schema.migrate import check_known
 from eosdb.store.store import Store
+
+_SERIAL: Final = f"sequence_round * {SEQUENCE_COUNT} + sequence"
+_COLUMNS: Final = (
+    "position", "producer_id", "producer_epoch", "sequence", "is_transactional", "control",
+)  # fmt: skip
+"""The columns that an event determines for each of its rows; `sequence` is the serial."""
+
+
+class _Row(NamedTuple):
+    """A row of the query `_RANGE`."""
+
+    offset: int
+    timestamp: int
+    size: int
+    key: Any
+    value: Any
+    headers: Any
+    content: Any
+    position: int
+    producer_id: int
+    producer_epoch: int
+    sequence: int
+    is_transactional: int
+    control: str | None
+
+
+_TERMS: Final = {"size": STORED_SIZE, "content": checksum.CONTENT, "sequence": _SERIAL}
+_RANGE: Final = f"""
+SELECT {", ".join(_TERMS.get(name, f'"{name}"') for name in _Row._fields)}
+FROM records WHERE partition_id = ? AND "offset" BETWEEN ? AND ? ORDER BY "offset"
+"""
+_BATCHES: Final = f"""
+WITH asked (partition, first, last, at, producer, epoch, serial, step, transactional) AS (VALUES {{rows}})
+SELECT timestamp, key, value, headers, {checksum.CONTENT},
+    position = at AND producer_id = producer AND producer_epoch = epoch AND control IS NULL
+        AND is_transactional = transactional AND {_SERIAL} = serial + step * ("offset" - first)
+FROM asked CROSS JOIN records ON partition_id = partition AND "offset" BETWEEN first AND last
+"""
+_PROOFS: Final = """
+WITH asked (partition, first, beyond, wanted) AS (VALUES {rows})
+SELECT sum(wanted = (
+    SELECT eosdb_proof(
+        key, value, headers, control, checksum, 1 << 40, first, beyond, partition,
+        "offset", timestamp, timestamp_type, producer_id, is_transactional,
+        producer_epoch, sequence, sequence_round, position
+    ) FROM records INDEXED BY records_offset
+    WHERE partition_id = partition AND "offset" >= first AND "offset" < beyond
+)) FROM asked
+"""
+"""Counts the batches whose rows are as wanted: by the accelerator, whose connections are not held up by
+Python meanwhile."""
+_MARKERS: Final = f"""
+WITH asked (partition, place, at, producer, epoch, kind, time, wanted) AS (VALUES {{rows}})
+SELECT count(*) FROM asked CROSS JOIN records ON partition_id = partition AND "offset" = place
+WHERE position = at AND producer_id = producer AND producer_epoch = epoch AND control = kind
+    AND timestamp = time AND timestamp_type = 0 AND is_transactional = 1 AND sequence = -1
+    AND sequence_round = 0 AND key IS NULL AND value IS NULL AND headers IS NULL
+    AND {checksum.CONTENT} = wanted
+"""
+_WRITTEN_BY: Final = """
+SELECT producer_id, producer_epoch FROM records
+WHERE partition_id = ? AND "offset" BETWEEN ? AND ? ORDER BY "offset" LIMIT 1
+"""
+_AT_ONCE: Final = 100
+_AT_ONCE_BYTES: Final = 1024 * 1024
+
+
+@dataclass(slots=True)
+class _Partition:
+    """What the folded events say of a partition, and what of its records has been found."""
+
+    partition_id: int
+    topic: str
+    partition: int
+    log_start_offset: int
+    log_end_offset: int
+    clean_offset: int
+    checked_from: int
+    size_bytes: int
+    cleaned_sum: int | None
+    rows: int = 0
+    size: int = 0
+
+    @property
+    def kept_from(self) -> int:
+        """From here on no record is missing."""
+        return max(self.log_start_offset, self.clean_offset)
+
+    def count(self, offset: int, rows: int, size: int) -> None:
+        """Count records from the offset on, which are all on one side of the log start, and of the clean
+        offset."""
+        if offset >= self.kept_from:
+            self.rows += rows
+        if offset >= self.log_start_offset:
+            self.size += size
+
+    def differences(self, connection: sqlite3.Connection) -> Iterator[str]:
+        """Yield what does not fit, when all have been counted."""
+        where = f"records: {self.topic}-{self.partition}"
+        if self.rows != (expected := max(0, self.log_end_offset - self.kept_from)):
+            yield (
+                f"{where}: {self.rows} rows are stored from offset {self.kept_from} on, expected {expected}"
+            )
+        if self.size != self.size_bytes:
+            yield f"{where}: {self.size} bytes are stored, expected {self.size_bytes}"
+        if self.cleaned_sum is not None:
+            start, clean = self.log_start_offset, self.clean_offset
+            found = record_sum.between(connection, self.partition_id, start, clean)
+            if found != self.cleaned_sum:
+                yield (
+                    f"{where} offsets {start} to {clean - 1}: what compaction has left has the sum "
+                    f"{found}, expected {self.cleaned_sum}; a record has been altered, added or deleted"
+                )
+
+
+_PARTITIONS: Final = (
+    "SELECT partition_id, topic, partition, log_start_offset, log_end_offset, clean_offset, checked_from, "
+    "size_bytes, cleaned_sum FROM partitions"
+)
+_ENDS: Final = "SELECT partition_id, log_end_offset FROM eosdb_baseline_partitions"
+
+
+class RecordCheck:
+    """Compares every append event with its rows and collects `problems`. Events up to the position
+    `baseline` exist only because of their rows: one without any row should have been deleted."""
+
+    def __init__(self, connection: sqlite3.Connection, baseline: int) -> None:
+        self._connection = connection
+        self._baseline = baseline
+        self._partitions = {row[0]: _Partition(*row) for row in connection.execute(_PARTITIONS)}
+        self._ends = dict[int, int](connection.execute(_ENDS).fetchall())
+        """The log end of each partition after the events so far."""
+        self._batches: list[tuple[int, BatchAppended]] = []
+        self._batch_bytes = 0
+        self._markers: list[tuple[int, MarkerWritten]] = []
+        self._rows = 0
+        self.problems: list[str] = []
+
+    def inspect(self, position: int, row: Event | Lean) -> None:
+        """Compare one event with its rows, at once or together with later events."""
+        try:
+            event = self._whole(row) if isinstance(row, Lean) else row
+        except (KeyError, TypeError, ValueError) as error:
+            self.problems.append(
+                f"journal: position {position} says too little of its records ({error!r})"
+            )
+            return
+        if position > self._baseline:
+            self._check_place(position, event)
+        if type(event) is BatchAppended:
+            partition = self._partitions.get(event.partition_id)
+            kept_from = event.base_offset + 1 if partition is None else partition.kept_from
+            # Where records are gone, or have no checksums, one query for many does not help.
+            is_plain = event.has_checksums and event.base_offset >= kept_from
+            if not is_plain:
+                self._range(position, event)
+                return
+            self._batches.append((position, event))
+            self._batch_bytes += event.size
+            if len(self._batches) == _AT_ONCE or self._batch_bytes > _AT_ONCE_BYTES:
+                self._look_at_batches()
+        elif type(event) is MarkerWritten:
+            self._markers.append((position, event))
+            if len(self._markers) == _AT_ONCE:
+                self._look_at_markers()
+
+    def _whole(self, row: Lean) -> Event:
+        """Return a lean event at or before the baseline in full. The state before it is not known any
+        more, so the producer is taken from its first record, which its own checksum proves. Raises
+        KeyError, TypeError and ValueError."""
+        where = lean.place(row)
+        stored = self._connection.execute(_WRITTEN_BY, where or (-1, 0, 0)).fetchone()
+        producer = ProducerIdAndEpoch(*stored or (NO_PRODUCER_ID, NO_PRODUCER_EPOCH))
+        if row.kind is BatchAppended:
+            first = row.members["base_offset"]
+            usual: Event = lean.batch(row.timestamp, row.transactional_id, first, producer)
+        else:
+            usual = lean.marker(producer, -1)
+        return lean.fill_in(row, usual)
+
+    def _check_place(self, position: int, event: Event) -> None:
+        """Check that the event's records begin where the log ended."""
+        where = lean.place(event)
+        if where is None:
+            return
+        expected = self._ends.get(where.partition_id, 0)
+        if where.first_offset != expected:
+            self.problems.append(
+                f"journal: the records of position {position} begin at offset {where.first_offset} of "
+                f"partition_id {where.partition_id}, expected {expected}, where its log ended"
+            )
+        self._ends[where.partition_id] = where.last_offset + 1
+
+    def finish(self) -> list[str]:
+        """Return the problems, after every event has been inspected."""
+        self._look_at_batches()
+        self._look_at_markers()
+        for partition in self._partitions.values():
+            self.problems += partition.differences(self._connection)
+        (rows,) = self._connection.execute("SELECT count(*) FROM records").fetchone()
+        if rows != self._rows:
+            self.problems.append(
+                f"records: {rows} rows are stored, the events account for {self._rows}"
+            )
+        return self.problems
+
+    def _is_checked(self, marker: MarkerWritten) -> bool:
+        """Whether the marker must have a checksum."""
+        partition = self._partitions.get(marker.partition_id)
+        return partition is not None and 0 <= partition.checked_from <= marker.offset
+
+    def _look_at_batches(self) -> None:
+        """Check the pending batches one by one, unless one query shows that all are right."""
+        batches, self._batches, self._batch_bytes = self._batches, [], 0
+        if batches and (self._are_proved(batches) or self._are_whole(batches)):
+            for _, event in batches:
+                self._rows += event.count
+                self._partitions[event.partition_id].count(
+                    event.base_offset, event.count, event.size
+                )
+            return
+        for position, event in batches:
+            self._range(position, event)
+
+    def _are_proved(self, batches: list[tuple[int, BatchAppended]]) -> bool:
+        """Whether the accelerator shows the same as `_are_whole`. False if anything is unusual."""
+        if accelerator.rows() is None:
+            return False
+        parameters: list[object] = []
+        for position, event in batches:
+            wanted = (
+                position, event.producer_id, event.producer_epoch, event.base_sequence,
+                int(event.is_transactional), event.max_timestamp, event.crc,
+            )  # fmt: skip
+            first, text = event.base_offset, " ".join(map(str, wanted))
+            parameters += (event.partition_id, first, first + event.count, text)
+        query = _PROOFS.format(rows=", ".join(["(?, ?, ?, ?)"] * len(batches)))
+        try:
+            (right,) = self._connection.execute(query, parameters).fetchone()
+        except (sqlite3.Error, MemoryError):  # decisions/0060: Python finds what is unusual.
+            return False
+        return bool(right == len(batches))
+
+    def _are_whole(self, batches: list[tuple[int, BatchAppended]]) -> bool:
+        """Whether one query shows that everything `_range` checks is right for all batches. SQLite
+        guarantees no order here, though it follows the index: a difference leads to a detailed check,
+        and is not reported as such."""
+        parameters: list[int] = []
+        for position, event in batches:
+            first, serial = event.base_offset, event.base_sequence
+            parameters += (
+                event.partition_id, first, first + event.count - 1, position, event.producer_id,
+                event.producer_epoch, serial, int(serial >= 0), event.is_transactional,
+            )  # fmt: skip
+        query = _BATCHES.format(rows=", ".join(["(?, ?, ?, ?, ?, ?, ?, ?, ?)"] * len(batches)))
+        rows = self._connection.execute(query, parameters).fetchall()
+        if len(rows) != sum([event.count for _, event in batches]):
+            return False
+        times, keys, values, headers, sums, fits = zip(*rows, strict=True)
+        try:
+            if fits.count(1) < len(rows) or checksum.content_sums(keys, values, headers) != list(
+                sums
+            ):
+                return False
+        except (TypeError, AttributeError):
+            return False
+        at = 0
+        for _, event in batches:
+            end = at + event.count
+            if max(times[at:end]) != event.max_timestamp or checksum.crc(sums[at:end]) != event.crc:
+                return False
+            at = end
+        return True
+
+    def _look_at_markers(self) -> None:
+        """Check the pending markers, like `_look_at_batches`."""
+        markers, self._markers = self._markers, []
+        if not markers:
+            return
+        parameters: list[object] = []
+        for position, event in markers:
+            parameters += (
+                event.partition_id, event.offset, position, event.producer_id, event.producer_epoch,
+                event.control, event.timestamp,
+                checksum.MARKER if self._is_checked(event) else checksum.OLD_MARKER,
+            )  # fmt: skip
+        query = _MARKERS.format(rows=", ".join(["(?, ?, ?, ?, ?, ?, ?, ?)"] * len(markers)))
+        (right,) = self._connection.execute(query, parameters).fetchone()
+        if right == len(markers):
+            self._rows += right
+            for _, event in markers:
+                if (partition := self._partitions.get(event.partition_id)) is not None:
+                    partition.count(event.offset, 1, 0)
+            return
+        for position, event in markers:
+            self._range(position, event)
+
+    def _range(self, position: int, event: BatchAppended | MarkerWritten) -> None:
+        """Check the rows of one event and report what is wrong with them."""
+        of_all: tuple[object, ...]
+        if isinstance(event, MarkerWritten):
+            first = last = event.offset
+            of_all = (position, event.producer_id, event.producer_epoch, -1, 1, event.control)
+        else:
+            first, last = event.base_offset, event.last_offset
+            of_all = (
+                position, event.producer_id, event.producer_epoch, event.base_sequence,
+                event.is_transactional, None,
+            )  # fmt: skip
+        cursor = self._connection.execute(_RANGE, (event.partition_id, first, last))
+        rows = list(map(_Row._make, cursor))
+        self._rows += len(rows)
+        partition = self._partitions.get(event.partition_id)
+        if partition is not None:
+            for row in rows:
+                partition.count(row.offset, 1, row.size)
+        where = f"records: {event.topic}-{event.partition} offsets {first} to {last}"
+        kept_from = last + 1 if partition is None else partition.kept_from
+        expected = last - max(first, kept_from) + 1
+        if len(rows) < expected:
+            self.problems.append(f"{where}: {len(rows)} rows are stored, expected {expected}")
+        elif not rows and position <= self._baseline:
+            self.problems.append(
+                f"journal: position {position} is not behind the baseline ({self._baseline}), and no "
+                "record of it is stored; expected it to be gone"
+            )
+        is_old = isinstance(event, BatchAppended) and not event.has_checksums
+        is_old |= isinstance(event, MarkerWritten) and not self._is_checked(event)
+        difference = _differs(rows, first, of_all) or _altered(rows, is_old=is_old)
+        if not difference and len(rows) == last - first + 1:
+            difference = (
+                _marker_differs(rows[0], event)
+                if isinstance(event, MarkerWritten)
+                else _batch_differs(rows, event)
+            )
+        if difference:
+            self.problems.append(f"{where}: {difference}")
+
+
+def _differs(rows: Sequence[_Row], first: int, of_all: tuple[object, ...]) -> str | None:
+    """Return the first column that differs from the event."""
+    looked_at = attrgetter(*_COLUMNS)
+    for row in rows:
+        for name, value, wanted in zip(_COLUMNS, looked_at(row), of_all, strict=True):
+            if name == "sequence" and isinstance(wanted, int) and wanted >= 0:
+                wanted += row.offset - first
+            if value != wanted:
+                return f"{name} is {value!r} at offset {row.offset}, expected {wanted!r}"
+    return None
+
+
+def _altered(rows: Sequence[_Row], *, is_old: bool) -> str | None:
+    """Return the first row that does not match its checksum."""
+    i = checksum.first_altered(
+        [row.key for row in rows],
+        [row.value for row in rows],
+        [row.headers for row in rows],
+        [row.content for row in rows],
+        len(rows) if is_old else 0,
+    )
+    if i is None:
+        return None
+    return (
+        f"the record at offset {rows[i].offset} does not fit its checksum; one of its columns has been "
+        "altered"
+    )
+
+
+def _marker_differs(row: _Row, event: MarkerWritten) -> str | None:
+    if row.timestamp == event.timestamp and row.key is row.value is row.headers is None:
+        return None
+    return f"a marker of time {row.timestamp} is stored, expected one of {event.timestamp} without content"
+
+
+def _batch_differs(rows: Sequence[_Row], event: BatchAppended) -> str | None:
+    newest, size = max(row.timestamp for row in rows), sum(row.size for row in rows)
+    if (newest, size) != (event.max_timestamp, event.size):
+        return (
+            f"{size} bytes up to time {newest} are stored, expected {event.size} up to "
+            f"{event.max_timestamp}"
+        )
+    sums = [row.content for row in rows]
+    crc = checksum.crc(sums) if event.has_checksums else _crc_before_7(rows)
+    if event.crc >= 0 and crc != event.crc:
+        return (
+            f"the content's CRC is {crc:08x}, expected {event.crc:08x}; a key, a value or a header has "
+            "been altered"
+        )
+    return None
+
+
+def _crc_before_7(rows: Iterable[_Row]) -> int:
+    """Return the checksum that older events store: the CRC-32 of the concatenated keys, values and
+    headers."""
+    return crc32(
+        b"".join(
+            (row.key or b"") + (row.value or b"") + (row.headers or "").encode() for row in rows
+        )
+    )
+
 
 _INTERRUPT_EVERY_S: Final = 0.05
 

@@ -17,11 +17,10 @@ from eosdb.errors import EosdbError
 from eosdb.model.notices import catalog
 
 from . import files, remote
-from .errors import SparkOptionError
+from .errors import SkippedFile, SparkOptionError, with_advice
 from .known_files import KnownFiles, MarksOf
 from .offsets import ONLY, MarkedOffset
 from .options import ReadOptions
-from .skipped import SkippedFile, with_advice
 
 
 class State(NamedTuple):

@@ -1,8 +1,25 @@
-"""Errors in the use of the Spark source and sinks."""
+"""Errors in the use of the Spark source and sinks, and the files that may be skipped in spite of theirs.
+
+Options ignoreCorruptFiles and ignoreMissingFiles have Spark's meaning. A corrupt file is damaged,
+incomplete, of another schema, or not an eosdb file; a missing file existed before. Both are errors unless
+the option is set; then each skipped file is logged.
+"""
 
 from __future__ import annotations
 
-from eosdb.errors import BatchDiffersError, ConfigError
+from typing import Final, NamedTuple
+
+from eosdb.errors import (
+    BatchDiffersError,
+    ConfigError,
+    CorruptDatabaseError,
+    CorruptRecordError,
+    DatabaseNotFoundError,
+    EosdbError,
+    NotAnEosdbFileError,
+    SchemaOutOfDateError,
+    SchemaTooNewError,
+)
 
 
 class SparkOptionError(ConfigError):
@@ -11,3 +28,41 @@ class SparkOptionError(ConfigError):
 
 class OtherTargetError(BatchDiffersError):
     """The batch with this number and name was written to other topics than it would be now."""
+
+
+_CORRUPT: Final = (
+    CorruptDatabaseError,
+    CorruptRecordError,
+    NotAnEosdbFileError,
+    SchemaOutOfDateError,
+    SchemaTooNewError,
+)
+
+
+class SkippedFile(NamedTuple):
+    """A file that a reader skips, and the reason."""
+
+    path: str
+    reason: str
+
+
+class Ignoring(NamedTuple):
+    """The options ignoreCorruptFiles and ignoreMissingFiles."""
+
+    corrupt: bool = False
+    missing: bool = False
+
+    def allows(self, error: EosdbError) -> bool:
+        """Whether the file that raised this error may be skipped."""
+        return (self.corrupt and isinstance(error, _CORRUPT)) or (
+            self.missing and isinstance(error, DatabaseNotFoundError)
+        )
+
+
+def with_advice(error: EosdbError) -> EosdbError:
+    """Add to a file's error the option that skips such files."""
+    if isinstance(error, _CORRUPT):
+        return type(error)(f"{error}. Set ignoreCorruptFiles=true to leave such files out")
+    if isinstance(error, DatabaseNotFoundError):
+        return type(error)(f"{error}. Set ignoreMissingFiles=true to leave such files out")
+    return error

@@ -11,10 +11,9 @@ from typing import Final
 from eosdb.model.notices import catalog
 
 from .cut import Cut, other_file, other_topic
-from .errors import SparkOptionError
+from .errors import SkippedFile, SparkOptionError
 from .offsets import ONLY, Positions
 from .options import ReadOptions
-from .skipped import SkippedFile
 
 
 class Histories:

@@ -16,9 +16,8 @@ from eosdb.model.validation import check_group_id
 from eosdb.model.values import IsolationLevel
 
 from . import kafka_options
-from .errors import SparkOptionError
+from .errors import Ignoring, SparkOptionError
 from .offsets import MarkedOffset, parse_offset
-from .skipped import Ignoring
 
 _READING = {
     "path", "paths", "subscribe", "subscribepattern", "assign", "startingoffsets", "endingoffsets",

@@ -18,11 +18,11 @@ from pyspark.sql.types import StructType
 
 from eosdb.spark_io.planning import columns, files, offsets, options, plan
 from eosdb.spark_io.planning.cut import Cut, Lens
+from eosdb.spark_io.planning.errors import SkippedFile
 from eosdb.spark_io.planning.group_progress import GroupProgress
 from eosdb.spark_io.planning.histories import Histories
 from eosdb.spark_io.planning.known_files import in_parallel
 from eosdb.spark_io.planning.offsets import Place, Positions
-from eosdb.spark_io.planning.skipped import SkippedFile
 from eosdb.spark_io.planning.trigger import Trigger
 
 from . import tasks

@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from eosdb.errors import EosdbError
 from eosdb.model.notices import catalog
+from eosdb.spark_io.planning.errors import with_advice
 from eosdb.spark_io.planning.options import ReadOptions
 from eosdb.spark_io.planning.plan import Range
-from eosdb.spark_io.planning.skipped import with_advice
 
 from . import batches as reading
 

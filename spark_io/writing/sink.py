@@ -4,18 +4,26 @@ Files of repeated, failed or speculative tasks are ignored, because the commit n
 calls `Database.append_once`, which stores all rows of a batch and the batch's id atomically, and
 skips a batch that Spark replays after a crash if its content is the same. (Spark's own Kafka sink is
 at-least-once.)
+
+The name of a staged file contains the write it belongs to. Once a write is committed, its remaining files
+and those of earlier batches are removed: files of failed or speculative attempts, and of a killed driver.
+A row that its topic does not take fails in the first task that sees it, before it is staged.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import os
+import threading
 import uuid
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Final
+from typing import Final, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark import TaskContext
 from pyspark.sql.datasource import (
     DataSourceArrowWriter,
@@ -25,16 +33,14 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 import eosdb
-from eosdb.errors import BatchDiffersError
+from eosdb.errors import BatchDiffersError, SchemaOutOfDateError
+from eosdb.model.threads import Thread
 from eosdb.spark_io.planning.errors import OtherTargetError, SparkOptionError
+from eosdb.system.road import road
 
-from . import staging
 from .last_write import LastWrite, checkpoint_of, last_write_of
-from .micro_batch import Call, MicroBatch
+from .micro_batch import Call, MicroBatch, WriteReport, left_out, of_result
 from .outgoing import Outgoing, WriteOptions, as_bytes, parse
-from .report import WriteReport, left_out, of_result
-from .staging import Write
-from .targets import Targets, targets_of
 from .writes import (
     Content,
     Rows,
@@ -46,6 +52,209 @@ from .writes import (
     topics_of,
     total,
 )
+
+
+@dataclass(frozen=True)
+class Topic:
+    partitions: int
+    is_compacted: bool
+
+
+@dataclass(frozen=True)
+class Targets:
+    """The file, option topic, and the topics by name: None if an older schema hides them."""
+
+    path: str
+    topic: str | None
+    topics: Mapping[str, Topic] | None
+
+    def check(self, batch: pa.RecordBatch) -> None:
+        """Raises SparkOptionError for a row that cannot be a record of its topic."""
+        if self.topics is None:
+            return
+        names = batch.schema.names
+        if "headers" in names and batch.column("headers").flatten().field("key").null_count:
+            raise self._refused("has a header without a key")
+        for name, rows in self._by_topic(batch):
+            topic = self.topics.get(name)
+            if topic is None:
+                raise self._refused(f"is for topic {name!r}, which is not there")
+            if topic.is_compacted and ("key" not in names or rows.column("key").null_count):
+                raise self._refused(f"has no key, and topic {name} is compacted")
+            if "partition" in names:
+                least, most = pc.min_max(rows.column("partition")).as_py().values()
+                wrong = least if least is not None and least < 0 else most
+                if wrong is not None and not 0 <= wrong < topic.partitions:
+                    raise self._refused(
+                        f"is for partition {wrong} of topic {name}, which has {topic.partitions}, "
+                        "counted from 0"
+                    )
+
+    def _by_topic(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
+        if self.topic is not None:
+            yield self.topic, batch
+            return
+        column = batch.column("topic")
+        if column.null_count:
+            raise self._refused("has no topic, and option topic names none")
+        for name in column.unique().to_pylist():
+            yield name, batch.filter(pc.equal(column, name))
+
+    def _refused(self, why: str) -> SparkOptionError:
+        return SparkOptionError(f"{self.path}: a row {why}; nothing of this write was appended")
+
+
+def targets_of(options: WriteOptions, columns: Collection[str]) -> Targets:
+    """Look at the target before the job. Raises SparkOptionError for a published copy and for a compacted
+    topic without column key, DatabaseNotFoundError and UnknownTopicOrPartitionError."""
+    path, topic = options.path, options.topic
+    try:
+        with eosdb.connect(path, read_only=True) as db:
+            if db.is_published:
+                raise SparkOptionError(
+                    f"{path} is a published copy, which never changes; write to the file that it was "
+                    "made from"
+                )
+            names = db.admin.list_topics() if topic is None else [topic]
+            topics = {
+                name: Topic(
+                    db.broker.topic(name, may_create=False).partitions,
+                    db.admin.topic_config(name).compact,
+                )
+                for name in names
+            }
+    except SchemaOutOfDateError:
+        return Targets(path, topic, None)  # The commit upgrades the file.
+    if topic is not None and topics[topic].is_compacted and "key" not in columns:
+        raise SparkOptionError(f"{path}: topic {topic} is compacted: make a column key")
+    return Targets(path, topic, topics)
+
+
+_SUFFIX: Final = ".arrow"
+_ORPHAN_MS: Final = 3600 * 1000
+"""A staged file is an orphan this long after the last sign of life of its write."""
+_SIGN_S: Final = 300.0
+"""How often running tasks and commits renew the times of their files."""
+
+
+class Write(NamedTuple):
+    """The write that a staged file belongs to: a job, the number of a batch, and the name of the write in
+    the batch."""
+
+    job: str
+    batch: int
+    name: str
+
+    @classmethod
+    def of(cls, owner: str, batch: int, name: str = "") -> Write:
+        """Build a write from an owner and name of any characters and length."""
+        return cls(*(_short(owner), batch, _short(name)))
+
+    def makes_useless(self, other: Write) -> bool:
+        """Whether the other write's files are no longer needed once this write is committed."""
+        return self.job == other.job and (other.batch < self.batch or other == self)
+
+    def __str__(self) -> str:
+        return f"{self.job}.{self.batch}.{self.name}"
+
+
+def _short(text: str) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=10).hexdigest()
+
+
+def _write_of(file: str) -> Write | None:
+    """Parse a file's name; None if an earlier version wrote it."""
+    match file.split("."):
+        case [job, batch, name, _, _] if batch.isdigit():
+            return Write(job, int(batch), name)
+    return None
+
+
+@contextlib.contextmanager
+def new_file(
+    folder: str, write: Write, schema: pa.Schema, *, sync: bool
+) -> Iterator[tuple[str, pa.ipc.RecordBatchFileWriter]]:
+    """Context manager: a new file, as its path and a writer. The file is removed if the block raises."""
+    path = os.path.join(folder, f"{write}.{uuid.uuid4().hex}{_SUFFIX}")
+    with contextlib.ExitStack() as cleanup:
+        sink = None
+        while sink is None:
+            os.makedirs(folder, exist_ok=True)
+            with contextlib.suppress(FileNotFoundError):  # A commit has just removed the folder.
+                sink = cleanup.enter_context(open(path, "wb"))
+        try:
+            yield path, cleanup.enter_context(pa.ipc.new_file(sink, schema))
+            cleanup.pop_all().close()
+            if sync:
+                _sync(path)
+        except BaseException:
+            _remove(path)
+            raise
+
+
+def read(path: str) -> Iterator[pa.RecordBatch]:
+    with pa.OSFile(path) as source, pa.ipc.open_file(source) as reader:
+        for i in range(reader.num_record_batches):
+            yield reader.get_batch(i)
+
+
+@contextlib.contextmanager
+def alive(folder: str, write: Write) -> Iterator[None]:
+    """Context manager: until it exits, no file of the write becomes an orphan, including files of tasks
+    that have ended."""
+    ended = threading.Event()
+
+    def say_so() -> None:
+        while not ended.wait(_SIGN_S):
+            for path in _files(folder):
+                if _write_of(os.path.basename(path)) == write:
+                    with contextlib.suppress(OSError):
+                        os.utime(path)
+
+    thread = Thread("the staged files", "eosdb-staged-files", say_so)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def sweep(folder: str, done: Write, now_ms: int) -> None:
+    """Remove orphans and the files that the commit of `done` made useless; and the folder if it is then
+    empty."""
+    for path in _files(folder):
+        other = _write_of(os.path.basename(path))
+        with contextlib.suppress(FileNotFoundError):
+            is_orphan = os.stat(path).st_mtime * 1000 < now_ms - _ORPHAN_MS
+            if is_orphan or (other is not None and done.makes_useless(other)):
+                os.unlink(path)
+    with contextlib.suppress(OSError):  # Others may be staging.
+        os.rmdir(folder)
+
+
+def _remove(path: str) -> None:
+    """Remove a staged file, and the folder if it is then empty."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+    with contextlib.suppress(OSError):
+        os.rmdir(os.path.dirname(path))
+
+
+def _files(folder: str) -> list[str]:
+    with contextlib.suppress(FileNotFoundError):
+        names = sorted(os.listdir(folder))
+        return [os.path.join(folder, name) for name in names if name.endswith(_SUFFIX)]
+    return []
+
+
+def _sync(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        road.sync(descriptor)
+    finally:
+        os.close(descriptor)
+
 
 _OF_TASK: Final = (
     "sql.streaming.queryId",
@@ -92,10 +301,10 @@ def stage(
     topics = set() if options.topic is None else {options.topic}
     full = (batch for batch in map(as_bytes, batches) if batch.num_rows)
     path = None
-    with staging.alive(options.staging, write):
+    with alive(options.staging, write):
         if (first := next(full, None)) is not None:
             sync = options.is_shared  # The host of the task may fail while the driver's runs on.
-            with staging.new_file(options.staging, write, first.schema, sync=sync) as (path, file):
+            with new_file(options.staging, write, first.schema, sync=sync) as (path, file):
                 for batch in chain([first], full):
                     targets.check(batch)
                     file.write_batch(batch)
@@ -133,7 +342,7 @@ def bring(
     Raises BatchDiffersError if a different batch is stored under its id."""
     files = [m.path for m in sorted(staged, key=lambda m: m.task) if m.path is not None]
     content = Content(
-        lambda: chain.from_iterable(map(staging.read, files)),
+        lambda: chain.from_iterable(map(read, files)),
         total(m.rows for m in staged),
         frozenset().union(*(m.topics for m in staged)),
         plan,
@@ -142,7 +351,7 @@ def bring(
     )
     with contextlib.ExitStack() as cleanup:
         for write in {m.write for m in staged}:
-            cleanup.enter_context(staging.alive(options.staging, write))
+            cleanup.enter_context(alive(options.staging, write))
         db = cleanup.enter_context(eosdb.connect(options.path, create=False))
         outgoing = Outgoing(db, options)
         result = bring_in(
@@ -150,7 +359,7 @@ def bring(
         )
         discard(staged)
         for write in {m.write for m in staged}:
-            staging.sweep(options.staging, write, db.clock.time_ms())
+            sweep(options.staging, write, db.clock.time_ms())
     return result
 
 
@@ -158,7 +367,7 @@ def discard(messages: Sequence[object]) -> None:
     """Remove the staged files of these messages."""
     for message in _staged(messages):
         if message.path is not None:
-            staging.discard(message.path)
+            _remove(message.path)
 
 
 def _staged(messages: Sequence[object]) -> list[Staged]:

@@ -8,7 +8,7 @@ import pytest
 
 import eosdb
 from eosdb import Acl, ConsumerRecord, OffsetAndMetadata, Record, RecordBatch, TopicPartition
-from eosdb.admin.dead_letter_figures import COUNTED_MAX
+from eosdb.admin.overview import COUNTED_MAX
 from eosdb.client.processor.failure import Failure
 from eosdb.model.clock import ManualClock
 from eosdb.model.overview import DeadLetterFigures, between

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import eosdb
 from eosdb import ManualClock, Record, RecordBatch, TopicPartition
+from eosdb.admin.timeline.timeline import PartitionTimeline
 from eosdb.errors import InvalidRequestError
-from eosdb.model.timeline.timeline import PartitionTimeline
 from tests.client.producer.answers import transactional
 from tests.random_log import random_log
 

@@ -17,8 +17,7 @@ import pytest
 
 import eosdb
 from eosdb import OffsetAndMetadata, Record, TopicPartition
-from eosdb.cli.commands.data.ingest import Ingest
-from eosdb.cli.commands.data.sources import Source
+from eosdb.cli.commands.data.ingest import Ingest, Source
 from eosdb.errors import (
     ConcurrentTransactionsError,
     EosdbError,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from eosdb.cli.service_manager import ready_for_service_manager
+from eosdb.cli.commands.kafka.serve import ready_for_service_manager
 
 
 @pytest.mark.parametrize("name", ["{folder}/notify", "@eosdb-test-{folder}"])

@@ -13,7 +13,7 @@ import click
 import pytest
 
 from eosdb.cli.main import main
-from eosdb.spark_io import jar
+from eosdb.spark_io import jdbc
 from eosdb.testing.kafka import KafkaDouble
 from scripts import make_cli, pages
 from tests.docs.shell import Shell
@@ -152,9 +152,9 @@ def small_spark(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_page_about_spark_does_what_it_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if shutil.which("java") is None or jar.find() is None:
+    if shutil.which("java") is None or jdbc.find() is None:
         pytest.skip(
-            f"NO JAVA OR SQLITE JDBC DRIVER: the page about Spark is not run; {jar.INSTALL}"
+            f"NO JAVA OR SQLITE JDBC DRIVER: the page about Spark is not run; {jdbc.INSTALL}"
         )
     small_spark(monkeypatch)
     python_of("docs/spark.md", tmp_path)

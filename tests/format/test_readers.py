@@ -23,7 +23,7 @@ from eosdb.events.encoding import encode
 from eosdb.events.kinds import BatchAppended, Event, MarkerWritten, TransactionStateChanged
 from eosdb.events.lean import Lean
 from eosdb.maintenance import replay
-from eosdb.spark_io import jar
+from eosdb.spark_io import jdbc
 from eosdb.store import baseline
 from tests.format import files, vectors
 from tests.maintenance import everything
@@ -52,11 +52,11 @@ def in_python(paths: Sequence[Path]) -> subprocess.CompletedProcess[str]:
 
 
 def in_java(paths: Sequence[Path]) -> subprocess.CompletedProcess[str]:
-    driver = jar.find()
+    driver = jdbc.find()
     if shutil.which("javac") is None or driver is None:
         pytest.skip(
             "NO JAVA COMPILER OR SQLITE DRIVER: the reader in Java is not tested here; apt-get install "
-            f"default-jdk-headless {jar.INSTALL.removeprefix('apt-get install ')}"
+            f"default-jdk-headless {jdbc.INSTALL.removeprefix('apt-get install ')}"
         )
     class_path = f"{driver}:{LOGGING}"
     command = ["java", *QUIET, "-cp", class_path, str(HERE / "Reader.java"), *map(str, paths)]

@@ -9,7 +9,7 @@ import pytest
 import eosdb
 from eosdb import BrokerConfig, ManualClock
 from eosdb.coordinator.transactions import decisions, ending, producer_ids, state
-from eosdb.maintenance import round as rounds
+from eosdb.maintenance import housekeeping as rounds
 
 DAY_MS = 24 * 3600 * 1000
 

@@ -18,7 +18,7 @@ from eosdb import ManualClock, Record, RecordBatch, TopicPartition
 from eosdb.errors import EosdbError
 from eosdb.log import checksum
 from eosdb.log.reading import fetch
-from eosdb.maintenance.record_check import RecordCheck
+from eosdb.maintenance.verify import RecordCheck
 from tests.maintenance import everything
 from tests.native.roads import ROADS, everything_read, outcome, road
 

@@ -16,7 +16,7 @@ from typing import Any
 import pyspark  # noqa: F401  Without it, all of the folder is skipped at once.
 import pytest
 
-from eosdb.spark_io import jar
+from eosdb.spark_io import jdbc
 from tests.spark_io.conftest import pipe, shop, source, target
 from tests.tidy.tree import ROOT
 
@@ -50,8 +50,8 @@ def builder(cores: str = "local[2,3]") -> Any:
 
         made = SparkSession.builder.master(cores)
     conf = {"spark.sql.session.timeZone": "UTC", "spark.speculation": "true"}
-    if jar.find() is not None:
-        conf |= jar.spark_conf()
+    if jdbc.find() is not None:
+        conf |= jdbc.spark_conf()
     for name, value in conf.items():
         made = made.config(name, value)
     return made
@@ -71,8 +71,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 @pytest.fixture
 def with_jdbc() -> None:
     """For tests that need the driver."""
-    if jar.find() is None:
-        pytest.skip(f"NO SQLITE JDBC DRIVER: JDBC is not tested here; {jar.INSTALL}")
+    if jdbc.find() is None:
+        pytest.skip(f"NO SQLITE JDBC DRIVER: JDBC is not tested here; {jdbc.INSTALL}")
 
 
 def values(frame: Any) -> list[bytes]:

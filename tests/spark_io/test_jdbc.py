@@ -9,7 +9,7 @@ import pytest
 import eosdb
 from eosdb import Record, RecordBatch
 from eosdb.spark_io import SparkOptionError, jdbc_options, spark_conf
-from eosdb.spark_io import jar as jar_of
+from eosdb.spark_io import jdbc as jar_of
 from tests.spark_io.making import fill, remove
 
 BIG = 5_000_000_000

@@ -13,7 +13,7 @@ import pytest
 
 import pyspark_eosdb
 from eosdb import spark_io
-from eosdb.spark_io import jar, python
+from eosdb.spark_io import jdbc, python
 from eosdb.spark_io.planning.errors import SparkOptionError
 
 
@@ -49,10 +49,10 @@ def test_workers_run_this_python_unless_somebody_has_chosen(
     assert (local.pythonExec, remote.pythonExec) == (sys.executable, "python3")
     with monkeypatch.context() as patch:
         patch.setenv("PYSPARK_PYTHON", "/usr/bin/python3")
-        jar.spark_conf()
+        jdbc.spark_conf()
         assert os.environ["PYSPARK_PYTHON"] == "/usr/bin/python3"
         patch.delenv("PYSPARK_PYTHON")
-        jar.spark_conf()
+        jdbc.spark_conf()
         assert os.environ["PYSPARK_PYTHON"] == sys.executable
 
 

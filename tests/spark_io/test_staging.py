@@ -10,11 +10,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from eosdb.spark_io.writing import staging
+from eosdb.spark_io.writing import sink
 from eosdb.spark_io.writing.outgoing import parse
-from eosdb.spark_io.writing.sink import stage
-from eosdb.spark_io.writing.staging import Write
-from eosdb.spark_io.writing.targets import Targets
+from eosdb.spark_io.writing.sink import Targets, Write, stage
 
 HOUR_MS = 3600 * 1000
 NOW_MS = 1_700_000_000_000
@@ -23,9 +21,9 @@ DONE = Write.of("query", 5, "one")
 
 
 def staged(folder: Path, write: Write, age_ms: int = 0) -> Path:
-    with staging.new_file(str(folder), write, BATCH.schema, sync=True) as (path, file):
+    with sink.new_file(str(folder), write, BATCH.schema, sync=True) as (path, file):
         file.write_batch(BATCH)
-    assert [batch.num_rows for batch in staging.read(path)] == [1]
+    assert [batch.num_rows for batch in sink.read(path)] == [1]
     return aged(Path(path), age_ms)
 
 
@@ -49,7 +47,7 @@ def test_a_commit_removes_what_nobody_can_name_any_more(
     tmp_path: Path, write: Write, age_ms: int, stays: bool
 ) -> None:
     path = staged(tmp_path / "staging", write, age_ms)
-    staging.sweep(str(tmp_path / "staging"), DONE, NOW_MS)
+    sink.sweep(str(tmp_path / "staging"), DONE, NOW_MS)
     assert path.exists() is stays
     assert (tmp_path / "staging").exists() is stays, "an empty folder goes, too"
 
@@ -59,21 +57,21 @@ def test_files_of_earlier_versions_and_strangers_are_told_apart(tmp_path: Path) 
     for path, age_ms in ((old, 2 * HOUR_MS), (new, 0), (foreign, 9 * HOUR_MS)):
         path.write_bytes(b"")
         aged(path, age_ms)
-    staging.sweep(str(tmp_path), DONE, NOW_MS)
+    sink.sweep(str(tmp_path), DONE, NOW_MS)
     assert sorted(tmp_path.iterdir()) == [new, foreign]
-    staging.sweep(str(tmp_path / "missing"), DONE, NOW_MS)
+    sink.sweep(str(tmp_path / "missing"), DONE, NOW_MS)
 
 
 def test_a_living_task_keeps_all_files_of_its_write(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A task that has ended leaves its file to those that go on, however long they take."""
-    monkeypatch.setattr(staging, "_SIGN_S", 0.01)
+    monkeypatch.setattr(sink, "_SIGN_S", 0.01)
     mine, other = (staged(tmp_path, write) for write in (DONE, Write.of("other", 5, "one")))
     before = mine.stat().st_mtime
     renewed = threading.Event()
     monkeypatch.setattr(os, "utime", _then(os.utime, renewed))
-    with staging.alive(str(tmp_path), DONE):
+    with sink.alive(str(tmp_path), DONE):
         assert renewed.wait(60)
     assert mine.stat().st_mtime > before
     assert other.stat().st_mtime == before
@@ -101,5 +99,5 @@ def test_a_task_that_fails_leaves_no_file(tmp_path: Path) -> None:
     assert not os.path.exists(options.staging)
     done = stage(iter([BATCH, BATCH]), options, targets)
     assert done.rows.size == 2
-    assert [batch.num_rows for batch in staging.read(str(done.path))] == [1, 1]
+    assert [batch.num_rows for batch in sink.read(str(done.path))] == [1, 1]
     assert stage(iter([]), options, targets).path is None

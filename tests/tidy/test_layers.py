@@ -19,7 +19,6 @@ TIERS = {
         "eosdb.model",
         "eosdb.model.records",
         "eosdb.model.protocol",
-        "eosdb.model.timeline",
         "eosdb.model.notices",
         "eosdb.events",
         "eosdb.store.file",

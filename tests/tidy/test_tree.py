@@ -22,7 +22,7 @@ SQL_WORDS = re.compile(r"\b(SELECT .+ FROM|INSERT INTO|DELETE FROM|UPDATE \w+ SE
 SQL_ROOMS = (
     "eosdb.store", "eosdb.log", "eosdb.coordinator", "eosdb.admin", "eosdb.maintenance",
     "eosdb.migrations",
-    "eosdb.integrations.ui.records",  # Queries of the documented views, as any user writes them.
+    "eosdb.integrations.ui.pages",  # Queries of the documented views, as any user writes them.
     "eosdb.native.accelerator",  # What it tries is one statement.
     "eosdb.testing.simulation.checker",  # The sceptic looks at the file with its own eyes.
     "eosdb.integrations.datasette.plugin",  # Datasette has opened the file, not eosdb.

@@ -50,11 +50,12 @@ HOLDS: Final = {
     "eosdb.coordinator.coordinator.TransactionCoordinator.write": "nothing of the first",
     "eosdb.coordinator.transactions.producer_ids.ProducerIdManager._allocate_block": "the version of the "
     "block",
-    "eosdb.maintenance.round.Round._due": "the ids of the partitions",
-    "eosdb.maintenance.round.Round._forget_producer_ids": "producer ids, which nobody gets again",
-    "eosdb.maintenance.round.Round._forget_what_was_done_once": "nothing; each looks for what is due",
-    "eosdb.maintenance.round.Round._free_pages": "nothing; each looks for what is due",
-    "eosdb.maintenance.round.Round._trim_history": "nothing; each looks for what is due",
+    "eosdb.maintenance.housekeeping.Round._due": "the ids of the partitions",
+    "eosdb.maintenance.housekeeping.Round._forget_producer_ids": "producer ids, which nobody gets again",
+    "eosdb.maintenance.housekeeping.Round._forget_what_was_done_once": "nothing; each looks for what is "
+    "due",
+    "eosdb.maintenance.housekeeping.Round._free_pages": "nothing; each looks for what is due",
+    "eosdb.maintenance.housekeeping.Round._trim_history": "nothing; each looks for what is due",
     "eosdb.maintenance.whole_file.WholeFile.take_snapshot": "nothing of the first",
 }  # fmt: skip
 

@@ -11,7 +11,7 @@ import click
 from eosdb import LoggedBatch, SnapshotInfo, TopicPartition
 from eosdb.cli import output
 from eosdb.cli.file_command import FileCommand, FileGroup
-from eosdb.cli.partition_argument import partition_argument
+from eosdb.cli.params import partition_argument
 from eosdb.cli.session import Session
 
 _BATCH = (

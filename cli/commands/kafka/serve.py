@@ -1,11 +1,16 @@
-"""`eosdb serve`: the file as a broker for Kafka's clients, until SIGTERM or Ctrl-C."""
+"""`eosdb serve`: the file as a broker for Kafka's clients, until SIGTERM or Ctrl-C.
+
+A service manager (systemd, `Type=notify`) hears when the server is ready.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
 import dataclasses
-from collections.abc import Mapping
+import os
+import socket
+from collections.abc import Iterator, Mapping
 from typing import Final, TypedDict, Unpack, get_args
 
 import click
@@ -13,11 +18,37 @@ import click
 from eosdb.cli import output
 from eosdb.cli.file_command import FileCommand
 from eosdb.cli.params import metrics_port_option, settings
-from eosdb.cli.service_manager import ready_for_service_manager
 from eosdb.cli.session import Session
 from eosdb.model.config import BrokerConfig
 from eosdb.model.values import Durability
 from eosdb.system.signals import Stop, stopped_by_signals
+
+_SOCKET: Final = "NOTIFY_SOCKET"
+"""The variable that names the manager's socket; a leading @ stands for the abstract namespace."""
+
+
+@contextlib.contextmanager
+def ready_for_service_manager() -> Iterator[None]:
+    """Say that the process is ready for the length of the block, and then that it stops; nothing where
+    nobody asked for it."""
+    _say("READY=1")
+    try:
+        yield
+    finally:
+        _say("STOPPING=1")
+
+
+def _say(state: str) -> None:
+    name = os.environ.get(_SOCKET, "")
+    if not name.startswith(("/", "@")):
+        return
+    address = name.replace("@", "\0", 1) if name.startswith("@") else name
+    with (
+        contextlib.suppress(OSError),  # A manager that has gone needs no word.
+        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock,
+    ):
+        sock.sendto(state.encode(), address)
+
 
 _M_ARENA_MAX: Final = -8
 

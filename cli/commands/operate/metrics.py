@@ -12,8 +12,7 @@ from eosdb.cli import output
 from eosdb.cli.file_command import FileCommand
 from eosdb.cli.old_spellings import say_instead
 from eosdb.cli.session import Session
-from eosdb.integrations.exposition.figures import of_file
-from eosdb.model.protocol.prometheus import written
+from eosdb.integrations.exposition.figures import of_file, written
 from eosdb.system.signals import Stop, stopped_by_signals
 
 _HOST_AND_PORT: Final = re.compile(r"(?:\[?([^\[\]/]+?)\]?:)?(\d{1,5})")

@@ -7,17 +7,265 @@ Names come last in every line, because their width in a terminal is not certain.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Final, TypeVar
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple, TypeVar
 
 from rich.text import Text
 
 from eosdb.cli.output import cell
 from eosdb.model.clock import format_time_ms
-from eosdb.model.words import counted, shortened, size
+from eosdb.model.overview import Overview, Rates
+from eosdb.model.reports import OpenTransaction
+from eosdb.model.values import TopicPartition
+from eosdb.model.words import counted, duration, shortened, size
 
-from .tables import TABLES, Reading, Row, Table, arranged, per_second, visible
+Key = int | float | str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """A snapshot of a file's figures, and their rates since an earlier one."""
+
+    overview: Overview
+    rates: Rates | None = None
+    """None in the first reading, and after the file was replaced."""
+    waiting: dict[TopicPartition, int] = field(default_factory=dict)
+    """By partition whose LSO a transaction holds: the records that read_committed readers do not get
+    yet."""
+    wal_held_by: str = ""
+
+
+class Row(NamedTuple):
+    """One row. `keys` are the sort keys of the cells; the last cell is the name, of any length."""
+
+    cells: tuple[str, ...]
+    keys: tuple[Key, ...]
+    style: str = ""
+
+
+class Column(NamedTuple):
+    title: str
+    room: int = 0
+    """Width in characters; 0 is the rest of the line."""
+    is_text: bool = False
+    at_least: int = 0
+    """The least width of the terminal at which the column is shown."""
+
+
+class Table(NamedTuple):
+    """A table, whose last column has the names."""
+
+    columns: tuple[Column, ...]
+    sort: int
+    """The number of the column it is initially sorted by."""
+    rows: Callable[[Reading], list[Row]]
+
+
+def arranged(rows: Iterable[Row], column: int, *, backwards: bool, containing: str) -> list[Row]:
+    """Filter the rows by name, and sort them: figures descending, text ascending, or `backwards`."""
+    chosen = [row for row in rows if containing.lower() in row.cells[-1].lower()]
+    chosen.sort(key=lambda row: row.keys[-1])
+    by_name = bool(chosen) and isinstance(chosen[0].keys[column], str)
+    chosen.sort(key=lambda row: row.keys[column], reverse=by_name == backwards)
+    return chosen
+
+
+def _groups(reading: Reading) -> list[Row]:
+    rows = []
+    growth = reading.rates.offsets if reading.rates else {}
+    for group in reading.overview.groups:
+        behind = group.behind
+        rate = None if reading.rates is None else reading.rates.groups.get(group.group_id)
+        furthest = max(group.positions, key=lambda position: position.behind, default=None)
+        grows = sum(growth.get(TopicPartition(p.topic, p.partition), 0) for p in group.positions)
+        left = _time_left(behind, None if rate is None else rate - grows)
+        rows.append(
+            Row(
+                (
+                    ("" if behind.is_exact else "≤") + count(behind),
+                    per_second(rate),
+                    left[0],
+                    group.state,
+                    str(group.members),
+                    ""
+                    if furthest is None or not behind
+                    else f"{furthest.topic}-{furthest.partition}",
+                    group.group_id + "".join(f" ({due})" for due in group.due),
+                ),
+                (
+                    behind,
+                    rate or 0,
+                    left[1],
+                    group.state,
+                    group.members,
+                    "" if furthest is None else furthest.topic,
+                    group.group_id,
+                ),
+                "yellow" if behind and rate == 0 else "",
+            )
+        )
+    return rows
+
+
+def _time_left(behind: int, gain: float | None) -> tuple[str, float]:
+    """The time until a group has caught up, at the rate `gain` at which its lag shrinks."""
+    if not behind:
+        return "", 0
+    if gain is None or gain <= 0:
+        return ("" if gain is None else "never"), float("inf")
+    return duration(behind / gain * 1000, short=True), behind / gain
+
+
+def _transactions(reading: Reading) -> list[Row]:
+    """One row for each transaction, across all its partitions."""
+    now = reading.overview.now_ms
+    holders = set(map(id, reading.overview.holders()))
+    together: defaultdict[tuple[int, int], list[OpenTransaction]] = defaultdict(list)
+    for transaction in reading.overview.transactions:
+        together[transaction.producer_id, transaction.producer_epoch].append(transaction)
+    rows = []
+    for (producer_id, epoch), parts in together.items():
+        began = min(transaction.start_time_ms for transaction in parts)
+        deadline = min(transaction.deadline_ms for transaction in parts)
+        held = [transaction for transaction in parts if id(transaction) in holders]
+        waiting = sum(reading.waiting.get(transaction.topic_partition, 0) for transaction in held)
+        first = (held or parts)[0]
+        hanging = next(
+            (transaction.hanging for transaction in parts if transaction.hanging is not None), None
+        )
+        left = (
+            "never"
+            if deadline < 0
+            else duration(deadline - now, short=True)
+            if deadline > now
+            else "overdue"
+        )
+        name = first.transactional_id or f"(unknown, producer id {producer_id})"
+        rows.append(
+            Row(
+                (
+                    duration(now - began, short=True),
+                    "never" if deadline < 0 else left,
+                    "hangs" if hanging else first.state or "",
+                    f"{len(held)}/{len(parts)}",
+                    count(waiting) if held else "",
+                    f"{first.topic}-{first.partition}@{first.start_offset}",
+                    f"{producer_id}:{epoch}",
+                    name + (f" ({hanging.value})" if hanging else ""),
+                ),
+                (
+                    now - began,
+                    float("inf") if deadline < 0 else deadline - now,
+                    first.state or "",
+                    len(held),
+                    waiting,
+                    first.topic,
+                    producer_id,
+                    name,
+                ),
+                "bold red" if hanging else "yellow" if waiting else "",
+            )
+        )
+    return rows
+
+
+@dataclass(slots=True)
+class _Sum:
+    records: int = 0
+    size: int = 0
+    partitions: int = 0
+    newest: int = -1
+    rate: float = 0
+
+
+def _topics(reading: Reading) -> list[Row]:
+    sums: defaultdict[str, _Sum] = defaultdict(_Sum)
+    rates = reading.rates.offsets if reading.rates else {}
+    for partition in reading.overview.partitions:
+        total = sums[partition.topic]
+        total.records += partition.offsets.log_end_offset - partition.offsets.log_start_offset
+        total.size += partition.size_bytes
+        total.partitions += 1
+        total.newest = max(total.newest, partition.max_timestamp)
+        total.rate += rates.get(partition.topic_partition, 0)
+    now = reading.overview.now_ms
+    return [
+        Row(
+            (
+                per_second(total.rate if reading.rates else None),
+                count(total.records),
+                size(total.size),
+                str(total.partitions),
+                "" if total.newest < 0 else duration(now - total.newest, short=True),
+                topic,
+            ),
+            (total.rate, total.records, total.size, total.partitions, total.newest, topic),
+        )
+        for topic, total in sums.items()
+    ]
+
+
+def _dead_letters(reading: Reading) -> list[Row]:
+    now = reading.overview.now_ms
+    return [
+        Row(
+            (count(topic.waiting), duration(now - topic.newest_timestamp, short=True), topic.topic),
+            (topic.waiting, topic.newest_timestamp, topic.topic),
+            "yellow" if topic.waiting else "",
+        )
+        for topic in reading.overview.dead_letters
+    ]
+
+
+WIDE: Final = 100
+TABLES: Final[Sequence[Table]] = (
+    Table(
+        (
+            Column("BEHIND", 9), Column("RATE/s", 8), Column("ETA", 7), Column("STATE", 11, True),
+            Column("MEMB", 4), Column("FURTHEST", 18, True, WIDE), Column("GROUP"),
+        ),
+        0, _groups,
+    ),
+    Table(
+        (
+            Column("AGE", 7), Column("LEFT", 7), Column("STATE", 9, True, WIDE), Column("LSO", 5),
+            Column("WAITING", 8), Column("FROM", 18, True), Column("PRODUCER", 8, False, WIDE + 20),
+            Column("TRANSACTION"),
+        ),
+        0, _transactions,
+    ),
+    Table(
+        (
+            Column("RATE/s", 9), Column("OFFSETS", 9), Column("SIZE", 8), Column("PARTS", 5),
+            Column("NEWEST", 7), Column("TOPIC"),
+        ),
+        0, _topics,
+    ),
+    Table((Column("WAITING", 9), Column("NEWEST", 8), Column("DEAD LETTERS")), 0, _dead_letters),
+)  # fmt: skip
+"""Groups, transactions, topics, dead letters."""
+
+
+def visible(table: Table, width: int) -> list[int]:
+    """Return the numbers of the columns to show at this width; 0 means any width."""
+    return [i for i, column in enumerate(table.columns) if not 0 < width < column.at_least]
+
+
+def count(number: float) -> str:
+    """Such as `1,234`, and `12.3M` for more than eight characters."""
+    for unit, name in ((10**12, "T"), (10**9, "G"), (10**6, "M")):
+        if abs(number) >= unit:
+            return f"{number / unit:.1f}{name}"
+    return f"{number:,.0f}"
+
+
+def per_second(rate: float | None) -> str:
+    if rate is None:
+        return "–"
+    return f"{rate:.1f}" if 0 < rate < 10 else count(rate)
+
 
 T = TypeVar("T")
 DELAY_MIN, DELAY_MAX = 0.1, 3600.0

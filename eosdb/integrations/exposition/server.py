@@ -9,8 +9,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final, Self
 
 from eosdb.errors import EosdbError, ListenError, StorageError
+from eosdb.integrations.exposition.figures import CONTENT_TYPE
 from eosdb.model.closing import Closeable
-from eosdb.model.protocol.prometheus import CONTENT_TYPE
 from eosdb.model.threads import Thread
 
 LOOPBACK: Final = "127.0.0.1"

@@ -1,16 +1,235 @@
-"""Compares the two sides of a partition, and translates group offsets."""
+"""Compares a partition's records in the file and in the cluster, and translates group offsets, by counting.
 
+Records are relayed one to one and in order, so an offset has as many records between it and the end here as
+there. If a side has deleted its oldest records, the counts from the end still agree. Records are compared
+by fingerprints: the record at a translated offset must be the same, and so must all compared records.
+
+Pure functions, which read each side's records once.
+"""
+
+# decisions/0046: no positions that somebody noted, only what both sides have.
 from __future__ import annotations
 
+import hashlib
+import itertools
+import struct
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
 
-from eosdb.integrations.moving import counting
-from eosdb.integrations.moving.counting import Print
+from eosdb.errors import IllegalStateError
 from eosdb.integrations.moving.here import Here
 from eosdb.integrations.moving.there import There
 from eosdb.integrations.moving.values import Compared, TopicHere, TopicThere
 from eosdb.integrations.relay.values import RelayRecord
 from eosdb.model.values import TopicPartition
+
+_PRIME: Final = 2**61 - 1
+_BASE: Final = 0x5DEECE66D1CE4E5 % _PRIME
+_EARLIEST_MS: Final = 1
+"""The relay replaces earlier timestamps by this one, because the Kafka client takes 0 for "now"."""
+
+
+class Print(NamedTuple):
+    """The fingerprint of a record; `key` is that of its key, and `is_tombstone` says that it has no
+    value."""
+
+    offset: int
+    content: int
+    key: int
+    is_tombstone: bool
+
+
+def print_of(record: RelayRecord, *, timed: bool) -> Print:
+    """The fingerprint of a record; with `timed` it includes the timestamp."""
+    time = max(record.timestamp or 0, _EARLIEST_MS) if timed else 0
+    parts = [struct.pack(">q", time), _part(record.key), _part(record.value)]
+    for name, value in record.headers or ():
+        parts += [_part(name.encode()), _part(value)]
+    return Print(
+        record.offset,
+        _hash(b"".join(parts)),
+        hash(record.key),
+        record.value is None,
+    )
+
+
+def _part(value: bytes | None) -> bytes:
+    return b"-" if value is None else struct.pack(">cq", b"+", len(value)) + value
+
+
+def _hash(data: bytes) -> int:
+    return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "big")
+
+
+# -- a partition whose records stay until the oldest are deleted --------------------------------------
+
+
+class Mark(NamedTuple):
+    """A committed offset: how many records follow it, and the fingerprint of the first of them."""
+
+    left: int
+    first: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class SurveyHere:
+    """The file's side of a partition."""
+
+    count: int
+    digest: int
+    first: int | None
+    marks: Mapping[int, Mark]
+    """By committed offset."""
+
+    @property
+    def wanted(self) -> frozenset[int]:
+        """The fingerprints whose offsets `survey_there` has to collect."""
+        return frozenset(mark.first for mark in self.marks.values() if mark.first is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class SurveyThere:
+    """The cluster's side of a partition."""
+
+    count: int
+    digest: int
+    before: Mapping[int, int]
+    """For each record equal to the file's first one, by index: the digest of the records before it."""
+    places: Mapping[tuple[int, int], int]
+    """The offsets of the wanted records, by index and fingerprint."""
+    end: int
+
+
+def survey_here(
+    prints: Iterable[Print], committed: Iterable[int] = (), skip: int = 0
+) -> SurveyHere:
+    """Survey the file's records without the first `skip`, which the cluster has deleted; marks among them
+    are left out."""
+    count, digest, first = 0, 0, None
+    waiting = sorted(set(committed), reverse=True)
+    indexes: dict[int, tuple[int, int | None]] = {}
+    for fingerprint in itertools.islice(prints, skip, None):
+        if not count:
+            first = fingerprint.content
+            if skip:
+                waiting = [offset for offset in waiting if offset >= fingerprint.offset]
+        while waiting and waiting[-1] <= fingerprint.offset:
+            indexes[waiting.pop()] = (count, fingerprint.content)
+        digest = _grown(digest, fingerprint.content)
+        count += 1
+    indexes |= dict.fromkeys(waiting, (count, None))
+    marks = {offset: Mark(count - index, content) for offset, (index, content) in indexes.items()}
+    return SurveyHere(count, digest, first, marks)
+
+
+def survey_there(prints: Iterable[Print], here: SurveyHere, ended: list[int]) -> SurveyThere:
+    """Survey the cluster's records; `ended` contains the partition's end once all are read."""
+    count, digest, wanted = 0, 0, here.wanted
+    before: dict[int, int] = {}
+    places: dict[tuple[int, int], int] = {}
+    for fingerprint in prints:
+        if fingerprint.content == here.first:
+            before[count] = digest
+        if fingerprint.content in wanted:
+            places[count, fingerprint.content] = fingerprint.offset
+        digest = _grown(digest, fingerprint.content)
+        count += 1
+    return SurveyThere(count, digest, before, places, ended[-1])
+
+
+def _grown(digest: int, content: int) -> int:
+    return (digest * _BASE + content + 1) % _PRIME
+
+
+def difference(tp: TopicPartition, here: SurveyHere, there: SurveyThere) -> str | None:
+    """How the cluster's last records differ from those of the file; None if they do not."""
+    if not here.count:
+        return None
+    if there.count < here.count:
+        return f"{tp}: the file has {here.count} records and the cluster {there.count}"
+    before = there.before.get(there.count - here.count)
+    if before is not None:
+        whole = (before * pow(_BASE, here.count, _PRIME) + here.digest) % _PRIME
+        if whole == there.digest:
+            return None
+    return (
+        f"{tp}: the file has {here.count} records, and the last {here.count} of the {there.count} in the "
+        "cluster are not the same: somebody else writes to that topic, or some went another way (a dead "
+        "letter topic)"
+    )
+
+
+def translated(tp: TopicPartition, offset: int, here: SurveyHere, there: SurveyThere) -> int:
+    """The cluster's offset for a group's offset in the file. Raises IllegalStateError if the record at that
+    place differs, or has been deleted in the cluster."""
+    mark = here.marks.get(offset)
+    if mark is None:
+        raise IllegalStateError(
+            f"{tp}: the cluster has deleted records behind offset {offset} of the file that a group has "
+            "not read; raise retention.ms there, and relay anew under another name"
+        )
+    if mark.first is None:
+        return there.end
+    place = there.places.get((there.count - mark.left, mark.first))
+    if place is None:
+        raise IllegalStateError(
+            f"{tp}: {mark.left} records follow offset {offset} in the file, and the record before as many "
+            "in the cluster is another one: somebody else writes to that topic"
+        )
+    return place
+
+
+# -- a partition of a compacted topic -----------------------------------------------------------------
+
+
+def compacted_difference(
+    tp: TopicPartition, here: Iterable[Print], there: Iterable[Print]
+) -> str | None:
+    """How the newest records of all keys differ; None if they do not."""
+    ours, theirs = _newest(here), _newest(there)
+    if ours == theirs:
+        return None
+    lacking = sum(key not in theirs for key in ours)
+    more = sum(key not in ours for key in theirs)
+    other = sum(theirs.get(key, content) != content for key, content in ours.items())
+    return (
+        f"{tp}: of {len(ours)} keys in the file the cluster lacks {lacking} and has {other} with other "
+        f"records, and {more} keys are only there: somebody else writes to that topic"
+    )
+
+
+def _newest(prints: Iterable[Print]) -> dict[int, int]:
+    contents: dict[int, int] = {}
+    for fingerprint in prints:
+        if fingerprint.is_tombstone:
+            contents.pop(fingerprint.key, None)
+        else:
+            contents[fingerprint.key] = fingerprint.content
+    return contents
+
+
+def compacted_translated(
+    tp: TopicPartition, offset: int, here: Iterable[Print], there: Iterable[Print], end: int
+) -> int:
+    """The cluster's offset of the first record from `offset` on that the cluster still has: a record
+    compacted away on one side has a newer record of its key on both. Raises IllegalStateError if it has
+    none of the records that follow."""
+    left = [fingerprint.content for fingerprint in here if fingerprint.offset >= offset]
+    if not left:
+        return end
+    places = defaultdict[int, list[int]](list)
+    for fingerprint in there:
+        places[fingerprint.content].append(fingerprint.offset)
+    copies = Counter(left)
+    for content in left:
+        if candidates := places.get(content):
+            return candidates[max(len(candidates) - copies[content], 0)]
+    raise IllegalStateError(
+        f"{tp}: the cluster has none of the {len(left)} records from offset {offset} of the file on: "
+        "somebody else writes to that topic"
+    )
 
 
 def compare(
@@ -26,31 +245,29 @@ def compare(
     ours = _prints(here.records(tp), timed)
     if topic.is_compacted or "compact" in facts.config.get("cleanup.policy", ""):
         return _compacted(tp, list(ours), list(theirs), ended, wanted)
-    survey = counting.survey_here(ours, wanted)
-    cluster_survey = counting.survey_there(theirs, survey, ended)
+    survey = survey_here(ours, wanted)
+    cluster_survey = survey_there(theirs, survey, ended)
     if cluster_survey.count < survey.count and there.has_deleted(tp):
         ours = _prints(here.records(tp), timed)
-        survey = counting.survey_here(ours, wanted, survey.count - cluster_survey.count)
+        survey = survey_here(ours, wanted, survey.count - cluster_survey.count)
         theirs = _prints(there.records(tp, ended), timed)
-        cluster_survey = counting.survey_there(theirs, survey, ended)
-    difference = counting.difference(tp, survey, cluster_survey)
+        cluster_survey = survey_there(theirs, survey, ended)
+    differing = difference(tp, survey, cluster_survey)
     offsets: Mapping[int, int] = {}
-    if difference is None:
-        offsets = {at: counting.translated(tp, at, survey, cluster_survey) for at in wanted}
-    return Compared(tp, survey.count, difference, offsets)
+    if differing is None:
+        offsets = {at: translated(tp, at, survey, cluster_survey) for at in wanted}
+    return Compared(tp, survey.count, differing, offsets)
 
 
 def _compacted(
     tp: TopicPartition, ours: list[Print], theirs: list[Print], ended: list[int], wanted: list[int]
 ) -> Compared:
-    difference = counting.compacted_difference(tp, ours, theirs)
+    difference = compacted_difference(tp, ours, theirs)
     offsets: Mapping[int, int] = {}
     if difference is None:
-        offsets = {
-            at: counting.compacted_translated(tp, at, ours, theirs, ended[-1]) for at in wanted
-        }
+        offsets = {at: compacted_translated(tp, at, ours, theirs, ended[-1]) for at in wanted}
     return Compared(tp, len(ours), difference, offsets)
 
 
 def _prints(records: Iterable[RelayRecord], timed: bool) -> Iterator[Print]:
-    return (counting.print_of(record, timed=timed) for record in records)
+    return (print_of(record, timed=timed) for record in records)

@@ -1,7 +1,13 @@
 """Snapshots in object storage: published from the file's host, fetched by readers on other hosts."""
 
-from eosdb.integrations.publishing.cache import Cache
-from eosdb.integrations.publishing.fetching import Published, fetch, files, is_file, published
+from eosdb.integrations.publishing.fetching import (
+    Cache,
+    Published,
+    fetch,
+    files,
+    is_file,
+    published,
+)
 from eosdb.model.validation import is_url
 
 __all__ = ["Cache", "Published", "fetch", "files", "is_file", "is_url", "published"]

@@ -1,27 +1,253 @@
-"""The pages: each queries the database and renders a template. Read-only."""
+"""The pages: each queries the database and renders a template. Read-only.
+
+Records and the transactional ids used last come from the documented views, as any user may query them.
+"""
 
 from __future__ import annotations
 
+import base64
+import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
+from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+from markupsafe import Markup
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
+from eosdb.admin.timeline import svg
+from eosdb.admin.timeline.timeline import BY, PartitionTimeline, TransactionSpan
 from eosdb.database import Database
 from eosdb.errors import EosdbError
-from eosdb.integrations.ui import records, text, timeline
 from eosdb.integrations.ui.watching import Watcher
 from eosdb.model import words
-from eosdb.model.clock import parse_time_ms
+from eosdb.model.clock import format_time_ms, parse_time_ms
+from eosdb.model.damage import parsed, reads
 from eosdb.model.overview import Overview, PartitionFigures
 from eosdb.model.reports import OpenTransaction
-from eosdb.model.timeline.timeline import BY
 from eosdb.model.values import TopicPartition
+from eosdb.model.words import printable
+
+COLUMNS: Final = 290
+BARS: Final = 150
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A picture, ready for the template."""
+
+    timeline: PartitionTimeline
+    svg: Markup
+    caption: str
+
+    @property
+    def is_part(self) -> bool:
+        """Whether some of the log lies outside of the window."""
+        it = self.timeline
+        return (it.start, it.end) != (it.offsets.log_start_offset, it.offsets.log_end_offset)
+
+    @property
+    def window(self) -> tuple[str, str]:
+        """The ends of the axis as the form shows and takes them: offsets, or times."""
+        return self._worded(*self.timeline.axis)
+
+    @property
+    def halves(self) -> tuple[tuple[str, str], tuple[str, str]]:
+        """The windows to the left and to the right of this one."""
+        low, high = self.timeline.axis
+        width = max(high - low, 1)
+        return self._worded(max(low - width, 0), low), self._worded(high, high + width)
+
+    def _worded(self, low: int, high: int) -> tuple[str, str]:
+        if self.timeline.by == "offset":
+            return str(low), str(high)
+        return format_time_ms(low, "milliseconds"), format_time_ms(high, "milliseconds")
+
+
+def draw(
+    db: Database, topic: str, partition: int, start: int | None, end: int | None, by: str = "offset"
+) -> Drawn:
+    """Draw a partition. `start` and `end` are offsets, or by="time" times (epoch ms); None: the whole log.
+
+    Raises UnknownTopicOrPartitionError, TopicAuthorizationFailedError and InvalidRequestError.
+    """
+    window = {"start": start, "end": end} if by == "offset" else {"since": start, "until": end}
+    (timeline,) = db.admin.timeline(
+        topic, partition, by=by, **window, max_transactions=BARS, max_bins=COLUMNS
+    )
+    here = f"/topics/{quote(topic, safe='')}/timeline?by={by}&partition={partition}"
+
+    def transaction(span: TransactionSpan) -> str:
+        if span.transactional_id:
+            # A damaged name may hold characters that no address can carry.
+            return f"/transaction?id={quote(span.transactional_id, safe='', errors='replace')}"
+        first, last = timeline.extent(span)
+        return f"{here}&from={first}&to={last + 1}"
+
+    links = svg.Links(transaction, lambda low, high: f"{here}&from={low}&to={high}")
+    # Everything in it is escaped where it is written.
+    picture = Markup(svg.embedded(timeline, links))
+    return Drawn(timeline, picture, svg.caption(timeline))
+
+
+SHORT: Final = 120
+LONG: Final = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A key or value as text. `kind` is "text", "json", "hex" or "null"."""
+
+    text: str
+    kind: str
+    left_out: int = 0
+    """The number of omitted characters, or bytes if the kind is hex."""
+
+
+def shown(data: object, limit: int = SHORT, *, pretty: bool = False) -> Shown:
+    """Convert a stored key, value or header. `pretty` indents JSON."""
+    if data is None:
+        return Shown("null", "null")
+    if isinstance(data, bytes):
+        try:
+            text = data.decode()
+        except UnicodeDecodeError:
+            return Shown(data[: limit // 3].hex(" "), "hex", max(len(data) - limit // 3, 0))
+    else:
+        text = str(data)
+    kind = "text"
+    if text[:1] in ("{", "["):
+        try:
+            content = parsed(text)
+        except ValueError:
+            pass
+        else:
+            kind = "json"
+            text = json.dumps(content, indent=2, ensure_ascii=False) if pretty else text
+    return Shown(text[:limit], kind, max(len(text) - limit, 0))
+
+
+def visible(value: object) -> object:
+    """`printable` text, with its line breaks; other values, and markup, as they are."""
+    return printable(value, keep="\n\t") if isinstance(value, str) and type(value) is str else value
+
+
+def moment(epoch_ms: int | None) -> str:
+    """Format a time as ISO 8601 in UTC; "–" for none."""
+    return "–" if epoch_ms is None or epoch_ms < 0 else format_time_ms(epoch_ms)
+
+
+PAGE: Final = 50
+SEARCHED: Final = 20_000
+"""How many offsets one search for records of a fate covers."""
+FATES: Final = ("committed", "aborted", "open", "plain", "marker")
+_COLUMNS: Final = (
+    '"offset", timestamp, timestamp_type, key, value, headers, producer_id, producer_epoch, '
+    "sequence, transactional_id, is_transactional, control, status"
+)
+# The status is expensive to compute, so the window bounds the number of rows.
+_RECORDS: Final = (
+    f"SELECT {_COLUMNS} FROM all_records WHERE topic = ? AND partition = ? "
+    'AND "offset" >= ? AND "offset" < ?'
+)
+_WHERE: Final = {
+    "marker": " AND control IS NOT NULL",
+    "plain": " AND NOT is_transactional",
+    **{
+        fate: f" AND is_transactional AND control IS NULL AND status = '{fate}'"
+        for fate in ("committed", "aborted", "open")
+    },
+}
+
+
+_TRANSACTIONS: Final = (
+    "SELECT transactional_id, producer_id, producer_epoch, state, last_update_time "
+    "FROM transactions ORDER BY last_update_time DESC LIMIT ?"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRecord:
+    """A stored record or marker."""
+
+    offset: int
+    timestamp: int
+    timestamp_type: str
+    key: object
+    value: object
+    headers: tuple[tuple[str, object], ...]
+    producer_id: int
+    producer_epoch: int
+    sequence: int
+    transactional_id: str | None
+    control: str | None
+    fate: str
+    """One of FATES: "plain" is not in a transaction, "marker" ends one."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordPage:
+    """Records in [start, end), newest first; older ones exist if `start` is above the log start."""
+
+    records: tuple[StoredRecord, ...]
+    start: int
+    end: int
+
+
+def page(
+    db: Database, tp: TopicPartition, first: int, last: int, *, fate: str, newest: bool
+) -> RecordPage:
+    """Return up to PAGE records with offsets in [first, last): the newest of them, or the oldest.
+
+    Raises TopicAuthorizationFailedError.
+    """
+    db.broker.fetch(tp, last, max_records=1)  # The view does not check authorization.
+    if fate:
+        first, last = (
+            (max(first, last - SEARCHED), last) if newest else (first, min(last, first + SEARCHED))
+        )
+    order = "DESC" if newest else "ASC"
+    rows = db.query(
+        f'{_RECORDS}{_WHERE.get(fate, "")} ORDER BY "offset" {order} LIMIT {PAGE}',
+        (*tp, first, last),
+    ).rows
+    stored = sorted((_record(row) for row in rows), key=lambda record: -record.offset)
+    if len(stored) == PAGE:
+        first, last = (stored[-1].offset, last) if newest else (first, stored[0].offset + 1)
+    return RecordPage(tuple(stored), first, last)
+
+
+def record_at(db: Database, tp: TopicPartition, offset: int) -> StoredRecord | None:
+    """Return the record at this offset, or None. Raises TopicAuthorizationFailedError."""
+    stored = page(db, tp, offset, offset + 1, fate="", newest=True).records
+    return stored[0] if stored else None
+
+
+def latest_transactions(db: Database, count: int) -> list[tuple[Any, ...]]:
+    """Return transactional id, producer id, epoch, state and time of the last change, latest first."""
+    return [tuple(row) for row in db.query(_TRANSACTIONS, (count,)).rows]
+
+
+@reads("records")
+def _record(row: tuple[Any, ...]) -> StoredRecord:
+    (offset, timestamp, timestamp_type, key, value, headers, producer_id, epoch, sequence, name,
+     is_transactional, control, status) = row  # fmt: skip
+    fate = "marker" if control else status if is_transactional else "plain"
+    return StoredRecord(
+        offset, timestamp, timestamp_type, key, value, tuple(_headers(headers)), producer_id, epoch,
+        sequence, name, control, fate,
+    )  # fmt: skip
+
+
+def _headers(stored: object) -> Iterator[tuple[str, object]]:
+    for name, value in parsed(str(stored)) if stored else ():
+        yield name, None if value is None else base64.b64decode(value)
+
 
 _HISTORY: Final = 50
 _LETTERS: Final = 50
@@ -37,16 +263,16 @@ class Pages:
             loader=PackageLoader("eosdb.integrations.ui"),
             autoescape=select_autoescape(default=True),
             undefined=StrictUndefined,
-            finalize=text.visible,
+            finalize=visible,
             trim_blocks=True,
             lstrip_blocks=True,
         )
         self._templates.globals |= {
             "file": os.path.basename(db.path), "path": db.path, "may_change": may_change,
-            "FATES": records.FATES,
+            "FATES": FATES,
         }  # fmt: skip
         self._templates.filters |= {
-            "shown": text.shown, "moment": text.moment, "duration": words.duration, "size": words.size,
+            "shown": shown, "moment": moment, "duration": words.duration, "size": words.size,
             "number": words.number, "counted": words.counted,
         }  # fmt: skip
 
@@ -98,15 +324,15 @@ class Pages:
         tp = TopicPartition(request.path_params["topic"], request.path_params["partition"])
         offsets = self._offsets(tp)
         fate = request.query_params.get("fate", "")
-        if fate not in ("", *records.FATES):
-            raise HTTPException(400, f"fate: got {fate!r}, expected one of {records.FATES}")
+        if fate not in ("", *FATES):
+            raise HTTPException(400, f"fate: got {fate!r}, expected one of {FATES}")
         low, high = offsets.log_start_offset, offsets.log_end_offset
         start, end = _offset(request, "from"), _offset(request, "before")
         when = request.query_params.get("time", "").strip()
         if when:
             at = self._db.admin.first_record_at(tp, _time(when), isolation_level="read_uncommitted")
             start = high if at is None else at.offset
-        shown = records.page(
+        shown = page(
             self._db,
             tp,
             low if start is None else min(max(start, low), high),
@@ -121,10 +347,10 @@ class Pages:
         offset = request.path_params["offset"]
         offsets = self._offsets(tp)
         if not offsets.log_start_offset <= offset < offsets.log_end_offset or not (
-            stored := records.record_at(self._db, tp, offset)
+            stored := record_at(self._db, tp, offset)
         ):
             raise HTTPException(404, f"{tp.topic}-{tp.partition} has no record at offset {offset}")
-        return self._page("record", tp=tp, record=stored, limit=text.LONG)
+        return self._page("record", tp=tp, record=stored, limit=LONG)
 
     def timeline(self, request: Request) -> Response:
         name = request.path_params["topic"]
@@ -136,7 +362,7 @@ class Pages:
             for edge in ("from", "to")
         )
         number = _offset(request, "partition")
-        drawn = timeline.draw(self._db, name, 0 if number is None else number, start, end, by)
+        drawn = draw(self._db, name, 0 if number is None else number, start, end, by)
         partitions = len(self._db.admin.describe_topic(name).partitions)
         return self._page("timeline", topic=name, drawn=drawn, partitions=partitions)
 
@@ -151,7 +377,7 @@ class Pages:
         return self._page(
             "transactions",
             holders=self._holders(),
-            known=records.latest_transactions(self._db, _HISTORY),
+            known=latest_transactions(self._db, _HISTORY),
             **self._figures(),
         )
 

@@ -1,21 +1,241 @@
-"""Serves the pages on loopback, from a thread."""
+"""Serves the pages on loopback, from a thread: the ASGI application, what it refuses, and the changes
+that it offers.
+
+decisions/0049: the server renders whole pages, and a browser reloads a page when the file has changed.
+Requests that do not come from a page of this server are refused: other host names, and scripts, frames and
+links of other origins. `eosdb ui --allow-changes` adds the paths that change something: every form must
+contain the token that the command prints, and the file is opened for writing for one change at a time.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import hmac
 import secrets
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from importlib.resources import files
 from typing import Final, Self
+from urllib.parse import parse_qs
 
 import uvicorn
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
+from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from eosdb.admin.timeline.svg import STYLE
 from eosdb.database import Database
-from eosdb.errors import ListenError, StorageError
-from eosdb.integrations.ui.app import make_app
+from eosdb.errors import EosdbError, ListenError, StorageError
+from eosdb.integrations.ui.pages import Pages
+from eosdb.integrations.ui.watching import INTERVAL_MS, Watcher
 from eosdb.model.closing import Closeable
 from eosdb.model.threads import Thread
+from eosdb.model.values import TopicPartition
+from eosdb.model.words import counted
+
+# decisions/0049: the token is a field of the form, no cookie.
+_BODY_MAX: Final = 10_000
+Open = Callable[[], Database]
+Show = Callable[[str], Response]
+
+
+class Changes:
+    """Two paths that take a form. `open_to_write` opens the file; `show` makes the page of the result."""
+
+    def __init__(self, token: str, open_to_write: Open, show: Show) -> None:
+        self._token = token.encode()
+        self._open = open_to_write
+        self._show = show
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("/replay", self._replay, methods=["POST"]),
+            Route("/abort", self._abort, methods=["POST"]),
+        ]
+
+    async def _replay(self, request: Request) -> Response:
+        form = await self._form(request)
+        topic = form.get("topic", "")
+        chosen = (
+            [(_number(form, "partition"), _number(form, "offset"))] if "offset" in form else None
+        )
+
+        def replay() -> str:
+            with self._open() as db:
+                report = db.dead_letters(topic).replay(chosen)
+            skipped = f"; {report.skipped} had been sent back before" if report.skipped else ""
+            return f"{counted(report.replayed, 'dead letter')} of {topic} sent back{skipped}."
+
+        return self._show(await run_in_threadpool(replay))
+
+    async def _abort(self, request: Request) -> Response:
+        form = await self._form(request)
+        tp = TopicPartition(form.get("topic", ""), _number(form, "partition"))
+        offset = _number(form, "offset")
+
+        def abort() -> str:
+            with self._open() as db:
+                outcome = db.admin.abort_transaction(tp, offset)
+            where = f"{tp.topic}-{tp.partition}, offset {offset}"
+            return f"The transaction that begins at {where} has ended with {outcome}."
+
+        return self._show(await run_in_threadpool(abort))
+
+    async def _form(self, request: Request) -> Mapping[str, str]:
+        """Return the fields of the form after checking its token."""
+        body = b""
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > _BODY_MAX:
+                raise HTTPException(413, f"the form has more than {_BODY_MAX} bytes")
+        form = {name: values[-1] for name, values in parse_qs(body.decode("latin-1")).items()}
+        if not hmac.compare_digest(form.pop("token", "").encode(), self._token):
+            raise HTTPException(
+                403,
+                "nothing was changed: the token is missing or wrong. It is in the address that "
+                "`eosdb ui --allow-changes` printed",
+            )
+        return form
+
+
+def _number(form: Mapping[str, str], name: str) -> int:
+    given = form.get(name, "")
+    if not (given.isascii() and given.isdigit()) or len(given) > 18:
+        raise HTTPException(400, f"nothing was changed: {name}: got {given!r}, expected a number")
+    return int(given)
+
+
+_NAMES: Final = ("127.0.0.1", "localhost", "[::1]")
+_OUR_SITES: Final = (None, "same-origin", "none")
+"""Of Sec-Fetch-Site: not a browser (or an old one), a page of ours, or typed by the user."""
+# decisions/0049: reads are refused, too, and a page loads only its own files.
+HEADERS: Final = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+        "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    # Not "no-referrer": with it browsers send the forms of our own pages with the origin "null".
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+
+def refusal(headers: Mapping[str, str], port: int) -> str | None:
+    """Return why a request with these headers (names in lower case) is refused; None if it is allowed.
+
+    The host name is checked because any name may be made to resolve to this machine (DNS rebinding).
+    """
+    hosts = {f"{name}:{port}" for name in _NAMES} | (set(_NAMES) if port == 80 else set())
+    host = headers.get("host", "")
+    if host not in hosts:
+        return f"the request is for the host {host!r}; this server answers for 127.0.0.1:{port}"
+    origin = headers.get("origin")
+    if origin is not None and origin not in {f"http://{name}" for name in hosts}:
+        return f"the request comes from a page of {origin!r}; only pages of this server may ask it"
+    if headers.get("sec-fetch-site") not in _OUR_SITES:
+        return "the request comes from a page of another site; open the address directly"
+    return None
+
+
+class Guard:
+    """ASGI middleware: answers refused requests with 403, and adds `HEADERS` to every response."""
+
+    def __init__(self, app: ASGIApp, port: int) -> None:
+        self._app = app
+        self._port = port
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(HEADERS)
+            await send(message)
+
+        why = refusal(Headers(scope=scope), self._port)
+        app = self._app if why is None else PlainTextResponse(f"refused: {why}\n", 403)
+        await app(scope, receive, guarded)
+
+
+_TYPES: Final = {"ui.css": "text/css", "ui.js": "text/javascript"}
+_QUIET_S: Final = 15
+"""The interval of keep-alive comments in a stream."""
+
+
+def make_app(
+    db: Database,
+    port: int,
+    *,
+    token: str = "",
+    open_to_write: Open | None = None,
+    stopping: Callable[[], bool] = lambda: False,
+) -> ASGIApp:
+    """Build the application that serves the pages of `db` at 127.0.0.1:`port`.
+
+    With a `token` and `open_to_write`, pages can replay dead letters and abort transactions. The streams of
+    live updates end when `stopping()` is true.
+    """
+    watcher = Watcher(db)
+    may_change = bool(token) and open_to_write is not None
+    pages = Pages(db, watcher, may_change=may_change)
+    routes: list[BaseRoute] = [
+        *pages.routes(),
+        Route("/live", _live(watcher, stopping)),
+        *(Route(f"/{name}", _static(_file(name), kind)) for name, kind in _TYPES.items()),
+        Route("/timeline.css", _static(STYLE.encode(), "text/css")),
+    ]
+    if may_change and open_to_write is not None:
+        routes += Changes(token, open_to_write, pages.done).routes()
+    handlers = dict.fromkeys((HTTPException, EosdbError, Exception), pages.error)
+    app = Starlette(routes=routes, exception_handlers=handlers)
+    return Guard(app, port)  # Outermost, so that error pages get its headers, too.
+
+
+def _file(name: str) -> bytes:
+    return files("eosdb.integrations.ui").joinpath("static", name).read_bytes()
+
+
+def _static(content: bytes, kind: str) -> Callable[[Request], Response]:
+    def file(request: Request) -> Response:
+        return Response(content, media_type=kind)
+
+    return file
+
+
+def _live(watcher: Watcher, stopping: Callable[[], bool]) -> Callable[[Request], Response]:
+    async def changes(request: Request) -> AsyncIterator[str]:
+        before, quiet = "", 0.0
+        while not stopping() and not await request.is_disconnected():
+            try:
+                version = await run_in_threadpool(watcher.version)
+            except EosdbError as error:
+                version = f"error {type(error).__name__}"
+            quiet += INTERVAL_MS / 1000
+            if version != before:
+                before, quiet = version, 0.0
+                yield f"event: change\ndata: {version}\n\n"
+            elif quiet >= _QUIET_S:
+                quiet = 0.0
+                yield ": nothing new\n\n"
+            await asyncio.sleep(INTERVAL_MS / 1000)
+
+    async def live(request: Request) -> Response:
+        return StreamingResponse(changes(request), media_type="text/event-stream")
+
+    return live  # type: ignore[return-value]  # Starlette takes both kinds of functions.
+
 
 _HOST: Final = "127.0.0.1"
 

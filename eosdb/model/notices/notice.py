@@ -1,7 +1,10 @@
 """One kind of log line, and how it is logged.
 
 A library configures no logging and has no handlers: it names loggers below `eosdb`; the program decides,
-and for one that has decided nothing there is `last_resort`.
+and for one that has decided nothing there is `_Lines`. Lines that differ in numbers alone are one line
+there, printed when it comes for the 1st, the 10th, the 100th time, and so on, and at the end of the program
+if it came again since, but not behind the traceback of an error that ended it. Whether logging is
+configured is asked for each line.
 What a line is about is also in fields of its LogRecord. A line is logged by the code that had the effect,
 after that effect is durable, and while the thread holds nothing that others wait for: a slow handler keeps
 no lock, and one that raises breaks no commit.
@@ -9,7 +12,11 @@ no lock, and one that raises breaks no commit.
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import logging
+import os
+import re
 import sys
 import threading
 import traceback
@@ -17,8 +24,79 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from eosdb.model.notices import last_resort
 from eosdb.model.words import printable
+
+_MOST_KINDS: Final = 1_000
+_NUMBER: Final = re.compile(r"\d+")
+
+
+@dataclass(slots=True)
+class _Repeated:
+    line: str
+    count: int = 1
+    shown: int = 1
+
+    @property
+    def counted(self) -> str:
+        return self.line if self.count == 1 else f"{self.line} ({self.count} times)"
+
+
+class _Lines(logging.Handler):
+    """Prints to stderr, as logging's own last resort does."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self._kinds: dict[str, _Repeated] = {}
+        self._lines = threading.RLock()
+        atexit.register(self._tell_the_rest)
+        os.register_at_fork(after_in_child=self._forget)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        line = f"{record.levelname} {record.name}: {self.format(record)}"
+        with self._lines:
+            kind = _NUMBER.sub("0", line)
+            if (repeated := self._kinds.get(kind)) is None:
+                repeated = _Repeated(line)
+                if len(self._kinds) < _MOST_KINDS:
+                    self._kinds[kind] = repeated
+            else:
+                repeated.line, repeated.count = line, repeated.count + 1
+                if repeated.count < 10 * repeated.shown:
+                    return
+                repeated.shown = repeated.count
+            _write(repeated.counted)
+
+    def _tell_the_rest(self) -> None:
+        if hasattr(sys, "last_value"):  # Python has printed the traceback of what ended the program
+            return
+        with self._lines:
+            for repeated in self._kinds.values():
+                if repeated.count > repeated.shown:
+                    _write(repeated.counted)
+            self._kinds.clear()
+
+    def _forget(self) -> None:
+        self._lines = threading.RLock()
+        self._kinds.clear()
+
+
+def _write(line: str) -> None:
+    if sys.stderr is not None:
+        with contextlib.suppress(OSError, ValueError):
+            sys.stderr.write(f"{line}\n")
+            sys.stderr.flush()
+
+
+_lines: Final = _Lines()
+
+
+def handle(record: logging.LogRecord) -> None:
+    """Print the record, unless the program has switched logging's last resort off."""
+    if logging.lastResort is not None and record.levelno >= max(
+        logging.lastResort.level, _lines.level
+    ):
+        _lines.handle(record)
+
 
 _TEXT_MAX: Final = 200
 _saying: Final = threading.local()
@@ -82,7 +160,7 @@ class Notice:
                 self.room, self.level, "", 0, self.sentence, arguments, cause, extra=fields
             )
             if self.logger.filter(record):
-                last_resort.handle(record)
+                handle(record)
         except Exception:
             # As logging's own handlers do with what goes wrong in them.
             if logging.raiseExceptions and sys.stderr is not None:

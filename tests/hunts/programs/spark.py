@@ -74,11 +74,11 @@ def _session(folder: Path) -> Any:
         warnings.simplefilter("ignore")
         from pyspark.sql import SparkSession
 
-        from eosdb.spark_io import jar
+        from eosdb.spark_io import jdbc
 
         conf = {**_CONF, "spark.sql.warehouse.dir": str(folder / "warehouse")}
-        if jar.find() is not None:
-            conf |= jar.spark_conf()
+        if jdbc.find() is not None:
+            conf |= jdbc.spark_conf()
         builder = SparkSession.builder.master("local[2,3]")
         for name, value in conf.items():
             builder = builder.config(name, value)
@@ -110,10 +110,10 @@ def _start(spark: Any, setting: Setting) -> Any:
 
 def _look(spark: Any, setting: Setting) -> None:
     """Read the source over JDBC: no part of a transaction."""
-    from eosdb.spark_io import jar, read_jdbc
+    from eosdb.spark_io import jdbc, read_jdbc
     from tests.hunts.judge import in_part  # Which knows the actors, and these this program.
 
-    if jar.find() is None:
+    if jdbc.find() is None:
         return
     rows = read_jdbc(spark, str(setting.path), "committed_records").select("topic", "value")
     values = [bytes(row.value) for row in rows.collect() if row.topic == TOPIC and row.value]

@@ -19,8 +19,8 @@ from prometheus_client.samples import Sample
 import eosdb
 from eosdb import ManualClock
 from eosdb.errors import ListenError, StorageError
+from eosdb.integrations.exposition.figures import gauge, histogram, written
 from eosdb.integrations.exposition.server import FigureServer
-from eosdb.model.protocol.prometheus import gauge, histogram, written
 from tests.cli.conftest import MAIN
 
 NASTY = 'back\\slash "quoted"\nline'

@@ -23,7 +23,7 @@ from eosdb.errors import (
     OffsetOutOfRangeError,
     StorageError,
 )  # fmt: skip
-from eosdb.integrations.lakehouse import Exported, data_files, export
+from eosdb.integrations.lakehouse import Exported, export, exporting
 from tests.integrations.lakehouse.tables import Table, append, committed
 
 DAY_MS = 86_400_000
@@ -109,9 +109,9 @@ def test_a_topic_made_anew_is_exported_from_its_beginning(db: eosdb.Database, ta
 def test_a_large_export_makes_many_files_and_many_days_few_open_ones(
     db: eosdb.Database, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(data_files, "_WAITING_BYTES", 2_000)
-    monkeypatch.setattr(data_files, "_FILE_BYTES", 1_000)
-    monkeypatch.setattr(data_files, "_OPEN_FILES", 2)
+    monkeypatch.setattr(exporting, "_WAITING_BYTES", 2_000)
+    monkeypatch.setattr(exporting, "_FILE_BYTES", 1_000)
+    monkeypatch.setattr(exporting, "_OPEN_FILES", 2)
     db.admin.create_topic("orders")
     records = [Record(value=b"%d" % i, timestamp=i % 3 * DAY_MS) for i in range(5_000)]
     db.broker.append(TopicPartition("orders", 0), RecordBatch(records))
@@ -268,7 +268,6 @@ def test_whoever_loses_against_another_export_leaves_no_files(
         return  # only one at a time gets so far
     db.admin.create_topic("orders")
     append(db, 2)
-    from eosdb.integrations.lakehouse import exporting
 
     def meanwhile(_: object) -> None:
         monkeypatch.setattr(exporting, "reach", lambda _: None)
@@ -286,7 +285,6 @@ def test_the_commit_of_somebody_else_is_no_hindrance(
 ) -> None:
     if table.format == "parquet":
         return  # only one at a time gets so far
-    from eosdb.integrations.lakehouse import exporting
 
     db.admin.create_topic("orders")
     append(db, 2)
@@ -308,7 +306,6 @@ def test_the_commit_of_somebody_else_is_no_hindrance(
 def test_a_topic_made_anew_during_the_export_is_looked_at_again(
     db: eosdb.Database, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from eosdb.integrations.lakehouse import exporting
 
     db.admin.create_topic("orders")
     append(db, 2)

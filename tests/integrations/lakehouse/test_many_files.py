@@ -28,7 +28,7 @@ from eosdb.errors import (
     NotAnEosdbFileError,
     StorageError,
 )
-from eosdb.integrations.lakehouse import Exported, data_files, exporting, progress
+from eosdb.integrations.lakehouse import Exported, exporting, progress
 from tests.integrations.lakehouse.tables import Table, append, committed
 
 NOTHING = Exported(0, 0)
@@ -219,7 +219,7 @@ def test_copies_of_a_file_are_exported_once(fleet: list[Path], table: Table) -> 
 def test_a_large_file_has_data_files_of_its_own_until_it_is_read(
     fleet: list[Path], table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(data_files, "_WAITING_BYTES", 50_000)
+    monkeypatch.setattr(exporting, "_WAITING_BYTES", 50_000)
     grow(fleet[1], 20_000)
     done = table.export_files(fleet)
     assert done["a.db"] == done["c.db"] == Exported(3, 1)

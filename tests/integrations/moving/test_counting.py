@@ -9,8 +9,8 @@ import pytest
 
 from eosdb import TopicPartition
 from eosdb.errors import IllegalStateError
-from eosdb.integrations.moving import counting
-from eosdb.integrations.moving.counting import Print, SurveyHere, SurveyThere, print_of
+from eosdb.integrations.moving import comparison
+from eosdb.integrations.moving.comparison import Print, SurveyHere, SurveyThere, print_of
 from eosdb.integrations.relay.values import RelayRecord
 
 TP = TopicPartition("orders", 0)
@@ -26,38 +26,38 @@ def _side(values: Sequence[str], offsets: Sequence[int] | None = None) -> list[P
 def _surveys(
     ours: list[Print], theirs: list[Print], committed: Sequence[int], skip: int = 0
 ) -> tuple[SurveyHere, SurveyThere]:
-    here = counting.survey_here(ours, committed, skip)
-    return here, counting.survey_there(theirs, here, [1_000])
+    here = comparison.survey_here(ours, committed, skip)
+    return here, comparison.survey_there(theirs, here, [1_000])
 
 
 def test_a_place_is_found_whatever_stands_between_the_records() -> None:
     ours = _side("abcde", [3, 4, 8, 9, 15])
     theirs = _side("abcde", [0, 1, 2, 10, 11])
     here, there = _surveys(ours, theirs, [0, 3, 4, 5, 8, 15, 16])
-    assert counting.difference(TP, here, there) is None
-    found = [counting.translated(TP, at, here, there) for at in (0, 3, 4, 5, 8, 15, 16)]
+    assert comparison.difference(TP, here, there) is None
+    found = [comparison.translated(TP, at, here, there) for at in (0, 3, 4, 5, 8, 15, 16)]
     assert found == [0, 0, 1, 2, 2, 11, 1_000]
 
 
 def test_records_that_the_file_has_deleted_are_not_counted() -> None:
     here, there = _surveys(_side("cde", [12, 13, 14]), _side("abcde"), [2, 13])
-    assert counting.difference(TP, here, there) is None
-    assert [counting.translated(TP, at, here, there) for at in (2, 13)] == [2, 3]
+    assert comparison.difference(TP, here, there) is None
+    assert [comparison.translated(TP, at, here, there) for at in (2, 13)] == [2, 3]
 
 
 def test_records_that_the_cluster_has_deleted_are_left_out_unless_a_group_needs_them() -> None:
     ours, theirs = _side("abcde"), _side("de", [13, 14])
     here, there = _surveys(ours, theirs, [0, 3, 4], skip=3)
-    assert counting.difference(TP, here, there) is None
-    assert [counting.translated(TP, at, here, there) for at in (3, 4)] == [13, 14]
+    assert comparison.difference(TP, here, there) is None
+    assert [comparison.translated(TP, at, here, there) for at in (3, 4)] == [13, 14]
     with pytest.raises(IllegalStateError, match="has deleted records behind offset 0"):
-        counting.translated(TP, 0, here, there)
+        comparison.translated(TP, 0, here, there)
 
 
 @pytest.mark.parametrize("theirs", ["abcdex", "abxde", "xbcde", "abdce", "abcd", "", "abccde"])
 def test_anything_else_is_a_difference(theirs: str) -> None:
     here, there = _surveys(_side("abcde"), _side(theirs), [])
-    assert counting.difference(TP, here, there) is not None
+    assert comparison.difference(TP, here, there) is not None
 
 
 @pytest.mark.parametrize(
@@ -86,13 +86,13 @@ def test_records_that_look_alike_are_told_apart_by_their_number() -> None:
         cut = chance.randrange(len(values))
         ours = _side(values[cut:], gaps[cut:])
         here, there = _surveys(ours, _side(values, theirs), range(45))
-        assert counting.difference(TP, here, there) is None
+        assert comparison.difference(TP, here, there) is None
         for at in range(45):
             following = [place for place, own in zip(theirs, gaps, strict=True) if own >= at]
             expected = following[0] if following else 1_000
             if at < gaps[cut]:
                 expected = theirs[cut]
-            assert counting.translated(TP, at, here, there) == expected
+            assert comparison.translated(TP, at, here, there) == expected
 
 
 def _keyed(letters: Sequence[tuple[int, str, str | None]]) -> list[Print]:
@@ -108,8 +108,8 @@ def _keyed(letters: Sequence[tuple[int, str, str | None]]) -> list[Print]:
 def test_of_a_compacted_topic_the_newest_of_each_key_counts() -> None:
     everything = [(0, "a", "1"), (1, "b", "1"), (2, "a", "2"), (3, "b", None), (4, "c", "1")]
     ours = _keyed([everything[2], everything[4]])  # Compacted, the tombstone is gone, too.
-    assert counting.compacted_difference(TP, ours, _keyed(everything)) is None
-    found = counting.compacted_difference(TP, ours, _keyed([*everything, (5, "a", "3")]))
+    assert comparison.compacted_difference(TP, ours, _keyed(everything)) is None
+    found = comparison.compacted_difference(TP, ours, _keyed([*everything, (5, "a", "3")]))
     assert found is not None
     assert "1 with other records" in found
 
@@ -117,9 +117,9 @@ def test_of_a_compacted_topic_the_newest_of_each_key_counts() -> None:
 def test_in_a_compacted_topic_a_group_reads_the_next_record_that_there_is() -> None:
     ours = _keyed([(2, "a", "2"), (4, "c", "1"), (6, "a", "4")])
     theirs = _keyed([(10, "a", "1"), (11, "a", "2"), (13, "c", "1"), (14, "a", "4")])
-    places = [counting.compacted_translated(TP, at, ours, theirs, 20) for at in (0, 3, 5, 7)]
+    places = [comparison.compacted_translated(TP, at, ours, theirs, 20) for at in (0, 3, 5, 7)]
     assert places == [11, 13, 14, 20]
     gone = _keyed([(13, "c", "1"), (14, "a", "4")])
-    assert counting.compacted_translated(TP, 0, ours, gone, 20) == 13
+    assert comparison.compacted_translated(TP, 0, ours, gone, 20) == 13
     with pytest.raises(IllegalStateError, match="somebody else writes"):
-        counting.compacted_translated(TP, 0, ours, [], 20)
+        comparison.compacted_translated(TP, 0, ours, [], 20)

@@ -14,7 +14,7 @@ import pytest
 import eosdb
 from eosdb import ManualClock
 from eosdb.integrations import publishing
-from eosdb.integrations.publishing.cache import IN_USE_MS
+from eosdb.integrations.publishing.fetching import IN_USE_MS
 from eosdb.integrations.publishing.storage import Storage
 from eosdb.model.failpoints import Failpoint, watched
 from tests.integrations.publishing.conftest import Device, read

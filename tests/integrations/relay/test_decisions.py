@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eosdb.cli.commands.kafka.relay import prometheus_text
 from eosdb.errors import (
     ConfigError,
     EosdbError,
@@ -17,7 +18,6 @@ from eosdb.errors import (
 )
 from eosdb.integrations.relay import failure, planning
 from eosdb.integrations.relay.failure import InterruptedRelayError
-from eosdb.integrations.relay.figures import prometheus_text
 from eosdb.integrations.relay.kafka_settings import (
     KafkaSettings,
     from_environment,

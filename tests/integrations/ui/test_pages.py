@@ -19,8 +19,7 @@ from click.testing import CliRunner
 import eosdb
 from eosdb import TopicPartition
 from eosdb.cli.main import main
-from eosdb.integrations.ui.guard import HEADERS, refusal
-from eosdb.integrations.ui.server import UiServer
+from eosdb.integrations.ui.server import HEADERS, UiServer, refusal
 from tests.integrations.ui.files import HARM
 
 pytestmark = pytest.mark.slow

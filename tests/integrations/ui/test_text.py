@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eosdb.integrations.ui import text
+from eosdb.integrations.ui import pages
 
 
 @pytest.mark.parametrize(
@@ -21,19 +21,19 @@ from eosdb.integrations.ui import text
     ],
 )
 def test_a_value_is_shown_as_what_it_is(data: object, expected: tuple[str, str, int]) -> None:
-    found = text.shown(data)
+    found = pages.shown(data)
     assert (found.text, found.kind, found.left_out) == expected
 
 
 def test_json_is_laid_out_when_asked() -> None:
-    assert text.shown(b'{"a":[1]}', 100, pretty=True).text == '{\n  "a": [\n    1\n  ]\n}'
+    assert pages.shown(b'{"a":[1]}', 100, pretty=True).text == '{\n  "a": [\n    1\n  ]\n}'
 
 
 def test_what_would_deceive_the_eye_is_written_as_an_escape() -> None:
-    assert text.visible("a\u202eb\x00\ud800é\n") == "a\\u202eb\\x00\\ud800é\n"
-    assert text.visible(7) == 7
+    assert pages.visible("a\u202eb\x00\ud800é\n") == "a\\u202eb\\x00\\ud800é\n"
+    assert pages.visible(7) == 7
 
 
 def test_a_time_is_iso_8601_or_a_dash() -> None:
-    assert text.moment(-1) == text.moment(None) == "–"
-    assert text.moment(0) == "1970-01-01T00:00:00Z"
+    assert pages.moment(-1) == pages.moment(None) == "–"
+    assert pages.moment(0) == "1970-01-01T00:00:00Z"

@@ -8,8 +8,8 @@ import xml.etree.ElementTree as ET
 import pytest
 
 import eosdb
+from eosdb.admin.timeline import svg
 from eosdb.model.clock import ManualClock
-from eosdb.model.timeline import svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 

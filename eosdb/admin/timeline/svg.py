@@ -13,11 +13,9 @@ from dataclasses import dataclass
 from html import escape
 from typing import Final
 
+from eosdb.admin.timeline.layout import KINDS, Lane, fitted, fullest, heights, lanes, notes, summary
+from eosdb.admin.timeline.timeline import PartitionTimeline, TimelineBin, TransactionSpan
 from eosdb.model.clock import format_time_ms
-from eosdb.model.timeline.labels import fitted
-from eosdb.model.timeline.lanes import Lane, lanes, notes, summary
-from eosdb.model.timeline.scale import KINDS, fullest, heights
-from eosdb.model.timeline.timeline import PartitionTimeline, TimelineBin, TransactionSpan
 from eosdb.model.words import counted, printable, shortened
 
 # Okabe and Ito's colours: distinct for colour-blind readers, and by lightness in print.

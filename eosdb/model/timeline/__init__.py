@@ -1,1 +1,0 @@
-"""A partition's transactions along its offsets or along time: the values, and the drawing."""
