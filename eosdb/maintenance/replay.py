@@ -38,11 +38,14 @@ def rebuild(unit: Unit, on_progress: Progress = silent) -> int:
     unit.forget()
     reach(Failpoint.REBUILD_CLEARED)
     last = journal.last_position(unit.connection)
-    events = journal.events(unit.connection, after=begun)
     try:
         baseline.fill(unit.connection, unit.connection)
         json_views.make_all(unit.connection)
-        with late(unit.connection, unit.projection) as folding:
+        # An error that somebody keeps, as an interactive Python does, must not keep the journal open.
+        with (
+            closing(journal.events(unit.connection, after=begun)) as events,
+            late(unit.connection, unit.projection) as folding,
+        ):
             count = fold(folding, reporting(events, on_progress, last))
         newest.mend(unit.connection)
     except (sqlite3.IntegrityError, TypeError, AttributeError, OverflowError) as error:

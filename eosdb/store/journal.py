@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any, Final
 
 from eosdb.errors import CorruptDatabaseError
@@ -31,7 +31,7 @@ def events(
     *,
     after: int = 0,
     checked_from: int = 1,
-) -> Iterator[tuple[int, Event | Lean]]:
+) -> Generator[tuple[int, Event | Lean], None, None]:
     """Yield position and event for every event after a position, oldest first, with bounded memory.
 
     `on_altered` is called with the position of each event that does not match its checksum; events before

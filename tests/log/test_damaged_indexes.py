@@ -20,7 +20,7 @@ from tests.log import damaged_cells
 pytestmark = pytest.mark.simulation
 
 TPS: Final = (TopicPartition("t", 0), TopicPartition("t", 1))
-EACH: Final = 8
+EACH: Final = 4
 """Damages of each index, times the seeds."""
 INDEXES: Final = (
     "records_offset",

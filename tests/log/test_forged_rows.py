@@ -41,8 +41,9 @@ def polled(db: eosdb.Database, tp: TopicPartition, *, columns: bool = False, **c
                 got = consumer.poll_columns()
                 if not len(got):
                     return found
-                times = got.to_arrow()["timestamp"].cast("int64").to_pylist()
-                others = got.to_arrow().drop_columns("timestamp").to_pylist()
+                rows = got.to_arrow()
+                times = rows["timestamp"].cast("int64").to_pylist()
+                others = rows.drop_columns("timestamp").to_pylist()
                 found += zip(times, others, strict=True)
             elif not (records := consumer.poll()):
                 return found

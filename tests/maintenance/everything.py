@@ -16,14 +16,14 @@ VALUES = 40
 """Transactions of two records in the first partition, every third of them aborted."""
 
 
-def fill(path: Path, clock: ManualClock) -> None:
+def fill(path: Path, clock: ManualClock, values: int = VALUES) -> None:
     """It is left as a process that dies leaves it, with a member in a group and a transaction open."""
     db = eosdb.connect(path, clock=clock, durability="off")
     db.admin.create_topic("t", partitions=2)
     db.admin.create_topic("c", config={"cleanup.policy": "compact", "delete.retention.ms": 100_000})
     producer = db.producer(transactional_id="a")
     producer.init_transactions()
-    for i in range(VALUES):
+    for i in range(values):
         producer.begin_transaction()
         producer.send("t", b"value %d" % i, partition=0, headers=[("h", b"%d" % i)])
         producer.send("t", b"second %d" % i, key=b"key %d" % i, partition=0)
@@ -97,5 +97,6 @@ def changing(path: Path) -> Iterator[Raw]:
 
 def raw(path: Path) -> Raw:
     connection = sqlite3.connect(path, isolation_level=None, factory=Raw)
+    connection.execute("PRAGMA synchronous=OFF")
     connection.drop_triggers()
     return connection

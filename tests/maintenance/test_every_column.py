@@ -51,7 +51,7 @@ def columns() -> list[tuple[str, str]]:
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("everything") / "all.db"
-    everything.fill(path, eosdb.ManualClock(1_700_000_000_000))
+    everything.fill(path, eosdb.ManualClock(1_700_000_000_000), values=7)
     return path
 
 
@@ -61,7 +61,7 @@ def trimmed(filled: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = copied(filled, tmp_path_factory.mktemp("trimmed"))
     config = eosdb.BrokerConfig(history_retention_ms=0)
     with eosdb.connect(path, clock=eosdb.ManualClock(1_700_000_001_000), config=config) as db:
-        assert db.housekeeping().trimmed_events > 300
+        assert db.housekeeping().trimmed_events > 80
         db.abandon()
     return path
 

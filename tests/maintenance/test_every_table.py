@@ -44,7 +44,7 @@ ALSO_UNIQUE |= {in_baseline(name): columns for name, columns in ALSO_UNIQUE.item
 def fill(path: Path) -> None:
     """Two rows at least in every table that can have two, most of which the baseline has already."""
     clock = ManualClock(START_MS)
-    everything.fill(path, clock)
+    everything.fill(path, clock, values=7)
     config = eosdb.BrokerConfig(
         history_retention_ms=0, log_retention_check_interval_ms=10**12, super_users="User:ANONYMOUS"
     )

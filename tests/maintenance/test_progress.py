@@ -104,27 +104,16 @@ def test_nobody_needs_to_listen(filled: eosdb.Database, tmp_path: Path, work: Wo
     assert filled.verify().ok
 
 
+ERRORS = (
+    TypeError("t"), sqlite3.OperationalError("s"), OSError(28, "o"), KeyboardInterrupt(), Interrupt(),
+)  # fmt: skip
+
+
 @pytest.mark.slow
 @every_work
-@pytest.mark.parametrize(
-    "error",
-    [
-        TypeError("t"),
-        sqlite3.OperationalError("s"),
-        OSError(28, "o"),
-        KeyboardInterrupt(),
-        Interrupt(),
-    ],
-    ids=lambda error: type(error).__name__,
-)
 @pytest.mark.parametrize("when", ["at first", "in the middle", "at the end"])
 def test_what_a_listener_raises_ends_the_work_and_leaves_nothing(
-    filled: eosdb.Database,
-    tmp_path: Path,
-    db_path: Path,
-    work: Work,
-    error: BaseException,
-    when: str,
+    filled: eosdb.Database, tmp_path: Path, db_path: Path, work: Work, when: str
 ) -> None:
     filled.housekeeping()
     before, files = dump_state(db_path), set(os.listdir(tmp_path))
@@ -133,16 +122,17 @@ def test_what_a_listener_raises_ends_the_work_and_leaves_nothing(
         "in the middle": lambda done, total: 0 < done < total,
         "at the end": lambda done, total: done == total,
     }
+    for error in ERRORS:
 
-    def tell(done: int, total: int) -> None:
-        if due[when](done, total):
-            raise error
+        def tell(done: int, total: int, error: BaseException = error) -> None:
+            if due[when](done, total):
+                raise error
 
-    with pytest.raises(type(error)) as caught:
-        work(filled, tmp_path, tell)
-    assert caught.value is error
-    assert dump_state(db_path) == before
-    assert set(os.listdir(tmp_path)) == files
+        with pytest.raises(type(error)) as caught:
+            work(filled, tmp_path, tell)
+        assert caught.value is error
+        assert dump_state(db_path) == before
+        assert set(os.listdir(tmp_path)) == files
     filled.producer().send("t", "and on it goes")
     assert filled.verify().ok
 
