@@ -10,12 +10,9 @@ from uuid import UUID
 from eosdb.model.fetched import FetchedData
 from eosdb.model.reports import Lag
 from eosdb.model.values import (
-    ConsumerGroupDescription,
-    ConsumerGroupHeartbeat,
     GroupDescription,
     IsolationLevel,
     JoinGroupResult,
-    MemberHeartbeat,
     OffsetAndMetadata,
     OffsetAndTimestamp,
     PartitionOffsets,
@@ -198,12 +195,6 @@ class BrokerRequests(Protocol):
     def leave_group(self, group_id: str, member_ids: str | Collection[str]) -> None: ...
 
     def describe_group(self, group_id: str) -> GroupDescription: ...
-
-    def consumer_group_heartbeat(
-        self, group_id: str, beat: MemberHeartbeat
-    ) -> ConsumerGroupHeartbeat: ...
-
-    def describe_consumer_group(self, group_id: str) -> ConsumerGroupDescription: ...
 
     def topic_partitions(self) -> dict[str, int]: ...
 

@@ -44,7 +44,6 @@ INTERNAL_TOPICS: Final = (GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC)
 IsolationLevel = Literal["read_uncommitted", "read_committed"]
 Durability = Literal["full", "normal", "off"]
 OffsetReset = Literal["latest", "earliest", "none"]
-GroupProtocol = Literal["classic", "consumer"]
 
 Header = tuple[str, bytes | None]
 Headers = Mapping[str, bytes | str | None] | Iterable[tuple[str, bytes | str | None]]

@@ -3,8 +3,9 @@ next write carries it out. A reader writes nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 from click.testing import CliRunner
@@ -13,6 +14,7 @@ import eosdb
 from eosdb import (
     HangingReason,
     ManualClock,
+    MemberHeartbeat,
     OffsetAndMetadata,
     Record,
     RecordBatch,
@@ -21,7 +23,6 @@ from eosdb import (
 from eosdb.cli.main import main
 from eosdb.model.clock import SystemClock
 from eosdb.model.protocol.owned_ids import with_owner
-from eosdb.model.values import GroupProtocol
 
 TP = TopicPartition("orders", 0)
 HOURS_AGO = SystemClock().time_ms() - 2 * 3_600_000
@@ -101,21 +102,55 @@ def test_a_session_that_is_not_over_is_shown_as_it_is(
     assert (report.state, report.members, report.due) == ("Stable", 1, ())
 
 
+class ByHeartbeats:
+    """A static member of the new protocol, with a consumer's methods."""
+
+    def __init__(self, db: eosdb.Database, name: str) -> None:
+        self._broker, self._name = db.broker, name
+        self._id, self._epoch, self._owned = "", 0, dict[UUID, tuple[int, ...]]()
+
+    def subscribe(self, topic: str) -> None:
+        self._topic = topic
+
+    def poll(self, _: int) -> None:
+        beat = MemberHeartbeat(
+            member_id=self._id,
+            member_epoch=self._epoch,
+            group_instance_id=self._name,
+            rebalance_timeout_ms=300_000,
+            subscribed_topic_names=[self._topic],
+            topic_partitions=self._owned,
+        )
+        answer = self._broker.consumer_group_heartbeat("g", beat)
+        self._id, self._epoch = answer.member_id, answer.member_epoch
+        self._owned = {share.topic_id: share.partitions for share in answer.assignment or ()}
+
+    def commit(self, offsets: dict[TopicPartition, OffsetAndMetadata]) -> None:
+        self._broker.offset_commit(
+            "g",
+            offsets,
+            generation_id=self._epoch,
+            member_id=self._id,
+            group_instance_id=self._name,
+        )
+
+
+def by_joining(db: eosdb.Database, name: str) -> eosdb.Consumer:
+    return db.consumer("g", group_instance_id=name)
+
+
 @pytest.mark.parametrize("later_ms", [20_000, 30_000, 400_000])
 @pytest.mark.parametrize(
-    "protocols", [("classic",) * 2, ("consumer",) * 2, ("consumer", "classic")]
+    "makers", [(by_joining,) * 2, (ByHeartbeats,) * 2, (ByHeartbeats, by_joining)]
 )
 def test_members_that_stay_are_shown_as_the_next_write_leaves_them(
     db: eosdb.Database,
     clock: ManualClock,
-    protocols: tuple[GroupProtocol, GroupProtocol],
+    makers: tuple[Callable[[eosdb.Database, str], ByHeartbeats | eosdb.Consumer], ...],
     later_ms: int,
 ) -> None:
     db.admin.create_topic("orders", partitions=2)
-    stays, ends = (
-        db.consumer("g", group_instance_id=name, group_protocol=protocol)
-        for name, protocol in zip("ab", protocols, strict=True)
-    )
+    stays, ends = (make(db, name) for make, name in zip(makers, "ab", strict=True))
     for consumer in (stays, ends) * 4:
         consumer.subscribe("orders")
         consumer.poll(0)

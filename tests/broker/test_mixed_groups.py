@@ -86,6 +86,32 @@ def test_a_consumer_of_this_library_shares_its_topic_with_a_member_of_the_new_pr
     consumer.close()
 
 
+def test_a_consumer_of_this_library_joins_a_group_of_the_new_protocol(
+    db: eosdb.Database, clock: ManualClock
+) -> None:
+    """Also one whose members have left: that becomes a classic group."""
+    topic_id = db.broker.topic("t").topic_id
+    beat(db, "new")
+    consumer = db.consumer("g")
+    consumer.subscribe(["t"])
+    assert not consumer.assignment()
+    assert beat(db, "new", 1, topic_partitions={topic_id: range(4)}) == {"epoch": 1, "t": (0, 1)}
+    beat(db, "new", 1, topic_partitions={topic_id: (0, 1)})
+    clock.advance(3_000)
+    for _ in range(3):
+        consumer.poll()
+    assert set(consumer.assignment()) == set(ALL[2:])
+    consumer.commit({ALL[2]: OffsetAndMetadata(1)})
+    consumer.close()
+    beat(db, "new", -1)
+    assert db.broker.describe_group("g").group_type is GroupType.CONSUMER
+    alone = db.consumer("g")
+    alone.subscribe(["t"])
+    assert set(alone.assignment()) == set(ALL)
+    assert db.broker.describe_group("g").group_type is GroupType.CLASSIC
+    alone.close()
+
+
 def commits(db: eosdb.Database, member_id: str, generation: int, tp: TopicPartition) -> bool:
     """Whether a transaction with a record and this offset of the member is committed."""
     me = db.broker.init_producer_id(f"of {member_id}")

@@ -1,13 +1,11 @@
 """One of the copies of a processor that the crash tests kill:
-`python -m tests.crash.group_worker FILE PROTOCOL`."""
+`python -m tests.crash.group_worker FILE`."""
 
 from __future__ import annotations
 
 import sys
-from typing import cast
 
 import eosdb
-from eosdb.model.values import GroupProtocol
 
 
 def handle(record: eosdb.ConsumerRecord) -> bytes:
@@ -15,7 +13,7 @@ def handle(record: eosdb.ConsumerRecord) -> bytes:
     return record.value
 
 
-def run(path: str, protocol: GroupProtocol) -> None:
+def run(path: str) -> None:
     with eosdb.connect(path, durability="normal") as db:
         processor = db.processor(
             "in",
@@ -24,10 +22,9 @@ def run(path: str, protocol: GroupProtocol) -> None:
             group_id="g",
             transaction_size=50,
             transaction_interval_ms=20,
-            consumer={"group_protocol": protocol},
         )
         processor.run(until_idle_ms=300)
 
 
 if __name__ == "__main__":
-    run(sys.argv[1], cast(GroupProtocol, sys.argv[2]))
+    run(sys.argv[1])

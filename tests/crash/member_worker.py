@@ -1,5 +1,5 @@
 """The member of a group that the crash tests kill, stop and let fork:
-`python -m tests.crash.member_worker FILE NAME SESSION_MS [dies-when-revoked | forks] [consumer-protocol]`.
+`python -m tests.crash.member_worker FILE NAME SESSION_MS [dies-when-revoked | forks]`.
 
 Says what is assigned to it, revoked from it and lost, and the process that it forked.
 """
@@ -10,7 +10,6 @@ import os
 import signal
 import sys
 import time
-from typing import Any
 
 import eosdb
 
@@ -28,10 +27,7 @@ def revoked(partitions: list[eosdb.TopicPartition]) -> None:
 def main() -> None:
     path, name, session_ms = sys.argv[1], sys.argv[2], int(sys.argv[3])
     with eosdb.connect(path) as db:
-        protocol: dict[str, Any] = {"session_timeout_ms": session_ms}
-        if "consumer-protocol" in sys.argv:
-            protocol = {"group_protocol": "consumer"}
-        consumer = db.consumer("g", client_id=name, enable_auto_commit=False, **protocol)
+        consumer = db.consumer("g", client_id=name, session_timeout_ms=session_ms)
         consumer.subscribe(
             "t",
             on_assign=lambda tps: say("assigned", tps),

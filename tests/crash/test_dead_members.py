@@ -35,12 +35,10 @@ PATIENCE_S = 90.0
 class Group:
     """The members' processes, and the group as a reader sees it."""
 
-    def __init__(self, path: Path, protocol: str = "classic") -> None:
+    def __init__(self, path: Path) -> None:
         self.path = path
-        self.protocol = protocol
         with eosdb.connect(path) as db:
             db.admin.create_topic("t", PARTITIONS)
-            db.admin.alter_group_config("g", {"consumer.session.timeout.ms": "60000"})
         self.db = eosdb.connect(path, read_only=True)
         self.processes: dict[str, subprocess.Popen[str]] = {}
 
@@ -50,7 +48,7 @@ class Group:
         command = [sys.executable, "-m", "tests.crash.member_worker", str(self.path), name]
         extra = {"EOSDB_FAILPOINT": failpoint} if failpoint else {}
         self.processes[name] = process = subprocess.Popen(
-            [*command, str(session_ms), *options, f"{self.protocol}-protocol"],
+            [*command, str(session_ms), *options],
             cwd=ROOT, env=environment(**extra), stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
         return process
@@ -101,9 +99,9 @@ def wait_until(done: Callable[[], bool], what: Callable[[], str]) -> None:
         time.sleep(0.01)
 
 
-@pytest.fixture(params=["classic", "consumer"])
-def group(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Group]:
-    with contextlib.closing(Group(tmp_path / "group.db", request.param)) as made:
+@pytest.fixture
+def group(tmp_path: Path) -> Iterator[Group]:
+    with contextlib.closing(Group(tmp_path / "group.db")) as made:
         yield made
         with eosdb.connect(made.path) as db:
             assert db.verify().ok
@@ -119,7 +117,6 @@ def test_the_partitions_of_one_that_is_killed_go_to_those_who_wait(group: Group)
     group.until(a=6)
 
 
-@pytest.mark.parametrize("group", ["classic"], indirect=True)
 def test_one_that_is_stopped_has_its_session_and_learns_that_it_has_ended(group: Group) -> None:
     for name, session_ms in (("long", SESSION_MS), ("short", 6_000), ("dies", SESSION_MS)):
         group.start(name, session_ms=session_ms)

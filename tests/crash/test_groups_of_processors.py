@@ -25,8 +25,8 @@ KILLS = 6
 DEADLY = (Failpoint.UNIT_COMMITTED, Failpoint.END_TXN_DECIDED, Failpoint.MARKER_WRITTEN)
 
 
-def start(path: Path, protocol: str, **extra: str) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "tests.crash.group_worker", str(path), protocol]
+def start(path: Path, **extra: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "tests.crash.group_worker", str(path)]
     return subprocess.Popen(command, cwd=ROOT, env=environment(**extra))
 
 
@@ -36,25 +36,24 @@ def feed(db: eosdb.Database, values: range) -> None:
             producer.send("in", b"%d" % value, partition=value % PARTITIONS)
 
 
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_each_record_has_one_result_however_often_a_copy_is_killed(
-    tmp_path: Path, protocol: str
+    tmp_path: Path,
 ) -> None:
     path, rng = tmp_path / "group.db", random.Random(7)
     with eosdb.connect(path, durability="normal") as db:
         for topic in ("in", "out"):
             db.admin.create_topic(topic, PARTITIONS)
         feed(db, range(KILLS))
-        staying = [start(path, protocol) for _ in range(2)]
+        staying = [start(path) for _ in range(2)]
         killed = 0
         for number in range(KILLS):
             point = f"{rng.choice(DEADLY).value}:{rng.randrange(12)}"
-            mortal = start(path, protocol, EOSDB_FAILPOINT=point)
+            mortal = start(path, EOSDB_FAILPOINT=point)
             step = COUNT // KILLS
             feed(db, range(KILLS + number * step, KILLS + (number + 1) * step))
             killed += mortal.wait(90) == -signal.SIGKILL
         assert killed > KILLS // 2
-        staying.append(start(path, protocol))
+        staying.append(start(path))
         assert [process.wait(90) for process in staying] == [0, 0, 0]
         rows = db.query("SELECT value FROM committed_records WHERE topic = 'out'").rows
         assert Counter(value for (value,) in rows) == Counter(

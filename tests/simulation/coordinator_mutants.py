@@ -7,7 +7,7 @@ from typing import Any
 from unittest import mock
 
 from eosdb.broker import group_offsets as offset_requests
-from eosdb.client.consumer.classic_membership import ClassicMembership
+from eosdb.client.consumer.membership import Membership
 from eosdb.coordinator import leadership
 from eosdb.coordinator.groups import offsets as group_offsets
 from eosdb.coordinator.transactions import decisions, ending, producer_ids, state
@@ -267,7 +267,7 @@ def consumer_commits_as_nobody() -> Any:
     def nobody(self: Any) -> ConsumerGroupMetadata:
         return ConsumerGroupMetadata(self._held.group_id)
 
-    return mock.patch.object(ClassicMembership, "metadata", property(nobody))
+    return mock.patch.object(Membership, "metadata", property(nobody))
 
 
 @mutant("the leader gives a partition to two members")
@@ -280,4 +280,4 @@ def leader_gives_twice() -> Any:
 
         return assigned
 
-    return replaced(ClassicMembership, "_assign", make)
+    return replaced(Membership, "_assign", make)

@@ -13,8 +13,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, Generic, Unpack
 
 from eosdb.client.consumer.assigned import AssignedPartitions, OnChange
-from eosdb.client.consumer.classic_membership import ClassicMembership
-from eosdb.client.consumer.consumer_membership import ConsumerMembership
 from eosdb.client.consumer.fetcher import Cursor, Fetcher, records_of
 from eosdb.client.consumer.membership import MEMBERSHIP_ERRORS, Membership
 from eosdb.client.consumer.requests import ConsumerRequests
@@ -28,7 +26,6 @@ from eosdb.errors import (
     InvalidRequestError,
     OffsetOutOfRangeError,
     RebalanceInProgressError,
-    StaleMemberEpochError,
     UnknownTopicOrPartitionError,
     UnstableOffsetCommitError,
     WakeupError,
@@ -44,17 +41,12 @@ from eosdb.model.values import (
     EARLIEST,
     ConsumerGroupMetadata,
     ConsumerRecord,
-    GroupProtocol,
     OffsetAndMetadata,
     OffsetAndTimestamp,
     TopicPartition,
 )
 
 _RATES: Final = ("records-consumed", "fetch")
-_MEMBERSHIPS: Final[Mapping[GroupProtocol, type[Membership]]] = {
-    "classic": ClassicMembership,
-    "consumer": ConsumerMembership,
-}
 
 
 class Consumer(Closeable, Generic[Key, Value]):
@@ -85,7 +77,7 @@ class Consumer(Closeable, Generic[Key, Value]):
         self._partitions = AssignedPartitions(self._cursors, self._auto_commit)
         self._membership: Membership | None = None
         if group_id is not None:
-            self._membership = _MEMBERSHIPS[self._settings.group_protocol](
+            self._membership = Membership(
                 self._broker, clock, self._settings, group_id, self._partitions
             )
         now = clock.monotonic_ms()
@@ -279,9 +271,8 @@ class Consumer(Closeable, Generic[Key, Value]):
         """Commit offsets for the group, by default all positions. They are durable when this returns.
 
         Raises IllegalGenerationError, UnknownMemberIdError and RebalanceInProgressError when the group has
-        rebalanced without this consumer (the next poll rejoins), with the consumer protocol
-        StaleMemberEpochError, FencedInstanceIdError, and OffsetOutOfRangeError when a topic has been
-        deleted and recreated since its records were read.
+        rebalanced without this consumer (the next poll rejoins), FencedInstanceIdError, and
+        OffsetOutOfRangeError when a topic has been deleted and recreated since its records were read.
         """
         self._check_open()
         if offsets is None:
@@ -292,18 +283,14 @@ class Consumer(Closeable, Generic[Key, Value]):
                 f"group {self._group_id!r}: this consumer has joined a new generation and does not know "
                 "yet what it is assigned; nothing was written: poll and commit again"
             )
-        while offsets:
-            member = self.group_metadata()
-            try:
-                self._broker.offset_commit(member, offsets)
-                break
-            except (FencedInstanceIdError, *MEMBERSHIP_ERRORS) as error:
-                # A heartbeat of the other thread may have come between, with a new epoch.
-                if isinstance(error, StaleMemberEpochError) and member != self.group_metadata():
-                    continue
-                if self._membership is not None:
-                    self._membership.handle_error(error)
-                raise
+        if not offsets:
+            return
+        try:
+            self._broker.offset_commit(self.group_metadata(), offsets)
+        except (FencedInstanceIdError, *MEMBERSHIP_ERRORS) as error:
+            if self._membership is not None:
+                self._membership.handle_error(error)
+            raise
 
     def committed(
         self, partitions: Iterable[TopicPartition]

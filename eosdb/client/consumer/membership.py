@@ -1,46 +1,67 @@
-"""Membership in a consumer group: what a member of either protocol does.
+"""Membership in a consumer group: join, sync, heartbeat, and let the leader assign (Kafka's classic
+protocol: AbstractCoordinator, ConsumerCoordinator; decisions/0078).
 
-`ClassicMembership` joins, syncs and lets the leader assign; `ConsumerMembership` only heartbeats, and the
-coordinator assigns (KIP-848). In both, the thread that polls takes and gives up partitions, and no step
-waits: `advance` goes as far as the group allows and returns when to call it again. With the system clock a
-separate thread sends heartbeats, so that a slow record does not end the session; with any other clock,
-polls send them.
+The thread that polls takes and gives up partitions, and no step waits: `advance` goes as far as the group
+allows and returns when to call it again. With the system clock a separate thread sends heartbeats, so that
+a slow record does not end the session; with any other clock, polls send them.
 """
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
+from dataclasses import replace
+from enum import Enum
 from typing import Final, Protocol
 
 from eosdb.client.background import Background
+from eosdb.client.consumer.assignors.assignors import ASSIGNORS
+from eosdb.client.consumer.assignors.sticky import MemberSubscription
 from eosdb.client.consumer.attendance import Attendance
 from eosdb.client.consumer.requests import ConsumerRequests
 from eosdb.client.consumer.settings import ConsumerSettings
 from eosdb.errors import (
+    ApiError,
     DatabaseClosedError,
     EosdbError,
     FencedInstanceIdError,
-    FencedMemberEpochError,
     IllegalGenerationError,
+    InconsistentGroupProtocolError,
     RebalanceInProgressError,
-    StaleMemberEpochError,
     UnknownMemberIdError,
 )
 from eosdb.model.clock import Clock, SystemClock
 from eosdb.model.notices import catalog
 from eosdb.model.notices.notice import Untold
-from eosdb.model.values import ConsumerGroupMetadata, TopicPartition
-
-MEMBERSHIP_ERRORS: Final = (
-    FencedMemberEpochError,
-    IllegalGenerationError,
-    RebalanceInProgressError,
-    StaleMemberEpochError,
-    UnknownMemberIdError,
+from eosdb.model.protocol.consumer_protocol import (
+    Subscription,
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
 )
-"""The errors after which a member must rejoin, or learn its epoch."""
+from eosdb.model.values import (
+    ConsumerGroupMetadata,
+    GroupState,
+    GroupType,
+    JoinGroupMember,
+    JoinGroupResult,
+    TopicPartition,
+)
+
+MEMBERSHIP_ERRORS: Final = (IllegalGenerationError, RebalanceInProgressError, UnknownMemberIdError)
+"""The errors after which a member must rejoin."""
+_FIRST_BACKOFF_MS: Final = 5
+_LONGEST_BACKOFF_MS: Final = 100
+
+
+class Phase(Enum):
+    """The state of a member (Kafka: MemberState)."""
+
+    UNJOINED = "unjoined"
+    JOINING = "joining"
+    SYNCING = "syncing"
+    STABLE = "stable"
 
 
 class Partitions(Protocol):
@@ -55,7 +76,7 @@ class Partitions(Protocol):
         """Remove the partitions. If `lost`, other members may own them already."""
 
 
-class Membership(ABC):
+class Membership:
     """One consumer's membership in its group."""
 
     def __init__(
@@ -70,21 +91,33 @@ class Membership(ABC):
         self._clock = clock
         self._settings = settings
         self._partitions = partitions
+        self._assignors = [ASSIGNORS[name] for name in settings.assignors]
+        self._is_cooperative = all(assignor.is_cooperative for assignor in self._assignors)
         self._lock = threading.RLock()
         self._background: Background | None = None
+        self._phase = Phase.UNJOINED
         self._held = ConsumerGroupMetadata(group_id, group_instance_id=settings.group_instance_id)
         """The newest generation of this member, kept after it has ended so that a late commit is
         refused."""
+        self._synced = self._held
+        """The newest generation whose assignment this member knows."""
         self._member_id = ""
         self._attendance = Attendance(
             requests.presence, is_static=settings.group_instance_id is not None
         )
         self._generation_id = -1
-        """The generation, or the member epoch; -1 while this consumer is no member."""
-        self._must_rejoin = self._has_lost = False
+        """The generation; -1 while this consumer is no member."""
+        self._must_rejoin = self._has_lost = self._is_prepared = False
         self._error: EosdbError | None = None
         self._topics: tuple[str, ...] = ()
-        self._next_heartbeat_ms = self._last_poll_ms = 0
+        self._counts: Mapping[str, int] | None = None
+        """If this member is the leader: the partition counts that it computed the assignment from."""
+        self._assignments: dict[str, bytes] = {}
+        self._assigned_last = Subscription(())
+        """The last assignment, which a sticky eager member reports although it revokes all partitions
+        before joining."""
+        self._next_heartbeat_ms = self._last_poll_ms = self._ask_again_ms = 0
+        self._backoff_ms = _FIRST_BACKOFF_MS
         self._untold = Untold()
         """Notices collected under the lock and logged after its release, since heartbeats need the lock."""
         self._logged_assignment: frozenset[TopicPartition] = frozenset()
@@ -96,33 +129,60 @@ class Membership(ABC):
     def metadata(self) -> ConsumerGroupMetadata:
         """The identity to commit with: of the generation in which this member was given what it has, also
         after that was lost."""
-        return self._held
+        # Between JoinGroup and SyncGroup another may have been given what this member still reads.
+        return self._synced
 
     @property
     def awaits_assignment(self) -> bool:
         """Whether this member has joined a generation whose assignment it does not know yet."""
-        return False
+        return self._synced is not self._held
 
-    @abstractmethod
     def advance(self, topics: tuple[str, ...]) -> int:
         """Go as far as possible without waiting. Returns when (monotonic ms) to call again.
 
-        Raises FencedInstanceIdError, InconsistentGroupProtocolError, InvalidSessionTimeoutError,
-        GroupAuthorizationFailedError, and for the consumer protocol also GroupIdNotFoundError,
-        GroupMaxSizeReachedError and UnreleasedInstanceIdError; other errors of the group are handled.
+        Raises FencedInstanceIdError, InconsistentGroupProtocolError, InvalidSessionTimeoutError and
+        GroupAuthorizationFailedError; other errors of the group are handled.
         """
+        self._begin_poll(topics)
+        while True:
+            if self._phase is Phase.STABLE and not self._must_rejoin:
+                return self._come_back()
+            self._prepare()
+            if self._clock.monotonic_ms() < self._ask_again_ms:
+                return self._ask_again_ms
+            self._step()
 
-    @abstractmethod
     def look(self) -> bool:
         """Whether the group has something new for this member; if so, the next `advance` sends a heartbeat.
 
         Reading is cheap, so a waiting member notices a rebalance at once instead of at its next heartbeat.
         """
+        with self._lock:
+            if self._phase is not Phase.STABLE or self._must_rejoin:
+                return False
+            try:
+                group = self._requests.describe_group(self._held.group_id)
+            except ApiError:
+                return False  # Not allowed, or deleted: the heartbeats will report it.
+            # Where the coordinator assigns, others may be on their way without concerning this member.
+            is_settled = (
+                group.state == GroupState.STABLE.value or group.group_type is GroupType.CONSUMER
+            )
+            if group.generation_id == self._generation_id and is_settled:
+                return False
+            self._next_heartbeat_ms = self._clock.monotonic_ms()
+            return True
 
-    @abstractmethod
     def check_partitions(self, counts: Mapping[str, int]) -> bool:
         """Whether the assignment must be computed again because topics or partitions have changed; then the
         next `advance` asks for it."""
+        with self._lock:
+            if self._phase is not Phase.STABLE or self._must_rejoin or self._counts is None:
+                return False
+            self._must_rejoin = any(
+                counts.get(topic, 0) != count for topic, count in self._counts.items()
+            )
+            return self._must_rejoin
 
     def rejoin(self) -> None:
         """Request a rebalance at the next `advance`."""
@@ -146,7 +206,7 @@ class Membership(ABC):
             self._has_lost = False
             self._topics = ()
 
-    # -- steps that both protocols have ---------------------------------------------------------
+    # -- a poll ---------------------------------------------------------------------------------
 
     def _begin_poll(self, topics: tuple[str, ...]) -> None:
         """Do what is due, and take the new subscription. Raises the error that ended the membership."""
@@ -187,20 +247,154 @@ class Membership(ABC):
             return self._next_heartbeat_ms
         return min(self._next_heartbeat_ms, self._attendance.next_look_ms)
 
+    # -- the steps of a rebalance ---------------------------------------------------------------
+
+    def _prepare(self) -> None:
+        """Revoke the partitions that other members may get; under the eager protocol, all of them."""
+        if self._is_prepared:
+            return
+        with self._lock:
+            self._is_prepared = True
+            lost, self._has_lost = self._has_lost, False
+        owned = self._partitions.assigned()
+        if not lost and self._is_cooperative:
+            owned = [tp for tp in owned if tp.topic not in self._topics]
+        if owned:
+            self._partitions.revoke(owned, lost=lost)
+
+    def _step(self) -> None:
+        """Send JoinGroup or SyncGroup; the broker may respond that it is too early."""
+        try:
+            if self._phase in (Phase.UNJOINED, Phase.STABLE) or self._must_rejoin:
+                self._phase, self._must_rejoin = Phase.JOINING, False
+            if self._phase is Phase.JOINING:
+                self._join()
+            else:
+                self._sync()
+        except (FencedInstanceIdError, *MEMBERSHIP_ERRORS) as error:
+            with self._lock:
+                self._handle(error)
+            self._untold.tell()
+            if self._error is not None:
+                raise
+            self._prepare()
+
+    def _join(self) -> None:
+        held = self._assigned_last
+        if self._is_cooperative:
+            owned = tuple(sorted(self._partitions.assigned()))
+            held = Subscription(self._topics, owned, self._generation_id)
+        told = held if self._is_cooperative else Subscription(self._topics)
+        with self._lock:
+            owner_lock = self._attendance.begin(self._member_id)
+        joined = self._requests.join_group(
+            self._held.group_id,
+            self._member_id,
+            [
+                (assignor.name, replace(told, user_data=assignor.user_data(held)).encode())
+                for assignor in self._assignors
+            ],
+            owner_lock,
+        )
+        with self._lock:
+            self._member_id = joined.member_id
+            if not joined.is_complete:
+                self._ask_later()
+                return
+            self._generation_id = joined.generation_id
+            self._held = ConsumerGroupMetadata(
+                self._held.group_id,
+                joined.generation_id,
+                joined.member_id,
+                self._settings.group_instance_id,
+            )
+            self._phase = Phase.SYNCING
+            self._beat_later()
+            self._ask_now()
+        self._assignments = self._assign(joined) if joined.leader == joined.member_id else {}
+        self._start_heartbeats()
+
+    def _assign(self, joined: JoinGroupResult) -> dict[str, bytes]:
+        """As the leader, compute the assignment."""
+        assert joined.protocol_name is not None
+        assignor = ASSIGNORS[joined.protocol_name]
+        members = [
+            MemberSubscription(m.member_id, m.group_instance_id, assignor.claims(_subscription(m)))
+            for m in joined.members
+        ]
+        existing = self._requests.topic_partitions()
+        topics = {topic for member in members for topic in member.subscription.topics}
+        self._counts = {topic: existing.get(topic, 0) for topic in sorted(topics)}
+        present = {topic: count for topic, count in self._counts.items() if count}
+        assigned = assignor.assign(members, present)
+        return {member_id: encode_assignment(tps) for member_id, tps in assigned.items()}
+
+    def _sync(self) -> None:
+        synced = self._requests.sync_group(self._held, self._assignments)
+        with self._lock:
+            if self._phase is not Phase.SYNCING:
+                return
+            if not synced.is_complete:
+                self._ask_later()
+                return
+            if not self._assignments:
+                self._counts = None
+            self._phase, self._synced = Phase.STABLE, self._held
+            self._beat_later()
+            self._is_prepared = False
+            self.rebalances += 1
+            self._ask_now()
+        assigned = decode_assignment(synced.assignment)
+        self._assigned_last = Subscription((), assigned, self._held.generation_id)
+        self._apply_assignment(set(assigned))
+
+    def _apply_assignment(self, assigned: set[TopicPartition]) -> None:
+        """Apply the assignment. A cooperative member that revokes partitions rejoins afterwards
+        (KIP-429)."""
+        owned = set(self._partitions.assigned())
+        if given_up := owned - assigned:
+            with self._lock:
+                self._must_rejoin = True
+            self._partitions.revoke(given_up, lost=False)
+        self._partitions.assign(assigned - owned)
+        self._tell_of_generation(assigned)
+        self._untold.tell()
+
+    def _ask_later(self) -> None:
+        self._ask_again_ms = self._clock.monotonic_ms() + self._backoff_ms
+        self._backoff_ms = min(self._backoff_ms * 2, _LONGEST_BACKOFF_MS)
+
+    def _ask_now(self) -> None:
+        self._ask_again_ms, self._backoff_ms = 0, _FIRST_BACKOFF_MS
+
     # -- staying alive, under the lock ----------------------------------------------------------
 
-    @abstractmethod
+    def _beat_later(self) -> None:
+        """Postpone the next heartbeat, because another request has just renewed the session."""
+        self._next_heartbeat_ms = self._clock.monotonic_ms() + self._settings.heartbeat_interval_ms
+
     def _beat_when_due(self, now_ms: int) -> None:
         """Send a heartbeat if it is due. A lost response is ignored: the next heartbeat follows."""
-
-    @abstractmethod
-    def _send_leave(self) -> None:
-        """Tell the group that this member leaves; if that is lost, its session ends later."""
+        is_member = self._generation_id >= 0 and self._error is None
+        if not is_member or now_ms < self._next_heartbeat_ms:
+            return
+        self._next_heartbeat_ms = now_ms + self._settings.heartbeat_interval_ms
+        try:
+            self._requests.heartbeat(self._held)
+        except EosdbError as error:
+            self._handle(error)
 
     def _handle(self, error: EosdbError) -> None:
         if isinstance(error, UnknownMemberIdError):
             self._note_loss(error)
             self._forget(keep_member_id=False)
+        elif isinstance(error, IllegalGenerationError):
+            # A joining member expects a newer generation, and gets it with the response to JoinGroup.
+            if self._phase is not Phase.JOINING:
+                self._note_loss(error)
+                self._forget(keep_member_id=True)
+        elif isinstance(error, RebalanceInProgressError):
+            self._must_rejoin |= self._phase in (Phase.STABLE, Phase.SYNCING)
         elif isinstance(error, (DatabaseClosedError, FencedInstanceIdError)):
             if self._error is None and isinstance(error, FencedInstanceIdError):
                 self._untold.add(
@@ -228,9 +422,17 @@ class Membership(ABC):
         already."""
         self._generation_id = -1
         self._has_lost = True
+        self._phase, self._is_prepared, self._counts = Phase.UNJOINED, False, None
+        self._ask_now()
         if not keep_member_id:
             self._member_id = ""
             self._attendance.end()
+
+    def _send_leave(self) -> None:
+        """Tell the group that this member leaves; if that is lost, its session ends later."""
+        if self._member_id and self._settings.group_instance_id is None:
+            with contextlib.suppress(EosdbError):
+                self._requests.leave_group(self._held.group_id, self._member_id)
 
     def _leave_when_idle(self, now_ms: int) -> None:
         """Leave the group if there was no poll for max_poll_interval_ms (KIP-62)."""
@@ -273,3 +475,13 @@ class Membership(ABC):
 
 def _names(tps: Collection[TopicPartition]) -> list[str]:
     return [str(tp) for tp in sorted(tps)]
+
+
+def _subscription(member: JoinGroupMember) -> Subscription:
+    try:
+        return decode_subscription(member.metadata)
+    except ValueError as error:
+        raise InconsistentGroupProtocolError(
+            f"member {member.member_id!r} is in this group and does not state its subscription "
+            f"({error}); use a separate group for other programs"
+        ) from error

@@ -16,13 +16,10 @@ from eosdb.model.fetched import FetchedData
 from eosdb.model.metrics import Metrics
 from eosdb.model.reports import Lag
 from eosdb.model.values import (
-    ConsumerGroupDescription,
-    ConsumerGroupHeartbeat,
     ConsumerGroupMetadata,
     GroupDescription,
     IsolationLevel,
     JoinGroupResult,
-    MemberHeartbeat,
     OffsetAndMetadata,
     OffsetAndTimestamp,
     SyncGroupResult,
@@ -209,19 +206,6 @@ class ConsumerRequests:
 
     def leave_group(self, group_id: str, member_id: str) -> None:
         self._call("leave_group", lambda broker: broker.leave_group(group_id, member_id))
-
-    def consumer_group_heartbeat(
-        self, group_id: str, beat: MemberHeartbeat
-    ) -> ConsumerGroupHeartbeat:
-        return self._call(
-            "consumer_group_heartbeat",
-            lambda broker: broker.consumer_group_heartbeat(group_id, beat),
-        )
-
-    def describe_consumer_group(self, group_id: str) -> ConsumerGroupDescription:
-        return self._call(
-            "describe_consumer_group", lambda broker: broker.describe_consumer_group(group_id)
-        )
 
     def _call(self, name: str, request: Request[T]) -> T:
         start = self._metrics.now_ns()

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from typing import Final, TypedDict, get_args
+from dataclasses import dataclass
+from typing import TypedDict, get_args
 
 from eosdb.client.consumer.assignors.assignors import ASSIGNORS
 from eosdb.errors import ConfigError
 from eosdb.model.records.serializing import Deserializer
 from eosdb.model.validation import check_choice, check_whole
-from eosdb.model.values import GroupProtocol, IsolationLevel, OffsetReset
-
-_OF_THE_CLASSIC_PROTOCOL: Final = (
-    "partition_assignment_strategy",
-    "session_timeout_ms",
-    "heartbeat_interval_ms",
-)
+from eosdb.model.values import IsolationLevel, OffsetReset
 
 
 class ConsumerConfig(TypedDict, total=False):
@@ -36,7 +30,6 @@ class ConsumerConfig(TypedDict, total=False):
     request_timeout_ms: int
     retry_backoff_ms: int
     default_api_timeout_ms: int
-    group_protocol: GroupProtocol
     partition_assignment_strategy: str | Sequence[str]
     client_id: str | None
     group_instance_id: str | None
@@ -77,10 +70,6 @@ class ConsumerSettings:
     """The pause before a request is sent again, in ms."""
     default_api_timeout_ms: int = 60_000
     """How long a call retries its requests altogether, in ms."""
-    group_protocol: GroupProtocol = "classic"
-    """Who assigns the partitions of the group: "classic" (a member, as `partition_assignment_strategy`
-    says), or "consumer" (the coordinator, KIP-848). With "consumer" the group's settings take the place of
-    `partition_assignment_strategy`, `session_timeout_ms` and `heartbeat_interval_ms`, which are refused."""
     partition_assignment_strategy: str | Sequence[str] = "range"
     """How a group assigns partitions: "range", "roundrobin", "sticky" or "cooperative-sticky"; or several
     of these in order of preference, separated by commas or as a sequence."""
@@ -97,8 +86,6 @@ class ConsumerSettings:
     def __post_init__(self) -> None:
         check_choice("isolation_level", self.isolation_level, *get_args(IsolationLevel))
         check_choice("auto_offset_reset", self.auto_offset_reset, *get_args(OffsetReset))
-        check_choice("group_protocol", self.group_protocol, *get_args(GroupProtocol))
-        self._check_protocol()
         names = self.assignors
         if not names or len(set(names)) < len(names):
             raise ConfigError(
@@ -122,18 +109,6 @@ class ConsumerSettings:
                 f"heartbeat_interval_ms={self.heartbeat_interval_ms} must be below "
                 f"session_timeout_ms={self.session_timeout_ms}"
             )
-
-    def _check_protocol(self) -> None:
-        """Refuse what the consumer protocol leaves to the group."""
-        if self.group_protocol == "classic":
-            return
-        defaults = {field.name: field.default for field in fields(self)}
-        for name in _OF_THE_CLASSIC_PROTOCOL:
-            if (given := getattr(self, name)) != defaults[name]:
-                raise ConfigError(
-                    f'{name}: got {given!r} with group_protocol="consumer", expected none: the '
-                    "coordinator decides, see `db.admin.alter_group_config`"
-                )
 
     @property
     def assignors(self) -> tuple[str, ...]:

@@ -101,8 +101,8 @@ class ProcessorSettings:
     """Converts the values that the handler returns to bytes. None: they are `bytes`, `str` (UTF-8) or
     None."""
     consumer: ConsumerConfig = field(default_factory=lambda: ConsumerConfig())
-    """Further settings of the consumer. Here auto_offset_reset defaults to "earliest" and, with the classic
-    group_protocol, partition_assignment_strategy to "cooperative-sticky"."""
+    """Further settings of the consumer. Here auto_offset_reset defaults to "earliest" and
+    partition_assignment_strategy to "cooperative-sticky"."""
     producer: ProducerConfig = field(default_factory=lambda: ProducerConfig())
     """Further settings of the producer. Here transaction_timeout_ms defaults to 10_000."""
 
@@ -167,10 +167,11 @@ class ProcessorSettings:
         return (*names, *retries)
 
     def for_consumer(self) -> ConsumerConfig:
-        defaults: ConsumerConfig = {"auto_offset_reset": "earliest"}
-        if self.consumer.get("group_protocol", "classic") == "classic":
-            defaults["partition_assignment_strategy"] = "cooperative-sticky"
-        return {**defaults, **self.consumer}
+        return {
+            "auto_offset_reset": "earliest",
+            "partition_assignment_strategy": "cooperative-sticky",
+            **self.consumer,
+        }
 
     def for_producer(self, transactional_id: str) -> ProducerConfig:
         return {

@@ -1,4 +1,4 @@
-"""A group of either protocol."""
+"""A group, by the assignor of its members."""
 
 from __future__ import annotations
 

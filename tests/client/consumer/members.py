@@ -1,4 +1,4 @@
-"""Consumers of one group that write down what happens to them, for tests of either protocol."""
+"""Consumers of one group that write down what happens to them."""
 
 from __future__ import annotations
 
@@ -12,14 +12,10 @@ TPS: Final = [TopicPartition("t", i) for i in range(4)]
 Events = list[tuple[str, str, list[TopicPartition]]]
 Member = Callable[..., eosdb.Consumer]
 SETTINGS: Final[dict[str, dict[str, Any]]] = {
-    "classic": {"heartbeat_interval_ms": 40},
-    "consumer": {"group_protocol": "consumer"},
-    **{
-        strategy: {"heartbeat_interval_ms": 40, "partition_assignment_strategy": strategy}
-        for strategy in ("range", "roundrobin", "cooperative-sticky")
-    },
+    strategy: {"heartbeat_interval_ms": 40, "partition_assignment_strategy": strategy}
+    for strategy in ("range", "roundrobin", "cooperative-sticky")
 }
-"""By protocol, and for the classic one by assignor. Heartbeats that are due soon make tests short."""
+"""By assignor. Heartbeats that are due soon make tests short."""
 
 
 def maker(db: eosdb.Database, kind: str, events: Events) -> Member:

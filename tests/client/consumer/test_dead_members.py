@@ -45,10 +45,8 @@ def process(db_path: Path, clock: ManualClock) -> Iterator[Open]:
 
 
 def member(db: eosdb.Database, name: str = "", **config: Any) -> eosdb.Consumer:
-    settings = {"session_timeout_ms": SESSION_MS, "client_id": name, **config}
-    consumer = db.consumer(
-        "g", **{key: settings[key] for key in settings if settings[key] is not None}
-    )
+    settings: Any = {"session_timeout_ms": SESSION_MS, "client_id": name, **config}
+    consumer = db.consumer("g", **settings)
     consumer.subscribe("t")
     return consumer
 
@@ -83,14 +81,9 @@ def numbers(path: Path) -> list[int]:
     return [m.get("owner_lock", 0) for m in json.loads(stored)]
 
 
-@pytest.mark.parametrize(
-    "protocol", [{}, {"group_protocol": "consumer", "session_timeout_ms": None}]
-)
-def test_one_that_waits_takes_over_from_one_that_died(
-    process: Open, clock: ManualClock, protocol: dict[str, Any]
-) -> None:
+def test_one_that_waits_takes_over_from_one_that_died(process: Open, clock: ManualClock) -> None:
     waits, dies = process(), process()
-    heir, victim = member(waits, **protocol), member(dies, **protocol)
+    heir, victim = member(waits), member(dies)
     settle(heir, victim)
     assert len(heir.assignment()) == len(victim.assignment()) == 2
     dies.abandon()

@@ -20,17 +20,12 @@ import pytest
 import eosdb
 from eosdb import OffsetAndMetadata
 from eosdb.system.road import road
-from tests.client.consumer.members import SETTINGS, TPS, shares
+from tests.client.consumer.members import TPS, shares
 
 SESSION_MS = 2_000
 """A hundred heartbeats: even a slow machine finds the time for one of them."""
-CONFIG = eosdb.BrokerConfig(
-    group_min_session_timeout_ms=100,
-    group_consumer_session_timeout_ms=SESSION_MS,
-    group_consumer_heartbeat_interval_ms=20,
-)
+CONFIG = eosdb.BrokerConfig(group_min_session_timeout_ms=100)
 FIRST = {TPS[0]: OffsetAndMetadata(1)}
-BOTH = pytest.mark.parametrize("kind", ["classic", "consumer"])
 
 
 @pytest.fixture
@@ -41,10 +36,9 @@ def real(db_path: Path) -> Iterator[eosdb.Database]:
         yield opened
 
 
-def member(db: eosdb.Database, kind: str = "classic", **config: Any) -> eosdb.Consumer:
-    if kind == "classic":
-        config = {"session_timeout_ms": SESSION_MS, "heartbeat_interval_ms": 20} | config
-    consumer = db.consumer("g", **SETTINGS[kind] | {"auto_offset_reset": "earliest"} | config)
+def member(db: eosdb.Database, **config: Any) -> eosdb.Consumer:
+    often: Any = {"session_timeout_ms": SESSION_MS, "heartbeat_interval_ms": 20}
+    consumer = db.consumer("g", auto_offset_reset="earliest", **often | config)
     consumer.subscribe("t")
     return consumer
 
@@ -60,11 +54,9 @@ def wait_until(done: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-@BOTH
-def test_a_member_that_works_for_long_keeps_its_membership(real: eosdb.Database, kind: str) -> None:
-    consumer = member(real, kind)
-    name = "heartbeat-total" if kind == "classic" else "consumer-group-heartbeat-total"
-    wait_until(lambda: consumer.metrics().get(name, 0) > 5)
+def test_a_member_that_works_for_long_keeps_its_membership(real: eosdb.Database) -> None:
+    consumer = member(real)
+    wait_until(lambda: consumer.metrics().get("heartbeat-total", 0) > 5)
     assert real.broker.describe_group("g").generation_id == 1
     consumer.commit(FIRST)
     consumer.close()
@@ -79,23 +71,8 @@ def test_joining_renews_the_session_so_no_heartbeat_follows_at_once(real: eosdb.
     consumer.close()
 
 
-def test_what_its_thread_hears_is_done_by_the_next_poll(real: eosdb.Database) -> None:
-    """What it is to give up stays its own until then; its commits name the epoch of the last answer."""
-    consumer = member(real, "consumer", enable_auto_commit=True)
-    other = member(real, "consumer")
-    heard = consumer.metrics()["consumer-group-heartbeat-total"]
-    wait_until(lambda: consumer.metrics()["consumer-group-heartbeat-total"] > heard + 2)
-    assert shares(consumer, other) == [4, 0]
-    consumer.commit(FIRST)
-    consumer.poll()
-    wait_until(lambda: other.poll() == [] and shares(consumer, other) == [2, 2])
-    consumer.close()
-    other.close()
-
-
-@BOTH
-def test_a_member_that_never_polls_again_leaves_by_itself(real: eosdb.Database, kind: str) -> None:
-    consumer = member(real, kind, max_poll_interval_ms=50)
+def test_a_member_that_never_polls_again_leaves_by_itself(real: eosdb.Database) -> None:
+    consumer = member(real, max_poll_interval_ms=50)
     wait_until(lambda: real.broker.describe_group("g").state == "Empty")
     with pytest.raises(eosdb.UnknownMemberIdError):
         consumer.commit(FIRST)
@@ -104,12 +81,11 @@ def test_a_member_that_never_polls_again_leaves_by_itself(real: eosdb.Database, 
     consumer.close()
 
 
-@BOTH
 def test_a_closed_or_forgotten_consumer_and_a_closed_database_leave_no_thread_behind(
-    real: eosdb.Database, kind: str
+    real: eosdb.Database,
 ) -> None:
     def joined() -> eosdb.Consumer:
-        made = member(real, kind)
+        made = member(real)
         wait_until(lambda: made.poll() == [] and shares(made) == [4])
         return made
 

@@ -1,4 +1,4 @@
-"""Consumers that share a group, by either protocol: who gets what when members come, go and stall."""
+"""Consumers that share a group: who gets what when members come, go and stall."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import eosdb
 from eosdb import ConsumerGroupMetadata, ManualClock, OffsetAndMetadata, TopicPartition
 from tests.client.consumer.members import TPS, Events, Member, all_of, settle, shares
 
-BOTH = pytest.mark.parametrize("kind", ["classic", "consumer"], indirect=True)
+KIND = "range"
 FIRST = {TPS[0]: OffsetAndMetadata(1)}
 
 
@@ -21,9 +21,7 @@ def _verified(db: eosdb.Database) -> Iterator[None]:
     assert db.verify().ok
 
 
-@pytest.mark.parametrize(
-    "kind", ["range", "roundrobin", "cooperative-sticky", "consumer"], indirect=True
-)
+@pytest.mark.parametrize("kind", ["range", "roundrobin", "cooperative-sticky"], indirect=True)
 def test_members_share_the_partitions_and_take_over_from_one_that_leaves(
     db: eosdb.Database, member: Member
 ) -> None:
@@ -51,22 +49,21 @@ MOVED = [("a", "revoke", TPS[2:]), ("b", "assign", TPS[2:])]
     [
         ("range", [("a", "revoke", TPS), ("a", "assign", TPS[:2]), MOVED[1]]),
         ("cooperative-sticky", [*MOVED]),
-        ("consumer", [("b", "assign", []), *MOVED]),
     ],
     indirect=["kind"],
 )
 def test_an_eager_member_gives_up_everything_and_another_only_what_moves(
-    member: Member, kind: str, events: Events, told: Events
+    member: Member, events: Events, told: Events
 ) -> None:
     """An assignor's rebalances may be empty."""
     a, b = member("a"), member("b")
     settle(a, b)
-    assert [one for one in events if one[2] or kind == "consumer"] == [("a", "assign", TPS), *told]
+    assert [one for one in events if one[2]] == [("a", "assign", TPS), *told]
     b.close()
     assert events[-1] == ("b", "revoke", TPS[2:])
 
 
-@pytest.mark.parametrize("kind", ["cooperative-sticky", "consumer"], indirect=True)
+@pytest.mark.parametrize("kind", ["cooperative-sticky"], indirect=True)
 def test_what_a_member_keeps_is_read_on_while_others_join(
     db: eosdb.Database, member: Member
 ) -> None:
@@ -79,7 +76,6 @@ def test_what_a_member_keeps_is_read_on_while_others_join(
     assert read == [b"2"]
 
 
-@BOTH
 def test_a_silent_member_loses_its_partitions_when_its_session_ends(
     db: eosdb.Database, member: Member, clock: ManualClock, events: Events
 ) -> None:
@@ -99,11 +95,7 @@ def test_a_silent_member_loses_its_partitions_when_its_session_ends(
     assert db.consumer("g").committed(TPS) == {}
 
 
-@pytest.mark.parametrize(
-    ("kind", "instance"),
-    [("classic", None), ("classic", "one"), ("consumer", None)],
-    indirect=["kind"],
-)
+@pytest.mark.parametrize("instance", [None, "one"])
 def test_a_member_that_does_not_poll_for_too_long_leaves_and_a_static_one_keeps_its_id(
     member: Member, clock: ManualClock, events: Events, instance: str | None
 ) -> None:
@@ -115,7 +107,6 @@ def test_a_member_that_does_not_poll_for_too_long_leaves_and_a_static_one_keeps_
     assert (a.group_metadata().member_id == before) is (instance is not None)
 
 
-@BOTH
 def test_unsubscribing_leaves_the_group(db: eosdb.Database, member: Member) -> None:
     a = member("a")
     leaves = (a.unsubscribe, lambda: a.assign([TPS[1]]), a.close)
@@ -127,7 +118,7 @@ def test_unsubscribing_leaves_the_group(db: eosdb.Database, member: Member) -> N
         assert db.broker.describe_group("g").state == "Empty"
 
 
-@pytest.mark.parametrize("kind", ["range", "cooperative-sticky", "consumer"], indirect=True)
+@pytest.mark.parametrize("kind", ["range", "cooperative-sticky"], indirect=True)
 def test_new_partitions_and_topics_that_fit_a_pattern_are_noticed(
     db: eosdb.Database, member: Member
 ) -> None:
@@ -145,7 +136,6 @@ def test_new_partitions_and_topics_that_fit_a_pattern_are_noticed(
     assert shares(a, b) == [3, 3]
 
 
-@BOTH
 def test_a_busy_member_notices_new_partitions_when_its_metadata_is_old(
     db: eosdb.Database, member: Member, clock: ManualClock
 ) -> None:
@@ -163,7 +153,6 @@ def test_a_busy_member_notices_new_partitions_when_its_metadata_is_old(
     assert shares(a) == [5]
 
 
-@BOTH
 def test_members_may_want_different_topics_and_change_their_minds(
     db: eosdb.Database, member: Member
 ) -> None:
@@ -181,7 +170,6 @@ def test_members_may_want_different_topics_and_change_their_minds(
 # -- offsets and callbacks ------------------------------------------------------------------------
 
 
-@BOTH
 @pytest.mark.parametrize("by", ["itself", "its callback"])
 def test_positions_are_committed_before_they_are_given_away(
     db: eosdb.Database, member: Member, by: str
@@ -200,7 +188,6 @@ def test_positions_are_committed_before_they_are_given_away(
     assert b.position(TPS[3]) == 1
 
 
-@BOTH
 def test_a_failing_callback_is_told_to_whoever_polls_and_loses_nothing(member: Member) -> None:
     def refuse(tps: list[TopicPartition]) -> None:
         raise RuntimeError(f"cannot give back {len(tps)}")
@@ -216,7 +203,6 @@ def test_a_failing_callback_is_told_to_whoever_polls_and_loses_nothing(member: M
         a.close()
 
 
-@BOTH
 def test_a_commit_of_the_past_is_refused_and_the_member_itself_knows_the_present(
     db: eosdb.Database, member: Member
 ) -> None:
@@ -226,13 +212,12 @@ def test_a_commit_of_the_past_is_refused_and_the_member_itself_knows_the_present
     b = member("b")
     settle(a, b)
     assert a.group_metadata().generation_id == 2
-    with pytest.raises((eosdb.IllegalGenerationError, eosdb.StaleMemberEpochError)):
+    with pytest.raises(eosdb.IllegalGenerationError):
         db.broker.offset_commit("g", FIRST, generation_id=1, member_id=old.member_id)
     a.commit(FIRST)
     assert b.committed([TPS[0]])[TPS[0]].offset == 1
 
 
-@BOTH
 def test_a_transaction_of_a_zombie_is_refused_with_the_groups_error(
     db: eosdb.Database, member: Member, clock: ManualClock
 ) -> None:

@@ -17,7 +17,6 @@ from eosdb.client.consumer.settings import ConsumerConfig
 from eosdb.client.processor.idle import LOOK_EVERY_MS, GroupIdleness
 from eosdb.client.transport import DirectTransport, Exchange, Request, T
 from eosdb.model.protocol.consumer_protocol import decode_assignment
-from eosdb.model.values import GroupProtocol
 from tests.client.processor.work import feed, upper, values
 
 FIRST, SECOND = TopicPartition("in", 0), TopicPartition("in", 1)
@@ -52,33 +51,25 @@ class Beside(ManualClock):
         super_sleep(ms)
 
 
-CLASSIC: ConsumerConfig = {
+MEMBER: ConsumerConfig = {
+    "auto_offset_reset": "earliest",
     "session_timeout_ms": 6_000,
     "partition_assignment_strategy": "cooperative-sticky",
 }
 
 
 @pytest.fixture
-def beside(
-    db_path: Path, clock: ManualClock, request: pytest.FixtureRequest
-) -> Iterator[eosdb.Database]:
+def beside(db_path: Path, clock: ManualClock) -> Iterator[eosdb.Database]:
     ticking = Beside(clock.time_ms())
     with eosdb.connect(db_path, clock=ticking, durability="off") as db:
         ticking.db = db
-        config = getattr(request, "param", CLASSIC)
-        ticking.member = db.consumer("g", auto_offset_reset="earliest", **config)
+        ticking.member = db.consumer("g", **MEMBER)
         ticking.member.subscribe("in")
         yield db
 
 
-@pytest.mark.parametrize(
-    ("beside", "group_protocol"),
-    [(CLASSIC, "classic"), ({"group_protocol": "consumer"}, "consumer")],
-    ids=["classic", "consumer"],
-    indirect=["beside"],
-)
 def test_the_partitions_of_a_dead_member_are_waited_for_and_read(
-    beside: eosdb.Database, caplog: pytest.LogCaptureFixture, group_protocol: GroupProtocol
+    beside: eosdb.Database, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING, "eosdb.processor"):
         report = eosdb.process(
@@ -89,7 +80,6 @@ def test_the_partitions_of_a_dead_member_are_waited_for_and_read(
             group_id="g",
             until_idle_ms=500,
             retry_backoff_ms=1,
-            consumer={"group_protocol": group_protocol},
         )
     assert report.processed == 6
     assert values(beside) == [b"A", b"A", b"B", b"B", b"C", b"C"]

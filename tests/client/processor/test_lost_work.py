@@ -18,12 +18,10 @@ def _topics(db: eosdb.Database) -> None:
     db.admin.create_topic("out", partitions=2)
 
 
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_whoever_lost_its_membership_repeats_nothing(
-    db: eosdb.Database, clock: ManualClock, run: Run, protocol: str
+    db: eosdb.Database, clock: ManualClock, run: Run
 ) -> None:
     taken_over = False
-    consumer = {"group_protocol": protocol}
 
     def handle(record: ConsumerRecord) -> bytes:
         nonlocal taken_over
@@ -32,11 +30,11 @@ def test_whoever_lost_its_membership_repeats_nothing(
             clock.advance(
                 45_001
             )  # Long enough for the session to end, and for another to take over.
-            run(upper, consumer=consumer)
+            run(upper)
         return upper(record)
 
     feed(db, b"a", b"b")
-    report = run(handle, consumer=consumer)
+    report = run(handle)
     assert values(db) == [b"A", b"B"]
     assert report.aborts == 1
     assert report.metrics["errors-total:UNKNOWN_MEMBER_ID"] >= 1

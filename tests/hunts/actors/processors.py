@@ -9,11 +9,11 @@ from contextlib import closing
 from typing import Final
 
 import eosdb
-from tests.hunts.actors.actor import LATER_GROUPS, Actor, Need
+from tests.hunts.actors.actor import Actor, Need
 from tests.hunts.actors.clients import Group
 from tests.hunts.actors.relays import history
 from tests.hunts.programs.processing import OWN_TABLE, TABLE
-from tests.hunts.programs.working import BY_COORDINATOR, FEEDER, TOPIC
+from tests.hunts.programs.working import FEEDER, TOPIC
 from tests.hunts.world import World
 
 _ROWS: Final = f"SELECT part, place FROM {TABLE}"
@@ -110,18 +110,6 @@ class ByHand(Process):
         return problems
 
 
-class ProcessInPair848(ProcessInPair):
-    name = f"process-pair{BY_COORDINATOR}"
-    summary = f"{ProcessInPair.summary}, which the coordinator assigns (KIP-848)"
-    cannot = LATER_GROUPS
-
-
-class ByHand848(ByHand):
-    name = f"group{BY_COORDINATOR}"
-    summary = f"{ByHand.summary}; the coordinator assigns (KIP-848)"
-    cannot = LATER_GROUPS
-
-
 ACTORS: Final[list[Actor]] = [
-    Process(), ProcessInPair(), ByHand(), ProcessInPair848(), ByHand848(),
+    Process(), ProcessInPair(), ByHand(),
 ]  # fmt: skip

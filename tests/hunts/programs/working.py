@@ -93,10 +93,11 @@ class Setting:
     @property
     def member(self) -> ConsumerConfig:
         """What the library's members of groups are made with."""
-        made: ConsumerConfig = {"auto_offset_reset": "earliest"}
-        if self.group_protocol == "consumer":
-            return {**made, "group_protocol": "consumer"}
-        return {**made, "session_timeout_ms": 1_000, "heartbeat_interval_ms": 200}
+        return {
+            "auto_offset_reset": "earliest",
+            "session_timeout_ms": 1_000,
+            "heartbeat_interval_ms": 200,
+        }
 
     @cached_property
     def ledger(self) -> Ledger:

@@ -11,7 +11,16 @@ from time import process_time_ns
 from typing import Any, Final
 
 import eosdb
-from eosdb import BrokerConfig, Consumer, Producer, Record, RecordBatch, TopicPartition
+from eosdb import (
+    BrokerConfig,
+    Consumer,
+    MemberHeartbeat,
+    OffsetAndMetadata,
+    Producer,
+    Record,
+    RecordBatch,
+    TopicPartition,
+)
 from eosdb.broker.outbox import UserTransaction
 from tests.hunts.years.calendar import DAY_MS, HOUR_MS, MINUTE_MS, Calendar
 from tests.hunts.years.ledger import Ledger
@@ -367,16 +376,17 @@ class Shop:
 
     def _screen(self) -> None:
         """A member of the new group protocol; one in five dies."""
-        consumer = self.db.consumer(
-            "screen", group_protocol="consumer", auto_offset_reset="earliest"
+        beat = self.db.broker.consumer_group_heartbeat
+        me = beat("screen", MemberHeartbeat(
+            rebalance_timeout_ms=MINUTE_MS, subscribed_topic_names=["payments"], topic_partitions={}
+        ))  # fmt: skip
+        tp = TopicPartition("payments", 0)
+        read = {tp: OffsetAndMetadata(self.db.broker.offsets(tp).last_stable_offset)}
+        self.db.broker.offset_commit(
+            "screen", read, generation_id=me.member_epoch, member_id=me.member_id
         )
-        consumer.subscribe(["payments"])
-        _all(consumer)
-        consumer.commit()
-        if self._random.random() < 0.2:
-            self._lost.append(consumer)
-        else:
-            consumer.close()
+        if self._random.random() >= 0.2:
+            beat("screen", MemberHeartbeat(member_id=me.member_id, member_epoch=-1))
 
     def _visit(self) -> None:
         """Comes every ten days: its offsets are no longer there."""
