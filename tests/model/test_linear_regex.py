@@ -3,6 +3,7 @@ burns the server."""
 
 from __future__ import annotations
 
+import contextlib
 import re
 
 import pytest
@@ -66,6 +67,7 @@ def test_an_expression_matches_whole_names(regex: str, names: set[str]) -> None:
         "(", ")", "a)", "[a", "*a", "a**", "x*??", "x{2}{3}", "a{1001}", "a{2,1}", r"\1", "(?=x)",
         "(?!x)", "(?<n", "(?P<n>a)(?P<n>b)", "[[:foo:]]", r"\p{Foo}", r"\C", "[b-a]", "\\", "(?z)",
         r"\x{110000}", r"\xg0", "(?P<>a)", r"\q", "(" * 200 + ")" * 200, "(a{1000}){1000}",
+        "{2}", "a|{2,}", r"[a-\d]",
     ],
 )  # fmt: skip
 def test_what_is_not_in_the_syntax_or_too_large_is_refused(regex: str) -> None:
@@ -73,7 +75,9 @@ def test_what_is_not_in_the_syntax_or_too_large_is_refused(regex: str) -> None:
         linear_regex.check(regex)
 
 
-@pytest.mark.parametrize("regex", [r"^core.*", r"\_", "{", r"\z", "((a{100}){100})", "a|b|"])
+@pytest.mark.parametrize(
+    "regex", [r"^core.*", r"\_", "{", r"\z", "((a{100}){100})", "a|b|", "[[:]", "x{,2}"]
+)
 def test_what_kafka_takes_is_taken(regex: str) -> None:
     linear_regex.check(regex)
 
@@ -82,6 +86,15 @@ def test_an_expression_over_which_others_hang_is_matched_at_once() -> None:
     names = tuple("a" * 200 + str(number) for number in range(1_000))
     assert matched("(a*)*(a|aa)+$", names) == set()
     assert matched("(a|aa)+[0-9]+", names) == set(names)
+
+
+@pytest.mark.parametrize(
+    "part", ["{1", "[[:a", "(?i", "(?<a", r"\p{", r"\Q", "(", "[a", r"\x{", "a|"]
+)
+def test_reading_tries_no_part_in_two_ways(part: str) -> None:
+    for hostile in (part * (32_000 // len(part)), part + part[-1] * 32_000):
+        with contextlib.suppress(InvalidRegularExpressionError):
+            linear_regex.check(hostile)
 
 
 def test_an_expression_whose_ways_explode_is_given_up() -> None:

@@ -8,6 +8,7 @@ class may leave others out or take them in, and none is told from another.
 
 from __future__ import annotations
 
+import re
 import string
 import unicodedata
 from collections.abc import Callable, Iterable
@@ -68,6 +69,30 @@ _SCRIPTS: Final = {
     "Cyrillic": 0,
 }
 _CONTROLS: Final = {"a": "\a", "f": "\f", "t": "\t", "n": "\n", "r": "\r", "v": "\v"}
+_LETTERS: Final = (1 << 26) - 1
+
+_SET: Final = r"\\(?:[dDwWsS]|[pP](?:[^{]|\{[^}]*\}))"
+"""Several characters behind a backslash."""
+_ONE: Final = (
+    r"(?:[^\\]|\\(?:[afnrtv]|x(?:[0-9a-fA-F]{2}|\{[0-9a-fA-F]{1,6}\})"
+    r"|0[0-7]{0,2}|[1-7][0-7]{1,2}|[^a-zA-Z0-9\x80-\U0010ffff]))"
+)
+"""One character, itself or behind a backslash."""
+_ITEM: Final = re.compile(
+    rf"\[:(?P<posix>\^?\w*):\]|(?P<set>{_SET})|(?P<low>{_ONE})(?:-(?P<high>{_ONE}|{_SET}))?",
+    re.DOTALL,
+)
+"""What a class of characters is made of."""
+_TOKEN: Final = re.compile(
+    r"\\Q(?P<quoted>.*?)(?:\\E|\Z)"
+    r"|(?P<group>\((?:\?(?:P?<(?P<name>[a-zA-Z0-9_]+)>|(?P<flags>[imsU]*(?:-[imsU]*)?)(?P<end>[:)])))?+)"
+    r"|(?P<repetition>(?:[*+?]|\{(?P<least>[0-9]++)(?P<comma>,?)(?P<most>[0-9]*+)\})\??)"
+    rf"|(?P<characters>\[(?P<negated>\^?)(?P<items>\]?+(?:\[:\^?\w*:\]|{_SET}|(?!\]){_ONE})*+)\])"
+    r"|(?P<assertion>\\[AzbB]|[$^])"
+    rf"|(?P<set>{_SET})|(?P<mark>[|)])|(?P<one>(?![\[(]){_ONE})",
+    re.DOTALL,
+)
+"""The parts of an expression. No part is tried in two ways, so that reading takes linear time, too."""
 
 
 class _Assertion(Enum):
@@ -80,10 +105,12 @@ class _Assertion(Enum):
 
 
 _ASSERTIONS: Final = {
-    "A": _Assertion.BEGIN,
-    "z": _Assertion.END,
-    "b": _Assertion.BOUNDARY,
-    "B": _Assertion.NO_BOUNDARY,
+    "^": _Assertion.BEGIN,
+    "$": _Assertion.END,
+    r"\A": _Assertion.BEGIN,
+    r"\z": _Assertion.END,
+    r"\b": _Assertion.BOUNDARY,
+    r"\B": _Assertion.NO_BOUNDARY,
 }
 _Step = tuple[int | _Assertion | None, tuple[int, ...]]
 """One step of the automaton: the characters it takes or what it asserts (None: nothing), and what may
@@ -192,11 +219,24 @@ class _Parser:
         if self._at < len(regex):
             raise self._error("unexpected )")
 
+    def _accept(self, *kinds: str) -> re.Match[str] | None:
+        """The next part, if it is of these kinds, or any but a mark if none is named; it is passed."""
+        token = _TOKEN.match(self._regex, self._at)
+        if token is None:
+            if self._at < len(self._regex):
+                raise self._error("it is not in RE2's syntax, or ends too early")
+            return None
+        if (token.lastgroup not in kinds) if kinds else token.lastgroup == "mark":
+            return None
+        self._at = token.end()
+        return token
+
     def _alternatives(self, depth: int) -> _Build:
         if depth > _MAX_DEPTH:
             raise self._error("it is nested too deeply")
         folds, ways = self._folds, [self._sequence(depth)]
-        while self._accept("|"):
+        while self._regex.startswith("|", self._at):
+            self._at += 1
             ways.append(self._sequence(depth))
         self._folds = folds
         if len(ways) == 1:
@@ -205,8 +245,15 @@ class _Parser:
 
     def _sequence(self, depth: int) -> _Build:
         parts: list[_Build] = []
-        while self._at < len(self._regex) and self._regex[self._at] not in "|)":
-            parts += self._repeated(depth)
+        while token := self._accept():
+            more = self._parts(token, depth)
+            if repetition := self._accept("repetition"):
+                if not more:
+                    raise self._error("nothing stands before a repetition")
+                more[-1] = self._repeat(more[-1], *self._bounds(repetition))
+                if self._accept("repetition"):
+                    raise self._error("a repetition follows another")
+            parts += more
 
         def build(follow: int) -> int:
             for part in reversed(parts):
@@ -215,51 +262,38 @@ class _Parser:
 
         return build
 
-    def _repeated(self, depth: int) -> list[_Build]:
-        """One part of a sequence with its repetition; several characters between \\Q and \\E."""
-        if self._accept("\\Q"):
-            end = self._regex.find("\\E", self._at)
-            quoted = self._regex[self._at : end if end >= 0 else len(self._regex)]
-            self._at = len(self._regex) if end < 0 else end + 2
-            parts = [self._characters(self._folded(_mask(one))) for one in quoted]
-        else:
-            parts = self._part(depth)
-        if (bounds := self._repetition()) is None:
-            return parts
-        if not parts:
-            raise self._error("nothing stands before a repetition")
-        if self._repetition() is not None:
-            raise self._error("a repetition follows another")
-        return [*parts[:-1], self._repeat(parts[-1], *bounds)]
+    def _parts(self, token: re.Match[str], depth: int) -> list[_Build]:
+        """What one part stands for: several characters between \\Q and \\E, nothing for flags."""
+        match token.lastgroup:
+            case "quoted":
+                return [self._characters(_mask(one)) for one in token["quoted"]]
+            case "group":
+                return self._group(token, depth)
+            case "repetition":
+                raise self._error(f"nothing stands before {token[0]}")
+            case "assertion":
+                assertion = _ASSERTIONS[token[0]]
+                return [lambda follow: self._add((assertion, (follow,)))]
+            case "characters":
+                return [self._characters(self._class(token))]
+            case "set":
+                return [self._characters(self._several(token[0]))]
+        return [self._characters(_ALL if token[0] == "." else self._range(token[0], token[0]))]
 
-    def _repetition(self) -> tuple[int, int | None] | None:
-        """The least and the largest number of times; None without a repetition."""
-        bounds: tuple[int, int | None] | None = None
-        for sign, meaning in (("*", (0, None)), ("+", (1, None)), ("?", (0, 1))):
-            if bounds is None and self._accept(sign):
-                bounds = meaning
-        if bounds is None:
-            bounds = self._counts()
-        if bounds is not None:
-            self._accept("?")  # As few as possible: whether the whole name matches is the same.
-        return bounds
-
-    def _counts(self) -> tuple[int, int | None] | None:
-        """{n}, {n,} or {n,m}; any other brace is a character."""
-        end = self._regex.find("}", self._at)
-        if not self._regex.startswith("{", self._at) or end < 0:
-            return None
-        low, comma, high = self._regex[self._at + 1 : end].partition(",")
-        numbers = [low, *([high] if high else [])]
-        if not all(number.isascii() and number.isdigit() for number in numbers):
-            return None
-        if any(len(number) > 4 or int(number) > _MAX_REPEAT for number in numbers):
+    def _bounds(self, token: re.Match[str]) -> tuple[int, int | None]:
+        """The least and the largest number of times; to prefer few makes no difference to a whole name."""
+        if token["least"] is None:
+            return {"*": (0, None), "+": (1, None), "?": (0, 1)}[token[0][0]]
+        if any(
+            len(number) > 4 or int(number) > _MAX_REPEAT
+            for number in (token["least"], token["most"] or "0")
+        ):
             raise self._error(f"a repetition of more than {_MAX_REPEAT} times")
-        most = int(high) if high else None if comma else int(low)
-        if most is not None and most < int(low):
+        least = int(token["least"])
+        most = int(token["most"]) if token["most"] else None if token["comma"] else least
+        if most is not None and most < least:
             raise self._error("a repetition whose least is above its most")
-        self._at = end + 1
-        return int(low), most
+        return least, most
 
     def _repeat(self, part: _Build, least: int, most: int | None) -> _Build:
         def build(follow: int) -> int:
@@ -279,157 +313,74 @@ class _Parser:
 
         return build
 
-    def _part(self, depth: int) -> list[_Build]:
-        """A character, a class, an assertion or a group; nothing for flags."""
-        character = self._next()
-        match character:
-            case "(":
-                return self._group(depth)
-            case "[":
-                return [self._characters(self._folded(self._class()))]
-            case ".":
-                return [self._characters(_ALL)]
-            case "^" | "$":
-                return [self._assertion(_Assertion.BEGIN if character == "^" else _Assertion.END)]
-            case "\\" if self._at < len(self._regex) and self._regex[self._at] in _ASSERTIONS:
-                return [self._assertion(_ASSERTIONS[self._next()])]
-            case "\\":
-                return [self._characters(self._folded(self._escape()))]
-            case "*" | "+" | "?":
-                raise self._error(f"nothing stands before {character}")
-        return [self._characters(self._folded(_mask(character)))]
-
-    def _group(self, depth: int) -> list[_Build]:
-        folds = self._folds
-        if self._accept("?"):
-            if self._accept("P<") or self._accept("<"):
-                self._name()
-            elif not self._flags():
-                return []  # They are for the rest of the group that this stands in.
+    def _group(self, token: re.Match[str], depth: int) -> list[_Build]:
+        folds, name = self._folds, token["name"]
+        if name in self._names:
+            raise self._error(f"two groups have the name {name!r}")
+        self._names.update([name] if name else [])
+        # Flags for lines and greediness make no difference to whether a whole name matches.
+        on, _, off = (token["flags"] or "").partition("-")
+        self._folds = (folds or "i" in on) and "i" not in off
+        if token["end"] == ")":
+            return []  # They are for the rest of the group that this stands in.
         inside = self._alternatives(depth + 1)
-        if not self._accept(")"):
+        if not self._regex.startswith(")", self._at):
             raise self._error("a group is not closed with )")
+        self._at += 1
         self._folds = folds
         return [inside]
 
-    def _flags(self) -> bool:
-        """Read flags. Returns whether they are for a group of their own. Lines and greediness make no
-        difference to whether a whole name matches."""
-        sets = True
-        while (flag := self._next()) not in ":)":
-            if flag == "i":
-                self._folds = sets
-            elif flag == "-" and sets:
-                sets = False
-            elif flag not in "msU":
-                raise self._error(f"(?{flag} is not in RE2's syntax")
-        return flag == ":"
-
-    def _name(self) -> None:
-        end = self._regex.find(">", self._at)
-        name = self._regex[self._at : max(end, self._at)]
-        if not name or _mask(name) & ~_WORD or not name.isascii() or name in self._names:
-            raise self._error(f"the name of a group is {name!r}")
-        self._names.add(name)
-        self._at = end + 1
-
-    def _class(self) -> int:
-        """The rest of a class of characters."""
-        negated, mask, is_first = self._accept("^"), 0, True
-        while is_first or not self._accept("]"):
-            is_first = False
-            if self._accept("[:"):
-                mask |= self._posix()
-                continue
-            low = self._next()
-            if low == "\\" and self._at < len(self._regex) and self._regex[self._at] in "dDwWsSpP":
-                mask |= self._escape()
-                continue
-            first = self._code(low)
-            last = first
-            if self._regex.startswith("-", self._at) and not self._regex.startswith("-]", self._at):
-                self._at += 1
-                last = self._code(self._next())
-            if last < first:
-                raise self._error("a range of characters ends before it begins")
-            mask |= _mask(map(chr, range(first, min(last, 127) + 1)))
+    def _class(self, token: re.Match[str]) -> int:
+        mask = 0
+        for item in _ITEM.finditer(token["items"]):
+            if (name := item["posix"]) is not None:
+                known = _POSIX.get(name.removeprefix("^"))
+                if known is None:
+                    raise self._error(f"there is no class [:{name}:]")
+                mask |= _ALL & ~known if name.startswith("^") else known
+            elif item["set"]:
+                mask |= self._several(item["set"])
+            else:
+                mask |= self._range(item["low"], item["high"] or item["low"])
         mask = self._folded(mask)
-        return _ALL & ~mask if negated else mask
+        return _ALL & ~mask if token["negated"] else mask
 
-    def _posix(self) -> int:
-        end = self._regex.find(":]", self._at)
-        name = self._regex[self._at : max(end, self._at)]
-        known = _POSIX.get(name.removeprefix("^"))
+    def _several(self, escape: str) -> int:
+        letter, name = escape[1], escape[2:].strip("{}")
+        known = _PERL.get(letter.lower())
         if known is None:
-            raise self._error(f"there is no class [:{name}:]")
-        self._at = end + 2
-        return _ALL & ~known if name.startswith("^") else known
+            plain = name.removeprefix("^")
+            known = _SCRIPTS.get(plain)
+            if known is None:
+                if not plain or plain[:1] not in "CLMNPSZ" or len(plain) > 2:
+                    raise self._error(f"\\p{{{name}}} is not among the properties that eosdb knows")
+                ascii_ = [chr(code) for code in range(128)]
+                known = _mask(one for one in ascii_ if unicodedata.category(one).startswith(plain))
+        return _ALL & ~known if letter.isupper() != name.startswith("^") else known
 
-    def _escape(self) -> int:
-        """The characters that stand behind a backslash."""
-        letter = self._next()
-        if letter.lower() in _PERL:
-            known = _PERL[letter.lower()]
-            return known if letter.islower() else _ALL & ~known
-        if letter in "pP":
-            mask = self._property()
-            return mask if letter == "p" else _ALL & ~mask
-        self._at -= 1
-        return _mask(chr(self._code("\\")))
+    def _range(self, low: str, high: str) -> int:
+        first, last = self._code(low), self._code(high)
+        if last < first:
+            raise self._error("a range of characters ends before it begins")
+        return _mask(map(chr, range(first, min(last, _OTHERS - 1) + 1)))
 
-    def _property(self) -> int:
-        name = self._next()
-        if name == "{":
-            end = self._regex.find("}", self._at)
-            name = self._regex[self._at : max(end, self._at)]
-            self._at = end + 1
-        plain = name.removeprefix("^")
-        mask = _SCRIPTS.get(plain)
-        if mask is None:
-            ascii_ = [chr(code) for code in range(128)]
-            mask = _mask(one for one in ascii_ if unicodedata.category(one).startswith(plain))
-            if not plain or plain[:1] not in "CLMNPSZ" or len(plain) > 2:
-                raise self._error(f"\\p{{{name}}} is not among the properties that eosdb knows")
-        return _ALL & ~mask if name.startswith("^") else mask
-
-    def _code(self, character: str) -> int:
+    def _code(self, one: str) -> int:
         """The code of a character, which may be written with a backslash."""
-        if character != "\\":
-            return ord(character)
-        letter = self._next()
-        if letter in _CONTROLS:
-            return ord(_CONTROLS[letter])
+        letter = one[1:] and one[1]
         if letter == "x":
-            return self._hexadecimal()
-        following = self._regex[self._at : self._at + 2]
-        if letter in "01234567" and (letter == "0" or following[:1] in tuple("01234567")):
-            digits = letter + following[: len(following) - len(following.lstrip("01234567"))]
-            self._at += len(digits) - 1
-            return int(digits, 8)
-        if letter.isascii() and not letter.isalnum():
-            return ord(letter)
-        raise self._error(f"\\{letter} is not in RE2's syntax")
-
-    def _hexadecimal(self) -> int:
-        if self._accept("{"):
-            end = self._regex.find("}", self._at)
-            digits, after = self._regex[self._at : max(end, self._at)], end + 1
-        else:
-            digits, after = self._regex[self._at : self._at + 2], self._at + 2
-            digits = digits if len(digits) == 2 else ""
-        if not digits or len(digits) > 6 or set(digits) - set(string.hexdigits):
-            raise self._error("\\x needs hexadecimal digits")
-        code = int(digits, 16)
-        if code > 0x10FFFF:
-            raise self._error("\\x is beyond the last character")
-        self._at = after
-        return code
+            code = int(one[2:].strip("{}"), 16)
+            if code > 0x10FFFF:
+                raise self._error("\\x is beyond the last character")
+            return code
+        if letter and letter in "dDwWsSpP":
+            raise self._error(f"{one} in a range of characters")
+        if letter.isdigit():
+            return int(one[1:], 8)
+        return ord(_CONTROLS.get(letter, letter) or one)
 
     def _characters(self, mask: int) -> _Build:
-        return lambda follow: self._add((mask, (follow,)))
-
-    def _assertion(self, assertion: _Assertion) -> _Build:
-        return lambda follow: self._add((assertion, (follow,)))
+        folded = self._folded(mask)
+        return lambda follow: self._add((folded, (follow,)))
 
     def _folded(self, mask: int) -> int:
         """The mask with both cases of its letters, where case is ignored."""
@@ -438,22 +389,8 @@ class _Parser:
         upper, lower = mask >> 65 & _LETTERS, mask >> 97 & _LETTERS
         return mask | (upper | lower) << 65 | (upper | lower) << 97
 
-    def _next(self) -> str:
-        if self._at >= len(self._regex):
-            raise self._error("it ends too early")
-        self._at += 1
-        return self._regex[self._at - 1]
-
-    def _accept(self, text: str) -> bool:
-        is_there = self._regex.startswith(text, self._at)
-        self._at += len(text) if is_there else 0
-        return is_there
-
     def _error(self, why: str) -> InvalidRegularExpressionError:
         return _refused(self._regex, f"{why} (before character {self._at + 1})")
-
-
-_LETTERS: Final = (1 << 26) - 1
 
 
 def _refused(regex: str, why: str) -> InvalidRegularExpressionError:
