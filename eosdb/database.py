@@ -42,7 +42,6 @@ from eosdb.model.metrics import Metrics
 from eosdb.model.progress import Progress, report_progress
 from eosdb.model.reports import ProcessReport, PublishReport, ViewDescription
 from eosdb.model.setting_names import check_by_name
-from eosdb.model.type_variables import Key, MadeKey, MadeValue, Value
 from eosdb.model.validation import (
     check_choice,
     check_file,
@@ -56,8 +55,12 @@ from eosdb.model.values import (
     ConsumerRecord,
     Durability,
     IsolationLevel,
+    Key,
+    MadeKey,
+    MadeValue,
     TopicPartition,
     TransactionToken,
+    Value,
 )
 from eosdb.model.words import needs_extra
 from eosdb.store import queries

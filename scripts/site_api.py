@@ -2,21 +2,33 @@
 
 A client's settings stand twice in the code: as a TypedDict that type checkers read, and as a dataclass with
 the defaults and what each means. Readers see both as one. Named tuples are shown as they are made, enums
-with their members, and Kafka's errors with their numbers.
+with their members, Kafka's errors with their numbers, and the methods of a broker with the fields of the
+requests that they make.
 """
 
 from __future__ import annotations
 
+import inspect
 import re
 from dataclasses import MISSING, Field, fields
 from enum import Enum
 from importlib import import_module
 from typing import Any, Final
 
-from griffe import Attribute, Class, Extension, Function, Parameter, ParameterKind, Parameters
+from griffe import (
+    Attribute,
+    Class,
+    Docstring,
+    Extension,
+    Function,
+    Parameter,
+    ParameterKind,
+    Parameters,
+)
 
 from eosdb import errors
 from eosdb.errors import ApiError
+from eosdb.model import requests
 
 _CHECKED: Final = {
     "ConsumerConfig": "ConsumerSettings",
@@ -28,6 +40,10 @@ _CHECKED: Final = {
 _NOISE: Final = {"class-attribute", "instance-attribute", "module-attribute"}
 _ERROR: Final = re.compile(rf"(?<!`)\b({'|'.join(errors.__all__)})\b(?!`)")
 """An error that a docstring speaks of becomes a link."""
+_KINDS: Final[dict[Any, ParameterKind]] = {
+    inspect.Parameter.POSITIONAL_OR_KEYWORD: ParameterKind.positional_or_keyword,
+    inspect.Parameter.KEYWORD_ONLY: ParameterKind.keyword_only,
+}
 
 
 class Reference(Extension):
@@ -38,6 +54,9 @@ class Reference(Extension):
         for each in everything:
             if each.docstring is not None:
                 each.docstring.value = _ERROR.sub(r"[\1][eosdb.\1]", each.docstring.value)
+            if each.is_function:
+                for decorator in each.decorators:
+                    _take_fields(each, str(decorator.value))
         for cls in everything:
             if not cls.is_class:
                 continue
@@ -98,6 +117,30 @@ def _add_signature(cls: Class) -> None:
         if "instance-attribute" in attribute.labels
     ]
     cls.set_member("__init__", Function("__init__", parameters=Parameters(*parameters)))
+
+
+def _take_fields(method: Function, decorator: str) -> None:
+    """The request that a method of the broker makes: what it takes, and what it means."""
+    if not decorator.startswith("answers("):
+        return
+    kind = getattr(requests, decorator[:-1].rpartition(".")[2])
+    method.docstring = Docstring(_ERROR.sub(r"[\1][eosdb.\1]", inspect.getdoc(kind) or ""))
+    method.parameters = Parameters(
+        Parameter("self", kind=ParameterKind.positional_or_keyword),
+        *(
+            Parameter(
+                field.name,
+                annotation=str(field.annotation),
+                kind=_KINDS[field.kind],
+                default=None if field.default is field.empty else _shown(field.default),
+            )
+            for field in inspect.signature(kind).parameters.values()
+        ),
+    )
+
+
+def _shown(default: object) -> str:
+    return "lambda: False" if callable(default) else repr(default)
 
 
 def _list_members(cls: Class) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping
 
-from eosdb.broker.group_offsets import Committer, commit_offsets
+from eosdb.broker.group_offsets import checked, commit_offsets
 from eosdb.broker.handler import RequestHandler
 from eosdb.coordinator.authorizer import CLUSTER
 from eosdb.coordinator.foresight import Foresight
@@ -16,8 +16,16 @@ from eosdb.errors import GroupIdNotFoundError, InvalidRequestError, NonEmptyGrou
 from eosdb.log import partition_rows
 from eosdb.log.reading import by_time
 from eosdb.model.reports import GroupReport, OffsetReset
+from eosdb.model.requests import OffsetCommit
 from eosdb.model.validation import check_group_id, check_int, check_mapping, check_topic_partitions
-from eosdb.model.values import EARLIEST, LATEST, GroupState, OffsetAndMetadata, TopicPartition
+from eosdb.model.values import (
+    EARLIEST,
+    LATEST,
+    ConsumerGroupMetadata,
+    GroupState,
+    OffsetAndMetadata,
+    TopicPartition,
+)
 from eosdb.store.writing.unit import Unit
 
 from . import configs, diagnosis
@@ -41,7 +49,7 @@ def plan(
             f"group {group_id!r} is {group.state.value} with {len(group.members)} members; its "
             "offsets can be reset when all of them have left"
         )
-    standing = group_offsets.fetch(connection, group_id, tps, require_stable=False)
+    standing = group_offsets.fetch(connection, group_id, tps)
     plan = []
     for tp in tps:
         partition = partition_rows.read(connection, tp)
@@ -203,6 +211,6 @@ class GroupAdmin(RequestHandler):
             TopicPartition(reset.topic, reset.partition): OffsetAndMetadata(reset.after)
             for reset in resets
         }
-        commits = group_offsets.check_offsets(offsets)
-        commit_offsets(self._core, unit, group_id, commits, Committer())
+        request = OffsetCommit(group=ConsumerGroupMetadata(group_id), offsets=offsets)
+        commit_offsets(self._core, unit, request, checked(request))
         return resets

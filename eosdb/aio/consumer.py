@@ -29,14 +29,15 @@ from eosdb.aio.worker import Home, Workers, behind
 from eosdb.errors import IllegalStateError, WakeupError
 from eosdb.model.clock import Clock
 from eosdb.model.reports import Lag
-from eosdb.model.type_variables import Key, Value
 from eosdb.model.validation import check_int
 from eosdb.model.values import (
     ConsumerGroupMetadata,
     ConsumerRecord,
+    Key,
     OffsetAndMetadata,
     OffsetAndTimestamp,
     TopicPartition,
+    Value,
 )
 
 T = TypeVar("T")

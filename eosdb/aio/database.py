@@ -32,8 +32,7 @@ from eosdb.errors import ConfigError, IllegalStateError
 from eosdb.model.clock import SystemClock
 from eosdb.model.reports import ProcessReport
 from eosdb.model.setting_names import check_by_name, checked_settings
-from eosdb.model.type_variables import MadeKey, MadeValue
-from eosdb.model.values import AppendOnceResult
+from eosdb.model.values import AppendOnceResult, MadeKey, MadeValue
 
 P = ParamSpec("P")
 T = TypeVar("T")

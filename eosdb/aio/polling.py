@@ -17,8 +17,7 @@ from eosdb.client.consumer.consumer import Consumer
 from eosdb.client.consumer.fetcher import records_of
 from eosdb.errors import IllegalStateError, WakeupError
 from eosdb.model.records.columns import piece
-from eosdb.model.type_variables import Key, Value
-from eosdb.model.values import OffsetAndMetadata, TopicPartition
+from eosdb.model.values import Key, OffsetAndMetadata, TopicPartition, Value
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -21,8 +21,7 @@ from eosdb.client.processor.handlers import Result, Results, is_asynchronous, ta
 from eosdb.client.processor.processor import Processor
 from eosdb.errors import InvalidRequestError
 from eosdb.model.reports import ProcessReport
-from eosdb.model.type_variables import Key, Value
-from eosdb.model.values import ConsumerRecord
+from eosdb.model.values import ConsumerRecord, Key, Value
 
 P = ParamSpec("P")
 T = TypeVar("T")

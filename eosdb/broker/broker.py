@@ -1,4 +1,5 @@
-"""The request level: one method per Kafka request, under Kafka's names. All clients go through it.
+"""The request level: Kafka's requests under Kafka's names, as values for `ask` and as methods. All
+clients go through it.
 
 The arguments of a request are validated, then it is authorised, then routed to the log or the coordinator.
 Each call is atomic, and durable (per `durability`) when it returns. Only a transactional append is not
@@ -10,7 +11,6 @@ from __future__ import annotations
 from eosdb.broker.consumer_groups import ConsumerGroupRequests
 from eosdb.broker.group_offsets import OffsetRequests
 from eosdb.broker.membership import MembershipRequests
-from eosdb.broker.metrics import counts_requests
 from eosdb.broker.produce import ProduceRequests
 from eosdb.broker.reading import ReadRequests
 from eosdb.broker.transactions import TransactionRequests
@@ -18,7 +18,6 @@ from eosdb.model.clock import Clock
 from eosdb.model.metrics import Metrics
 
 
-@counts_requests
 class Broker(
     TransactionRequests,
     ProduceRequests,

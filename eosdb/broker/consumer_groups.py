@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from uuid import UUID
 
-from eosdb.broker.handler import RequestHandler
+from eosdb.broker.asking import Answering, answers
 from eosdb.coordinator.groups import configs as group_configs
 from eosdb.coordinator.groups import consumer_decisions as decisions
 from eosdb.coordinator.groups import migration
@@ -23,6 +23,7 @@ from eosdb.coordinator.groups.decisions import Group
 from eosdb.coordinator.groups.rows import AnyGroup
 from eosdb.errors import GroupIdNotFoundError, InvalidRequestError, UnknownMemberIdError
 from eosdb.log import topics as log_topics
+from eosdb.model import requests
 from eosdb.model.protocol import linear_regex
 from eosdb.model.validation import (
     check_collection,
@@ -46,50 +47,47 @@ _UNKNOWN_TOPIC = -1
 """Stands for a topic that none of the member's partitions belongs to."""
 
 
-class ConsumerGroupRequests(RequestHandler):
+class ConsumerGroupRequests(Answering):
     """The part of `Broker` for groups whose partitions the coordinator assigns."""
 
+    @answers(requests.ConsumerGroupHeartbeat)
     def consumer_group_heartbeat(
-        self, group_id: str, beat: MemberHeartbeat
+        self, request: requests.ConsumerGroupHeartbeat
     ) -> ConsumerGroupHeartbeat:
-        """Join the group, stay in it, or leave it; the answer says what the member should own.
-
-        Raises InvalidRequestError, GroupIdNotFoundError, UnknownMemberIdError, FencedMemberEpochError,
-        FencedInstanceIdError, UnreleasedInstanceIdError, UnsupportedAssignorError,
-        InvalidRegularExpressionError, GroupMaxSizeReachedError and the authorization errors.
-        """
+        group_id, given = request.group_id, request.beat
         check_group_id(group_id)
-        request = _checked(group_id, beat)
-        decisions.check_heartbeat(request)
-        if request.subscribed_topic_regex:
-            linear_regex.check(request.subscribed_topic_regex)
+        beat = _checked(group_id, given)
+        decisions.check_heartbeat(beat)
+        if beat.subscribed_topic_regex:
+            linear_regex.check(beat.subscribed_topic_regex)
 
         def handle(unit: Unit) -> ConsumerGroupHeartbeat:
             self._authorizer.check(unit, "read", "group", group_id)
-            for topic in request.subscribed_topic_names or ():
+            for topic in beat.subscribed_topic_names or ():
                 self._authorizer.check(unit, "describe", "topic", topic)
             stored = group_rows.load(unit, group_id)
-            group = self._consumer_group(unit, group_id, stored, request)
-            if request.member_epoch in (LEAVE, AWAY):
-                return self._leave(unit, group, request)
-            request_of = self._identified(unit, group, request)
-            return self._beat(unit, stored, group, request_of, beat)
+            group = self._consumer_group(unit, group_id, stored, beat)
+            if beat.member_epoch in (LEAVE, AWAY):
+                return self._leave(unit, group, beat)
+            identified = self._identified(unit, group, beat)
+            return self._beat(unit, stored, group, identified, given)
 
         self._coordinator.leadership.ensure_elected()
         return self._coordinator.write(handle, sync=False)
 
-    def describe_consumer_group(self, group_id: str) -> ConsumerGroupDescription:
-        """The group's epochs and members. Raises GroupIdNotFoundError, also for a group of the classic
-        protocol, InvalidGroupIdError, and the authorization errors."""
-        check_given_group_id(group_id)
+    @answers(requests.DescribeConsumerGroup)
+    def describe_consumer_group(
+        self, request: requests.DescribeConsumerGroup
+    ) -> ConsumerGroupDescription:
+        check_given_group_id(request.group_id)
         with self._store.read() as connection:
-            self._authorizer.check(connection, "describe", "group", group_id)
-            stored = group_rows.load(connection, group_id)
+            self._authorizer.check(connection, "describe", "group", request.group_id)
+            stored = group_rows.load(connection, request.group_id)
             foresight = self._coordinator.foresight(connection)
             group = None if stored is None else foresight.group(stored)
             if not isinstance(group, ConsumerGroup):
                 raise GroupIdNotFoundError(
-                    f"there is no group {group_id!r} whose partitions the coordinator assigns"
+                    f"there is no group {request.group_id!r} whose partitions the coordinator assigns"
                 )
             to_id = log_topics.ids(connection)
             names = log_topics.by_number(connection)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple, TypeVar
 from uuid import UUID
 
-from eosdb.broker.handler import RequestHandler, Rules
+from eosdb.broker.asking import Answering, answers
+from eosdb.broker.handler import Rules
 from eosdb.coordinator.groups import consumer_decisions
 from eosdb.coordinator.groups import offsets as group_offsets
 from eosdb.coordinator.groups import rows as group_rows
@@ -17,6 +17,7 @@ from eosdb.coordinator.groups.decisions import (
     check_offset_delete,
     check_unsubscribed,
 )
+from eosdb.coordinator.groups.offsets import Errors
 from eosdb.errors import (
     ApiError,
     GroupIdNotFoundError,
@@ -27,6 +28,7 @@ from eosdb.errors import (
 )
 from eosdb.events.kinds import OffsetCommit, OffsetsCommitted
 from eosdb.log import partition_rows, topics
+from eosdb.model import requests
 from eosdb.model.validation import (
     check_given_group_id,
     check_group_id,
@@ -34,32 +36,13 @@ from eosdb.model.validation import (
     check_name,
     check_topic_partitions,
 )
-from eosdb.model.values import OffsetAndMetadata, TopicPartition
+from eosdb.model.values import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from eosdb.store.writing.unit import Unit
 
-P = TypeVar("P", OffsetCommit, TopicPartition)
-Refused = group_offsets.Refused
+Commit = requests.OffsetCommit | requests.TxnOffsetCommit
 
 
-class Committer(NamedTuple):
-    """Who commits offsets: a member of a generation (KIP-447), by default a client that is not a member."""
-
-    generation_id: int = -1
-    member_id: str = ""
-    group_instance_id: str | None = None
-    topic_ids: Mapping[TopicPartition, UUID] = {}
-    """The ids of the topics that were read, where the committer knows them."""
-
-    def checked(self) -> Committer:
-        """The committer itself; raises InvalidRequestError for values of other types."""
-        check_int("generation_id", self.generation_id, -(2**31))
-        check_name("member_id", self.member_id)
-        if self.group_instance_id is not None:
-            check_name("group_instance_id", self.group_instance_id)
-        return self
-
-
-class OffsetRequests(RequestHandler):
+class OffsetRequests(Answering):
     """The part of `Broker` for groups' offsets."""
 
     def offset_commit(
@@ -71,25 +54,26 @@ class OffsetRequests(RequestHandler):
         member_id: str = "",
         group_instance_id: str | None = None,
         topic_ids: Mapping[TopicPartition, UUID] | None = None,
-        refused: Refused | None = None,
     ) -> None:
         """Commit offsets of the group, all of them or none.
 
-        With a dict `refused`, each partition by itself as in Kafka: the dict gets the error of each
-        partition that does not exist, may not be read or has too much metadata, and the other offsets are
-        committed. A member passes its member id and its generation, or member epoch; the defaults are for
-        groups without members. Raises OffsetOutOfRangeError if the topic's id is not the one in `topic_ids`
-        (it was deleted and recreated), UnknownTopicOrPartitionError, OffsetMetadataTooLargeError,
+        A member passes its member id and its generation, or member epoch; the defaults are for groups
+        without members. Raises OffsetOutOfRangeError if the topic's id is not the one in `topic_ids` (it
+        was deleted and recreated), UnknownTopicOrPartitionError, OffsetMetadataTooLargeError,
         UnknownMemberIdError, IllegalGenerationError, StaleMemberEpochError, FencedInstanceIdError,
         RebalanceInProgressError, GroupIdNotFoundError and the authorization errors.
         """
-        committer = Committer(
-            generation_id, member_id, group_instance_id, topic_ids or {}
-        ).checked()
-        check_group_id(group_id)
-        commits = group_offsets.check_offsets(offsets, refused)
-        self._coordinator.write(
-            lambda unit: commit_offsets(self._core, unit, group_id, commits, committer, refused)
+        group = ConsumerGroupMetadata(
+            group_id, generation_id, member_id, group_instance_id, topic_ids or {}
+        )
+        self.ask(requests.OffsetCommit(group=group, offsets=offsets))
+
+    @answers(requests.OffsetCommit)
+    def _offset_commit(self, request: requests.OffsetCommit) -> Errors:
+        check_group_id(request.group.group_id)
+        commits = checked(request)
+        return self._coordinator.write(
+            lambda unit: commit_offsets(self._core, unit, request, commits)
         )
 
     def offset_fetch(
@@ -98,161 +82,138 @@ class OffsetRequests(RequestHandler):
         partitions: Iterable[TopicPartition] | None = None,
         *,
         require_stable: bool = False,
-        member_id: str | None = None,
-        member_epoch: int = -1,
-        refused: Refused | None = None,
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The group's committed offsets; partitions without one are absent.
+        """The group's committed offsets; partitions without one are absent. If `partitions` is None, those
+        that may not be described are left out.
 
         With `require_stable`, raises UnstableOffsetCommitError if an open transaction has a pending offset
-        for one of them; raises TopicAuthorizationFailedError. With a dict `refused`, the dict gets these
-        errors instead, by partition. If `partitions` is None, those that may not be described are left out.
-
-        A member of a group whose partitions the coordinator assigns passes its id and epoch; raises
-        UnknownMemberIdError, StaleMemberEpochError, and IllegalGenerationError for a classic member.
+        for one of them; raises TopicAuthorizationFailedError.
         """
+        fetched = self.ask(
+            requests.OffsetFetch(
+                group_id=group_id, partitions=partitions, require_stable=require_stable
+            )
+        )
+        offsets = {}
+        for tp, answer in fetched.items():
+            if isinstance(answer, ApiError):
+                raise answer
+            offsets[tp] = answer
+        return offsets
+
+    @answers(requests.OffsetFetch)
+    def _offset_fetch(
+        self, request: requests.OffsetFetch
+    ) -> dict[TopicPartition, OffsetAndMetadata | ApiError]:
+        group_id = request.group_id
         check_group_id(group_id)
-        if member_id is not None:
-            check_name("member_id", member_id)
-        check_int("member_epoch", member_epoch, -(2**31))
-        requested: Sequence[TopicPartition] | None = None
-        if partitions is not None:
-            requested = check_topic_partitions(partitions)
+        if request.member_id is not None:
+            check_name("member_id", request.member_id)
+        check_int("member_epoch", request.member_epoch, -(2**31))
+        tps = None if request.partitions is None else check_topic_partitions(request.partitions)
         with self._store.read() as connection:
             self._authorizer.check(connection, "describe", "group", group_id)
             group = group_rows.load(connection, group_id)
             if isinstance(group, ConsumerGroup):
-                consumer_decisions.check_fetch(group, member_id, member_epoch)
-            if requested is not None:
-                requested = group_offsets.accepted(
-                    requested,
-                    lambda tp: self._authorizer.check(connection, "describe", "topic", tp.topic),
-                    refused,
-                )
-            offsets = group_offsets.fetch(
-                connection, group_id, requested, require_stable=require_stable, refused=refused
-            )
-            if requested is not None:
-                return offsets
-            return {
-                tp: offset
-                for tp, offset in offsets.items()
-                if self._authorizer.allows(connection, "describe", "topic", tp.topic)
-            }
+                consumer_decisions.check_fetch(group, request.member_id, request.member_epoch)
+            offsets = group_offsets.fetch(connection, group_id, tps)
+            unstable = group_offsets.pending(connection, group_id) if request.require_stable else {}
+            answer: dict[TopicPartition, OffsetAndMetadata | ApiError] = {}
+            for tp in offsets if tps is None else tps:
+                try:
+                    self._authorizer.check(connection, "describe", "topic", tp.topic)
+                except ApiError as error:
+                    if tps is not None:
+                        answer[tp] = error
+                else:
+                    if (found := unstable.get(tp) or offsets.get(tp)) is not None:
+                        answer[tp] = found
+            return answer
 
-    def offset_delete(
-        self,
-        group_id: str,
-        partitions: Iterable[TopicPartition],
-        *,
-        refused: Refused | None = None,
-    ) -> None:
-        """Delete offsets of the group, also pending ones: all of them or none; with a dict `refused`, each
-        partition by itself.
-
-        Raises GroupIdNotFoundError, InvalidGroupIdError, GroupSubscribedToTopicError while a member is
-        subscribed to one of the topics, and NonEmptyGroupError while the group has members that are not
-        consumers.
-        """
+    @answers(requests.OffsetDelete)
+    def offset_delete(self, request: requests.OffsetDelete) -> Errors:
+        group_id = request.group_id
         check_given_group_id(group_id)
-        self._forget_offsets(group_id, partitions, refused)
+        tps = check_topic_partitions(request.partitions)
 
-    def delete_group(self, group_id: str) -> None:
-        """Delete the group and all its offsets. Raises GroupIdNotFoundError, NonEmptyGroupError."""
-        self._forget_offsets(group_id, None, None)
+        def delete(unit: Unit) -> Errors:
+            self._authorizer.check(unit, "delete", "group", group_id)
+            group = group_rows.load(unit, group_id)
+            classic = None if isinstance(group, ConsumerGroup) else group
+            check_offset_delete(classic)
 
-    def _forget_offsets(
-        self,
-        group_id: str,
-        partitions: Iterable[TopicPartition] | None,
-        refused: Refused | None,
-    ) -> None:
-        """Delete the offsets of these partitions; None deletes the group with all its offsets."""
+            def check(tp: TopicPartition) -> None:
+                self._authorizer.check(unit, "read", "topic", tp.topic)
+                number = partition_rows.load(unit, tp).topic_id
+                if isinstance(group, ConsumerGroup):
+                    consumer_decisions.check_unsubscribed(group, tp.topic, number)
+                check_unsubscribed(classic, tp.topic)
+
+            errors = group_offsets.judged(tps, check, each=request.each)
+            left = group_offsets.passed(tps, errors)
+            group_offsets.delete(unit, group_id, left, "deleted", self._clock.time_ms())
+            return errors
+
+        return self._coordinator.write(delete)
+
+    @answers(requests.DeleteGroup)
+    def delete_group(self, request: requests.DeleteGroup) -> None:
+        group_id = request.group_id
         check_group_id(group_id)
-        tps = None if partitions is None else check_topic_partitions(partitions)
-        reason = "group deleted" if tps is None else "deleted"
 
         def delete(unit: Unit) -> None:
             self._authorizer.check(unit, "delete", "group", group_id)
             group = group_rows.load(unit, group_id)
-            classic = None if isinstance(group, ConsumerGroup) else group
-            if tps is None and group is not None and group.members:
+            if group is not None and group.members:
                 raise NonEmptyGroupError(
                     f"group {group_id!r} has {len(group.members)} members; it can be deleted when "
                     "all of them have left"
                 )
-            left = None
-            if tps is not None:
-                check_offset_delete(classic)
-                readable = admitted(self._core, unit, tps, refused)
-
-                def check(tp: TopicPartition) -> None:
-                    if isinstance(group, ConsumerGroup):
-                        number = partition_rows.load(unit, tp).topic_id
-                        consumer_decisions.check_unsubscribed(group, tp.topic, number)
-                    check_unsubscribed(classic, tp.topic)
-
-                left = group_offsets.accepted(readable, check, refused)
-            group_offsets.delete(unit, group_id, left, reason, self._clock.time_ms())
+            group_offsets.delete(unit, group_id, None, "group deleted", self._clock.time_ms())
 
         self._coordinator.write(delete)
 
 
+def checked(request: Commit) -> tuple[OffsetCommit, ...]:
+    """The offsets of a commit. Raises InvalidRequestError for values of other types; negative offsets,
+    which Kafka's clients treat as none, are taken as Kafka takes them, with `each`."""
+    group = request.group
+    check_int("generation_id", group.generation_id, -(2**31))
+    check_name("member_id", group.member_id)
+    if group.group_instance_id is not None:
+        check_name("group_instance_id", group.group_instance_id)
+    return group_offsets.check_offsets(request.offsets, -(2**63) if request.each else 0)
+
+
 def commit_offsets(
-    rules: Rules,
-    unit: Unit,
-    group_id: str,
-    commits: tuple[OffsetCommit, ...],
-    committer: Committer,
-    refused: Refused | None = None,
-) -> None:
-    """`offset_commit` inside a unit that the caller has begun."""
-    rules.authorizer.check(unit, "read", "group", group_id)
-    readable = admitted(rules, unit, commits, refused)
-    offsets = still_here(rules, unit, group_id, readable, committer, refused)
-    if refused and not offsets:
-        return
+    rules: Rules, unit: Unit, request: requests.OffsetCommit, commits: tuple[OffsetCommit, ...]
+) -> Errors:
+    """Commit the offsets that `checked` has returned."""
+    group_id = request.group.group_id
+    errors = admitted(rules, unit, request, commits)
+    if commits and not (left := group_offsets.passed(commits, errors)):
+        return errors
     unknown = GroupIdNotFoundError(f"there is no group {group_id!r}")
     now_ms = rules.clock.time_ms()
-    check_committer(unit, group_id, committer, now_ms, unknown, is_transactional=False)
-    kept = group_offsets.accepted(
-        offsets, lambda commit: group_offsets.check_metadata(commit, rules.config), refused
-    )
+    check_committer(unit, request.group, now_ms, unknown, is_transactional=False)
+    kept, errors = short_enough(rules, request, left, errors)
     if kept:
         unit.record(OffsetsCommitted(timestamp=now_ms, group_id=group_id, offsets=kept))
+    return errors
 
 
-def admitted(
-    rules: Rules, unit: Unit, items: Sequence[P], refused: Refused | None
-) -> tuple[P, ...]:
-    """The partitions that exist and that the principal may read; the errors of the others go into
-    `refused`, or are raised if it is None."""
-    if refused is not None:
-        refused.clear()  # The unit may be run again.
-    readable = group_offsets.accepted(
-        items, lambda item: rules.authorizer.check(unit, "read", "topic", item.topic), refused
-    )
-    return group_offsets.accepted(
-        readable, lambda item: group_offsets.check_exists(unit, item), refused
-    )
-
-
-def still_here(
-    rules: Rules,
-    unit: Unit,
-    group_id: str,
-    commits: Sequence[OffsetCommit],
-    committer: Committer,
-    refused: Refused | None,
-) -> tuple[OffsetCommit, ...]:
-    """The commits whose topic is still the one that was read, and is not closed because it moves to a Kafka
-    cluster (positions that eosdb itself keeps may still be committed). Raises OffsetOutOfRangeError and
-    PolicyViolationError, or puts them into `refused`."""
+def admitted(rules: Rules, unit: Unit, request: Commit, commits: Sequence[OffsetCommit]) -> Errors:
+    """Authorize a commit, and judge its partitions: each must exist, the principal may read it, its topic
+    is still the one that was read, and is not closed because it moves to a Kafka cluster (positions that
+    eosdb itself keeps may still be committed)."""
+    group = request.group
+    rules.authorizer.check(unit, "read", "group", group.group_id)
 
     def check(commit: OffsetCommit) -> None:
+        rules.authorizer.check(unit, "read", "topic", commit.topic)
         tp = TopicPartition(commit.topic, commit.partition)
         partition = partition_rows.load(unit, tp)
-        if (read := committer.topic_ids.get(tp)) is not None:
+        if (read := group.topic_ids.get(tp)) is not None:
             try:
                 topics.check_id(unit, partition.topic_id, read)
             except UnknownTopicIdError as error:
@@ -261,43 +222,42 @@ def still_here(
                     "topic that has the name now from its beginning"
                 ) from error
         closed = partition_rows.config(unit, partition.topic_id, rules.config).closed
-        if closed and not group_id.startswith(group_offsets.NOTES):
+        if closed and not group.group_id.startswith(group_offsets.NOTES):
             raise PolicyViolationError(f"{commit.topic}-{commit.partition}: {closed}")
 
-    return group_offsets.accepted(commits, check, refused)
+    return group_offsets.judged(commits, check, each=request.each)
+
+
+def short_enough(
+    rules: Rules, request: Commit, commits: Sequence[OffsetCommit], errors: Errors
+) -> tuple[tuple[OffsetCommit, ...], Errors]:
+    """The commits whose metadata is not too long, and the errors with those of the others."""
+    judged = group_offsets.judged(
+        commits,
+        lambda commit: group_offsets.check_metadata(commit, rules.config),
+        each=request.each,
+    )
+    return group_offsets.passed(commits, judged), errors | judged
 
 
 def check_committer(
     unit: Unit,
-    group_id: str,
-    committer: Committer,
+    by: ConsumerGroupMetadata,
     now_ms: int,
     unknown_group: ApiError,
     *,
     is_transactional: bool,
 ) -> None:
     """Check that the committer may commit for the group, and renew the session if it is a member."""
-    group = group_rows.load(unit, group_id)
+    group = group_rows.load(unit, by.group_id)
+    committer = by.member_id, by.generation_id, by.group_instance_id
     if isinstance(group, ConsumerGroup):
         # Only heartbeats keep such a member alive.
-        consumer_decisions.check_commit(
-            group,
-            committer.member_id,
-            committer.generation_id,
-            committer.group_instance_id,
-            is_transactional=is_transactional,
-        )
+        consumer_decisions.check_commit(group, *committer, is_transactional=is_transactional)
         return
-    if group is None and group_offsets.exists(unit, group_id):
-        group = Group(group_id)
-    check_commit(
-        group,
-        committer.member_id,
-        committer.generation_id,
-        committer.group_instance_id,
-        is_transactional=is_transactional,
-        unknown_group=unknown_group,
-    )
-    member = None if group is None else group.member(committer.member_id)
+    if group is None and group_offsets.exists(unit, by.group_id):
+        group = Group(by.group_id)
+    check_commit(group, *committer, is_transactional=is_transactional, unknown_group=unknown_group)
+    member = None if group is None else group.member(by.member_id)
     if member is not None:
-        group_rows.renew_session(unit, group_id, member, now_ms)
+        group_rows.renew_session(unit, by.group_id, member, now_ms)

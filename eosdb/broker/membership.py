@@ -7,11 +7,11 @@ blocks until others have joined or synced; the member repeats it until the resul
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from eosdb.broker import mixed_groups
-from eosdb.broker.handler import RequestHandler
+from eosdb.broker.asking import Answering, answers
 from eosdb.broker.mixed_groups import is_mixed
 from eosdb.coordinator.authorizer import CLUSTER
 from eosdb.coordinator.groups import consumer_decisions, decisions, migration
@@ -32,6 +32,7 @@ from eosdb.errors import (
     UnknownMemberIdError,
 )
 from eosdb.log import topics as log_topics
+from eosdb.model import requests
 from eosdb.model.protocol.consumer_protocol import (
     PROTOCOL_TYPE,
     Subscription,
@@ -58,7 +59,7 @@ from eosdb.model.values import (
 from eosdb.store.writing.unit import Unit
 
 
-class MembershipRequests(RequestHandler):
+class MembershipRequests(Answering):
     """The part of `Broker` for members of groups (Kafka's classic protocol)."""
 
     def presence(self, transactional_id: str | None = None) -> Presence | None:
@@ -74,42 +75,28 @@ class MembershipRequests(RequestHandler):
         except (DatabaseLockedError, StorageError):
             return None
 
-    def join_group(
-        self,
-        group_id: str,
-        *,
-        member_id: str = "",
-        group_instance_id: str | None = None,
-        client_id: str = "",
-        protocol_type: str = "consumer",
-        protocols: Sequence[tuple[str, bytes]] = (),
-        session_timeout_ms: int = 45_000,
-        rebalance_timeout_ms: int = 300_000,
-        client_host: str = "",
-        owner_lock: int = 0,
-        must_know_id: bool = False,
-        waits: bool = False,
-    ) -> JoinGroupResult:
-        """Join the group's next generation.
-
-        Without `member_id` the member gets a new id. With `must_know_id` the id is only returned, in
-        MemberIdRequiredError, for the client to join with, so that a lost response leaves no member behind
-        (KIP-394). The call does not block: the result is incomplete while other members have yet to join;
-        repeat the call with the member id. With `waits` the member's session cannot end until the result is
-        complete. Raises InconsistentGroupProtocolError, UnknownMemberIdError, FencedInstanceIdError,
-        InvalidSessionTimeoutError, InvalidGroupIdError and GroupAuthorizationFailedError.
-        """
-        if gives_id_only := must_know_id and not member_id and group_instance_id is None:
-            member_id = _new_id(client_id, uuid.uuid4())
+    @answers(requests.JoinGroup)
+    def join_group(self, request: requests.JoinGroup) -> JoinGroupResult:
+        group_id, member_id, protocol_type = (
+            request.group_id,
+            request.member_id,
+            request.protocol_type,
+        )
+        is_dynamic = request.group_instance_id is None
+        if gives_id_only := request.must_know_id and not member_id and is_dynamic:
+            member_id = _new_id(request.client_id, uuid.uuid4())
         joining = Member(
             member_id,
-            group_instance_id,
-            client_id,
-            session_timeout_ms,
-            rebalance_timeout_ms,
-            tuple((check_name("protocol", n), check_bytes("metadata", m)) for n, m in protocols),
-            client_host=client_host,
-            owner_lock=owner_lock,
+            request.group_instance_id,
+            request.client_id,
+            request.session_timeout_ms,
+            request.rebalance_timeout_ms,
+            tuple(
+                (check_name("protocol", n), check_bytes("metadata", m))
+                for n, m in request.protocols
+            ),
+            client_host=request.client_host,
+            owner_lock=request.owner_lock,
         )
         self._check_joining(group_id, joining, protocol_type)
 
@@ -123,12 +110,15 @@ class MembershipRequests(RequestHandler):
                 return None
             is_new = not member_id or _is_pending(unit, stored, member, group_id)
             if is_mixed(stored):
-                kind = protocol_type
-                return mixed_groups.join(self._core, unit, stored, member, kind, is_new=is_new)
+                return mixed_groups.join(
+                    self._core, unit, stored, member, protocol_type, is_new=is_new
+                )
             before = group_rows.classic(group_id, stored)
             if not is_new:
-                decisions.known_member(before, member_id, group_instance_id)
-            return self._join_classic(unit, before or Group(group_id), member, protocol_type, waits)
+                decisions.known_member(before, member_id, request.group_instance_id)
+            return self._join_classic(
+                unit, before or Group(group_id), member, protocol_type, request.waits
+            )
 
         self._coordinator.leadership.ensure_elected()
         if (joined := self._coordinator.write(join, sync=False)) is not None:
@@ -183,100 +173,76 @@ class MembershipRequests(RequestHandler):
         new_id = _new_id(joining.client_id, unit.last_position() + 1)
         return replace(joining, member_id=new_id)
 
-    def sync_group(
-        self,
-        group_id: str,
-        generation_id: int,
-        member_id: str,
-        *,
-        group_instance_id: str | None = None,
-        assignments: Mapping[str, bytes] | None = None,
-        protocol_type: str | None = None,
-        protocol_name: str | None = None,
-        waits: bool = False,
-    ) -> SyncGroupResult:
-        """Get the member's assignment; the leader passes those of all members.
-
-        The result is incomplete until the leader has synced: repeat the call (`waits`: see join_group).
-        Raises IllegalGenerationError, UnknownMemberIdError, FencedInstanceIdError,
-        InconsistentGroupProtocolError if the protocol is not the generation's, and
-        RebalanceInProgressError if the member has to join again.
-        """
-        self._check_names(group_id, member_id, group_instance_id)
+    @answers(requests.SyncGroup)
+    def sync_group(self, request: requests.SyncGroup) -> SyncGroupResult:
+        member_id, generation_id = request.member_id, request.generation_id
+        self._check_names(request.group_id, member_id, request.group_instance_id)
         check_int("generation_id", generation_id, -(2**31))
         checked = {
             check_name("member_id", name): check_bytes("assignment", data)
-            for name, data in (assignments or {}).items()
+            for name, data in (request.assignments or {}).items()
         }
 
         def sync(unit: Unit) -> SyncGroupResult:
-            self._may_read(unit, group_id)
+            self._may_read(unit, request.group_id)
             now = self._clock.time_ms()
-            stored = group_rows.load(unit, group_id)
+            stored = group_rows.load(unit, request.group_id)
             if is_mixed(stored):
-                me, protocol = (member_id, group_instance_id), (protocol_type, protocol_name)
-                return mixed_groups.sync(self._core, unit, stored, me, generation_id, protocol)
-            before, member = _member(stored, group_id, member_id, group_instance_id)
-            after = decisions.sync(
-                before, member_id, generation_id, checked, protocol_type, protocol_name
-            )
+                return mixed_groups.sync(self._core, unit, stored, request)
+            before, member = _member(stored, request)
+            protocol = request.protocol_type, request.protocol_name
+            after = decisions.sync(before, member_id, generation_id, checked, *protocol)
             group_rows.record(unit, before, after, now)
-            waiting = waits and decisions.awaits_sync(after, member_id, generation_id)
+            waiting = request.waits and decisions.awaits_sync(after, member_id, generation_id)
             _renew(unit, after, member, now, waiting)
             return _synced(after, member_id)
 
         self._coordinator.leadership.ensure_elected()
         return self._coordinator.write(sync, sync=False)
 
-    def heartbeat(
-        self,
-        group_id: str,
-        generation_id: int,
-        member_id: str,
-        *,
-        group_instance_id: str | None = None,
-    ) -> None:
-        """Renew the member's session. Raises the same errors as sync_group."""
-        self._check_names(group_id, member_id, group_instance_id)
-        check_int("generation_id", generation_id, -(2**31))
+    @answers(requests.Heartbeat)
+    def heartbeat(self, request: requests.Heartbeat) -> None:
+        self._check_names(request.group_id, request.member_id, request.group_instance_id)
+        check_int("generation_id", request.generation_id, -(2**31))
 
         def beat(unit: Unit) -> RebalanceInProgressError | None:
-            self._may_read(unit, group_id)
-            stored = group_rows.load(unit, group_id)
+            self._may_read(unit, request.group_id)
+            stored = group_rows.load(unit, request.group_id)
             if is_mixed(stored):
-                me = member_id, group_instance_id
-                return mixed_groups.heartbeat(self._core, unit, stored, me, generation_id)
-            group, member = _member(stored, group_id, member_id, group_instance_id)
+                return mixed_groups.heartbeat(self._core, unit, stored, request)
+            group, member = _member(stored, request)
             try:
-                decisions.check_heartbeat(group, generation_id)
+                decisions.check_heartbeat(group, request.generation_id)
             except RebalanceInProgressError as rebalancing:
                 answer: RebalanceInProgressError | None = rebalancing
             else:
                 answer = None
-            group_rows.renew_session(unit, group_id, member, self._clock.time_ms())
+            group_rows.renew_session(unit, request.group_id, member, self._clock.time_ms())
             return answer
 
         rebalancing = self._coordinator.write(beat, sync=False)
         if rebalancing is not None:
             raise rebalancing
 
-    def leave_group(self, group_id: str, member_ids: str | Collection[str]) -> None:
-        """Remove these members from the group, all of them or none. Raises UnknownMemberIdError."""
-        ids = {member_ids} if isinstance(member_ids, str) else set(member_ids)
+    @answers(requests.LeaveGroup)
+    def leave_group(self, request: requests.LeaveGroup) -> None:
+        ids = (
+            {request.member_ids} if isinstance(request.member_ids, str) else set(request.member_ids)
+        )
         for member_id in ids:
-            self._check_names(group_id, member_id, None)
+            self._check_names(request.group_id, member_id, None)
 
         def leave(unit: Unit) -> None:
-            self._may_read(unit, group_id)
+            self._may_read(unit, request.group_id)
             now = self._clock.time_ms()
-            stored = group_rows.load(unit, group_id)
+            stored = group_rows.load(unit, request.group_id)
             if is_mixed(stored):
                 given = [(member_id, None) for member_id in sorted(ids)]
                 answers = mixed_groups.remove(self._core, unit, stored, given)
                 if errors := [error for error in answers if error is not None]:
                     raise errors[0]
                 return
-            before = group_rows.classic(group_id, stored)
+            before = group_rows.classic(request.group_id, stored)
             for member_id in ids:
                 member = None if before is None else before.member(member_id)
                 instance = None if member is None else member.group_instance_id
@@ -340,17 +306,16 @@ class MembershipRequests(RequestHandler):
             return decisions.awaits_join(group, member_id)
         return decisions.awaits_sync(group, member_id, generation_id)
 
-    def describe_group(self, group_id: str) -> GroupDescription:
-        """The group's state, generation and members, as the next write leaves them: without members whose
-        session has ended or whose process has died. Raises GroupIdNotFoundError."""
-        check_group_id(group_id)
+    @answers(requests.DescribeGroup)
+    def describe_group(self, request: requests.DescribeGroup) -> GroupDescription:
+        check_group_id(request.group_id)
         with self._store.read() as connection:
-            self._authorizer.check(connection, "describe", "group", group_id)
-            group = group_rows.load(connection, group_id)
+            self._authorizer.check(connection, "describe", "group", request.group_id)
+            group = group_rows.load(connection, request.group_id)
             if group is None:
-                if not group_offsets.exists(connection, group_id):
-                    raise GroupIdNotFoundError(f"there is no group {group_id!r}")
-                group = Group(group_id)
+                if not group_offsets.exists(connection, request.group_id):
+                    raise GroupIdNotFoundError(f"there is no group {request.group_id!r}")
+                group = Group(request.group_id)
             group = self._coordinator.foresight(connection).group(group)
             return _described(group, log_topics.by_number(connection))
 
@@ -385,10 +350,10 @@ class MembershipRequests(RequestHandler):
 
 
 def _member(
-    stored: AnyGroup | None, group_id: str, member_id: str, group_instance_id: str | None
+    stored: AnyGroup | None, request: requests.SyncGroup | requests.Heartbeat
 ) -> tuple[Group, Member]:
-    group = group_rows.classic(group_id, stored)
-    member = decisions.known_member(group, member_id, group_instance_id)
+    group = group_rows.classic(request.group_id, stored)
+    member = decisions.known_member(group, request.member_id, request.group_instance_id)
     assert group is not None
     return group, member
 

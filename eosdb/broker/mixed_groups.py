@@ -16,6 +16,7 @@ from eosdb.coordinator.groups.rows import AnyGroup
 from eosdb.errors import ApiError, RebalanceInProgressError
 from eosdb.log import topics as log_topics
 from eosdb.model.protocol.consumer_protocol import PROTOCOL_TYPE, encode_assignment
+from eosdb.model.requests import Heartbeat, SyncGroup
 from eosdb.model.values import JoinGroupResult, SyncGroupResult
 from eosdb.store.writing.unit import Unit
 
@@ -51,18 +52,14 @@ def join(
     )
 
 
-def sync(
-    rules: Rules,
-    unit: Unit,
-    group: ConsumerGroup,
-    member: tuple[str, str | None],
-    generation_id: int,
-    protocol: tuple[str | None, str | None],
-) -> SyncGroupResult:
-    """Fetch the assignment of the member, given by member id and group instance id."""
+def sync(rules: Rules, unit: Unit, group: ConsumerGroup, request: SyncGroup) -> SyncGroupResult:
+    """Fetch the assignment of the member."""
     now = rules.clock.time_ms()
-    syncing = migration.classic_member(group, *member)
-    group_rows.record(unit, group, migration.sync(group, syncing, generation_id, *protocol), now)
+    syncing = migration.classic_member(group, request.member_id, request.group_instance_id)
+    after = migration.sync(
+        group, syncing, request.generation_id, request.protocol_type, request.protocol_name
+    )
+    group_rows.record(unit, group, after, now)
     group_rows.renew_session(unit, group.group_id, syncing, now)
     assigned = migration.names_of(syncing.assigned, log_topics.by_number(unit))
     return SyncGroupResult(
@@ -71,16 +68,12 @@ def sync(
 
 
 def heartbeat(
-    rules: Rules,
-    unit: Unit,
-    group: ConsumerGroup,
-    member: tuple[str, str | None],
-    generation_id: int,
+    rules: Rules, unit: Unit, group: ConsumerGroup, request: Heartbeat
 ) -> RebalanceInProgressError | None:
     """Renew the member's session. Returns the error by which it is told to join again."""
     now = rules.clock.time_ms()
-    beating = migration.classic_member(group, *member)
-    after, rebalancing = migration.beat(group, beating, generation_id, now)
+    beating = migration.classic_member(group, request.member_id, request.group_instance_id)
+    after, rebalancing = migration.beat(group, beating, request.generation_id, now)
     group_rows.record(unit, group, after, now)
     group_rows.renew_session(unit, group.group_id, beating, now)
     return rebalancing

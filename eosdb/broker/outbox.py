@@ -15,9 +15,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Final, overload
 
-from eosdb.broker.group_offsets import Committer, commit_offsets
+from eosdb.broker.group_offsets import checked, commit_offsets
 from eosdb.broker.handler import RequestHandler, Rules
-from eosdb.coordinator.groups import offsets as group_offsets
 from eosdb.errors import EosdbError, InvalidRequestError
 from eosdb.events.kinds import IdempotencyKeyUsed
 from eosdb.log import append as log_append
@@ -26,6 +25,7 @@ from eosdb.log.batch import PreparedBatch, prepare
 from eosdb.model.old_names import offsets_first
 from eosdb.model.records.partitioner import consistent_random
 from eosdb.model.records.serializing import serialized
+from eosdb.model.requests import OffsetCommit
 from eosdb.model.validation import as_headers, check_group_id, check_topic_partition
 from eosdb.model.values import (
     ConsumerGroupMetadata,
@@ -253,15 +253,11 @@ class Outbox:
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
     ) -> None:
         """Commit offsets as the request OffsetCommit does."""
-        committer = Committer()
-        if isinstance(group, ConsumerGroupMetadata):
-            committer = Committer(
-                group.generation_id, group.member_id, group.group_instance_id, group.topic_ids
-            )
-            group = group.group_id
-        check_group_id(group)
-        commits = group_offsets.check_offsets(offsets)
-        commit_offsets(self._rules, unit, group, commits, committer.checked())
+        if not isinstance(group, ConsumerGroupMetadata):
+            group = ConsumerGroupMetadata(group)
+        check_group_id(group.group_id)
+        request = OffsetCommit(group=group, offsets=offsets)
+        commit_offsets(self._rules, unit, request, checked(request))
 
     def _append(
         self, unit: Unit, tp: TopicPartition, batch: PreparedBatch, now: int

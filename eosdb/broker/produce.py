@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from eosdb.broker.handler import RequestHandler
+from eosdb.broker.asking import Answering, answers
 from eosdb.broker.metrics import count_produced
 from eosdb.coordinator.transactions import rows as transaction_rows
 from eosdb.errors import (
@@ -25,6 +25,7 @@ from eosdb.errors import (
 from eosdb.log import append as log_append
 from eosdb.log import partition_rows, topics
 from eosdb.log.batch import PreparedBatch, prepare
+from eosdb.model import requests
 from eosdb.model.validation import check_mapping, check_topic_partition, check_transactional_id
 from eosdb.model.values import (
     EPOCH_PER_TRANSACTION,
@@ -52,40 +53,25 @@ class _OneByOneError(Exception):
     """Raised to roll back when one of several partitions has an error; never leaves the handler."""
 
 
-class ProduceRequests(RequestHandler):
+class ProduceRequests(Answering):
     """The part of `Broker` that appends records."""
 
-    def produce(
-        self,
-        batches: Mapping[TopicPartition, RecordBatch],
-        *,
-        transactional_id: str | None = None,
-        acks: int | str = -1,
-        timeout_ms: int = 30_000,
-        transaction_version: int | None = None,
-        topic_ids: Mapping[str, UUID] | None = None,
-    ) -> dict[TopicPartition, ProduceResult]:
-        """Append one batch to each partition, all in one unit; each partition has a result or an error.
-
-        For a batch that is already stored, the result has its original offset and `duplicate=True`. Under
-        transaction version 2 a transactional batch adds its partition to the transaction, which begins if
-        none is open (KIP-890); `transaction_version` is the client's, None the highest supported. A topic
-        whose current id differs from that in `topic_ids` gets UnknownTopicIdError.
-        """
-        version = self._version(transaction_version)
+    @answers(requests.Produce)
+    def produce(self, request: requests.Produce) -> dict[TopicPartition, ProduceResult]:
+        version = self._version(request.transaction_version)
         results: dict[TopicPartition, ProduceResult] = {}
         prepared: dict[TopicPartition, PreparedBatch] = {}
         now = self._clock.time_ms()
-        check_mapping("batches", batches)
-        for key, batch in batches.items():
+        check_mapping("batches", request.batches)
+        for key, batch in request.batches.items():
             try:
                 prepared[check_topic_partition(key)] = prepare(batch, now)
             except ApiError as error:
                 results[key] = ProduceResult(error=error)
         try:
-            self._check_request(prepared.values(), transactional_id, acks)
-            request = _Request(transactional_id, now, version, topic_ids or {})
-            results |= self._append_all(prepared, request)
+            self._check_request(prepared.values(), request.transactional_id, request.acks)
+            shared = _Request(request.transactional_id, now, version, request.topic_ids or {})
+            results |= self._append_all(prepared, shared)
         except ApiError as error:
             results |= {tp: ProduceResult(error=error) for tp in prepared}
         count_produced(self._core.metrics, prepared, results)

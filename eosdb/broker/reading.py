@@ -7,12 +7,13 @@ from functools import cache, partial
 from typing import TypeVar
 from uuid import UUID
 
-from eosdb.broker.handler import RequestHandler
+from eosdb.broker.asking import Answering, answers
 from eosdb.broker.waiting import Listener
 from eosdb.errors import EosdbError, InvalidTopicExceptionError, in_doubt
 from eosdb.log import partition_rows, retention, topics
 from eosdb.log.partition_rows import Partition
 from eosdb.log.reading import by_time, ends, fetch, lag
+from eosdb.model import requests
 from eosdb.model.fetched import FetchedColumns, FetchedData, FetchResult
 from eosdb.model.reports import Lag
 from eosdb.model.validation import check_int, check_text, check_topic_name, check_topic_partition
@@ -29,118 +30,40 @@ from eosdb.store.writing.unit import Unit
 T = TypeVar("T")
 
 
-class ReadRequests(RequestHandler):
+class ReadRequests(Answering):
     """The part of `Broker` for readers."""
 
-    def fetch(
-        self,
-        topic_partition: TopicPartition,
-        offset: int,
-        *,
-        isolation_level: IsolationLevel = "read_uncommitted",
-        max_records: int = 500,
-        max_bytes: int = 52_428_800,
-        check_crcs: bool = True,
-    ) -> FetchResult:
-        """Records from `offset` on, control records and aborted data included.
+    @answers(requests.Fetch)
+    def fetch(self, request: requests.Fetch) -> FetchResult:
+        return self._fetch(fetch.fetch, request)
 
-        Under read_committed they end at the last stable offset, and `aborted_transactions` lists the
-        transactions to filter out. At least one record is returned if there is one. Raises
-        OffsetOutOfRangeError, UnknownTopicOrPartitionError, TopicAuthorizationFailedError and, unless
-        `check_crcs` is False, CorruptRecordError if the first record fails its checksum.
-        """
-        return self._fetch(
-            fetch.fetch,
-            topic_partition,
-            offset,
-            isolation_level,
-            max_records=max_records,
-            max_bytes=max_bytes,
-            check_crcs=check_crcs,
-        )
+    @answers(requests.FetchColumns)
+    def fetch_columns(self, request: requests.FetchColumns) -> FetchedColumns:
+        return self._fetch(partial(fetch.fetch_columns, as_batches=request.as_batches), request)
 
-    def fetch_columns(
-        self,
-        topic_partition: TopicPartition,
-        offset: int,
-        *,
-        isolation_level: IsolationLevel = "read_uncommitted",
-        max_records: int = 500,
-        max_bytes: int = 52_428_800,
-        check_crcs: bool = True,
-        as_batches: bool = False,
-    ) -> FetchedColumns:
-        """What `fetch` returns, as columns: for callers that forward very many records. With `as_batches`
-        they may come as record batches of at most `max_bytes` instead."""
-        return self._fetch(
-            partial(fetch.fetch_columns, as_batches=as_batches),
-            topic_partition,
-            offset,
-            isolation_level,
-            max_records=max_records,
-            max_bytes=max_bytes,
-            check_crcs=check_crcs,
-        )
+    @answers(requests.FetchData)
+    def fetch_data(self, request: requests.FetchData) -> FetchedData:
+        return self._fetch(fetch.fetch_data, request)
 
-    def fetch_data(
-        self,
-        topic_partition: TopicPartition,
-        offset: int,
-        *,
-        isolation_level: IsolationLevel = "read_uncommitted",
-        max_records: int = 500,
-        max_bytes: int = 52_428_800,
-        check_crcs: bool = True,
-        topic_id: UUID | None = None,
-    ) -> FetchedData:
-        """The records of `fetch` as columns, for callers that read very many records, such as consumers:
-        without control records and, under read_committed, without aborted data.
-
-        Records that are left out count towards `max_records`, so the result may have fewer records, even
-        none, although more follow at `next_offset`. Raises UnknownTopicIdError if the topic's id is not
-        `topic_id`.
-        """
-        return self._fetch(
-            fetch.fetch_data,
-            topic_partition,
-            offset,
-            isolation_level,
-            max_records=max_records,
-            max_bytes=max_bytes,
-            check_crcs=check_crcs,
-            topic_id=topic_id,
-        )
-
-    def _fetch(
-        self,
-        read: Callable[..., T],
-        topic_partition: TopicPartition,
-        offset: int,
-        isolation_level: IsolationLevel,
-        *,
-        max_records: int,
-        max_bytes: int,
-        check_crcs: bool,
-        topic_id: UUID | None = None,
-    ) -> T:
-        tp = check_topic_partition(topic_partition)
-        read_committed = fetch.check_isolation_level(isolation_level)
-        check_int("offset", offset, -(2**63))
-        check_int("max_records", max_records, 1)
-        check_int("max_bytes", max_bytes, 0)
+    def _fetch(self, read: Callable[..., T], request: requests.Fetching[T]) -> T:
+        tp = check_topic_partition(request.topic_partition)
+        read_committed = fetch.check_isolation_level(request.isolation_level)
+        check_int("offset", request.offset, -(2**63))
+        check_int("max_records", request.max_records, 1)
+        check_int("max_bytes", request.max_bytes, 0)
         with self._store.read() as connection:
             self._authorizer.check(connection, "read", "topic", tp.topic)
             partition = partition_rows.read(connection, tp)
-            if topic_id is not None:
-                topics.check_id(connection, partition.topic_id, topic_id)
+            if request.topic_id is not None:
+                topics.check_id(connection, partition.topic_id, request.topic_id)
             return read(
                 connection,
                 partition,
-                offset,
+                request.offset,
                 read_committed=read_committed,
-                max_records=max_records,
-                max_bytes=max_bytes,
-                check_crcs=bool(check_crcs),
+                max_records=request.max_records,
+                max_bytes=request.max_bytes,
+                check_crcs=bool(request.check_crcs),
             )
 
     def idle(
@@ -164,57 +87,41 @@ class ReadRequests(RequestHandler):
         with self._store.read() as connection:
             return ends.have_moved(connection, listed, read_committed=read_committed)
 
-    def list_offsets(
-        self,
-        topic_partition: TopicPartition,
-        timestamp: int,
-        *,
-        isolation_level: IsolationLevel = "read_uncommitted",
-    ) -> OffsetAndTimestamp:
-        """The first offset at or after a time (ms), or EARLIEST, LATEST, MAX_TIMESTAMP. Raises
-        InvalidRequestError, UnknownTopicOrPartitionError and TopicAuthorizationFailedError."""
-        tp = check_topic_partition(topic_partition)
-        read_committed = fetch.check_isolation_level(isolation_level)
-        check_int("timestamp", timestamp, -3)
+    @answers(requests.ListOffsets)
+    def list_offsets(self, request: requests.ListOffsets) -> OffsetAndTimestamp:
+        tp = check_topic_partition(request.topic_partition)
+        read_committed = fetch.check_isolation_level(request.isolation_level)
+        check_int("timestamp", request.timestamp, -3)
         with self._store.read() as connection:
             self._authorizer.check(connection, "describe", "topic", tp.topic)
             partition = partition_rows.read(connection, tp)
             return by_time.list_offset(
-                connection, partition, timestamp, read_committed=read_committed
+                connection, partition, request.timestamp, read_committed=read_committed
             )
 
-    def offsets(self, topic_partition: TopicPartition) -> PartitionOffsets:
-        """The log start, high watermark and last stable offset. Raises UnknownTopicOrPartitionError and
-        TopicAuthorizationFailedError."""
-        tp = check_topic_partition(topic_partition)
+    @answers(requests.Offsets)
+    def offsets(self, request: requests.Offsets) -> PartitionOffsets:
+        tp = check_topic_partition(request.topic_partition)
         with self._store.read() as connection:
             self._authorizer.check(connection, "describe", "topic", tp.topic)
             return partition_rows.read(connection, tp).offsets()
 
-    def lag(
-        self,
-        topic_partition: TopicPartition,
-        offset: int,
-        *,
-        isolation_level: IsolationLevel = "read_committed",
-    ) -> Lag:
-        """How many records a reader at `offset` can get now, how many more the last stable offset holds
-        back, and how many offsets are markers or aborted data. Raises InvalidRequestError,
-        UnknownTopicOrPartitionError and TopicAuthorizationFailedError."""
-        tp = check_topic_partition(topic_partition)
-        read_committed = fetch.check_isolation_level(isolation_level)
-        check_int("offset", offset, 0)
+    @answers(requests.Lag)
+    def lag(self, request: requests.Lag) -> Lag:
+        tp = check_topic_partition(request.topic_partition)
+        read_committed = fetch.check_isolation_level(request.isolation_level)
+        check_int("offset", request.offset, 0)
         with self._store.read() as connection:
             self._authorizer.check(connection, "describe", "topic", tp.topic)
             partition = partition_rows.read(connection, tp)
-            return lag.measure(connection, partition, offset, read_committed=read_committed)
+            return lag.measure(connection, partition, request.offset, read_committed=read_committed)
 
     def topics(self) -> list[str]:
         """The names of all topics the principal may describe."""
         return list(self.topic_partitions())
 
-    def topic_partitions(self) -> dict[str, int]:
-        """All topics the principal may describe, and how many partitions each has."""
+    @answers(requests.TopicPartitions)
+    def topic_partitions(self, request: requests.TopicPartitions) -> dict[str, int]:
         with self._store.read() as connection:
             return {
                 name: count
@@ -243,9 +150,9 @@ class ReadRequests(RequestHandler):
         with self._store.read() as connection:
             return topics.names(connection)
 
-    def topic(self, name: str, *, may_create: bool = True) -> TopicMetadata:
-        """One topic; it is created if absent, given `may_create` and auto_create_topics_enable. Raises
-        UnknownTopicOrPartitionError, InvalidTopicExceptionError and TopicAuthorizationFailedError."""
+    @answers(requests.Topic)
+    def topic(self, request: requests.Topic) -> TopicMetadata:
+        name = request.topic
         check_text("topic", name, InvalidTopicExceptionError)
         with self._store.read() as connection:
             self._authorizer.check(connection, "describe", "topic", name)
@@ -253,10 +160,11 @@ class ReadRequests(RequestHandler):
             if matches:
                 return matches[0]
             check_topic_name(name)
-            if not (may_create and self._config.auto_create_topics_enable):
+            if not (request.may_create and self._config.auto_create_topics_enable):
                 raise topics.unknown(connection, name)
         self._coordinator.write(lambda unit: self._core.ensure_topic(unit, name))
-        return self.topic(name, may_create=may_create)
+        topic: TopicMetadata = self.topic(name, may_create=request.may_create)
+        return topic
 
     def cluster_id(self) -> str:
         """The id of the file, which Kafka's clients see as the cluster id."""
@@ -267,35 +175,25 @@ class ReadRequests(RequestHandler):
         """How many partitions the topic has; with auto_create_topics_enable it is created if absent."""
         return self.topic(topic).partitions
 
-    def data_version(self) -> int:
-        """A number that changes with every commit to the file, by any process."""
+    @answers(requests.DataVersion)
+    def data_version(self, request: requests.DataVersion) -> int:
         return self._store.data_version()
 
-    def wait_for_change(
-        self, version: int, timeout_ms: int, cancelled: Callable[[], bool] = lambda: False
-    ) -> int:
-        """Wait until `data_version` differs from `version`, and return it.
-
-        Returns after `timeout_ms` at the latest, and soon after `cancelled` returns True. Waiting costs
-        almost nothing.
-        """
+    @answers(requests.WaitForChange)
+    def wait_for_change(self, request: requests.WaitForChange) -> int:
         with self.listener() as listener:
-            return listener.wait(version, timeout_ms, cancelled)
+            return listener.wait(request.version, request.timeout_ms, request.cancelled)
 
     def listener(self) -> Listener:
         """A listener that can be reused, for callers that would call `wait_for_change` repeatedly."""
         return Listener(self._store, self._clock)
 
-    def delete_records(self, topic_partition: TopicPartition, before_offset: int) -> int:
-        """Delete records below an offset (-1: all). Returns the log start offset.
-
-        Raises OffsetOutOfRangeError, PolicyViolationError, UnknownTopicOrPartitionError,
-        UnknownTopicIdError if the topic is recreated meanwhile, and TopicAuthorizationFailedError.
-        """
-        tp = check_topic_partition(topic_partition)
-        check_int("before_offset", before_offset, -(2**63))
+    @answers(requests.DeleteRecords)
+    def delete_records(self, request: requests.DeleteRecords) -> int:
+        tp = check_topic_partition(request.topic_partition)
+        check_int("before_offset", request.before_offset, -(2**63))
         reached: int | None = None
-        target = before_offset
+        target = request.before_offset
         met: dict[str, int] = {}
 
         def delete(unit: Unit) -> tuple[Partition, tuple[int, int]]:

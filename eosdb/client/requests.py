@@ -9,6 +9,7 @@ from uuid import UUID
 
 from eosdb.model.fetched import FetchedData
 from eosdb.model.reports import Lag
+from eosdb.model.requests import A, Request
 from eosdb.model.values import (
     GroupDescription,
     IsolationLevel,
@@ -55,6 +56,8 @@ class BrokerRequests(Protocol):
     @property
     def transaction_version(self) -> int: ...
 
+    def ask(self, request: Request[A]) -> A: ...
+
     def init_producer_id(
         self,
         transactional_id: str | None = None,
@@ -83,21 +86,6 @@ class BrokerRequests(Protocol):
 
     def add_offsets_to_txn(
         self, transactional_id: str, producer_id: int, producer_epoch: int, group_id: str
-    ) -> None: ...
-
-    def txn_offset_commit(
-        self,
-        transactional_id: str,
-        group_id: str,
-        producer_id: int,
-        producer_epoch: int,
-        offsets: Mapping[TopicPartition, OffsetAndMetadata],
-        *,
-        generation_id: int = -1,
-        member_id: str = "",
-        group_instance_id: str | None = None,
-        transaction_version: int | None = None,
-        topic_ids: Mapping[TopicPartition, UUID] | None = None,
     ) -> None: ...
 
     def end_txn(
@@ -139,17 +127,6 @@ class BrokerRequests(Protocol):
         *,
         isolation_level: IsolationLevel = "read_committed",
     ) -> Lag: ...
-
-    def offset_commit(
-        self,
-        group_id: str,
-        offsets: Mapping[TopicPartition, OffsetAndMetadata],
-        *,
-        generation_id: int = -1,
-        member_id: str = "",
-        group_instance_id: str | None = None,
-        topic_ids: Mapping[TopicPartition, UUID] | None = None,
-    ) -> None: ...
 
     def offset_fetch(
         self,

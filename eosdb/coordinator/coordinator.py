@@ -16,7 +16,6 @@ from eosdb.coordinator import ahead, expiry
 from eosdb.coordinator.due import Due
 from eosdb.coordinator.expiry import Expired
 from eosdb.coordinator.foresight import Foresight
-from eosdb.coordinator.groups import offsets as group_offsets
 from eosdb.coordinator.groups.departures import Removed
 from eosdb.coordinator.leadership import Decide, Decision, End, Leadership
 from eosdb.coordinator.presence import Presences
@@ -29,7 +28,6 @@ from eosdb.errors import (
     ConcurrentTransactionsError,
     TransactionCoordinatorFencedError,
 )
-from eosdb.events.kinds import OffsetCommit, TxnOffsetsCommitted
 from eosdb.log import append, partition_rows, producer_rows
 from eosdb.log.producer_state import check_marker
 from eosdb.model.clock import Clock
@@ -241,46 +239,6 @@ class TransactionCoordinator:
 
         # Not synced: the Prepare that ends the transaction is, and without it nothing here counts.
         self.write(add, sync=False)
-
-    def txn_offset_commit(
-        self,
-        transactional_id: str,
-        group_id: str,
-        producer_id: int,
-        producer_epoch: int,
-        admit: Callable[[Unit], tuple[OffsetCommit, ...]],
-        check_group: Callable[[Unit], None],
-        version: int,
-        refused: group_offsets.Refused | None,
-    ) -> None:
-        """TxnOffsetCommit: the offsets that `admit` returns are pending until the transaction ends."""
-        self.leadership.ensure_elected()
-
-        def commit(unit: Unit) -> None:
-            offsets = admit(unit)
-            if refused and not offsets:
-                return
-            now = self._clock.time_ms()
-            identity = ProducerIdAndEpoch(producer_id, producer_epoch)
-            transaction_rows.join(
-                unit, transactional_id, identity, version, now, groups=frozenset((group_id,))
-            )
-            check_group(unit)
-            kept = group_offsets.accepted(
-                offsets, lambda commit: group_offsets.check_metadata(commit, self._config), refused
-            )
-            unit.record(
-                TxnOffsetsCommitted(
-                    timestamp=now,
-                    transactional_id=transactional_id,
-                    group_id=group_id,
-                    producer_id=producer_id,
-                    producer_epoch=producer_epoch,
-                    offsets=kept,
-                )
-            )
-
-        self.write(commit, sync=False)
 
     def end_txn(
         self,

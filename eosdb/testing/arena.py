@@ -12,28 +12,29 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
 from eosdb.client.requests import BrokerRequests, Presence
-from eosdb.client.transport import Exchange, Request, presence
+from eosdb.client.transport import Exchange, presence
+from eosdb.client.transport import Request as Carried
 from eosdb.database import Database, connect, memory_folder
 from eosdb.errors import EosdbError
 from eosdb.model.clock import Clock
 from eosdb.model.closing import Closeable
 from eosdb.model.config import BrokerConfig
 from eosdb.model.failpoints import Failpoint
+from eosdb.model.requests import JoinGroup, Produce, Question, Request, SyncGroup
+from eosdb.model.values import ConsumerGroupMetadata, ProduceResult, TopicPartition
 from eosdb.testing.faulty_transport import FaultyTransport
 from eosdb.testing.scheduler import Actor, NodeCrashed, Scheduler, SimulatedClock
 
+A = TypeVar("A")
 T = TypeVar("T")
 
 START_MS: Final = 1_700_000_000_000
-_READING: Final = (
-    "data_version", "describe_group", "fetch", "list_offsets", "offset_fetch", "offsets",
-    "partitions_for", "topic", "topic_partitions",
-)  # fmt: skip
+_READING: Final = ("fetch", "list_offsets", "offset_fetch")
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,25 +126,26 @@ class Arena(Closeable):
         """The broker of the process that runs on the node at the time of each request."""
         return cast(BrokerRequests, NodeBroker(self, node))
 
-    def request(self, node: int, name: str, *args: Any, **options: Any) -> Any:
+    def ask(self, node: int, request: Request[A]) -> A:
         """Have a process carry out a request, which may crash the process (NodeCrashed)."""
         before, self._running_on = self._running_on, node
         try:
-            answer = getattr(self.nodes[node].broker, name)(*args, **options)
+            answer = self.nodes[node].broker.ask(request)
         except EosdbError as error:
             self.counts[type(error).__name__] += 1
-            self.say(f"    node {node} {name}{_short(args)} refused: {type(error).__name__}")
+            self.say(f"    node {node} {_short(request)} refused: {type(error).__name__}")
             raise
         finally:
             self._running_on = before
-        self.answered(name, args, answer)
-        for tp, result in answer.items() if name == "produce" else ():
-            if result.error is not None:
-                self.counts[type(result.error).__name__] += 1
-                self.say(f"    {tp} refused: {type(result.error).__name__}")
-            self.counts["duplicate"] += result.duplicate
-        if name not in _READING:
-            self.say(f"    node {node} {name}{_short(args)}")
+        self.answered(request, answer)
+        if isinstance(request, Produce):
+            for tp, result in cast(dict[TopicPartition, ProduceResult], answer).items():
+                if result.error is not None:
+                    self.counts[type(result.error).__name__] += 1
+                    self.say(f"    {tp} refused: {type(result.error).__name__}")
+                self.counts["duplicate"] += result.duplicate
+        if not isinstance(request, Question) and request.name not in _READING:
+            self.say(f"    node {node} {_short(request)}")
         return answer
 
     def presence(self, node: int, transactional_id: str | None) -> Presence | None:
@@ -160,7 +162,7 @@ class Arena(Closeable):
             if simulated.actor is actor:
                 simulated.end()
 
-    def answered(self, name: str, args: tuple[Any, ...], answer: object) -> None:
+    def answered(self, request: Request[object], answer: object) -> None:
         """Called for every response of a broker; for checkers to override."""
 
     # -- fate -----------------------------------------------------------------------------------
@@ -221,8 +223,12 @@ class NodeBroker:
     def presence(self, transactional_id: str | None = None) -> Presence | None:
         return self._arena.presence(self._node, transactional_id)
 
+    def ask(self, request: Request[A]) -> A:
+        return self._arena.ask(self._node, request)
+
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        return lambda *args, **options: self._arena.request(self._node, name, *args, **options)
+        broker = type(self._arena.nodes[self._node].broker)
+        return functools.partial(getattr(broker, name), self)
 
 
 class ServedBroker(NodeBroker):
@@ -232,10 +238,10 @@ class ServedBroker(NodeBroker):
     def presence(self, transactional_id: str | None = None) -> Presence | None:
         return None
 
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        ask = super().__getattr__(name)
-        waits = name in ("join_group", "sync_group")
-        return functools.partial(ask, waits=True) if waits else ask
+    def ask(self, request: Request[A]) -> A:
+        if isinstance(request, JoinGroup | SyncGroup):
+            request = cast(Request[A], replace(request, waits=True))
+        return super().ask(request)
 
 
 class SimulatedPresence:
@@ -279,7 +285,7 @@ class SimulatedTransport(FaultyTransport):
         late = self._rng.random() < faults.very_late
         return super()._way(held_up) + (self._rng.randint(0, faults.latest_ms) if late else 0)
 
-    def submit(self, name: str, request: Request[T]) -> Exchange[T]:
+    def submit(self, name: str, request: Carried[T]) -> Exchange[T]:
         self._arena.scheduler.pause()
         return super().submit(name, request)
 
@@ -288,13 +294,17 @@ class SimulatedTransport(FaultyTransport):
         super().poll()
 
 
-def _short(args: tuple[Any, ...]) -> str:
-    return "(" + ", ".join(_plain(arg) for arg in args) + ")"
+def _short(request: Request[object]) -> str:
+    """The request with what has to be given."""
+    given = (f for f in fields(request) if not f.kw_only or f.default is MISSING)  # type: ignore[arg-type]
+    return f"{request.name}({', '.join(_plain(getattr(request, f.name)) for f in given)})"
 
 
 def _plain(value: Any) -> str:
     if isinstance(value, dict):
         return "{" + ", ".join(f"{k}: {_plain(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, ConsumerGroupMetadata):
+        return value.group_id
     if hasattr(value, "member_epoch"):
         return f"{value.member_id} in epoch {value.member_epoch}"
     if hasattr(value, "records"):

@@ -12,6 +12,7 @@ import eosdb
 from eosdb import ManualClock, MemberHeartbeat, OffsetAndMetadata, TopicPartition
 from eosdb.errors import ApiError
 from eosdb.model.protocol.consumer_protocol import decode_assignment, encode_assignment
+from eosdb.model.requests import OffsetFetch
 from eosdb.model.values import AssignedTopic, GroupType
 from tests.coordinator.groups import steps
 from tests.coordinator.groups.steps import Step
@@ -83,7 +84,14 @@ class Asked:
                     broker.offset_commit(group_id, OFFSETS, **member)
             case steps.Fetch(who, epoch):
                 member_id = None if who is None else self.id_of(who)
-                broker.offset_fetch(group_id, OFFSETS, member_id=member_id, member_epoch=epoch)
+                broker.ask(
+                    OffsetFetch(
+                        group_id=group_id,
+                        partitions=OFFSETS,
+                        member_id=member_id,
+                        member_epoch=epoch,
+                    )
+                )
             case steps.DeleteOffset(topic):
                 broker.offset_delete(group_id, [TopicPartition(topic, 0)])
             case steps.Topic():

@@ -6,10 +6,12 @@ import pytest
 
 import eosdb
 from eosdb import (
+    ConsumerGroupMetadata,
     ManualClock,
     OffsetAndMetadata,
     TopicPartition,
 )
+from eosdb.model.requests import OffsetCommit
 from tests.requests import TP
 
 
@@ -50,18 +52,18 @@ def test_offset_commits_are_partition_by_partition_for_who_wants_to_know(
     classic_db: eosdb.Database,
 ) -> None:
     nowhere, broker = TopicPartition("nope", 0), classic_db.broker
-    refused: dict[TopicPartition, eosdb.ApiError] = {TopicPartition("stale", 9): eosdb.ApiError()}
+    group = ConsumerGroupMetadata("g")
     offsets = {TP: OffsetAndMetadata(1), nowhere: OffsetAndMetadata(2)}
-    broker.offset_commit("g", offsets, refused=refused)
-    assert {tp: type(error) for tp, error in refused.items()} == {
-        nowhere: eosdb.UnknownTopicOrPartitionError
-    }
+    answers = broker.ask(OffsetCommit(group=group, offsets=offsets, each=True))
+    assert answers[TP] is None
+    assert isinstance(answers[nowhere], eosdb.UnknownTopicOrPartitionError)
     assert broker.offset_fetch("g") == {TP: OffsetAndMetadata(1)}
-    broker.offset_commit("g", {TP: OffsetAndMetadata(3, "x" * 5_000)}, refused=refused)
-    assert isinstance(refused[TP], eosdb.OffsetMetadataTooLargeError)
-    assert nowhere not in refused
-    broker.offset_delete("g", [TP, nowhere], refused=refused)
-    assert list(refused) == [nowhere]
+    too_long = {TP: OffsetAndMetadata(3, "x" * 5_000)}
+    answers = broker.ask(OffsetCommit(group=group, offsets=too_long, each=True))
+    assert list(answers) == [TP]
+    assert isinstance(answers[TP], eosdb.OffsetMetadataTooLargeError)
+    answers = broker.offset_delete("g", [TP, nowhere], each=True)
+    assert [tp for tp, error in answers.items() if error is None] == [TP]
     assert broker.offset_fetch("g") == {}
 
 

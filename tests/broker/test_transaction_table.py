@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 import eosdb
-from eosdb import OffsetAndMetadata, Record, RecordBatch, TopicPartition
+from eosdb import ConsumerGroupMetadata, OffsetAndMetadata, Record, RecordBatch, TopicPartition
+from eosdb.model.requests import TxnOffsetCommit
 from tests.coordinator.transactions.requests import ORDERS, Served, opened
 from tests.coordinator.transactions.table import AT_REST_OR_OPEN, STORIES, Story, serve
 
@@ -50,8 +51,15 @@ class ByTheBroker(Served):
     ) -> str:
         who, options = (self.pid(pid), epoch), {"transaction_version": 1}
         if group is not None:
-            asked = (self.name, group, *who, {ORDERS: OffsetAndMetadata(1)})
-            return self._told(self.db.broker.txn_offset_commit, *asked, **options)
+            commit = TxnOffsetCommit(
+                transactional_id=self.name,
+                producer_id=who[0],
+                producer_epoch=epoch,
+                group=ConsumerGroupMetadata(group),
+                offsets={ORDERS: OffsetAndMetadata(1)},
+                transaction_version=1,
+            )
+            return self._told(self.db.broker.ask, commit)
         batch = RecordBatch([Record()], *who, 0, True)
         options["transactional_id"] = self.name  # type: ignore[assignment]
         return self._told(self.db.broker.append, partition, batch, **options)

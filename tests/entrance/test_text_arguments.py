@@ -153,7 +153,7 @@ TAKES_NO_TEXT = {
     "OnDelivery | None", "OnChange | None", "Collection[tuple[int, int]] | None",
     "AnyHandler", "Callable[[bytes], MadeKey] | None", "Callable[[bytes], MadeValue] | None", "Any",
     "Transport | BrokerRequests | None", "Unpack[ProducerConfig]", "Unpack[ConsumerConfig]",
-    "Unpack[ProcessorConfig]", "SentRecords | None", "Refused | None", "Limits | None",
+    "Unpack[ProcessorConfig]", "SentRecords | None", "Request[A]", "Limits | None",
     "Interfere | None", "UUID | None", "Mapping[TopicPartition, UUID] | None", "Mapping[str, UUID] | None",
     "Never",
 }  # fmt: skip

@@ -42,7 +42,7 @@ EVENTS = (
     "kill somebody", "make a zombie", "let time pass", "rebuild", "truncate",
     "resolved as aborted", "IllegalGenerationError", "InvalidTxnStateError",
     "TransactionCoordinatorFencedError", "a stranger's end_txn", "a stranger's write_txn_markers",
-    "a stranger's append", "a stranger's txn_offset_commit",
+    "a stranger's produce", "a stranger's txn_offset_commit",
     "a member was removed: its process died", "a member was removed: its session ended",
 )  # fmt: skip
 LIKELY = (36, 17, 5, 38, 3, 4)

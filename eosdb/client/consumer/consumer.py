@@ -36,14 +36,15 @@ from eosdb.model.metrics import Metrics
 from eosdb.model.records.columns import PartitionColumns, PolledColumns
 from eosdb.model.reports import Lag
 from eosdb.model.setting_names import checked_settings
-from eosdb.model.type_variables import Key, Value
 from eosdb.model.values import (
     EARLIEST,
     ConsumerGroupMetadata,
     ConsumerRecord,
+    Key,
     OffsetAndMetadata,
     OffsetAndTimestamp,
     TopicPartition,
+    Value,
 )
 
 _RATES: Final = ("records-consumed", "fetch")

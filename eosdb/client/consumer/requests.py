@@ -15,6 +15,7 @@ from eosdb.model.clock import Clock
 from eosdb.model.fetched import FetchedData
 from eosdb.model.metrics import Metrics
 from eosdb.model.reports import Lag
+from eosdb.model.requests import OffsetCommit
 from eosdb.model.values import (
     ConsumerGroupMetadata,
     GroupDescription,
@@ -126,14 +127,7 @@ class ConsumerRequests:
     ) -> None:
         self._call(
             "offset_commit",
-            lambda broker: broker.offset_commit(
-                member.group_id,
-                offsets,
-                generation_id=member.generation_id,
-                member_id=member.member_id,
-                group_instance_id=member.group_instance_id,
-                topic_ids=member.topic_ids,
-            ),
+            lambda broker: broker.ask(OffsetCommit(group=member, offsets=offsets)),
         )
 
     def offset_fetch(

@@ -15,9 +15,8 @@ from eosdb.errors import ConfigError
 from eosdb.model.config import INT32_MAX
 from eosdb.model.records.serializing import Deserializer, Serializer
 from eosdb.model.setting_names import checked_settings
-from eosdb.model.type_variables import MadeKey, MadeValue
 from eosdb.model.validation import check_whole
-from eosdb.model.values import ConsumerRecord
+from eosdb.model.values import ConsumerRecord, MadeKey, MadeValue
 
 _TRANSACTION_TIMEOUT_MS: Final = 10_000
 """The default of Kafka Streams: a killed copy's open transaction blocks the copies that take over for up to

@@ -11,8 +11,7 @@ from contextvars import ContextVar
 from typing import Any, Final
 
 from eosdb.errors import ConfigError, IllegalStateError
-from eosdb.model.type_variables import Key, Value
-from eosdb.model.values import ConsumerRecord, ProducerRecord
+from eosdb.model.values import ConsumerRecord, Key, ProducerRecord, Value
 
 Result = ProducerRecord | bytes | str
 Results = Result | Iterable[Result] | None

@@ -27,6 +27,7 @@ from eosdb.errors import (
 )
 from eosdb.model.clock import Clock
 from eosdb.model.metrics import Metrics
+from eosdb.model.requests import TxnOffsetCommit
 from eosdb.model.values import (
     CLASSIC,
     ConsumerGroupMetadata,
@@ -105,20 +106,19 @@ class ProducerTransactions:
             self._wait_for(added, "send_offsets_to_transaction")
         manager.may_have_begun = True
 
-        def request(broker: BrokerRequests) -> None:
-            broker.txn_offset_commit(
-                tid,
-                group.group_id,
-                *identity,
-                offsets,
-                generation_id=group.generation_id,
-                member_id=group.member_id,
-                group_instance_id=group.group_instance_id,
-                transaction_version=version,
-                topic_ids=group.topic_ids,
-            )
+        commit = TxnOffsetCommit(
+            transactional_id=tid,
+            producer_id=identity.producer_id,
+            producer_epoch=identity.producer_epoch,
+            group=group,
+            offsets=offsets,
+            transaction_version=version,
+        )
 
-        answered: Exchange[None] = Exchange(RequestKind.OFFSET_COMMIT.value)
+        def request(broker: BrokerRequests) -> object:
+            return broker.ask(commit)
+
+        answered: Exchange[object] = Exchange(RequestKind.OFFSET_COMMIT.value)
         self._flush_before(request, answered, sync=False)
         if answered.has_answer:
             return

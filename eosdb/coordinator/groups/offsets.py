@@ -8,7 +8,7 @@ OffsetMetadataManager.replayEndTransactionMarker).
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
@@ -20,7 +20,6 @@ from eosdb.errors import (
     UnstableOffsetCommitError,
 )
 from eosdb.events.kinds import OffsetCommit, OffsetsDeleted
-from eosdb.log import partition_rows
 from eosdb.model.config import BrokerConfig
 from eosdb.model.validation import check_int, check_mapping, check_text, check_topic_partition
 from eosdb.model.values import GroupState, OffsetAndMetadata, TopicPartition
@@ -89,8 +88,8 @@ _FORGET_TOPIC: Final = (
 
 
 P = TypeVar("P", OffsetCommit, TopicPartition)
-Refused = dict[TopicPartition, ApiError]
-"""The errors of refused partitions, as Kafka's responses have them."""
+Errors = dict[TopicPartition, ApiError | None]
+"""For each partition of a request None, or the error by which it is refused."""
 
 
 @dataclass(slots=True)
@@ -100,12 +99,10 @@ class _OffsetMemo(Memo):
 
 
 def check_offsets(
-    offsets: Mapping[TopicPartition, OffsetAndMetadata], refused: Refused | None = None
+    offsets: Mapping[TopicPartition, OffsetAndMetadata], lowest: int = 0
 ) -> tuple[OffsetCommit, ...]:
     """The offsets in the form of an event. Raises InvalidRequestError and UnknownTopicOrPartitionError for
-    invalid values. With `refused`, as in Kafka, negative offsets are accepted, which clients treat as no
-    committed offset."""
-    lowest = 0 if refused is None else -(2**63)
+    invalid values, and for offsets below `lowest`."""
     commits = []
     for key, value in check_mapping("offsets", offsets).items():
         tp = check_topic_partition(key)
@@ -118,27 +115,24 @@ def check_offsets(
     return tuple(commits)
 
 
-def accepted(
-    items: Iterable[P], check: Callable[[P], object], refused: Refused | None
-) -> tuple[P, ...]:
-    """The offsets or partitions that pass `check`. An ApiError of the check is put into `refused`, or
-    raised if that is None."""
-    passed = []
+def judged(items: Iterable[P], check: Callable[[P], object], *, each: bool) -> Errors:
+    """The errors that `check` raises for each of the items; unless `each`, the first one is raised."""
+    errors: Errors = {}
     for item in items:
+        error: ApiError | None = None
         try:
             check(item)
-        except ApiError as error:
-            if refused is None:
+        except ApiError as refusal:
+            if not each:
                 raise
-            refused[TopicPartition(*item[:2])] = error
-        else:
-            passed.append(item)
-    return tuple(passed)
+            error = refusal
+        errors[TopicPartition(*item[:2])] = error
+    return errors
 
 
-def check_exists(unit: Unit, item: OffsetCommit | TopicPartition) -> None:
-    """Raise UnknownTopicOrPartitionError unless the partition exists."""
-    partition_rows.load(unit, TopicPartition(item.topic, item.partition))
+def passed(items: Iterable[P], errors: Errors) -> tuple[P, ...]:
+    """The items without an error."""
+    return tuple(item for item in items if errors[TopicPartition(*item[:2])] is None)
 
 
 def check_metadata(commit: OffsetCommit, config: BrokerConfig) -> None:
@@ -246,19 +240,10 @@ def forget_topic(unit: Folding, topic: str) -> None:
 
 
 def fetch(
-    connection: sqlite3.Connection,
-    group_id: str,
-    partitions: Sequence[TopicPartition] | None,
-    *,
-    require_stable: bool,
-    refused: Refused | None = None,
+    connection: sqlite3.Connection, group_id: str, partitions: Collection[TopicPartition] | None
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """The committed offsets of the group in these partitions, None for all; partitions without are absent.
-
-    With `require_stable`, raises UnstableOffsetCommitError if one of the partitions has a pending offset,
-    or puts it into `refused`. If `partitions` is None, only those with a committed offset count.
-    """
-    offsets = {
+    """The group's committed offsets in these partitions, None for all; those without are absent."""
+    return {
         TopicPartition(topic, partition): OffsetAndMetadata(offset, metadata, leader_epoch)
         for topic, partition, offset, metadata, leader_epoch in connection.execute(
             "SELECT topic, partition, committed_offset, metadata, leader_epoch FROM group_offsets "
@@ -267,20 +252,22 @@ def fetch(
         )
         if partitions is None or (topic, partition) in partitions
     }
-    if require_stable:
-        for topic, partition in connection.execute(
-            "SELECT topic, partition FROM pending_group_offsets WHERE group_id = ?", (group_id,)
-        ):
-            tp = TopicPartition(topic, partition)
-            if tp in (offsets if partitions is None else partitions):
-                error = UnstableOffsetCommitError(
-                    f"group {group_id!r}: a transaction that has not ended holds an offset of {tp}; "
-                    "try again when it has"
-                )
-                if refused is None:
-                    raise error
-                refused[tp] = error
-    return offsets
+
+
+def pending(
+    connection: sqlite3.Connection, group_id: str
+) -> dict[TopicPartition, UnstableOffsetCommitError]:
+    """The partitions of which a transaction that has not ended holds an offset of the group."""
+    tps = connection.execute(
+        "SELECT topic, partition FROM pending_group_offsets WHERE group_id = ?", (group_id,)
+    )
+    return {
+        (tp := TopicPartition(*row)): UnstableOffsetCommitError(
+            f"group {group_id!r}: a transaction that has not ended holds an offset of {tp}; "
+            "try again when it has"
+        )
+        for row in tps
+    }
 
 
 def delete(

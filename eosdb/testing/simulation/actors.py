@@ -14,7 +14,9 @@ from typing import Final, NamedTuple
 from eosdb.client.consumer.consumer import Consumer
 from eosdb.client.producer.producer import Producer
 from eosdb.errors import EosdbError, FencedInstanceIdError, InvalidRequestError
+from eosdb.model.requests import OffsetCommit
 from eosdb.model.values import (
+    ConsumerGroupMetadata,
     ConsumerRecord,
     IsolationLevel,
     OffsetAndMetadata,
@@ -131,7 +133,8 @@ def _send_offsets(
     )
     if me.rng.random() < 0.3:
         plain = {tp: OffsetAndMetadata(PLAIN + offset) for tp, offset in record.offsets.items()}
-        world.request(me.node, "offset_commit", record.group, plain)
+        group = ConsumerGroupMetadata(record.group)
+        world.ask(me.node, OffsetCommit(group=group, offsets=plain))
 
 
 def worker(world: World, me: Me) -> None:

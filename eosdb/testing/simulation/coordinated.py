@@ -16,6 +16,7 @@ from eosdb.errors import (
     GroupIdNotFoundError,
     UnknownMemberIdError,
 )
+from eosdb.model.requests import ConsumerGroupHeartbeat
 from eosdb.model.values import (
     AssignedTopic,
     ConsumerGroupMetadata,
@@ -75,7 +76,7 @@ class CoordinatedMember:
         self._is_unsure = True
         self._sent.append(beat)
         try:
-            answer = self._world.request(self._node, "consumer_group_heartbeat", MEMBERS, beat)
+            answer = self._world.ask(self._node, ConsumerGroupHeartbeat(MEMBERS, beat))
         except _FENCED:
             self._forget()
             raise
@@ -93,7 +94,7 @@ class CoordinatedMember:
         if older:
             late = self._rng.choice(older[-6:])
             with contextlib.suppress(EosdbError):
-                self._world.request(self._node, "consumer_group_heartbeat", MEMBERS, late)
+                self._world.ask(self._node, ConsumerGroupHeartbeat(MEMBERS, late))
 
     def leave(self) -> None:
         """Leave the group, a static member for a while."""
@@ -102,7 +103,7 @@ class CoordinatedMember:
             member_id=self._member_id, member_epoch=epoch, group_instance_id=self._instance
         )
         with contextlib.suppress(EosdbError):
-            self._world.request(self._node, "consumer_group_heartbeat", MEMBERS, beat)
+            self._world.ask(self._node, ConsumerGroupHeartbeat(MEMBERS, beat))
         self._forget()
 
     def poll(self) -> list[ConsumerRecord]:

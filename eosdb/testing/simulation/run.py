@@ -11,6 +11,7 @@ from typing import Final
 
 from eosdb.errors import EosdbError, InvalidRequestError
 from eosdb.model.failpoints import watched
+from eosdb.model.requests import DeleteRecords, InitProducerId
 from eosdb.model.values import TopicPartition
 from eosdb.testing.arena import Faults
 from eosdb.testing.scheduler import Actor, NodeCrashed
@@ -255,7 +256,7 @@ class _Life:
         else:
             tp = TopicPartition(INPUT, self._rng.randrange(TOPICS[INPUT]))
             limit = min(self._consumed_by(group, tp) for group in RESULTS.values())
-        world.request(self._node(), "delete_records", tp, self._truncated_to(tp, limit))
+        world.ask(self._node(), DeleteRecords(tp, self._truncated_to(tp, limit)))
 
     def _let_a_stranger_ask(self) -> None:
         self._rng.choice(STRANGERS)(self._world, self._rng, self._node())
@@ -272,6 +273,6 @@ class _Life:
         ids = [name for name, role in self._names.items() if role in ("transactional", "worker")]
         if ids:
             try:
-                self._world.request(self._node(), "init_producer_id", self._rng.choice(ids))
+                self._world.ask(self._node(), InitProducerId(self._rng.choice(ids)))
             except EosdbError:
                 return

@@ -6,10 +6,24 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from eosdb.errors import EosdbError
-from eosdb.model.values import OffsetAndMetadata, Record, RecordBatch, TopicPartition
+from eosdb.model.requests import (
+    EndTxn,
+    InitProducerId,
+    Produce,
+    Request,
+    TxnOffsetCommit,
+    WriteTxnMarkers,
+)
+from eosdb.model.values import (
+    ConsumerGroupMetadata,
+    OffsetAndMetadata,
+    Record,
+    RecordBatch,
+    TopicPartition,
+)
 from eosdb.testing.simulation.model import INPUT, MEMBERS, PartitionModel, Row, Violation
 from eosdb.testing.simulation.world import World
 
@@ -27,9 +41,12 @@ def contradicts_its_end(world: World, rng: random.Random, node: int) -> None:
     token = world.ledger.transactions[key].token
     _must_be_refused(
         f"{key} is {outcome}; the opposite",
-        world, node, "end_txn", token.transactional_id, token.producer_id, token.producer_epoch,
-        outcome != "COMMIT",
-    )  # fmt: skip
+        world,
+        node,
+        EndTxn(
+            token.transactional_id, token.producer_id, token.producer_epoch, outcome != "COMMIT"
+        ),
+    )
 
 
 def writes_markers_under_an_old_epoch(world: World, rng: random.Random, node: int) -> None:
@@ -44,9 +61,12 @@ def writes_markers_under_an_old_epoch(world: World, rng: random.Random, node: in
     _must_be_refused(
         f"{tp} has seen coordinator epoch {fenced.coordinator_epoch} of producer {fenced.producer_id}; "
         "an older one's marker",
-        world, node, "write_txn_markers", fenced.producer_id, epoch, rng.random() < 0.5, [tp],
-        fenced.coordinator_epoch - 1,
-    )  # fmt: skip
+        world,
+        node,
+        WriteTxnMarkers(
+            fenced.producer_id, epoch, rng.random() < 0.5, [tp], fenced.coordinator_epoch - 1
+        ),
+    )
 
 
 def repeats_with_more(world: World, rng: random.Random, node: int) -> None:
@@ -64,15 +84,17 @@ def repeats_with_more(world: World, rng: random.Random, node: int) -> None:
     )  # fmt: skip
     _must_be_refused(
         f"{tp} stores {len(batch)} records from sequence {first.sequence} on; {len(values)} of them",
-        world, node, "append", tp, repeat,
-    )  # fmt: skip
+        world,
+        node,
+        Produce({tp: repeat}),
+    )
 
 
 def commits_for_an_old_generation(world: World, rng: random.Random, node: int) -> None:
     """As a member that missed a rebalance, send offsets to a transaction (KIP-447)."""
     try:
         group = world.nodes[node].broker.describe_group(MEMBERS)
-        me = world.request(node, "init_producer_id", "stranger")
+        me = world.ask(node, InitProducerId("stranger"))
     except EosdbError:
         return
     if not group.members or world.config.transaction_version == 1:
@@ -84,10 +106,16 @@ def commits_for_an_old_generation(world: World, rng: random.Random, node: int) -
         return
     _must_be_refused(
         f"{member_id} of {MEMBERS} is at generation {generation}; an offset of the one before",
-        world, node, "txn_offset_commit", "stranger", MEMBERS, *me,
-        {TopicPartition(INPUT, 0): OffsetAndMetadata(0)},
-        generation_id=generation - 1, member_id=member_id,
-    )  # fmt: skip
+        world,
+        node,
+        TxnOffsetCommit(
+            transactional_id="stranger",
+            producer_id=me.producer_id,
+            producer_epoch=me.producer_epoch,
+            group=ConsumerGroupMetadata(MEMBERS, generation - 1, member_id),
+            offsets={TopicPartition(INPUT, 0): OffsetAndMetadata(0)},
+        ),
+    )
 
 
 STRANGERS: Final[tuple[Stranger, ...]] = (
@@ -98,15 +126,17 @@ STRANGERS: Final[tuple[Stranger, ...]] = (
 )
 
 
-def _must_be_refused(
-    what: str, world: World, node: int, name: str, *args: Any, **options: Any
-) -> None:
+def _must_be_refused(what: str, world: World, node: int, request: Request[object]) -> None:
     try:
-        world.request(node, name, *args, **options)
+        answer = world.ask(node, request)
     except EosdbError:
-        world.counts[f"a stranger's {name}"] += 1
+        is_refused = True
     else:
+        results = answer.values() if isinstance(answer, dict) else [answer]
+        is_refused = any(getattr(result, "error", None) is not None for result in results)
+    if not is_refused:
         raise Violation(f"{what} is answered with success")
+    world.counts[f"a stranger's {request.name}"] += 1
 
 
 def _some_batch(model: PartitionModel, rng: random.Random) -> list[Row] | None:

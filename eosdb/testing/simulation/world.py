@@ -8,7 +8,9 @@ from typing import Any, Final
 from eosdb.client.consumer.consumer import Consumer
 from eosdb.client.producer.producer import Producer
 from eosdb.client.transport import DirectTransport
+from eosdb.model import requests
 from eosdb.model.config import BrokerConfig
+from eosdb.model.requests import Request
 from eosdb.model.values import IsolationLevel, ProducerIdAndEpoch, TopicPartition
 from eosdb.testing.arena import CALM, Arena, Faults
 from eosdb.testing.simulation.attendance import Attendance
@@ -19,8 +21,9 @@ from eosdb.testing.simulation.model import INPUT, INPUTS, MEMBERS, OUTPUT, SHARE
 DATA: Final = "data"
 TOPICS: Final = {INPUT: INPUTS, OUTPUT: 2, SHARED: 2, DATA: 3, TABLE: 1}
 _WRITING: Final = (
-    "consumer_group_heartbeat", "end_txn", "heartbeat", "join_group", "leave_group", "offset_commit",
-    "produce", "sync_group", "txn_offset_commit",
+    requests.ConsumerGroupHeartbeat, requests.EndTxn, requests.Heartbeat, requests.JoinGroup,
+    requests.LeaveGroup, requests.OffsetCommit, requests.Produce, requests.SyncGroup,
+    requests.TxnOffsetCommit,
 )  # fmt: skip
 """Requests that also do what is due."""
 _HISTORIES_MS: Final = (1, 1_000, 20_000)
@@ -112,15 +115,15 @@ class World(Arena):
     def data_partition(self, rng: random.Random) -> TopicPartition:
         return TopicPartition(DATA, rng.randrange(TOPICS[DATA]))
 
-    def answered(self, name: str, args: tuple[Any, ...], answer: object) -> None:
+    def answered(self, request: Request[object], answer: object) -> None:
         """Note responses that change who is fenced: a producer id and epoch fence those before them; a
         member that asks to leave its group may be removed."""
-        if name in _WRITING:
+        if isinstance(request, _WRITING):
             self.attendance.wrote(self.clock.time_ms())
-        if name == "leave_group":
-            self.attendance.asked_to_leave(*args)
-        if name == "consumer_group_heartbeat" and args[1].member_epoch < 0:
-            self.attendance.asked_to_leave(args[0], args[1].member_id)
+        if isinstance(request, requests.LeaveGroup):
+            self.attendance.asked_to_leave(request.group_id, str(request.member_ids))
+        if isinstance(request, requests.ConsumerGroupHeartbeat) and request.beat.member_epoch < 0:
+            self.attendance.asked_to_leave(request.group_id, request.beat.member_id)
         if isinstance(answer, ProducerIdAndEpoch):
             position = self.checker.newest_position()
-            self.ledger.issue(args[0] if args else None, *answer, position)
+            self.ledger.issue(getattr(request, "transactional_id", None), *answer, position)

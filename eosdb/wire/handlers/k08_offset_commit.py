@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
+from uuid import UUID
 
 from kafka.protocol.consumer.group import OffsetCommitRequest
 
@@ -22,7 +23,8 @@ from eosdb.errors import (
     UnsupportedVersionError,
 )
 from eosdb.log.topics import unknown_id
-from eosdb.model.values import OffsetAndMetadata, TopicPartition
+from eosdb.model.requests import OffsetCommit
+from eosdb.model.values import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from eosdb.wire.answers import Fields, name_by_id, partitions_of, per_partition
 from eosdb.wire.apis import serves
 from eosdb.wire.errors import coordinator_code_of
@@ -37,12 +39,12 @@ _BEFORE_EPOCHS: Final = {
 def _answer(
     request: OffsetCommitRequest,
     of_all: EosdbError | None,
-    refused: Mapping[TopicPartition, ApiError],
+    errors: Mapping[TopicPartition, ApiError | None],
 ) -> Fields:
     """An error of the whole request takes precedence, but for a topic whose id is unknown."""
 
     def answer(tp: TopicPartition, _: object) -> EosdbError | None:
-        error = of_all or refused.get(tp)
+        error = of_all or errors.get(tp)
         # Or the name has come to another topic since the id was looked up.
         is_another = of_all is None and isinstance(error, OffsetOutOfRangeError)
         return unknown_id(NO_TOPIC) if tp.topic is None or is_another else error
@@ -55,22 +57,21 @@ def _answer(
     failed=lambda request, error, _: _answer(request, error, {}),
 )  # fmt: skip
 def offset_commit(session: Session, request: OffsetCommitRequest, version: int) -> Fields:
-    ids, refused = None, dict[TopicPartition, ApiError]()
+    ids: dict[TopicPartition, UUID] = {}
     topics = request.topics
     if version >= 10:
         name_by_id(topics, session.broker.topic_names())
         topics = [topic for topic in topics if topic.name is not None]
         ids = {tp: topic.topic_id for topic in topics for tp, _ in partitions_of([topic])}
-    session.broker.offset_commit(
+    group = ConsumerGroupMetadata(
         request.group_id,
-        offsets_of(topics),
-        generation_id=request.generation_id_or_member_epoch,
-        member_id=request.member_id,
-        group_instance_id=request.group_instance_id,
-        topic_ids=ids,
-        refused=refused,
+        request.generation_id_or_member_epoch,
+        request.member_id,
+        request.group_instance_id,
+        ids,
     )
-    return _answer(request, None, refused)
+    commit = OffsetCommit(group=group, offsets=offsets_of(topics), each=True)
+    return _answer(request, None, session.broker.ask(commit))
 
 
 def offsets_of(topics: Iterable[Any]) -> dict[TopicPartition, OffsetAndMetadata]:

@@ -14,6 +14,7 @@ from kafka.protocol.consumer.group import OffsetFetchRequest
 
 from eosdb.errors import EosdbError
 from eosdb.log.topics import unknown_id
+from eosdb.model.requests import OffsetFetch
 from eosdb.model.values import OffsetAndMetadata, TopicPartition
 from eosdb.wire.answers import Fields, by_topic, name_by_id, partitions_of, per_partition
 from eosdb.wire.apis import serves
@@ -71,20 +72,18 @@ def _unknown(topic: Any) -> Fields:
 def _fetched(session: Session, asked: Any, topics: Iterable[Any] | None, stable: bool) -> Fields:
     """A group's offsets for the answer; if `topics` is None, of all partitions that have one."""
     requested = None if topics is None else [tp for tp, _ in partitions_of(topics)]
-    found = dict[TopicPartition, OffsetAndMetadata | EosdbError]()
-    refused: dict[TopicPartition, Any] = {}
     try:
-        found |= session.broker.offset_fetch(
-            asked.group_id,
-            requested,
-            require_stable=stable,
-            member_id=getattr(asked, "member_id", None),
-            member_epoch=getattr(asked, "member_epoch", -1),
-            refused=refused,
+        found = session.broker.ask(
+            OffsetFetch(
+                group_id=asked.group_id,
+                partitions=requested,
+                require_stable=stable,
+                member_id=getattr(asked, "member_id", None),
+                member_epoch=getattr(asked, "member_epoch", -1),
+            )
         )
     except EosdbError as error:
         return {"group_id": asked.group_id, "error": error, "topics": []}
-    found |= refused
     tps = found if requested is None else requested
     return {
         "group_id": asked.group_id,

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from kafka.protocol.producer.transaction import TxnOffsetCommitRequest
 
-from eosdb.errors import ApiError
-from eosdb.model.values import TopicPartition
+from eosdb.model.requests import TxnOffsetCommit
+from eosdb.model.values import ConsumerGroupMetadata
 from eosdb.wire.answers import Fields, per_partition
 from eosdb.wire.apis import serves
 from eosdb.wire.errors import BEFORE_FENCING, NOT_IN_TRANSACTION, coordinator_code_of
@@ -25,17 +25,20 @@ from eosdb.wire.session import Session
     failed=lambda request, error, _: {"topics": per_partition(request.topics, lambda *_: error)},
 )  # fmt: skip
 def txn_offset_commit(session: Session, request: TxnOffsetCommitRequest, version: int) -> Fields:
-    refused: dict[TopicPartition, ApiError] = {}
-    session.broker.txn_offset_commit(
-        request.transactional_id,
-        request.group_id,
-        request.producer_id,
-        request.producer_epoch,
-        offsets_of(request.topics),
-        generation_id=request.generation_id,
-        member_id=request.member_id,
-        group_instance_id=request.group_instance_id,
-        transaction_version=transaction_version(version, 5),
-        refused=refused,
+    errors = session.broker.ask(
+        TxnOffsetCommit(
+            transactional_id=request.transactional_id,
+            producer_id=request.producer_id,
+            producer_epoch=request.producer_epoch,
+            group=ConsumerGroupMetadata(
+                request.group_id,
+                request.generation_id,
+                request.member_id,
+                request.group_instance_id,
+            ),
+            offsets=offsets_of(request.topics),
+            transaction_version=transaction_version(version, 5),
+            each=True,
+        )
     )
-    return {"topics": per_partition(request.topics, lambda tp, _: refused.get(tp))}
+    return {"topics": per_partition(request.topics, lambda tp, _: errors[tp])}

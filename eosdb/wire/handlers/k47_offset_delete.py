@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from kafka.protocol.consumer.group import OffsetDeleteRequest
 
-from eosdb.errors import ApiError
-from eosdb.model.values import TopicPartition
 from eosdb.wire.answers import Fields, partitions_of, per_partition
 from eosdb.wire.apis import serves
 from eosdb.wire.errors import coordinator_code_of
@@ -14,7 +12,6 @@ from eosdb.wire.session import Session
 
 @serves(OffsetDeleteRequest, 0, 0, coordinator_code_of)
 def offset_delete(session: Session, request: OffsetDeleteRequest, _: int) -> Fields:
-    refused: dict[TopicPartition, ApiError] = {}
     tps = [tp for tp, _ in partitions_of(request.topics)]
-    session.broker.offset_delete(request.group_id, tps, refused=refused)
-    return {"topics": per_partition(request.topics, lambda tp, _: refused.get(tp))}
+    errors = session.broker.offset_delete(request.group_id, tps, each=True)
+    return {"topics": per_partition(request.topics, lambda tp, _: errors[tp])}

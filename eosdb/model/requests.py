@@ -1,0 +1,504 @@
+"""The requests of a broker as values: what clients send, the server builds from bytes, and `Broker.ask`
+carries out.
+
+Each has Kafka's name, fields and defaults, and says the type of its answer. `db.broker` has a method of the
+same name, which takes the fields as arguments.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import ClassVar, Generic, Protocol, TypeVar
+from uuid import UUID
+
+from eosdb.errors import ApiError
+from eosdb.model import reports, values
+from eosdb.model.fetched import FetchedColumns, FetchedData, FetchResult
+from eosdb.model.values import (
+    ConsumerGroupMetadata,
+    IsolationLevel,
+    MemberHeartbeat,
+    OffsetAndMetadata,
+    ProduceResult,
+    ProducerIdAndEpoch,
+    RecordBatch,
+    TopicPartition,
+)
+
+A = TypeVar("A", covariant=True)
+_WORD: re.Pattern[str] = re.compile("(?<!^)(?=[A-Z])")
+
+
+class Request(Generic[A]):
+    """A request with an answer of type A."""
+
+    __slots__ = ()
+    name: ClassVar[str]
+    """Kafka's name of the API in snake_case, as metrics, faults and `db.broker` have it."""
+
+    def __init_subclass__(cls, name: str = "") -> None:
+        cls.name = name or cls.__dict__.get("name") or _WORD.sub("_", cls.__name__).lower()
+
+
+class Question(Request[A]):
+    """A request that Kafka's clients ask in other words, or not at all. It is not counted."""
+
+    __slots__ = ()
+
+
+class Answers(Protocol):
+    """A broker, or whatever stands for one."""
+
+    @property
+    def transaction_version(self) -> int:
+        """The highest transaction version that the broker supports."""
+
+    def ask(self, request: Request[A]) -> A:
+        """Carry out a request, and return its answer. Raises EosdbError."""
+
+
+# -- producers ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class InitProducerId(Request[ProducerIdAndEpoch]):
+    """A new producer id, or for a transactional id its producer id with the next epoch (KIP-98, KIP-360).
+
+    Raises ConcurrentTransactionsError if it had to abort an open transaction first: call it again.
+    Raises ProducerFencedError, InvalidTransactionTimeoutError, InvalidRequestError and the
+    authorization errors.
+    """
+
+    transactional_id: str | None = None
+    transaction_timeout_ms: int = 60_000
+    producer_id: int = -1
+    producer_epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class AddPartitionsToTxn(Request[None]):
+    """Add partitions to the transaction, which begins if none is open. Adds all of them or none.
+
+    Raises InvalidProducerIdMappingError, ProducerFencedError, ConcurrentTransactionsError,
+    UnknownTopicOrPartitionError and the authorization errors.
+    """
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    partitions: Iterable[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class AddOffsetsToTxn(Request[None]):
+    """Add the group's offsets to the transaction. Raises the same errors as add_partitions_to_txn."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Produce(Request[dict[TopicPartition, ProduceResult]]):
+    """Append one batch to each partition, all in one unit; each partition has a result or an error.
+
+    For a batch that is already stored, the result has its original offset and `duplicate=True`. Under
+    transaction version 2 a transactional batch adds its partition to the transaction, which begins if
+    none is open (KIP-890); `transaction_version` is the client's, None the highest supported. A topic
+    whose current id differs from that in `topic_ids` gets UnknownTopicIdError.
+    """
+
+    batches: Mapping[TopicPartition, RecordBatch]
+    _: KW_ONLY
+    transactional_id: str | None = None
+    acks: int | str = -1
+    timeout_ms: int = 30_000
+    transaction_version: int | None = None
+    topic_ids: Mapping[str, UUID] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EndTxn(Request[ProducerIdAndEpoch]):
+    """Commit or abort the transaction. The outcome is final when this returns; if it raises, it may
+    have been decided nevertheless.
+
+    Returns the producer id and epoch to use next: under transaction version 2 the next epoch. Raises
+    InvalidTxnStateError, ProducerFencedError, InvalidProducerIdMappingError,
+    ConcurrentTransactionsError, TransactionCoordinatorFencedError and
+    TransactionalIdAuthorizationFailedError.
+    """
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    committed: bool
+    _: KW_ONLY
+    transaction_version: int | None = None
+
+
+# -- offsets of groups --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetCommit(Request[dict[TopicPartition, ApiError | None]]):
+    """Commit offsets of the group, all of them or none; with `each`, each partition by itself as in Kafka.
+
+    The answer has for each partition None, or with `each` the error by which it was refused. Raises
+    OffsetOutOfRangeError if the topic's id is not the one in `group.topic_ids` (it was deleted and
+    recreated), UnknownTopicOrPartitionError, OffsetMetadataTooLargeError, UnknownMemberIdError,
+    IllegalGenerationError, StaleMemberEpochError, FencedInstanceIdError, RebalanceInProgressError,
+    GroupIdNotFoundError and the authorization errors.
+    """
+
+    group: ConsumerGroupMetadata
+    offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    each: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TxnOffsetCommit(Request[dict[TopicPartition, ApiError | None]]):
+    """Make offsets part of the transaction: they become the group's when it commits. Takes all of them or
+    none; with `each`, each partition by itself (see OffsetCommit).
+
+    Under transaction version 2 this also adds the group to the transaction (see Produce). Raises
+    InvalidTxnStateError, InvalidProducerEpochError, InvalidProducerIdMappingError,
+    InvalidGroupIdError, IllegalGenerationError, UnknownMemberIdError, UnknownTopicOrPartitionError,
+    OffsetMetadataTooLargeError and the authorization errors.
+    """
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    group: ConsumerGroupMetadata
+    offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    transaction_version: int | None = None
+    each: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetFetch(Request[dict[TopicPartition, OffsetAndMetadata | ApiError]]):
+    """The group's committed offsets; partitions without one are absent.
+
+    A partition that may not be described has TopicAuthorizationFailedError. With `require_stable`, one of
+    which an open transaction has a pending offset has UnstableOffsetCommitError. If `partitions` is None,
+    those that may not be described are left out.
+
+    A member of a group whose partitions the coordinator assigns passes its id and epoch; raises
+    UnknownMemberIdError, StaleMemberEpochError, and IllegalGenerationError for a classic member.
+    """
+
+    group_id: str
+    partitions: Iterable[TopicPartition] | None = None
+    require_stable: bool = False
+    member_id: str | None = None
+    member_epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetDelete(Request[dict[TopicPartition, ApiError | None]]):
+    """Delete offsets of the group, also pending ones: all of them or none; with `each`, each partition by
+    itself, which then has None or its error.
+
+    Raises GroupIdNotFoundError, InvalidGroupIdError, GroupSubscribedToTopicError while a member is
+    subscribed to one of the topics, and NonEmptyGroupError while the group has members that are not
+    consumers.
+    """
+
+    group_id: str
+    partitions: Iterable[TopicPartition]
+    _: KW_ONLY
+    each: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteGroup(Request[None]):
+    """Delete the group and all its offsets. Raises GroupIdNotFoundError, NonEmptyGroupError."""
+
+    group_id: str
+
+
+# -- readers ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Fetching(Request[A]):
+    """Where records are read, and how many."""
+
+    topic_partition: TopicPartition
+    offset: int
+    _: KW_ONLY
+    isolation_level: IsolationLevel = "read_uncommitted"
+    max_records: int = 500
+    max_bytes: int = 52_428_800
+    check_crcs: bool = True
+    topic_id: UUID | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch(Fetching[FetchResult]):
+    """Records from `offset` on, control records and aborted data included.
+
+    Under read_committed they end at the last stable offset, and `aborted_transactions` lists the
+    transactions to filter out. At least one record is returned if there is one. Raises
+    OffsetOutOfRangeError, UnknownTopicOrPartitionError, TopicAuthorizationFailedError, UnknownTopicIdError
+    if the topic's id is not `topic_id` and, unless `check_crcs` is False, CorruptRecordError if the first
+    record fails its checksum.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class FetchColumns(Fetching[FetchedColumns], name="fetch"):
+    """What `fetch` returns, as columns: for callers that forward very many records. With `as_batches`
+    they may come as record batches of at most `max_bytes` instead."""
+
+    _: KW_ONLY
+    as_batches: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FetchData(Fetching[FetchedData], name="fetch"):
+    """The records of `fetch` as columns, for callers that read very many records, such as consumers:
+    without control records and, under read_committed, without aborted data.
+
+    Records that are left out count towards `max_records`, so the result may have fewer records, even
+    none, although more follow at `next_offset`.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class ListOffsets(Request[values.OffsetAndTimestamp]):
+    """The first offset at or after a time (ms), or EARLIEST, LATEST, MAX_TIMESTAMP. Raises
+    InvalidRequestError, UnknownTopicOrPartitionError and TopicAuthorizationFailedError."""
+
+    topic_partition: TopicPartition
+    timestamp: int
+    _: KW_ONLY
+    isolation_level: IsolationLevel = "read_uncommitted"
+
+
+@dataclass(frozen=True, slots=True)
+class Offsets(Question[values.PartitionOffsets]):
+    """The log start, high watermark and last stable offset. Raises UnknownTopicOrPartitionError and
+    TopicAuthorizationFailedError."""
+
+    topic_partition: TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Lag(Question[reports.Lag]):
+    """How many records a reader at `offset` can get now, how many more the last stable offset holds
+    back, and how many offsets are markers or aborted data. Raises InvalidRequestError,
+    UnknownTopicOrPartitionError and TopicAuthorizationFailedError."""
+
+    topic_partition: TopicPartition
+    offset: int
+    _: KW_ONLY
+    isolation_level: IsolationLevel = "read_committed"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPartitions(Question[dict[str, int]]):
+    """All topics the principal may describe, and how many partitions each has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Topic(Question[values.TopicMetadata]):
+    """One topic; it is created if absent, given `may_create` and auto_create_topics_enable. Raises
+    UnknownTopicOrPartitionError, InvalidTopicExceptionError and TopicAuthorizationFailedError."""
+
+    topic: str
+    _: KW_ONLY
+    may_create: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class DataVersion(Question[int]):
+    """A number that changes with every commit to the file, by any process."""
+
+
+@dataclass(frozen=True, slots=True)
+class WaitForChange(Question[int]):
+    """Wait until `data_version` differs from `version`, and return it.
+
+    Returns after `timeout_ms` at the latest, and soon after `cancelled` returns True. Waiting costs
+    almost nothing.
+    """
+
+    version: int
+    timeout_ms: int
+    cancelled: Callable[[], bool] = lambda: False
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteRecords(Request[int]):
+    """Delete records below an offset (-1: all). Returns the log start offset.
+
+    Raises OffsetOutOfRangeError, PolicyViolationError, UnknownTopicOrPartitionError,
+    UnknownTopicIdError if the topic is recreated meanwhile, and TopicAuthorizationFailedError.
+    """
+
+    topic_partition: TopicPartition
+    before_offset: int
+
+
+# -- members of groups --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class JoinGroup(Request[values.JoinGroupResult]):
+    """Join the group's next generation.
+
+    Without `member_id` the member gets a new id. With `must_know_id` the id is only returned, in
+    MemberIdRequiredError, for the client to join with, so that a lost response leaves no member behind
+    (KIP-394). The call does not block: the result is incomplete while other members have yet to join;
+    repeat the call with the member id. With `waits` the member's session cannot end until the result is
+    complete. Raises InconsistentGroupProtocolError, UnknownMemberIdError, FencedInstanceIdError,
+    InvalidSessionTimeoutError, InvalidGroupIdError and GroupAuthorizationFailedError.
+    """
+
+    group_id: str
+    _: KW_ONLY
+    member_id: str = ""
+    group_instance_id: str | None = None
+    client_id: str = ""
+    protocol_type: str = "consumer"
+    protocols: Sequence[tuple[str, bytes]] = ()
+    session_timeout_ms: int = 45_000
+    rebalance_timeout_ms: int = 300_000
+    client_host: str = ""
+    owner_lock: int = 0
+    """The number of the presence that its process holds; 0 if none (decisions/0034)."""
+    must_know_id: bool = False
+    waits: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SyncGroup(Request[values.SyncGroupResult]):
+    """Get the member's assignment; the leader passes those of all members.
+
+    The result is incomplete until the leader has synced: repeat the call (`waits`: see join_group).
+    Raises IllegalGenerationError, UnknownMemberIdError, FencedInstanceIdError,
+    InconsistentGroupProtocolError if the protocol is not the generation's, and
+    RebalanceInProgressError if the member has to join again.
+    """
+
+    group_id: str
+    generation_id: int
+    member_id: str
+    _: KW_ONLY
+    group_instance_id: str | None = None
+    assignments: Mapping[str, bytes] | None = None
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    waits: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat(Request[None]):
+    """Renew the member's session. Raises the same errors as sync_group."""
+
+    group_id: str
+    generation_id: int
+    member_id: str
+    _: KW_ONLY
+    group_instance_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveGroup(Request[None]):
+    """Remove these members from the group, all of them or none. Raises UnknownMemberIdError."""
+
+    group_id: str
+    member_ids: str | Collection[str]
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeGroup(Question[values.GroupDescription]):
+    """The group's state, generation and members, as the next write leaves them: without members whose
+    session has ended or whose process has died. Raises GroupIdNotFoundError."""
+
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerGroupHeartbeat(Request[values.ConsumerGroupHeartbeat]):
+    """Join a group whose partitions the coordinator assigns (KIP-848), stay in it, or leave it; the answer
+    says what the member should own.
+
+    Raises InvalidRequestError, GroupIdNotFoundError, UnknownMemberIdError, FencedMemberEpochError,
+    FencedInstanceIdError, UnreleasedInstanceIdError, UnsupportedAssignorError,
+    InvalidRegularExpressionError, GroupMaxSizeReachedError and the authorization errors.
+    """
+
+    group_id: str
+    beat: MemberHeartbeat
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeConsumerGroup(Request[values.ConsumerGroupDescription]):
+    """The group's epochs and members. Raises GroupIdNotFoundError, also for a group of the classic
+    protocol, InvalidGroupIdError, and the authorization errors."""
+
+    group_id: str
+
+
+# -- operators ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class WriteTxnMarkers(Request[None]):
+    """Write the markers of one transaction: all partitions are checked before the first marker is
+    written.
+
+    For operators, to end a hanging transaction (KIP-664). Under transaction version 2, `producer_epoch`
+    is one higher than that of the transaction's batches. Raises InvalidProducerEpochError,
+    TransactionCoordinatorFencedError, UnknownTopicOrPartitionError and
+    ClusterAuthorizationFailedError.
+    """
+
+    producer_id: int
+    producer_epoch: int
+    committed: bool
+    partitions: Iterable[TopicPartition]
+    coordinator_epoch: int
+    _: KW_ONLY
+    transaction_version: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FindCoordinator(Request[values.Coordinator]):
+    """The coordinator partition of a transactional id or group, and the current coordinator epoch."""
+
+    key: str
+    key_type: str = "transaction"
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeProducers(Request[list[values.ProducerState]]):
+    """The active producers of a partition (KIP-664). Unlike other read requests, raises
+    InvalidTopicExceptionError for an invalid topic name."""
+
+    topic_partition: TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeTransactions(Request[dict[str, values.TransactionDescription]]):
+    """The state of each transactional id, without partitions of topics that the principal may not
+    describe. Raises TransactionalIdNotFoundError for the first unknown id (KIP-664)."""
+
+    transactional_ids: Collection[str]
+
+
+@dataclass(frozen=True, slots=True)
+class ListTransactions(Request[list[values.TransactionListing]]):
+    """List the transactions that match every filter (KIP-664); with `duration_ms` only those that began
+    longer ago than that, with a pattern, in RE2's syntax, those whose whole id it matches. Raises
+    InvalidRegularExpressionError."""
+
+    states: Sequence[str] = ()
+    producer_ids: Sequence[int] = ()
+    duration_ms: int = -1
+    transactional_id_pattern: str = ""
