@@ -11,7 +11,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final, Never, TypeAlias, Unpack, get_args, overload
 
 from eosdb.admin import outcome
-from eosdb.admin.topics import Admin
+from eosdb.admin.admin import Admin
 from eosdb.broker.broker import Broker
 from eosdb.broker.handler import Core
 from eosdb.broker.metrics import RATES
@@ -447,7 +447,7 @@ class Database(WholeFile, Closeable):
         except ModuleNotFoundError as error:
             raise IllegalStateError(needs_extra("scan_arrow", "lakehouse", error)) from None
         return records.batches(
-            self, topic_partition, start, end, columns, isolation_level=isolation_level,
+            self.admin, topic_partition, start, end, columns, isolation_level=isolation_level,
             skip_lost=skip_lost, source_file=os.path.abspath(self.path),
         )  # fmt: skip
 

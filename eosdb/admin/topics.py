@@ -1,4 +1,4 @@
-"""Topics, their settings and access control for administrators (Kafka: the Admin client)."""
+"""Topics, their settings and typed views for administrators."""
 
 from __future__ import annotations
 
@@ -8,17 +8,10 @@ from uuid import UUID
 
 from eosdb.admin import configs
 from eosdb.admin.configs import ConfigEntry
-from eosdb.admin.groups import GroupAdmin
-from eosdb.admin.log import LogAdmin
-from eosdb.admin.transactions import TransactionAdmin
-from eosdb.admin.users import UserAdmin
-from eosdb.coordinator import authorizer
-from eosdb.coordinator.authorizer import CLUSTER, Source, check_acl
+from eosdb.broker.handler import RequestHandler
+from eosdb.coordinator.authorizer import CLUSTER, Source
 from eosdb.errors import TopicAlreadyExistsError, UnknownTopicOrPartitionError
 from eosdb.events.kinds import (
-    Acl,
-    AclAdded,
-    AclRemoved,
     Event,
     PartitionsAdded,
     TopicConfigAltered,
@@ -36,9 +29,8 @@ T = TypeVar("T")
 E = TypeVar("E", bound=Event | None)
 
 
-class Admin(TransactionAdmin, GroupAdmin, LogAdmin, UserAdmin):
-    """Administration of topics, typed views and access control. Each call is atomic and durable when it
-    returns."""
+class TopicAdmin(RequestHandler):
+    """The part of `Database.admin` for topics and typed views."""
 
     def create_topic(
         self,
@@ -221,38 +213,6 @@ class Admin(TransactionAdmin, GroupAdmin, LogAdmin, UserAdmin):
             json_views.drop(unit, stored_name, self._clock.time_ms())
 
         self._coordinator.write(drop)
-
-    def create_acls(self, acls: Iterable[Acl]) -> None:
-        """Add ACLs; once there is one, everything that no ACL allows is denied. Raises
-        InvalidRequestError for an operation or resource type unknown to Kafka."""
-        checked = [check_acl(acl) for acl in acls]
-
-        def create(unit: Unit) -> None:
-            self._authorizer.check(unit, "alter", "cluster", CLUSTER)
-            existing = set(authorizer.load(unit))
-            for acl in checked:
-                if acl not in existing:
-                    unit.record(AclAdded(timestamp=self._clock.time_ms(), acl=acl))
-
-        self._coordinator.write(create)
-
-    def list_acls(self) -> list[Acl]:
-        """Return all ACLs, sorted. Raises ClusterAuthorizationFailedError."""
-        with self._store.read() as connection:
-            self._authorizer.check(connection, "describe", "cluster", CLUSTER)
-            return sorted(authorizer.load(connection))
-
-    def delete_acls(self, matches: Callable[[Acl], bool]) -> list[Acl]:
-        """Delete the ACLs that `matches` selects, and return them."""
-
-        def delete(unit: Unit) -> list[Acl]:
-            self._authorizer.check(unit, "alter", "cluster", CLUSTER)
-            removed = sorted(filter(matches, authorizer.load(unit)))
-            for acl in removed:
-                unit.record(AclRemoved(timestamp=self._clock.time_ms(), acl=acl))
-            return removed
-
-        return self._coordinator.write(delete)
 
     def _change(self, make: Callable[[Source], E], validate_only: bool) -> E:
         """Record the event that `make` returns after its checks; with `validate_only` only run the

@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from functools import partial, wraps
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
-from eosdb.admin.topics import Admin
+from eosdb.admin.admin import Admin
 from eosdb.aio.worker import Home, Workers
 from eosdb.aio.writer import Caller, Writer
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final
 
-from eosdb.admin.users import UserDirectory
+from eosdb.admin.access import UserDirectory
 from eosdb.broker.broker import Broker
 from eosdb.broker.handler import Core
 from eosdb.errors import StorageError

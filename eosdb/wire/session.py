@@ -8,7 +8,7 @@ from uuid import UUID
 
 from kafka.protocol.admin.acl import ACLOperation
 
-from eosdb.admin.topics import Admin
+from eosdb.admin.admin import Admin
 from eosdb.broker.broker import Broker
 from eosdb.broker.handler import Core
 from eosdb.coordinator.authorizer import CLUSTER

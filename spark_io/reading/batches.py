@@ -69,7 +69,7 @@ def _checked(
     is_first = True
     try:
         for batch in records.batches(
-            db,
+            db.admin,
             source.topic_partition,
             start,
             source.end,

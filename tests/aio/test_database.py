@@ -16,7 +16,7 @@ import pytest
 import eosdb
 import eosdb.aio
 from eosdb import ConfigError, DatabaseClosedError, IllegalStateError, ManualClock
-from eosdb.admin.topics import Admin
+from eosdb.admin.admin import Admin
 from eosdb.aio import AsyncAdmin, AsyncDatabase
 from tests.aio.running import Complaints, filled, no_thread_is_left, run_alone, threads
 

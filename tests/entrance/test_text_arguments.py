@@ -28,7 +28,7 @@ from eosdb import (
     TopicPartition,
     TransactionToken,
 )
-from eosdb.admin.topics import Admin
+from eosdb.admin.admin import Admin
 from eosdb.client.consumer.settings import ConsumerConfig
 from eosdb.client.processor.dead_letters import DeadLetters
 from eosdb.client.producer.settings import ProducerConfig

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from eosdb.errors import InvalidRequestError, InvalidTimestampError
-from eosdb.integrations.arrow.packed import Parts
+from eosdb.integrations.arrow.packed import Columns, Parts
 from eosdb.log.batch import headers_from_text
 from eosdb.model.damage import reads
 from eosdb.model.records.arrow_types import TYPES, schema
 from eosdb.model.values import IsolationLevel, TopicPartition
-
-if TYPE_CHECKING:
-    from eosdb.database import Database
 
 _STORED: Final = {
     "key": "key",
@@ -32,8 +29,17 @@ _STORED: Final = {
 """The names of the columns in a scan; the others are constant within a partition."""
 
 
+class ReadsParts(Protocol):
+    """What is asked of a database: `Admin.read_parts`."""
+
+    def read_parts(
+        self, tp: TopicPartition, start: int, end: int, part: Parts, /,
+        *, isolation_level: IsolationLevel, skip_lost: bool,
+    ) -> Iterator[Columns]: ...  # fmt: skip
+
+
 def batches(
-    db: Database,
+    reader: ReadsParts,
     topic_partition: TopicPartition,
     start: int,
     end: int,
@@ -60,7 +66,7 @@ def batches(
         "partition": topic_partition.partition,
         "source_file": source_file,
     }
-    for part in db.admin.read_parts(
+    for part in reader.read_parts(
         topic_partition,
         start,
         end,

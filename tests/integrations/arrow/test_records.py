@@ -63,7 +63,7 @@ def by_scan(db: eosdb.Database, end: int, start: int = 0, **options: Any) -> lis
 def by_arrow(db: eosdb.Database, end: int, start: int = 0, **options: Any) -> list[list[Any]]:
     found: list[list[Any]] = []
     try:
-        for batch in records.batches(db, TP, start, end, NAMES, **options):
+        for batch in records.batches(db.admin, TP, start, end, NAMES, **options):
             assert batch.num_rows
             assert batch.schema == schema(NAMES)
             columns = [
@@ -163,7 +163,7 @@ def test_large_records_come_in_small_batches(db: eosdb.Database) -> None:
     db.admin.create_topic("t")
     for _ in range(8):
         db.broker.append(TP, RecordBatch([Record(value=bytes(600_000))]))
-    found = list(records.batches(db, TP, 0, 8, ("value",)))
+    found = list(records.batches(db.admin, TP, 0, 8, ("value",)))
     assert len(found) == 8
     assert all(batch.column(0)[0].as_py() == bytes(600_000) for batch in found)
 

@@ -1,23 +1,63 @@
-"""Users and their passwords, for administrators (kafka-configs.sh --entity-type users)."""
+"""Access control for administrators: ACLs (kafka-acls.sh), and users with their passwords (kafka-configs.sh
+--entity-type users)."""
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from eosdb.broker.handler import RequestHandler
-from eosdb.coordinator import users
-from eosdb.coordinator.authorizer import CLUSTER
+from eosdb.coordinator import authorizer, users
+from eosdb.coordinator.authorizer import CLUSTER, check_acl
 from eosdb.errors import ResourceNotFoundError, UnacceptableCredentialError
-from eosdb.events.kinds import ScramCredentialRemoved, ScramCredentialSet
+from eosdb.events.kinds import (
+    Acl,
+    AclAdded,
+    AclRemoved,
+    ScramCredentialRemoved,
+    ScramCredentialSet,
+)
 from eosdb.model.protocol import scram
 from eosdb.model.protocol.scram import ScramCredential
 from eosdb.model.validation import check_text, check_texts
 from eosdb.store.writing.unit import Unit
 
 
-class UserAdmin(RequestHandler):
-    """Administration of users of servers that require SASL; ACLs refer to a user as User:NAME."""
+class AccessAdmin(RequestHandler):
+    """The part of `Database.admin` for ACLs, and for users of servers that require SASL. ACLs refer to a
+    user as User:NAME."""
+
+    def create_acls(self, acls: Iterable[Acl]) -> None:
+        """Add ACLs; once there is one, everything that no ACL allows is denied. Raises
+        InvalidRequestError for an operation or resource type unknown to Kafka."""
+        checked = [check_acl(acl) for acl in acls]
+
+        def create(unit: Unit) -> None:
+            self._authorizer.check(unit, "alter", "cluster", CLUSTER)
+            existing = set(authorizer.load(unit))
+            for acl in checked:
+                if acl not in existing:
+                    unit.record(AclAdded(timestamp=self._clock.time_ms(), acl=acl))
+
+        self._coordinator.write(create)
+
+    def list_acls(self) -> list[Acl]:
+        """Return all ACLs, sorted. Raises ClusterAuthorizationFailedError."""
+        with self._store.read() as connection:
+            self._authorizer.check(connection, "describe", "cluster", CLUSTER)
+            return sorted(authorizer.load(connection))
+
+    def delete_acls(self, matches: Callable[[Acl], bool]) -> list[Acl]:
+        """Delete the ACLs that `matches` selects, and return them."""
+
+        def delete(unit: Unit) -> list[Acl]:
+            self._authorizer.check(unit, "alter", "cluster", CLUSTER)
+            removed = sorted(filter(matches, authorizer.load(unit)))
+            for acl in removed:
+                unit.record(AclRemoved(timestamp=self._clock.time_ms(), acl=acl))
+            return removed
+
+        return self._coordinator.write(delete)
 
     def set_password(
         self, user: str, password: str, mechanisms: Sequence[str] = tuple(scram.MECHANISMS)
