@@ -80,7 +80,7 @@ def test_a_transaction_behind_another_in_one_partition_is_hidden_in_all(
 
 
 @pytest.mark.slow
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 2**32), version=st.sampled_from([1, 2]))
 def test_it_is_the_furthest_such_cut_and_never_goes_back(seed: int, version: int) -> None:
     rng = random.Random(seed)

@@ -53,7 +53,7 @@ def brute_force(db: eosdb.Database) -> set[tuple[str, int, int, int]]:
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_spans_and_counts_are_those_of_the_log(seed: int) -> None:
     with eosdb.connect(":memory:", clock=ManualClock(10**12)) as db:

@@ -60,7 +60,7 @@ def test_below_the_log_and_beyond_it_there_is_nothing(
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_it_is_what_the_views_count_one_by_one(seed: int) -> None:
     rng = random.Random(seed)

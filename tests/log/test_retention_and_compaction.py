@@ -313,7 +313,7 @@ STEP = st.one_of(
 
 
 @pytest.mark.slow
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.lists(STEP, min_size=1, max_size=25))
 def test_a_reader_that_comes_late_ends_with_the_same_values(
     steps: list[tuple[str, bytes, bool]],

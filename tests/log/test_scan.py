@@ -20,7 +20,7 @@ TP = TopicPartition("t", 0)
 
 
 @pytest.mark.slow
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_it_is_what_the_view_shows(seed: int) -> None:
     rng = random.Random(seed)

@@ -151,7 +151,7 @@ def consumers_way(
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(steps=STEPS, max_records=st.integers(1, 12), max_bytes=st.integers(0, 200))
 def test_rows_without_what_was_taken_back_are_kafkas_records(
     folder: Path, steps: list[tuple[str, str, object]], max_records: int, max_bytes: int

@@ -17,7 +17,7 @@ from tests.pipeline.worker import CONFIG, PAUSE_FILE, PAUSED_FILE, connect
 
 pytestmark = pytest.mark.crash
 
-SECONDS = 4.0
+SECONDS = 2.0
 WAL_LIMIT_BYTES = 200 * 1024 * 1024
 
 
@@ -32,7 +32,7 @@ def test_workers_killed_suspended_and_added_do_each_input_once(
         crew.start("collect")
         until = time.monotonic() + SECONDS * len(seeds)
         while time.monotonic() < until:
-            time.sleep(crew.rng.uniform(0.3, 1.0))
+            time.sleep(crew.rng.uniform(0.15, 0.5))
             crew.harm_somebody("transform")
         crew.wait_for(lambda: committed(path, "in") > 100)
         crew.finish("feed")
@@ -82,7 +82,7 @@ def test_eight_processes_under_random_kills_lose_and_double_nothing(
             crew.start(role)
         until = time.monotonic() + SECONDS * len(seeds)
         while time.monotonic() < until:
-            time.sleep(crew.rng.uniform(0.1, 0.5))
+            time.sleep(crew.rng.uniform(0.05, 0.25))
             crew.harm_somebody(crew.rng.choice(("feed", "transform", "collect")))
             largest = max(largest, wal.stat().st_size if wal.exists() else 0)
         crew.wait_for(lambda: committed(path, "in") > 100)

@@ -16,7 +16,7 @@ import eosdb
 from eosdb import Consumer, OffsetAndMetadata, TopicPartition
 from eosdb.errors import EosdbError
 
-pytestmark = [pytest.mark.simulation, pytest.mark.both_roads]
+pytestmark = pytest.mark.simulation
 
 TP = TopicPartition("orders", 0)
 JUNK = {

@@ -23,7 +23,7 @@ from tests.wire.fuzz.target import Target
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 fuzzed = settings(
-    max_examples=150,
+    max_examples=60,
     deadline=None,
     derandomize=True,
     database=None,
