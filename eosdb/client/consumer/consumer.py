@@ -19,6 +19,7 @@ from eosdb.client.consumer.requests import ConsumerRequests
 from eosdb.client.consumer.settings import ConsumerConfig, ConsumerSettings
 from eosdb.client.transport import Transport
 from eosdb.errors import (
+    ApiError,
     ConfigError,
     FencedInstanceIdError,
     IllegalStateError,
@@ -30,14 +31,15 @@ from eosdb.errors import (
     UnstableOffsetCommitError,
     WakeupError,
 )
+from eosdb.model import requests
 from eosdb.model.clock import Clock
 from eosdb.model.closing import Closeable
 from eosdb.model.metrics import Metrics
 from eosdb.model.records.columns import PartitionColumns, PolledColumns
 from eosdb.model.reports import Lag
+from eosdb.model.requests import DataVersion, ListOffsets, OffsetCommit, Topic, TopicPartitions
 from eosdb.model.setting_names import checked_settings
 from eosdb.model.values import (
-    EARLIEST,
     ConsumerGroupMetadata,
     ConsumerRecord,
     Key,
@@ -73,7 +75,7 @@ class Consumer(Closeable, Generic[Key, Value]):
         self._group_id = group_id
         self._subscription: tuple[str, ...] | re.Pattern[str] | None = None
         self._topics: tuple[str, ...] = ()
-        self._fetcher = Fetcher(self._broker, self._settings, self._committed_offsets)
+        self._fetcher = Fetcher(self._broker, self._settings, self._committed, self._metrics)
         self._cursors = self._fetcher.cursors
         self._partitions = AssignedPartitions(self._cursors, self._auto_commit)
         self._membership: Membership | None = None
@@ -105,13 +107,13 @@ class Consumer(Closeable, Generic[Key, Value]):
         named topic does not exist, and the errors of a group that cannot be joined.
         """
         self._check_open()
-        counts = self._broker.topic_partitions()
+        counts = self._broker.ask(TopicPartitions())
         if isinstance(topics, re.Pattern):
             subscription: tuple[str, ...] | re.Pattern[str] = topics
         else:
             subscription = (topics,) if isinstance(topics, str) else tuple(dict.fromkeys(topics))
             for topic in subscription:
-                counts[topic] = self._broker.partitions_for(topic)
+                counts[topic] = self._broker.ask(Topic(topic)).partitions
         if self._subscription is None and self._cursors:
             self._partitions.replace(())
         self._subscription = subscription
@@ -133,7 +135,7 @@ class Consumer(Closeable, Generic[Key, Value]):
         """Read exactly these partitions, without group assignment. Raises UnknownTopicOrPartitionError."""
         self._check_open()
         tps = {TopicPartition(*tp) for tp in partitions}
-        metadata = {name: self._broker.topic(name) for name in {tp.topic for tp in tps}}
+        metadata = {name: self._broker.ask(Topic(name)) for name in {tp.topic for tp in tps}}
         for tp in tps:
             if tp.partition >= metadata[tp.topic].partitions:
                 raise UnknownTopicOrPartitionError(f"{tp}: the topic has no such partition")
@@ -200,7 +202,7 @@ class Consumer(Closeable, Generic[Key, Value]):
         while True:
             # Before any record is taken: a failure afterwards would lose it.
             if self._subscription is not None and now >= self._next_look_ms:
-                self._look(self._broker.topic_partitions())
+                self._look(self._broker.ask(TopicPartitions()))
             come_back = self._advance()
             try:
                 parts = self._fetcher.collect(limit)
@@ -212,14 +214,14 @@ class Consumer(Closeable, Generic[Key, Value]):
             if parts:
                 self._metrics.count("records-consumed", sum(map(len, parts)))
                 return parts
-            if self._subscription is not None and self._look(self._broker.topic_partitions()):
+            if self._subscription is not None and self._look(self._broker.ask(TopicPartitions())):
                 continue
             self._check_woken()
             if now >= deadline:
                 return []
             if version is None:
                 # The version is read before the next fetch: if that is empty, no later write is missed.
-                version = self._broker.data_version()
+                version = self._broker.ask(DataVersion())
             else:
                 until = deadline if come_back is None else min(deadline, come_back)
                 version = self._broker.wait_for_change(version, until, self._is_woken)
@@ -258,7 +260,7 @@ class Consumer(Closeable, Generic[Key, Value]):
     def seek_to_beginning(self, partitions: Iterable[TopicPartition] = ()) -> None:
         """Continue at the log start offset of the partitions, by default of all assigned ones."""
         for tp in list(partitions) or list(self._cursors):
-            self._cursor(tp).seek(self._broker.list_offsets(tp, EARLIEST).offset)
+            self._cursor(tp).seek(self._fetcher.beginning(tp))
 
     def seek_to_end(self, partitions: Iterable[TopicPartition] = ()) -> None:
         """Continue at the end of the partitions (read_committed: the LSO), by default of all assigned
@@ -287,7 +289,7 @@ class Consumer(Closeable, Generic[Key, Value]):
         if not offsets:
             return
         try:
-            self._broker.offset_commit(self.group_metadata(), offsets)
+            self._broker.ask(OffsetCommit(group=self.group_metadata(), offsets=offsets))
         except (FencedInstanceIdError, *MEMBERSHIP_ERRORS) as error:
             if self._membership is not None:
                 self._membership.handle_error(error)
@@ -303,19 +305,24 @@ class Consumer(Closeable, Generic[Key, Value]):
         self._check_open()
         tps = list(partitions)
         deadline = self._clock.monotonic_ms() + self._settings.default_api_timeout_ms
-        version = self._broker.data_version()
+        version = self._broker.ask(DataVersion())
         while True:
-            try:
-                return self._committed_offsets(tps)
-            except UnstableOffsetCommitError:
-                if self._clock.monotonic_ms() >= deadline:
-                    raise
-                self._check_woken()
-                version = self._broker.wait_for_change(version, deadline, self._is_woken)
+            answers, is_over = self._committed(tps), self._clock.monotonic_ms() >= deadline
+            for error in answers.values():
+                may_end = isinstance(error, UnstableOffsetCommitError) and not is_over
+                if isinstance(error, ApiError) and not may_end:
+                    raise error
+            offsets = {
+                tp: answer for tp, answer in answers.items() if not isinstance(answer, ApiError)
+            }
+            if len(offsets) == len(answers):
+                return offsets
+            self._check_woken()
+            version = self._broker.wait_for_change(version, deadline, self._is_woken)
 
     def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the log start offsets."""
-        return {tp: self._broker.list_offsets(tp, EARLIEST).offset for tp in partitions}
+        return {tp: self._fetcher.beginning(tp) for tp in partitions}
 
     def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the end offsets: under read_committed the last stable offset, otherwise the log end
@@ -330,21 +337,23 @@ class Consumer(Closeable, Generic[Key, Value]):
         for tp, timestamp in timestamps.items():
             if timestamp < 0:
                 raise InvalidRequestError(f"{tp}: got time {timestamp}, expected 0 ms or more")
-            answer = self._broker.list_offsets(
-                tp, timestamp, isolation_level=self._settings.isolation_level
-            )
+            level = self._settings.isolation_level
+            answer = self._broker.ask(ListOffsets(tp, timestamp, isolation_level=level))
             first[tp] = answer if answer.offset >= 0 else None
         return first
 
     def partitions_for(self, topic: str) -> int:
         """Return the number of partitions of the topic. Raises UnknownTopicOrPartitionError."""
-        return self._broker.partitions_for(topic)
+        return self._broker.ask(Topic(topic)).partitions
 
     def lag(self) -> dict[TopicPartition, Lag]:
         """Return each partition's lag: the records that this consumer could read now, those held back by
         open transactions, and the offsets that reading will skip."""
         level = self._settings.isolation_level
-        return {tp: self._broker.lag(tp, self.position(tp), level) for tp in sorted(self._cursors)}
+        return {
+            tp: self._broker.ask(requests.Lag(tp, self.position(tp), isolation_level=level))
+            for tp in sorted(self._cursors)
+        }
 
     def metrics(self) -> dict[str, float]:
         """Return counters, averages and rates under Kafka's names; `records-lag-max` is as of the last
@@ -382,13 +391,13 @@ class Consumer(Closeable, Generic[Key, Value]):
 
     # -- small steps ----------------------------------------------------------------------------
 
-    def _committed_offsets(
+    def _committed(
         self, tps: list[TopicPartition]
-    ) -> dict[TopicPartition, OffsetAndMetadata]:
+    ) -> dict[TopicPartition, OffsetAndMetadata | ApiError]:
         if self._group_id is None:
             return {}
         stable = self._settings.isolation_level == "read_committed"
-        return self._broker.offset_fetch(self._group_id, tps, require_stable=stable)
+        return self._broker.committed(self._group_id, tps, require_stable=stable)
 
     def _advance(self) -> int | None:
         """Advance the membership, if any. Returns when to call again."""
@@ -418,7 +427,7 @@ class Consumer(Closeable, Generic[Key, Value]):
         """Drop partitions whose topic has been deleted, if they came from a subscription."""
         if self._subscription is None:
             return False
-        counts = self._broker.topic_partitions()
+        counts = self._broker.ask(TopicPartitions())
         gone = [tp for tp in self._cursors if tp.partition >= counts.get(tp.topic, 0)]
         if gone:
             self._partitions.revoke(gone, lost=True)

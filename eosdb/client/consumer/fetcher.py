@@ -12,16 +12,19 @@ from uuid import UUID
 from eosdb.client.consumer.requests import ConsumerRequests
 from eosdb.client.consumer.settings import ConsumerSettings
 from eosdb.errors import (
+    ApiError,
     OffsetOutOfRangeError,
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
     UnstableOffsetCommitError,
 )
 from eosdb.model.fetched import FetchedData
+from eosdb.model.metrics import Metrics
 from eosdb.model.notices import catalog
 from eosdb.model.records.columns import COLUMNS, PartitionColumns, columns_of, piece
 from eosdb.model.records.garbage import without_garbage_collection
 from eosdb.model.records.serializing import Deserializer, as_far_as_it_goes
+from eosdb.model.requests import FetchData, ListOffsets, Topic
 from eosdb.model.values import (
     EARLIEST,
     LATEST,
@@ -115,11 +118,15 @@ class Fetcher:
         self,
         broker: ConsumerRequests,
         settings: ConsumerSettings,
-        committed: Callable[[list[TopicPartition]], dict[TopicPartition, OffsetAndMetadata]],
+        committed: Callable[
+            [list[TopicPartition]], dict[TopicPartition, OffsetAndMetadata | ApiError]
+        ],
+        metrics: Metrics,
     ) -> None:
         self._broker = broker
         self._settings = settings
         self._committed = committed
+        self._metrics = metrics
         self.cursors: Final[dict[TopicPartition, Cursor]] = {}
         self._turn = 0
         self._calls_the_user: Final = (
@@ -201,18 +208,22 @@ class Fetcher:
         """Fetch the next records, possibly none to return. Returns True at the end of the readable log."""
         committed = self._settings.isolation_level == "read_committed"
         try:
-            fetched = self._broker.fetch(
-                tp,
-                cursor.fetch_offset,
-                isolation_level=self._settings.isolation_level,
-                max_records=_FETCH_RECORDS,
-                topic_id=self.know(tp),
+            fetched = self._broker.ask(
+                FetchData(
+                    tp,
+                    cursor.fetch_offset,
+                    isolation_level=self._settings.isolation_level,
+                    max_records=_FETCH_RECORDS,
+                    check_crcs=self._settings.check_crcs,
+                    topic_id=self.know(tp),
+                )
             )
         except OffsetOutOfRangeError:
             if self._settings.auto_offset_reset == "none":
                 raise
             cursor.seek(self._reset_offset(tp))
             return False
+        self._metrics.observe("records-per-request", len(fetched.offsets))
         cursor.fetched_end = fetched.last_stable_offset if committed else fetched.high_watermark
         cursor.fill(fetched)
         return fetched.next_offset >= cursor.fetched_end
@@ -227,23 +238,24 @@ class Fetcher:
             return
         for tp in tps:  # First: deleting a topic deletes the group's offsets of it.
             self.know(tp)
-        try:
-            committed = self._committed(tps)
-        except UnstableOffsetCommitError:
-            if len(tps) > 1:
-                for tp in tps:
-                    self.locate([tp])
-            return
+        committed = self._committed(tps)
         for tp in tps:
-            self.begin(tp, committed.get(tp))
+            answer = committed.get(tp)
+            if not isinstance(answer, ApiError):
+                self.begin(tp, answer)
+            elif not isinstance(answer, UnstableOffsetCommitError):
+                raise answer
 
     def know(self, tp: TopicPartition) -> UUID:
         """Return the id of the topic that the partition's cursor reads, looking it up the first time.
         Raises UnknownTopicOrPartitionError."""
         cursor = self.cursors[tp]
         if cursor.topic_id is None:
-            cursor.topic_id = self._broker.topic(tp.topic, may_create=False).topic_id
+            cursor.topic_id = self._topic_id(tp.topic)
         return cursor.topic_id
+
+    def _topic_id(self, topic: str) -> UUID:
+        return self._broker.ask(Topic(topic, may_create=False)).topic_id
 
     def meet(self, topics: Iterable[TopicMetadata]) -> None:
         """Set the topic ids of cursors that have none yet."""
@@ -270,7 +282,7 @@ class Fetcher:
         now: dict[str, UUID | None] = {}
         for topic in {tp.topic for tp in self.cursors}:
             try:
-                now[topic] = self._broker.topic(topic, may_create=False).topic_id
+                now[topic] = self._topic_id(topic)
             except UnknownTopicOrPartitionError:
                 now[topic] = None
         return {tp for tp, topic_id in self.topic_ids().items() if now[tp.topic] != topic_id}
@@ -295,15 +307,18 @@ class Fetcher:
             why = "the topic was deleted and made anew" if anew else "there is no committed offset"
             raise OffsetOutOfRangeError(f"{tp}: {why} and auto_offset_reset is 'none'; seek first")
         if reset == "earliest" or anew:
-            return self._broker.list_offsets(tp, EARLIEST).offset
+            return self.beginning(tp)
         return self.end(tp)
+
+    def beginning(self, tp: TopicPartition) -> int:
+        """Return the log start offset."""
+        return self._broker.ask(ListOffsets(tp, EARLIEST)).offset
 
     def end(self, tp: TopicPartition) -> int:
         """Return the end offset: under read_committed the last stable offset, otherwise the log end
         offset."""
-        return self._broker.list_offsets(
-            tp, LATEST, isolation_level=self._settings.isolation_level
-        ).offset
+        level = self._settings.isolation_level
+        return self._broker.ask(ListOffsets(tp, LATEST, isolation_level=level)).offset
 
 
 def records_of(found: Iterable[PartitionColumns]) -> list[ConsumerRecord]:

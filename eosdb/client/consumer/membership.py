@@ -40,6 +40,14 @@ from eosdb.model.protocol.consumer_protocol import (
     decode_subscription,
     encode_assignment,
 )
+from eosdb.model.requests import (
+    DescribeGroup,
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    SyncGroup,
+    TopicPartitions,
+)
 from eosdb.model.values import (
     ConsumerGroupMetadata,
     GroupState,
@@ -161,7 +169,7 @@ class Membership:
             if self._phase is not Phase.STABLE or self._must_rejoin:
                 return False
             try:
-                group = self._requests.describe_group(self._held.group_id)
+                group = self._requests.ask(DescribeGroup(self._held.group_id))
             except ApiError:
                 return False  # Not allowed, or deleted: the heartbeats will report it.
             # Where the coordinator assigns, others may be on their way without concerning this member.
@@ -287,14 +295,21 @@ class Membership:
         told = held if self._is_cooperative else Subscription(self._topics)
         with self._lock:
             owner_lock = self._attendance.begin(self._member_id)
-        joined = self._requests.join_group(
-            self._held.group_id,
-            self._member_id,
-            [
-                (assignor.name, replace(told, user_data=assignor.user_data(held)).encode())
-                for assignor in self._assignors
-            ],
-            owner_lock,
+        settings = self._settings
+        joined = self._requests.ask(
+            JoinGroup(
+                self._held.group_id,
+                member_id=self._member_id,
+                group_instance_id=settings.group_instance_id,
+                client_id=settings.client_id or "",
+                protocols=[
+                    (assignor.name, replace(told, user_data=assignor.user_data(held)).encode())
+                    for assignor in self._assignors
+                ],
+                session_timeout_ms=settings.session_timeout_ms,
+                rebalance_timeout_ms=settings.max_poll_interval_ms,
+                owner_lock=owner_lock,
+            )
         )
         with self._lock:
             self._member_id = joined.member_id
@@ -322,7 +337,7 @@ class Membership:
             MemberSubscription(m.member_id, m.group_instance_id, assignor.claims(_subscription(m)))
             for m in joined.members
         ]
-        existing = self._requests.topic_partitions()
+        existing = self._requests.ask(TopicPartitions())
         topics = {topic for member in members for topic in member.subscription.topics}
         self._counts = {topic: existing.get(topic, 0) for topic in sorted(topics)}
         present = {topic: count for topic, count in self._counts.items() if count}
@@ -330,7 +345,15 @@ class Membership:
         return {member_id: encode_assignment(tps) for member_id, tps in assigned.items()}
 
     def _sync(self) -> None:
-        synced = self._requests.sync_group(self._held, self._assignments)
+        synced = self._requests.ask(
+            SyncGroup(
+                self._held.group_id,
+                self._held.generation_id,
+                self._held.member_id,
+                group_instance_id=self._held.group_instance_id,
+                assignments=self._assignments,
+            )
+        )
         with self._lock:
             if self._phase is not Phase.SYNCING:
                 return
@@ -380,7 +403,14 @@ class Membership:
             return
         self._next_heartbeat_ms = now_ms + self._settings.heartbeat_interval_ms
         try:
-            self._requests.heartbeat(self._held)
+            self._requests.ask(
+                Heartbeat(
+                    self._held.group_id,
+                    self._held.generation_id,
+                    self._held.member_id,
+                    group_instance_id=self._held.group_instance_id,
+                )
+            )
         except EosdbError as error:
             self._handle(error)
 
@@ -432,7 +462,7 @@ class Membership:
         """Tell the group that this member leaves; if that is lost, its session ends later."""
         if self._member_id and self._settings.group_instance_id is None:
             with contextlib.suppress(EosdbError):
-                self._requests.leave_group(self._held.group_id, self._member_id)
+                self._requests.ask(LeaveGroup(self._held.group_id, self._member_id))
 
     def _leave_when_idle(self, now_ms: int) -> None:
         """Leave the group if there was no poll for max_poll_interval_ms (KIP-62)."""

@@ -14,6 +14,7 @@ from eosdb.client.consumer.requests import ConsumerRequests
 from eosdb.client.consumer.settings import ConsumerConfig, ConsumerSettings
 from eosdb.client.transport import Transport
 from eosdb.errors import (
+    ApiError,
     GroupAuthorizationFailedError,
     GroupIdNotFoundError,
     TopicAuthorizationFailedError,
@@ -25,6 +26,7 @@ from eosdb.model.metrics import Metrics
 from eosdb.model.notices import catalog
 from eosdb.model.notices.notice import Notice
 from eosdb.model.protocol.consumer_protocol import decode_assignment
+from eosdb.model.requests import DataVersion, DescribeGroup, Lag, ListOffsets, TopicPartitions
 from eosdb.model.values import EARLIEST, OffsetAndMetadata, TopicPartition
 
 LOOK_EVERY_MS: Final = 200
@@ -33,6 +35,7 @@ _TELL_AFTER_MS: Final = 1_000
 _TRANSACTION: Final = "a transaction with offsets of the group, which has not ended,"
 
 Unread = dict[TopicPartition, int]
+Committed = dict[TopicPartition, OffsetAndMetadata | ApiError]
 
 
 # decisions/0040: idle is the group's lag being 0, in everybody's partitions.
@@ -64,7 +67,7 @@ class GroupIdleness:
         now = self._clock.monotonic_ms()
         if self._version is not None and now - self._looked_ms < LOOK_EVERY_MS:
             return False
-        version = self._requests.data_version()
+        version = self._requests.ask(DataVersion())
         if version != self._version:
             try:
                 unread = self._look()
@@ -83,31 +86,31 @@ class GroupIdleness:
         return False
 
     def _look(self) -> Unread:
-        counts = self._requests.topic_partitions()
+        counts = self._requests.ask(TopicPartitions())
         tps = [
             TopicPartition(topic, number)
             for topic in self._subscribed(counts)
             for number in range(counts[topic])
         ]
-        self._pending = self._with_pending_offsets(tps)
         if not tps:
             return {}
-        committed = self._requests.offset_fetch(self._group_id, tps, require_stable=False)
+        stable = self._committed(tps, require_stable=True)
+        self._pending = {
+            tp for tp, answer in stable.items() if isinstance(answer, UnstableOffsetCommitError)
+        }
+        answers = self._committed(tps, require_stable=False) if self._pending else stable
+        committed = {tp: at for tp, at in answers.items() if isinstance(at, OffsetAndMetadata)}
         # A pending offset counts as one unread record, whatever a reset would skip.
         lags = {tp: max(self._lag(tp, committed.get(tp)), tp in self._pending) for tp in tps}
         return {tp: lag for tp, lag in lags.items() if lag}
 
-    def _with_pending_offsets(self, tps: list[TopicPartition]) -> set[TopicPartition]:
-        if not tps:
-            return set()
-        try:
-            self._requests.offset_fetch(self._group_id, tps, require_stable=True)
-        except UnstableOffsetCommitError:
-            if len(tps) == 1:
-                return set(tps)
-            half = len(tps) // 2
-            return self._with_pending_offsets(tps[:half]) | self._with_pending_offsets(tps[half:])
-        return set()
+    def _committed(self, tps: list[TopicPartition], *, require_stable: bool) -> Committed:
+        """The group's committed offsets. An offset that a transaction holds has its error."""
+        committed = self._requests.committed(self._group_id, tps, require_stable=require_stable)
+        for answer in committed.values():
+            if isinstance(answer, TopicAuthorizationFailedError):
+                raise answer
+        return committed
 
     def _subscribed(self, counts: Mapping[str, int]) -> Iterable[str]:
         if isinstance(self._topics, re.Pattern):
@@ -122,9 +125,12 @@ class GroupIdleness:
             return 0
         offset = 0 if committed is None else committed.offset
         try:
-            lag = self._requests.lag(tp, offset, self._settings.isolation_level)
-            if lag and not reads_all and offset < self._requests.list_offsets(tp, EARLIEST).offset:
-                return 0
+            level = self._settings.isolation_level
+            lag = self._requests.ask(Lag(tp, offset, isolation_level=level))
+            if lag and not reads_all:
+                begins = self._requests.ask(ListOffsets(tp, EARLIEST))
+                if offset < begins.offset:
+                    return 0
         except UnknownTopicOrPartitionError:
             return 0  # The topic has been deleted meanwhile.
         return lag
@@ -147,7 +153,7 @@ class GroupIdleness:
 
     def _holders(self) -> dict[TopicPartition, str]:
         try:
-            members = self._requests.describe_group(self._group_id).members
+            members = self._requests.ask(DescribeGroup(self._group_id)).members
         except (GroupIdNotFoundError, GroupAuthorizationFailedError):
             return {}
         holders = {}
