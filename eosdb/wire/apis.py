@@ -1,25 +1,34 @@
-"""How an API is served: its versions, its right, its handler, and how its errors are told.
+"""How an API is served: its versions, its right, its handler, and how its answer becomes a message.
 
 Each file of `eosdb.wire.handlers` registers its API here. The versions are those of Kafka 4.1, as far as
-eosdb implements everything they ask for (docs/wire.md).
+eosdb implements everything they ask for (docs/wire.md). An answer is a dict of a response's fields, whose
+structures are dicts, too. An `error` among the fields, at any depth, becomes the error code that its
+version knows, and a text where the response has a place for one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
+from uuid import UUID
 
 from kafka.protocol.api_message import ApiMessage
 
 from eosdb.errors import EosdbError
-from eosdb.wire import answers, borrowed
-from eosdb.wire.answers import CodeOf, Fields
-from eosdb.wire.errors import code_of
+from eosdb.model.values import TopicPartition
+from eosdb.wire import borrowed
+from eosdb.wire.errors import code_of, message_of
 from eosdb.wire.fetch_answer import FetchAnswer
 from eosdb.wire.messages import Response
-from eosdb.wire.session import Session
+from eosdb.wire.session import NO_TOPIC
+from eosdb.wire.session import Session as Session
 
+Fields = dict[str, Any]
+CodeOf = Callable[[EosdbError], int]
+Answer = Callable[[TopicPartition, Any], Fields | EosdbError | None]
+"""Answers for a partition, of which the request says this: with fields, with an error (returned or raised),
+or with nothing, when it is done."""
 Handler = Callable[[Session, Any, int], Fields | FetchAnswer | None]
 """Returns the answer to a request of a version, or None if none is sent (acks=0). An EosdbError that it
 raises is answered, too."""
@@ -72,7 +81,7 @@ class Api:
     def message(self, answer: Fields, version: int) -> ApiMessage:
         """The response with these fields. Raises RefusedByFileError."""
         kind = borrowed.response_of(self.key)
-        made: ApiMessage = answers.message(kind, answer, lambda error: self._code(error, version))
+        made: ApiMessage = message(kind, answer, lambda error: self._code(error, version))
         return made
 
     def _code(self, error: EosdbError, version: int) -> int:
@@ -110,3 +119,98 @@ def serves(
         return handle
 
     return register
+
+
+class OfTopic(NamedTuple):
+    """The answers for the partitions of a topic, which the response names as the request does."""
+
+    asked: Any
+    partitions: list[tuple[int, Fields]]
+
+
+def message(kind: Any, fields: Fields, code_of: CodeOf) -> Any:
+    """The response, or a structure of it. Raises RefusedByFileError."""
+    structures, made = borrowed.structures(kind), dict(fields)
+    for name in structures.keys() & made.keys():
+        inner, value = structures[name], made[name]
+        if isinstance(value, dict):
+            made[name] = message(inner, value, code_of)
+        elif value is not None:
+            made[name] = [
+                message(inner, _named(inner, one) if isinstance(one, OfTopic) else one, code_of)
+                for one in value
+            ]
+    code, has_text = borrowed.error_fields(kind)
+    error = made.pop("error", None)
+    if error is not None:
+        made[code] = code_of(error)
+    if has_text:
+        made.setdefault("error_message", None if error is None else message_of(error))
+    return kind(**made)
+
+
+def per_partition(
+    topics: Iterable[Any], answer: Answer, with_error: Mapping[str, Any] | None = None
+) -> list[OfTopic]:
+    """An answer for each partition of a request, in its order; one with an error has `with_error`, too."""
+    return [
+        OfTopic(
+            topic,
+            [
+                (tp.partition, attempt(answer, tp, of, with_error=with_error))
+                for tp, of in partitions_of([topic])
+            ],
+        )
+        for topic in topics
+    ]
+
+
+def attempt(
+    answer: Callable[..., Fields | EosdbError | None],
+    *of: Any,
+    with_error: Mapping[str, Any] | None = None,
+) -> Fields:
+    """One answer of several: its fields, or its error and `with_error`."""
+    try:
+        found = answer(*of)
+    except EosdbError as error:
+        found = error
+    if isinstance(found, EosdbError):
+        return {**(with_error or {}), "error": found}
+    return found or {}
+
+
+def partitions_of(topics: Iterable[Any]) -> Iterator[tuple[TopicPartition, Any]]:
+    """Each partition of a request's topics, and what the request says of it."""
+    for topic in topics:
+        name, partitions, index = borrowed.names_of_topic(topic.__class__)
+        topic_name = getattr(topic, name)
+        for of in getattr(topic, partitions):
+            yield TopicPartition(topic_name, getattr(of, index) if index else of), of
+
+
+def by_topic(tps: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """The numbers of the partitions by topic, in their order."""
+    found: dict[str, list[int]] = {}
+    for name, index in tps:
+        found.setdefault(name, []).append(index)
+    return found
+
+
+def name_by_id(topics: Iterable[Any], names: Mapping[UUID, str]) -> None:
+    """Give the topics of a request the names of their ids; None where no topic has the id."""
+    for topic in topics:
+        topic.topic_id = topic.topic_id or NO_TOPIC
+        topic.name = names.get(topic.topic_id)
+
+
+def _named(kind: Any, answered: OfTopic) -> Fields:
+    name, partitions, index = borrowed.names_of_topic(kind)
+    asked = answered.asked
+    named: Fields = {
+        name: getattr(asked, borrowed.names_of_topic(asked.__class__)[0]),
+        partitions: [{index: at, **fields} for at, fields in answered.partitions],
+    }
+    if "topic_id" in kind.fields:
+        named["topic_id"] = asked.topic_id
+    return named

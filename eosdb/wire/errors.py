@@ -13,16 +13,12 @@ from eosdb.errors import (
     ApiError,
     CorruptDatabaseError,
     EosdbError,
-    GroupIdNotFoundError,
-    IllegalGenerationError,
     InvalidProducerEpochError,
     InvalidTxnStateError,
-    OperationNotAttemptedError,
     PolicyViolationError,
     ProducerFencedError,
     ReadOnlyDatabaseError,
     TransactionAbortableError,
-    UnsupportedSaslMechanismError,
     UnsupportedVersionError,
     is_refused_by_file,
 )
@@ -32,29 +28,20 @@ from eosdb.model.words import shortened
 NONE: Final = 0
 UNKNOWN_SERVER_ERROR: Final = -1
 UNSUPPORTED_VERSION: Final = UnsupportedVersionError.code
-UNSUPPORTED_SASL_MECHANISM: Final = UnsupportedSaslMechanismError.code
 ILLEGAL_SASL_STATE: Final = 34
 COORDINATOR_NOT_AVAILABLE: Final = 15
-ILLEGAL_GENERATION: Final = IllegalGenerationError.code
-INVALID_PRODUCER_EPOCH: Final = InvalidProducerEpochError.code
-INVALID_TXN_STATE: Final = InvalidTxnStateError.code
-OPERATION_NOT_ATTEMPTED: Final = OperationNotAttemptedError.code
 NOT_LEADER_OR_FOLLOWER: Final = 6
 KAFKA_STORAGE_ERROR: Final = 56
 LOG_DIR_NOT_FOUND: Final = 57
-GROUP_ID_NOT_FOUND: Final = GroupIdNotFoundError.code
 FETCH_SESSION_ID_NOT_FOUND: Final = 70
 DUPLICATE_RESOURCE: Final = 92
 FENCED_LEADER_EPOCH: Final = 74
 UNKNOWN_LEADER_EPOCH: Final = 75
-POLICY_VIOLATION: Final = PolicyViolationError.code
-PRODUCER_FENCED: Final = ProducerFencedError.code
 MISMATCHED_ENDPOINT_TYPE: Final = 114
 UNSUPPORTED_ENDPOINT_TYPE: Final = 115
-TRANSACTION_ABORTABLE: Final = TransactionAbortableError.code
-BEFORE_FENCING: Final = {PRODUCER_FENCED: INVALID_PRODUCER_EPOCH}
+BEFORE_FENCING: Final = {ProducerFencedError.code: InvalidProducerEpochError.code}
 """For clients older than that error (KIP-588)."""
-NOT_IN_TRANSACTION: Final = {INVALID_TXN_STATE: TRANSACTION_ABORTABLE}
+NOT_IN_TRANSACTION: Final = {InvalidTxnStateError.code: TransactionAbortableError.code}
 """For a partition that is not in the transaction, in the last version before transaction version 2
 (KIP-890)."""
 _LONGEST_MESSAGE: Final = 2_000
@@ -100,7 +87,7 @@ def code_of(error: EosdbError) -> int:
     if isinstance(error, ApiError):
         return error.code
     if isinstance(error, ReadOnlyDatabaseError):
-        return POLICY_VIOLATION
+        return PolicyViolationError.code
     return KAFKA_STORAGE_ERROR
 
 

@@ -17,13 +17,11 @@ from eosdb.errors import ApiError, EosdbError, InvalidRecordError
 from eosdb.log.topics import unknown_id
 from eosdb.model.values import ProduceResult, RecordBatch, TopicPartition
 from eosdb.wire import batches
-from eosdb.wire.answers import Fields, name_by_id, partitions_of, per_partition
-from eosdb.wire.apis import serves
+from eosdb.wire.apis import Fields, Session, name_by_id, partitions_of, per_partition, serves
 from eosdb.wire.errors import NONE, NOT_IN_TRANSACTION, code_of, message_of
 from eosdb.wire.handlers.k26_end_txn import transaction_version
 from eosdb.wire.limits import Allowance
 from eosdb.wire.messages import MalformedMessageError
-from eosdb.wire.session import Session
 
 
 class _Decoded(NamedTuple):

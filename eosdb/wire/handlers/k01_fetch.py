@@ -22,8 +22,7 @@ from eosdb.log.topics import unknown_id
 from eosdb.model.fetched import AbortedTransaction, FetchedColumns
 from eosdb.model.values import IsolationLevel, PartitionOffsets, TopicPartition
 from eosdb.wire import batches
-from eosdb.wire.answers import Fields
-from eosdb.wire.apis import serves
+from eosdb.wire.apis import Fields, Session, serves
 from eosdb.wire.errors import (
     FETCH_SESSION_ID_NOT_FOUND,
     NONE,
@@ -33,7 +32,7 @@ from eosdb.wire.errors import (
 from eosdb.wire.fetch_answer import FetchAnswer, FetchedPartition, Pieces
 from eosdb.wire.handlers.k02_list_offsets import NO_EPOCH, checked_epoch, isolation_level
 from eosdb.wire.parking import REAL_TIME, Look
-from eosdb.wire.session import NO_TOPIC, Session
+from eosdb.wire.session import NO_TOPIC
 
 _STEP: Final = 2_000
 """The records read in one step."""

@@ -13,8 +13,7 @@ from kafka.protocol.consumer.offsets import ListOffsetsRequest
 
 from eosdb.errors import InvalidRequestError
 from eosdb.model.values import EARLIEST, LATEST, MAX_TIMESTAMP, IsolationLevel, TopicPartition
-from eosdb.wire.answers import Fields, partitions_of, per_partition
-from eosdb.wire.apis import serves
+from eosdb.wire.apis import Fields, Session, partitions_of, per_partition, serves
 from eosdb.wire.errors import (
     FENCED_LEADER_EPOCH,
     NONE,
@@ -22,7 +21,7 @@ from eosdb.wire.errors import (
     UNSUPPORTED_VERSION,
     reading_code_of,
 )
-from eosdb.wire.session import LEADER_EPOCH, Session
+from eosdb.wire.session import LEADER_EPOCH
 
 _ISOLATION_LEVELS: Final[dict[int, IsolationLevel]] = {0: "read_uncommitted", 1: "read_committed"}
 NO_EPOCH: Final = -1

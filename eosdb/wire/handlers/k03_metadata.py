@@ -16,10 +16,9 @@ from eosdb.coordinator.authorizer import CLUSTER
 from eosdb.errors import EosdbError, InvalidRequestError, TopicAuthorizationFailedError
 from eosdb.log.topics import unknown_id
 from eosdb.model.values import TopicMetadata
-from eosdb.wire.answers import Fields
-from eosdb.wire.apis import serves
+from eosdb.wire.apis import Fields, Session, serves
 from eosdb.wire.errors import code_of
-from eosdb.wire.session import LEADER_EPOCH, NO_TOPIC, NODE_ID, Session
+from eosdb.wire.session import LEADER_EPOCH, NO_TOPIC, NODE_ID
 
 
 @serves(MetadataRequest, 0, 13)

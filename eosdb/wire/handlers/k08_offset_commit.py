@@ -25,10 +25,9 @@ from eosdb.errors import (
 from eosdb.log.topics import unknown_id
 from eosdb.model.requests import OffsetCommit
 from eosdb.model.values import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
-from eosdb.wire.answers import Fields, name_by_id, partitions_of, per_partition
-from eosdb.wire.apis import serves
+from eosdb.wire.apis import Fields, Session, name_by_id, partitions_of, per_partition, serves
 from eosdb.wire.errors import coordinator_code_of
-from eosdb.wire.session import NO_TOPIC, Session
+from eosdb.wire.session import NO_TOPIC
 
 _BEFORE_EPOCHS: Final = {
     GroupIdNotFoundError.code: IllegalGenerationError.code,

@@ -16,10 +16,16 @@ from eosdb.errors import EosdbError
 from eosdb.log.topics import unknown_id
 from eosdb.model.requests import OffsetFetch
 from eosdb.model.values import OffsetAndMetadata, TopicPartition
-from eosdb.wire.answers import Fields, by_topic, name_by_id, partitions_of, per_partition
-from eosdb.wire.apis import serves
+from eosdb.wire.apis import (
+    Fields,
+    Session,
+    by_topic,
+    name_by_id,
+    partitions_of,
+    per_partition,
+    serves,
+)
 from eosdb.wire.errors import coordinator_code_of
-from eosdb.wire.session import Session
 
 _NO_OFFSET: Final = OffsetAndMetadata(-1, "", -1)
 

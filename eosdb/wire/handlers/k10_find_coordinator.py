@@ -11,10 +11,9 @@ from typing import Final
 from kafka.protocol.metadata.find_coordinator import FindCoordinatorRequest
 
 from eosdb.errors import InvalidRequestError
-from eosdb.wire.answers import Fields, attempt
-from eosdb.wire.apis import serves
+from eosdb.wire.apis import Fields, Session, attempt, serves
 from eosdb.wire.errors import coordinator_code_of
-from eosdb.wire.session import NODE_ID, Session
+from eosdb.wire.session import NODE_ID
 
 _KEY_TYPES: Final = {0: "group", 1: "transaction"}
 

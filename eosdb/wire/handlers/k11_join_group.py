@@ -15,10 +15,8 @@ from kafka.protocol.consumer.group import JoinGroupRequest
 from eosdb.broker.broker import Broker
 from eosdb.errors import EosdbError, MemberIdRequiredError
 from eosdb.model.values import JoinGroupResult
-from eosdb.wire.answers import Fields
-from eosdb.wire.apis import serves
+from eosdb.wire.apis import Fields, Session, serves
 from eosdb.wire.errors import coordinator_code_of
-from eosdb.wire.session import Session
 
 _LONGEST_WAIT_MS: Final = 60_000
 """The longest time until a parked request calls the broker again."""

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from kafka.protocol.consumer.group import HeartbeatRequest
 
-from eosdb.wire.answers import Fields
-from eosdb.wire.apis import serves
+from eosdb.wire.apis import Fields, Session, serves
 from eosdb.wire.errors import coordinator_code_of
-from eosdb.wire.session import Session
 
 
 @serves(HeartbeatRequest, 0, 4, coordinator_code_of)

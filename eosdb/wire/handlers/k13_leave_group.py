@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from kafka.protocol.consumer.group import LeaveGroupRequest
 
-from eosdb.wire.answers import Fields
-from eosdb.wire.apis import serves
+from eosdb.wire.apis import Fields, Session, serves
 from eosdb.wire.errors import coordinator_code_of
-from eosdb.wire.session import Session
 
 
 @serves(LeaveGroupRequest, 0, 5, coordinator_code_of)

@@ -8,11 +8,9 @@ from __future__ import annotations
 from kafka.protocol.consumer.group import SyncGroupRequest
 
 from eosdb.errors import InconsistentGroupProtocolError
-from eosdb.wire.answers import Fields
-from eosdb.wire.apis import serves
+from eosdb.wire.apis import Fields, Session, serves
 from eosdb.wire.errors import coordinator_code_of
 from eosdb.wire.handlers.k11_join_group import when_complete
-from eosdb.wire.session import Session
 
 
 @serves(SyncGroupRequest, 0, 5, coordinator_code_of)

@@ -10,10 +10,8 @@ from kafka.protocol.admin.groups import DescribeGroupsRequest
 
 from eosdb.errors import EosdbError, GroupIdNotFoundError
 from eosdb.model.values import GroupState, GroupType
-from eosdb.wire.answers import Fields
-from eosdb.wire.apis import serves
+from eosdb.wire.apis import Fields, Session, serves
 from eosdb.wire.errors import coordinator_code_of
-from eosdb.wire.session import Session
 
 
 @serves(DescribeGroupsRequest, 0, 6, coordinator_code_of)

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from kafka.protocol.admin.groups import ListGroupsRequest
 
-from eosdb.wire.answers import Fields
-from eosdb.wire.apis import serves
+from eosdb.wire.apis import Fields, Session, serves
 from eosdb.wire.errors import coordinator_code_of
-from eosdb.wire.session import Session
 
 
 @serves(ListGroupsRequest, 0, 5, coordinator_code_of)

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from kafka.protocol.sasl import SaslHandshakeRequest
 
-from eosdb.wire.answers import Fields
-from eosdb.wire.apis import serves
-from eosdb.wire.errors import ILLEGAL_SASL_STATE, NONE, UNSUPPORTED_SASL_MECHANISM
+from eosdb.errors import UnsupportedSaslMechanismError
+from eosdb.wire.apis import Fields, Session, serves
+from eosdb.wire.errors import ILLEGAL_SASL_STATE, NONE
 from eosdb.wire.sasl import MECHANISMS
-from eosdb.wire.session import Session
 
 
 @serves(SaslHandshakeRequest, 0, 1)
@@ -22,7 +21,7 @@ def handshake(session: Session, request: SaslHandshakeRequest, version: int) -> 
     if not login.may_begin:
         code = ILLEGAL_SASL_STATE
     elif request.mechanism not in MECHANISMS:
-        code = UNSUPPORTED_SASL_MECHANISM
+        code = UnsupportedSaslMechanismError.code
         login.refuse()
     else:
         login.begin(request.mechanism, takes_tokens=version == 0)

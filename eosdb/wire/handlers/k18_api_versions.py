@@ -12,9 +12,7 @@ from typing import Final
 from kafka.protocol.metadata.api_versions import ApiVersionsRequest
 
 from eosdb.errors import InvalidRequestError
-from eosdb.wire.answers import Fields
-from eosdb.wire.apis import SERVED, serves
-from eosdb.wire.session import Session
+from eosdb.wire.apis import SERVED, Fields, Session, serves
 
 _SOFTWARE: Final = re.compile("[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 """The allowed form of a client's software name and version."""

@@ -22,10 +22,9 @@ from eosdb.errors import (
 )
 from eosdb.model.notices import catalog
 from eosdb.model.topic_config import without_effect
-from eosdb.wire.answers import Fields, attempt
-from eosdb.wire.apis import serves
+from eosdb.wire.apis import Fields, Session, attempt, serves
 from eosdb.wire.errors import InvalidReplicaAssignmentError, InvalidReplicationFactorError
-from eosdb.wire.session import NODE_ID, Session
+from eosdb.wire.session import NODE_ID
 
 _UNSET: Final = -1
 _Topic = CreateTopicsRequest.CreatableTopic

@@ -10,10 +10,9 @@ from uuid import UUID
 from kafka.protocol.admin.topics import DeleteTopicsRequest
 
 from eosdb.errors import InvalidRequestError
-from eosdb.wire.answers import Fields, attempt
-from eosdb.wire.apis import serves
+from eosdb.wire.apis import Fields, Session, attempt, serves
 from eosdb.wire.handlers.k19_create_topics import repeated, twice
-from eosdb.wire.session import NO_TOPIC, Session
+from eosdb.wire.session import NO_TOPIC
 
 
 @serves(DeleteTopicsRequest, 1, 6)

@@ -10,9 +10,7 @@ from typing import Any
 from kafka.protocol.admin.topics import DeleteRecordsRequest
 
 from eosdb.model.values import TopicPartition
-from eosdb.wire.answers import Fields, per_partition
-from eosdb.wire.apis import serves
-from eosdb.wire.session import Session
+from eosdb.wire.apis import Fields, Session, per_partition, serves
 
 
 @serves(DeleteRecordsRequest, 0, 2)

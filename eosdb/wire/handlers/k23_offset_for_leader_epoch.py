@@ -10,11 +10,10 @@ from typing import Any
 from kafka.protocol.consumer.offsets import OffsetForLeaderEpochRequest
 
 from eosdb.model.values import TopicPartition
-from eosdb.wire.answers import Fields, per_partition
-from eosdb.wire.apis import serves
+from eosdb.wire.apis import Fields, Session, per_partition, serves
 from eosdb.wire.errors import NONE, reading_code_of
 from eosdb.wire.handlers.k02_list_offsets import checked_epoch
-from eosdb.wire.session import LEADER_EPOCH, Session
+from eosdb.wire.session import LEADER_EPOCH
 
 
 @serves(OffsetForLeaderEpochRequest, 2, 4, reading_code_of)

@@ -15,10 +15,8 @@ from eosdb.errors import (
     UnknownTopicOrPartitionError,
 )
 from eosdb.model.values import INTERNAL_TOPICS, TopicPartition
-from eosdb.wire.answers import Fields, partitions_of, per_partition
-from eosdb.wire.apis import serves
+from eosdb.wire.apis import Fields, Session, partitions_of, per_partition, serves
 from eosdb.wire.errors import BEFORE_FENCING, coordinator_code_of
-from eosdb.wire.session import Session
 
 
 @serves(AddPartitionsToTxnRequest, 0, 3, coordinator_code_of, codes={range(2): BEFORE_FENCING})

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from kafka.protocol.producer.transaction import AddOffsetsToTxnRequest
 
-from eosdb.wire.answers import Fields
-from eosdb.wire.apis import serves
+from eosdb.wire.apis import Fields, Session, serves
 from eosdb.wire.errors import BEFORE_FENCING, coordinator_code_of
-from eosdb.wire.session import Session
 
 
 @serves(AddOffsetsToTxnRequest, 0, 4, coordinator_code_of, codes={range(2): BEFORE_FENCING})

@@ -8,9 +8,7 @@ from __future__ import annotations
 from kafka.protocol.producer.transaction import WriteTxnMarkersRequest
 
 from eosdb.model.values import CLASSIC, TopicPartition
-from eosdb.wire.answers import Fields, per_partition
-from eosdb.wire.apis import serves
-from eosdb.wire.session import Session
+from eosdb.wire.apis import Fields, Session, per_partition, serves
 
 
 @serves(WriteTxnMarkersRequest, 1, 1)

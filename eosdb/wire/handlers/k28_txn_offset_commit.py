@@ -11,12 +11,10 @@ from kafka.protocol.producer.transaction import TxnOffsetCommitRequest
 
 from eosdb.model.requests import TxnOffsetCommit
 from eosdb.model.values import ConsumerGroupMetadata
-from eosdb.wire.answers import Fields, per_partition
-from eosdb.wire.apis import serves
+from eosdb.wire.apis import Fields, Session, per_partition, serves
 from eosdb.wire.errors import BEFORE_FENCING, NOT_IN_TRANSACTION, coordinator_code_of
 from eosdb.wire.handlers.k08_offset_commit import offsets_of
 from eosdb.wire.handlers.k26_end_txn import transaction_version
-from eosdb.wire.session import Session
 
 
 @serves(

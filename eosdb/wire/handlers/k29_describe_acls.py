@@ -22,9 +22,7 @@ from eosdb.admin.acl_filter import AclFilter
 from eosdb.coordinator.authorizer import check_acl
 from eosdb.errors import InvalidRequestError
 from eosdb.events.kinds import Acl
-from eosdb.wire.answers import Fields
-from eosdb.wire.apis import serves
-from eosdb.wire.session import Session
+from eosdb.wire.apis import Fields, Session, serves
 
 ANY_HOST: Final = "*"
 _ANY: Final = 1

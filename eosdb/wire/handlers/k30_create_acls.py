@@ -10,10 +10,8 @@ from kafka.protocol.admin.acl import CreateAclsRequest
 
 from eosdb.errors import EosdbError
 from eosdb.events.kinds import Acl
-from eosdb.wire.answers import Fields
-from eosdb.wire.apis import serves
+from eosdb.wire.apis import Fields, Session, serves
 from eosdb.wire.handlers.k29_describe_acls import row
-from eosdb.wire.session import Session
 
 
 @serves(CreateAclsRequest, 1, 3)

@@ -11,10 +11,8 @@ from kafka.protocol.admin.acl import DeleteAclsRequest
 from eosdb.admin.acl_filter import AclFilter
 from eosdb.errors import EosdbError
 from eosdb.events.kinds import Acl
-from eosdb.wire.answers import Fields
-from eosdb.wire.apis import serves
+from eosdb.wire.apis import Fields, Session, serves
 from eosdb.wire.handlers.k29_describe_acls import of_principal, of_resource, wanted
-from eosdb.wire.session import Session
 
 
 @serves(DeleteAclsRequest, 1, 3)

@@ -11,10 +11,8 @@ from kafka.protocol.admin.configs import DescribeConfigsRequest
 
 from eosdb.admin.configs import ConfigEntry
 from eosdb.model.validation import check_topic_name
-from eosdb.wire.answers import Fields, attempt
-from eosdb.wire.apis import serves
+from eosdb.wire.apis import Fields, Session, attempt, serves
 from eosdb.wire.handlers import k33_alter_configs as configs
-from eosdb.wire.session import Session
 
 
 @serves(DescribeConfigsRequest, 1, 4)

@@ -16,10 +16,9 @@ from kafka.protocol.admin.configs import AlterConfigsRequest
 from eosdb.errors import ApiError, InvalidConfigError, InvalidRequestError
 from eosdb.model.topic_config import ConfigChange, ConfigOperation
 from eosdb.model.validation import check_topic_name
-from eosdb.wire.answers import Fields, attempt
-from eosdb.wire.apis import serves
+from eosdb.wire.apis import Fields, Session, attempt, serves
 from eosdb.wire.handlers.k19_create_topics import log_without_effect, repeated
-from eosdb.wire.session import NODE_ID, Session
+from eosdb.wire.session import NODE_ID
 
 TOPIC: Final = 2
 BROKER: Final = 4

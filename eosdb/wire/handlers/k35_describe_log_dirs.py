@@ -8,9 +8,7 @@ from __future__ import annotations
 from kafka.protocol.admin.cluster import DescribeLogDirsRequest
 
 from eosdb.model.values import TopicPartition
-from eosdb.wire.answers import Fields, by_topic, partitions_of
-from eosdb.wire.apis import serves
-from eosdb.wire.session import Session
+from eosdb.wire.apis import Fields, Session, by_topic, partitions_of, serves
 
 
 @serves(DescribeLogDirsRequest, 1, 4, failed=lambda _, error, __: {"error": error})

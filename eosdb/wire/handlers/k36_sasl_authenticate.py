@@ -9,10 +9,8 @@ from kafka.protocol.sasl import SaslAuthenticateRequest
 
 from eosdb.errors import SaslAuthenticationFailedError
 from eosdb.model.notices import catalog
-from eosdb.wire.answers import Fields
-from eosdb.wire.apis import serves
+from eosdb.wire.apis import Fields, Session, serves
 from eosdb.wire.errors import ILLEGAL_SASL_STATE
-from eosdb.wire.session import Session
 
 
 @serves(SaslAuthenticateRequest, 0, 2)

@@ -10,15 +10,13 @@ from typing import Any
 from kafka.protocol.admin.topics import CreatePartitionsRequest
 
 from eosdb.errors import PolicyViolationError
-from eosdb.wire.answers import Fields, attempt
-from eosdb.wire.apis import serves
+from eosdb.wire.apis import Fields, Session, attempt, serves
 from eosdb.wire.handlers.k19_create_topics import (
     PARTITIONS_AT_ONCE,
     check_assignments,
     repeated,
     twice,
 )
-from eosdb.wire.session import Session
 
 
 @serves(CreatePartitionsRequest, 0, 3)

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from kafka.protocol.admin.groups import DeleteGroupsRequest
 
-from eosdb.wire.answers import Fields, attempt
-from eosdb.wire.apis import serves
+from eosdb.wire.apis import Fields, Session, attempt, serves
 from eosdb.wire.errors import coordinator_code_of
-from eosdb.wire.session import Session
 
 
 @serves(DeleteGroupsRequest, 0, 2, coordinator_code_of)

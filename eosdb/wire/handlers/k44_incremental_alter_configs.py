@@ -11,10 +11,8 @@ from kafka.protocol.admin.configs import IncrementalAlterConfigsRequest
 
 from eosdb.errors import InvalidRequestError
 from eosdb.model.topic_config import ConfigChange, ConfigOperation
-from eosdb.wire.answers import Fields
-from eosdb.wire.apis import serves
+from eosdb.wire.apis import Fields, Session, serves
 from eosdb.wire.handlers.k33_alter_configs import alter_each, check_given
-from eosdb.wire.session import Session
 
 
 @serves(IncrementalAlterConfigsRequest, 0, 1)

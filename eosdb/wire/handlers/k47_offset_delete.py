@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from kafka.protocol.consumer.group import OffsetDeleteRequest
 
-from eosdb.wire.answers import Fields, partitions_of, per_partition
-from eosdb.wire.apis import serves
+from eosdb.wire.apis import Fields, Session, partitions_of, per_partition, serves
 from eosdb.wire.errors import coordinator_code_of
-from eosdb.wire.session import Session
 
 
 @serves(OffsetDeleteRequest, 0, 0, coordinator_code_of)

@@ -12,10 +12,8 @@ from kafka.protocol.admin.users import DescribeUserScramCredentialsRequest
 from eosdb.errors import ResourceNotFoundError
 from eosdb.model.protocol import scram
 from eosdb.model.validation import shown
-from eosdb.wire.answers import Fields
-from eosdb.wire.apis import serves
+from eosdb.wire.apis import Fields, Session, serves
 from eosdb.wire.errors import DUPLICATE_RESOURCE
-from eosdb.wire.session import Session
 
 NUMBERS: Final = {name: number for number, name in enumerate(scram.MECHANISMS, start=1)}
 

@@ -12,10 +12,8 @@ from kafka.protocol.admin.users import AlterUserScramCredentialsRequest
 
 from eosdb.model.protocol import scram
 from eosdb.model.validation import shown
-from eosdb.wire.answers import Fields, attempt
-from eosdb.wire.apis import serves
+from eosdb.wire.apis import Fields, Session, attempt, serves
 from eosdb.wire.handlers.k50_describe_user_scram_credentials import NUMBERS, twice
-from eosdb.wire.session import Session
 
 _NAMES: Final = {number: name for name, number in NUMBERS.items()}
 

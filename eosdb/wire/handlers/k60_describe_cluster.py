@@ -11,10 +11,9 @@ from typing import Final
 from kafka.protocol.admin.cluster import DescribeClusterRequest
 
 from eosdb.coordinator.authorizer import CLUSTER
-from eosdb.wire.answers import Fields
-from eosdb.wire.apis import serves
+from eosdb.wire.apis import Fields, Session, serves
 from eosdb.wire.errors import MISMATCHED_ENDPOINT_TYPE, UNSUPPORTED_ENDPOINT_TYPE
-from eosdb.wire.session import NODE_ID, Session
+from eosdb.wire.session import NODE_ID
 
 _BROKERS: Final = 1
 _CONTROLLERS: Final = 2

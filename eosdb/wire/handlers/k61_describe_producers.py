@@ -5,9 +5,7 @@ from __future__ import annotations
 from kafka.protocol.admin.transactions import DescribeProducersRequest
 
 from eosdb.model.values import TopicPartition
-from eosdb.wire.answers import Fields, per_partition
-from eosdb.wire.apis import serves
-from eosdb.wire.session import Session
+from eosdb.wire.apis import Fields, Session, per_partition, serves
 
 
 @serves(DescribeProducersRequest, 0, 0)

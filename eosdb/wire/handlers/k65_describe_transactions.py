@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from kafka.protocol.admin.transactions import DescribeTransactionsRequest
 
-from eosdb.wire.answers import Fields, attempt, by_topic
-from eosdb.wire.apis import serves
+from eosdb.wire.apis import Fields, Session, attempt, by_topic, serves
 from eosdb.wire.errors import coordinator_code_of
-from eosdb.wire.session import Session
 
 
 @serves(DescribeTransactionsRequest, 0, 0, coordinator_code_of)

@@ -10,10 +10,8 @@ from typing import Final
 from kafka.protocol.admin.transactions import ListTransactionsRequest
 
 from eosdb.model.values import TransactionState
-from eosdb.wire.answers import Fields
-from eosdb.wire.apis import serves
+from eosdb.wire.apis import Fields, Session, serves
 from eosdb.wire.errors import coordinator_code_of
-from eosdb.wire.session import Session
 
 _STATES: Final = {state.label for state in TransactionState}
 

@@ -9,11 +9,10 @@ from typing import Any
 
 from eosdb.errors import InvalidRequestError
 from eosdb.model.values import MemberHeartbeat
-from eosdb.wire.answers import Fields
-from eosdb.wire.apis import serves
+from eosdb.wire.apis import Fields, Session, serves
 from eosdb.wire.errors import coordinator_code_of
 from eosdb.wire.schemas import ConsumerGroupHeartbeatRequest
-from eosdb.wire.session import NO_TOPIC, Session
+from eosdb.wire.session import NO_TOPIC
 
 
 @serves(ConsumerGroupHeartbeatRequest, 0, 1, coordinator_code_of)

@@ -9,11 +9,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from eosdb.model.values import AssignedTopic, ConsumerGroupMemberDescription
-from eosdb.wire.answers import Fields, attempt
-from eosdb.wire.apis import serves
+from eosdb.wire.apis import Fields, Session, attempt, serves
 from eosdb.wire.errors import coordinator_code_of
 from eosdb.wire.schemas import ConsumerGroupDescribeRequest
-from eosdb.wire.session import Session
 
 _CLASSIC, _CONSUMER = 0, 1
 

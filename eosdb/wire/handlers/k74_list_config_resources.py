@@ -8,10 +8,9 @@ from __future__ import annotations
 from kafka.protocol.admin.configs import ListConfigResourcesRequest
 
 from eosdb.errors import UnsupportedVersionError
-from eosdb.wire.answers import Fields
-from eosdb.wire.apis import serves
+from eosdb.wire.apis import Fields, Session, serves
 from eosdb.wire.handlers.k33_alter_configs import BROKER, CLIENT_METRICS, GROUP, KINDS, TOPIC
-from eosdb.wire.session import NODE_ID, Session
+from eosdb.wire.session import NODE_ID
 
 
 @serves(ListConfigResourcesRequest, 0, 1, right="describe_configs")

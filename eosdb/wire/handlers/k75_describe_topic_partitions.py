@@ -8,10 +8,8 @@ from kafka.protocol.admin.topics import DescribeTopicPartitionsRequest
 
 from eosdb.errors import EosdbError, InvalidRequestError
 from eosdb.model.values import TopicMetadata
-from eosdb.wire.answers import Fields
-from eosdb.wire.apis import serves
+from eosdb.wire.apis import Fields, Session, serves
 from eosdb.wire.handlers.k03_metadata import led_here
-from eosdb.wire.session import Session
 
 _MOST_PARTITIONS: Final = 2_000
 """In an answer (Kafka: max.request.partition.size.limit)."""

@@ -36,8 +36,7 @@ from eosdb.errors import (
 )
 from eosdb.log import partition_rows
 from eosdb.model.values import TopicPartition
-from eosdb.wire.answers import Answer, Fields, attempt, per_partition
-from eosdb.wire.apis import serves
+from eosdb.wire.apis import Answer, Fields, Session, attempt, per_partition, serves
 from eosdb.wire.errors import (
     LOG_DIR_NOT_FOUND,
     ElectionNotNeededError,
@@ -46,7 +45,7 @@ from eosdb.wire.errors import (
 )
 from eosdb.wire.handlers.k19_create_topics import check_assignments
 from eosdb.wire.schemas import ShareGroupHeartbeatRequest
-from eosdb.wire.session import LEADER_EPOCH, NODE_ID, Session
+from eosdb.wire.session import LEADER_EPOCH, NODE_ID
 
 _UPGRADE_TYPES: Final = (1, 2, 3)
 """An upgrade, a safe downgrade, an unsafe one."""
