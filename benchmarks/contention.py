@@ -19,6 +19,7 @@ from benchmarks.writing import FULL, if_there, peer_row
 
 COUNTS = (1, 2, 4, 8)
 EOSDB, RAW = "eosdb", "raw sqlite3"
+TRANSACTIONS = "eosdb, transactions"
 
 
 def cases(settings: Settings) -> list[Case]:
@@ -28,7 +29,11 @@ def cases(settings: Settings) -> list[Case]:
 def _threads(settings: Settings) -> Case:
     records = settings.size(4_000, 80)
     contenders: dict[str, Contender | None] = {}
-    by_threads: dict[str, Callable[..., float]] = {EOSDB: eos.threads, RAW: raw.singles}
+    by_threads: dict[str, Callable[..., float]] = {
+        EOSDB: eos.threads,
+        RAW: raw.singles,
+        TRANSACTIONS: partial(eos.threads, in_transactions=True),
+    }
     for who, run in by_threads.items():
         for count in COUNTS:
             contenders[_named(who, count, "thread")] = partial(run, records=records, count=count)
@@ -42,7 +47,7 @@ def _threads(settings: Settings) -> Case:
     one, most, limit = rows[0].name, rows[len(COUNTS) - 1].name, _named(RAW, 1, "thread")
     return Case(
         name="threads",
-        title="Durable idempotent sends of one record, each thread its own producer",
+        title="Durable idempotent sends, or transactions, of one record, each thread its own producer",
         unit="records/s",
         rows=rows,
         targets=(Target(most, limit, 1.2), Target(most, one, None)),

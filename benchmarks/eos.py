@@ -100,16 +100,29 @@ def process(folder: Path, records: int, size: int) -> float:
             return done / (perf_counter() - start)
 
 
-def threads(folder: Path, records: int, count: int) -> float:
-    """Durable one-record sends a second by so many threads, each with its own producer and partition."""
+def threads(folder: Path, records: int, count: int, *, in_transactions: bool = False) -> float:
+    """Durable one-record sends a second by so many threads, each with its own producer and partition; or
+    transactions of one record."""
     with producing(folder, count) as (db, first):
         producers = [first, *(db.producer() for _ in range(count - 1))]
-        for number, producer in enumerate(producers):
-            producer.send("t", VALUE, partition=number).result()
+        if in_transactions:
+            producers = [db.producer(transactional_id=f"p{number}") for number in range(count)]
+            for producer in producers:
+                producer.init_transactions()
+
+        def send(number: int) -> None:
+            if in_transactions:
+                with producers[number].transaction():
+                    producers[number].send("t", VALUE, partition=number)
+            else:
+                producers[number].send("t", VALUE, partition=number).result()
+
+        for number in range(count):
+            send(number)
 
         def work(number: int) -> None:
             for _ in range(records // count):
-                producers[number].send("t", VALUE, partition=number).result()
+                send(number)
 
         rate = records // count * count / seconds_of(work, count)
         for producer in producers:

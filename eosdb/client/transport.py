@@ -8,8 +8,7 @@ there at once; `eosdb.testing.FaultyTransport` loses, delays and repeats request
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
-from typing import Final, Generic, Protocol, TypeVar, runtime_checkable
+from typing import Any, Final, Generic, Protocol, TypeVar, runtime_checkable
 
 from eosdb.client.answers import is_lost
 from eosdb.client.requests import BrokerRequests as BrokerRequests  # Programs import it from here.
@@ -18,14 +17,13 @@ from eosdb.errors import (
     DatabaseLockedError,
     EosdbError,
     RequestTimedOutError,
-    in_doubt,
     inherit_doubt,
     is_refused_by_file,
 )
 from eosdb.model.clock import Clock
+from eosdb.model.threads import Fate
 
 T = TypeVar("T")
-U = TypeVar("U")
 
 
 Request = Callable[[BrokerRequests], T]
@@ -56,9 +54,9 @@ class Exchange(Generic[T]):
         self.error = error
         self.done = True
 
-    def reopen(self) -> None:
-        """Discard the response, whose effect was rolled back; the request will be sent again."""
-        self.error, self.done = None, False
+    def succeed(self, answer: T) -> None:
+        """Complete the exchange with the response."""
+        self._answer, self.done = answer, True
 
     def follow(self, other: Exchange[T]) -> None:
         """Copy the response of another, completed exchange."""
@@ -94,19 +92,13 @@ class Transport(Protocol):
         expected."""
 
 
-class SharedTurn(Protocol):
-    """A writer turn in which several requests share a commit."""
-
-    @property
-    def stands(self) -> bool:
-        """Whether the first requests have been committed, regardless of the rest."""
-
-
 @runtime_checkable
-class SharesCommits(Protocol):
-    """A broker in the same process, whose requests can share a commit."""
+class CarriesOutTurns(Protocol):
+    """A broker in the same process, which carries out several requests in one unit, or none of them."""
 
-    def together(self, *, sync: bool) -> AbstractContextManager[SharedTurn]: ...
+    def turn(
+        self, requests: Sequence[Request[Any]], *, sync: bool, fate: Fate | None = None
+    ) -> list[Any]: ...
 
 
 class DirectTransport:
@@ -114,7 +106,7 @@ class DirectTransport:
 
     def __init__(self, broker: BrokerRequests) -> None:
         self._broker = broker
-        self._sharing = broker if isinstance(broker, SharesCommits) else None
+        self.turns: Final = broker if isinstance(broker, CarriesOutTurns) else None
 
     @property
     def transaction_version(self) -> int:
@@ -134,83 +126,43 @@ class DirectTransport:
     ) -> list[Exchange[T]]:
         """Submit several requests at once. They are carried out in order, and in one commit if the broker
         supports that."""
-        if len(requests) == 1 or self._sharing is None:
-            return self._in_order(name, requests)
+        if len(requests) == 1 or self.turns is None:
+            return self.in_order(name, requests)
         try:
-            with self._sharing.together(sync=sync):
-                return self._in_order(name, requests)
+            answers = self.turns.turn(requests, sync=sync)
         except EosdbError as error:
-            if not isinstance(error, DatabaseLockedError):
-                # The shared commit failed as a whole; submitted alone, each gets its own response.
-                return self._in_order(name, requests, error)
-            # Nobody waits again for what was not released in time.
-            exchanges = [Exchange[T](name) for _ in requests]
-            for exchange in exchanges:
-                exchange.fail(error)
-            return exchanges
+            return self.in_order(name, requests, error)
+        return answered(name, answers)
 
     # decisions/0054: a request after one that the file refused must not be stored before it.
-    def _in_order(
+    def in_order(
         self, name: str, requests: Sequence[Request[T]], before: EosdbError | None = None
     ) -> list[Exchange[T]]:
         """Submit one request after another. Once the file refuses one, the rest fail with its error without
-        being carried out. `before` is the error of an earlier attempt, whose doubt an error inherits."""
+        being carried out. `before` is the error of their turn, whose doubt an error inherits. If that was a
+        lock, nobody waits for it again."""
         exchanges: list[Exchange[T]] = []
+        error: EosdbError | None = before if isinstance(before, DatabaseLockedError) else None
         for request in requests:
-            error = exchanges[-1].error if exchanges else None
             if error is not None and is_refused_by_file(error):
                 exchanges.append(Exchange(name))
                 exchanges[-1].fail(error)
             else:
                 exchanges.append(self.submit(name, request))
-                inherit_doubt(exchanges[-1].error, before)
+                error = exchanges[-1].error
+                inherit_doubt(error, before)
         return exchanges
-
-    def submit_before(
-        self,
-        name: str,
-        requests: Sequence[Request[T]],
-        exchanges: list[Exchange[T]],
-        succeeded: Callable[[T], bool],
-        last: Request[U],
-        answered: Exchange[U],
-        *,
-        sync: bool,
-    ) -> None:
-        """Like `submit_all`, with the responses in `exchanges`. If all succeed, `last` is carried out in
-        the same turn and its response is in `answered`, which otherwise stays open. If the file is locked,
-        nothing is sent, and only `answered` has a response. After an interrupt both hold the responses of
-        what was done, including that of `last` if it has been committed."""
-        if self._sharing is None:
-            exchanges += self._in_order(name, requests)
-            return
-        turn: SharedTurn | None = None
-        try:
-            with self._sharing.together(sync=sync) as turn:
-                exchanges += self._in_order(name, requests)
-                if all(e.error is None and succeeded(e.answer) for e in exchanges):
-                    answered.carry_out(last, self._broker)
-        except BaseException as error:
-            # Committed together with the decision of `last`, whether or not that could be completed.
-            stands = turn is not None and turn.stands
-            if not stands:
-                exchanges.clear()
-            if not isinstance(error, EosdbError):
-                if stands and not answered.done:
-                    answered.carry_out(last, self._broker)  # A repeat has the same response.
-                raise
-            if stands:
-                if not answered.done:
-                    answered.fail(in_doubt(error))
-                return
-            answered.reopen()
-            if isinstance(error, DatabaseLockedError):
-                answered.fail(error)  # Nobody waits again for what was not released in time.
-                return
-            exchanges += self._in_order(name, requests, error)
 
     def poll(self) -> int | None:
         return None
+
+
+def answered(name: str, answers: Sequence[T]) -> list[Exchange[T]]:
+    """Return the exchanges of requests that have these responses."""
+    exchanges = [Exchange[T](name) for _ in answers]
+    for exchange, answer in zip(exchanges, answers, strict=True):
+        exchange.succeed(answer)
+    return exchanges
 
 
 def presence(way: object, transactional_id: str | None = None) -> Presence | None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+import threading
+from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
 from eosdb.coordinator import ahead, expiry
@@ -26,6 +27,7 @@ from eosdb.coordinator.transactions.producer_ids import ProducerIdManager
 from eosdb.coordinator.transactions.state import TransactionMetadata
 from eosdb.errors import (
     ConcurrentTransactionsError,
+    IllegalStateError,
     TransactionCoordinatorFencedError,
 )
 from eosdb.log import append, partition_rows, producer_rows
@@ -34,9 +36,9 @@ from eosdb.model.clock import Clock
 from eosdb.model.config import BrokerConfig
 from eosdb.model.notices import catalog
 from eosdb.model.protocol.owned_ids import has_owner
+from eosdb.model.threads import Fate
 from eosdb.model.values import ProducerIdAndEpoch, TopicPartition
 from eosdb.store.store import Store
-from eosdb.store.writing.joint_unit import JointUnit
 from eosdb.store.writing.unit import Unit
 
 T = TypeVar("T")
@@ -44,6 +46,13 @@ T = TypeVar("T")
 
 class _WorkIsDueError(Exception):
     """Raised inside a unit to roll it back; never leaves `write`."""
+
+
+class _Turn(threading.local):
+    """What this thread is in the middle of."""
+
+    unit: Unit | None = None
+    """The unit of the turn, of which each write is a part."""
 
 
 class TransactionCoordinator:
@@ -57,16 +66,19 @@ class TransactionCoordinator:
         self._producer_ids = ProducerIdManager(store, clock, config.producer_id_block_size)
         self.presences: Final = Presences(store, clock)
         self.leadership: Final = Leadership(store, clock, config.transaction_unit_partitions)
+        self._turn = _Turn()
         self.after_write: Callable[[], None] = lambda: None
         """Called after every write, for housekeeping to check whether it is due."""
 
     # -- the door for every write ---------------------------------------------------------------
 
-    def write(self, function: Callable[[Unit], T], *, sync: bool = True) -> T:
+    def write(
+        self, function: Callable[[Unit], T], *, sync: bool = True, fate: Fate | None = None
+    ) -> T:
         """Run `function` in a unit, after the due work."""
-
-        if self._store.is_joint:
-            return self._store.write(function, sync=sync)
+        if (unit := self._turn.unit) is not None:
+            with unit.savepoint():
+                return function(unit)
 
         def checked(unit: Unit) -> T:
             if self._is_work_due(unit):
@@ -75,25 +87,26 @@ class TransactionCoordinator:
 
         while True:
             try:
-                result = self._store.write(checked, sync=sync)
+                result = self._store.write(checked, sync=sync, fate=fate)
             except _WorkIsDueError:
                 self.run_due()
             else:
                 self.after_write()
                 return result
 
-    @contextlib.contextmanager
-    def together(self, *, sync: bool) -> Iterator[JointUnit]:
-        """Run the writes of this thread in the block in one unit, as `Store.together` does. The end of a
-        transaction commits that unit, and its second step is a unit of its own."""
-        while True:
-            with self._store.together(sync=sync) as joint:
-                if not (is_due := self._is_work_due(joint.unit)):
-                    yield joint
-            if not is_due:
-                self.after_write()
-                return
-            self.run_due()
+    # decisions/0079: like any other write, so that threads share its commit.
+    def turn(self, run: Callable[[], T], *, sync: bool, fate: Fate | None = None) -> T:
+        """Make every `write` of `run` a part of one unit. If `run` raises, nothing is stored: then make
+        each request by itself, for its own answer. `run` may run more than once, and in another thread."""
+
+        def together(unit: Unit) -> T:
+            try:
+                self._turn.unit = unit
+                return run()
+            finally:
+                self._turn.unit = None
+
+        return self.write(together, sync=sync, fate=fate)
 
     def _is_work_due(self, unit: Unit) -> bool:
         return bool(
@@ -328,8 +341,8 @@ class TransactionCoordinator:
 
     def _write_decision(self, first_step: Decide) -> Decision | None:
         decision = self.write(first_step)
-        if decision is not None and decision.end is not End.NONE and self._store.is_joint:
-            self._store.commit_joint()
+        if self._turn.unit is not None and (decision is None or decision.end is End.DECIDED):
+            raise IllegalStateError("the end of this transaction needs more than one unit")
         return decision
 
     def _complete(self, decision: Decision) -> None:

@@ -102,14 +102,17 @@ class Leadership:
             if (completed := self._completed_at_once(unit, decision)) is not None:
                 return completed
             with self._lock:
-                self._completing.add(transactional_id)
                 decided.append(decision)
+                if not is_left:
+                    self._completing.add(transactional_id)
             return decision
 
         decided: list[Decision] = []
+        is_left = False
         try:
             return run(first_step)
         except BaseException:
+            is_left = True  # Another thread may still be running the unit.
             if decided:
                 self._finish(transactional_id)
             raise

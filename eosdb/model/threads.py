@@ -1,5 +1,5 @@
-"""Starting threads, which the system may refuse to a process or user that has too many, or no memory; and
-lending those of anyio's pool.
+"""Starting threads, which the system may refuse to a process or user that has too many, or no memory;
+lending those of anyio's pool; and what becomes of a write that another thread may carry out.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Final, ParamSpec
+from typing import Any, Final, ParamSpec
 
 from eosdb.errors import StorageError
 
@@ -81,6 +81,16 @@ def needed(what: str) -> Iterator[None]:
             f"no thread can be started for {what}: this process, or its user, has as many as the system "
             "allows (ulimit -u, or the pids limit of the container); end some and try again"
         ) from error
+
+
+class Fate:
+    """Given to a write by somebody who must know what became of it, also after an interrupt."""
+
+    __slots__ = ("ask",)
+
+    def __init__(self) -> None:
+        self.ask: Callable[[], Any] = lambda: None
+        """Waits until the write is over. Returns its result; None if nothing of it is stored."""
 
 
 def may_lend() -> bool:

@@ -2,12 +2,11 @@
 
 The only place that issues BEGIN, COMMIT, ROLLBACK and checkpoints. A writer waits three times: in the
 process (group commit), between processes (writer mutex), and for other programs (SQLite's own lock). There
-are four kinds of unit:
+are three kinds of unit:
 
 | kind   | begun by    | what it holds                           | when a part raises                    |
 | ------ | ----------- | --------------------------------------- | ------------------------------------- |
 | shared | `write`     | requests of all threads that wait       | that request alone is rolled back     |
-| joint  | `together`  | all `write` calls of a thread's block   | the unit is, if the part has written  |
 | held   | `begin`     | a block with the user's own SQL         | the block is rolled back              |
 | late   | `unit.late` | a replay, on the caller's connection    | the caller rolls back                 |
 
@@ -37,6 +36,7 @@ from eosdb.errors import (
 from eosdb.model.clock import real_ns
 from eosdb.model.closing import Closing
 from eosdb.model.reports import CommitTimes
+from eosdb.model.threads import Fate
 from eosdb.store.file import forking
 from eosdb.store.file.connection import connect, connect_untrusted, is_in_wal_mode
 from eosdb.store.file.failures import (
@@ -53,7 +53,6 @@ from eosdb.store.readers import Readers
 from eosdb.store.schema.migrate import Opened, check_not_upgraded
 from eosdb.store.writing.group_commit import GroupCommit, Request
 from eosdb.store.writing.held_unit import HeldUnit
-from eosdb.store.writing.joint_unit import JointUnit
 from eosdb.store.writing.timings import Timings
 from eosdb.store.writing.unit import Apply, Unit
 from eosdb.store.writing.writer import Counts, Writer
@@ -102,7 +101,6 @@ class Store:
         )
         self._writer: Writer | None = None
         self._held: HeldUnit | None = None
-        self._joint: JointUnit | None = None
         self._before_close: list[Callable[[], None]] = []
         self._before_rest: list[Callable[[], None]] = []
         with forking.at_work():
@@ -183,85 +181,28 @@ class Store:
 
     # -- units ----------------------------------------------------------------------------------
 
-    def write(self, function: Callable[[Unit], T], *, sync: bool = True, tells: bool = True) -> T:
+    def write(
+        self,
+        function: Callable[[Unit], T],
+        *,
+        sync: bool = True,
+        tells: bool = True,
+        fate: Fate | None = None,
+    ) -> T:
         """Run `function` in a write unit and return its result after the commit; if it raises, nothing is
         stored.
 
         `function` may run more than once and must have no effect outside the unit. `sync=False` skips the
         fsync of durability "full", for writes that count only once a later, synced unit is committed.
         With `tells=False`, pending notices are logged after a later write: pass it while holding
-        something that other threads wait for.
+        something that other threads wait for. `fate` tells after an interrupt what became of it.
         """
         self._check_writable()
-        if self._joint is not None and self._joint.is_ours:
-            self._go_on_with(self._joint)
-            return self._joint.run(function)
         try:
-            return self._group.submit(function, sync)
+            return self._group.submit(function, sync, fate)
         finally:
             if tells:
                 self._timings.tell()
-
-    @property
-    def is_joint(self) -> bool:
-        """Whether the calling thread's writes are parts of a joint unit."""
-        return self._joint is not None and self._joint.is_ours
-
-    @contextlib.contextmanager
-    def together(self, *, sync: bool) -> Iterator[JointUnit]:
-        """Make every `write` of the calling thread in the block a part of one unit.
-
-        The result or error of a part is final only when the block has ended. If the unit fails, or one
-        part must be rolled back, the block raises and nothing is stored: then write each part on its own.
-        """
-        with self.alone() as writer:
-            try:
-                self._timings.begun()
-                unit = writer.begin(sync=sync, careful=False)
-                self._joint = joint = JointUnit(unit, self.path)
-                yield joint
-                joint.write_waiting()
-                if not joint.is_committed:
-                    writer.commit(joint.parts)
-                self._timings.ended(joint.parts)
-            finally:
-                self._joint = None
-                try:
-                    writer.connection.rollback()
-                except MemoryError:
-                    writer.roll_back()
-
-    def commit_joint(self) -> None:
-        """Inside `together`: commit the parts written so far; those that follow form a new unit without
-        fsync. If that unit cannot begin, the following parts fail, but not the committed ones."""
-        joint, writer = self._joint, self._writer
-        assert joint is not None
-        assert writer is not None
-        try:
-            with translated(self.path):
-                joint.write_waiting()
-                writer.commit(joint.parts)
-        except EosdbError as error:
-            joint.fail(error)
-            raise
-        finally:
-            # Also when somebody interrupts behind the commit (decisions/0018).
-            if not writer.connection.in_transaction and not joint.has_failed:
-                joint.parts, joint.stands, joint.is_committed = 0, True, True
-
-    def _go_on_with(self, joint: JointUnit) -> None:
-        """Begin the next unit of the turn if the previous one has been committed."""
-        if not joint.is_committed:
-            return
-        assert self._writer is not None
-        joint.check()
-        try:
-            with translated(self.path):
-                self._writer.begin(sync=False, careful=False)
-        except EosdbError as error:
-            joint.fail(error)
-            raise
-        joint.is_committed = False
 
     @contextlib.contextmanager
     def begin(self) -> Iterator[HeldUnit]:

@@ -60,7 +60,7 @@ class Between:
 
     def _hooked(self, door: Callable[..., Any]) -> Callable[..., Any]:
         def hooked(*arguments: Any, **options: Any) -> Any:
-            if not (self.has_acted or self._store.is_joint):
+            if not (self.has_acted or self._store._group._is_ours()):
                 self._left -= 1
                 if self._left < 0:
                     self.has_acted = True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import sqlite3
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -13,12 +13,13 @@ from pathlib import Path
 import pytest
 
 import eosdb
-from eosdb import Record, RecordBatch, TopicPartition
+from eosdb import ConsumerGroupMetadata, OffsetAndMetadata, Record, RecordBatch, TopicPartition
 from eosdb.store.writing import group_commit
 from eosdb.store.writing.group_commit import GroupCommit, Request
 from eosdb.store.writing.unit import Memo, Unit
+from tests.client.producer.answers import transactional
 from tests.concurrency.worker import threads
-from tests.inside import writer
+from tests.inside import Commits, writer
 from tests.readers import committed_values
 
 pytestmark = pytest.mark.crash
@@ -66,32 +67,88 @@ def test_a_requests_error_undoes_only_its_own_writes(db: eosdb.Database) -> None
 
 
 def test_requests_of_many_threads_share_commits(db: eosdb.Database) -> None:
-    """While one round is held up, everything that comes waits for the next one, and leaves in it."""
-    rounds: list[int] = []
-    run_round = db._store._group._run_round
-    entered, go = threading.Event(), threading.Event()
-
-    def counted(batch: list[object]) -> None:
-        rounds.append(len(batch))
-        if len(rounds) == 1:
-            entered.set()
-            go.wait()
-        run_round(batch)  # type: ignore[arg-type]
-
-    db._store._group._run_round = counted  # type: ignore[assignment]
     batch = RecordBatch([Record(value=b"v")])
-    started = [threading.Thread(target=db.broker.append, args=(TP, batch)) for _ in range(9)]
-    started[0].start()
+    assert at_once(db, [partial(db.broker.append, TP, batch)] * 8)[0] == 1
+    assert db.broker.offsets(TP).log_end_offset == 8
+
+
+def at_once(db: eosdb.Database, works: Sequence[Callable[[], object]]) -> tuple[float, float]:
+    """While one round is held up, everything that comes waits for the next one. Returns how many commits
+    and syncs the works have taken, of which each makes one request."""
+
+    def hold(_: Unit) -> None:
+        entered.set()
+        assert go.wait(60)
+
+    entered, go = threading.Event(), threading.Event()
+    held = threading.Thread(target=db._store.write, args=(hold,), kwargs={"sync": False})
+    started = [threading.Thread(target=work) for work in works]
+    held.start()
     entered.wait()
-    for thread in started[1:]:
-        thread.start()
-    while len(db._store._group._queue) < 9:
-        pass
-    go.set()
-    for thread in started:
-        thread.join()
-    assert rounds == [1, 8]
-    assert db.broker.offsets(TP).log_end_offset == 9
+    with Commits(db) as commits:
+        for thread in started:
+            thread.start()
+        while len(db._store._group._queue) < 1 + len(works):
+            pass
+        go.set()
+        for thread in (held, *started):
+            thread.join()
+    return commits.all - 1, commits.synced
+
+
+@pytest.mark.parametrize("has_offsets", [False, True])
+def test_transactions_of_many_threads_share_a_commit_and_its_sync(
+    db_path: Path, has_offsets: bool
+) -> None:
+    """Records, a group's offsets as a processor sends them, and the end: each is one request."""
+    with eosdb.connect(db_path, durability="full") as db:
+        producers = [transactional(db, f"p{i}") for i in range(8)]
+        offsets = {TP: OffsetAndMetadata(7)} if has_offsets else {}
+        for number in range(2):
+            for producer in producers:
+                producer.begin_transaction()
+                producer.send("t", b"%d" % number, partition=0)
+            assert at_once(
+                db,
+                [
+                    partial(p._commit_with, offsets, ConsumerGroupMetadata(f"g{i}"))
+                    for i, p in enumerate(producers)
+                ],
+            ) == (1, 1)
+        assert committed_values(db, TP) == [b"0"] * 8 + [b"1"] * 8
+        for i in range(8):
+            committed = db.broker.offset_fetch(f"g{i}", [TP])
+            assert [at.offset for at in committed.values()] == [7] * has_offsets
+        assert db.verify().ok
+
+
+def test_a_transaction_that_is_refused_behind_its_records_undoes_only_itself(
+    db: eosdb.Database,
+) -> None:
+    db.admin.create_topic("small", config={"max.message.bytes": "5"})
+    producers = [transactional(db, f"p{i}") for i in range(4)]
+    refused: list[eosdb.EosdbError] = []
+
+    def commit(number: int) -> None:
+        try:
+            producers[number].commit_transaction()
+        except eosdb.MessageTooLargeError as error:
+            refused.append(error)
+            producers[number].abort_transaction()
+
+    for number, producer in enumerate(producers):
+        producer.begin_transaction()
+        producer.send("t", b"%d" % number)
+        if number % 2:
+            producer.send("small", b"too large for its topic")
+    at_once(db, [partial(commit, number) for number in range(4)])
+    assert len(refused) == 2
+    assert sorted(filter(None, committed_values(db, TP))) == [b"0", b"2"]
+    for number, producer in enumerate(producers):
+        with producer.transaction():
+            producer.send("t", b"next %d" % number)
+    assert len(committed_values(db, TP)) == 6
+    assert db.verify().ok
 
 
 @pytest.mark.parametrize("error", [ValueError, sqlite3.OperationalError])

@@ -45,7 +45,9 @@ def by_hand(db: eosdb.Database) -> None:
     producer.commit_transaction()
 
 
-def instead_of_the_commit(_: Producer) -> None:
+def instead_of_the_commit(producer: Producer, *offsets: Any) -> None:
+    if offsets:
+        producer.send_offsets_to_transaction(*offsets)
     if "dies" in sys.argv:
         os.kill(os.getpid(), signal.SIGKILL)
     print("waits", flush=True)
@@ -57,6 +59,7 @@ def main() -> None:
     with (
         eosdb.connect(path) as db,
         patch.object(Producer, "commit_transaction", instead_of_the_commit),
+        patch.object(Producer, "_commit_with", instead_of_the_commit),
     ):
         if kind == "by-hand":
             by_hand(db)

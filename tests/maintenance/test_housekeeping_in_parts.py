@@ -36,7 +36,7 @@ class Units:
 def units(monkeypatch: pytest.MonkeyPatch) -> Units:
     seen, write = Units(), Store.write
 
-    def watched(store: Store, function: Callable[[Unit], Any], **options: bool) -> Any:
+    def watched(store: Store, function: Callable[[Unit], Any], **options: Any) -> Any:
         def run(unit: Unit) -> Any:
             before, changes = unit.last_position(), unit.connection.total_changes
             result = function(unit)

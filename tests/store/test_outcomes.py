@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import sqlite3
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -107,15 +105,13 @@ def test_batches_that_were_in_doubt_together_are_in_doubt_alone(
     db.admin.create_topic("t")
     producer = db.producer(batch_size=1_000)
 
-    @contextlib.contextmanager
-    def fails(**_: bool) -> Iterator[None]:
-        yield
+    def fails(*_: object, **__: object) -> None:
         raise errors.in_doubt(eosdb.StorageError("the sync failed"))
 
     def refuses(*_: object, **__: object) -> None:
         raise eosdb.DatabaseFullError("no room")
 
-    monkeypatch.setattr(db.broker, "together", fails)
+    monkeypatch.setattr(db.broker, "turn", fails)
     monkeypatch.setattr(db.broker, "produce", refuses)
     with producer.gathering():
         futures = [producer.send("t", b"v" * 900, partition=0) for _ in range(3)]

@@ -14,13 +14,13 @@ from typing import Final
 from tests.tidy.tree import modules
 
 UNITS: Final = {
-    "_store": {"write", "read", "begin", "together", "alone"},
-    "store": {"write", "read", "begin", "together", "alone"},
+    "_store": {"write", "read", "begin", "alone"},
+    "store": {"write", "read", "begin", "alone"},
     "_coordinator": {
-        "write", "together", "init_producer_id", "end_txn", "add_to_transaction", "txn_offset_commit",
+        "write", "turn", "init_producer_id", "end_txn", "add_to_transaction", "txn_offset_commit",
         "write_markers",
     },
-    "_requests": {"together"},
+    "turns": {"turn"},
     "leadership": {"decide", "complete", "recover"},
     "self": {"_delete_rows", "run_due"},
 }  # fmt: skip
@@ -46,7 +46,6 @@ HOLDS: Final = {
     "looks again whether it is due",
     "eosdb.coordinator.coordinator.TransactionCoordinator.look_for_the_dead": "nothing of the first",
     "eosdb.coordinator.coordinator.TransactionCoordinator.run_due": "nothing; each looks for what is due",
-    "eosdb.coordinator.coordinator.TransactionCoordinator.together": "nothing of the first",
     "eosdb.coordinator.coordinator.TransactionCoordinator.write": "nothing of the first",
     "eosdb.coordinator.transactions.producer_ids.ProducerIdManager._allocate_block": "the version of the "
     "block",

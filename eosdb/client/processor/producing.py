@@ -91,9 +91,7 @@ class ProducerTransaction(ProcessingTransaction):
         if self._began_ms is None:
             return {}
         assert self.producer is not None
-        if self._offsets:
-            self.producer.send_offsets_to_transaction(self._offsets, self._committer())
-        self.producer.commit_transaction()
+        self.producer._commit_with(self._offsets, self._committer())
         self._is_committed()
         offsets = dict(self._offsets)
         self._forget()

@@ -222,12 +222,6 @@ class BatchCompletion:
             self._manager.progress(batch.tp).restore(batch)
         self._accumulator.put_back(batch)
 
-    def complete_as_stored(self, now_ms: int) -> None:
-        """Complete all batches as stored at unknown offsets, because the transaction is committed."""
-        for batch in [batch for batch in self._accumulator.waiting() if batch.attempts]:
-            self._accumulator.remove(batch)
-            self._stored(batch, ProduceResult(duplicate=True), now_ms)
-
     # -- time -----------------------------------------------------------------------------------
 
     def expire(self, now_ms: int) -> None:

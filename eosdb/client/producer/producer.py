@@ -170,6 +170,12 @@ class Producer(Closeable):
         """
         self._timed("txn-commit", self._transactions.commit)
 
+    def _commit_with(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: ConsumerGroupMetadata
+    ) -> None:
+        """`send_offsets_to_transaction` and `commit_transaction` in one turn where that is possible."""
+        self._timed("txn-commit", self._transactions.commit, offsets, group)
+
     def abort_transaction(self) -> None:
         """Abort the transaction. Unsent records fail; responses of records in flight are awaited.
 

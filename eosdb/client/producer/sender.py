@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from typing import Final, NamedTuple, TypeAlias, TypeVar
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from eosdb.client.answers import RequestKind, is_lost
 from eosdb.client.producer.accumulator import ProducerBatch, RecordAccumulator
@@ -18,17 +19,41 @@ from eosdb.client.producer.coordinator_calls import CoordinatorCalls
 from eosdb.client.producer.identity import IdentityRequest
 from eosdb.client.producer.settings import ProducerSettings
 from eosdb.client.producer.state import ClientState, TransactionManager
-from eosdb.client.transport import DirectTransport, Exchange, Request, Transport
-from eosdb.errors import EosdbError, NetworkExceptionError, RequestTimedOutError
+from eosdb.client.requests import BrokerRequests
+from eosdb.client.transport import (
+    CarriesOutTurns,
+    DirectTransport,
+    Exchange,
+    Request,
+    Transport,
+    answered,
+)
+from eosdb.errors import (
+    DatabaseLockedError,
+    EosdbError,
+    NetworkExceptionError,
+    RequestTimedOutError,
+)
 from eosdb.model.metrics import Metrics
+from eosdb.model.threads import Fate
 from eosdb.model.values import CLASSIC, ProduceResult, ProducerIdAndEpoch, TopicPartition
 
-T = TypeVar("T")
+Behind: TypeAlias = Sequence[tuple[Request[Any], Exchange[Any]]]
+"""Requests that require all records before them to be stored, and what is to have their answers."""
 ProduceAnswer: TypeAlias = dict[TopicPartition, ProduceResult]
 
 
-def _all_stored(answer: ProduceAnswer) -> bool:
-    return all(result.error is None for result in answer.values())
+def _of_all(request: Request[ProduceAnswer]) -> Request[ProduceAnswer]:
+    """The request, raising the first error of its batches."""
+
+    def carried_out(broker: BrokerRequests) -> ProduceAnswer:
+        answer = request(broker)
+        for result in answer.values():
+            if result.error is not None:
+                raise result.error
+        return answer
+
+    return carried_out
 
 
 class SentBatch(NamedTuple):
@@ -45,6 +70,16 @@ class ProduceRequest(NamedTuple):
 
     exchange: Exchange[ProduceAnswer]
     attempts: list[SentBatch]
+    sent_ms: int
+    sent_ns: int
+
+
+class Turn(NamedTuple):
+    """Requests that are carried out together or not at all, until their answers are handled."""
+
+    requests: list[list[SentBatch]]
+    behind: Behind
+    fate: Fate
     sent_ms: int
     sent_ns: int
 
@@ -77,6 +112,8 @@ class Sender:
         self._on_the_way: list[ProduceRequest] = []
         self._fire_and_forget = str(settings.acks).strip() == "0"
         self._acks = settings.acks if isinstance(settings.acks, int) else settings.acks.strip()
+        self._turn: Turn | None = None
+        """The turn whose answers are not handled, after an interrupt."""
         self._is_running = False
         self._in_hand: list[ProducerBatch] = []
         """The batches that were last taken to be sent."""
@@ -110,17 +147,20 @@ class Sender:
     def _begin_step(self) -> None:
         """Repair the state that an interrupted step left behind."""
         if not self._is_whole:
+            if self._turn is not None and (answers := self._turn.fate.ask()) is not None:
+                self._answered(self._turn, answers)
+            self._turn = None
             self._completion.mend(
                 self._in_hand,
                 [attempt.batch for request in self._on_the_way for attempt in request.attempts],
             )
         self._is_whole = False
 
-    def complete_as_stored(self, now_ms: int) -> None:
-        """Complete all batches successfully: the transaction is committed, so their records are stored."""
-        self._begin_step()
-        self._completion.complete_as_stored(now_ms)
-        self._is_whole = True
+    def settle(self) -> None:
+        """Learn what has become of a turn that was interrupted."""
+        if self._turn is not None:
+            self._begin_step()
+            self._is_whole = True
 
     def _work(self, now_ms: int) -> int | None:
         self._transport.poll()
@@ -290,19 +330,19 @@ class Sender:
         self._sent(requests, exchanges, now_ms, start_ns)
 
     # decisions/0015: without a network in between, waiting for the last response protects nothing.
-    def flush_before(
-        self, request: Request[T], answered: Exchange[T], now_ms: int, *, sync: bool
-    ) -> None:
-        """Send all waiting batches and, in the same writer turn, a request of the transaction that requires
-        them to be stored.
+    def flush_before(self, behind: Behind, now_ms: int, *, sync: bool) -> None:
+        """Send all waiting batches and, in the same turn, requests of the transaction that require them to
+        be stored.
 
-        If the request was not sent, `answered` stays open, and the caller must send the request after a
-        flush. That happens if a batch waits for a callback or a retry, or was refused, or if the transport
-        is not direct.
+        If these were not sent, their exchanges stay open, and the caller must send them after a flush. That
+        happens if a batch waits for a callback or a retry, or anything was refused, or if the transport is
+        not direct.
         """
         waiting = self._accumulator.waiting()
+        direct = self._direct
         if (
-            self._direct is None
+            direct is None
+            or direct.turns is None
             or self._manager.version == CLASSIC
             or self._is_running
             or self.coordinator
@@ -315,39 +355,45 @@ class Sender:
             requests = self._drain_all(now_ms)
             if requests and self._accumulator:
                 self._send(requests, now_ms)
-            elif requests:
-                self._send_before(self._direct, requests, request, answered, now_ms, sync=sync)
+            elif requests or len(behind) > 1:
+                turn = Turn(requests, behind, Fate(), now_ms, self._metrics.now_ns())
+                self._carry_out(direct, direct.turns, turn, sync=sync)
             self._is_whole = True
         finally:
             self._is_running = self.is_flushing = False
 
-    def _send_before(
-        self,
-        direct: DirectTransport,
-        requests: list[list[SentBatch]],
-        request: Request[T],
-        answered: Exchange[T],
-        now_ms: int,
-        *,
-        sync: bool,
+    def _carry_out(
+        self, direct: DirectTransport, turns: CarriesOutTurns, turn: Turn, *, sync: bool
     ) -> None:
-        start_ns = self._metrics.now_ns()
-        closures = [self._request(attempts) for attempts in requests]
-        exchanges: list[Exchange[ProduceAnswer]] = []
+        produces = [self._request(attempts) for attempts in turn.requests]
+        together = [*map(_of_all, produces), *(request for request, _ in turn.behind)]
+        self._turn = turn
         try:
-            direct.submit_before(
-                "produce", closures, exchanges, _all_stored, request, answered, sync=sync
-            )
-        except BaseException:
-            if exchanges:
-                self._sent(requests, exchanges, now_ms, start_ns)
-            else:
-                self._interrupted(requests, now_ms)
-            raise
-        if exchanges:
-            self._sent(requests, exchanges, now_ms, start_ns)
+            answers = turns.turn(together, sync=sync, fate=turn.fate)
+        except EosdbError as error:
+            self._turn = None
+            if isinstance(error, DatabaseLockedError):
+                for _, exchange in turn.behind:
+                    exchange.fail(error)  # Nobody waits again for what was not released in time.
+                self._take_back(turn.requests)
+                return
+            try:
+                exchanges = direct.in_order("produce", produces, error)
+            except BaseException:
+                self._interrupted(turn.requests, turn.sent_ms)
+                raise
+            self._sent(turn.requests, exchanges, turn.sent_ms, turn.sent_ns)
         else:
-            self._take_back(requests)
+            self._answered(turn, answers)
+
+    def _answered(self, turn: Turn, answers: list[Any]) -> None:
+        """Handle the answers of all requests; again if a signal interrupts it."""
+        count = len(turn.requests)
+        for (_, exchange), answer in zip(turn.behind, answers[count:], strict=True):
+            exchange.succeed(answer)
+        exchanges = answered("produce", answers[:count])
+        self._sent(turn.requests, exchanges, turn.sent_ms, turn.sent_ns)
+        self._turn = None
 
     def _take_back(self, requests: list[list[SentBatch]]) -> None:
         """Let batches wait as if they had not been sent, which the locked file has kept from it."""

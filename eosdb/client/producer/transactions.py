@@ -7,15 +7,14 @@ same writer turn as the last records (`Sender.flush_before`).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 from eosdb.client.answers import RequestKind
 from eosdb.client.producer.coordinator_calls import CoordinatorCall
 from eosdb.client.producer.driver import Driver, timed_out
-from eosdb.client.producer.sender import Sender
+from eosdb.client.producer.sender import Behind, Sender
 from eosdb.client.producer.settings import ProducerSettings
 from eosdb.client.producer.state import ClientState, TransactionManager
-from eosdb.client.requests import BrokerRequests
 from eosdb.client.transport import Exchange, Request, Transport
 from eosdb.errors import (
     DatabaseLockedError,
@@ -36,6 +35,8 @@ from eosdb.model.values import (
     TopicPartition,
     TransactionToken,
 )
+
+Offsets: TypeAlias = Mapping[TopicPartition, OffsetAndMetadata]
 
 
 class ProducerTransactions:
@@ -88,16 +89,14 @@ class ProducerTransactions:
         assert manager.transactional_id is not None
         return TransactionToken(manager.transactional_id, *self._identity(), manager.number)
 
-    def send_offsets(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: ConsumerGroupMetadata
-    ) -> None:
+    def send_offsets(self, offsets: Offsets, group: ConsumerGroupMetadata) -> None:
         manager, coordinator = self._manager, self._sender.coordinator
         manager.require("send_offsets_to_transaction", ClientState.IN_TRANSACTION)
         if not offsets:
             return
-        identity, tid, version = self._identity(), manager.transactional_id, manager.version
-        assert tid is not None
-        if version == CLASSIC and group.group_id not in manager.groups:
+        if manager.version == CLASSIC and group.group_id not in manager.groups:
+            identity, tid = self._identity(), manager.transactional_id
+            assert tid is not None
             added = coordinator.enqueue(
                 RequestKind.ADD_OFFSETS,
                 lambda broker: broker.add_offsets_to_txn(tid, *identity, group.group_id),
@@ -105,21 +104,9 @@ class ProducerTransactions:
             )
             self._wait_for(added, "send_offsets_to_transaction")
         manager.may_have_begun = True
-
-        commit = TxnOffsetCommit(
-            transactional_id=tid,
-            producer_id=identity.producer_id,
-            producer_epoch=identity.producer_epoch,
-            group=group,
-            offsets=offsets,
-            transaction_version=version,
-        )
-
-        def request(broker: BrokerRequests) -> object:
-            return broker.ask(commit)
-
+        request = self._offsets_request(offsets, group)
         answered: Exchange[object] = Exchange(RequestKind.OFFSET_COMMIT.value)
-        self._flush_before(request, answered, sync=False)
+        self._flush_before([(request, answered)], sync=False)
         if answered.has_answer:
             return
         committed = coordinator.enqueue(
@@ -127,7 +114,10 @@ class ProducerTransactions:
         )
         self._wait_for(committed, "send_offsets_to_transaction")
 
-    def commit(self) -> None:
+    def commit(
+        self, offsets: Offsets | None = None, group: ConsumerGroupMetadata | None = None
+    ) -> None:
+        """Commit the transaction, with the offsets of a group if they are given."""
         manager = self._manager
         manager.require(
             "commit_transaction",
@@ -135,19 +125,33 @@ class ProducerTransactions:
             ClientState.COMMITTING_TRANSACTION,
         )
         if manager.state is ClientState.IN_TRANSACTION:
-            if self._is_committed:
-                self._sender.complete_as_stored(self._clock.monotonic_ms())
-            self._flush_before(self._end_request(committed=True), self._committed, sync=True)
-            error = self._committed.error
-            if isinstance(error, DatabaseLockedError) and error.outcome == "not written":
-                self._committed = Exchange(RequestKind.END.value)
-                raise error
+            self._sender.settle()
             if not self._is_committed:
-                self._driver.flush(None)
+                self._commit_with_last_records(offsets, group)
             if manager.error is not None:
                 raise manager.error
             manager.transition(ClientState.COMMITTING_TRANSACTION)
         self._end(committed=True)
+
+    def _commit_with_last_records(
+        self, offsets: Offsets | None, group: ConsumerGroupMetadata | None
+    ) -> None:
+        """Commit in one turn if that is possible; otherwise everything but the end is sent."""
+        behind: list[tuple[Request[Any], Exchange[Any]]] = []
+        if offsets and group:
+            self._manager.may_have_begun = True
+            request = self._offsets_request(offsets, group)
+            behind.append((request, Exchange(RequestKind.OFFSET_COMMIT.value)))
+        behind.append((self._end_request(committed=True), self._committed))
+        self._flush_before(behind, sync=True)
+        error = self._committed.error
+        if isinstance(error, DatabaseLockedError) and error.outcome == "not written":
+            self._committed = Exchange(RequestKind.END.value)
+            raise error
+        if not self._is_committed:
+            if offsets and group:
+                self.send_offsets(offsets, group)
+            self._driver.flush(None)
 
     def abort(self) -> None:
         manager = self._manager
@@ -157,8 +161,8 @@ class ProducerTransactions:
             ClientState.ABORTABLE_ERROR,
             ClientState.ABORTING_TRANSACTION,
         )
+        self._sender.settle()
         if self._is_committed and manager.state is ClientState.IN_TRANSACTION:
-            self._sender.complete_as_stored(self._clock.monotonic_ms())
             manager.transition(ClientState.COMMITTING_TRANSACTION)
             self._end(committed=True)
             raise IllegalStateError(
@@ -194,8 +198,8 @@ class ProducerTransactions:
         else:
             self.abort()
 
-    def _flush_before(self, request: Request[Any], answered: Exchange[Any], *, sync: bool) -> None:
-        self._sender.flush_before(request, answered, self._clock.monotonic_ms(), sync=sync)
+    def _flush_before(self, behind: Behind, *, sync: bool) -> None:
+        self._sender.flush_before(behind, self._clock.monotonic_ms(), sync=sync)
 
     def _end(self, *, committed: bool) -> None:
         """Have the coordinator end the transaction, unless it knows of none."""
@@ -235,6 +239,19 @@ class ProducerTransactions:
         if self._renewal is not None:
             self._wait_for(self._renewal, name)
         self._metrics.count("txn-commit" if committed else "txn-abort")
+
+    def _offsets_request(self, offsets: Offsets, group: ConsumerGroupMetadata) -> Request[object]:
+        assert self._manager.transactional_id is not None
+        identity = self._identity()
+        commit = TxnOffsetCommit(
+            transactional_id=self._manager.transactional_id,
+            producer_id=identity.producer_id,
+            producer_epoch=identity.producer_epoch,
+            group=group,
+            offsets=offsets,
+            transaction_version=self._manager.version,
+        )
+        return lambda broker: broker.ask(commit)
 
     def _end_request(self, *, committed: bool) -> Request[ProducerIdAndEpoch]:
         manager = self._manager

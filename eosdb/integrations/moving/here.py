@@ -147,10 +147,12 @@ class Here:
         )
 
     def _alter(self, changes: Mapping[str, Mapping[str, object | None]]) -> None:
-        with self._db.broker.together(sync=True):
-            self._check(self._now())  # Nobody else writes in the block.
+        def alter(_: object) -> None:
+            self._check(self._now())  # Nobody else writes meanwhile.
             for name, config in changes.items():
                 self._db.admin.alter_topic_config(name, config)
+
+        self._db.broker.turn([alter], sync=True)
 
     def end(self, transaction: OpenTransaction) -> None:
         """Abort the transaction, or complete it as decided. Ignores one that has ended meanwhile."""

@@ -24,12 +24,14 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextvars import ContextVar
+from functools import partial
 from itertools import islice, takewhile
 from typing import Any, Final, TypeVar
 
 from eosdb.errors import IllegalStateError
 from eosdb.model import threads
 from eosdb.model.clock import real_ns
+from eosdb.model.threads import Fate
 from eosdb.store.file.lock_holder import locked_error
 from eosdb.store.writing.unit import Unit
 
@@ -138,10 +140,12 @@ class GroupCommit:
         """How many threads have submitted requests recently."""
         self._refusal: Callable[[], Exception] | None = None
 
-    def submit(self, function: Callable[[Unit], T], sync: bool) -> T:
+    def submit(self, function: Callable[[Unit], T], sync: bool, fate: Fate | None = None) -> T:
         """Run `function` in a unit and return its result once the unit is committed."""
         self.check_holds_nothing()
         request = Request(function, sync)
+        if fate is not None:
+            fate.ask = partial(self._outcome, request)
         try:
             self._queue_up(request)
             while self._wait_for_lead(request):
@@ -168,6 +172,19 @@ class GroupCommit:
             raise request.error
         result: T = request.result
         return result
+
+    def _outcome(self, request: Request) -> Any:
+        """The result of a request whose thread was interrupted; None if it was not carried out. Whoever
+        runs the round that may hold it keeps the lead until that is decided."""
+        self._check_leads_no_round()
+        try:
+            if not (request.done or self._lead.acquire(timeout=self._patience_ms / 1000)):
+                raise locked_error(self._path, "this process: a write", self._patience_ms)
+        finally:
+            with contextlib.suppress(RuntimeError):
+                self._lead.release()
+        self._wake_next()
+        return request.result if request.done and request.error is None else None
 
     def new_turn(self, what: str) -> Request:
         """Return a turn, to be taken with `take`: no other request leads until its `is_left` is set, by
@@ -216,6 +233,9 @@ class GroupCommit:
                     "another task of this event loop is inside a block of db.begin(), and could not go "
                     "on while this one waits; use blocks in threads (asyncio.to_thread), or eosdb.aio"
                 )
+        self._check_leads_no_round()
+
+    def _check_leads_no_round(self) -> None:
         if self._is_ours():
             raise IllegalStateError(
                 "this thread is in the middle of a write, such as a rebuild that reports its progress; "

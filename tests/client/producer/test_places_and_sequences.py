@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -114,12 +115,12 @@ def test_batches_that_a_lock_has_kept_from_being_sent_stay_in_order(
     db_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They were to go with the commit, all in one turn of the writer."""
-    together, refusals = Broker.together, [DatabaseLockedError("locked")]
+    turn, refusals = Broker.turn, [DatabaseLockedError("locked")]
 
-    def refusing(*given: object, **settings: bool) -> object:
+    def refusing(*given: Any, **settings: Any) -> object:
         if refusals:
             raise refusals.pop()
-        return together(*given, **settings)  # type: ignore[arg-type]
+        return turn(*given, **settings)
 
     values = [b"%d" % i for i in range(6)]
     config = BrokerConfig(transaction_version=2)
@@ -133,7 +134,7 @@ def test_batches_that_a_lock_has_kept_from_being_sent_stay_in_order(
         for value in values:
             producer.send("t", value, partition=0)
         assert len(producer._accumulator._waiting[TP]) > 2
-        monkeypatch.setattr(Broker, "together", refusing)
+        monkeypatch.setattr(Broker, "turn", refusing)
         with pytest.raises(DatabaseLockedError):
             producer.commit_transaction()
         producer.commit_transaction()

@@ -31,8 +31,8 @@ class File:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.error: EosdbError = DatabaseLockedError("locked")
         self.refusals = 0
-        self._together, self._produce = Broker.together, Broker.produce
-        monkeypatch.setattr(Broker, "together", self._refusing(self._together, 1))
+        self._turn, self._produce = Broker.turn, Broker.produce
+        monkeypatch.setattr(Broker, "turn", self._refusing(self._turn, 1))
         monkeypatch.setattr(Broker, "produce", self._refusing(self._produce, 2))
 
     def _refusing(self, request: Callable[..., Any], up_to: int) -> Callable[..., Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -13,7 +14,9 @@ import pytest
 import eosdb
 from eosdb import OffsetAndMetadata, TopicPartition
 from eosdb.client.transport import DirectTransport
-from eosdb.store.store import Store
+from eosdb.store.writing.group_commit import Request
+from eosdb.store.writing.unit import Unit
+from eosdb.store.writing.writer import Writer
 from tests.client.producer.answers import transactional
 from tests.inside import Commits, writer
 from tests.readers import committed_values
@@ -161,24 +164,25 @@ def test_a_callback_is_told_before_the_commit_and_may_still_send(db: eosdb.Datab
     assert committed_values(db, TP) == [b"first", b"from the callback"]
 
 
-@pytest.fixture
-def interrupted(db: eosdb.Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C comes when a commit is in the file, and before its answer."""
-    commit = Store.commit_joint
+def interrupt_next_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C comes when the next synced commit is in the file, and before its answer."""
+    commit = Writer.commit
 
-    def commit_and_interrupt(store: Store) -> None:
-        commit(store)
-        monkeypatch.undo()
-        raise KeyboardInterrupt
+    def commit_and_interrupt(writer: Writer, requests: int, **settings: bool) -> None:
+        commit(writer, requests, **settings)
+        if writer._synchronous == "FULL":
+            monkeypatch.undo()
+            raise KeyboardInterrupt
 
-    monkeypatch.setattr(Store, "commit_joint", commit_and_interrupt)
+    monkeypatch.setattr(Writer, "commit", commit_and_interrupt)
 
 
 @pytest.mark.parametrize("then", ["say it again", "abort", "a block"])
 def test_a_commit_that_was_interrupted_is_committed(
-    db: eosdb.Database, interrupted: None, then: str
+    db: eosdb.Database, monkeypatch: pytest.MonkeyPatch, then: str
 ) -> None:
     producer = transactional(db)
+    interrupt_next_commit(monkeypatch)
     with pytest.raises(KeyboardInterrupt):
         if then == "a block":
             with producer.transaction() as token:
@@ -195,6 +199,86 @@ def test_a_commit_that_was_interrupted_is_committed(
     with producer.transaction():
         producer.send("t", b"next", partition=0)
     assert committed_values(db, TP) == [b"0", b"1", b"2", b"next"]
+
+
+class Followers:
+    """One thread leads a round, another waits to lead the next, and the main thread, which waits behind it,
+    is interrupted: before that round, or in it."""
+
+    def __init__(self, db: eosdb.Database, monkeypatch: pytest.MonkeyPatch, *, runs: bool) -> None:
+        self._store, self._runs = db._store, runs
+        self._leads, self._waits, self._next_leads, self.is_out, self._may_end = (
+            threading.Event() for _ in range(5)
+        )
+        self._wait = Request.wait
+        monkeypatch.setattr(Request, "wait", lambda *given: self._waiting(*given))
+        self._threads = [threading.Thread(target=work) for work in (self._lead, self._lead_next)]
+
+    def __enter__(self) -> Followers:
+        self._threads[0].start()
+        assert self._leads.wait(60)
+        self._threads[1].start()
+        assert self._waits.wait(60)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.is_out.set()
+        self._may_end.set()
+        for thread in self._threads:
+            thread.join(60)
+
+    def _lead(self) -> None:
+        def hold(_: Unit) -> None:
+            self._leads.set()
+            assert self._may_end.wait(60)
+
+        self._store.write(hold, sync=False)
+
+    def _lead_next(self) -> None:
+        def hold(_: Unit) -> None:
+            self._next_leads.set()
+            assert self.is_out.wait(60)
+
+        self._store.write(hold, sync=False)
+
+    def _waiting(self, request: Request, seconds: float) -> bool:
+        if threading.current_thread() is threading.main_thread() and not self.is_out.is_set():
+            if self._runs:
+                self._may_end.set()
+                assert self._next_leads.wait(60)
+            raise KeyboardInterrupt
+        self._waits.set()
+        return self._wait(request, seconds)
+
+
+@pytest.mark.parametrize("runs", [True, False])
+@pytest.mark.parametrize("then", ["say it again", "abort"])
+def test_a_commit_that_was_interrupted_among_others_is_asked_for_its_fate(
+    db: eosdb.Database, monkeypatch: pytest.MonkeyPatch, then: str, runs: bool
+) -> None:
+    producer = transactional(db)
+    token = producer.begin_transaction()
+    futures = [producer.send("t", b"%d" % i, partition=0) for i in range(3)]
+    with Followers(db, monkeypatch, runs=runs) as others:
+        with pytest.raises(KeyboardInterrupt):
+            producer.commit_transaction()
+        others.is_out.set()
+        others._may_end.set()
+        if then == "say it again":
+            producer.commit_transaction()
+        elif runs:
+            with pytest.raises(eosdb.IllegalStateError, match="is committed"):
+                producer.abort_transaction()
+        else:
+            producer.abort_transaction()
+    is_committed = runs or then == "say it again"
+    assert db.outcome(token) == ("committed" if is_committed else "aborted")
+    if is_committed:
+        assert [future.result().offset for future in futures] == [0, 1, 2]
+    with producer.transaction():
+        producer.send("t", b"next", partition=0)
+    assert committed_values(db, TP) == [b"0", b"1", b"2"] * is_committed + [b"next"]
+    assert db.verify().ok
 
 
 class FailsOnce:
