@@ -16,8 +16,7 @@ from enum import Enum
 from typing import Final, Protocol
 
 from eosdb.client.background import Background
-from eosdb.client.consumer.assignors.assignors import ASSIGNORS
-from eosdb.client.consumer.assignors.sticky import MemberSubscription
+from eosdb.client.consumer.assignors import ASSIGNORS, MemberSubscription
 from eosdb.client.consumer.attendance import Attendance
 from eosdb.client.consumer.requests import ConsumerRequests
 from eosdb.client.consumer.settings import ConsumerSettings

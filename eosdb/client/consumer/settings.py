@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypedDict, get_args
 
-from eosdb.client.consumer.assignors.assignors import ASSIGNORS
+from eosdb.client.consumer.assignors import ASSIGNORS
 from eosdb.errors import ConfigError
 from eosdb.model.records.serializing import Deserializer
 from eosdb.model.validation import check_choice, check_whole

@@ -24,7 +24,6 @@ from eosdb.coordinator.groups.consumer_group import (
     MemberState,
     Partitions,
 )
-from eosdb.coordinator.groups.server_assignors import ASSIGNORS, DEFAULT_ASSIGNOR, Subscriber
 from eosdb.errors import (
     FencedInstanceIdError,
     FencedMemberEpochError,
@@ -37,7 +36,10 @@ from eosdb.errors import (
     UnreleasedInstanceIdError,
     UnsupportedAssignorError,
 )
+from eosdb.model.assignors import Subscriber, assign_ranges, assign_uniformly
 
+ASSIGNORS: Final = {"uniform": assign_uniformly, "range": assign_ranges}
+"""By the names under which members choose one. The first is the default."""
 LEAVE: Final = -1
 """The member epoch with which a member leaves for good; AWAY is that of a static member's for a while."""
 Topics = Mapping[str, tuple[int, int]]
@@ -170,7 +172,7 @@ def overdue(group: ConsumerGroup, now_ms: int) -> set[str]:
 def assignor_of(group: ConsumerGroup) -> str:
     """The assignor that most members prefer, of those that prefer one."""
     votes = Counter(m.server_assignor for m in group.members if m.server_assignor is not None)
-    return max(votes, key=lambda name: (votes[name], name), default=DEFAULT_ASSIGNOR)
+    return max(votes, key=lambda name: (votes[name], name), default="uniform")
 
 
 def known_member(group: ConsumerGroup | None, member_id: str) -> ConsumerMember:

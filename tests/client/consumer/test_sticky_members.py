@@ -9,8 +9,7 @@ from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitio
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
 from kafka.coordinator.assignors.sticky.user_data import StickyAssignorUserData
 
-from eosdb.client.consumer.assignors.assignors import ASSIGNORS
-from eosdb.client.consumer.assignors.sticky import MemberSubscription
+from eosdb.client.consumer.assignors import ASSIGNORS, MemberSubscription
 from eosdb.model.protocol.consumer_protocol import Subscription, encode_partitions
 from eosdb.model.values import TopicPartition
 

@@ -1,49 +1,43 @@
-"""Who gets what in a group whose partitions the coordinator assigns: `uniform` and `range`, as pure
-functions.
+"""Who gets what: the assignors of consumer groups, as pure functions over values.
 
-`uniform` makes the numbers of partitions as equal as the subscriptions allow, and moves as few as that
-takes. `range` gives each subscriber of a topic one piece of it, in the order of the members, so that topics
-with equally many partitions are cut alike.
+The leader of a classic group names topics by name, the coordinator of a KIP-848 group by number. `range`
+gives each subscriber of a topic one piece of it, `roundrobin` deals the partitions in turn, and `uniform`,
+which is also behind the sticky assignors, makes the numbers of partitions as equal as the subscriptions
+allow, and moves as few as that takes (decisions/0080).
 """
 
 from __future__ import annotations
 
 import heapq
 from collections import defaultdict, deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from itertools import islice
-from typing import Final
+from itertools import cycle, islice
+from typing import Generic, TypeVar
 
-from eosdb.coordinator.groups.consumer_group import NOTHING, Partitions
-
+T = TypeVar("T", int, str)
+"""A topic: its number or its name."""
+Assignment = dict[str, frozenset[tuple[T, int]]]
+"""The partitions of each member, by member id; each member has an entry."""
 Audience = frozenset[str]
 """The members that subscribe to a topic. What holds for one partition holds for all with this audience."""
 
 
 @dataclass(frozen=True, slots=True)
-class Subscriber:
-    """A member as assignors see it: the topics it subscribes to, and its part of the last target."""
+class Subscriber(Generic[T]):
+    """A member as assignors see it: the topics it subscribes to, and the partitions that it has."""
 
     member_id: str
-    topics: Collection[int]
-    held: Partitions = NOTHING
+    topics: Collection[T]
+    held: frozenset[tuple[T, int]] = frozenset()
     group_instance_id: str | None = None
 
 
-Assignor = Callable[[Collection[Subscriber], Mapping[int, int]], dict[str, Partitions]]
-"""Shares out the topics, given with their numbers of partitions. Each member gets an entry."""
-
-
-def assign_ranges(
-    subscribers: Collection[Subscriber], topics: Mapping[int, int]
-) -> dict[str, Partitions]:
-    """Static members come first, so that a restart of a program does not shift the ranges."""
-    in_order = sorted(
-        subscribers,
-        key=lambda one: (one.group_instance_id is None, one.group_instance_id or one.member_id),
-    )
-    given: dict[str, set[tuple[int, int]]] = {one.member_id: set() for one in in_order}
+def assign_ranges(subscribers: Collection[Subscriber[T]], topics: Mapping[T, int]) -> Assignment[T]:
+    """Share out each topic, given with its number of partitions, in consecutive pieces; the first members
+    get one more if the number does not divide evenly (RangeAssignor)."""
+    in_order = _in_order(subscribers)
+    given: dict[str, set[tuple[T, int]]] = {one.member_id: set() for one in in_order}
     for topic, count in topics.items():
         audience = [one.member_id for one in in_order if topic in one.topics]
         start = 0
@@ -54,9 +48,31 @@ def assign_ranges(
     return {member_id: frozenset(partitions) for member_id, partitions in given.items()}
 
 
+def assign_round_robin(
+    subscribers: Collection[Subscriber[T]], topics: Mapping[T, int]
+) -> Assignment[T]:
+    """Deal all partitions of all topics, one to each subscriber in turn (RoundRobinAssignor)."""
+    given: dict[str, set[tuple[T, int]]] = {one.member_id: set() for one in subscribers}
+    wanted = {topic for one in subscribers for topic in one.topics}
+    turns = cycle(_in_order(subscribers))
+    for topic in sorted(wanted & topics.keys()):
+        for number in range(topics[topic]):
+            taker = next(one for one in turns if topic in one.topics)
+            given[taker.member_id].add((topic, number))
+    return {member_id: frozenset(partitions) for member_id, partitions in given.items()}
+
+
+def _in_order(subscribers: Iterable[Subscriber[T]]) -> list[Subscriber[T]]:
+    """Static members come first, so that a restart of a program does not shift what others have."""
+    return sorted(
+        subscribers,
+        key=lambda one: (one.group_instance_id is None, one.group_instance_id or one.member_id),
+    )
+
+
 def assign_uniformly(
-    subscribers: Collection[Subscriber], topics: Mapping[int, int]
-) -> dict[str, Partitions]:
+    subscribers: Collection[Subscriber[T]], topics: Mapping[T, int]
+) -> Assignment[T]:
     """Keep what members hold, give the rest to those who have least, then level out."""
     sharing = _Sharing(subscribers, topics)
     sharing.give_out()
@@ -64,24 +80,26 @@ def assign_uniformly(
     return sharing.result()
 
 
-class _Sharing:
+class _Sharing(Generic[T]):
     """An assignment in the making: by member and audience, the partitions of the topics with that
     audience."""
 
-    def __init__(self, subscribers: Collection[Subscriber], topics: Mapping[int, int]) -> None:
-        members: defaultdict[int, set[str]] = defaultdict(set)
+    def __init__(self, subscribers: Collection[Subscriber[T]], topics: Mapping[T, int]) -> None:
+        members: defaultdict[T, set[str]] = defaultdict(set)
         for one in subscribers:
             for topic in one.topics:
                 members[topic].add(one.member_id)
-        self._audiences: dict[int, Audience] = {
+        self._audiences: dict[T, Audience] = {
             topic: frozenset(members[topic]) for topic in topics if members[topic]
         }
-        self._held: dict[str, defaultdict[Audience, set[tuple[int, int]]]] = {
+        self._held: dict[str, defaultdict[Audience, set[tuple[T, int]]]] = {
             one.member_id: defaultdict(set) for one in subscribers
         }
         self._load = dict.fromkeys(self._held, 0)
-        self._before = {one.member_id: one.held for one in subscribers}
-        self._free = {
+        self._before: dict[str, frozenset[tuple[T, int]]] = {
+            one.member_id: one.held for one in subscribers
+        }
+        self._free: set[tuple[T, int]] = {
             (topic, partition) for topic in self._audiences for partition in range(topics[topic])
         }
         for member_id, held in self._before.items():
@@ -92,7 +110,7 @@ class _Sharing:
     def give_out(self) -> None:
         """Give each free partition to the member of its audience that has least; small audiences first, as
         they have no choice."""
-        by_audience: defaultdict[Audience, list[tuple[int, int]]] = defaultdict(list)
+        by_audience: defaultdict[Audience, list[tuple[T, int]]] = defaultdict(list)
         for partition in sorted(self._free):
             by_audience[self._audiences[partition[0]]].append(partition)
         for audience in sorted(by_audience, key=lambda members: (len(members), sorted(members))):
@@ -106,7 +124,7 @@ class _Sharing:
     def level(self) -> None:
         """Pass partitions on from members that have more to members that have less, until no chain of
         members makes the numbers more equal."""
-        levelled = set[str]()
+        levelled: set[str] = set()
         while waiting := self._load.keys() - levelled:
             heaviest = max(waiting, key=lambda member_id: (self._load[member_id], member_id))
             chain = self._chain_to_lighter(heaviest)
@@ -115,12 +133,12 @@ class _Sharing:
                 self._pass_on(giver, audience, taker, count)
             levelled = set() if chain else {*levelled, heaviest}
 
-    def result(self) -> dict[str, Partitions]:
+    def result(self) -> Assignment[T]:
         return {
             member_id: frozenset().union(*held.values()) for member_id, held in self._held.items()
         }
 
-    def _give(self, member_id: str, partition: tuple[int, int]) -> None:
+    def _give(self, member_id: str, partition: tuple[T, int]) -> None:
         self._held[member_id][self._audiences[partition[0]]].add(partition)
         self._load[member_id] += 1
         self._free.discard(partition)
@@ -165,8 +183,3 @@ class _Sharing:
             chain.append((giver, audience, taker))
             taker = giver
         return chain
-
-
-ASSIGNORS: Final[dict[str, Assignor]] = {"uniform": assign_uniformly, "range": assign_ranges}
-"""By the names under which members choose one. The first is the default."""
-DEFAULT_ASSIGNOR: Final = next(iter(ASSIGNORS))

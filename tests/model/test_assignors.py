@@ -1,25 +1,28 @@
-"""Who gets what where the coordinator assigns: each partition to one, as evenly as the subscriptions
+"""Who gets what: each partition to one, as evenly as the subscriptions
 allow, and with as few changes as that takes."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eosdb.coordinator.groups.consumer_group import NOTHING, Partitions
-from eosdb.coordinator.groups.server_assignors import (
-    ASSIGNORS,
+from eosdb.model.assignors import (
+    Assignment,
     Subscriber,
     assign_ranges,
+    assign_round_robin,
     assign_uniformly,
 )
 
+Assign = Callable[[Collection[Subscriber[int]], Mapping[int, int]], Assignment[int]]
 TOPICS = st.dictionaries(st.integers(0, 4), st.integers(0, 6), min_size=1)
 
 
 @st.composite
-def groups(draw: st.DrawFn) -> tuple[list[Subscriber], dict[int, int]]:
+def groups(draw: st.DrawFn) -> tuple[list[Subscriber[int]], dict[int, int]]:
     topics = draw(TOPICS)
     count = draw(st.integers(1, 5))
     every = [(topic, number) for topic, size in topics.items() for number in range(size)]
@@ -37,13 +40,13 @@ def groups(draw: st.DrawFn) -> tuple[list[Subscriber], dict[int, int]]:
     return subscribers, topics
 
 
-@pytest.mark.parametrize("name", ASSIGNORS)
+@pytest.mark.parametrize("assign", [assign_ranges, assign_round_robin, assign_uniformly])
 @given(groups())
 def test_each_partition_goes_to_one_of_its_subscribers(
-    name: str, group: tuple[list[Subscriber], dict[int, int]]
+    assign: Assign, group: tuple[list[Subscriber[int]], dict[int, int]]
 ) -> None:
     subscribers, topics = group
-    result = ASSIGNORS[name](subscribers, topics)
+    result = assign(subscribers, topics)
     wanted = {topic for one in subscribers for topic in one.topics}
     every = sorted((t, number) for t in wanted & topics.keys() for number in range(topics[t]))
     assert sorted(one for some in result.values() for one in some) == every
@@ -53,7 +56,7 @@ def test_each_partition_goes_to_one_of_its_subscribers(
 
 @given(groups())
 def test_nobody_could_pass_a_partition_on_to_make_it_more_even(
-    group: tuple[list[Subscriber], dict[int, int]],
+    group: tuple[list[Subscriber[int]], dict[int, int]],
 ) -> None:
     subscribers, topics = group
     result = assign_uniformly(subscribers, topics)
@@ -77,7 +80,7 @@ def test_with_one_subscription_as_few_partitions_move_as_can_be(
     free: int, loads: list[int]
 ) -> None:
     total = sum(loads) + free
-    subscribers, start = list[Subscriber](), 0
+    subscribers, start = list[Subscriber[int]](), 0
     for i, load in enumerate(loads):
         held = frozenset((1, number) for number in range(start, start + load))
         subscribers.append(Subscriber(f"m{i}", {1}, held))
@@ -94,7 +97,9 @@ def test_with_one_subscription_as_few_partitions_move_as_can_be(
 
 
 @given(groups())
-def test_what_was_assigned_stays_as_it_is(group: tuple[list[Subscriber], dict[int, int]]) -> None:
+def test_what_was_assigned_stays_as_it_is(
+    group: tuple[list[Subscriber[int]], dict[int, int]],
+) -> None:
     subscribers, topics = group
     for assign in (assign_uniformly, assign_ranges):
         result = assign(subscribers, topics)
@@ -103,7 +108,7 @@ def test_what_was_assigned_stays_as_it_is(group: tuple[list[Subscriber], dict[in
 
 
 def test_ranges_cut_topics_alike_and_put_static_members_first() -> None:
-    members = [Subscriber("a", {1, 2}), Subscriber("z", {1, 2}, NOTHING, "first")]
+    members = [Subscriber("a", {1, 2}), Subscriber("z", {1, 2}, frozenset(), "first")]
     assert assign_ranges(members, {1: 3, 2: 3}) == {
         "z": frozenset({(1, 0), (1, 1), (2, 0), (2, 1)}),
         "a": frozenset({(1, 2), (2, 2)}),
@@ -111,7 +116,7 @@ def test_ranges_cut_topics_alike_and_put_static_members_first() -> None:
 
 
 def test_a_second_member_gets_half_and_the_first_keeps_the_rest() -> None:
-    held: Partitions = frozenset((1, number) for number in range(4))
+    held = frozenset((1, number) for number in range(4))
     result = assign_uniformly([Subscriber("a", {1}, held), Subscriber("b", {1})], {1: 4})
     assert sorted(result["a"]) == [(1, 0), (1, 1)]
 
@@ -119,7 +124,7 @@ def test_a_second_member_gets_half_and_the_first_keeps_the_rest() -> None:
 def test_ten_thousand_partitions_are_levelled_in_few_steps() -> None:
     topics = {1: 10_000}
     result = assign_uniformly([Subscriber("m00", {1})], topics)
-    members = [Subscriber(f"m{i:02}", {1}, result.get(f"m{i:02}", NOTHING)) for i in range(50)]
+    members = [Subscriber(f"m{i:02}", {1}, result.get(f"m{i:02}", frozenset())) for i in range(50)]
     after = assign_uniformly(members, topics)
     assert {len(some) for some in after.values()} == {200}
     assert after["m00"] <= result["m00"]

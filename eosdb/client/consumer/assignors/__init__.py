@@ -1,1 +1,0 @@
-"""Assignors: how the partitions of a group are assigned to its members."""
