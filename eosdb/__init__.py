@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from eosdb.model.clock import SystemClock as SystemClock
     from eosdb.model.config import BrokerConfig as BrokerConfig
     from eosdb.model.fetched import AbortedTransaction as AbortedTransaction
-    from eosdb.model.fetched import FetchedData as FetchedData
+    from eosdb.model.fetched import Block as Block
     from eosdb.model.fetched import FetchResult as FetchResult
     from eosdb.model.fetched import LogRecord as LogRecord
     from eosdb.model.progress import Progress as Progress
@@ -123,7 +123,7 @@ _NAMES: Final = {
     "eosdb.events.kinds": "Acl",
     "eosdb.model.answers": "QueryResult Row",
     "eosdb.model.records.columns": "PartitionColumns PolledColumns",
-    "eosdb.model.fetched": "AbortedTransaction FetchedData FetchResult LogRecord",
+    "eosdb.model.fetched": "AbortedTransaction Block FetchResult LogRecord",
     "eosdb.model.reports":
         "CompactReport Diagnosis GroupPartition GroupReport HangingReason JournalEntry JsonView Lag "
         "LoggedBatch OffsetReset OpenTransaction ProcessReport PublishReport SnapshotEntry "

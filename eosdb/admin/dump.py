@@ -8,8 +8,10 @@ from typing import Final
 from eosdb.coordinator.transactions.rows import COORDINATOR_EPOCH
 from eosdb.log.partition_rows import Partition
 from eosdb.log.producer_state import sequence_of
-from eosdb.log.reading import fetch
+from eosdb.log.reading import block
+from eosdb.log.reading.block import Limits
 from eosdb.model.damage import reads
+from eosdb.model.fetched import Want
 from eosdb.model.reports import LoggedBatch
 from eosdb.model.values import NO_SEQUENCE
 
@@ -72,15 +74,16 @@ def next_batch(
     is_control = control is not None
     if is_control and coordinator_epoch is None:
         coordinator_epoch = elections.epoch_at(connection, position)
-    fetched = fetch.fetch(
+    last_offset = base_offset + count - 1
+    found = block.read(
         connection,
         partition,
         max(base_offset, partition.log_start_offset),
-        read_committed=False,
-        max_records=count,
-        max_bytes=2**62,
+        partition.log_end_offset,
+        committed=False,
+        want=Want.STORED,
+        limits=Limits(count, 2**62),
     )
-    last_offset = base_offset + count - 1
     return LoggedBatch(
         base_offset=base_offset,
         last_offset=last_offset,
@@ -96,5 +99,5 @@ def next_batch(
         append_time=append_time,
         size=size,
         crc=crc,
-        records=tuple(record for record in fetched.records if record.offset <= last_offset),
+        records=tuple(record for record in found.records() if record.offset <= last_offset),
     )

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import shutil
 from collections.abc import Iterator, Sequence
-from typing import Any, TypeVar
+from typing import Any, Final
 
 from eosdb.admin import consistent_cut, dump, overview, storage
 from eosdb.admin.timeline.reading import MAX_BINS, MAX_TRANSACTIONS, Window
@@ -16,8 +15,8 @@ from eosdb.coordinator.authorizer import CLUSTER
 from eosdb.errors import InvalidRequestError, UnknownTopicIdError
 from eosdb.log import partition_rows, snapshots
 from eosdb.log.partition_rows import Partition
-from eosdb.log.reading import by_time, fetch, scan
-from eosdb.log.reading.scan import Part
+from eosdb.log.reading import block, by_time
+from eosdb.model.fetched import Block, Want
 from eosdb.model.overview import Overview
 from eosdb.model.progress import Progress, report_progress
 from eosdb.model.reports import LogDirectory, LoggedBatch, SnapshotEntry, StorageStats
@@ -33,7 +32,11 @@ from eosdb.store import history
 
 from .timeline import reading
 
-T = TypeVar("T")
+COLUMNS: Final = (
+    "offset", "timestamp", "timestamp_type", "key", "value", "headers", "producer_id",
+    "producer_epoch", "sequence",
+)  # fmt: skip
+"""The columns that `scan` has, named as in the view `committed_records`."""
 
 
 class LogAdmin(RequestHandler):
@@ -122,7 +125,7 @@ class LogAdmin(RequestHandler):
         InvalidRequestError, UnknownTopicOrPartitionError and TopicAuthorizationFailedError.
         """
         tp = check_topic_partition(topic_partition)
-        read_committed = fetch.check_isolation_level(isolation_level)
+        read_committed = block.check_isolation_level(isolation_level)
         check_int("timestamp", timestamp, 0)
         with self._store.read() as connection:
             self._authorizer.check(connection, "describe", "topic", tp.topic)
@@ -149,7 +152,7 @@ class LogAdmin(RequestHandler):
         start: int,
         end: int,
         *,
-        columns: Sequence[str] = scan.COLUMNS,
+        columns: Sequence[str] = COLUMNS,
         isolation_level: IsolationLevel = "read_committed",
         batch_size: int = 2_000,
         check_crcs: bool = True,
@@ -164,38 +167,40 @@ class LogAdmin(RequestHandler):
         TopicAuthorizationFailedError; and, unless `check_crcs` is False, CorruptRecordError.
         """
         check_int("batch_size", batch_size, 1)
-        part: Part[list[tuple[Any, ...]]] = functools.partial(
-            scan.part, columns=columns, max_rows=batch_size, check_crcs=check_crcs
-        )
-        for rows in self.read_parts(
+        if not columns or any(column not in COLUMNS for column in columns):
+            unknown = ", ".join(repr(column) for column in columns if column not in COLUMNS)
+            raise InvalidRequestError(
+                f"columns: got {unknown or 'none'}, expected some of {', '.join(COLUMNS)}"
+            )
+        for found in self.read_blocks(
             topic_partition,
             start,
             end,
-            part,
+            Want.DATA,
             isolation_level=isolation_level,
+            batch_size=batch_size,
+            check_crcs=check_crcs,
             skip_lost=skip_lost,
         ):
-            if rows:
-                yield rows
+            if found.size:
+                yield list(zip(*found.columns(columns), strict=True))
 
-    def read_parts(
+    def read_blocks(
         self,
         topic_partition: TopicPartition,
         start: int,
         end: int,
-        part: Part[T],
+        want: Want,
         *,
         isolation_level: IsolationLevel = "read_committed",
+        batch_size: int = 2_000,
+        check_crcs: bool = True,
         skip_lost: bool = False,
-    ) -> Iterator[T]:
-        """Call `part` repeatedly until [start, end) is read, and yield its results.
-
-        `part` gets a snapshot, the partition as of then and the remaining range; it returns a result for
-        the beginning of the range and the offset to continue from. For readers that convert rows, such
-        as `scan`. Raises UnknownTopicIdError if the topic is recreated meanwhile.
-        """
+    ) -> Iterator[Block]:
+        """Yield what `scan` reads, as it was read: for readers that make something else of it. Blocks may
+        be empty. Raises UnknownTopicIdError if the topic is recreated meanwhile."""
         tp = check_topic_partition(topic_partition)
-        read_committed = fetch.check_isolation_level(isolation_level)
+        committed = block.check_isolation_level(isolation_level)
         at = check_int("start", start, 0)
         check_int("end", end, 0)
         same_topic = _SameTopic()
@@ -205,9 +210,19 @@ class LogAdmin(RequestHandler):
                 partition = same_topic.checked(partition_rows.read(connection, tp))
                 if skip_lost:
                     at = min(max(at, partition.log_start_offset), end)
-                scan.check_range(partition, at, end, read_committed=read_committed)
-                result, at = part(connection, partition, at, end, read_committed=read_committed)
-            yield result
+                block.check_range(partition, at, end, read_committed=committed)
+                found = block.read(
+                    connection,
+                    partition,
+                    at,
+                    end,
+                    committed=committed,
+                    want=want,
+                    limits=block.part_of(partition, batch_size),
+                    check_crcs=check_crcs,
+                )
+            yield found
+            at = found.stop
             if at >= end:
                 return
 

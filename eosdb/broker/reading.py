@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache, partial
-from typing import TypeVar
+from typing import Any
 from uuid import UUID
 
 from eosdb.broker.asking import Answering, answers
@@ -12,9 +12,11 @@ from eosdb.broker.waiting import Listener
 from eosdb.errors import EosdbError, InvalidTopicExceptionError, in_doubt
 from eosdb.log import partition_rows, retention, topics
 from eosdb.log.partition_rows import Partition
-from eosdb.log.reading import by_time, ends, fetch, lag
+from eosdb.log.reading import block as reading
+from eosdb.log.reading import by_time, ends, lag
+from eosdb.log.reading.block import Limits
 from eosdb.model import requests
-from eosdb.model.fetched import FetchedColumns, FetchedData, FetchResult
+from eosdb.model.fetched import Block, FetchResult, Want
 from eosdb.model.reports import Lag
 from eosdb.model.validation import check_int, check_text, check_topic_name, check_topic_partition
 from eosdb.model.values import (
@@ -27,28 +29,35 @@ from eosdb.model.values import (
 from eosdb.store.schema import file_id
 from eosdb.store.writing.unit import Unit
 
-T = TypeVar("T")
-
 
 class ReadRequests(Answering):
     """The part of `Broker` for readers."""
 
     @answers(requests.Fetch)
     def fetch(self, request: requests.Fetch) -> FetchResult:
-        return self._fetch(fetch.fetch, request)
+        block = self._fetch(request, Want.STORED)
+        bounds = block.bounds
+        return FetchResult(
+            block.records(),
+            bounds.high_watermark,
+            bounds.last_stable_offset,
+            bounds.log_start_offset,
+            list(block.aborted),
+            block.stop,
+        )
 
-    @answers(requests.FetchColumns)
-    def fetch_columns(self, request: requests.FetchColumns) -> FetchedColumns:
-        return self._fetch(partial(fetch.fetch_columns, as_batches=request.as_batches), request)
+    @answers(requests.FetchBatches)
+    def fetch_batches(self, request: requests.FetchBatches) -> Block:
+        return self._fetch(request, Want.BATCHES)
 
     @answers(requests.FetchData)
-    def fetch_data(self, request: requests.FetchData) -> FetchedData:
-        return self._fetch(fetch.fetch_data, request)
+    def fetch_data(self, request: requests.FetchData) -> Block:
+        return self._fetch(request, Want.SHOWN)
 
-    def _fetch(self, read: Callable[..., T], request: requests.Fetching[T]) -> T:
+    def _fetch(self, request: requests.Fetching[Any], want: Want) -> Block:
         tp = check_topic_partition(request.topic_partition)
-        read_committed = fetch.check_isolation_level(request.isolation_level)
-        check_int("offset", request.offset, -(2**63))
+        committed = reading.check_isolation_level(request.isolation_level)
+        offset = check_int("offset", request.offset, -(2**63))
         check_int("max_records", request.max_records, 1)
         check_int("max_bytes", request.max_bytes, 0)
         with self._store.read() as connection:
@@ -56,13 +65,14 @@ class ReadRequests(Answering):
             partition = partition_rows.read(connection, tp)
             if request.topic_id is not None:
                 topics.check_id(connection, partition.topic_id, request.topic_id)
-            return read(
+            return reading.read(
                 connection,
                 partition,
-                request.offset,
-                read_committed=read_committed,
-                max_records=request.max_records,
-                max_bytes=request.max_bytes,
+                offset,
+                reading.checked_bound(partition, offset, read_committed=committed),
+                committed=committed,
+                want=want,
+                limits=Limits(request.max_records, request.max_bytes),
                 check_crcs=bool(request.check_crcs),
             )
 
@@ -71,7 +81,7 @@ class ReadRequests(Answering):
     ) -> dict[TopicPartition, PartitionOffsets]:
         """Those partitions that have nothing to read at these positions, with their offsets. What may not
         or cannot be read is left out: `fetch` raises why."""
-        read_committed = fetch.check_isolation_level(isolation_level)
+        read_committed = reading.check_isolation_level(isolation_level)
         with self._store.read() as connection:
             may_read = cache(partial(self._authorizer.allows, connection, "read", "topic"))
             return {
@@ -83,14 +93,14 @@ class ReadRequests(Answering):
     def have_moved(self, listed: str, *, isolation_level: IsolationLevel) -> bool:
         """Whether for this isolation level any of the partitions in `ends.listed` ends elsewhere, or is
         gone. Who hears of it reads them, and is authorized then."""
-        read_committed = fetch.check_isolation_level(isolation_level)
+        read_committed = reading.check_isolation_level(isolation_level)
         with self._store.read() as connection:
             return ends.have_moved(connection, listed, read_committed=read_committed)
 
     @answers(requests.ListOffsets)
     def list_offsets(self, request: requests.ListOffsets) -> OffsetAndTimestamp:
         tp = check_topic_partition(request.topic_partition)
-        read_committed = fetch.check_isolation_level(request.isolation_level)
+        read_committed = reading.check_isolation_level(request.isolation_level)
         check_int("timestamp", request.timestamp, -3)
         with self._store.read() as connection:
             self._authorizer.check(connection, "describe", "topic", tp.topic)
@@ -109,7 +119,7 @@ class ReadRequests(Answering):
     @answers(requests.Lag)
     def lag(self, request: requests.Lag) -> Lag:
         tp = check_topic_partition(request.topic_partition)
-        read_committed = fetch.check_isolation_level(request.isolation_level)
+        read_committed = reading.check_isolation_level(request.isolation_level)
         check_int("offset", request.offset, 0)
         with self._store.read() as connection:
             self._authorizer.check(connection, "describe", "topic", tp.topic)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 from uuid import UUID
 
-from eosdb.model.fetched import FetchedData
+from eosdb.model.fetched import Block
 from eosdb.model.reports import Lag
 from eosdb.model.requests import A, Request
 from eosdb.model.values import (
@@ -108,7 +108,7 @@ class BrokerRequests(Protocol):
         max_bytes: int = 52_428_800,
         check_crcs: bool = True,
         topic_id: UUID | None = None,
-    ) -> FetchedData: ...
+    ) -> Block: ...
 
     def list_offsets(
         self,

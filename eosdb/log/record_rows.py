@@ -6,9 +6,10 @@ The schema defines the columns (`migrations/newest.sql`); `log.checksum` covers 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import islice
-from typing import Any, Final, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from eosdb.model.fetched import Rows
 
 
 def insert_into_records(
@@ -33,39 +34,13 @@ RANGE: Final = (
 """SQL: the rows of a partition, which is called `asked`, from an offset on and below another."""
 
 
-class Columns(NamedTuple):
-    """The rows of a fetch, column by column; `content` is the sum that `log.checksum` compares."""
-
-    timestamp: Sequence[Any] = ()
-    timestamp_type: Sequence[Any] = ()
-    key: Sequence[Any] = ()
-    value: Sequence[Any] = ()
-    headers: Sequence[Any] = ()
-    # decisions/0058: the offset stands behind a column that no index has, so that what `content` takes for
-    # it comes from the same place.
-    offset: Sequence[Any] = ()
-    content: Sequence[Any] = ()
-    producer_id: Sequence[Any] = ()
-    producer_epoch: Sequence[Any] = ()
-    sequence: Sequence[Any] = ()
-    is_transactional: Sequence[Any] = ()
-    control: Sequence[Any] = ()
+STORED: Final = Rows._fields
+"""All columns that a reading selects."""
+SHOWN: Final = STORED[: STORED.index("offset") + 1]
+"""Those that consumers get."""
 
 
-OFFSET: Final = Columns._fields.index("offset")
-CONTENT: Final = Columns._fields.index("content")
-FETCHED: Final = Columns._fields[: CONTENT + 1]
-"""The columns that every fetch selects first."""
-STORED: Final = Columns._fields
-"""All columns that a fetch of stored records selects."""
-
-
-def by_column(rows: Iterable[tuple[Any, ...]], names: Sequence[str] = FETCHED) -> Columns:
-    """Transpose rows that begin with the columns `names`."""
-    return Columns(*islice(zip(*rows, strict=True), len(names)))
-
-
-def beginning(content: str, **terms: str) -> str:
-    """SQL: the columns of FETCHED, or other terms instead of them."""
-    terms = {"content": content, **terms}
-    return ", ".join(terms.get(name, f'"{name}"') for name in FETCHED)
+def selecting(names: Sequence[str], content: str) -> str:
+    """SQL: the columns, and behind them the sum that `log.checksum` compares with the content."""
+    listed = ", ".join(f'"{name}"' for name in names)
+    return f'SELECT {listed}, {content} {RANGE} ORDER BY "offset"'

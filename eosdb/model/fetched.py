@@ -1,12 +1,15 @@
-"""Results of a fetch: stored records with all their fields, by record and by column."""
+"""What a reading of a partition returns: a Block of stored records, of which all readers have views."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from enum import Enum
+from itertools import compress, repeat
+from typing import Any, Final, NamedTuple
 
-from eosdb.model.values import Header
+from eosdb.model.values import Header, PartitionOffsets
+from eosdb.native.cells import Cells
 
 
 class LogRecord(NamedTuple):
@@ -34,36 +37,87 @@ class AbortedTransaction(NamedTuple):
     last_stable_offset: int
 
 
+class Want(Enum):
+    """What a reader wants of a range."""
+
+    SHOWN = "the data, with the columns that consumers get", True
+    DATA = "the data, with all columns, and headers as they are stored", True
+    CELLS = "the same, left as the accelerator has it, if it has", True
+    STORED = "all records, also markers and aborted data, with all columns", False
+    BATCHES = "the same as Kafka's record batches, if the accelerator makes them", False
+
+    def __init__(self, what: str, is_data: bool) -> None:
+        self.what: Final = what
+        self.is_data: Final = is_data
+
+
+class Rows(NamedTuple):
+    """Records column by column, named as in `records`. What is not wanted is empty."""
+
+    timestamp: Sequence[int] = ()
+    timestamp_type: Sequence[int] = ()
+    key: Sequence[bytes | None] = ()
+    value: Sequence[bytes | None] = ()
+    headers: Sequence[Any] = ()
+    """Decoded, these are empty if no record has any."""
+    # decisions/0058: the offset stands behind a column that no index has, so that what a checksum takes for
+    # it comes from the same place.
+    offset: Sequence[int] = ()
+    producer_id: Sequence[int] = ()
+    producer_epoch: Sequence[int] = ()
+    sequence: Sequence[int] = ()
+    is_transactional: Sequence[int] = ()
+    control: Sequence[str | None] = ()
+
+    def only(self, kept: Sequence[bool]) -> Rows:
+        """The records of which this says that they are kept."""
+        return Rows._make(tuple(compress(column, kept)) for column in self)
+
+
 @dataclass(frozen=True, slots=True)
-class RecordFields:
-    """The fields of records that every reader gets, column by column."""
+class Block:
+    """The records of a partition in [start, stop), as one snapshot has them."""
 
-    offsets: Sequence[int]
-    timestamps: Sequence[int]
-    timestamp_types: Sequence[int]
-    keys: Sequence[bytes | None]
-    values: Sequence[bytes | None]
-    headers: Sequence[tuple[Header, ...]]
-    """Empty if no record has headers."""
-
-
-@dataclass(frozen=True, slots=True)
-class FetchedColumns(RecordFields):
-    """Stored records from an offset on, column by column, including control records and aborted data."""
-
-    producer_ids: Sequence[int]
-    producer_epochs: Sequence[int]
-    sequences: Sequence[int]
-    are_transactional: Sequence[int]
-    controls: Sequence[str | None]
-    high_watermark: int
-    last_stable_offset: int
-    log_start_offset: int
-    aborted_transactions: Sequence[AbortedTransaction]
-    next_offset: int
+    start: int
+    stop: int
+    """The offset to continue from; compaction may have removed all records before it."""
+    rows: Rows
+    bounds: PartitionOffsets
+    aborted: Sequence[AbortedTransaction] = ()
+    """Those that `read_committed` leaves out of the records, if it has not been done."""
+    cells: Cells | None = field(default=None, repr=False, compare=False)
+    """The data as the accelerator has read it; with `Want.CELLS` there are no rows then."""
     batches: bytearray | None = None
-    """The same records as Kafka's record batches, if the accelerator has read them; the columns are then
-    empty. Their checksums are 0, and the last ones may be missing for want of space."""
+    """What the accelerator has made for `Want.BATCHES`, in place of rows. Their checksums are 0, and the
+    last records may be missing for want of space."""
+
+    @property
+    def size(self) -> int:
+        """The number of records; of batches it is not known."""
+        return len(self.rows.offset) or (0 if self.cells is None else self.cells.size)
+
+    def records(self) -> list[LogRecord]:
+        """The records with all columns, as objects."""
+        of = self.rows
+        columns = (
+            of.offset, of.timestamp, of.timestamp_type, of.key, of.value, of.headers or repeat(()),
+            of.producer_id, of.producer_epoch, of.sequence, map(bool, of.is_transactional), of.control,
+        )  # fmt: skip
+        return list(map(LogRecord._make, zip(*columns, strict=False)))
+
+    def columns(self, names: Sequence[str]) -> list[Sequence[Any]]:
+        """These columns of the rows."""
+        return [getattr(self.rows, name) for name in names]
+
+    def arrow(self, arrow: Any, names: Sequence[str]) -> list[Any]:
+        """The same by the module pyarrow: numbers as int64, all others as binary."""
+        if self.cells is not None:
+            return self.cells.arrays(arrow, names)
+        binary = ("key", "value", "headers")
+        return [
+            arrow.array(column, arrow.binary() if name in binary else arrow.int64())
+            for name, column in zip(names, self.columns(names), strict=True)
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,16 +130,3 @@ class FetchResult:
     log_start_offset: int
     aborted_transactions: Sequence[AbortedTransaction]
     next_offset: int
-
-
-@dataclass(frozen=True, slots=True)
-class FetchedData(RecordFields):
-    """The stored records that a reader gets from an offset on, column by column: no control records and,
-    under read_committed, no aborted data."""
-
-    high_watermark: int
-    last_stable_offset: int
-    log_start_offset: int
-    next_offset: int
-    cells: bytes | None = field(default=None, repr=False, compare=False)
-    """The same records as the accelerator has read them (`eosdb.native.cells`), if it has."""

@@ -15,7 +15,7 @@ from uuid import UUID
 
 from eosdb.errors import ApiError
 from eosdb.model import reports, values
-from eosdb.model.fetched import FetchedColumns, FetchedData, FetchResult
+from eosdb.model.fetched import Block, FetchResult
 from eosdb.model.values import (
     ConsumerGroupMetadata,
     IsolationLevel,
@@ -250,21 +250,18 @@ class Fetch(Fetching[FetchResult]):
 
 
 @dataclass(frozen=True, slots=True)
-class FetchColumns(Fetching[FetchedColumns], name="fetch"):
-    """What `fetch` returns, as columns: for callers that forward very many records. With `as_batches`
-    they may come as record batches of at most `max_bytes` instead."""
-
-    _: KW_ONLY
-    as_batches: bool = False
+class FetchBatches(Fetching[Block], name="fetch"):
+    """The records of `fetch` for servers: as record batches of at most `max_bytes` if the accelerator makes
+    them, and otherwise as columns."""
 
 
 @dataclass(frozen=True, slots=True)
-class FetchData(Fetching[FetchedData], name="fetch"):
+class FetchData(Fetching[Block], name="fetch"):
     """The records of `fetch` as columns, for callers that read very many records, such as consumers:
     without control records and, under read_committed, without aborted data.
 
     Records that are left out count towards `max_records`, so the result may have fewer records, even
-    none, although more follow at `next_offset`.
+    none, although more follow at `stop`.
     """
 
 

@@ -1,10 +1,11 @@
-"""What the accelerator has read of a range (`eosdb_rows`), as Arrow's arrays, which share its memory."""
+"""What the accelerator has read of a range (`eosdb_rows`): numbers, and Arrow's arrays, which share its
+memory."""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 _NUMBERS: Final = (
     "offset", "timestamp", "timestamp_type", "producer_id", "producer_epoch", "sequence",
@@ -15,20 +16,45 @@ _HEAD: Final = struct.Struct("=12q")
 (`_rows.c: head`)."""
 
 
-def arrays(arrow: Any, cells: bytes, names: Sequence[str]) -> list[Any]:
-    """Return these columns by the module pyarrow: numbers as int64, all others as binary."""
-    buffer = arrow.py_buffer(cells)
-    rows, _, numbers, *parts = _HEAD.unpack_from(cells)
+class Cells(NamedTuple):
+    """The data records of a range without gaps."""
 
-    def array(name: str) -> Any:
-        if name in _NUMBERS:
-            begin = numbers + 8 * rows * _NUMBERS.index(name)
-            return arrow.Array.from_buffers(
-                arrow.int64(), rows, [None, buffer.slice(begin, 8 * rows)]
-            )
-        at = 3 * _PARTS.index(name)
-        return arrow.Array.from_buffers(
-            arrow.binary(), rows, [buffer.slice(begin) for begin in parts[at : at + 3]]
-        )
+    data: bytes
+    kept: Sequence[bool] | None = None
+    """Which of the records are meant; None if all are."""
 
-    return [array(name) for name in names]
+    @property
+    def size(self) -> int:
+        """The number of records that are meant."""
+        rows: int = _HEAD.unpack_from(self.data)[0]
+        return rows if self.kept is None else sum(self.kept)
+
+    @property
+    def has_plain_headers(self) -> bool:
+        """Whether the text of all headers is ASCII, as eosdb writes it."""
+        return self.data[_HEAD.unpack_from(self.data)[-1] :].isascii()
+
+    def numbers(self, name: str) -> memoryview[int]:
+        """Return this column of all records."""
+        rows, _, numbers, *_ = _HEAD.unpack_from(self.data)
+        begin = numbers + 8 * rows * _NUMBERS.index(name)
+        return memoryview(self.data)[begin : begin + 8 * rows].cast("q")
+
+    def arrays(self, arrow: Any, names: Sequence[str]) -> list[Any]:
+        """Return these columns by the module pyarrow: numbers as int64, all others as binary."""
+        buffer = arrow.py_buffer(self.data)
+        rows, _, numbers, *parts = _HEAD.unpack_from(self.data)
+        kept = None if self.kept is None else arrow.array(self.kept, arrow.bool_())
+
+        def array(name: str) -> Any:
+            if name in _NUMBERS:
+                begin = numbers + 8 * rows * _NUMBERS.index(name)
+                buffers, kind = [None, buffer.slice(begin, 8 * rows)], arrow.int64()
+            else:
+                at = 3 * _PARTS.index(name)
+                buffers = [buffer.slice(begin) for begin in parts[at : at + 3]]
+                kind = arrow.binary()
+            whole = arrow.Array.from_buffers(kind, rows, buffers)
+            return whole if kept is None else whole.filter(kept)
+
+        return [array(name) for name in names]

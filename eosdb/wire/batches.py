@@ -16,7 +16,7 @@ from eosdb.errors import (
     CorruptRecordError,
     InvalidRecordError,
 )
-from eosdb.model.fetched import FetchedColumns
+from eosdb.model.fetched import Block, Rows
 from eosdb.model.records.record_columns import RecordColumns
 from eosdb.model.values import NO_SEQUENCE, Header, RecordBatch
 from eosdb.wire import compression
@@ -96,36 +96,35 @@ def decode(data: object, version: int, allowance: Allowance) -> RecordBatch:
 
 
 # decisions/0055: a Fetch has what is stored, and ends where the reading did.
-def encode(
-    fetched: FetchedColumns, offset: int, room: int, *, at_least_one: bool
-) -> tuple[bytes | bytearray, int]:
+def encode(block: Block, room: int, *, at_least_one: bool) -> tuple[bytes | bytearray, int]:
     """Encode fetched records as batches of at most `room` bytes, or of one record if `at_least_one`; also
     returns the next fetch offset.
 
     Consecutive records of a producer form one batch, even if they were sent in several.
     """
-    if fetched.batches is not None:  # decisions/0067
-        if len(fetched.batches) > room and not at_least_one:
+    rows, offset = block.rows, block.start
+    if block.batches is not None:  # decisions/0067
+        if len(block.batches) > room and not at_least_one:
             return b"", offset
-        return fetched.batches, _set_checksums(fetched.batches)
+        return block.batches, _set_checksums(block.batches)
     batches: list[bytearray] = []
-    for begin, end in _runs(fetched):
-        batch = _batch(fetched, begin, end, max(room, 0))
+    for begin, end in _runs(rows):
+        batch = _batch(rows, begin, end, max(room, 0))
         if len(batch) > room and (batches or not at_least_one):
             return b"".join(batches), offset
         batches.append(batch)
         room -= len(batch)
         base, _, last_delta = _PLACE.unpack_from(batch)
         offset = base + last_delta + 1
-        if offset <= fetched.offsets[end - 1]:
+        if offset <= rows.offset[end - 1]:
             return b"".join(batches), offset
-    if offset < fetched.next_offset:
+    if offset < block.stop:
         # Compaction has removed the end of it, so that nothing else says how far the reading went: a marker
         # of nobody does, which every client goes on behind, and of which no application hears.
-        gap = _marker(fetched.next_offset - 1, _NO_TIMESTAMP, -1, -1, "COMMIT")
+        gap = _marker(block.stop - 1, _NO_TIMESTAMP, -1, -1, "COMMIT")
         if len(gap) <= room or (at_least_one and not batches):
             batches.append(gap)
-            offset = fetched.next_offset
+            offset = block.stop
     return b"".join(batches), offset
 
 
@@ -176,24 +175,24 @@ def _uncompressed(
     return whole
 
 
-def _runs(fetched: FetchedColumns) -> Iterator[tuple[int, int]]:
+def _runs(rows: Rows) -> Iterator[tuple[int, int]]:
     """Yield the ranges of records that fit into one batch: the header has one producer and one base
     sequence."""
-    offsets, sequences, end = fetched.offsets, fetched.sequences, 0
+    offsets, sequences, end = rows.offset, rows.sequence, 0
 
     def finer(at: int) -> tuple[int, int, int]:
         """What must be equal besides the producer: LogAppendTime batches have one timestamp, and a marker
         is a batch of its own."""
         return (
             sequences[at] - offsets[at] if sequences[at] >= 0 else 0,
-            fetched.timestamps[at] if fetched.timestamp_types[at] else 0,
-            0 if fetched.controls[at] is None else offsets[at],
+            rows.timestamp[at] if rows.timestamp_type[at] else 0,
+            0 if rows.control[at] is None else offsets[at],
         )
 
     for _, alike in groupby(
         zip(
-            fetched.producer_ids, fetched.producer_epochs, fetched.are_transactional, fetched.controls,
-            fetched.timestamp_types, strict=True,
+            rows.producer_id, rows.producer_epoch, rows.is_transactional, rows.control,
+            rows.timestamp_type, strict=True,
         )
     ):  # fmt: skip
         begin, end = end, end + len(list(alike))
@@ -201,7 +200,7 @@ def _runs(fetched: FetchedColumns) -> Iterator[tuple[int, int]]:
         if (
             (len(steps) == 1 or set(sequences[begin:end]) == {NO_SEQUENCE})
             and finer(begin) == finer(end - 1)
-            and not fetched.timestamp_types[begin]
+            and not rows.timestamp_type[begin]
         ):
             yield begin, end  # Found in C.
         else:
@@ -211,30 +210,28 @@ def _runs(fetched: FetchedColumns) -> Iterator[tuple[int, int]]:
                 begin = last + 1
 
 
-def _batch(fetched: FetchedColumns, begin: int, end: int, room: int) -> bytearray:
+def _batch(rows: Rows, begin: int, end: int, room: int) -> bytearray:
     """Encode as many of the records as fit into `room`, but at least one."""
-    base, control = fetched.offsets[begin], fetched.controls[begin]
-    producer = fetched.producer_ids[begin], fetched.producer_epochs[begin]
+    base, control = rows.offset[begin], rows.control[begin]
+    producer = rows.producer_id[begin], rows.producer_epoch[begin]
     if control is not None:
-        return _marker(base, fetched.timestamps[begin], *producer, control)
+        return _marker(base, rows.timestamp[begin], *producer, control)
     builder = DefaultRecordBatchBuilder(
-        _MAGIC, 0, fetched.are_transactional[begin], *producer, fetched.sequences[begin], room
+        _MAGIC, 0, rows.is_transactional[begin], *producer, rows.sequence[begin], room
     )
     append = builder.append
-    headers: Iterable[Any] = (
-        map(list, fetched.headers[begin:end]) if fetched.headers else repeat([])
-    )
+    headers: Iterable[Any] = map(list, rows.headers[begin:end]) if rows.headers else repeat([])
     for offset, timestamp, key, value, header in zip(
-        fetched.offsets[begin:end],
-        fetched.timestamps[begin:end],
-        fetched.keys[begin:end],
-        fetched.values[begin:end],
+        rows.offset[begin:end],
+        rows.timestamp[begin:end],
+        rows.key[begin:end],
+        rows.value[begin:end],
         headers,
         strict=False,
     ):
         if append(offset - base, timestamp, key, value, header) is None:
             break
-    return _placed(builder, base, _LOG_APPEND_TIME * fetched.timestamp_types[begin])
+    return _placed(builder, base, _LOG_APPEND_TIME * rows.timestamp_type[begin])
 
 
 def _marker(offset: int, timestamp: int, producer_id: int, epoch: int, control: str) -> bytearray:

@@ -22,8 +22,8 @@ from tests.aio.running import Complaints, filled, no_thread_is_left, run_alone, 
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
-_WITHOUT_COROUTINE = {"read_parts"}
-"""Its parts are made by functions that get a connection of SQLite's."""
+_WITHOUT_COROUTINE = {"read_blocks"}
+"""For readers that make something else of what `scan` reads."""
 
 
 def test_connect_has_the_arguments_and_errors_of_the_other(tmp_path: Path) -> None:

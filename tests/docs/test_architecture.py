@@ -208,7 +208,7 @@ def test_the_calls_of_poll(orders: eosdb.Database) -> None:
     with orders.consumer(auto_offset_reset="earliest") as consumer:
         consumer.assign([TP])
         consumer.seek(TP, 0)
-        assert calls(consumer.poll, "log.reading.fetch: fetch_data") == on_the_page("poll")
+        assert calls(consumer.poll, "log.reading.at_once: read") == on_the_page("poll")
 
 
 def test_the_calls_of_produce(orders: eosdb.Database) -> None:

@@ -178,7 +178,7 @@ GOOD: dict[str, Any] = {
 }  # fmt: skip
 """By name: what is right for a parameter that must be given."""
 NOT_FOR_USERS = {
-    "Broker.append_within", "Broker.have_moved", "Admin.ensure_topic", "Admin.read_parts",
+    "Broker.append_within", "Broker.have_moved", "Admin.ensure_topic", "Admin.read_blocks",
     "Database.publish",  # The old name of publish_copy.
 }  # fmt: skip
 

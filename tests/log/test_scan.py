@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 import eosdb
 from eosdb import ManualClock, Record, RecordBatch, TopicPartition
+from eosdb.admin.log import COLUMNS
 from eosdb.errors import InvalidRequestError
-from eosdb.log.reading import scan
 from tests.random_log import random_log
 
 pytestmark = pytest.mark.both_roads
@@ -47,7 +47,7 @@ def test_every_column_can_be_asked_for(db: eosdb.Database) -> None:
     with db.producer() as producer:
         producer.send("t", b"v", b"k", headers=[("h", b"1")])
     ((row,),) = db.admin.scan(TP, 0, 1)
-    assert dict(zip(scan.COLUMNS, row, strict=True)) | {"timestamp": 0} == {
+    assert dict(zip(COLUMNS, row, strict=True)) | {"timestamp": 0} == {
         "offset": 0, "timestamp": 0, "timestamp_type": 0, "key": b"k", "value": b"v",
         "headers": '[["h","MQ=="]]', "producer_id": 0, "producer_epoch": 0, "sequence": 0,
     }  # fmt: skip

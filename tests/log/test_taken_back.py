@@ -132,22 +132,22 @@ def consumers_way(
         fetched = db.broker.fetch_data(
             TP, offset, isolation_level=level, max_records=max_records, max_bytes=max_bytes
         )
-        count = len(fetched.offsets)
-        size = sum(map(len, filter(None, [*fetched.keys, *fetched.values])))
+        count = len(fetched.rows.offset)
+        size = sum(map(len, filter(None, [*fetched.rows.key, *fetched.rows.value])))
         assert count <= 1 or (count <= max_records and size <= max_bytes)
         yield from zip(
-            fetched.offsets,
-            fetched.timestamps,
-            fetched.timestamp_types,
-            fetched.keys,
-            fetched.values,
-            fetched.headers or [()] * count,
+            fetched.rows.offset,
+            fetched.rows.timestamp,
+            fetched.rows.timestamp_type,
+            fetched.rows.key,
+            fetched.rows.value,
+            fetched.rows.headers or [()] * count,
             strict=True,
         )
-        if fetched.next_offset == offset:
+        if fetched.stop == offset:
             return
-        assert fetched.next_offset > offset
-        offset = fetched.next_offset
+        assert fetched.stop > offset
+        offset = fetched.stop
 
 
 @pytest.mark.slow

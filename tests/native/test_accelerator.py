@@ -177,8 +177,9 @@ def test_a_users_own_sql_can_call_them_and_does_no_harm(rows: ModuleType, db_pat
 def test_no_bytes_lead_outside_of_themselves(rows: ModuleType, db_path: Path) -> None:
     assert works(db_path)
     with eosdb.connect(db_path) as db:
-        whole = db.broker.fetch_data(TP, 0).cells
-    assert whole is not None
+        cells = db.broker.fetch_data(TP, 0).cells
+    assert cells is not None
+    whole = cells.data
     rng = random.Random(5)
     for _ in range(3_000):
         damaged = bytearray(whole)

@@ -17,7 +17,7 @@ import eosdb
 from eosdb import ManualClock, Record, RecordBatch, TopicPartition
 from eosdb.errors import EosdbError
 from eosdb.log import checksum
-from eosdb.log.reading import fetch
+from eosdb.log.reading import block
 from eosdb.maintenance.verify import RecordCheck
 from tests.maintenance import everything
 from tests.native.roads import ROADS, everything_read, outcome, road
@@ -155,7 +155,7 @@ def test_an_ordinary_log_is_read_by_the_accelerator_alone(db_path: Path) -> None
             producer.send("t", b"v%d" % i, b"k", headers=[("h", b"%d" % i)])
             producer.flush()
             producer.commit_transaction() if i % 3 else producer.abort_transaction()
-        with mock.patch.object(fetch, "_data_by_row", side_effect=AssertionError):
+        with mock.patch.object(block, "_by_row", side_effect=AssertionError):
             consumer = db.consumer(auto_offset_reset="earliest")
             consumer.assign([TP])
             found = consumer.poll()

@@ -11,6 +11,7 @@ import eosdb
 from eosdb import Record, RecordBatch, TopicPartition
 from eosdb.log import partition_rows
 from eosdb.log.reading import at_once
+from eosdb.model.fetched import Want
 from tests.maintenance import everything
 from tests.native.roads import ROADS, road
 
@@ -22,7 +23,7 @@ def given_at_once(db: eosdb.Database, max_bytes: int) -> int | None:
     with db._store.read() as connection:
         partition = partition_rows.read(connection, TP)
         end = partition.log_end_offset
-        found = at_once.columns(connection, partition, 0, end, max_bytes)
+        found = at_once.read(connection, partition, 0, end, Want.SHOWN, max_bytes)
     return None if found is None else len(found[0].offset)
 
 
@@ -38,7 +39,7 @@ def test_not_more_than_the_room_is_read_at_once_whatever_the_caller_allows(
         assert given_at_once(db, 999) is None
         monkeypatch.setattr(at_once, "_ROOM", 999)
         assert given_at_once(db, 1 << 30) is None
-    assert len(db.broker.fetch_data(TP, 0).offsets) == 10
+    assert db.broker.fetch_data(TP, 0).size == 10
 
 
 @pytest.mark.parametrize("sizes", [(100, 900), (900, 100), (0, 1_000), (500, 250, 250)])
@@ -65,7 +66,8 @@ def test_a_range_that_lacks_a_row_is_not_read_at_once(db: eosdb.Database, gone: 
         assert given_at_once(db, 1_000) is None
         with db._store.read() as connection:
             partition = partition_rows.read(connection, TP)
-            assert at_once.batches(connection, partition, 0, 10, 1_000) is None
+            for want in Want:
+                assert at_once.read(connection, partition, 0, 10, want, 1_000) is None
 
 
 @pytest.mark.parametrize("setting", ROADS)
@@ -75,5 +77,5 @@ def test_times_that_come_again_are_those_of_their_records(db_path: Path, setting
     with road(setting), eosdb.connect(db_path, durability="off") as db:
         db.admin.create_topic("t", config={"retention.ms": -1})
         db.broker.append(TP, RecordBatch([Record(value=b"v", timestamp=time) for time in times]))
-        assert [*db.broker.fetch_data(TP, 0).timestamps] == times
+        assert [*db.broker.fetch_data(TP, 0).rows.timestamp] == times
         assert db.verify().ok

@@ -23,7 +23,7 @@ from eosdb.log import (
 )
 from eosdb.log.partition_rows import Partition
 from eosdb.log.producer_state import Accept, Duplicate
-from eosdb.log.reading import fetch
+from eosdb.log.reading import block
 from tests.simulation.planting import both, mutant, replaced
 
 # -- the partition's decisions -----------------------------------------------------------------------
@@ -233,7 +233,7 @@ def index_search_stops_early() -> Any:
 @mutant("a read_committed fetch goes on to the log end")
 def fetch_ignores_the_lso() -> Any:
     return mock.patch.object(
-        fetch, "upper_bound", lambda partition, *, read_committed: partition.log_end_offset
+        block, "upper_bound", lambda partition, *, read_committed: partition.log_end_offset
     )
 
 

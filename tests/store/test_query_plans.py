@@ -21,7 +21,7 @@ from eosdb.coordinator.groups import offsets as group_offsets
 from eosdb.coordinator.groups import rows as group_rows
 from eosdb.coordinator.transactions import rows as transaction_rows
 from eosdb.log import append, once, partition_rows, producer_rows, transaction_index
-from eosdb.log.reading import at_once, by_time, fetch
+from eosdb.log.reading import at_once, block, by_time
 from eosdb.native import accelerator
 from eosdb.store.writing import unit
 from tests.native.roads import ROADS, road
@@ -50,8 +50,8 @@ HOT = {
     "the session that ends next": group_rows.NEXT_SESSION_END,
     "the rebalance that is over next": group_rows.NEXT_DEADLINE,
     "renewing a session": group_rows._RENEW,
-    "records from an offset on": fetch._RECORDS[True],
-    "data from an offset on": fetch._DATA[True],
+    "records from an offset on": block._STORED[True],
+    "data from an offset on": block._SHOWN[True],
     "the time index": by_time._TIME_INDEX,
     "times from an offset on": by_time._TIMES,
     "aborted transactions": transaction_index._FROM,
@@ -129,9 +129,9 @@ NARROW = {
     "SELECT producer_id, current_txn_start": "partition_producers_open (partition_id=? AND current",
     "SELECT sequence_round, sequence FROM": "(partition_id=? AND producer_id=? AND producer_epoch=?",
     'SELECT "offset", position, sequence_r': "AND (sequence_round,sequence)>",
-    fetch._RECORDS[True]: "(partition_id=? AND offset>? AND offset<?)",
-    fetch._DATA[True]: "(partition_id=? AND offset>? AND offset<?)",
-    at_once._SOME: "(partition_id=? AND offset>? AND offset<?)",
+    block._STORED[True]: "(partition_id=? AND offset>? AND offset<?)",
+    block._SHOWN[True]: "(partition_id=? AND offset>? AND offset<?)",
+    at_once._SHOWN: "(partition_id=? AND offset>? AND offset<?)",
     by_time._TIME_INDEX: "(partition_id=? AND timestamp<?)",
     by_time._TIMES: "(partition_id=? AND offset>? AND offset<?)",
     "SELECT producer_id, first_offset, las": "(partition_id=? AND last_offset>?)",

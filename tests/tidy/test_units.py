@@ -28,7 +28,7 @@ UNITS: Final = {
 HOLDS: Final = {
     "eosdb.admin.groups.GroupAdmin.reset_offsets": "one of the two",
     "eosdb.admin.log.LogAdmin.dump_log": "the id of the partition",
-    "eosdb.admin.log.LogAdmin.read_parts": "the id of the partition",
+    "eosdb.admin.log.LogAdmin.read_blocks": "the id of the partition",
     "eosdb.admin.topics.TopicAdmin._change": "one of the two",
     "eosdb.admin.topics.TopicAdmin.delete_topic": "the ids of the partitions",
     "eosdb.admin.transactions.TransactionAdmin.abort_transaction": "the id of the partition, and where "

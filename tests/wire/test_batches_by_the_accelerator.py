@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 import eosdb
 from eosdb import ManualClock, Record, RecordBatch, TopicPartition
-from eosdb.log.reading import fetch
+from eosdb.log.reading import block
 from eosdb.model.values import Header, IsolationLevel
 from eosdb.wire import batches
 from tests.maintenance import everything
-from tests.native.roads import road
+from tests.native.roads import ROADS, road
 from tests.native.test_both_roads import write
 
 TP = TopicPartition("t", 0)
@@ -48,12 +48,13 @@ def encoded(
     room: int = ALL,
     *,
     at_least_one: bool = True,
-    as_batches: bool = True,
+    setting: str = "1",
 ) -> tuple[bytes, int]:
-    columns = db.broker.fetch_columns(
-        TP, offset, isolation_level=level, max_records=most, max_bytes=room, as_batches=as_batches
-    )
-    whole, then = batches.encode(columns, offset, room, at_least_one=at_least_one)
+    with road(setting):
+        found = db.broker.fetch_batches(
+            TP, offset, isolation_level=level, max_records=most, max_bytes=room
+        )
+    whole, then = batches.encode(found, room, at_least_one=at_least_one)
     return bytes(whole), then
 
 
@@ -76,9 +77,9 @@ def test_whatever_is_stored_the_bytes_are_the_same(
                 both = [
                     encoded(
                         db, offset, level, most, room,
-                        at_least_one=at_least_one, as_batches=as_batches,
+                        at_least_one=at_least_one, setting=setting,
                     )
-                    for as_batches in (True, False)
+                    for setting in ROADS
                 ]  # fmt: skip
                 # The builder that Python uses leaves out what would fill the room exactly.
                 assert both[0] == both[1] or len(both[0][0]) == room
@@ -93,9 +94,9 @@ def test_headers_are_the_same_whatever_their_names_and_sizes(
     db.admin.create_topic("t")
     records = [Record(value=b"v"), Record(b"k", b"v", headers), Record(b"k", None, headers)]
     db.broker.append(TP, RecordBatch(records))
-    expected = encoded(db, 0, as_batches=False)
+    expected = encoded(db, 0, setting="0")
     assert encoded(db, 0) == expected
-    monkeypatch.setattr(fetch, "_stored", None)
+    monkeypatch.setattr(block, "_by_row", None)
     if headers in ESCAPED:
         with pytest.raises(TypeError):
             encoded(db, 0)
@@ -109,17 +110,17 @@ def test_a_damaged_row_is_left_to_python_which_reads_what_is_before_it(db: eosdb
     raw = everything.raw(Path(db.path))
     raw.execute("UPDATE records SET value = x'00' WHERE \"offset\" = 7")
     raw.close()
-    assert encoded(db, 0) == encoded(db, 0, as_batches=False)
+    assert encoded(db, 0) == encoded(db, 0, setting="0")
     assert encoded(db, 0)[1] == 7
     # What does not fit is not looked at.
-    assert db.broker.fetch_columns(TP, 0, max_bytes=500, as_batches=True).batches is not None
+    assert db.broker.fetch_batches(TP, 0, max_bytes=500).batches is not None
 
 
 def test_a_record_larger_than_the_answer_comes_alone(db: eosdb.Database) -> None:
     db.admin.create_topic("t")
     db.broker.append(TP, RecordBatch([Record(value=b"v" * size) for size in (10, 5_000, 5_000)]))
     for offset, room in ((0, 1_000), (0, 5_050), (1, 1_000), (1, 6_000)):
-        assert encoded(db, offset, room=room) == encoded(db, offset, room=room, as_batches=False)
+        assert encoded(db, offset, room=room) == encoded(db, offset, room=room, setting="0")
         assert encoded(db, offset, room=room)[1] == offset + 1
 
 
@@ -131,6 +132,6 @@ def test_batches_may_fill_the_room_to_the_last_byte(db: eosdb.Database) -> None:
         for end in range(1, 15):
             whole = len(encoded(db, 0, most=end)[0])
             for room, expected in ((whole, end), (whole - 1, end - 1)):
-                columns = db.broker.fetch_columns(TP, 0, max_bytes=room, as_batches=True)
-                assert columns.batches is not None
-                assert batches.encode(columns, 0, room, at_least_one=False)[1] == expected
+                found = db.broker.fetch_batches(TP, 0, max_bytes=room)
+                assert found.batches is not None
+                assert batches.encode(found, room, at_least_one=False)[1] == expected

@@ -160,7 +160,7 @@ def test_a_consumer_comes_to_the_end_and_says_so(
     assert at == end
     assert db.broker.offset_fetch("g", [TP])[TP].offset == end
     visible = db.broker.fetch_data(TP, 0, isolation_level=level)
-    assert values == list(visible.values)
+    assert values == list(visible.rows.value)
 
 
 def test_librdkafka_reads_many_partitions_of_large_records_in_small_answers(

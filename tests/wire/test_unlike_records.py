@@ -12,7 +12,7 @@ from aiokafka.record.memory_records import MemoryRecords
 
 import eosdb
 from eosdb import ManualClock, Record, RecordBatch
-from eosdb.log.reading import fetch
+from eosdb.log.reading import block
 from tests.wire.test_batches_by_the_accelerator import TP, encoded
 
 Write = Callable[[eosdb.Database, ManualClock], int]
@@ -117,8 +117,8 @@ def test_a_client_decodes_what_is_stored(
     db.admin.create_topic("t", config=config)
     count = write(db, clock)
     stored = db.broker.fetch(TP, 0).records
-    in_python = encoded(db, 0, as_batches=False)
-    monkeypatch.setattr(fetch, "_stored", None)  # What C leaves to Python fails.
+    in_python = encoded(db, 0, setting="0")
+    monkeypatch.setattr(block, "_by_row", None)  # What C leaves to Python fails.
     assert encoded(db, 0) == in_python
     batches, read = [], []
     records = MemoryRecords(in_python[0])

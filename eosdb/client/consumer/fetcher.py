@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from itertools import repeat
+from operator import attrgetter
 from typing import Any, Final
 from uuid import UUID
 
@@ -18,7 +19,7 @@ from eosdb.errors import (
     UnknownTopicOrPartitionError,
     UnstableOffsetCommitError,
 )
-from eosdb.model.fetched import FetchedData
+from eosdb.model.fetched import Block, Rows
 from eosdb.model.metrics import Metrics
 from eosdb.model.notices import catalog
 from eosdb.model.records.columns import COLUMNS, PartitionColumns, columns_of, piece
@@ -34,11 +35,11 @@ from eosdb.model.values import (
     TopicPartition,
 )
 from eosdb.native import accelerator
+from eosdb.native.cells import Cells
 
 _FETCH_RECORDS: Final = 2_000
 _new: Final = tuple.__new__
-Columns = tuple[Sequence[Any], ...]
-"""A sequence for each of `COLUMNS`."""
+_shown: Final[Callable[[Rows], tuple[Sequence[Any], ...]]] = attrgetter(*COLUMNS)
 
 
 class Cursor:
@@ -72,8 +73,8 @@ class Cursor:
         # Before any call, where an interrupt could leave the next record beyond the offsets.
         self._offsets: Sequence[int] = ()
         self._next = 0
-        self._columns: Columns = ((),) * len(COLUMNS)
-        self._cells: bytes | None = None
+        self._columns: tuple[Sequence[Any], ...] = ((),) * len(COLUMNS)
+        self._cells: Cells | None = None
 
     def seek(self, offset: int) -> None:
         self.position = self.fetch_offset = offset
@@ -85,12 +86,12 @@ class Cursor:
         self.position, self.topic_id, self.was_made_anew = None, None, True
         self._empty()
 
-    def fill(self, fetched: FetchedData) -> None:
-        """Continue with the fetched records, and after them at the fetch's next offset."""
-        self._columns, self._cells = columns_of(fetched), fetched.cells
+    def fill(self, block: Block) -> None:
+        """Continue with the records of the block, and after them where it ends."""
+        self._columns, self._cells = _shown(block.rows), block.cells
         # Last, and before any call: an interrupt leaves offsets and their columns, or neither.
         self._next = 0
-        self._offsets, self.fetch_offset = fetched.offsets, fetched.next_offset
+        self._offsets, self.fetch_offset = block.rows.offset, block.stop
         self.advance(0)
 
     def ahead(self, tp: TopicPartition, limit: int) -> PartitionColumns | None:
@@ -208,7 +209,7 @@ class Fetcher:
         """Fetch the next records, possibly none to return. Returns True at the end of the readable log."""
         committed = self._settings.isolation_level == "read_committed"
         try:
-            fetched = self._broker.ask(
+            block = self._broker.ask(
                 FetchData(
                     tp,
                     cursor.fetch_offset,
@@ -223,10 +224,11 @@ class Fetcher:
                 raise
             cursor.seek(self._reset_offset(tp))
             return False
-        self._metrics.observe("records-per-request", len(fetched.offsets))
-        cursor.fetched_end = fetched.last_stable_offset if committed else fetched.high_watermark
-        cursor.fill(fetched)
-        return fetched.next_offset >= cursor.fetched_end
+        bounds = block.bounds
+        self._metrics.observe("records-per-request", block.size)
+        cursor.fetched_end = bounds.last_stable_offset if committed else bounds.high_watermark
+        cursor.fill(block)
+        return block.stop >= cursor.fetched_end
 
     def locate(self, tps: list[TopicPartition]) -> None:
         """Find the position of partitions that have none yet.

@@ -9,12 +9,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from eosdb.errors import InvalidRequestError, InvalidTimestampError
-from eosdb.integrations.arrow.packed import Columns, Parts
 from eosdb.log.batch import headers_from_text
 from eosdb.model.damage import reads
+from eosdb.model.fetched import Block, Want
 from eosdb.model.records.arrow_types import TYPES, schema
 from eosdb.model.values import IsolationLevel, TopicPartition
 
+MOST_ROWS: Final = 4_000
+"""The most rows of a batch; batches that fit into the CPU's cache are fastest."""
 _STORED: Final = {
     "key": "key",
     "value": "value",
@@ -29,17 +31,17 @@ _STORED: Final = {
 """The names of the columns in a scan; the others are constant within a partition."""
 
 
-class ReadsParts(Protocol):
-    """What is asked of a database: `Admin.read_parts`."""
+class ReadsBlocks(Protocol):
+    """What is asked of a database: `Admin.read_blocks`."""
 
-    def read_parts(
-        self, tp: TopicPartition, start: int, end: int, part: Parts, /,
-        *, isolation_level: IsolationLevel, skip_lost: bool,
-    ) -> Iterator[Columns]: ...  # fmt: skip
+    def read_blocks(
+        self, tp: TopicPartition, start: int, end: int, want: Want, /,
+        *, isolation_level: IsolationLevel, batch_size: int, skip_lost: bool,
+    ) -> Iterator[Block]: ...  # fmt: skip
 
 
 def batches(
-    reader: ReadsParts,
+    reader: ReadsBlocks,
     topic_partition: TopicPartition,
     start: int,
     end: int,
@@ -66,21 +68,22 @@ def batches(
         "partition": topic_partition.partition,
         "source_file": source_file,
     }
-    for part in reader.read_parts(
+    for block in reader.read_blocks(
         topic_partition,
         start,
         end,
-        Parts(wanted),
+        Want.CELLS,
         isolation_level=isolation_level,
+        batch_size=MOST_ROWS,
         skip_lost=skip_lost,
     ):
-        if part.size:
-            columns = dict(zip(wanted, part.columns, strict=True))
+        if block.size:
+            columns = dict(zip(wanted, block.arrow(pa, wanted), strict=True))
             yield pa.RecordBatch.from_arrays(
                 [
                     _stored(name, columns[_STORED[name]])
                     if name in _STORED
-                    else pa.repeat(pa.scalar(constants[name], TYPES[name]), part.size)
+                    else pa.repeat(pa.scalar(constants[name], TYPES[name]), block.size)
                     for name in names
                 ],
                 schema=schema(names),

@@ -172,11 +172,11 @@ class Here:
         bounds = self._db.admin.partition_offsets()[tp]
         at = bounds.log_start_offset
         while at < bounds.last_stable_offset:
-            data = self._db.broker.fetch_data(
+            block = self._db.broker.fetch_data(
                 tp, at, isolation_level="read_committed", max_records=_AT_ONCE, max_bytes=_BYTES,
                 topic_id=self._ids[tp.topic],
             )  # fmt: skip
-            yield from records_of(tp, data, bounds.last_stable_offset)
-            if data.next_offset <= at:
+            yield from records_of(tp, block, bounds.last_stable_offset)
+            if block.stop <= at:
                 raise EosdbError(f"{self.where}: {tp}: nothing could be read at offset {at}")
-            at = data.next_offset
+            at = block.stop

@@ -12,7 +12,7 @@ from eosdb.errors import EosdbError, UnknownTopicOrPartitionError
 from eosdb.integrations.relay import planning
 from eosdb.integrations.relay.failure import InterruptedRelayError, translating
 from eosdb.integrations.relay.values import Bounds, Chunk, Limits, RelayRecord, SourceTopic
-from eosdb.model.fetched import FetchedData
+from eosdb.model.fetched import Block
 from eosdb.model.values import OffsetAndMetadata, TopicPartition
 
 GROUP_PREFIX: Final = "__eosdb_relay."
@@ -108,17 +108,17 @@ class FileSource:
         for tp, (start, end) in ranges.items():
             at = start
             while at < end and (max_bytes > 0 or not records):
-                data = self._db.broker.fetch_data(
+                block = self._db.broker.fetch_data(
                     tp,
                     at,
                     isolation_level="read_committed",
                     max_records=end - at,
                     max_bytes=max(max_bytes, 0),
                 )
-                taken = records_of(tp, data, end)
+                taken = records_of(tp, block, end)
                 max_bytes -= sum(record.size for record in taken)
                 records += taken
-                positions[tp] = at = min(data.next_offset, end)
+                positions[tp] = at = min(block.stop, end)
         return Chunk(records, positions)
 
     def _check_topics(self) -> None:
@@ -156,9 +156,10 @@ class FileSource:
         """Does nothing: the caller closes the database."""
 
 
-def records_of(tp: TopicPartition, data: FetchedData, end: int) -> list[RelayRecord]:
-    headers = data.headers or [()] * len(data.offsets)
-    columns = zip(data.offsets, data.timestamps, data.keys, data.values, headers, strict=True)
+def records_of(tp: TopicPartition, block: Block, end: int) -> list[RelayRecord]:
+    rows = block.rows
+    headers = rows.headers or [()] * block.size
+    columns = zip(rows.offset, rows.timestamp, rows.key, rows.value, headers, strict=True)
     return [
         RelayRecord(tp.topic, tp.partition, offset, timestamp, key, value, own)
         for offset, timestamp, key, value, own in columns

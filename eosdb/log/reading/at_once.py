@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 from eosdb.log.partition_rows import Partition
-from eosdb.log.record_rows import Columns
+from eosdb.model.fetched import Rows, Want
 from eosdb.native import accelerator
+from eosdb.native.cells import Cells
 
 _ROOM: Final = 8 << 20
 """The most bytes of keys, values and headers that are read at once: they are in memory thrice for a moment,
@@ -27,76 +28,86 @@ _RANGE: Final = (
     "FROM records INDEXED BY records_offset "
     'WHERE partition_id = ? AND "offset" >= ? AND "offset" < ?'
 )
-_SOME: Final = f"SELECT eosdb_rows({_GIVEN}) {_RANGE}"
-_ALL: Final = f"SELECT eosdb_rows({_GIVEN}, {_OTHERS}) {_RANGE}"
+_SHOWN: Final = f"SELECT eosdb_rows({_GIVEN}) {_RANGE}"
+_DATA: Final = f"SELECT eosdb_rows({_GIVEN}, {_OTHERS}) {_RANGE}"
 _BATCHES: Final = f"SELECT eosdb_batches({_GIVEN}, {_OTHERS}) {_RANGE}"
 
+Made = tuple[Rows, Cells | None, bytearray | None]
+"""What a Block has of its records."""
 
-def can_be_packed(partition: Partition, start: int) -> bool:
+
+def read(
+    connection: sqlite3.Connection,
+    partition: Partition,
+    start: int,
+    stop: int,
+    want: Want,
+    max_bytes: int,
+) -> Made | None:
+    """Return what is wanted of the records in [start, stop), aborted ones included. None if there is more
+    than `max_bytes` of them, unless they are batches, of which as many are made as fit, but at least one
+    record; if anything is unusual; or if the accelerator does not make this."""
+    module = accelerator.rows()
+    if module is None or not _must_be_whole(partition, start):
+        return None
+    partition_id = partition.partition_id
+    if not want.is_data:
+        if want is Want.STORED:
+            return None
+        parameters = (max_bytes, start, stop, partition_id, partition_id, start, stop)
+        batches = _batches(module, connection, parameters)
+        return None if batches is None else (Rows(), None, batches)
+    size, rows = stop - start, partition.log_end_offset - partition.log_start_offset
+    room = min(max_bytes, _ROOM)
+    if partition.size_bytes * size > room * rows:
+        return None
+    parameters = (room, start, stop, partition_id, partition_id, start, stop)
+    statement = _SHOWN if want is Want.SHOWN else _DATA
+    try:
+        data: bytes | None = connection.execute(statement, parameters).fetchone()[0]
+        if data is None:
+            return None
+        cells = Cells(data)
+        if want is Want.CELLS:
+            return (Rows(), cells, None) if cells.has_plain_headers else None
+        return _rows(module, cells, want), cells, None
+    except (
+        sqlite3.Error,
+        MemoryError,
+        UnicodeDecodeError,
+    ):  # decisions/0060: Python's way raises what is to be raised.
+        return None
+
+
+def _must_be_whole(partition: Partition, start: int) -> bool:
     """Whether the range from `start` on must have every row, each with a checksum."""
     return start >= max(partition.clean_offset, partition.log_start_offset) and (
         0 <= partition.checked_from <= start
     )
 
 
-def columns(
-    connection: sqlite3.Connection, partition: Partition, start: int, stop: int, max_bytes: int
-) -> tuple[Columns, bytes] | None:
-    """Return the data records of [start, stop), aborted ones included, with the columns that consumers get,
-    and the same as cells; None if there is more than `max_bytes` of them, or anything is unusual."""
-    packed = cells(connection, partition, start, stop, max_bytes, _SOME)
-    module = accelerator.rows()
-    if packed is None or module is None:
-        return None
-    try:
-        offsets, timestamps, types, keys, values, headers = module.columns(packed)
-    except (ValueError, MemoryError):  # Text that is no UTF-8.
-        return None
-    return Columns(timestamps, types, keys, values, headers, offsets), packed
+def _rows(module: Any, cells: Cells, want: Want) -> Rows:
+    offsets, timestamps, types, keys, values, headers = module.columns(cells.data)
+    if want is Want.SHOWN:
+        has_headers = headers.count(None) < len(headers)
+        return Rows(timestamps, types, keys, values, headers if has_headers else (), offsets)
+    return Rows(
+        timestamps,
+        types,
+        keys,
+        values,
+        headers,
+        offsets,
+        cells.numbers("producer_id").tolist(),
+        cells.numbers("producer_epoch").tolist(),
+        cells.numbers("sequence").tolist(),
+    )
 
 
-def cells(
-    connection: sqlite3.Connection,
-    partition: Partition,
-    start: int,
-    stop: int,
-    max_bytes: int = _ROOM,
-    statement: str = _ALL,
-) -> bytes | None:
-    """Return the same with all columns, each row checked in full, in the form of `eosdb.native.cells`."""
-    if accelerator.rows() is None:
-        return None
-    size, partition_id = stop - start, partition.partition_id
-    rows = partition.log_end_offset - partition.log_start_offset
-    room = min(max_bytes, _ROOM)
-    if (
-        size <= 0
-        or partition.size_bytes * size > room * rows
-        or not can_be_packed(partition, start)
-    ):
-        return None
-    parameters = (room, start, stop, partition_id, partition_id, start, stop)
-    try:
-        found: bytes | None = connection.execute(statement, parameters).fetchone()[0]
-    except (
-        sqlite3.Error,
-        MemoryError,
-    ):  # decisions/0060: Python's way raises what is to be raised.
-        return None
-    return found
-
-
-def batches(
-    connection: sqlite3.Connection, partition: Partition, start: int, stop: int, max_bytes: int
+def _batches(
+    module: Any, connection: sqlite3.Connection, parameters: tuple[int, ...]
 ) -> bytearray | None:
-    """Return the records of [start, stop), markers included, as Kafka's record batches without their
-    checksums: as many as fit into `max_bytes`, but at least one. None if anything is unusual, or there are
-    none."""
-    module = accelerator.rows()
-    if module is None or start >= stop or not can_be_packed(partition, start):
-        return None
-    partition_id = partition.partition_id
-    parameters = (max_bytes, start, stop, partition_id, partition_id, start, stop)
+    """Return Kafka's record batches without their checksums, markers included."""
 
     def run() -> None:
         # decisions/0060: it also ends in an error where there is no more room.

@@ -13,7 +13,9 @@ from typing import Final, NamedTuple
 from eosdb.errors import CorruptDatabaseError
 from eosdb.log import transaction_index
 from eosdb.log.partition_rows import Partition
-from eosdb.log.reading import fetch, row_check
+from eosdb.log.reading import block, row_check
+from eosdb.log.reading.block import Limits
+from eosdb.model.fetched import Want
 from eosdb.model.values import EARLIEST, LATEST, MAX_TIMESTAMP, OffsetAndTimestamp
 
 _TIMES: Final = (
@@ -45,7 +47,7 @@ def list_offset(
     """Return the first record at or after `timestamp`, or the record for EARLIEST, LATEST and
     MAX_TIMESTAMP; (-1, -1) if the isolation level allows none (Kafka: fetchOffsetByTimestamp). Raises
     CorruptDatabaseError and CorruptRecordError."""
-    bound = fetch.upper_bound(partition, read_committed=read_committed)
+    bound = block.upper_bound(partition, read_committed=read_committed)
     if timestamp == EARLIEST:
         return OffsetAndTimestamp(partition.log_start_offset, -1)
     if timestamp == LATEST:
@@ -67,7 +69,7 @@ def first_data_at(
     CorruptDatabaseError and CorruptRecordError."""
     # A marker has the time of its append, which is no time of data.
     start = _all_older_below(connection, partition, timestamp)
-    bound = fetch.upper_bound(partition, read_committed=read_committed)
+    bound = block.upper_bound(partition, read_committed=read_committed)
     for times in _walk(connection, partition, start, bound):
         if max(times.timestamps) < timestamp:
             continue
@@ -119,7 +121,8 @@ def _all_older_below(connection: sqlite3.Connection, partition: Partition, times
     newest: tuple[int, int]
     before: tuple[int, int]
     newest, before = (*entries, (-1, -1), (-1, -1))[:2]
-    if row_check.first_strange(entries, ("timestamp", "offset")) is not None:
+    columns = [*zip(*entries, strict=True)]
+    if row_check.first_strange(columns, ("timestamp", "offset")) is not None:
         raise _misleading(partition, newest)
     if newest[1] <= begin:
         return begin
@@ -157,7 +160,7 @@ def _walk(
     while chunk := rows.fetchmany(size):
         timestamps, offsets, is_data, is_own = zip(*chunk, strict=True)
         if (
-            row_check.first_strange(chunk, ("timestamp", "offset", "", "")) is not None
+            row_check.first_strange((timestamps, offsets), ("timestamp", "offset")) is not None
             or row_check.sound(partition, offsets, start, end) < len(offsets)
             or not all(is_own)
         ):
@@ -170,7 +173,8 @@ def _walk(
 
 def _whole(connection: sqlite3.Connection, partition: Partition, offset: int) -> OffsetAndTimestamp:
     """Return the record's offset and time. Raises CorruptRecordError if it does not match its checksum."""
-    fetched = fetch.fetch(
-        connection, partition, offset, read_committed=False, max_records=1, max_bytes=0
-    )
-    return OffsetAndTimestamp(offset, fetched.records[0].timestamp)
+    found = block.read(
+        connection, partition, offset, partition.log_end_offset, committed=False, want=Want.STORED,
+        limits=Limits(1, 0),
+    )  # fmt: skip
+    return OffsetAndTimestamp(offset, found.rows.timestamp[0])

@@ -7,7 +7,7 @@ Records before a damaged one are returned; the next fetch begins at the damaged 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from operator import lt
 from types import NoneType
 from typing import Any, Final
@@ -16,8 +16,8 @@ from eosdb.errors import CorruptRecordError
 from eosdb.log import checksum
 from eosdb.log.batch import headers_from_text
 from eosdb.log.partition_rows import Partition
-from eosdb.log.record_rows import CONTENT, OFFSET, Columns
 from eosdb.model.config import INT32_MAX, INT64_MAX
+from eosdb.model.fetched import Rows
 from eosdb.model.validation import INT16_MAX
 from eosdb.model.values import Header
 
@@ -37,35 +37,13 @@ _TYPES: Final = {
     **dict.fromkeys(("headers", "control"), frozenset({str, NoneType})),
 }
 _CONTROLS: Final = frozenset({None, "COMMIT", "ABORT"})
-_MANY: Final = 50
-"""Deleting fewer than one in this many elements from a list is cheaper than building a new list."""
 
 
-def without_markers(
-    rows: list[tuple[Any, ...]], markers: Sequence[int] = checksum.MARKERS
-) -> list[tuple[Any, ...]]:
-    """Return the rows without control records."""
-    sums = [row[CONTENT] for row in rows]
-    count = sum(map(sums.count, markers))
-    if count == 0:
-        return rows
-    if count > len(rows) / _MANY:
-        return [row for row in rows if row[CONTENT] not in markers]
-    left = rows.copy()
-    for marker in markers:
-        place = -1
-        for _ in range(sums.count(marker)):  # `index` finds the next one in C.
-            place = sums.index(marker, place + 1)
-            del left[place], sums[place]
-            place -= 1
-    return left
-
-
-def first_strange(rows: Sequence[tuple[Any, ...]], names: Iterable[str]) -> tuple[int, str] | None:
+def first_strange(columns: Sequence[Sequence[Any]], names: Sequence[str]) -> tuple[int, str] | None:
     """Return the index of the first row with a value that eosdb never writes, and its column; None if
-    there is none. A name of no column stands for one that is not looked at."""
+    there is none."""
     found = None
-    for name, column in zip(names, zip(*rows, strict=True), strict=bool(rows)):
+    for name, column in zip(names, columns, strict=bool(columns)):
         if not _are_written(name, column):
             place = next(i for i, cell in enumerate(column) if not _are_written(name, (cell,)))
             found = min(found or (place, name), (place, name))
@@ -73,34 +51,13 @@ def first_strange(rows: Sequence[tuple[Any, ...]], names: Iterable[str]) -> tupl
 
 
 def _are_written(name: str, column: Sequence[Any]) -> bool:
-    if name not in _TYPES:
+    if not column:
         return True
     least, most = BOUNDS.get(name, (0, 0))
     return _TYPES[name].issuperset(map(type, column)) and (
         _CONTROLS.issuperset(column)
         if name == "control"
         else name not in BOUNDS or least <= min(column) <= max(column) <= most
-    )
-
-
-def are_whole(
-    partition: Partition,
-    rows: Sequence[tuple[Any, ...]],
-    columns: Columns,
-    offset: int,
-    next_offset: int,
-) -> bool:
-    """Whether a quick check proves that these are the rows of [offset, next_offset), unaltered;
-    `columns` are those of the rows without control records. If not, `checked` examines them in detail."""
-    if offset < partition.clean_offset or len(rows) != next_offset - offset or not columns.offset:
-        return False
-    offsets = columns.offset
-    if len(offsets) < len(rows):
-        offsets = [row[OFFSET] for row in rows]
-    return (
-        list(offsets) == list(range(offset, next_offset))
-        and checksum.first_altered(columns.key, columns.value, columns.headers, columns.content)
-        is None
     )
 
 
@@ -126,24 +83,25 @@ def sound(partition: Partition, offsets: Sequence[Any], start: int, end: int) ->
 
 def checked(
     partition: Partition,
-    columns: Columns,
+    rows: Rows,
+    contents: Sequence[int | None],
     offset: int,
     end: int,
     *,
     exhausted: bool,
 ) -> tuple[int, int]:
-    """Return how many of the rows read from [offset, end) precede the first altered, missing or wrong
-    one, and the offset to continue from. `exhausted` says that these are all rows of the range.
+    """Return how many of the rows read from [offset, end), which must have these sums of contents, precede
+    the first altered, missing or wrong one, and the offset to continue from. `exhausted` says that these
+    are all rows of the range.
 
     Below the clean offset compaction may have removed records. Raises CorruptRecordError if the very
     first row is bad.
     """
-    offsets = columns.offset
+    offsets = rows.offset
     count = sound(partition, offsets, offset, end)
     old = _old(partition, offsets[:count])
     altered = checksum.first_altered(
-        columns.key[:count], columns.value[:count], columns.headers[:count], columns.content[:count],
-        old,
+        rows.key[:count], rows.value[:count], rows.headers[:count], contents[:count], old
     )  # fmt: skip
     if altered is not None:
         if altered == 0:
@@ -183,10 +141,15 @@ def damaged(
     )
 
 
-def headers(partition: Partition, offset: int, text: str | None) -> tuple[Header, ...]:
-    """Decode the headers. Raises CorruptRecordError, because without checks the column may hold
-    anything."""
-    try:
-        return () if text is None else headers_from_text(text)
-    except (TypeError, ValueError, AttributeError) as error:
-        raise damaged(partition, offset, f"has invalid headers ({error})") from error
+def headers(partition: Partition, rows: Rows) -> Sequence[tuple[Header, ...]]:
+    """Decode the headers of each record; empty if no record has any. Raises CorruptRecordError, because
+    without checks the column may hold anything."""
+    if rows.headers.count(None) == len(rows.headers):
+        return ()
+    decoded: list[tuple[Header, ...]] = []
+    for offset, text in zip(rows.offset, rows.headers, strict=True):
+        try:
+            decoded.append(() if text is None else headers_from_text(text))
+        except (TypeError, ValueError, AttributeError) as error:
+            raise damaged(partition, offset, f"has invalid headers ({error})") from error
+    return decoded

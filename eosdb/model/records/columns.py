@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from eosdb.errors import IllegalStateError
 from eosdb.model.values import Header
-from eosdb.native.cells import arrays
+from eosdb.native.cells import Cells
 
 if TYPE_CHECKING:
     import pandas
@@ -33,7 +33,7 @@ class PartitionColumns:
     keys: Sequence[Any]
     values: Sequence[Any]
     headers: Sequence[tuple[Header, ...]]
-    cells: tuple[bytes, int] | None = field(default=None, repr=False, compare=False, kw_only=True)
+    cells: tuple[Cells, int] | None = field(default=None, repr=False, compare=False, kw_only=True)
     """For `to_arrow`: what the accelerator has read (`eosdb.native.cells`), if it has, and the index of the
     first of these records in it."""
 
@@ -41,9 +41,11 @@ class PartitionColumns:
         return len(self.offsets)
 
 
-COLUMNS: Final = ("offsets", "timestamps", "timestamp_types", "keys", "values", "headers")
-"""The fields of PartitionColumns and FetchedData that have an element for each record."""
-columns_of: Final[Callable[[Any], tuple[Sequence[Any], ...]]] = attrgetter(*COLUMNS)
+COLUMNS: Final = ("offset", "timestamp", "timestamp_type", "key", "value", "headers")
+"""The columns of a Block that PartitionColumns has, in its order."""
+columns_of: Final[Callable[[PartitionColumns], tuple[Sequence[Any], ...]]] = attrgetter(
+    "offsets", "timestamps", "timestamp_types", "keys", "values", "headers"
+)
 
 
 def piece(part: PartitionColumns, start: int, end: int) -> PartitionColumns:
@@ -128,8 +130,8 @@ def _table(arrow: Any, part: PartitionColumns, types: dict[str, Any]) -> Any:
     """Return the records of a part that has cells as an Arrow table."""
     assert part.cells is not None
     cells, start = part.cells
-    count, stored = len(part), ("offset", "timestamp", "timestamp_type", "key", "value")
-    columns = dict(zip(stored, arrays(arrow, cells, stored), strict=True))
+    count, stored = len(part), COLUMNS[:-1]
+    columns = dict(zip(stored, cells.arrays(arrow, stored), strict=True))
     columns = {name: column.slice(start, count) for name, column in columns.items()}
     for name in ("timestamp", "timestamp_type"):
         columns[name] = columns[name].cast(types[name])

@@ -19,7 +19,7 @@ from eosdb.broker.broker import Broker
 from eosdb.errors import CorruptRecordError, EosdbError
 from eosdb.log.reading import ends as many
 from eosdb.log.topics import unknown_id
-from eosdb.model.fetched import AbortedTransaction, FetchedColumns
+from eosdb.model.fetched import AbortedTransaction, Block
 from eosdb.model.values import IsolationLevel, PartitionOffsets, TopicPartition
 from eosdb.wire import batches
 from eosdb.wire.apis import Fields, Session, serves
@@ -122,7 +122,7 @@ def _read(
     idle = _idle(broker, requested, names, level)
     for place, wanted in requested.items():
         code = wanted.code
-        ends: FetchedColumns | PartitionOffsets | None = None
+        ends: PartitionOffsets | None = None
         records: Pieces = []
         aborted: Iterable[AbortedTransaction] = ()
         try:
@@ -194,30 +194,27 @@ def _read_partition(
     room: int,
     *,
     at_least_one: bool,
-) -> tuple[FetchedColumns, Pieces, Iterable[AbortedTransaction]]:
+) -> tuple[PartitionOffsets, Pieces, Iterable[AbortedTransaction]]:
     """Read as many records as fit into `room`, in small steps, which stay in the processor's caches."""
     parts: Pieces = []
     aborted: dict[AbortedTransaction, None] = {}
     """The aborted transactions of all steps, without repetition, in order."""
-    fetched: FetchedColumns | None = None
+    block: Block | None = None
     while True:
         try:
-            fetched = broker.fetch_columns(
-                tp, offset, isolation_level=level, max_records=_STEP, max_bytes=max(room, 0),
-                as_batches=True,
-            )  # fmt: skip
+            block = broker.fetch_batches(
+                tp, offset, isolation_level=level, max_records=_STEP, max_bytes=max(room, 0)
+            )
         except CorruptRecordError:
-            if fetched is None:
+            if block is None:
                 raise
-            return fetched, parts, aborted  # The next fetch begins at the damaged record.
-        more, offset = batches.encode(
-            fetched, offset, room, at_least_one=at_least_one and not parts
-        )
+            return block.bounds, parts, aborted  # The next fetch begins at the damaged record.
+        more, offset = batches.encode(block, room, at_least_one=at_least_one and not parts)
         parts.append(more)
         room -= len(more)
-        aborted.update(dict.fromkeys(fetched.aborted_transactions))
-        if offset < fetched.next_offset or offset >= _bound(fetched, level) or room <= 0:
-            return fetched, parts, aborted
+        aborted.update(dict.fromkeys(block.aborted))
+        if offset < block.stop or offset >= _bound(block.bounds, level) or room <= 0:
+            return block.bounds, parts, aborted
 
 
 def _has_moved(bounds: Mapping[TopicPartition, int], level: IsolationLevel) -> Look:
@@ -233,6 +230,6 @@ def _has_moved(bounds: Mapping[TopicPartition, int], level: IsolationLevel) -> L
     return look
 
 
-def _bound(ends: FetchedColumns | PartitionOffsets, level: IsolationLevel) -> int:
+def _bound(ends: PartitionOffsets, level: IsolationLevel) -> int:
     """The offset up to which the isolation level lets read."""
     return ends.last_stable_offset if level == "read_committed" else ends.high_watermark

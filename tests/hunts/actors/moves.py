@@ -115,8 +115,8 @@ def _values(db: eosdb.Database, tp: TopicPartition, at: int) -> list[bytes | Non
     values: list[bytes | None] = []
     while at < db.broker.offsets(tp).last_stable_offset:
         data = db.broker.fetch_data(tp, at, isolation_level="read_committed")
-        values += data.values
-        at = data.next_offset
+        values += data.rows.value
+        at = data.stop
     return values
 
 

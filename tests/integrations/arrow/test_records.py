@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 import eosdb
 from eosdb import Header, ManualClock, Record, RecordBatch, TopicPartition
 from eosdb.errors import EosdbError
-from eosdb.integrations.arrow import packed, records
-from eosdb.log.reading import scan
+from eosdb.integrations.arrow import records
+from eosdb.log.reading import block
 from eosdb.model.records.arrow_types import schema
 from tests.maintenance import everything
 from tests.native.roads import road
@@ -31,7 +31,7 @@ NAMES = (
     "offset", "timestamp", "timestampType", "key", "value", "headers", "producerId", "producerEpoch",
     "sequence",
 )  # fmt: skip
-"""In the order of `scan.COLUMNS`."""
+"""In the order of `admin.log.COLUMNS`."""
 CONTENTS = (
     None, b"", b"\x00", b"a\x00b", b"\xff\xfe", "ä€😀".encode(), b"s", b"-", b"1s2", b"x" * 1_000,
 )  # fmt: skip
@@ -123,7 +123,7 @@ def test_they_hold_what_a_scan_returns(seed: int) -> None:
         elif rng.random() < 0.3:
             db.broker.delete_records(TP, rng.randrange(db.broker.offsets(TP).log_end_offset + 1))
         offsets = db.broker.offsets(TP)
-        with mock.patch.object(packed, "MOST_ROWS", rng.choice((1, 7, 4_000))):
+        with mock.patch.object(records, "MOST_ROWS", rng.choice((1, 7, 4_000))):
             for level, bound in (
                 ("read_committed", offsets.last_stable_offset),
                 ("read_uncommitted", offsets.high_watermark),
@@ -140,7 +140,7 @@ def test_an_ordinary_log_is_never_read_row_by_row() -> None:
     """Whatever the records hold, and whatever was aborted."""
     rows = 0
     for seed in range(6):
-        with eosdb.connect(":memory:", clock=ManualClock(10**12)) as db:
+        with road("1"), eosdb.connect(":memory:", clock=ManualClock(10**12)) as db:
             fill(db, random.Random(seed), {})
             end = db.broker.offsets(TP).last_stable_offset
             start = min(3, end - 1)
@@ -151,9 +151,8 @@ def test_an_ordinary_log_is_never_read_row_by_row() -> None:
             rows += len(expected)
             # Part by part, for the type of the timestamps changes once.
             with (
-                road("1"),
-                mock.patch.object(scan, "part", side_effect=AssertionError),
-                mock.patch.object(packed, "MOST_ROWS", 1),
+                mock.patch.object(block, "_by_row", side_effect=AssertionError),
+                mock.patch.object(records, "MOST_ROWS", 1),
             ):
                 assert by_arrow(db, end, start) == expected
     assert rows > 60
@@ -205,7 +204,7 @@ def test_a_damaged_record_is_found_as_by_a_scan(whole: bytes, tmp_path: Path, wh
         end = db.broker.offsets(TP).last_stable_offset
         found = by_arrow(db, end)
         assert found == by_scan(db, end)
-        with mock.patch.object(packed, "MOST_ROWS", 1):
+        with mock.patch.object(records, "MOST_ROWS", 1):
             assert by_arrow(db, end) == found
         assert found[-1][0] is eosdb.CorruptRecordError
         assert "offset 12" in found[-1][1]

@@ -51,8 +51,8 @@ def _values_from(db: eosdb.Database, group: str, tp: TopicPartition) -> list[byt
     at = max(at, offsets.log_start_offset)
     while at < offsets.last_stable_offset:
         data = db.broker.fetch_data(tp, at, isolation_level="read_committed")
-        found += data.values
-        at = data.next_offset
+        found += data.rows.value
+        at = data.stop
     return found
 
 
@@ -269,7 +269,7 @@ def test_a_compacted_topic_moves(tmp_path: Path, cluster: KafkaDouble) -> None:
         assert to_kafka(db, cluster).execute().is_done
         at = cluster.db.broker.offset_fetch("readers")[tp].offset
         data = cluster.db.broker.fetch_data(tp, at, isolation_level="read_committed")
-        assert list(data.values) == [b"56", b"57", b"58", b"59"]
+        assert list(data.rows.value) == [b"56", b"57", b"58", b"59"]
 
 
 def test_what_a_killed_relay_left_open_does_not_count(

@@ -37,11 +37,11 @@ def placed(db: eosdb.Database, topic: str) -> dict[tuple[int, int], Content]:
         offset = db.broker.offsets(tp).log_start_offset
         while offset < end:
             data = db.broker.fetch_data(tp, offset, isolation_level="read_committed")
-            headers = data.headers or [()] * len(data.offsets)
-            columns = zip(data.timestamps, data.keys, data.values, headers, strict=True)
-            for at, fields in zip(data.offsets, columns, strict=True):
+            headers = data.rows.headers or [()] * len(data.rows.offset)
+            columns = zip(data.rows.timestamp, data.rows.key, data.rows.value, headers, strict=True)
+            for at, fields in zip(data.rows.offset, columns, strict=True):
                 found[partition, at] = Content(partition, *fields)
-            offset = data.next_offset
+            offset = data.stop
     return found
 
 

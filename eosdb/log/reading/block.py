@@ -1,0 +1,207 @@
+"""Reading a partition: one function, and one shape of what it returns, for every reader.
+
+Everything here runs on one snapshot of the file. Rows are made by the accelerator or, where anything is
+unusual, by Python, which alone decides what is wrong; both check them. Below the last stable offset the
+result is final, so those who read parts of a range at different times together read a consistent set.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import accumulate
+from operator import itemgetter
+from typing import Any, Final, NamedTuple, get_args
+
+from eosdb.errors import InvalidRequestError, OffsetOutOfRangeError
+from eosdb.log import transaction_index
+from eosdb.log.checksum import CONTENT_ASKED, CONTENT_GIVEN, MARKERS, UNCHECKED
+from eosdb.log.partition_rows import Partition
+from eosdb.log.reading import at_once, row_check
+from eosdb.log.record_rows import SHOWN, STORED, selecting
+from eosdb.model.fetched import AbortedTransaction, Block, Rows, Want
+from eosdb.model.values import IsolationLevel
+
+ISOLATION_LEVELS: Final = get_args(IsolationLevel)
+
+_STORED: Final = (selecting(STORED, UNCHECKED), selecting(STORED, CONTENT_ASKED))
+_SHOWN: Final = (selecting(SHOWN, UNCHECKED), selecting(SHOWN, CONTENT_GIVEN))
+"""Without and with checks."""
+_OFFSET: Final = STORED.index("offset")
+_CHUNK: Final = 64
+"""How many rows are read between two checks of their size, which bounds what is read in excess."""
+_MEASURED: Final = tuple(itemgetter(STORED.index(name)) for name in ("key", "value", "headers"))
+_PIECE: Final = 1 << 20
+"""The size in bytes that parts of a long range should have if its records are large."""
+
+
+class Limits(NamedTuple):
+    """The most that one reading returns; a first record that is larger comes all the same."""
+
+    records: int
+    bytes: int
+
+
+def check_isolation_level(isolation_level: object) -> bool:
+    """Whether the level is read_committed. Raises InvalidRequestError for an unknown one."""
+    if isolation_level not in ISOLATION_LEVELS:
+        raise InvalidRequestError(
+            f"isolation_level: got {isolation_level!r}, expected one of {', '.join(ISOLATION_LEVELS)}"
+        )
+    return isolation_level == "read_committed"
+
+
+def upper_bound(partition: Partition, *, read_committed: bool) -> int:
+    """Return the end offset for readers of this isolation level."""
+    return partition.last_stable_offset if read_committed else partition.log_end_offset
+
+
+def checked_bound(partition: Partition, offset: int, *, read_committed: bool) -> int:
+    """Return the end offset for a fetch. Raises OffsetOutOfRangeError below the log start and beyond the
+    log end."""
+    if not partition.log_start_offset <= offset <= partition.log_end_offset:
+        raise OffsetOutOfRangeError(
+            f"{partition.topic_partition}: got offset {offset}, the log goes from "
+            f"{partition.log_start_offset} to {partition.log_end_offset}"
+        )
+    return upper_bound(partition, read_committed=read_committed)
+
+
+def check_range(partition: Partition, start: int, end: int, *, read_committed: bool) -> None:
+    """Raises InvalidRequestError if `end` is beyond the isolation level's bound, and
+    OffsetOutOfRangeError if the log begins after `start`."""
+    bound = upper_bound(partition, read_committed=read_committed)
+    if end > bound:
+        raise InvalidRequestError(
+            f"{partition.topic_partition}: got end {end}, readers may read up to {bound}"
+        )
+    if start < partition.log_start_offset and start < end:
+        raise OffsetOutOfRangeError(
+            f"{partition.topic_partition}: got start {start}, the log begins at "
+            f"{partition.log_start_offset}"
+        )
+
+
+def part_of(partition: Partition, max_records: int) -> Limits:
+    """The limits of a part of a long range."""
+    rows = partition.log_end_offset - partition.log_start_offset
+    about = max(_PIECE * rows // max(partition.size_bytes, 1), 1)
+    return Limits(min(max_records, about), 64 * _PIECE)
+
+
+def read(
+    connection: sqlite3.Connection,
+    partition: Partition,
+    start: int,
+    stop: int,
+    *,
+    committed: bool,
+    want: Want,
+    limits: Limits,
+    check_crcs: bool = True,
+) -> Block:
+    """Return the records of [start, stop) within the limits: at least one, if there is any.
+
+    `committed` leaves aborted data out; where all is wanted that is stored, it tells which is. Raises
+    CorruptRecordError if the first record does not match its checksum.
+    """
+    bounds = partition.offsets()
+    if start >= stop:
+        return Block(start, start, Rows(), bounds)
+    end = min(stop, start + limits.records)
+    made = at_once.read(connection, partition, start, end, want, limits.bytes)
+    if made is None:
+        rows, end = _by_row(connection, partition, start, stop, want, limits, check_crcs=check_crcs)
+        made = rows, None, None
+    rows, cells, batches = made
+    aborted: Sequence[AbortedTransaction] = ()
+    offsets = rows.offset or (() if cells is None else cells.numbers("offset"))
+    if not committed or not (len(offsets) or batches):
+        pass
+    elif not want.is_data:
+        aborted = transaction_index.collect(connection, partition, start, end)
+    else:
+        seen = offsets if check_crcs else None
+        gone = transaction_index.taken_back_in(connection, partition, start, end, seen)
+        if gone:
+            kept = [at not in gone for at in offsets]
+            rows, cells = rows.only(kept), None if cells is None else cells._replace(kept=kept)
+    if rows.headers and want not in (Want.DATA, Want.CELLS):
+        rows = rows._replace(headers=row_check.headers(partition, rows))
+    return Block(start, end, rows, bounds, aborted, cells, batches)
+
+
+def _by_row(
+    connection: sqlite3.Connection,
+    partition: Partition,
+    start: int,
+    stop: int,
+    want: Want,
+    limits: Limits,
+    *,
+    check_crcs: bool,
+) -> tuple[Rows, int]:
+    """Return the rows, without markers where data is wanted, and the offset after them."""
+    statements, names = (_SHOWN, SHOWN) if want is Want.SHOWN else (_STORED, STORED)
+    cursor = connection.execute(statements[check_crcs], (partition.partition_id, start, stop))
+    (*columns, contents), exhausted = _within(cursor, partition, start, names, limits)
+    rows = Rows(*columns)
+    end = max(start, stop) if exhausted else rows.offset[-1] + 1
+    if check_crcs:
+        count, end = row_check.checked(partition, rows, contents, start, stop, exhausted=exhausted)
+        rows, contents = Rows._make(column[:count] for column in rows), contents[:count]
+    if want.is_data and not set(MARKERS).isdisjoint(contents):
+        rows = rows.only([content not in MARKERS for content in contents])
+    return rows, end
+
+
+def _within(
+    cursor: sqlite3.Cursor, partition: Partition, start: int, names: Sequence[str], limits: Limits
+) -> tuple[list[Sequence[Any]], bool]:
+    """Return the columns `names` and the sums of the contents of the rows within both limits, at least one,
+    and whether these are all rows. They end before a row with a value that eosdb never writes; raises
+    CorruptRecordError if that is the first one."""
+    rows, count = _measured(cursor, partition, limits)
+    columns: list[Sequence[Any]] = [*zip(*rows, strict=True)] or [()] * (len(names) + 1)
+    exhausted = len(rows) <= count
+    strange = row_check.first_strange(columns[:-1], names)
+    if strange is not None:
+        place, name = strange
+        if place == 0:
+            at = columns[_OFFSET][0]
+            at = at if type(at) is int and at > start else start
+            raise row_check.damaged(partition, at, f"has no {name} that eosdb writes")
+        count, exhausted = min(place, count), False
+    return [column[:count] for column in columns], exhausted
+
+
+def _measured(
+    cursor: sqlite3.Cursor, partition: Partition, limits: Limits
+) -> tuple[list[tuple[Any, ...]], int]:
+    """Return rows, and how many of them are within the limits; if these are all, there are no others.
+
+    Sizes are not computed in a log that is smaller than the limit.
+    """
+    max_records, left = limits
+    if partition.size_bytes <= left:
+        rows = cursor.fetchmany(max_records + 1)
+    else:
+        rows = []
+        while len(rows) <= max_records and (chunk := cursor.fetchmany(_CHUNK)):
+            # Sizes are summed by chunk in C, and by row only in the chunk that reaches the limit.
+            try:
+                size = sum(sum(map(len, filter(None, map(part, chunk)))) for part in _MEASURED)
+            except TypeError:  # A number, at which the rows end anyway.
+                rows += chunk
+                break
+            if size > left:
+                sizes = (sum(len(part(row) or b"") for part in _MEASURED) for row in chunk)
+                fitting = bisect_right(list(accumulate(sizes)), left)
+                max_records = min(max_records, max(len(rows) + fitting, 1))
+                rows += chunk
+                break
+            rows += chunk
+            left -= size
+    cursor.close()
+    return rows, max_records
