@@ -82,7 +82,6 @@ if TYPE_CHECKING:
     from eosdb.model.values import HousekeepingReport as HousekeepingReport
     from eosdb.model.values import JoinGroupMember as JoinGroupMember
     from eosdb.model.values import JoinGroupResult as JoinGroupResult
-    from eosdb.model.values import MemberHeartbeat as MemberHeartbeat
     from eosdb.model.values import OffsetAndMetadata as OffsetAndMetadata
     from eosdb.model.values import OffsetAndTimestamp as OffsetAndTimestamp
     from eosdb.model.values import PartitionOffsets as PartitionOffsets
@@ -132,7 +131,7 @@ _NAMES: Final = {
         "EARLIEST LATEST MAX_TIMESTAMP AppendOnceResult AssignedTopic ConsumerGroupDescription "
         "ConsumerGroupHeartbeat ConsumerGroupMemberDescription ConsumerGroupMetadata "
         "ConsumerRecord Coordinator GroupDescription GroupMemberDescription GroupState GroupType "
-        "Header HousekeepingReport JoinGroupMember JoinGroupResult MemberHeartbeat "
+        "Header HousekeepingReport JoinGroupMember JoinGroupResult "
         "OffsetAndMetadata OffsetAndTimestamp PartitionOffsets ProduceResult ProducerIdAndEpoch "
         "ProducerRecord ProducerState RebuildReport Record RecordBatch RecordMetadata "
         "SnapshotInfo SyncGroupResult TimestampType TopicDescription TopicPartition "

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import eosdb
 from eosdb import OffsetAndMetadata, TopicPartition
+from eosdb.model.requests import ConsumerGroupHeartbeat
 
 DAY_MS = 86_400_000
 
@@ -98,13 +99,14 @@ def main(path: Path) -> None:
         db.broker.add_offsets_to_txn("open", *me, "billing")
         db.broker.txn_offset_commit("open", "billing", *me, {tp: OffsetAndMetadata(2)})
         db.admin.set_password("alice", "secret")
-        first = eosdb.MemberHeartbeat(
+        first = ConsumerGroupHeartbeat(
+            "shipping",
             member_id="m",
             rebalance_timeout_ms=60_000,
             subscribed_topic_names=["orders"],
             topic_partitions={},
         )
-        db.broker.consumer_group_heartbeat("shipping", first)
+        db.broker.ask(first)
         db.admin.alter_group_config("shipping", {"consumer.session.timeout.ms": 50_000})
     connection = sqlite3.connect(path)
     connection.execute("VACUUM")

@@ -39,7 +39,6 @@ from eosdb.model.values import (
     ConsumerGroupDescription,
     ConsumerGroupHeartbeat,
     ConsumerGroupMemberDescription,
-    MemberHeartbeat,
 )
 from eosdb.store.writing.unit import Unit
 
@@ -54,9 +53,9 @@ class ConsumerGroupRequests(Answering):
     def consumer_group_heartbeat(
         self, request: requests.ConsumerGroupHeartbeat
     ) -> ConsumerGroupHeartbeat:
-        group_id, given = request.group_id, request.beat
+        group_id = request.group_id
         check_group_id(group_id)
-        beat = _checked(group_id, given)
+        beat = _checked(request)
         decisions.check_heartbeat(beat)
         if beat.subscribed_topic_regex:
             linear_regex.check(beat.subscribed_topic_regex)
@@ -70,7 +69,7 @@ class ConsumerGroupRequests(Answering):
             if beat.member_epoch in (LEAVE, AWAY):
                 return self._leave(unit, group, beat)
             identified = self._identified(unit, group, beat)
-            return self._beat(unit, stored, group, identified, given)
+            return self._beat(unit, stored, group, identified, request.topic_partitions)
 
         self._coordinator.leadership.ensure_elected()
         return self._coordinator.write(handle, sync=False)
@@ -142,7 +141,7 @@ class ConsumerGroupRequests(Answering):
         stored: AnyGroup | None,
         group: ConsumerGroup,
         request: Heartbeat,
-        beat: MemberHeartbeat,
+        given: Mapping[UUID, object] | None,
     ) -> ConsumerGroupHeartbeat:
         now = self._clock.time_ms()
         known = group.member(request.member_id) or group.instance(request.group_instance_id)
@@ -153,7 +152,7 @@ class ConsumerGroupRequests(Answering):
         request = replace(
             request,
             matched=self._matched(unit, topics, request, known),
-            owned=_owned(beat.topic_partitions, known, to_id),
+            owned=_owned(given, known, to_id),
         )
         session_ms, interval_ms = group_configs.effective(unit, group.group_id, self._config)
         after = decisions.heartbeat(
@@ -192,12 +191,10 @@ class ConsumerGroupRequests(Answering):
         return tuple(sorted(topics[name][0] for name in allowed))
 
 
-def _checked(group_id: str, beat: MemberHeartbeat) -> Heartbeat:
+def _checked(beat: requests.ConsumerGroupHeartbeat) -> Heartbeat:
     """The request as the decisions take it, without the partitions. Raises InvalidRequestError."""
-    if group_id == "":
+    if beat.group_id == "":
         raise InvalidRequestError("group_id: got an empty one, expected the id of a group")
-    if not isinstance(beat, MemberHeartbeat):
-        raise InvalidRequestError(f"got {beat!r:.80}, expected a MemberHeartbeat")
     for name in ("member_id", "client_id", "client_host"):
         check_name(name, getattr(beat, name))
     for name in ("group_instance_id", "rack_id", "subscribed_topic_regex", "server_assignor"):

@@ -19,7 +19,6 @@ from eosdb.model.fetched import Block, FetchResult
 from eosdb.model.values import (
     ConsumerGroupMetadata,
     IsolationLevel,
-    MemberHeartbeat,
     OffsetAndMetadata,
     ProduceResult,
     ProducerIdAndEpoch,
@@ -423,7 +422,11 @@ class DescribeGroup(Question[values.GroupDescription]):
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupHeartbeat(Request[values.ConsumerGroupHeartbeat]):
     """Join a group whose partitions the coordinator assigns (KIP-848), stay in it, or leave it; the answer
-    says what the member should own.
+    says what the member should own. Fields have Kafka's names and meanings.
+
+    The first one has `member_epoch` 0, a rebalance timeout, topics or a regular expression, and empty
+    `topic_partitions`; later ones leave out what has not changed. With -1 the member leaves, with -2 a
+    static member leaves for a while. Without `member_id` the member gets one.
 
     Raises InvalidRequestError, GroupIdNotFoundError, UnknownMemberIdError, FencedMemberEpochError,
     FencedInstanceIdError, UnreleasedInstanceIdError, UnsupportedAssignorError,
@@ -431,7 +434,22 @@ class ConsumerGroupHeartbeat(Request[values.ConsumerGroupHeartbeat]):
     """
 
     group_id: str
-    beat: MemberHeartbeat
+    _: KW_ONLY
+    member_id: str = ""
+    member_epoch: int = 0
+    group_instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = -1
+    subscribed_topic_names: Collection[str] | None = None
+    subscribed_topic_regex: str | None = None
+    """In RE2's syntax; an empty one takes it away."""
+    server_assignor: str | None = None
+    topic_partitions: Mapping[UUID, Collection[int]] | None = None
+    """What the member owns, by the topics' ids; None: as it said before."""
+    client_id: str = ""
+    client_host: str = ""
+    owner_lock: int = 0
+    """The number of the presence that its process holds; 0 if none (decisions/0034)."""
 
 
 @dataclass(frozen=True, slots=True)

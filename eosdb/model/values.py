@@ -6,7 +6,7 @@ Plain frozen values with next to no behaviour; named tuples where there is one p
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NamedTuple
@@ -291,32 +291,6 @@ class AssignedTopic(NamedTuple):
     topic: str
     topic_id: UUID
     partitions: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemberHeartbeat:
-    """A heartbeat of a consumer group's member (KIP-848), with Kafka's fields and their meanings.
-
-    The first one has `member_epoch` 0, a rebalance timeout, topics or a regular expression, and empty
-    `topic_partitions`; later ones leave out what has not changed. With -1 the member leaves, with -2 a
-    static member leaves for a while. Without `member_id` the member gets one.
-    """
-
-    member_id: str = ""
-    member_epoch: int = 0
-    group_instance_id: str | None = None
-    rack_id: str | None = None
-    rebalance_timeout_ms: int = -1
-    subscribed_topic_names: Collection[str] | None = None
-    subscribed_topic_regex: str | None = None
-    """In RE2's syntax; an empty one takes it away."""
-    server_assignor: str | None = None
-    topic_partitions: Mapping[UUID, Collection[int]] | None = None
-    """What the member owns, by the topics' ids; None: as it said before."""
-    client_id: str = ""
-    client_host: str = ""
-    owner_lock: int = 0
-    """The number of the presence that its process holds; 0 if none (decisions/0034)."""
 
 
 @dataclass(frozen=True, slots=True)

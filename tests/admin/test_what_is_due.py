@@ -14,7 +14,6 @@ import eosdb
 from eosdb import (
     HangingReason,
     ManualClock,
-    MemberHeartbeat,
     OffsetAndMetadata,
     Record,
     RecordBatch,
@@ -23,6 +22,7 @@ from eosdb import (
 from eosdb.cli.main import main
 from eosdb.model.clock import SystemClock
 from eosdb.model.protocol.owned_ids import with_owner
+from eosdb.model.requests import ConsumerGroupHeartbeat
 
 TP = TopicPartition("orders", 0)
 HOURS_AGO = SystemClock().time_ms() - 2 * 3_600_000
@@ -113,7 +113,8 @@ class ByHeartbeats:
         self._topic = topic
 
     def poll(self, _: int) -> None:
-        beat = MemberHeartbeat(
+        beat = ConsumerGroupHeartbeat(
+            "g",
             member_id=self._id,
             member_epoch=self._epoch,
             group_instance_id=self._name,
@@ -121,7 +122,7 @@ class ByHeartbeats:
             subscribed_topic_names=[self._topic],
             topic_partitions=self._owned,
         )
-        answer = self._broker.consumer_group_heartbeat("g", beat)
+        answer = self._broker.ask(beat)
         self._id, self._epoch = answer.member_id, answer.member_epoch
         self._owned = {share.topic_id: share.partitions for share in answer.assignment or ()}
 

@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 import eosdb
-from eosdb import ManualClock, MemberHeartbeat, OffsetAndMetadata, TopicPartition
+from eosdb import ManualClock, OffsetAndMetadata, TopicPartition
 from eosdb.errors import ApiError
 from eosdb.model.protocol.consumer_protocol import decode_assignment, encode_assignment
 from eosdb.model.requests import OffsetFetch
@@ -159,8 +159,7 @@ class Asked:
         return f"{joined.generation_id} {joined.protocol_name}, {leader} leads"
 
     def hello(self, step: steps.Hello) -> str:
-        beat = MemberHeartbeat(**self.fields_of(step))
-        answer = self.db.broker.consumer_group_heartbeat(self.group_id, beat)
+        answer = self.db.broker.consumer_group_heartbeat(self.group_id, **self.fields_of(step))
         if answer.member_epoch < 0:
             return f"{answer.member_epoch}"
         assigned = answer.assignment

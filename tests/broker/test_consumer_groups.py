@@ -11,7 +11,7 @@ import pytest
 
 import eosdb
 from eosdb import ManualClock, OffsetAndMetadata, TopicPartition
-from eosdb.model.values import ConsumerGroupHeartbeat, GroupType, MemberHeartbeat
+from eosdb.model.values import ConsumerGroupHeartbeat, GroupType
 
 TP = TopicPartition("t", 0)
 FIRST: dict[str, Any] = {
@@ -33,7 +33,7 @@ def db(db_path: Path, clock: ManualClock) -> Iterator[eosdb.Database]:
 
 
 def beat(db: eosdb.Database, member_id: str, **given: Any) -> ConsumerGroupHeartbeat:
-    return db.broker.consumer_group_heartbeat("g", MemberHeartbeat(member_id=member_id, **given))
+    return db.broker.consumer_group_heartbeat("g", member_id=member_id, **given)
 
 
 def join(db: eosdb.Database, member_id: str, **given: Any) -> ConsumerGroupHeartbeat:

@@ -14,7 +14,6 @@ from eosdb import (
     BrokerConfig,
     JoinGroupResult,
     ManualClock,
-    MemberHeartbeat,
     OffsetAndMetadata,
     TopicPartition,
 )
@@ -53,10 +52,10 @@ def classic(
 
 def beat(db: eosdb.Database, member_id: str, epoch: int = 0, **given: Any) -> dict[str, Any]:
     """What the member should own now, if the answer says so."""
-    request = MemberHeartbeat(
-        member_id=member_id, member_epoch=epoch, **(given or (FIRST if epoch == 0 else {}))
+    told = given or (FIRST if epoch == 0 else {})
+    answer = db.broker.consumer_group_heartbeat(
+        "g", member_id=member_id, member_epoch=epoch, **told
     )
-    answer = db.broker.consumer_group_heartbeat("g", request)
     assigned = {part.topic: part.partitions for part in answer.assignment or ()}
     return {"epoch": answer.member_epoch, **assigned}
 

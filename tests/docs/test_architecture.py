@@ -16,6 +16,7 @@ import eosdb
 from eosdb import Acl, ManualClock, Record, RecordBatch, TopicPartition
 from eosdb.coordinator import projection
 from eosdb.events.kinds import KINDS
+from eosdb.model.requests import ConsumerGroupHeartbeat
 from tests.tidy.test_layers import ROOMS, TIERS
 from tests.tidy.tree import ROOT
 
@@ -145,13 +146,14 @@ def everything_that_can_happen(db: eosdb.Database, clock: ManualClock) -> Iterat
     yield db.admin.set_password("alice", "secret")
     yield db.admin.remove_user("alice")
     yield db.broker.offset_delete("billing", [TP])
-    first = eosdb.MemberHeartbeat(
+    first = ConsumerGroupHeartbeat(
+        "shipping",
         member_id="m",
         rebalance_timeout_ms=1,
         subscribed_topic_names=["orders"],
         topic_partitions={},
     )
-    yield db.broker.consumer_group_heartbeat("shipping", first)
+    yield db.broker.ask(first)
     config: dict[str, object | None] = {"consumer.session.timeout.ms": 50_000}
     yield db.admin.alter_group_config("shipping", config)
     yield db.admin.alter_group_config("shipping", dict.fromkeys(config))

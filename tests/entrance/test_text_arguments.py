@@ -20,7 +20,6 @@ import eosdb
 from eosdb import (
     Acl,
     ConsumerGroupMetadata,
-    MemberHeartbeat,
     OffsetAndMetadata,
     ProducerRecord,
     Record,
@@ -120,17 +119,7 @@ BAD: dict[str, list[Any]] = {
         [ConfigChange("cleanup.policy", ConfigOperation.APPEND, LONE)],
     ],
     "str | UUID": [LONE, 5],
-    "MemberHeartbeat": [
-        LONE,
-        MemberHeartbeat(member_id=LONE),
-        MemberHeartbeat(group_instance_id=LONE),
-        MemberHeartbeat(rack_id=LONE),
-        MemberHeartbeat(subscribed_topic_names=[LONE]),
-        MemberHeartbeat(subscribed_topic_regex=LONE),
-        MemberHeartbeat(server_assignor=LONE),
-        MemberHeartbeat(client_id=LONE),
-        MemberHeartbeat(client_host=LONE),
-    ],
+    "Collection[str] | None": [[LONE], LONE, [5]],
     "Sequence[object]": [[LONE]],
     "Iterable[Sendable]": [
         [LONE],
@@ -155,6 +144,7 @@ TAKES_NO_TEXT = {
     "Transport | BrokerRequests | None", "Unpack[ProducerConfig]", "Unpack[ConsumerConfig]",
     "Unpack[ProcessorConfig]", "SentRecords | None", "Request[A]", "Limits | None",
     "Interfere | None", "UUID | None", "Mapping[TopicPartition, UUID] | None", "Mapping[str, UUID] | None",
+    "Mapping[UUID, Collection[int]] | None",
     "Never",
 }  # fmt: skip
 """What is left alone; settings have a test of their own."""
@@ -172,13 +162,10 @@ GOOD: dict[str, Any] = {
     "user": "u", "password": "p", "members": [("m", None)],
     "config": {}, "changes": [], "resource_type": "topic", "sink": None,
     "protocols": [("range", b"")], "to_earliest": True, "positions": {TP: 0},
-    "beat": MemberHeartbeat(
-        rebalance_timeout_ms=1, subscribed_topic_names=["t"], topic_partitions={}
-    ),
 }  # fmt: skip
 """By name: what is right for a parameter that must be given."""
 NOT_FOR_USERS = {
-    "Broker.append_within", "Broker.have_moved", "Admin.ensure_topic", "Admin.read_blocks",
+    "Broker.append_within", "Broker.have_moved", "Broker.turn", "Admin.ensure_topic", "Admin.read_blocks",
     "Database.publish",  # The old name of publish_copy.
 }  # fmt: skip
 

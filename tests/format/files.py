@@ -14,7 +14,6 @@ import eosdb
 from eosdb import (
     BrokerConfig,
     ManualClock,
-    MemberHeartbeat,
     OffsetAndMetadata,
     Record,
     RecordBatch,
@@ -23,6 +22,7 @@ from eosdb import (
 from eosdb.coordinator.transactions.state import LAST_CLIENT_EPOCH
 from eosdb.log import partition_rows, retention
 from eosdb.model.failpoints import Failpoint, watched
+from eosdb.model.requests import ConsumerGroupHeartbeat
 from eosdb.store.writing.unit import Unit
 from eosdb.testing.simulation import Settings, run
 from eosdb.testing.simulation.world import World
@@ -136,10 +136,14 @@ def from_all_sides(db: eosdb.Database, name: str = "t") -> None:
     fenced.send(name, b"fenced", partition=1)
     fenced.flush()
     db.producer(transactional_id=f"{name}-fenced").init_transactions()
-    first = MemberHeartbeat(
-        member_id="m", rebalance_timeout_ms=1, subscribed_topic_names=[name], topic_partitions={}
+    first = ConsumerGroupHeartbeat(
+        f"{name}-assigned",
+        member_id="m",
+        rebalance_timeout_ms=1,
+        subscribed_topic_names=[name],
+        topic_partitions={},
     )
-    db.broker.consumer_group_heartbeat(f"{name}-assigned", first)
+    db.broker.ask(first)
     db.broker.offset_commit(f"{name}-short", {tps[0]: OffsetAndMetadata(1)})
     db.broker.delete_group(f"{name}-short")
 

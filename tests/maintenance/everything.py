@@ -9,6 +9,7 @@ from pathlib import Path
 
 import eosdb
 from eosdb import ManualClock, OffsetAndMetadata, Record, RecordBatch, TopicPartition
+from eosdb.model.requests import ConsumerGroupHeartbeat
 
 TP = TopicPartition("t", 0)
 COMPACTED = TopicPartition("c", 0)
@@ -55,10 +56,14 @@ def fill(path: Path, clock: ManualClock, values: int = VALUES) -> None:
     still_open.send_offsets_to_transaction({TP: OffsetAndMetadata(9)}, "g")
     still_open.flush()
     db.admin.set_password("alice", "secret")
-    first = eosdb.MemberHeartbeat(
-        member_id="m", rebalance_timeout_ms=1, subscribed_topic_names=["t"], topic_partitions={}
+    first = ConsumerGroupHeartbeat(
+        "assigned",
+        member_id="m",
+        rebalance_timeout_ms=1,
+        subscribed_topic_names=["t"],
+        topic_partitions={},
     )
-    db.broker.consumer_group_heartbeat("assigned", first)
+    db.broker.ask(first)
     db.admin.alter_group_config("assigned", {"consumer.session.timeout.ms": 50_000})
     db.admin.set_password("bob", "secret")
     db.admin.remove_user("bob", "SCRAM-SHA-256")

@@ -19,6 +19,7 @@ import eosdb
 from eosdb import ManualClock, OffsetAndMetadata, Record, RecordBatch, TopicPartition
 from eosdb.coordinator.projection import apply
 from eosdb.maintenance import replay
+from eosdb.model.requests import ConsumerGroupHeartbeat
 from eosdb.store import baseline
 from eosdb.store.schema.newest import BASELINE_TABLE, in_baseline, newest_schema
 from eosdb.store.writing.unit import Unit
@@ -61,10 +62,10 @@ def fill(path: Path) -> None:
             batch = RecordBatch([Record(value=b"open", timestamp=clock.time_ms())], *me, 0, True)
             db.broker.append(TopicPartition("t", 1), batch, transactional_id=name)
             db.broker.txn_offset_commit(name, name, *me, {TP: OffsetAndMetadata(7)})
-            member = eosdb.MemberHeartbeat(
+            member = ConsumerGroupHeartbeat(name,
                 member_id=name, rebalance_timeout_ms=1, subscribed_topic_names=["t"], topic_partitions={}
             )  # fmt: skip
-            db.broker.consumer_group_heartbeat(name, member)
+            db.broker.ask(member)
             db.admin.set_password(name, "secret")
         for size in (40_000, 50_000, 60_000):
             clock.advance(1)

@@ -21,7 +21,6 @@ from eosdb.model.values import (
     AssignedTopic,
     ConsumerGroupMetadata,
     ConsumerRecord,
-    MemberHeartbeat,
     TopicPartition,
 )
 from eosdb.testing.simulation.model import INPUT, MEMBERS
@@ -46,7 +45,7 @@ class CoordinatedMember:
         self._rng = rng
         self._presence = world.presence(node, None)
         self._instance = place if rng.random() < 0.4 else None
-        self._sent: list[MemberHeartbeat] = []
+        self._sent: list[ConsumerGroupHeartbeat] = []
         self._joins = 0
         self._consumer = world.consumer(node, MEMBERS)
         self._member_id, self._epoch = "", 0
@@ -62,7 +61,8 @@ class CoordinatedMember:
         """Send a heartbeat, and take over what its answer says, unless that is lost. Raises EosdbError."""
         joins, is_full = self._epoch == 0, self._is_unsure
         by_name = self._joins % 2 or not is_full
-        beat = MemberHeartbeat(
+        beat = ConsumerGroupHeartbeat(
+            MEMBERS,
             member_id=self._member_id,
             member_epoch=self._epoch,
             group_instance_id=self._instance,
@@ -76,7 +76,7 @@ class CoordinatedMember:
         self._is_unsure = True
         self._sent.append(beat)
         try:
-            answer = self._world.ask(self._node, ConsumerGroupHeartbeat(MEMBERS, beat))
+            answer = self._world.ask(self._node, beat)
         except _FENCED:
             self._forget()
             raise
@@ -94,16 +94,16 @@ class CoordinatedMember:
         if older:
             late = self._rng.choice(older[-6:])
             with contextlib.suppress(EosdbError):
-                self._world.ask(self._node, ConsumerGroupHeartbeat(MEMBERS, late))
+                self._world.ask(self._node, late)
 
     def leave(self) -> None:
         """Leave the group, a static member for a while."""
         epoch = -1 if self._instance is None else -2
-        beat = MemberHeartbeat(
-            member_id=self._member_id, member_epoch=epoch, group_instance_id=self._instance
+        beat = ConsumerGroupHeartbeat(
+            MEMBERS, member_id=self._member_id, member_epoch=epoch, group_instance_id=self._instance
         )
         with contextlib.suppress(EosdbError):
-            self._world.ask(self._node, ConsumerGroupHeartbeat(MEMBERS, beat))
+            self._world.ask(self._node, beat)
         self._forget()
 
     def poll(self) -> list[ConsumerRecord]:

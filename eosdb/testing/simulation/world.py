@@ -122,8 +122,8 @@ class World(Arena):
             self.attendance.wrote(self.clock.time_ms())
         if isinstance(request, requests.LeaveGroup):
             self.attendance.asked_to_leave(request.group_id, str(request.member_ids))
-        if isinstance(request, requests.ConsumerGroupHeartbeat) and request.beat.member_epoch < 0:
-            self.attendance.asked_to_leave(request.group_id, request.beat.member_id)
+        if isinstance(request, requests.ConsumerGroupHeartbeat) and request.member_epoch < 0:
+            self.attendance.asked_to_leave(request.group_id, request.member_id)
         if isinstance(answer, ProducerIdAndEpoch):
             position = self.checker.newest_position()
             self.ledger.issue(getattr(request, "transactional_id", None), *answer, position)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from eosdb.errors import InvalidRequestError
-from eosdb.model.values import MemberHeartbeat
+from eosdb.model.requests import ConsumerGroupHeartbeat
 from eosdb.wire.apis import Fields, Session, serves
 from eosdb.wire.errors import coordinator_code_of
 from eosdb.wire.schemas import ConsumerGroupHeartbeatRequest
@@ -20,7 +20,8 @@ def heartbeat(session: Session, request: Any, version: int) -> Fields:
     if version >= 1 and not request.member_id:
         raise InvalidRequestError("member_id: got an empty one, expected the id of the member")
     owned = request.topic_partitions
-    beat = MemberHeartbeat(
+    beat = ConsumerGroupHeartbeat(
+        request.group_id,
         member_id=request.member_id,
         member_epoch=request.member_epoch,
         group_instance_id=request.instance_id,
@@ -35,7 +36,7 @@ def heartbeat(session: Session, request: Any, version: int) -> Fields:
         client_id=session.client_id,
         client_host=f"/{session.client_host}",
     )
-    beaten = session.broker.consumer_group_heartbeat(request.group_id, beat)
+    beaten = session.broker.ask(beat)
     assignment: Fields | None = None
     if beaten.assignment is not None:
         assignment = {

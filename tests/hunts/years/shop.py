@@ -14,7 +14,6 @@ import eosdb
 from eosdb import (
     BrokerConfig,
     Consumer,
-    MemberHeartbeat,
     OffsetAndMetadata,
     Producer,
     Record,
@@ -377,16 +376,17 @@ class Shop:
     def _screen(self) -> None:
         """A member of the new group protocol; one in five dies."""
         beat = self.db.broker.consumer_group_heartbeat
-        me = beat("screen", MemberHeartbeat(
-            rebalance_timeout_ms=MINUTE_MS, subscribed_topic_names=["payments"], topic_partitions={}
-        ))  # fmt: skip
+        me = beat(
+            "screen", rebalance_timeout_ms=MINUTE_MS, subscribed_topic_names=["payments"],
+            topic_partitions={},
+        )  # fmt: skip
         tp = TopicPartition("payments", 0)
         read = {tp: OffsetAndMetadata(self.db.broker.offsets(tp).last_stable_offset)}
         self.db.broker.offset_commit(
             "screen", read, generation_id=me.member_epoch, member_id=me.member_id
         )
         if self._random.random() >= 0.2:
-            beat("screen", MemberHeartbeat(member_id=me.member_id, member_epoch=-1))
+            beat("screen", member_id=me.member_id, member_epoch=-1)
 
     def _visit(self) -> None:
         """Comes every ten days: its offsets are no longer there."""
