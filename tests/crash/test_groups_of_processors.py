@@ -19,7 +19,7 @@ from tests.tidy.tree import ROOT
 
 pytestmark = pytest.mark.crash
 
-COUNT = 6_000
+COUNT = 3_000
 PARTITIONS = 6
 KILLS = 6
 DEADLY = (Failpoint.UNIT_COMMITTED, Failpoint.END_TXN_DECIDED, Failpoint.MARKER_WRITTEN)

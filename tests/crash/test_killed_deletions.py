@@ -4,6 +4,7 @@ that was made anew in between, and what is left over goes with the next housekee
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 from pathlib import Path
 
@@ -62,9 +63,12 @@ def delete_and_die(path: Path, units: int, instructions: int | None, anew_at: in
         os._exit(status)
 
 
-def prepared(path: Path) -> None:
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("prepared") / "t.db"
     with eosdb.connect(path, durability="off") as db:
         make(db, OLD)
+    return path
 
 
 def check(path: Path, *, is_anew: bool) -> None:
@@ -86,12 +90,12 @@ def check(path: Path, *, is_anew: bool) -> None:
 
 @pytest.mark.parametrize("anew_at", [None, 2, 5])
 def test_killed_behind_any_unit_it_has_deleted_nothing_that_stays(
-    tmp_path: Path, anew_at: int | None
+    prepared: Path, tmp_path: Path, anew_at: int | None
 ) -> None:
     kills = 0
     for units in range(MOST):
         path = tmp_path / f"{units}.db"
-        prepared(path)
+        shutil.copyfile(prepared, path)
         status = delete_and_die(path, units, None, anew_at)
         check(path, is_anew=anew_at is not None)
         if status == 0:
@@ -102,12 +106,12 @@ def test_killed_behind_any_unit_it_has_deleted_nothing_that_stays(
 
 
 def test_killed_in_the_middle_of_a_unit_and_made_anew_afterwards_the_new_topic_is_whole(
-    tmp_path: Path,
+    prepared: Path, tmp_path: Path
 ) -> None:
     kills = 0
     for instructions in range(0, 8_000, 400):
         path = tmp_path / f"{instructions}.db"
-        prepared(path)
+        shutil.copyfile(prepared, path)
         kills += delete_and_die(path, MOST, instructions, None) == -signal.SIGKILL
         with eosdb.connect(path, durability="off") as db:
             make_anew(db)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 from kafka.protocol.producer.transaction import AddPartitionsToTxnRequest
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
 import eosdb
-from eosdb import Acl, BrokerConfig
+from eosdb import Acl, BrokerConfig, ProducerIdAndEpoch
 from eosdb.wire.session import ANONYMOUS
 from tests.wire import every_api
 from tests.wire.every_api import HIDDEN, ID, REFUSALS, TABLE, TOPIC, Right, Row
@@ -41,19 +40,37 @@ def allowed(row: Row, principal: str, way: int) -> list[Acl]:
     return given or [Acl(ADMIN, "all", "cluster", "kafka-cluster")]
 
 
-@contextmanager
-def asked(db_path: Path, row: Row, acls: list[Acl], user: str = "") -> Iterator[Any]:
-    """The answer to somebody for whom these rows are; with `user` who has logged in."""
-    config = BrokerConfig(super_users=ADMIN)
-    with eosdb.connect(db_path, principal=ADMIN, config=config, durability="off") as db:
-        request = row.make(every_api.prepare(db))
-        db.admin.create_acls(acls)
-        if user:
-            db.admin.set_password(user, "secret")
-        with db.serve() as server, Peer(server) as peer:
-            if user:
-                log_in(peer, user)
-            yield peer.ask(request, row.version)
+CONFIG = BrokerConfig(super_users=ADMIN)
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ProducerIdAndEpoch]:
+    """A file in which alice has a password, and the producer of its open transaction."""
+    path = tmp_path_factory.mktemp("prepared") / "t.db"
+    with eosdb.connect(path, principal=ADMIN, config=CONFIG, durability="off") as db:
+        db.admin.set_password("alice", "secret")
+        return path, every_api.prepare(db)
+
+
+class Ask(Protocol):
+    def __call__(self, row: Row, acls: list[Acl], user: str = "") -> Any: ...
+
+
+@pytest.fixture
+def asked(prepared: tuple[Path, ProducerIdAndEpoch], db_path: Path) -> Ask:
+    """asked(row, acls, user=""): the answer to somebody for whom these rows are; with `user` who has
+    logged in."""
+    shutil.copyfile(prepared[0], db_path)
+
+    def ask(row: Row, acls: list[Acl], user: str = "") -> Any:
+        with eosdb.connect(db_path, principal=ADMIN, config=CONFIG, durability="off") as db:
+            db.admin.create_acls(acls)
+            with db.serve() as server, Peer(server) as peer:
+                if user:
+                    log_in(peer, user)
+                return peer.ask(row.make(prepared[1]), row.version)
+
+    return ask
 
 
 def log_in(peer: Peer, user: str) -> None:
@@ -82,14 +99,14 @@ def codes(message: Any) -> set[int]:
     [(row, right) for row in TABLE for right in row.rights],
     ids=lambda value: value.name if isinstance(value, Row) else "_".join(value[1:3]),
 )
-def test_whoever_lacks_one_right_is_refused(db_path: Path, row: Row, right: Right) -> None:
-    with asked(db_path, row, EVERYTHING + denied(right)) as answer:
-        if right.code == HIDDEN:
-            assert codes(answer) <= {0}
-            assert right.name not in repr(answer)
-        else:
-            assert right.code in codes(answer)
-            assert codes(answer) <= {0, right.code}
+def test_whoever_lacks_one_right_is_refused(asked: Ask, row: Row, right: Right) -> None:
+    answer = asked(row, EVERYTHING + denied(right))
+    if right.code == HIDDEN:
+        assert codes(answer) <= {0}
+        assert right.name not in repr(answer)
+    else:
+        assert right.code in codes(answer)
+        assert codes(answer) <= {0, right.code}
 
 
 @pytest.mark.parametrize(
@@ -98,16 +115,16 @@ def test_whoever_lacks_one_right_is_refused(db_path: Path, row: Row, right: Righ
     + [(row, 1) for row in TABLE if any(right.instead for right in row.rights)],
     ids=lambda value: value.name if isinstance(value, Row) else str(value),
 )
-def test_whoever_has_the_rights_alone_is_answered(db_path: Path, row: Row, way: int) -> None:
+def test_whoever_has_the_rights_alone_is_answered(asked: Ask, row: Row, way: int) -> None:
     """A user who has logged in; nobody, whom the connection began as, has none."""
     user = "alice" if row.rights else ""
-    with asked(db_path, row, allowed(row, f"User:{user}", way), user) as answer:
-        assert not codes(answer) & REFUSALS
-        for right in row.rights:
-            assert right.code != HIDDEN or right.name in repr(answer)
+    answer = asked(row, allowed(row, f"User:{user}", way), user)
+    assert not codes(answer) & REFUSALS
+    for right in row.rights:
+        assert right.code != HIDDEN or right.name in repr(answer)
 
 
-def test_what_may_not_be_added_is_named_and_the_rest_was_not_tried(db_path: Path) -> None:
+def test_what_may_not_be_added_is_named_and_the_rest_was_not_tried(asked: Ask) -> None:
     names = ("no", TOPIC, "neither", "gone")
     row = Row(
         AddPartitionsToTxnRequest, 3,
@@ -120,9 +137,8 @@ def test_what_may_not_be_added_is_named_and_the_rest_was_not_tried(db_path: Path
     denials = [
         Acl(ANONYMOUS, "write", "topic", name, permission="deny") for name in ("no", "neither")
     ]
-    with asked(db_path, row, EVERYTHING + denials) as answer:
-        told = {
-            topic.name: topic.results_by_partition[0].partition_error_code
-            for topic in answer.results_by_topic_v3_and_below
-        }
+    told = {
+        topic.name: topic.results_by_partition[0].partition_error_code
+        for topic in asked(row, EVERYTHING + denials).results_by_topic_v3_and_below
+    }
     assert told == {"no": 29, TOPIC: 55, "neither": 29, "gone": 3}

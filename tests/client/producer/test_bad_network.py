@@ -35,12 +35,12 @@ def stored(db: eosdb.Database, partitions: int = PARTITIONS) -> list[list[str]]:
 
 
 @pytest.mark.slow
-def test_100000_records_of_five_producers_arrive_exactly_once_and_in_order(
+def test_30000_records_of_five_producers_arrive_exactly_once_and_in_order(
     db: eosdb.Database,
 ) -> None:
     """20 % of requests lost, 20 % of answers, 10 % repeated, reordered and delayed."""
     db.admin.create_topic("t", partitions=PARTITIONS)
-    each = 20_000
+    each = 6_000
     networks = [FaultyTransport(db.broker, seed, **BAD, delay_ms=(0, 30)) for seed in range(5)]
     producers = [db.producer(transport=network, batch_size=500) for network in networks]
     futures = []
@@ -53,7 +53,7 @@ def test_100000_records_of_five_producers_arrive_exactly_once_and_in_order(
     for network in networks:
         network.deliver_all()
     for fault in BAD:
-        assert sum(network.counts[fault] for network in networks) > 50, "the networks were bad"
+        assert sum(network.counts[fault] for network in networks) > 20, "the networks were bad"
     for partition, values in enumerate(stored(db)):
         for who in range(5):
             own = [int(v.split(":")[1]) for v in values if v.startswith(f"{who}:")]
