@@ -191,7 +191,8 @@ def commit_offsets(
     """Commit the offsets that `checked` has returned."""
     group_id = request.group.group_id
     errors = admitted(rules, unit, request, commits)
-    if commits and not (left := group_offsets.passed(commits, errors)):
+    left = group_offsets.passed(commits, errors)
+    if commits and not left:
         return errors
     unknown = GroupIdNotFoundError(f"there is no group {group_id!r}")
     now_ms = rules.clock.time_ms()

@@ -161,7 +161,8 @@ class TransactionRequests(Answering):
         def commit(unit: Unit) -> Errors:
             self._may_transact(transactional_id)(unit)
             errors = admitted(self._core, unit, request, commits)
-            if commits and not (left := group_offsets.passed(commits, errors)):
+            left = group_offsets.passed(commits, errors)
+            if commits and not left:
                 return errors
             now = self._clock.time_ms()
             groups = frozenset((group.group_id,))

@@ -48,6 +48,14 @@ def test_offset_commits_are_all_or_nothing(classic_db: eosdb.Database) -> None:
     assert classic_db.broker.offset_fetch("g") == {}
 
 
+def test_a_commit_of_no_offsets_succeeds(classic_db: eosdb.Database) -> None:
+    who = classic_db.broker.init_producer_id("a")
+    classic_db.broker.offset_commit("g", {})
+    classic_db.broker.add_offsets_to_txn("a", *who, "g")
+    classic_db.broker.txn_offset_commit("a", "g", *who, {})
+    assert classic_db.broker.offset_fetch("g") == {}
+
+
 def test_offset_commits_are_partition_by_partition_for_who_wants_to_know(
     classic_db: eosdb.Database,
 ) -> None:

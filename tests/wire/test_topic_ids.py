@@ -88,6 +88,7 @@ def test_an_id_that_no_topic_has_is_unknown_and_others_are_answered(
 ) -> None:
     assert fetch_by_id(peer, topic_id, 0, 1) == [UNKNOWN_TOPIC_ID] * 2
     assert produce_by_id(peer, topic_id, id_of(db)) == [(UNKNOWN_TOPIC_ID, -1), (0, 0)]
+    assert commit_by_id(peer, topic_id) == [UNKNOWN_TOPIC_ID]
     assert commit_by_id(peer, topic_id, id_of(db)) == [UNKNOWN_TOPIC_ID, 0]
     assert offsets_by_id(peer, topic_id, id_of(db)) == {
         topic_id: (UNKNOWN_TOPIC_ID, -1), id_of(db): (0, 1),
