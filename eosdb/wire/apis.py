@@ -2,8 +2,9 @@
 
 Each file of `eosdb.wire.handlers` registers its API here. The versions are those of Kafka 4.1, as far as
 eosdb implements everything they ask for (docs/wire.md). An answer is a dict of a response's fields, whose
-structures are dicts, too. An `error` among the fields, at any depth, becomes the error code that its
-version knows, and a text where the response has a place for one.
+structures are dicts, too. At any depth, an `error` among the fields becomes the error code that its version
+knows, and a text where the response has a place for one; of a value that the fields are `like`, those are
+taken that have the response's names.
 """
 
 from __future__ import annotations
@@ -131,6 +132,10 @@ class OfTopic(NamedTuple):
 def message(kind: Any, fields: Fields, code_of: CodeOf) -> Any:
     """The response, or a structure of it. Raises RefusedByFileError."""
     structures, made = borrowed.structures(kind), dict(fields)
+    if (value := made.pop("like", None)) is not None:
+        made = {
+            name: getattr(value, name) for name in borrowed.shared(kind, value.__class__)
+        } | made
     for name in structures.keys() & made.keys():
         inner, value = structures[name], made[name]
         if isinstance(value, dict):

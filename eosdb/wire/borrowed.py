@@ -65,6 +65,12 @@ def structures(kind: Any) -> Mapping[str, Any]:
 
 
 @cache
+def shared(kind: Any, of_value: type) -> frozenset[str]:
+    """The fields of a message or structure that a dataclass or named tuple has by the same names."""
+    return frozenset(kind.fields.keys() & of_value.__annotations__.keys())
+
+
+@cache
 def error_fields(kind: Any) -> tuple[str, bool]:
     """What a response, or a structure of it, calls its error code, and whether it has a text beside it."""
     code = next((name for name in kind.fields if name.endswith("error_code")), "")

@@ -26,6 +26,7 @@ from kafka.protocol.metadata.metadata import MetadataRequest, MetadataResponse
 from kafka.protocol.producer.transaction import AddPartitionsToTxnRequest, InitProducerIdResponse
 from kafka.protocol.schemas.fields.codecs.encode_buffer import EncodeBuffer
 
+from eosdb import ProducerIdAndEpoch
 from eosdb.wire import borrowed
 from eosdb.wire.handlers import APIS
 from tests.tidy.tree import ROOT, imports, modules
@@ -126,6 +127,10 @@ def test_kafka_python_has_the_structures_of_a_response_and_what_they_are_called(
     assert borrowed.names_of_topic(ends) == ("topic", "partitions", "partition")
     added: Any = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction.AddPartitionsToTxnTopic
     assert borrowed.names_of_topic(added) == ("name", "partitions", "")
+    assert borrowed.shared(InitProducerIdResponse, ProducerIdAndEpoch) == {
+        "producer_id",
+        "producer_epoch",
+    }
     assert borrowed.error_fields(commit) == ("", False)
     assert borrowed.error_fields(InitProducerIdResponse) == ("error_code", False)
     assert borrowed.error_fields(DescribeAclsResponse) == ("error_code", True)

@@ -54,11 +54,7 @@ def list_offsets(session: Session, request: ListOffsetsRequest, version: int) ->
             return {"error_code": code}
         lookup = EARLIEST if timestamp == _EARLIEST_LOCAL else timestamp
         found = session.broker.list_offsets(tp, lookup, isolation_level=level)
-        return {
-            "timestamp": found.timestamp,
-            "offset": found.offset,
-            "leader_epoch": LEADER_EPOCH if found.offset >= 0 else NO_EPOCH,
-        }
+        return {"like": found, "leader_epoch": LEADER_EPOCH if found.offset >= 0 else NO_EPOCH}
 
     return {"topics": per_partition(request.topics, answer)}
 

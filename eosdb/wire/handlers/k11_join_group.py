@@ -73,20 +73,9 @@ def join_group(session: Session, request: JoinGroupRequest, version: int) -> Fie
     # A leader that cannot be told to leave the assignment alone is not told that it leads.
     follows = joined.skip_assignment and version < 9
     return {
-        "generation_id": joined.generation_id,
-        "protocol_type": joined.protocol_type,
-        "protocol_name": joined.protocol_name,
+        "like": joined,
         "leader": (not follows and joined.leader) or "",
-        "skip_assignment": joined.skip_assignment,
-        "member_id": joined.member_id,
-        "members": [
-            {
-                "member_id": m.member_id,
-                "group_instance_id": m.group_instance_id,
-                "metadata": m.metadata,
-            }
-            for m in (() if follows else joined.members)
-        ],
+        "members": [{"like": member} for member in (() if follows else joined.members)],
     }
 
 

@@ -32,8 +32,4 @@ def sync_group(session: Session, request: SyncGroupRequest, version: int) -> Fie
         ),
         lambda broker: broker.is_waiting(group_id, member_id, request.generation_id),
     )
-    return {
-        "protocol_type": synced.protocol_type,
-        "protocol_name": synced.protocol_name,
-        "assignment": synced.assignment,
-    }
+    return {"like": synced}

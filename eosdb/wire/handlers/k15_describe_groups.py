@@ -43,10 +43,7 @@ def _described(session: Session, request: DescribeGroupsRequest, group_id: str) 
         "protocol_data": (group.protocol_name or "") if is_stable else "",
         "members": [
             {
-                "member_id": member.member_id,
-                "group_instance_id": member.group_instance_id,
-                "client_id": member.client_id,
-                "client_host": member.client_host,
+                "like": member,
                 "member_metadata": member.metadata if is_stable else b"",
                 "member_assignment": member.assignment,
             }

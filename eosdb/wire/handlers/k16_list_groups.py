@@ -18,8 +18,7 @@ def list_groups(session: Session, request: ListGroupsRequest, _: int) -> Fields:
     return {
         "groups": [
             {
-                "group_id": group.group_id,
-                "protocol_type": group.protocol_type,
+                "like": group,
                 "group_state": group.state,
                 "group_type": group.group_type.value,
             }

@@ -74,7 +74,7 @@ def _create(session: Session, topic: _Topic, validate_only: bool) -> Fields:
         "num_partitions": created.partitions,
         "replication_factor": 1,
         "configs": [
-            {"name": entry.name, "value": entry.value, "config_source": entry.source.value}
+            {"like": entry, "config_source": entry.source.value}
             for entry in session.admin.describe_new_topic_config(config)
         ],
     }

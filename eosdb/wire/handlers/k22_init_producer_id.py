@@ -23,4 +23,4 @@ def init_producer_id(session: Session, request: InitProducerIdRequest, _: int) -
         request.producer_id,
         request.producer_epoch,
     )
-    return {"producer_id": given.producer_id, "producer_epoch": given.producer_epoch}
+    return {"like": given}

@@ -22,7 +22,7 @@ def end_txn(session: Session, request: EndTxnRequest, version: int) -> Fields:
         request.committed,
         transaction_version=transaction_version(version, 5),
     )
-    return {"producer_id": following.producer_id, "producer_epoch": following.producer_epoch}
+    return {"like": following}
 
 
 def transaction_version(version: int, version_2_from: int) -> int:

@@ -51,11 +51,10 @@ def _shown(entry: ConfigEntry, request: DescribeConfigsRequest) -> Fields:
     if request.include_documentation and not entry.has_effect:
         documentation = "eosdb keeps it for its clients; it has no effect."
     return {
-        "name": entry.name,
-        "value": entry.value,
+        "like": entry,
         "config_source": entry.source.value,
         "synonyms": [
-            {"name": one.name, "value": one.value, "source": one.source.value}
+            {"like": one, "source": one.source.value}
             for one in entry.candidates
             if request.include_synonyms
         ],

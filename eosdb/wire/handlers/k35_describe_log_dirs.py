@@ -25,12 +25,11 @@ def describe_log_dirs(session: Session, request: DescribeLogDirsRequest, _: int)
         }
 
     directory = {
+        "like": folder,
         "log_dir": folder.path,
         "topics": [
             {"name": topic, "partitions": [size(topic, index) for index in indexes]}
             for topic, indexes in by_topic(tps).items()
         ],
-        "total_bytes": folder.total_bytes,
-        "usable_bytes": folder.usable_bytes,
     }
     return {"results": [directory]}

@@ -12,17 +12,7 @@ from eosdb.wire.apis import Fields, Session, per_partition, serves
 def describe_producers(session: Session, request: DescribeProducersRequest, _: int) -> Fields:
     def answer(tp: TopicPartition, _: object) -> Fields:
         return {
-            "active_producers": [
-                {
-                    "producer_id": state.producer_id,
-                    "producer_epoch": state.producer_epoch,
-                    "last_sequence": state.last_sequence,
-                    "last_timestamp": state.last_timestamp,
-                    "coordinator_epoch": state.coordinator_epoch,
-                    "current_txn_start_offset": state.current_txn_start_offset,
-                }
-                for state in session.broker.describe_producers(tp)
-            ]
+            "active_producers": [{"like": one} for one in session.broker.describe_producers(tp)]
         }
 
     return {"topics": per_partition(request.topics, answer)}

@@ -13,11 +13,8 @@ def describe_transactions(session: Session, request: DescribeTransactionsRequest
     def described(name: str) -> Fields:
         found = session.broker.describe_transactions([name])[name]
         return {
+            "like": found,
             "transaction_state": found.state,
-            "transaction_timeout_ms": found.transaction_timeout_ms,
-            "transaction_start_time_ms": found.transaction_start_time_ms,
-            "producer_id": found.producer_id,
-            "producer_epoch": found.producer_epoch,
             "topics": [
                 {"topic": topic, "partitions": indexes}
                 for topic, indexes in by_topic(sorted(found.partitions)).items()

@@ -30,11 +30,7 @@ def list_transactions(session: Session, request: ListTransactionsRequest, _: int
     return {
         "unknown_state_filters": unknown,
         "transaction_states": [
-            {
-                "transactional_id": transaction.transactional_id,
-                "producer_id": transaction.producer_id,
-                "transaction_state": transaction.state,
-            }
+            {"like": transaction, "transaction_state": transaction.state}
             for transaction in transactions
             if known or not unknown
         ],

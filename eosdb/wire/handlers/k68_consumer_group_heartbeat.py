@@ -39,15 +39,5 @@ def heartbeat(session: Session, request: Any, version: int) -> Fields:
     beaten = session.broker.ask(beat)
     assignment: Fields | None = None
     if beaten.assignment is not None:
-        assignment = {
-            "topic_partitions": [
-                {"topic_id": topic.topic_id, "partitions": list(topic.partitions)}
-                for topic in beaten.assignment
-            ]
-        }
-    return {
-        "member_id": beaten.member_id,
-        "member_epoch": beaten.member_epoch,
-        "heartbeat_interval_ms": beaten.heartbeat_interval_ms,
-        "assignment": assignment,
-    }
+        assignment = {"topic_partitions": [{"like": topic} for topic in beaten.assignment]}
+    return {"like": beaten, "assignment": assignment}

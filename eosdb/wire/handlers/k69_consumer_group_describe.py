@@ -22,9 +22,8 @@ def describe(session: Session, request: Any, _: int) -> Fields:
         group = session.broker.describe_consumer_group(group_id)
         may_ask = request.include_authorized_operations
         return {
+            "like": group,
             "group_state": group.state,
-            "group_epoch": group.group_epoch,
-            "assignment_epoch": group.assignment_epoch,
             "assignor_name": group.assignor,
             "members": [_member(member) for member in group.members],
             "authorized_operations": session.operations(may_ask, "group", group_id),
@@ -39,14 +38,8 @@ def describe(session: Session, request: Any, _: int) -> Fields:
 
 def _member(member: ConsumerGroupMemberDescription) -> Fields:
     return {
-        "member_id": member.member_id,
+        "like": member,
         "instance_id": member.group_instance_id,
-        "rack_id": member.rack_id,
-        "member_epoch": member.member_epoch,
-        "client_id": member.client_id,
-        "client_host": member.client_host,
-        "subscribed_topic_names": list(member.subscribed_topic_names),
-        "subscribed_topic_regex": member.subscribed_topic_regex,
         "assignment": _assigned(member.assignment),
         "target_assignment": _assigned(member.target_assignment),
         "member_type": _CLASSIC if member.is_classic else _CONSUMER,
@@ -54,13 +47,4 @@ def _member(member: ConsumerGroupMemberDescription) -> Fields:
 
 
 def _assigned(topics: Iterable[AssignedTopic]) -> Fields:
-    return {
-        "topic_partitions": [
-            {
-                "topic_id": topic.topic_id,
-                "topic_name": topic.topic,
-                "partitions": list(topic.partitions),
-            }
-            for topic in topics
-        ]
-    }
+    return {"topic_partitions": [{"like": one, "topic_name": one.topic} for one in topics]}
