@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from .old_spellings import current_spelling
 from .session import Session, pass_session
 
 if TYPE_CHECKING:
@@ -151,7 +150,6 @@ class FileCommand(click.Command):
             if begins_with_file and args:  # An option without its value leaves FILE unread.
                 ctx.meta[FILE] = args[0]
         else:
-            args = current_spelling(_name(ctx), args)
             begins_with_file = self._begins_with_file(ctx, args)
         return super().parse_args(ctx, args if begins_with_file else [_NoFile(), *args])
 
@@ -214,13 +212,6 @@ class FileGroup(click.Group):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self.params.append(_DB)
-
-
-def _name(context: click.Context) -> str:
-    """The name of the command, such as `topics list`, whatever the name of the program."""
-    own = context.info_name or ""
-    parent = context.parent
-    return own if parent is None or parent.parent is None else f"{_name(parent)} {own}"
 
 
 def _repeats(arguments: Sequence[click.Argument]) -> bool:

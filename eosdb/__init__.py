@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from eosdb import errors as errors
 from eosdb.errors import *  # noqa: F403
-from eosdb.model.old_names import OldNames
+from eosdb.model import failpoints as failpoints
 
 # Not lazy: what a program registers for a fork after this import is called before what eosdb does there, so
 # a file that it opens in such a function is brought to rest, too.
@@ -162,4 +162,4 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *errors.__all__, *_MODULES})
 
 
-sys.meta_path.insert(0, OldNames())
+sys.modules["eosdb.failpoints"] = failpoints  # Its public name.

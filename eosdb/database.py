@@ -33,7 +33,6 @@ from eosdb.coordinator.projection import apply
 from eosdb.errors import ConfigError, EosdbError, IllegalStateError, TopicAlreadyExistsError
 from eosdb.maintenance import copies
 from eosdb.maintenance.whole_file import WholeFile
-from eosdb.model import old_names
 from eosdb.model.answers import QueryResult
 from eosdb.model.clock import Clock, SystemClock
 from eosdb.model.closing import Closeable, Closing
@@ -499,11 +498,6 @@ class Database(WholeFile, Closeable):
                 self._store, self.clock, storage, keep, anew, where, report
             ),
         )
-
-    def publish(self, target: str | os.PathLike[str], **options: Any) -> PublishReport | None:
-        """The old name of `publish_copy`; a record is published by `publish` of a block of `begin`."""
-        old_names.warn("Database.publish", "Database.publish_copy")
-        return self.publish_copy(target, **options)
 
     def metrics(self) -> dict[str, float]:
         """Return the counters of this object since it was opened: requests and their time by name, records

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Protocol, 
 
 from eosdb.aio.producer import with_metadata
 from eosdb.aio.worker import Home, Workers, to_the_end_of_a_block
-from eosdb.broker.outbox import UserTransaction
+from eosdb.broker.outbox import UserTransaction, offsets_first
 from eosdb.errors import DatabaseLockedError
-from eosdb.model.old_names import offsets_first
 from eosdb.model.values import (
     ConsumerGroupMetadata,
     Headers,

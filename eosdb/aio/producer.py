@@ -17,7 +17,6 @@ from eosdb.client.producer.layout import Sendable
 from eosdb.client.producer.producer import Producer
 from eosdb.client.producer.sent import SentRecords
 from eosdb.errors import IllegalStateError
-from eosdb.model.old_names import offsets_first
 from eosdb.model.values import (
     ConsumerGroupMetadata,
     Headers,
@@ -330,9 +329,6 @@ class AsyncProducer:
     ) -> None:
         """Commit a group's offsets with the transaction. With `await consumer.group_metadata()`, members
         that have lost their partitions are fenced (KIP-447); with the group id alone they are not."""
-        offsets, group_metadata = offsets_first(
-            offsets, group_metadata, "send_offsets_to_transaction"
-        )
         given = with_metadata(offsets)
         await self._call(
             lambda: self._outgoing.producer.send_offsets_to_transaction(given, group_metadata)

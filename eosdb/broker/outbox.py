@@ -22,7 +22,6 @@ from eosdb.events.kinds import IdempotencyKeyUsed
 from eosdb.log import append as log_append
 from eosdb.log import once, partition_rows, topics
 from eosdb.log.batch import PreparedBatch, prepare
-from eosdb.model.old_names import offsets_first
 from eosdb.model.records.partitioner import consistent_random
 from eosdb.model.records.serializing import serialized
 from eosdb.model.requests import OffsetCommit
@@ -50,6 +49,13 @@ _HANDLER: Final = (
     "the handler has returned, and its transaction is over; use `tx` only while the handler runs, and in "
     "its own thread"
 )
+
+
+def offsets_first(offsets: object, group: object) -> tuple[Any, Any]:
+    """The offsets and the group in this order, also if they were given the other way round: only offsets
+    are a mapping."""
+    is_swapped = isinstance(group, Mapping) and not isinstance(offsets, Mapping)
+    return (group, offsets) if is_swapped else (offsets, group)
 
 
 class LogTransaction(ABC):

@@ -4,11 +4,9 @@ show.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from eosdb.model import old_names
 from eosdb.model.fetched import LogRecord
 from eosdb.model.values import PartitionOffsets, TopicPartition
 
@@ -61,13 +59,13 @@ class CompactReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProcessReport(Mapping[str, float]):
+class ProcessReport:
     """What a processor has committed since it was made, and what it met.
 
     `processed` counts the records whose handler succeeded, `produced` the records that the handler returned
     for them, `retried` and `dead_lettered` the records that went to a retry topic or to the dead letter
     topic. `failed` counts failed calls of the handler, `commits` and `aborts` transactions. `metrics` are
-    those of `Processor.metrics`. As a mapping the report is these metrics, for one more version.
+    those of `Processor.metrics`.
     """
 
     processed: int
@@ -78,19 +76,6 @@ class ProcessReport(Mapping[str, float]):
     commits: int
     aborts: int
     metrics: dict[str, float] = field(repr=False)
-
-    def __getitem__(self, name: str) -> float:
-        return self._as_mapping()[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._as_mapping())
-
-    def __len__(self) -> int:
-        return len(self._as_mapping())
-
-    def _as_mapping(self) -> Mapping[str, float]:
-        old_names.warn("a report of eosdb.process as a mapping", "report.metrics")
-        return self.metrics
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,21 +31,7 @@ def test_a_block_takes_both(db: eosdb.Database, group: Any, is_swapped: bool) ->
     assert db.broker.offset_fetch("g") == OFFSETS
 
 
-@pytest.mark.parametrize("group", GROUPS)
-def test_a_producer_takes_the_other_one_and_warns(db: eosdb.Database, group: Any) -> None:
-    producer = db.producer(transactional_id="a")
-    producer.init_transactions()
-    with producer.transaction():
-        producer.send_offsets_to_transaction(OFFSETS, group)
-    assert db.broker.offset_fetch("g") == OFFSETS
-    later = {TP: OffsetAndMetadata(0)}
-    with producer.transaction(), pytest.warns(DeprecationWarning, match="offsets, group") as warned:
-        producer.send_offsets_to_transaction(group, later)  # type: ignore[arg-type]
-    assert [warning.filename for warning in warned] == [__file__]
-    assert db.broker.offset_fetch("g") == later
-
-
-def test_so_do_the_asynchronous_ones(tmp_path: Path) -> None:
+def test_so_does_the_asynchronous_one(tmp_path: Path) -> None:
     path = tmp_path / "another.db"
 
     async def main() -> None:
@@ -54,12 +40,9 @@ def test_so_do_the_asynchronous_ones(tmp_path: Path) -> None:
             async with db.begin() as tx:
                 await tx.commit_offsets({TP: 3}, "g")
                 await tx.commit_offsets("h", {TP: 4})
-            async with db.producer(transactional_id="a") as producer, producer.transaction():
-                with pytest.warns(DeprecationWarning, match="offsets, group"):
-                    await producer.send_offsets_to_transaction("i", {TP: 5})  # type: ignore[arg-type]
         with eosdb.connect(path) as file:
-            offsets = [file.broker.offset_fetch(group)[TP].offset for group in "ghi"]
-            assert offsets == [3, 4, 5]
+            offsets = [file.broker.offset_fetch(group)[TP].offset for group in "gh"]
+            assert offsets == [3, 4]
 
     asyncio.run(main())
 

@@ -3,8 +3,6 @@ argument."""
 
 from __future__ import annotations
 
-import contextlib
-import io
 from pathlib import Path
 from typing import NoReturn
 
@@ -12,10 +10,9 @@ import pytest
 from click.testing import CliRunner
 
 import eosdb
-from eosdb.cli.old_spellings import OLD_SPELLINGS
 from eosdb.cli.session import Session
 from tests.cli.conftest import MAIN
-from tests.cli.test_every_command import COMMANDS, LEAVES
+from tests.cli.test_every_command import COMMANDS
 
 WITHOUT_FILE = {"fetch", "simulate"}
 
@@ -109,33 +106,3 @@ def test_a_command_without_a_file_says_how_to_name_one(line: list[str]) -> None:
     assert result.exit_code == 2
     assert "name the database file" in result.stderr
     assert "--db PATH" in result.stderr
-
-
-@pytest.mark.usefixtures("not_opened")
-@pytest.mark.parametrize(
-    ("name", "old", "new"),
-    [
-        (name, old, new)
-        for name, spellings in sorted(OLD_SPELLINGS.items())
-        for old, new in spellings.items()
-    ],
-)
-def test_an_old_spelling_works_and_says_the_new_one(
-    name: str, old: str, new: str, tmp_path: Path
-) -> None:
-    names = [name for option in LEAVES[name].params for name in option.opts]
-    assert (old in names, new in names) == (False, True)
-    (tmp_path / "empty").touch()
-    value = {"--command-config": tmp_path / "empty", "--output": "x.svg"}.get(new, "1")
-    given = [*name.split(), "shop.db", *("x.svg" if w == "PICTURE" else w for w in COMMANDS[name])]
-    message = f"{old} is {new} now; the old spelling ends with the next version\n"
-    for line in ([*given, old, str(value)], [*given, f"{old}={value}"]):
-        assert said(line) == message
-
-
-def said(line: list[str]) -> str:
-    """What a command prints on standard error before it opens its file."""
-    stderr = io.StringIO()
-    with contextlib.redirect_stderr(stderr), pytest.raises(Named):
-        MAIN(line, standalone_mode=False)
-    return stderr.getvalue()

@@ -5,13 +5,11 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
-import warnings
 from importlib import import_module
 
 import pytest
 
 import eosdb
-from eosdb.model import old_names
 from tests.tidy.tree import ROOT
 
 PUBLIC: list[str] = vars(eosdb)["__all__"]
@@ -53,20 +51,5 @@ def test_a_star_import_brings_every_public_name() -> None:
     assert done.stdout.strip() == "True"
 
 
-@pytest.mark.parametrize("old", [*old_names.STAYS, *old_names.GOES])
-def test_a_moved_module_is_found_by_its_old_name_and_is_the_same(old: str) -> None:
-    new = import_module(old_names.new_name(old) or "")
-    sys.modules.pop(old, None)  # Another test may have asked for it.
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always")
-        assert import_module(old) is new
-    assert [w.category for w in said] == ([DeprecationWarning] if old in old_names.GOES else [])
-    assert new.__spec__ is not None
-    assert new.__spec__.name == new.__name__ == old_names.new_name(old)
-
-
-def test_what_is_inside_a_moved_package_is_found_by_its_old_name() -> None:
-    sys.modules.pop("eosdb.relay", None)
-    with pytest.warns(DeprecationWarning, match="eosdb.relay is called eosdb.integrations.relay"):
-        settings = import_module("eosdb.relay.settings")
-    assert settings is import_module("eosdb.integrations.relay.settings")
+def test_failpoints_are_found_by_their_public_name() -> None:
+    assert import_module("eosdb.failpoints") is import_module("eosdb.model.failpoints")

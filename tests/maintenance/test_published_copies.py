@@ -170,11 +170,3 @@ def test_a_copy_of_an_older_schema_is_to_be_published_again(
         eosdb.connect(target, read_only=True)
     with pytest.raises(eosdb.ReadOnlyDatabaseError, match="published copy"):
         eosdb.connect(target)
-
-
-def test_the_old_name_works_for_one_version(live: eosdb.Database, tmp_path: Path) -> None:
-    with pytest.warns(DeprecationWarning, match=r"Database\.publish_copy") as warned:
-        live.publish(tmp_path / "copy.db")
-    assert [warning.filename for warning in warned] == [__file__]
-    with eosdb.connect(tmp_path / "copy.db", read_only=True) as copy:
-        assert copy.is_published

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import re
-from typing import Final
-
 import click
 
 import eosdb
 from eosdb.cli import output
 from eosdb.cli.file_command import FileCommand
-from eosdb.cli.old_spellings import say_instead
 from eosdb.cli.session import Session
 from eosdb.integrations.exposition.figures import of_file, written
 from eosdb.system.signals import Stop, stopped_by_signals
-
-_HOST_AND_PORT: Final = re.compile(r"(?:\[?([^\[\]/]+?)\]?:)?(\d{1,5})")
 
 
 @click.command(cls=FileCommand)
@@ -37,7 +31,9 @@ def metrics(session: Session, port: int | None, listen: str | None) -> None:
       eosdb metrics shop.db
       eosdb metrics shop.db --port 9404
     """
-    host, port, is_old = _address(listen, port)
+    if listen is not None and port is None:
+        raise click.UsageError(f"--listen: got {listen!r} without --port, expected both")
+    host = listen or "127.0.0.1"
     stop = Stop()
     with stopped_by_signals(stop.request), session.open(read_only=True) as db:
         if port is None:
@@ -48,23 +44,9 @@ def metrics(session: Session, port: int | None, listen: str | None) -> None:
         with FigureServer(port, lambda: text_of(db), host) as server:
             shown = f"[{host}]" if ":" in host else host
             output.line(f"figures at http://{shown}:{server.port}/metrics", err=True)
-            if is_old:
-                say_instead(f"--listen {listen}", f"--listen {host} --port {port}")
             stop.wait()
 
 
 def text_of(db: eosdb.Database) -> str:
     """The metrics of the file, without the counters of this process."""
     return written(of_file(db.admin.overview()))
-
-
-def _address(listen: str | None, port: int | None) -> tuple[str, int | None, bool]:
-    """Host and port of the options, and whether they are in the old spelling, `--listen HOST:PORT`."""
-    if listen is None or port is not None:
-        return listen or "127.0.0.1", port, False
-    old = _HOST_AND_PORT.fullmatch(listen)
-    if old is None or int(old[2]) > 65_535:
-        raise click.UsageError(
-            f"--listen: got {listen!r}, expected HOST:PORT as two options, --listen HOST --port PORT"
-        )
-    return old[1] or "127.0.0.1", int(old[2]), True

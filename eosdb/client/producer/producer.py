@@ -47,7 +47,6 @@ from eosdb.errors import (
 from eosdb.model.clock import Clock
 from eosdb.model.closing import Closeable
 from eosdb.model.metrics import Metrics
-from eosdb.model.old_names import offsets_first
 from eosdb.model.records.serializing import serialized
 from eosdb.model.setting_names import checked_settings
 from eosdb.model.validation import as_headers
@@ -142,9 +141,6 @@ class Producer(Closeable):
         IllegalStateError outside a transaction; and the coordinator's errors, after which the transaction
         must be aborted or the producer closed.
         """
-        offsets, group_metadata = offsets_first(
-            offsets, group_metadata, "send_offsets_to_transaction"
-        )
         group = (
             ConsumerGroupMetadata(group_metadata)
             if isinstance(group_metadata, str)

@@ -71,13 +71,3 @@ def test_what_was_undone_and_processed_again_counts_once(db: eosdb.Database) -> 
     assert calls == 6
     assert (report.processed, report.produced, report.aborts) == (3, 3, 1)
     assert report.metrics["process-total"] == 6
-
-
-def test_for_one_version_it_is_also_the_mapping_that_it_was(db: eosdb.Database) -> None:
-    db.producer().send("in", "a")
-    report = eosdb.process(db, "in", print, group_id="g", until_idle_ms=50)
-    with pytest.warns(DeprecationWarning, match=r"is report\.metrics now") as warned:
-        assert (report["process-total"], report.get("abort-total", 0)) == (1, 0)
-    assert [warning.filename for warning in warned] == [__file__] * 2
-    with pytest.warns(DeprecationWarning, match="as a mapping"):
-        assert dict(report) == report.metrics

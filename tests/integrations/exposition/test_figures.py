@@ -125,10 +125,8 @@ def test_the_command_prints_the_figures_of_the_file_alone(busy: eosdb.Database) 
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("where", [["--listen", "127.0.0.1", "--port", "0"], ["--listen", "0"]])
-def test_the_command_serves_them_until_it_is_stopped(
-    busy: eosdb.Database, where: list[str]
-) -> None:
+def test_the_command_serves_them_until_it_is_stopped(busy: eosdb.Database) -> None:
+    where = ["--listen", "127.0.0.1", "--port", "0"]
     serving = subprocess.Popen(
         [sys.executable, "-m", "eosdb.cli", "metrics", busy.path, *where],
         stderr=subprocess.PIPE, text=True,
@@ -149,10 +147,10 @@ def test_the_command_serves_them_until_it_is_stopped(
     assert serving.returncode == 0
 
 
-@pytest.mark.parametrize("listen", ["nowhere", "host:99999", "a/b:1", ""])
-def test_an_address_that_is_none_is_refused(busy: eosdb.Database, listen: str) -> None:
+@pytest.mark.parametrize("listen", ["nowhere", "127.0.0.1:9404", ""])
+def test_an_address_without_a_port_is_refused(busy: eosdb.Database, listen: str) -> None:
     done = CliRunner().invoke(MAIN, ["metrics", busy.path, "--listen", listen])
-    assert (done.exit_code, "expected HOST:PORT" in done.stderr) == (2, True)
+    assert (done.exit_code, "without --port" in done.stderr) == (2, True)
 
 
 @pytest.mark.slow
