@@ -102,6 +102,7 @@ def _program(args: Any, env: Any) -> list[str] | None:
     if words[:1] != [sys.executable] or _is_of_the_product():
         return None
     rest = words[3:] if words[1:3] == ["-W", "ignore"] else words[1:]
+    rest = rest[1:] if rest[:1] == ["-P"] else rest
     of_eosdb = rest[:1] == ["-m"] and rest[1].partition(".")[0] in ("eosdb", "tests")
     if not (of_eosdb or rest[:1] == ["-c"] or (rest and rest[0].endswith(".py"))):
         return None
@@ -284,7 +285,8 @@ def run(program: list[str]) -> None:
     if program[:2] == ["-W", "ignore"]:
         warnings.simplefilter("ignore")
         program = program[2:]
-    how, *rest = program
+    is_safe = program[0] == "-P"
+    how, *rest = program[is_safe:]
     sys.path[0] = (
         str(Path(how).resolve().parent)
         if how.endswith(".py")
@@ -292,6 +294,8 @@ def run(program: list[str]) -> None:
         if how == "-c"
         else os.getcwd()
     )
+    if is_safe:
+        del sys.path[0]
     main = types.ModuleType("__main__")
     if how == "-m":
         sys.argv = rest
@@ -302,7 +306,7 @@ def run(program: list[str]) -> None:
         sys.argv = ["-c", *rest[1:]]
         code = compile(rest[0], "<string>", "exec")
     else:
-        sys.argv = program
+        sys.argv = [how, *rest]
         main.__file__ = how
         code = compile(Path(how).read_bytes(), how, "exec")
     sys.modules["__main__"] = main

@@ -16,11 +16,18 @@ import eosdb
 from eosdb.integrations.publishing.fetching import fetch
 from eosdb.maintenance.untrusted import Verdict, check
 from eosdb.model.progress import silent
+from tests import zygote
 from tests.cli.conftest import MAIN
 
 pytestmark = pytest.mark.process
 ENDLESS = "WITH RECURSIVE x(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM x) SELECT i FROM x"
 NAME = "evil\x1b[2J\nFORGED\u202e"
+
+
+@pytest.fixture(autouse=True)
+def _is_forked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The program that looks at the file, unless the test is about its start."""
+    monkeypatch.setattr(zygote, "_is_of_the_product", lambda: False)
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +77,7 @@ def _run(path: Path, *statements: str) -> None:
     connection.close()
 
 
+@pytest.mark.real_start
 def test_a_file_of_eosdbs_is_sound_and_nothing_appears_beside_it(file: Path) -> None:
     before = {path.name: path.read_bytes() for path in file.parent.iterdir()}
     report = check(str(file))
@@ -78,6 +86,7 @@ def test_a_file_of_eosdbs_is_sound_and_nothing_appears_beside_it(file: Path) -> 
     assert {path.name: path.read_bytes() for path in file.parent.iterdir()} == before
 
 
+@pytest.mark.real_start
 def test_nothing_of_the_folder_is_imported(
     file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -214,6 +223,7 @@ def test_what_sqlite_would_replay_into_it_is_not_replayed(file: Path, suffix: st
     assert suffix in report.problems[0]
 
 
+@pytest.mark.real_start
 @pytest.mark.parametrize(
     ("table", "statement", "limits", "said"),
     [

@@ -66,13 +66,14 @@ def _forks_on(monkeypatch: pytest.MonkeyPatch) -> None:
     assert zygote._owner == before
 
 
-@pytest.mark.parametrize("form", ["-c", "file", "-W"])
+@pytest.mark.parametrize("form", ["-c", "file", "-W", "-P"])
 def test_a_program_inherits_nothing_but_modules(form: str, tmp_path: Path) -> None:
     (tmp_path / "probe.py").write_text(PROBE)
     words = {
         "-c": ["-c", PROBE, "a", "b"],
         "file": [str(tmp_path / "probe.py"), "a"],
         "-W": ["-W", "ignore", "-c", PROBE],
+        "-P": ["-P", "-c", PROBE, "a"],
     }[form]
     started, forked = both(*words, cwd=tmp_path, env={**os.environ, "OTHER": "1"})
     assert (started.returncode, started.stderr) == (0, "")
