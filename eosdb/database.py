@@ -25,7 +25,6 @@ from eosdb.client.processor.handlers import AnyHandler, Handler, Results, check_
 from eosdb.client.processor.processor import Processor
 from eosdb.client.producer.producer import Producer
 from eosdb.client.producer.settings import ProducerConfig
-from eosdb.client.requests import BrokerRequests
 from eosdb.client.transport import DirectTransport, Transport, as_transport
 from eosdb.coordinator.authorizer import Authorizer
 from eosdb.coordinator.coordinator import TransactionCoordinator
@@ -40,6 +39,7 @@ from eosdb.model.config import BrokerConfig
 from eosdb.model.metrics import Metrics
 from eosdb.model.progress import Progress, report_progress
 from eosdb.model.reports import ProcessReport, PublishReport, ViewDescription
+from eosdb.model.requests import AnyBroker
 from eosdb.model.setting_names import check_by_name
 from eosdb.model.validation import (
     check_choice,
@@ -220,7 +220,7 @@ class Database(WholeFile, Closeable):
     def producer(
         self,
         *misplaced: Never,
-        transport: Transport | BrokerRequests | None = None,
+        transport: Transport | AnyBroker | None = None,
         **config: Unpack[ProducerConfig],
     ) -> Producer:
         """Return a producer; the settings are Kafka's in snake_case. Raises ConfigError.
@@ -235,7 +235,7 @@ class Database(WholeFile, Closeable):
         self,
         group_id: str | None = None,
         *,
-        transport: Transport | BrokerRequests | None = None,
+        transport: Transport | AnyBroker | None = None,
         key_deserializer: Callable[[bytes], MadeKey] | None = None,
         value_deserializer: Callable[[bytes], MadeValue] | None = None,
         **config: Unpack[ConsumerConfig],
@@ -285,7 +285,7 @@ class Database(WholeFile, Closeable):
         *,
         group_id: str,
         transactional_id: str | None = None,
-        transport: Transport | BrokerRequests | None = None,
+        transport: Transport | AnyBroker | None = None,
         **config: Any,
     ) -> Processor:
         """Return a consume–process–produce loop: `handler(record)` turns each record into records for
@@ -323,7 +323,7 @@ class Database(WholeFile, Closeable):
         return processor
 
     def dead_letters(
-        self, topic: str, *, transport: Transport | BrokerRequests | None = None
+        self, topic: str, *, transport: Transport | AnyBroker | None = None
     ) -> DeadLetters:
         """Return the dead letters in a topic, to inspect and to replay them."""
         self._store.check_open()
@@ -361,7 +361,7 @@ class Database(WholeFile, Closeable):
         checked = security(tls_cert, tls_key, tls_ca, require_sasl)
         return Server(self._core, host, port, checked, limits, interfere, advertised)
 
-    def _transport(self, given: Transport | BrokerRequests | None) -> Transport:
+    def _transport(self, given: Transport | AnyBroker | None) -> Transport:
         return DirectTransport(self.broker) if given is None else as_transport(given)
 
     def begin(self) -> AbstractContextManager[UserTransaction]:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from eosdb.broker.handler import RequestHandler
 from eosdb.errors import CorruptDatabaseError, CorruptRecordError, EosdbError
 from eosdb.model.notices import catalog
 from eosdb.model.notices.notice import one_line
-from eosdb.model.requests import Question, Request
+from eosdb.model.requests import Produce, Question, Request
+from eosdb.model.threads import Fate
 
 A = TypeVar("A")
 P = ParamSpec("P")
@@ -62,6 +63,25 @@ class Answering(RequestHandler):
             raise
         finally:
             metrics.took(f"requests:{name}", f"request-time-ns:{name}", start)
+
+    def turn(
+        self, requests: Sequence[Request[Any]], *, sync: bool, fate: Fate | None = None
+    ) -> list[Any]:
+        """Carry out the requests in order, in one unit: all of it, or nothing. Returns their answers.
+
+        Raises the first error, also that of a batch. Each may be carried out more than once, and in another
+        thread."""
+
+        def whole(request: Request[Any]) -> Any:
+            answer = self.ask(request)
+            for result in answer.values() if isinstance(request, Produce) else ():
+                if result.error is not None:
+                    raise result.error
+            return answer
+
+        return self._coordinator.turn(
+            lambda: [whole(request) for request in requests], sync=sync, fate=fate
+        )
 
     def _tell_of_damage(self, error: EosdbError) -> None:
         """Log each damage once, although a consumer meets it again with each poll."""

@@ -17,7 +17,6 @@ from eosdb.coordinator.groups.decisions import (
     check_offset_delete,
     check_unsubscribed,
 )
-from eosdb.coordinator.groups.offsets import Errors
 from eosdb.errors import (
     ApiError,
     GroupIdNotFoundError,
@@ -29,6 +28,7 @@ from eosdb.errors import (
 from eosdb.events.kinds import OffsetCommit, OffsetsCommitted
 from eosdb.log import partition_rows, topics
 from eosdb.model import requests
+from eosdb.model.requests import OffsetErrors
 from eosdb.model.validation import (
     check_given_group_id,
     check_group_id,
@@ -69,7 +69,7 @@ class OffsetRequests(Answering):
         self.ask(requests.OffsetCommit(group=group, offsets=offsets))
 
     @answers(requests.OffsetCommit)
-    def _offset_commit(self, request: requests.OffsetCommit) -> Errors:
+    def _offset_commit(self, request: requests.OffsetCommit) -> OffsetErrors:
         check_group_id(request.group.group_id)
         commits = checked(request)
         return self._coordinator.write(
@@ -131,12 +131,12 @@ class OffsetRequests(Answering):
             return answer
 
     @answers(requests.OffsetDelete)
-    def offset_delete(self, request: requests.OffsetDelete) -> Errors:
+    def offset_delete(self, request: requests.OffsetDelete) -> OffsetErrors:
         group_id = request.group_id
         check_given_group_id(group_id)
         tps = check_topic_partitions(request.partitions)
 
-        def delete(unit: Unit) -> Errors:
+        def delete(unit: Unit) -> OffsetErrors:
             self._authorizer.check(unit, "delete", "group", group_id)
             group = group_rows.load(unit, group_id)
             classic = None if isinstance(group, ConsumerGroup) else group
@@ -187,7 +187,7 @@ def checked(request: Commit) -> tuple[OffsetCommit, ...]:
 
 def commit_offsets(
     rules: Rules, unit: Unit, request: requests.OffsetCommit, commits: tuple[OffsetCommit, ...]
-) -> Errors:
+) -> OffsetErrors:
     """Commit the offsets that `checked` has returned."""
     group_id = request.group.group_id
     errors = admitted(rules, unit, request, commits)
@@ -203,7 +203,9 @@ def commit_offsets(
     return errors
 
 
-def admitted(rules: Rules, unit: Unit, request: Commit, commits: Sequence[OffsetCommit]) -> Errors:
+def admitted(
+    rules: Rules, unit: Unit, request: Commit, commits: Sequence[OffsetCommit]
+) -> OffsetErrors:
     """Authorize a commit, and judge its partitions: each must exist, the principal may read it, its topic
     is still the one that was read, and is not closed because it moves to a Kafka cluster (positions that
     eosdb itself keeps may still be committed)."""
@@ -230,8 +232,8 @@ def admitted(rules: Rules, unit: Unit, request: Commit, commits: Sequence[Offset
 
 
 def short_enough(
-    rules: Rules, request: Commit, commits: Sequence[OffsetCommit], errors: Errors
-) -> tuple[tuple[OffsetCommit, ...], Errors]:
+    rules: Rules, request: Commit, commits: Sequence[OffsetCommit], errors: OffsetErrors
+) -> tuple[tuple[OffsetCommit, ...], OffsetErrors]:
     """The commits whose metadata is not too long, and the errors with those of the others."""
     judged = group_offsets.judged(
         commits,

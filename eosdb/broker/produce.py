@@ -6,9 +6,9 @@ the others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from eosdb.broker.asking import Answering, answers
@@ -25,7 +25,6 @@ from eosdb.log import append as log_append
 from eosdb.log import partition_rows, topics
 from eosdb.log.batch import PreparedBatch, prepare
 from eosdb.model import requests
-from eosdb.model.threads import Fate
 from eosdb.model.validation import check_mapping, check_topic_partition, check_transactional_id
 from eosdb.model.values import (
     EPOCH_PER_TRANSACTION,
@@ -103,19 +102,6 @@ class ProduceRequests(Answering):
             transactional_id, self._clock.time_ms(), self._config.transaction_version
         )
         return self._append_at_once(unit, {tp: batch}, request)[tp]
-
-    def turn(
-        self,
-        parts: Sequence[Callable[[Any], Any]],
-        *,
-        sync: bool,
-        fate: Fate | None = None,
-    ) -> list[Any]:
-        """Carry out the requests in order, in one unit. Returns their answers; if one raises, nothing is
-        stored. They may be carried out more than once, and in another thread."""
-        return self._coordinator.turn(
-            lambda: [request(self) for request in parts], sync=sync, fate=fate
-        )
 
     def _check_request(
         self, prepared: Iterable[PreparedBatch], transactional_id: str | None, acks: int | str

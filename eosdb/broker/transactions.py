@@ -12,7 +12,6 @@ from eosdb.broker import listing
 from eosdb.broker.asking import Answering, answers
 from eosdb.broker.group_offsets import admitted, check_committer, checked, short_enough
 from eosdb.coordinator.groups import offsets as group_offsets
-from eosdb.coordinator.groups.offsets import Errors
 from eosdb.coordinator.placement import partition_for
 from eosdb.coordinator.transactions import rows as transaction_rows
 from eosdb.coordinator.transactions.decisions import expected_or_none
@@ -26,6 +25,7 @@ from eosdb.log import partition_rows, producer_rows
 from eosdb.model import requests
 from eosdb.model.config import INT32_MAX, INT64_MAX
 from eosdb.model.protocol import linear_regex
+from eosdb.model.requests import OffsetErrors
 from eosdb.model.validation import (
     INT16_MAX,
     check_collection,
@@ -147,7 +147,7 @@ class TransactionRequests(Answering):
         )
 
     @answers(requests.TxnOffsetCommit)
-    def _txn_offset_commit(self, request: requests.TxnOffsetCommit) -> Errors:
+    def _txn_offset_commit(self, request: requests.TxnOffsetCommit) -> OffsetErrors:
         transactional_id, group = request.transactional_id, request.group
         identity = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
         check_identity(transactional_id, *identity)
@@ -158,7 +158,7 @@ class TransactionRequests(Answering):
             f"there is no group {group.group_id!r}, got a commit of generation {group.generation_id}"
         )
 
-        def commit(unit: Unit) -> Errors:
+        def commit(unit: Unit) -> OffsetErrors:
             self._may_transact(transactional_id)(unit)
             errors = admitted(self._core, unit, request, commits)
             left = group_offsets.passed(commits, errors)

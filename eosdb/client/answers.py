@@ -5,8 +5,7 @@ Kafka spreads this over TransactionManager's response handlers and Sender.canRet
 
 from __future__ import annotations
 
-from enum import Enum
-from typing import Final
+from typing import Any, Final
 
 from eosdb.errors import (
     ApiError,
@@ -24,19 +23,10 @@ from eosdb.errors import (
     TransactionCoordinatorFencedError,
     UnsupportedVersionError,
 )
+from eosdb.model.requests import EndTxn, InitProducerId, Produce, Request
 
-
-class RequestKind(Enum):
-    """The kind of a request; the same error means different things for different kinds."""
-
-    INIT = "init_producer_id"
-    ADD_PARTITIONS = "add_partitions_to_txn"
-    ADD_OFFSETS = "add_offsets_to_txn"
-    OFFSET_COMMIT = "txn_offset_commit"
-    END = "end_txn"
-    PRODUCE = "produce"
-
-
+Kind = type[Request[Any]]
+"""The type of a request; the same error means different things for different ones."""
 _ALWAYS_FATAL: Final = (
     ProducerFencedError,
     ClusterAuthorizationFailedError,
@@ -54,30 +44,30 @@ _FATAL_TO_COORDINATOR_REQUESTS: Final = (
 )
 
 
-def is_fatal(error: EosdbError, kind: RequestKind, *, aborting: bool = False) -> bool:
+def is_fatal(error: EosdbError, kind: Kind, *, aborting: bool = False) -> bool:
     """Whether the error is fatal to the producer (Kafka: TransactionManager's handlers).
 
     Not fatal: missing authorization for the transactional id, since it may be granted later, and an id
     that the coordinator no longer knows, since it can be initialised again. Fatal: a refused EndTxn, whose
     outcome is unknown, and an abortable error while aborting.
     """
-    if kind is RequestKind.PRODUCE:
+    if kind is Produce:
         return isinstance(error, _ALWAYS_FATAL)
     if isinstance(error, TransactionAbortableError):
-        return aborting and kind is RequestKind.END
-    if kind is RequestKind.INIT:
+        return aborting and kind is EndTxn
+    if kind is InitProducerId:
         return isinstance(error, ApiError) and not isinstance(error, _MAY_BE_GRANTED)
     if isinstance(error, InvalidProducerIdMappingError):
         return False
-    if kind is RequestKind.END:
+    if kind is EndTxn:
         return isinstance(error, ApiError)
     return isinstance(error, _FATAL_TO_COORDINATOR_REQUESTS)
 
 
-def is_abortable(error: EosdbError, kind: RequestKind) -> bool:
+def is_abortable(error: EosdbError, kind: Kind) -> bool:
     """Whether a non-fatal error can only be followed by an abort. After any other refused EndTxn, the
     request may be repeated."""
-    if kind is RequestKind.END:
+    if kind is EndTxn:
         return isinstance(error, (TransactionAbortableError, InvalidProducerIdMappingError))
     return True
 

@@ -7,12 +7,10 @@ there at once; `eosdb.testing.FaultyTransport` loses, delays and repeats request
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, Generic, Protocol, TypeVar, runtime_checkable
 
 from eosdb.client.answers import is_lost
-from eosdb.client.requests import BrokerRequests as BrokerRequests  # Programs import it from here.
-from eosdb.client.requests import IsPresent, Presence
 from eosdb.errors import (
     DatabaseLockedError,
     EosdbError,
@@ -21,30 +19,51 @@ from eosdb.errors import (
     is_refused_by_file,
 )
 from eosdb.model.clock import Clock
+from eosdb.model.requests import AnyBroker, Request
 from eosdb.model.threads import Fate
 
 T = TypeVar("T")
 
 
-Request = Callable[[BrokerRequests], T]
+class Presence(Protocol):
+    """The kernel lock that shows that a group member's process is alive, so that its death is noticed at
+    once."""
+
+    @property
+    def number(self) -> int:
+        """The number of the lock, which the member sends when it joins."""
+
+    def look(self) -> None:
+        """Remove members whose processes have died from their groups. Cheap, and may be called often."""
+
+    def end(self) -> None:
+        """Release the lock: the member has left."""
+
+
+@runtime_checkable
+class IsPresent(Protocol):
+    """A broker, or a transport to one, in a process that has the file open."""
+
+    def presence(self, transactional_id: str | None = None) -> Presence | None:
+        """Return a new presence, for a member that is about to join or for the owner of a transactional id
+        (see `owned_ids`); None if no lock is available."""
 
 
 class Exchange(Generic[T]):
-    """A request that was sent, and its response once that has arrived."""
+    """The response to a request that was sent, once it has arrived."""
 
-    __slots__ = ("_answer", "done", "error", "name")
+    __slots__ = ("_answer", "done", "error")
 
-    def __init__(self, name: str) -> None:
-        self.name: Final = name
+    def __init__(self) -> None:
         self.done = False
         self.error: EosdbError | None = None
         self._answer: T | None = None
 
-    def carry_out(self, request: Request[T], broker: BrokerRequests) -> None:
-        """Call the broker and keep its response or error. Any exception but EosdbError is a bug in the
+    def carry_out(self, request: Request[T], broker: AnyBroker) -> None:
+        """Ask the broker, and keep its response or error. Any exception but EosdbError is a bug in the
         caller."""
         try:
-            self._answer = request(broker)
+            self._answer = broker.ask(request)
         except EosdbError as error:
             self.error = error
         self.done = True
@@ -84,8 +103,8 @@ class Transport(Protocol):
     def transaction_version(self) -> int:
         """The highest transaction version that the broker supports, as learned in the handshake."""
 
-    def submit(self, name: str, request: Request[T]) -> Exchange[T]:
-        """Send a request. `name` is Kafka's name of the API in snake_case, such as `end_txn`."""
+    def submit(self, request: Request[T]) -> Exchange[T]:
+        """Send a request."""
 
     def poll(self) -> int | None:
         """Deliver the responses that have arrived. Returns the ms until the next is due; None if none is
@@ -104,7 +123,7 @@ class CarriesOutTurns(Protocol):
 class DirectTransport:
     """Calls the broker in the same process; the response is there when `submit` returns."""
 
-    def __init__(self, broker: BrokerRequests) -> None:
+    def __init__(self, broker: AnyBroker) -> None:
         self._broker = broker
         self.turns: Final = broker if isinstance(broker, CarriesOutTurns) else None
 
@@ -112,8 +131,8 @@ class DirectTransport:
     def transaction_version(self) -> int:
         return self._broker.transaction_version
 
-    def submit(self, name: str, request: Request[T]) -> Exchange[T]:
-        exchange: Exchange[T] = Exchange(name)
+    def submit(self, request: Request[T]) -> Exchange[T]:
+        exchange = Exchange[T]()
         exchange.carry_out(request, self._broker)
         return exchange
 
@@ -121,22 +140,20 @@ class DirectTransport:
         """See `IsPresent`."""
         return presence(self._broker, transactional_id)
 
-    def submit_all(
-        self, name: str, requests: Sequence[Request[T]], *, sync: bool
-    ) -> list[Exchange[T]]:
+    def submit_all(self, requests: Sequence[Request[T]], *, sync: bool) -> list[Exchange[T]]:
         """Submit several requests at once. They are carried out in order, and in one commit if the broker
         supports that."""
         if len(requests) == 1 or self.turns is None:
-            return self.in_order(name, requests)
+            return self.in_order(requests)
         try:
             answers = self.turns.turn(requests, sync=sync)
         except EosdbError as error:
-            return self.in_order(name, requests, error)
-        return answered(name, answers)
+            return self.in_order(requests, error)
+        return answered(answers)
 
     # decisions/0054: a request after one that the file refused must not be stored before it.
     def in_order(
-        self, name: str, requests: Sequence[Request[T]], before: EosdbError | None = None
+        self, requests: Sequence[Request[T]], before: EosdbError | None = None
     ) -> list[Exchange[T]]:
         """Submit one request after another. Once the file refuses one, the rest fail with its error without
         being carried out. `before` is the error of their turn, whose doubt an error inherits. If that was a
@@ -145,10 +162,10 @@ class DirectTransport:
         error: EosdbError | None = before if isinstance(before, DatabaseLockedError) else None
         for request in requests:
             if error is not None and is_refused_by_file(error):
-                exchanges.append(Exchange(name))
+                exchanges.append(Exchange())
                 exchanges[-1].fail(error)
             else:
-                exchanges.append(self.submit(name, request))
+                exchanges.append(self.submit(request))
                 error = exchanges[-1].error
                 inherit_doubt(error, before)
         return exchanges
@@ -157,9 +174,9 @@ class DirectTransport:
         return None
 
 
-def answered(name: str, answers: Sequence[T]) -> list[Exchange[T]]:
+def answered(answers: Sequence[T]) -> list[Exchange[T]]:
     """Return the exchanges of requests that have these responses."""
-    exchanges = [Exchange[T](name) for _ in answers]
+    exchanges = [Exchange[T]() for _ in answers]
     for exchange, answer in zip(exchanges, answers, strict=True):
         exchange.succeed(answer)
     return exchanges
@@ -171,7 +188,7 @@ def presence(way: object, transactional_id: str | None = None) -> Presence | Non
     return way.presence(transactional_id) if isinstance(way, IsPresent) else None
 
 
-def as_transport(given: Transport | BrokerRequests) -> Transport:
+def as_transport(given: Transport | AnyBroker) -> Transport:
     """Return a transport unchanged; wrap a broker in a DirectTransport."""
     return given if isinstance(given, Transport) else DirectTransport(given)
 
@@ -179,7 +196,6 @@ def as_transport(given: Transport | BrokerRequests) -> Transport:
 def call(
     transport: Transport,
     clock: Clock,
-    name: str,
     request: Request[T],
     *,
     request_timeout_ms: int,
@@ -195,7 +211,7 @@ def call(
     deadline = clock.monotonic_ms() + timeout_ms
     lost: EosdbError | None = None
     while True:
-        exchange = transport.submit(name, request)
+        exchange = transport.submit(request)
         given_up = clock.monotonic_ms() + request_timeout_ms
         while not exchange.done and (now := clock.monotonic_ms()) < min(given_up, deadline):
             wait = transport.poll()
@@ -205,7 +221,7 @@ def call(
         if exchange.done and not is_lost(exchange.error):
             inherit_doubt(exchange.error, lost)
             return exchange.answer
-        lost = exchange.error or RequestTimedOutError(name)
+        lost = exchange.error or RequestTimedOutError(request.name)
         if clock.monotonic_ms() >= deadline:
-            raise RequestTimedOutError(f"{name}: no answer came within {timeout_ms} ms")
+            raise RequestTimedOutError(f"{request.name}: no answer came within {timeout_ms} ms")
         clock.sleep_ms(retry_backoff_ms)

@@ -27,6 +27,8 @@ from eosdb.model.values import (
 )
 
 A = TypeVar("A", covariant=True)
+OffsetErrors = dict[TopicPartition, ApiError | None]
+"""For each partition None, or the error by which its offset was refused."""
 _WORD: re.Pattern[str] = re.compile("(?<!^)(?=[A-Z])")
 
 
@@ -47,7 +49,7 @@ class Question(Request[A]):
     __slots__ = ()
 
 
-class Answers(Protocol):
+class AnyBroker(Protocol):
     """A broker, or whatever stands for one."""
 
     @property
@@ -142,7 +144,7 @@ class EndTxn(Request[ProducerIdAndEpoch]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OffsetCommit(Request[dict[TopicPartition, ApiError | None]]):
+class OffsetCommit(Request[OffsetErrors]):
     """Commit offsets of the group, all of them or none; with `each`, each partition by itself as in Kafka.
 
     The answer has for each partition None, or with `each` the error by which it was refused. Raises
@@ -158,7 +160,7 @@ class OffsetCommit(Request[dict[TopicPartition, ApiError | None]]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TxnOffsetCommit(Request[dict[TopicPartition, ApiError | None]]):
+class TxnOffsetCommit(Request[OffsetErrors]):
     """Make offsets part of the transaction: they become the group's when it commits. Takes all of them or
     none; with `each`, each partition by itself (see OffsetCommit).
 
@@ -197,7 +199,7 @@ class OffsetFetch(Request[dict[TopicPartition, OffsetAndMetadata | ApiError]]):
 
 
 @dataclass(frozen=True, slots=True)
-class OffsetDelete(Request[dict[TopicPartition, ApiError | None]]):
+class OffsetDelete(Request[OffsetErrors]):
     """Delete offsets of the group, also pending ones: all of them or none; with `each`, each partition by
     itself, which then has None or its error.
 

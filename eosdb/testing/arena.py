@@ -6,26 +6,23 @@ Nothing here knows what the programs do. Faults are injected by it, and checkers
 
 from __future__ import annotations
 
-import functools
 import random
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
-from eosdb.client.requests import BrokerRequests, Presence
-from eosdb.client.transport import Exchange, presence
-from eosdb.client.transport import Request as Carried
+from eosdb.client.transport import Exchange, Presence, presence
 from eosdb.database import Database, connect, memory_folder
 from eosdb.errors import EosdbError
 from eosdb.model.clock import Clock
 from eosdb.model.closing import Closeable
 from eosdb.model.config import BrokerConfig
 from eosdb.model.failpoints import Failpoint
-from eosdb.model.requests import JoinGroup, Produce, Question, Request, SyncGroup
+from eosdb.model.requests import AnyBroker, JoinGroup, Produce, Question, Request, SyncGroup
 from eosdb.model.values import ConsumerGroupMetadata, ProduceResult, TopicPartition
 from eosdb.testing.faulty_transport import FaultyTransport
 from eosdb.testing.scheduler import Actor, NodeCrashed, Scheduler, SimulatedClock
@@ -109,7 +106,7 @@ class Arena(Closeable):
         self, node: int, faults: Faults | None = None, *, served: bool = False
     ) -> SimulatedTransport:
         """A separate network for one client, with the arena's faults unless `faults` are given."""
-        broker = cast(BrokerRequests, ServedBroker(self, node)) if served else self.broker(node)
+        broker = ServedBroker(self, node) if served else self.broker(node)
         seed = self.rng.getrandbits(32)
         network = SimulatedTransport(self, broker, seed, faults or self.faults)
         self.transports.append(network)
@@ -122,9 +119,9 @@ class Arena(Closeable):
 
     # -- requests -------------------------------------------------------------------------------
 
-    def broker(self, node: int) -> BrokerRequests:
+    def broker(self, node: int) -> AnyBroker:
         """The broker of the process that runs on the node at the time of each request."""
-        return cast(BrokerRequests, NodeBroker(self, node))
+        return NodeBroker(self, node)
 
     def ask(self, node: int, request: Request[A]) -> A:
         """Have a process carry out a request, which may crash the process (NodeCrashed)."""
@@ -226,10 +223,6 @@ class NodeBroker:
     def ask(self, request: Request[A]) -> A:
         return self._arena.ask(self._node, request)
 
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        broker = type(self._arena.nodes[self._node].broker)
-        return functools.partial(getattr(broker, name), self)
-
 
 class ServedBroker(NodeBroker):
     """The broker as a client reaches it through a server: the client has no presence, and the server waits
@@ -265,7 +258,7 @@ class SimulatedPresence:
 class SimulatedTransport(FaultyTransport):
     """A faulty network on which other actors run while a request is sent."""
 
-    def __init__(self, arena: Arena, broker: BrokerRequests, seed: int, faults: Faults) -> None:
+    def __init__(self, arena: Arena, broker: AnyBroker, seed: int, faults: Faults) -> None:
         self._arena = arena
         self._faults = faults
         super().__init__(
@@ -285,9 +278,9 @@ class SimulatedTransport(FaultyTransport):
         late = self._rng.random() < faults.very_late
         return super()._way(held_up) + (self._rng.randint(0, faults.latest_ms) if late else 0)
 
-    def submit(self, name: str, request: Carried[T]) -> Exchange[T]:
+    def submit(self, request: Request[T]) -> Exchange[T]:
         self._arena.scheduler.pause()
-        return super().submit(name, request)
+        return super().submit(request)
 
     def arrive(self) -> None:
         """Deliver the messages that are due, whether or not a client waits for a response."""

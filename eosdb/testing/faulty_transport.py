@@ -13,10 +13,10 @@ from collections import Counter, deque
 from collections.abc import Callable, Collection
 from typing import Final, TypeVar
 
-from eosdb.client.requests import BrokerRequests, Presence
-from eosdb.client.transport import Exchange, Request, presence
+from eosdb.client.transport import Exchange, Presence, presence
 from eosdb.errors import ConfigError, NetworkExceptionError
 from eosdb.model.clock import Clock, SystemClock
+from eosdb.model.requests import AnyBroker, Request
 
 T = TypeVar("T")
 
@@ -36,7 +36,7 @@ class FaultyTransport:
 
     def __init__(
         self,
-        broker: BrokerRequests,
+        broker: AnyBroker,
         seed: int = 0,
         *,
         lose_request: float = 0.0,
@@ -82,10 +82,10 @@ class FaultyTransport:
         """The transaction version of the broker."""
         return self._broker.transaction_version
 
-    def submit(self, name: str, request: Request[T]) -> Exchange[T]:
+    def submit(self, request: Request[T]) -> Exchange[T]:
         """Submit a request; see `eosdb.client.transport.Transport`."""
         with self._lock:
-            exchange = Exchange[T](name)
+            exchange, name = Exchange[T](), request.name
             self._numbers += 1
             label = f"{name} #{self._numbers}"
             # Everything is drawn at once, so that one request's fate does not shift the others'.
@@ -149,7 +149,7 @@ class FaultyTransport:
         self._carry_out(request, f"{label} again")
 
     def _carry_out(self, request: Request[T], label: str) -> Exchange[T]:
-        answered = Exchange[T](label)
+        answered = Exchange[T]()
         answered.carry_out(request, self._broker)
         outcome = "done" if answered.error is None else type(answered.error).__name__
         self._note(f"{label}: {outcome}")

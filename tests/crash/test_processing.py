@@ -20,8 +20,9 @@ import pytest
 
 import eosdb
 from eosdb import ConsumerRecord
-from eosdb.client.transport import DirectTransport, Exchange, Request, T
+from eosdb.client.transport import DirectTransport, Exchange, T
 from eosdb.model.failpoints import Failpoint, watched
+from eosdb.model.requests import Request
 from tests.crash.children import environment
 from tests.crash.processing_worker import SETTINGS, handle
 from tests.tidy.tree import ROOT
@@ -47,10 +48,10 @@ class MortalTransport(DirectTransport):
 
     is_dead = False
 
-    def submit(self, name: str, request: Request[T]) -> Exchange[T]:
+    def submit(self, request: Request[T]) -> Exchange[T]:
         if self.is_dead:
             raise Killed
-        return super().submit(name, request)
+        return super().submit(request)
 
 
 def fill(path: Path, count: int) -> None:

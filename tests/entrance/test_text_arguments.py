@@ -141,7 +141,7 @@ TAKES_NO_TEXT = {
     "int", "int | None", "bool", "Callable[[], bool]", "Callable[[Acl], bool]", "Progress | None",
     "OnDelivery | None", "OnChange | None", "Collection[tuple[int, int]] | None",
     "AnyHandler", "Callable[[bytes], MadeKey] | None", "Callable[[bytes], MadeValue] | None", "Any",
-    "Transport | BrokerRequests | None", "Unpack[ProducerConfig]", "Unpack[ConsumerConfig]",
+    "Transport | AnyBroker | None", "Unpack[ProducerConfig]", "Unpack[ConsumerConfig]",
     "Unpack[ProcessorConfig]", "SentRecords | None", "Request[A]", "Limits | None",
     "Interfere | None", "UUID | None", "Mapping[TopicPartition, UUID] | None", "Mapping[str, UUID] | None",
     "Mapping[UUID, Collection[int]] | None",

@@ -9,6 +9,8 @@ import pytest
 
 import eosdb
 from eosdb import TopicPartition, errors
+from eosdb.broker.asking import STEPS
+from eosdb.model.requests import Produce
 from eosdb.store.file.failures import translate, translate_system
 from eosdb.store.store import Store
 from eosdb.store.writing.group_commit import Request
@@ -112,7 +114,7 @@ def test_batches_that_were_in_doubt_together_are_in_doubt_alone(
         raise eosdb.DatabaseFullError("no room")
 
     monkeypatch.setattr(db.broker, "turn", fails)
-    monkeypatch.setattr(db.broker, "produce", refuses)
+    monkeypatch.setitem(STEPS, Produce, refuses)
     with producer.gathering():
         futures = [producer.send("t", b"v" * 900, partition=0) for _ in range(3)]
     told = [future.exception() for future in futures]

@@ -9,6 +9,7 @@ import eosdb
 from eosdb import ManualClock, Record, RecordBatch, TopicPartition
 from eosdb.client.transport import Exchange
 from eosdb.errors import NetworkExceptionError
+from eosdb.model.requests import Offsets, Produce
 from eosdb.testing import FaultyTransport
 
 TP = TopicPartition("t", 0)
@@ -19,9 +20,11 @@ def _topic(db: eosdb.Database) -> None:
     db.admin.create_topic("t")
 
 
-def send(network: FaultyTransport, value: bytes) -> Exchange[eosdb.ProduceResult]:
+def send(
+    network: FaultyTransport, value: bytes
+) -> Exchange[dict[TopicPartition, eosdb.ProduceResult]]:
     batch = RecordBatch([Record(value=value)])
-    return network.submit("produce", lambda broker: broker.produce({TP: batch})[TP])
+    return network.submit(Produce({TP: batch}))
 
 
 def values(db: eosdb.Database) -> list[bytes | None]:
@@ -31,7 +34,7 @@ def values(db: eosdb.Database) -> list[bytes | None]:
 def test_without_faults_the_answer_is_there_at_once(db: eosdb.Database) -> None:
     exchange = send(FaultyTransport(db.broker), b"v")
     assert exchange.done
-    assert exchange.answer.base_offset == 0
+    assert exchange.answer[TP].base_offset == 0
 
 
 def test_a_lost_request_is_not_carried_out(db: eosdb.Database) -> None:
@@ -88,7 +91,7 @@ def test_each_way_takes_its_time(db: eosdb.Database, clock: ManualClock) -> None
 
 def test_only_what_is_named_is_hit(db: eosdb.Database) -> None:
     network = FaultyTransport(db.broker, lose_request=1, only=("end_txn",))
-    assert send(network, b"v").answer.base_offset == 0
+    assert send(network, b"v").answer[TP].base_offset == 0
 
 
 def test_the_same_seed_does_the_same(db: eosdb.Database, clock: ManualClock) -> None:
@@ -106,7 +109,7 @@ def test_the_same_seed_does_the_same(db: eosdb.Database, clock: ManualClock) -> 
 
 def test_what_the_broker_refuses_arrives_as_its_answer(db: eosdb.Database) -> None:
     network = FaultyTransport(db.broker)
-    exchange = network.submit("offsets", lambda broker: broker.offsets(TopicPartition("no", 0)))
+    exchange = network.submit(Offsets(TopicPartition("no", 0)))
     assert isinstance(exchange.error, eosdb.UnknownTopicOrPartitionError)
 
 

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable
 from typing import Final
 
-from eosdb.client.requests import Presence
+from eosdb.client.transport import Presence
 from eosdb.errors import EosdbError
 
 LOOK_EVERY_MS: Final = 250

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from eosdb.client.consumer.settings import ConsumerSettings
-from eosdb.client.requests import Presence
-from eosdb.client.transport import Transport, call, presence
+from eosdb.client.transport import Presence, Transport, call, presence
 from eosdb.errors import ApiError, EosdbError
 from eosdb.model.clock import Clock
 from eosdb.model.metrics import Metrics
@@ -38,8 +37,7 @@ class ConsumerRequests:
                 return call(
                     self._transport,
                     self._clock,
-                    request.name,
-                    lambda broker: broker.ask(request),
+                    request,
                     request_timeout_ms=self._settings.request_timeout_ms,
                     retry_backoff_ms=self._settings.retry_backoff_ms,
                     timeout_ms=self._settings.default_api_timeout_ms,

@@ -9,11 +9,11 @@ from typing import Final, Generic, Required, TypedDict
 
 from eosdb.client.consumer.settings import ConsumerConfig
 from eosdb.client.producer.settings import ProducerConfig, ProducerSettings
-from eosdb.client.requests import BrokerRequests
 from eosdb.client.transport import Transport
 from eosdb.errors import ConfigError
 from eosdb.model.config import INT32_MAX
 from eosdb.model.records.serializing import Deserializer, Serializer
+from eosdb.model.requests import AnyBroker
 from eosdb.model.setting_names import checked_settings
 from eosdb.model.validation import check_whole
 from eosdb.model.values import ConsumerRecord, MadeKey, MadeValue
@@ -45,7 +45,7 @@ class Processing(ProcessorConfig, total=False):
 
     group_id: Required[str]
     transactional_id: str | None
-    transport: Transport | BrokerRequests | None
+    transport: Transport | AnyBroker | None
 
 
 class MadeOfBytes(Processing, total=False):

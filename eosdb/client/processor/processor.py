@@ -25,8 +25,7 @@ from eosdb.client.processor.producing import ProducerTransaction
 from eosdb.client.processor.record_handler import Attempt, RecordHandler
 from eosdb.client.processor.transaction import FAULTS_OF_RESULTS, ProcessingTransaction
 from eosdb.client.producer.producer import Producer
-from eosdb.client.requests import Presence
-from eosdb.client.transport import Transport, presence
+from eosdb.client.transport import Presence, Transport, presence
 from eosdb.errors import (
     ConfigError,
     DatabaseLockedError,

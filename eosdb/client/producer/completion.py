@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 
-from eosdb.client.answers import RequestKind, is_lost, may_be_repeated
+from eosdb.client.answers import is_lost, may_be_repeated
 from eosdb.client.producer.accumulator import ProducerBatch, RecordAccumulator
 from eosdb.client.producer.fencing import note_failure
 from eosdb.client.producer.settings import ProducerSettings
@@ -27,6 +27,7 @@ from eosdb.errors import (
     in_doubt,
 )
 from eosdb.model.metrics import Metrics
+from eosdb.model.requests import Produce
 from eosdb.model.values import ProduceResult, ProducerIdAndEpoch, TopicPartition
 
 
@@ -154,7 +155,7 @@ class BatchCompletion:
             self._to_bump.add(batch.tp)
 
     def _fail(self, batch: ProducerBatch, error: EosdbError) -> None:
-        note_failure(self._manager, error, RequestKind.PRODUCE)
+        note_failure(self._manager, error, Produce)
         self.give_up(batch, error)
 
     def give_up(self, batch: ProducerBatch, error: EosdbError) -> None:

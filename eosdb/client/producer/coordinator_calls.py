@@ -9,11 +9,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, Generic, TypeVar
 
-from eosdb.client.answers import RequestKind, as_coordinators, is_lost, may_be_repeated
+from eosdb.client.answers import Kind, as_coordinators, is_lost, may_be_repeated
 from eosdb.client.producer.fencing import note_failure
 from eosdb.client.producer.settings import ProducerSettings
 from eosdb.client.producer.state import TransactionManager
-from eosdb.client.transport import Exchange, Request, Transport
+from eosdb.client.transport import Exchange, Transport
 from eosdb.errors import (
     ConcurrentTransactionsError,
     EosdbError,
@@ -21,6 +21,7 @@ from eosdb.errors import (
     in_doubt,
 )
 from eosdb.model.metrics import Metrics
+from eosdb.model.requests import Request, TxnOffsetCommit
 
 T = TypeVar("T")
 
@@ -31,13 +32,10 @@ _CONCURRENT_BACKOFF_MS: Final = 20
 class CoordinatorCall(Generic[T]):
     """One request, until its definite response."""
 
-    __slots__ = ("attempts", "done", "error", "exchange", "kind", "on_answer", "request",
+    __slots__ = ("attempts", "done", "error", "exchange", "on_answer", "request",
                  "retry_at_ms", "sent_ms", "unanswered")  # fmt: skip
 
-    def __init__(
-        self, kind: RequestKind, request: Request[T], on_answer: Callable[[T], None]
-    ) -> None:
-        self.kind = kind
+    def __init__(self, request: Request[T], on_answer: Callable[[T], None]) -> None:
         self.request = request
         self.on_answer = on_answer
         self.exchange: Exchange[T] | None = None
@@ -49,7 +47,7 @@ class CoordinatorCall(Generic[T]):
 
     def submit(self, transport: Transport, now_ms: int) -> None:
         self.unanswered += 1  # First: somebody may interrupt the request.
-        self.exchange = transport.submit(self.kind.value, self.request)
+        self.exchange = transport.submit(self.request)
         self.sent_ms = now_ms
         self.attempts += 1
 
@@ -85,22 +83,21 @@ class CoordinatorCalls:
 
     def enqueue(
         self,
-        kind: RequestKind,
         request: Request[T],
         on_answer: Callable[[T], None],
         exchange: Exchange[T] | None = None,
     ) -> CoordinatorCall[T]:
         """Add a request to the queue. `exchange` is given if the request has been sent already."""
-        call = CoordinatorCall(kind, request, on_answer)
+        call = CoordinatorCall(request, on_answer)
         if exchange is not None and exchange.done:
             call.exchange, call.attempts, call.unanswered = exchange, 1, 1
-            self._manager.sent += kind is RequestKind.OFFSET_COMMIT
+            self._manager.sent += isinstance(request, TxnOffsetCommit)
         self._queue.append(call)
         return call
 
-    def pending(self, kind: RequestKind) -> CoordinatorCall[Any] | None:
+    def pending(self, kind: Kind) -> CoordinatorCall[Any] | None:
         """Return the request of this kind that has no response yet."""
-        return next((call for call in self._queue if call.kind is kind), None)
+        return next((call for call in self._queue if isinstance(call.request, kind)), None)
 
     def cancel(self, call: CoordinatorCall[T], error: EosdbError) -> None:
         """Fail the request without waiting for its response."""
@@ -114,14 +111,16 @@ class CoordinatorCalls:
             if call.exchange is None:
                 if now_ms < call.retry_at_ms:
                     return
-                self._manager.sent += call.kind is RequestKind.OFFSET_COMMIT
+                self._manager.sent += isinstance(call.request, TxnOffsetCommit)
                 call.submit(self._transport, now_ms)
             assert call.exchange is not None
             if not call.exchange.done:
                 if now_ms - call.sent_ms < self._settings.request_timeout_ms:
                     return
                 call.exchange.fail(
-                    RequestTimedOutError(f"{call.kind.value}: no answer within request_timeout_ms")
+                    RequestTimedOutError(
+                        f"{call.request.name}: no answer within request_timeout_ms"
+                    )
                 )
             self._handle_response(call, now_ms)
 
@@ -150,7 +149,7 @@ class CoordinatorCalls:
             self._queue.popleft()
             call.finish()
             return
-        if call.kind is RequestKind.OFFSET_COMMIT:
+        if isinstance(call.request, TxnOffsetCommit):
             self._manager.answered(exchange.error)
         error = as_coordinators(exchange.error)
         if not is_lost(error):
@@ -164,7 +163,7 @@ class CoordinatorCalls:
             return
         self._queue.popleft()
         call.fail(error)
-        note_failure(self._manager, error, call.kind)
+        note_failure(self._manager, error, type(call.request))
 
     def _backoff_ms(self, error: EosdbError, attempts: int) -> int:
         backoff = self._settings.retry_backoff_ms

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eosdb.client.answers import RequestKind
+from eosdb.client.answers import Kind
 from eosdb.client.producer.state import TransactionManager
 from eosdb.errors import (
     EosdbError,
@@ -11,14 +11,15 @@ from eosdb.errors import (
     ProducerFencedError,
 )
 from eosdb.model.notices import catalog
+from eosdb.model.requests import EndTxn
 
 
-def note_failure(manager: TransactionManager, error: EosdbError, kind: RequestKind) -> None:
+def note_failure(manager: TransactionManager, error: EosdbError, kind: Kind) -> None:
     """Handle an error from which the request cannot recover."""
     manager.failed(error, kind)
     is_fenced = isinstance(error, (InvalidProducerEpochError, ProducerFencedError))
     # The transaction has been ended already, for example by its timeout.
-    was_ended = kind is RequestKind.END and isinstance(error, InvalidTxnStateError)
+    was_ended = kind is EndTxn and isinstance(error, InvalidTxnStateError)
     if not (is_fenced or was_ended) or manager.is_fencing_told or manager.transactional_id is None:
         return
     manager.is_fencing_told = True

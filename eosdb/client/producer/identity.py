@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from eosdb.client.answers import RequestKind
 from eosdb.client.producer.coordinator_calls import CoordinatorCall, CoordinatorCalls
 from eosdb.client.producer.settings import ProducerSettings
 from eosdb.client.producer.state import ClientState, TransactionManager
 from eosdb.errors import EosdbError
+from eosdb.model.requests import InitProducerId
 from eosdb.model.values import ProducerIdAndEpoch
 
 
@@ -50,8 +50,7 @@ class IdentityRequest:
                 manager.ended(identity)
 
         return self._coordinator.enqueue(
-            RequestKind.INIT,
-            lambda broker: broker.init_producer_id(
+            InitProducerId(
                 settings.transactional_id,
                 settings.transaction_timeout_ms,
                 *(expected or (-1, -1)),

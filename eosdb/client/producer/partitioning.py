@@ -16,6 +16,7 @@ from eosdb.errors import ConfigError, InvalidTopicExceptionError, UnknownTopicOr
 from eosdb.model.clock import Clock
 from eosdb.model.records.partitioner import partitioner_of
 from eosdb.model.records.serializing import as_far_as_it_goes
+from eosdb.model.requests import Topic
 from eosdb.model.validation import check_text
 from eosdb.model.values import TopicPartition
 
@@ -163,12 +164,11 @@ class PartitionChooser:
         return call(
             self._transport,
             self._clock,
-            "partitions_for",
-            lambda broker: broker.partitions_for(topic),
+            Topic(topic),
             request_timeout_ms=self._settings.request_timeout_ms,
             retry_backoff_ms=self._settings.retry_backoff_ms,
             timeout_ms=self._settings.max_block_ms,
-        )
+        ).partitions
 
     def _look_again(self, topic_state: _Topic, topic: str, partition: object) -> None:
         """Look the topic up again: partitions may have been added."""

@@ -14,7 +14,6 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, TypeVar, Unpack
 
-from eosdb.client.answers import RequestKind
 from eosdb.client.producer.accumulator import (
     OnDelivery,
     ProduceFuture,
@@ -48,6 +47,7 @@ from eosdb.model.clock import Clock
 from eosdb.model.closing import Closeable
 from eosdb.model.metrics import Metrics
 from eosdb.model.records.serializing import serialized
+from eosdb.model.requests import Produce
 from eosdb.model.setting_names import checked_settings
 from eosdb.model.validation import as_headers
 from eosdb.model.values import (
@@ -347,7 +347,7 @@ class Producer(Closeable):
         continues (Kafka: doSend, maybeTransitionToErrorState)."""
         with self._lock:
             if self._manager.may_send and not isinstance(error, (ConfigError, IllegalStateError)):
-                self._manager.failed(error, RequestKind.PRODUCE)
+                self._manager.failed(error, Produce)
 
     def _refuse_to_send(self) -> None:
         self._check_open()

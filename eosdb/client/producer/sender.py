@@ -12,19 +12,17 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from eosdb.client.answers import RequestKind, is_lost
+from eosdb.client.answers import is_lost
 from eosdb.client.producer.accumulator import ProducerBatch, RecordAccumulator
 from eosdb.client.producer.completion import BatchCompletion
 from eosdb.client.producer.coordinator_calls import CoordinatorCalls
 from eosdb.client.producer.identity import IdentityRequest
 from eosdb.client.producer.settings import ProducerSettings
 from eosdb.client.producer.state import ClientState, TransactionManager
-from eosdb.client.requests import BrokerRequests
 from eosdb.client.transport import (
     CarriesOutTurns,
     DirectTransport,
     Exchange,
-    Request,
     Transport,
     answered,
 )
@@ -35,25 +33,13 @@ from eosdb.errors import (
     RequestTimedOutError,
 )
 from eosdb.model.metrics import Metrics
+from eosdb.model.requests import AddPartitionsToTxn, Produce, Request
 from eosdb.model.threads import Fate
 from eosdb.model.values import CLASSIC, ProduceResult, ProducerIdAndEpoch, TopicPartition
 
 Behind: TypeAlias = Sequence[tuple[Request[Any], Exchange[Any]]]
 """Requests that require all records before them to be stored, and what is to have their answers."""
 ProduceAnswer: TypeAlias = dict[TopicPartition, ProduceResult]
-
-
-def _of_all(request: Request[ProduceAnswer]) -> Request[ProduceAnswer]:
-    """The request, raising the first error of its batches."""
-
-    def carried_out(broker: BrokerRequests) -> ProduceAnswer:
-        answer = request(broker)
-        for result in answer.values():
-            if result.error is not None:
-                raise result.error
-        return answer
-
-    return carried_out
 
 
 class SentBatch(NamedTuple):
@@ -318,12 +304,12 @@ class Sender:
         """Submit requests, together if the transport is direct, and handle the responses that are there."""
         is_transactional = self._manager.transactional_id is not None
         start_ns = self._metrics.now_ns()
-        closures = [self._request(attempts) for attempts in requests]
+        produces = [self._request(attempts) for attempts in requests]
         try:
             if self._direct is None:
-                exchanges = [self._transport.submit("produce", request) for request in closures]
+                exchanges = [self._transport.submit(request) for request in produces]
             else:
-                exchanges = self._direct.submit_all("produce", closures, sync=not is_transactional)
+                exchanges = self._direct.submit_all(produces, sync=not is_transactional)
         except BaseException:
             self._interrupted(requests, now_ms)
             raise
@@ -366,7 +352,7 @@ class Sender:
         self, direct: DirectTransport, turns: CarriesOutTurns, turn: Turn, *, sync: bool
     ) -> None:
         produces = [self._request(attempts) for attempts in turn.requests]
-        together = [*map(_of_all, produces), *(request for request, _ in turn.behind)]
+        together = [*produces, *(request for request, _ in turn.behind)]
         self._turn = turn
         try:
             answers = turns.turn(together, sync=sync, fate=turn.fate)
@@ -378,7 +364,7 @@ class Sender:
                 self._take_back(turn.requests)
                 return
             try:
-                exchanges = direct.in_order("produce", produces, error)
+                exchanges = direct.in_order(produces, error)
             except BaseException:
                 self._interrupted(turn.requests, turn.sent_ms)
                 raise
@@ -391,7 +377,7 @@ class Sender:
         count = len(turn.requests)
         for (_, exchange), answer in zip(turn.behind, answers[count:], strict=True):
             exchange.succeed(answer)
-        exchanges = answered("produce", answers[:count])
+        exchanges = answered(answers[:count])
         self._sent(turn.requests, exchanges, turn.sent_ms, turn.sent_ns)
         self._turn = None
 
@@ -429,7 +415,7 @@ class Sender:
             for attempt in attempts:
                 self._complete(attempt, lost, now_ms)
 
-    def _request(self, attempts: list[SentBatch]) -> Request[ProduceAnswer]:
+    def _request(self, attempts: list[SentBatch]) -> Produce:
         """Build the produce request for the batches."""
         transactional_id = self._manager.transactional_id
         batches = {}
@@ -442,7 +428,7 @@ class Sender:
         self._manager.sent += 1
         acks, timeout_ms = self._acks, self._settings.request_timeout_ms
         version = None if transactional_id is None else self._manager.version
-        return lambda broker: broker.produce(
+        return Produce(
             batches,
             transactional_id=transactional_id,
             acks=acks,
@@ -465,13 +451,12 @@ class Sender:
             return True
         if tp in manager.partitions:
             return True
-        if self.coordinator.pending(RequestKind.ADD_PARTITIONS) is None:
+        if self.coordinator.pending(AddPartitionsToTxn) is None:
             assert manager.identity is not None
             identity, tid = manager.identity, manager.transactional_id
             fresh = {tp for tp, _ in self._accumulator.queues()} - manager.partitions
             self.coordinator.enqueue(
-                RequestKind.ADD_PARTITIONS,
-                lambda broker: broker.add_partitions_to_txn(tid, *identity, fresh),
+                AddPartitionsToTxn(tid, *identity, fresh),
                 lambda _: manager.partitions.update(fresh),
             )
         return False

@@ -10,7 +10,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final
 
-from eosdb.client.answers import RequestKind, is_abortable, is_fatal, may_be_repeated
+from eosdb.client.answers import Kind, is_abortable, is_fatal, may_be_repeated
 from eosdb.client.producer.sequences import PartitionProgress
 from eosdb.errors import (
     EosdbError,
@@ -18,6 +18,7 @@ from eosdb.errors import (
     InvalidProducerIdMappingError,
     is_refused_by_file,
 )
+from eosdb.model.requests import InitProducerId
 from eosdb.model.values import CLASSIC, ProducerIdAndEpoch, TopicPartition
 
 
@@ -198,11 +199,11 @@ class TransactionManager:
         self.error = None
         self.state = ClientState.READY
 
-    def failed(self, error: EosdbError, kind: RequestKind) -> None:
+    def failed(self, error: EosdbError, kind: Kind) -> None:
         """Change the state after an error from which the request cannot recover."""
         if self.state is ClientState.FATAL_ERROR:
             return
-        initializing = kind is RequestKind.INIT and self.state is ClientState.INITIALIZING
+        initializing = kind is InitProducerId and self.state is ClientState.INITIALIZING
         aborting = self.state is ClientState.ABORTING_TRANSACTION
         fatal = is_fatal(error, kind, aborting=aborting)
         if fatal and not (initializing and may_be_repeated(error)):

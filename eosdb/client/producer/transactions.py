@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
-from eosdb.client.answers import RequestKind
 from eosdb.client.producer.coordinator_calls import CoordinatorCall
 from eosdb.client.producer.driver import Driver, timed_out
 from eosdb.client.producer.sender import Behind, Sender
 from eosdb.client.producer.settings import ProducerSettings
 from eosdb.client.producer.state import ClientState, TransactionManager
-from eosdb.client.transport import Exchange, Request, Transport
+from eosdb.client.transport import Exchange, Transport
 from eosdb.errors import (
     DatabaseLockedError,
     EosdbError,
@@ -26,7 +25,14 @@ from eosdb.errors import (
 )
 from eosdb.model.clock import Clock
 from eosdb.model.metrics import Metrics
-from eosdb.model.requests import TxnOffsetCommit
+from eosdb.model.requests import (
+    AddOffsetsToTxn,
+    EndTxn,
+    InitProducerId,
+    OffsetErrors,
+    Request,
+    TxnOffsetCommit,
+)
 from eosdb.model.values import (
     CLASSIC,
     ConsumerGroupMetadata,
@@ -59,7 +65,7 @@ class ProducerTransactions:
         self._sender = sender
         self._driver = driver
         self._metrics = metrics
-        self._committed: Exchange[ProducerIdAndEpoch] = Exchange(RequestKind.END.value)
+        self._committed: Exchange[ProducerIdAndEpoch] = Exchange()
         """The response to the commit, if it was sent with the last records."""
         self._is_in_doubt = False
         """Whether an earlier call of `commit` for this transaction does not know its outcome."""
@@ -72,7 +78,7 @@ class ProducerTransactions:
     def _initialize(self, name: str) -> None:
         """Initialise the transactional id, or continue to wait for that."""
         self._manager.require(name, ClientState.UNINITIALIZED, ClientState.INITIALIZING)
-        pending = self._sender.coordinator.pending(RequestKind.INIT)
+        pending = self._sender.coordinator.pending(InitProducerId)
         self._wait_for(pending or self._sender.identity.ask(), name)
 
     def begin(self) -> TransactionToken:
@@ -85,7 +91,7 @@ class ProducerTransactions:
         manager.require("begin_transaction", ClientState.READY)
         manager.begun(self._transport.transaction_version)
         self._is_in_doubt = False
-        self._committed = Exchange(RequestKind.END.value)
+        self._committed = Exchange()
         assert manager.transactional_id is not None
         return TransactionToken(manager.transactional_id, *self._identity(), manager.number)
 
@@ -98,20 +104,17 @@ class ProducerTransactions:
             identity, tid = self._identity(), manager.transactional_id
             assert tid is not None
             added = coordinator.enqueue(
-                RequestKind.ADD_OFFSETS,
-                lambda broker: broker.add_offsets_to_txn(tid, *identity, group.group_id),
+                AddOffsetsToTxn(tid, *identity, group.group_id),
                 lambda _: manager.groups.add(group.group_id),
             )
             self._wait_for(added, "send_offsets_to_transaction")
         manager.may_have_begun = True
         request = self._offsets_request(offsets, group)
-        answered: Exchange[object] = Exchange(RequestKind.OFFSET_COMMIT.value)
+        answered = Exchange[OffsetErrors]()
         self._flush_before([(request, answered)], sync=False)
         if answered.has_answer:
             return
-        committed = coordinator.enqueue(
-            RequestKind.OFFSET_COMMIT, request, lambda _: None, answered
-        )
+        committed = coordinator.enqueue(request, lambda _: None, answered)
         self._wait_for(committed, "send_offsets_to_transaction")
 
     def commit(
@@ -141,12 +144,12 @@ class ProducerTransactions:
         if offsets and group:
             self._manager.may_have_begun = True
             request = self._offsets_request(offsets, group)
-            behind.append((request, Exchange(RequestKind.OFFSET_COMMIT.value)))
+            behind.append((request, Exchange()))
         behind.append((self._end_request(committed=True), self._committed))
         self._flush_before(behind, sync=True)
         error = self._committed.error
         if isinstance(error, DatabaseLockedError) and error.outcome == "not written":
-            self._committed = Exchange(RequestKind.END.value)
+            self._committed = Exchange()
             raise error
         if not self._is_committed:
             if offsets and group:
@@ -206,15 +209,14 @@ class ProducerTransactions:
         manager, coordinator = self._manager, self._sender.coordinator
         name = "commit_transaction" if committed else "abort_transaction"
         self._renewal = None
-        pending = coordinator.pending(RequestKind.END)
+        pending = coordinator.pending(EndTxn)
         if pending is None:
             if committed and self._is_committed:
                 self._ended(self._committed.answer)
             elif manager.has_begun:
                 # Used once: a repeated commit sends the request again.
-                answered, self._committed = self._committed, Exchange(RequestKind.END.value)
+                answered, self._committed = self._committed, Exchange()
                 pending = coordinator.enqueue(
-                    RequestKind.END,
                     self._end_request(committed=committed),
                     self._ended,
                     answered if committed else None,
@@ -240,10 +242,10 @@ class ProducerTransactions:
             self._wait_for(self._renewal, name)
         self._metrics.count("txn-commit" if committed else "txn-abort")
 
-    def _offsets_request(self, offsets: Offsets, group: ConsumerGroupMetadata) -> Request[object]:
+    def _offsets_request(self, offsets: Offsets, group: ConsumerGroupMetadata) -> TxnOffsetCommit:
         assert self._manager.transactional_id is not None
         identity = self._identity()
-        commit = TxnOffsetCommit(
+        return TxnOffsetCommit(
             transactional_id=self._manager.transactional_id,
             producer_id=identity.producer_id,
             producer_epoch=identity.producer_epoch,
@@ -251,13 +253,12 @@ class ProducerTransactions:
             offsets=offsets,
             transaction_version=self._manager.version,
         )
-        return lambda broker: broker.ask(commit)
 
-    def _end_request(self, *, committed: bool) -> Request[ProducerIdAndEpoch]:
+    def _end_request(self, *, committed: bool) -> EndTxn:
         manager = self._manager
         identity, tid, version = self._identity(), manager.transactional_id, manager.version
         assert tid is not None
-        return lambda broker: broker.end_txn(tid, *identity, committed, transaction_version=version)
+        return EndTxn(tid, *identity, committed, transaction_version=version)
 
     def _ended(self, identity: ProducerIdAndEpoch) -> None:
         """Take over the identity for the next transaction; after some errors, request a new epoch first."""
@@ -274,10 +275,10 @@ class ProducerTransactions:
 
         def give_up() -> EosdbError:
             error = pending.error or timed_out(name, limit)
-            if pending.kind in (RequestKind.ADD_OFFSETS, RequestKind.OFFSET_COMMIT):
+            if isinstance(pending.request, AddOffsetsToTxn | TxnOffsetCommit):
                 self._sender.coordinator.cancel(pending, error)
-                self._manager.failed(error, pending.kind)
-            elif pending.kind is RequestKind.END and not pending.unanswered:
+                self._manager.failed(error, type(pending.request))
+            elif isinstance(pending.request, EndTxn) and not pending.unanswered:
                 self._sender.coordinator.cancel(pending, error)
             return in_doubt(error) if pending.unanswered else error
 

@@ -21,6 +21,7 @@ from eosdb.errors import (
 )
 from eosdb.events.kinds import OffsetCommit, OffsetsDeleted
 from eosdb.model.config import BrokerConfig
+from eosdb.model.requests import OffsetErrors
 from eosdb.model.validation import check_int, check_mapping, check_text, check_topic_partition
 from eosdb.model.values import GroupState, OffsetAndMetadata, TopicPartition
 from eosdb.store.schema.statement import Statement
@@ -88,8 +89,6 @@ _FORGET_TOPIC: Final = (
 
 
 P = TypeVar("P", OffsetCommit, TopicPartition)
-Errors = dict[TopicPartition, ApiError | None]
-"""For each partition of a request None, or the error by which it is refused."""
 
 
 @dataclass(slots=True)
@@ -115,9 +114,9 @@ def check_offsets(
     return tuple(commits)
 
 
-def judged(items: Iterable[P], check: Callable[[P], object], *, each: bool) -> Errors:
+def judged(items: Iterable[P], check: Callable[[P], object], *, each: bool) -> OffsetErrors:
     """The errors that `check` raises for each of the items; unless `each`, the first one is raised."""
-    errors: Errors = {}
+    errors: OffsetErrors = {}
     for item in items:
         error: ApiError | None = None
         try:
@@ -130,7 +129,7 @@ def judged(items: Iterable[P], check: Callable[[P], object], *, each: bool) -> E
     return errors
 
 
-def passed(items: Iterable[P], errors: Errors) -> tuple[P, ...]:
+def passed(items: Iterable[P], errors: OffsetErrors) -> tuple[P, ...]:
     """The items without an error."""
     return tuple(item for item in items if errors[TopicPartition(*item[:2])] is None)
 

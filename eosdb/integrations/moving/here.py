@@ -147,12 +147,12 @@ class Here:
         )
 
     def _alter(self, changes: Mapping[str, Mapping[str, object | None]]) -> None:
-        def alter(_: object) -> None:
+        def alter() -> None:
             self._check(self._now())  # Nobody else writes meanwhile.
             for name, config in changes.items():
                 self._db.admin.alter_topic_config(name, config)
 
-        self._db.broker.turn([alter], sync=True)
+        self._db.admin._coordinator.turn(alter, sync=True)
 
     def end(self, transaction: OpenTransaction) -> None:
         """Abort the transaction, or complete it as decided. Ignores one that has ended meanwhile."""

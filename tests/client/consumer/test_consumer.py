@@ -11,7 +11,8 @@ import pytest
 
 import eosdb
 from eosdb import ManualClock, OffsetAndMetadata, TopicPartition
-from eosdb.client.transport import DirectTransport, Exchange, Request, T
+from eosdb.client.transport import DirectTransport, Exchange, T
+from eosdb.model.requests import Request
 
 pytestmark = pytest.mark.both_roads
 
@@ -63,10 +64,10 @@ def test_a_poll_leaves_the_garbage_collector_as_it_was(db: eosdb.Database) -> No
         return value
 
     class Looks(DirectTransport):
-        def submit(self, name: str, request: Request[T]) -> Exchange[T]:
-            if name == "fetch":
+        def submit(self, request: Request[T]) -> Exchange[T]:
+            if request.name == "fetch":
                 found.append(gc.isenabled())
-            return super().submit(name, request)
+            return super().submit(request)
 
     def looked(limit: int, **config: Any) -> set[bool]:
         found.clear()
@@ -343,14 +344,14 @@ class FailsOnce(DirectTransport):
         super().__init__(db.broker)
         self.left = at
 
-    def submit(self, name: str, request: Request[T]) -> Exchange[T]:
-        if name == "fetch":
+    def submit(self, request: Request[T]) -> Exchange[T]:
+        if request.name == "fetch":
             self.left -= 1
             if self.left == 0:
-                failed = Exchange[T](name)
+                failed = Exchange[T]()
                 failed.fail(eosdb.errors.StorageError("the disk"))
                 return failed
-        return super().submit(name, request)
+        return super().submit(request)
 
 
 @pytest.mark.parametrize("at", [1, 2, 3, 4])

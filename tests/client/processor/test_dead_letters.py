@@ -10,7 +10,8 @@ import pytest
 import eosdb
 from eosdb import ConsumerRecord, DeadLetters
 from eosdb.client.processor.dead_letters import REPLAYED_FROM
-from eosdb.client.transport import DirectTransport, Exchange, Request, T
+from eosdb.client.transport import DirectTransport, Exchange, T
+from eosdb.model.requests import Request
 
 
 @pytest.fixture(autouse=True)
@@ -115,11 +116,11 @@ def test_two_replays_at_once_repeat_nothing(db: eosdb.Database) -> None:
 
         happened = False
 
-        def submit(self, name: str, request: Request[T]) -> Exchange[T]:
-            if name == "end_txn" and not self.happened:
+        def submit(self, request: Request[T]) -> Exchange[T]:
+            if request.name == "end_txn" and not self.happened:
                 self.happened = True
                 db.dead_letters("dlq").replay()
-            return super().submit(name, request)
+            return super().submit(request)
 
     with pytest.raises(eosdb.ProducerFencedError):
         db.dead_letters("dlq", transport=Overtaken(db.broker)).replay()

@@ -15,8 +15,9 @@ from eosdb import Acl, BrokerConfig, ConsumerRecord, ManualClock, OffsetAndMetad
 from eosdb.client.consumer.consumer import Consumer
 from eosdb.client.consumer.settings import ConsumerConfig
 from eosdb.client.processor.idle import LOOK_EVERY_MS, GroupIdleness
-from eosdb.client.transport import DirectTransport, Exchange, Request, T
+from eosdb.client.transport import DirectTransport, Exchange, T
 from eosdb.model.protocol.consumer_protocol import decode_assignment
+from eosdb.model.requests import Request
 from tests.client.processor.work import feed, upper, values
 
 FIRST, SECOND = TopicPartition("in", 0), TopicPartition("in", 1)
@@ -239,9 +240,9 @@ class Counting(DirectTransport):
         super().__init__(broker)
         self.counts: dict[str, int] = {}
 
-    def submit(self, name: str, request: Request[T]) -> Exchange[T]:
-        self.counts[name] = self.counts.get(name, 0) + 1
-        return super().submit(name, request)
+    def submit(self, request: Request[T]) -> Exchange[T]:
+        self.counts[request.name] = self.counts.get(request.name, 0) + 1
+        return super().submit(request)
 
 
 def test_looking_is_rare_and_only_when_the_file_has_changed(

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 import eosdb
 from eosdb import ConsumerRecord, ManualClock
-from eosdb.client.transport import DirectTransport, Exchange, Request, T
+from eosdb.client.transport import DirectTransport, Exchange, T
+from eosdb.model.requests import EndTxn, Request
 from tests.client.processor.work import Run, feed, upper, values
 
 
@@ -97,14 +96,14 @@ def test_what_was_read_beside_a_failed_commit_is_not_passed_over(
     happened = False
 
     class Locked(DirectTransport):
-        def submit(self, name: str, request: Request[T]) -> Exchange[T]:
+        def submit(self, request: Request[T]) -> Exchange[T]:
             nonlocal happened
-            if name == "txn_offset_commit" and fate == "locked" and not happened:
+            if request.name == "txn_offset_commit" and fate == "locked" and not happened:
                 happened = True
-                failed = Exchange[T](name)
+                failed = Exchange[T]()
                 failed.fail(eosdb.UnstableOffsetCommitError("as if"))
                 return failed
-            return super().submit(name, request)
+            return super().submit(request)
 
     def handle(record: ConsumerRecord) -> bytes:
         nonlocal happened
@@ -152,18 +151,15 @@ def test_a_transaction_that_timed_out_before_its_commit_is_done_anew(
     db: eosdb.Database, clock: ManualClock
 ) -> None:
     class LateOnce:
-        late = False
+        """It carries out one request after the other."""
 
-        def __getattr__(self, name: str) -> Any:
-            if name == "turn":
-                raise AttributeError(name)  # It carries out one request after the other.
-            return getattr(db.broker, name)
+        late, transaction_version = False, 2
 
-        def end_txn(self, *args: Any, **options: Any) -> eosdb.ProducerIdAndEpoch:
-            if not self.late:
+        def ask(self, request: Request[T]) -> T:
+            if isinstance(request, EndTxn) and not self.late:
                 self.late = True
                 clock.advance(30_000)
-            return db.broker.end_txn(*args, **options)
+            return db.broker.ask(request)
 
     feed(db, b"a")
     processor = db.processor(

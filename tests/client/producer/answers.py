@@ -6,8 +6,9 @@ from typing import Any
 
 import eosdb
 from eosdb import ProduceResult, TopicPartition, errors
-from eosdb.client.transport import DirectTransport, Exchange, Request, T
+from eosdb.client.transport import DirectTransport, Exchange, T
 from eosdb.errors import EosdbError
+from eosdb.model.requests import Request
 
 TP = TopicPartition("t", 0)
 
@@ -27,14 +28,14 @@ class Answers(DirectTransport):
         self.planned = list(planned)
         self.reaches_the_broker = False
 
-    def submit(self, name: str, request: Request[T]) -> Exchange[T]:
-        if not self.planned or self.planned[0][0] != name:
-            return super().submit(name, request)
+    def submit(self, request: Request[T]) -> Exchange[T]:
+        if not self.planned or self.planned[0][0] != request.name:
+            return super().submit(request)
         _, error = self.planned.pop(0)
         if self.reaches_the_broker:
-            super().submit(name, request)
-        exchange = Exchange[T](name)
-        if name == "produce" and isinstance(error, errors.ApiError):
+            super().submit(request)
+        exchange = Exchange[T]()
+        if request.name == "produce" and isinstance(error, errors.ApiError):
             exchange._answer = {TP: ProduceResult(error=error)}  # type: ignore[assignment]
             exchange.done = True
         else:

@@ -11,7 +11,7 @@ import pytest
 
 import eosdb
 from eosdb import ManualClock, ProduceResult, TopicPartition
-from eosdb.client.transport import DirectTransport, Exchange, Request, T
+from eosdb.client.transport import DirectTransport, Exchange, T
 from eosdb.errors import (
     ApiError,
     InvalidProducerEpochError,
@@ -21,6 +21,7 @@ from eosdb.errors import (
     TopicAuthorizationFailedError,
     UnknownProducerIdError,
 )
+from eosdb.model.requests import Request
 from tests.readers import committed_values
 
 TP = TopicPartition("t", 0)
@@ -35,10 +36,10 @@ class ByHand(DirectTransport):
         self.waiting: list[tuple[Exchange[Any], Request[Any]]] = []
         self.is_open = False
 
-    def submit(self, name: str, request: Request[T]) -> Exchange[T]:
-        if name != "produce" or self.is_open:
-            return super().submit(name, request)
-        exchange = Exchange[T](name)
+    def submit(self, request: Request[T]) -> Exchange[T]:
+        if request.name != "produce" or self.is_open:
+            return super().submit(request)
+        exchange = Exchange[T]()
         self.waiting.append((exchange, request))
         return exchange
 
@@ -53,7 +54,7 @@ class ByHand(DirectTransport):
 
     def carry_out(self, request: Request[Any]) -> None:
         """It arrives, and nobody waits for it."""
-        Exchange[Any]("nobody's").carry_out(request, self._db.broker)
+        Exchange[Any]().carry_out(request, self._db.broker)
 
     def refuse(self, error: ApiError, number: int = 0, tp: TopicPartition = TP) -> None:
         exchange, _ = self.waiting.pop(number)

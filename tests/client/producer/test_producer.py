@@ -9,7 +9,8 @@ import pytest
 
 import eosdb
 from eosdb import ManualClock, OffsetAndMetadata, TopicPartition
-from eosdb.client.transport import DirectTransport, Exchange, Request, T
+from eosdb.client.transport import DirectTransport, Exchange, T
+from eosdb.model.requests import Request
 from tests.client.producer.answers import transactional
 from tests.readers import committed_values
 
@@ -288,9 +289,9 @@ class Interrupts(DirectTransport):
         super().__init__(db.broker)
         self.armed = True
 
-    def submit(self, name: str, request: Request[T]) -> Exchange[T]:
-        exchange = super().submit(name, request)
-        if self.armed and name == "produce":
+    def submit(self, request: Request[T]) -> Exchange[T]:
+        exchange = super().submit(request)
+        if self.armed and request.name == "produce":
             self.armed = False
             raise KeyboardInterrupt
         return exchange

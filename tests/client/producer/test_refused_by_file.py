@@ -15,8 +15,10 @@ import pytest
 import eosdb
 from eosdb import BrokerConfig, TopicPartition
 from eosdb.aio import connect
+from eosdb.broker.asking import STEPS
 from eosdb.broker.broker import Broker
 from eosdb.errors import DatabaseFullError, DatabaseLockedError, EosdbError, StorageError
+from eosdb.model.requests import Produce
 from eosdb.testing import FaultyTransport
 from tests.readers import committed_values
 
@@ -31,9 +33,8 @@ class File:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.error: EosdbError = DatabaseLockedError("locked")
         self.refusals = 0
-        self._turn, self._produce = Broker.turn, Broker.produce
-        monkeypatch.setattr(Broker, "turn", self._refusing(self._turn, 1))
-        monkeypatch.setattr(Broker, "produce", self._refusing(self._produce, 2))
+        monkeypatch.setattr(Broker, "turn", self._refusing(Broker.turn, 1))
+        monkeypatch.setitem(STEPS, Produce, self._refusing(STEPS[Produce], 2))
 
     def _refusing(self, request: Callable[..., Any], up_to: int) -> Callable[..., Any]:
         def made(*args: Any, **settings: Any) -> Any:

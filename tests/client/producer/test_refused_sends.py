@@ -14,8 +14,9 @@ import pytest
 
 import eosdb
 from eosdb import ManualClock, TopicPartition, errors
-from eosdb.client.transport import DirectTransport, Exchange, Request, T
+from eosdb.client.transport import DirectTransport, Exchange, T
 from eosdb.errors import EosdbError
+from eosdb.model.requests import Request
 from tests.readers import committed_values
 
 pytestmark = pytest.mark.both_roads
@@ -32,12 +33,12 @@ class Refusing(DirectTransport):
         super().__init__(db.broker)
         self.answers: dict[str, EosdbError] = {}
 
-    def submit(self, name: str, request: Request[T]) -> Exchange[T]:
-        if name in self.answers:
-            exchange = Exchange[T](name)
-            exchange.fail(self.answers[name])
+    def submit(self, request: Request[T]) -> Exchange[T]:
+        if request.name in self.answers:
+            exchange = Exchange[T]()
+            exchange.fail(self.answers[request.name])
             return exchange
-        exchange = super().submit(name, request)
+        exchange = super().submit(request)
         if "'denied'" in str(exchange.error):
             exchange.error = errors.TopicAuthorizationFailedError("denied")
         return exchange

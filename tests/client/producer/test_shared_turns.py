@@ -14,6 +14,7 @@ import pytest
 import eosdb
 from eosdb import OffsetAndMetadata, TopicPartition
 from eosdb.client.transport import DirectTransport
+from eosdb.model.requests import Produce
 from eosdb.store.writing.group_commit import Request
 from eosdb.store.writing.unit import Unit
 from eosdb.store.writing.writer import Writer
@@ -409,11 +410,10 @@ def test_a_row_that_fits_no_more_at_the_end_costs_only_its_own_request(db: eosdb
         )
         stranger.commit()
     exchanges = DirectTransport(db.broker).submit_all(
-        "Produce",
         [
-            lambda broker: broker.produce({OTHER: batch(free, 0)}),
-            lambda broker: broker.produce({TP: batch(taken, 6)}),
-            lambda broker: broker.produce({OTHER: batch(free, 1)}),
+            Produce({OTHER: batch(free, 0)}),
+            Produce({TP: batch(taken, 6)}),
+            Produce({OTHER: batch(free, 1)}),
         ],
         sync=True,
     )
