@@ -7,8 +7,8 @@ It is answered at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import fields, replace
 from uuid import UUID
 
 from eosdb.broker.asking import Answering, answers
@@ -69,7 +69,7 @@ class ConsumerGroupRequests(Answering):
             if beat.member_epoch in (LEAVE, AWAY):
                 return self._leave(unit, group, beat)
             identified = self._identified(unit, group, beat)
-            return self._beat(unit, stored, group, identified, request.topic_partitions)
+            return self._beat(unit, stored, group, identified)
 
         self._coordinator.leadership.ensure_elected()
         return self._coordinator.write(handle, sync=False)
@@ -141,7 +141,6 @@ class ConsumerGroupRequests(Answering):
         stored: AnyGroup | None,
         group: ConsumerGroup,
         request: Heartbeat,
-        given: Mapping[UUID, object] | None,
     ) -> ConsumerGroupHeartbeat:
         now = self._clock.time_ms()
         known = group.member(request.member_id) or group.instance(request.group_instance_id)
@@ -152,7 +151,7 @@ class ConsumerGroupRequests(Answering):
         request = replace(
             request,
             matched=self._matched(unit, topics, request, known),
-            owned=_owned(given, known, to_id),
+            owned=_owned(request.topic_partitions, known, to_id),
         )
         session_ms, interval_ms = group_configs.effective(unit, group.group_id, self._config)
         after = decisions.heartbeat(
@@ -201,7 +200,7 @@ def _checked(beat: requests.ConsumerGroupHeartbeat) -> Heartbeat:
         if getattr(beat, name) is not None:
             check_name(name, getattr(beat, name))
     check_int("member_epoch", beat.member_epoch, -(2**31))
-    timeout_ms = check_int("rebalance_timeout_ms", beat.rebalance_timeout_ms, -1, 2**31 - 1)
+    check_int("rebalance_timeout_ms", beat.rebalance_timeout_ms, -1, 2**31 - 1)
     check_int("owner_lock", beat.owner_lock, 0)
     names_given, owned = beat.subscribed_topic_names, None
     if names_given is not None:
@@ -216,20 +215,8 @@ def _checked(beat: requests.ConsumerGroupHeartbeat) -> Heartbeat:
             for number in check_collection("topic_partitions", numbers):
                 check_int("topic_partitions", number, 0)
         owned = frozenset((_UNKNOWN_TOPIC, 0) for _, numbers in pairs if numbers)
-    return Heartbeat(
-        member_id=beat.member_id,
-        member_epoch=beat.member_epoch,
-        group_instance_id=beat.group_instance_id,
-        rack_id=beat.rack_id,
-        rebalance_timeout_ms=None if timeout_ms < 0 else timeout_ms,
-        client_id=beat.client_id,
-        client_host=beat.client_host,
-        subscribed_topic_names=names_given,
-        subscribed_topic_regex=beat.subscribed_topic_regex,
-        server_assignor=beat.server_assignor,
-        owned=owned,
-        owner_lock=beat.owner_lock,
-    )
+    given = {field.name: getattr(beat, field.name) for field in fields(beat)}
+    return Heartbeat(**given | {"subscribed_topic_names": names_given, "owned": owned})
 
 
 def _regex(request: Heartbeat, known: ConsumerMember | None) -> str:
@@ -250,7 +237,9 @@ def _subscribed_topics(
 
 
 def _owned(
-    given: Mapping[UUID, object] | None, known: ConsumerMember | None, to_id: Callable[[int], UUID]
+    given: Mapping[UUID, Collection[int]] | None,
+    known: ConsumerMember | None,
+    to_id: Callable[[int], UUID],
 ) -> Partitions | None:
     """The partitions that the member says to own; a topic that it cannot own is not told from another."""
     if given is None:
@@ -260,7 +249,7 @@ def _owned(
     return frozenset(
         (number_of.get(topic_id, _UNKNOWN_TOPIC), int(number))
         for topic_id, numbers in given.items()
-        for number in numbers  # type: ignore[attr-defined]
+        for number in numbers
     )
 
 

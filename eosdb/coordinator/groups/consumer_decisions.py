@@ -37,6 +37,7 @@ from eosdb.errors import (
     UnsupportedAssignorError,
 )
 from eosdb.model.assignors import Subscriber, assign_ranges, assign_uniformly
+from eosdb.model.requests import ConsumerGroupHeartbeat
 
 ASSIGNORS: Final = {"uniform": assign_uniformly, "range": assign_ranges}
 """By the names under which members choose one. The first is the default."""
@@ -46,24 +47,15 @@ Topics = Mapping[str, tuple[int, int]]
 """Number and number of partitions of each topic, by name."""
 
 
-@dataclass(frozen=True, slots=True)
-class Heartbeat:
-    """A heartbeat. What is None has not changed since the last one; all is given with epoch 0."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heartbeat(ConsumerGroupHeartbeat):
+    """A heartbeat with what the file says of it. What is None has not changed since the last one; all is
+    given with epoch 0."""
 
-    member_id: str
-    member_epoch: int
-    group_instance_id: str | None = None
-    rack_id: str | None = None
-    rebalance_timeout_ms: int | None = None
-    client_id: str = ""
-    client_host: str = ""
-    subscribed_topic_names: tuple[str, ...] | None = None
-    subscribed_topic_regex: str | None = None
     matched: tuple[int, ...] | None = None
     """The topics that the member's regular expression matches now; None if it has none."""
-    server_assignor: str | None = None
     owned: Partitions | None = None
-    owner_lock: int = 0
+    """The partitions of `topic_partitions`, by the topics' numbers."""
     protocols: tuple[tuple[str, bytes], ...] = ()
     """Of a member that joins by the classic protocol."""
 
@@ -75,7 +67,8 @@ class Heartbeat:
     def is_full(self) -> bool:
         """Whether it says everything, as after a join or an error: it is answered with everything."""
         subscribed = (self.subscribed_topic_names, self.subscribed_topic_regex) != (None, None)
-        return self.joins or (subscribed and None not in (self.rebalance_timeout_ms, self.owned))
+        says_all = self.rebalance_timeout_ms >= 0 and self.owned is not None
+        return self.joins or (subscribed and says_all)
 
 
 def check_heartbeat(beat: Heartbeat) -> None:
@@ -90,7 +83,7 @@ def check_heartbeat(beat: Heartbeat) -> None:
         problem = f"no member_id with member_epoch {beat.member_epoch}"
     elif beat.member_epoch == AWAY and beat.group_instance_id is None:
         problem = f"no group_instance_id with member_epoch {AWAY}"
-    elif beat.joins and beat.rebalance_timeout_ms is None:
+    elif beat.joins and beat.rebalance_timeout_ms < 0:
         problem = "no rebalance_timeout_ms in the first heartbeat"
     elif beat.joins and beat.owned != NOTHING:
         problem = "topic_partitions that are not empty in the first heartbeat"
@@ -313,7 +306,7 @@ def _updated(member: ConsumerMember, beat: Heartbeat, session_timeout_ms: int) -
         client_id=beat.client_id,
         client_host=beat.client_host,
         session_timeout_ms=session_timeout_ms,
-        rebalance_timeout_ms=member.rebalance_timeout_ms if timeout is None else timeout,
+        rebalance_timeout_ms=member.rebalance_timeout_ms if timeout < 0 else timeout,
         subscribed_topic_names=(
             member.subscribed_topic_names if names is None else tuple(sorted(set(names)))
         ),

@@ -116,8 +116,8 @@ def join(
             "so the coordinator cannot assign its partitions"
         ) from error
     beat = Heartbeat(
-        joining.member_id,
-        0,
+        group.group_id,
+        member_id=joining.member_id,
         group_instance_id=joining.group_instance_id,
         rebalance_timeout_ms=joining.rebalance_timeout_ms,
         client_id=joining.client_id,

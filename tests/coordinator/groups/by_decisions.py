@@ -146,7 +146,9 @@ class Decided:
         epoch = max(self._generation(step.who), 0) if step.epoch is None else step.epoch
         names = None if step.topics is None else tuple(step.topics.split())
         beat = Heartbeat(
-            step.who, epoch, step.instance, step.rack, step.rebalance_ms,
+            "g", member_id=step.who, member_epoch=epoch, group_instance_id=step.instance,
+            rack_id=step.rack,
+            rebalance_timeout_ms=-1 if step.rebalance_ms is None else step.rebalance_ms,
             subscribed_topic_names=names,
             subscribed_topic_regex=step.regex,
             server_assignor=step.assignor,

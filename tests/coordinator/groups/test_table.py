@@ -76,7 +76,7 @@ def test_a_group_takes_as_many_members_as_it_may_have(
 
 
 def test_a_heartbeat_that_says_all_by_an_expression_is_full() -> None:
-    beat = Heartbeat("a", 1, rebalance_timeout_ms=1, owned=NOTHING)
+    beat = Heartbeat("g", member_id="a", member_epoch=1, rebalance_timeout_ms=1, owned=NOTHING)
     assert not beat.is_full
     assert replace(beat, subscribed_topic_names=()).is_full
     assert replace(beat, subscribed_topic_regex="t.*").is_full
