@@ -7,6 +7,7 @@ the others.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -169,8 +170,8 @@ class ProduceRequests(Answering):
         results: dict[TopicPartition, ProduceResult] = {}
         for tp, batch in prepared.items():
             try:
-                with unit.savepoint():
-                    results |= self._append_at_once(unit, {tp: batch}, request)
+                one = {tp: batch}
+                results |= unit.part(partial(self._append_at_once, prepared=one, request=request))
             except ApiError as error:
                 results[tp] = ProduceResult(error=error)
         return results

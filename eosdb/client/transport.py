@@ -176,7 +176,7 @@ class DirectTransport:
 
 def answered(answers: Sequence[T]) -> list[Exchange[T]]:
     """Return the exchanges of requests that have these responses."""
-    exchanges = [Exchange[T]() for _ in answers]
+    exchanges: list[Exchange[T]] = [Exchange() for _ in answers]
     for exchange, answer in zip(exchanges, answers, strict=True):
         exchange.succeed(answer)
     return exchanges

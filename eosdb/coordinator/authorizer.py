@@ -114,7 +114,8 @@ class Authorizer:
 
     def check(self, source: Source, operation: str, resource_type: str, name: str) -> None:
         """Raise the …AuthorizationFailedError of the resource type unless the operation is allowed."""
-        if not self.allows(source, operation, resource_type, name):
+        acls = () if self._unstoppable else load(source)
+        if acls and not allowed(acls, self.principal, operation, resource_type, name):
             raise RESOURCE_TYPES[resource_type](
                 f"{self.principal} may not {operation} the {resource_type} {name!r}; add an ACL that "
                 "allows it"

@@ -77,8 +77,7 @@ class TransactionCoordinator:
     ) -> T:
         """Run `function` in a unit, after the due work."""
         if (unit := self._turn.unit) is not None:
-            with unit.savepoint():
-                return function(unit)
+            return unit.part(function)
 
         def checked(unit: Unit) -> T:
             if self._is_work_due(unit):
@@ -109,9 +108,10 @@ class TransactionCoordinator:
         return self.write(together, sync=sync, fate=fate)
 
     def _is_work_due(self, unit: Unit) -> bool:
+        now = self._clock.time_ms()
         return bool(
             self.leadership.foreign_decided(unit)
-            or self._due_time(unit) <= self._clock.time_ms()
+            or self._due_time(unit, now) <= now
             or self.presences.first_orphan(unit)
             or (self.presences.is_look_due() and self.presences.has_dead(unit))
         )
@@ -388,9 +388,9 @@ class TransactionCoordinator:
 
     # -- what is due ----------------------------------------------------------------------------
 
-    def _due_time(self, unit: Unit) -> int:
+    def _due_time(self, unit: Unit, now: int) -> int:
         """The cached time (ms) before which nothing is due; computed again once it is reached."""
-        due, now = unit.memos[Due], self._clock.time_ms()
+        due = unit.memos[Due]
         if due.time_ms is None or due.is_over(now):
             due.time_ms, due.computed_ms = expiry.next_due(unit, self._config, now), now
         return due.time_ms

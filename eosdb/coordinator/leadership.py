@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import TypeAlias
 
 from eosdb.coordinator.groups import rows as group_rows
@@ -125,10 +126,11 @@ class Leadership:
         if len(decided.partitions) > self._partitions_at_once or ends_in_steps():
             return None
         try:
-            with unit.savepoint():
-                completed = transaction_rows.write_markers_and_complete(
+            completed = unit.part(
+                lambda unit: transaction_rows.write_markers_and_complete(
                     unit, decided, epoch, self._clock.time_ms()
                 )
+            )
         except TransactionCoordinatorFencedError:
             return None
         assert completed is not None
@@ -185,11 +187,14 @@ class Leadership:
         epoch = transaction_rows.elect(unit, now)
         group_rows.begin_sessions(unit, now)
         for transactional_id in sorted(transaction_rows.decided_ids(unit) - self._refused):
+            decided = transaction_rows.load(unit, transactional_id)
+            assert decided is not None
+            complete = partial(
+                transaction_rows.write_markers_and_complete,
+                decided=decided, coordinator_epoch=epoch, now_ms=now,
+            )  # fmt: skip
             try:
-                with unit.savepoint():
-                    decided = transaction_rows.load(unit, transactional_id)
-                    assert decided is not None
-                    transaction_rows.write_markers_and_complete(unit, decided, epoch, now)
+                unit.part(complete)
                 completed += 1
             except TransactionCoordinatorFencedError:
                 self._refuse(transactional_id)

@@ -171,7 +171,7 @@ def calls(request: Callable[[], object], last: str) -> list[str]:
 
     def look(frame: FrameType, event: str, argument: Any) -> None:
         asks = event == "c_call" and getattr(argument, "__name__", "").startswith("execute")
-        if not asks and (event != "call" or frame.f_code.co_qualname != "Waiting.save"):
+        if not asks and (event != "call" or frame.f_code.co_qualname != "Unit.save"):
             return
         names: list[str] = []
         at: FrameType | None = frame

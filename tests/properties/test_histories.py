@@ -23,7 +23,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 import eosdb
 from eosdb import OffsetAndMetadata, Record, RecordBatch, TopicPartition
 from eosdb.maintenance import replay
-from eosdb.store.writing import waiting as waiting_rows
+from eosdb.store.writing import unit as unit_rows
 from tests.readers import committed_values, dump_state
 from tests.whole_events import check_views
 
@@ -278,7 +278,7 @@ class Histories(RuleBasedStateMachine):
             # However late rows are written, it is the same.
             for waiting, remembered in ((5_000, 20_000), (1, 3), (3, 1)):
                 with (
-                    mock.patch.object(waiting_rows, "_WAITING_MAX", waiting),
+                    mock.patch.object(unit_rows, "_WAITING_MAX", waiting),
                     mock.patch.object(replay, "_EVENTS_REMEMBERED", remembered),
                 ):
                     self.db.rebuild()

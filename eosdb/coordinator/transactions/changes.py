@@ -54,7 +54,8 @@ def expected(
     partitions: tuple[TopicPartition, ...] = ()
     groups: tuple[str, ...] = ()
     if not (begins or to_state.is_complete):
-        partitions, groups = in_order(before.partitions), in_order(before.groups)
+        partitions = in_order(before.partitions)
+        groups = in_order(before.groups) if before.groups else ()
     usual_version = CLASSIC
     usually_from = _USUALLY_FROM.get(to_state, NAMED)
     if to_state is TransactionState.ONGOING:
@@ -66,7 +67,7 @@ def expected(
         if transaction_version == CLASSIC:
             producer_epoch = last_producer_epoch = timeout_ms = start_time_ms = NAMED
         else:
-            previous_producer_id, last_producer_epoch = before.producer
+            previous_producer_id, last_producer_epoch = before.producer_id, before.producer_epoch
             if not begins:
                 producer_epoch += 1
     return TransactionStateChanged(

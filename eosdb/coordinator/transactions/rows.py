@@ -198,7 +198,8 @@ def record(
         now_ms, after.transactional_id, after.producer_id, after.producer_epoch,
         after.last_producer_epoch, after.previous_producer_id,
         None if before is None else before.state, state, after.timeout_ms, after.start_time_ms,
-        in_order(after.partitions), in_order(after.groups), after.next_producer_id, version,
+        in_order(after.partitions), in_order(after.groups) if after.groups else (),
+        after.next_producer_id, version,
     )  # fmt: skip
     unit.record(changed, expected(before, state, version, now_ms))
 

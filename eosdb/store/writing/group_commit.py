@@ -148,7 +148,7 @@ class GroupCommit:
             fate.ask = partial(self._outcome, request)
         try:
             self._queue_up(request)
-            while self._wait_for_lead(request):
+            while not request.done and self._wait_for_lead(request):
                 if sync and self._crowd > 1:
                     self._gather(request)
                 self._run_next_round()

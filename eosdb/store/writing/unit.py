@@ -4,16 +4,20 @@
 state that has been read already, and `record`, the only way to change anything: insert the event, then
 fold it into the materialized tables by the same `apply` that replay uses.
 
-A unit defers its writes (`waiting`): each changed row is written once, and new rows go out in few
-statements.
+A unit defers its writes, since it saves the same few rows again and again: of those under one key the last
+is written, and new rows go out in few statements. They are written before a statement that names their
+table, so SQL always sees what has been folded so far, and callers need not care.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import sqlite3
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence, Sized
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
 
 from eosdb.events import lean
 from eosdb.events.kinds import Event
@@ -22,7 +26,6 @@ from eosdb.model.notices.notice import Untold
 from eosdb.store.schema.row_checksum import row_checksum
 from eosdb.store.schema.statement import Statement
 from eosdb.store.writing.insertion import FoldedInsertion, Insertion
-from eosdb.store.writing.waiting import Waiting
 
 T = TypeVar("T")
 Parameters = Sequence[object]
@@ -32,6 +35,13 @@ their turn."""
 Apply = Callable[["Folding", Event | Lean, int], Event]
 """Folds the event at a journal position into the materialized tables, and returns it completed with what
 its row leaves out."""
+
+_Saved: TypeAlias = tuple[str, Callable[[Any], Any], Any]
+"""A statement, and what makes its row of which value."""
+_WAITING_MAX: Final = 5_000
+"""The most deferred rows of one table, so that memory stays bounded."""
+_DELETES_RECORDS: Final = "DELETE FROM records"
+_TABLE_IN_ITS_TRIGGER: Final = " partitions"
 
 LAST_POSITION: Final = (
     "SELECT max(ifnull((SELECT max(position) FROM journal), 0), "
@@ -125,8 +135,8 @@ class Unit:
     """An open write unit."""
 
     __slots__ = (
-        "_connection", "_position", "_waited", "_waiting", "careful", "memos", "projection",
-        "said", "untold", "written_bytes",
+        "_connection", "_inserts", "_position", "_saves", "_tables", "_waited", "careful", "memos",
+        "projection", "said", "untold", "written_bytes",
     )  # fmt: skip
 
     def __init__(
@@ -135,7 +145,12 @@ class Unit:
         self._connection: Final = connection
         self.projection: Final = apply
         self.memos: Final = Memos()
-        self._waiting = Waiting(connection)
+        self._saves: defaultdict[str, dict[Hashable, _Saved]] = defaultdict(dict)
+        self._inserts: defaultdict[str, list[tuple[Insertion, Sequence[object]]]] = defaultdict(
+            list
+        )
+        self._tables: Final[dict[str, None]] = {}
+        """Tables with deferred rows, in the order of the first row of each."""
         self._waited = 0
         """The number of deferred writes."""
         self._position: int | None = None
@@ -163,13 +178,15 @@ class Unit:
 
     def discard(self) -> None:
         """Drop deferred writes and memos after a rollback."""
-        self._waiting.discard()
+        self._saves.clear()
+        self._inserts.clear()
+        self._tables.clear()
         self.forget()
 
     def record(self, event: Event, expected: Event | None = None) -> int:
         """Append `event` to the journal, leaving out what equals `expected`, and fold it. Returns its
         position."""
-        position = self.last_position() + 1
+        position = (self.last_position() if self._position is None else self._position) + 1
         row = (position, *lean.write(event, expected))
         self.insert(_EVENT, (*row, row_checksum(*row)))
         self._position = position
@@ -192,7 +209,13 @@ class Unit:
             self.execute(statement, row(value))
             return
         self._waited += 1
-        self._waiting.save(table, key, statement, row, value)
+        self._tables[table] = None
+        waiting = self._saves[table]
+        before = waiting.get(key)
+        # An INSERT that still waits stays one, with the newer row.
+        waiting[key] = (statement if before is None else before[0], row, value)
+        if len(waiting) > _WAITING_MAX:
+            self._write(table)
 
     def insert(self, insertion: Insertion, row: Sequence[object]) -> None:
         """Insert a new record or event, or in a projection a new row of a materialized table."""
@@ -200,7 +223,12 @@ class Unit:
             self.execute(insertion.statement(1), row)
             return
         self._waited += 1
-        self._waiting.insert(insertion, row)
+        table = insertion.table
+        self._tables[table] = None
+        waiting = self._inserts[table]
+        waiting.append((insertion, row))
+        if len(waiting) > _WAITING_MAX:
+            self._write(table)
 
     def select(
         self,
@@ -211,19 +239,19 @@ class Unit:
     ) -> sqlite3.Cursor:
         """Run a SELECT on this table alone, to which nothing is written with `save`; deferred new rows
         stay deferred unless one of them concerns the query."""
-        if any(concerns(row) for _, row in self._waiting.new_rows(table)):
+        if any(concerns(row) for _, row in self._inserts.get(table, ())):
             return self.execute(statement, parameters)
         return self._connection.execute(statement, parameters)
 
     def execute(self, statement: str, parameters: Parameters = ()) -> sqlite3.Cursor:
         """Run a statement, which sees all earlier writes of the unit."""
-        if self._waiting.tables:
+        if self._tables:
             self._see(statement)
         return self._connection.execute(statement, parameters)
 
     def executemany(self, statement: str, parameters: Iterable[Parameters]) -> sqlite3.Cursor:
         """The same for many rows of parameters."""
-        if self._waiting.tables:
+        if self._tables:
             self._see(statement)
         return self._connection.executemany(statement, parameters)
 
@@ -232,43 +260,68 @@ class Unit:
         self.execute(statement)
 
     def _see(self, statement: str) -> None:
-        try:
-            self._waiting.write_named_in(statement)
-        except sqlite3.IntegrityError as error:
-            raise RedoCarefullyError from error
+        """Write the deferred rows of every table that the statement or its triggers name."""
+        if _DELETES_RECORDS in statement:
+            statement += _TABLE_IN_ITS_TRIGGER
+        self._write_all([table for table in self._tables if table in statement])
 
     def write_waiting(self) -> None:
         """Write all deferred rows before the commit. Raises RedoCarefullyError for a row that violates a
         constraint: run alone, its request gets its own error."""
+        self._write_all([*self._tables])
+
+    def _write_all(self, tables: Iterable[str]) -> None:
         try:
-            self._waiting.write_all()
+            for table in tables:
+                self._write(table)
         except sqlite3.IntegrityError as error:
             raise RedoCarefullyError from error
 
-    @property
-    def changes(self) -> int:
-        """A number that grows with every write, deferred or not."""
-        return self._connection.total_changes + self._waited
+    def _write(self, table: str) -> None:
+        """Write the deferred rows of one table, new rows first."""
+        self._tables.pop(table, None)
+        execute = self._connection.execute
+        inserts = self._inserts.pop(table, None)
+        if inserts:
+            for insertion, group in itertools.groupby(inserts, itemgetter(0)):
+                for statement, values in insertion.statements([row for _, row in group]):
+                    execute(statement, values)
+        saves = self._saves.pop(table, None)
+        if not saves:
+            return
+        if len(saves) < 3:
+            for statement, row, value in saves.values():
+                execute(statement, row(value))
+            return
+        of_statement: dict[str, list[Sequence[object]]] = {}
+        for statement, row, value in saves.values():
+            of_statement.setdefault(statement, []).append(row(value))
+        for statement, rows in of_statement.items():
+            self._connection.executemany(statement, rows)
+
+    def part(self, function: Callable[[Unit], T]) -> T:
+        """Run one part of the unit: when it raises, nothing of it is stored, but the rest may be.
+
+        Most parts that fail have not written anything yet, so a unit that is not careful sets no savepoint;
+        it raises RedoCarefullyError if one was needed.
+        """
+        if self.careful:
+            with self.savepoint():
+                return function(self)
+        before = self._connection.total_changes + self._waited
+        try:
+            return function(self)
+        except sqlite3.Error:
+            raise
+        except Exception as error:
+            if self._connection.total_changes + self._waited != before:
+                raise RedoCarefullyError from error
+            raise
 
     @contextlib.contextmanager
     def savepoint(self) -> Iterator[None]:
-        """Roll back what the block has written, and only that, when it raises.
-
-        An SQLite error is left to the unit as a whole, because it may have ended the savepoint. Most
-        parts that fail have not written anything yet, so a unit that is not careful sets no savepoint; it
-        raises RedoCarefullyError if one was needed.
-        """
-        if not self.careful:
-            before = self.changes
-            try:
-                yield
-            except sqlite3.Error:
-                raise
-            except Exception as error:
-                if self.changes != before:
-                    raise RedoCarefullyError from error
-                raise
-            return
+        """Roll back what the block has written in a careful unit, and only that, when it raises. An SQLite
+        error is left to the unit as a whole, because it may have ended the savepoint."""
         self.execute("SAVEPOINT part")
         try:
             yield

@@ -152,10 +152,7 @@ class Writer:
     ) -> tuple[object, Exception | None]:
         """Run one request as a part of the unit, or `alone`: then the whole unit is rolled back with it."""
         try:
-            if not alone:
-                with unit.savepoint():
-                    return request.function(unit), None
-            return request.function(unit), None
+            return request.function(unit) if alone else unit.part(request.function), None
         except (sqlite3.Error, RedoCarefullyError):
             raise
         except MemoryError as error:

@@ -315,7 +315,7 @@ def failing(db: eosdb.Database, fatal: int) -> tuple[FailsOnce, Callable[[], Non
     connection = inside.connection
     fails = FailsOnce(connection, fatal)
     inside.connection = fails  # type: ignore[misc, assignment]
-    everywhere: list[Any] = [inside._unit, inside._unit._waiting]
+    everywhere: list[Any] = [inside._unit]
     for holder in everywhere:
         holder._connection = fails
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from eosdb.events.kinds import Event
 from eosdb.events.lean import Lean
-from eosdb.store.writing import waiting as waiting_rows
+from eosdb.store.writing import unit as unit_rows
 from eosdb.store.writing.insertion import Insertion
 from eosdb.store.writing.unit import Folding, Unit, late
 from tests.tidy.tree import modules
@@ -100,7 +100,7 @@ def test_late_and_at_once_give_the_same(
 ) -> None:
     with database() as at_once, database() as later:
         expected = perform(Unit(at_once, fold), history)
-        with mock.patch.object(waiting_rows, "_WAITING_MAX", waiting), late(later, fold) as unit:
+        with mock.patch.object(unit_rows, "_WAITING_MAX", waiting), late(later, fold) as unit:
             assert perform(unit, history) == expected
         assert tables(later) == tables(at_once)
 
