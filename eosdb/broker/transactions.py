@@ -21,7 +21,8 @@ from eosdb.errors import (
     TopicAuthorizationFailedError,
 )
 from eosdb.events.kinds import TxnOffsetsCommitted
-from eosdb.log import partition_rows, producer_rows
+from eosdb.log import append, partition_rows, producer_rows
+from eosdb.log.producer_state import check_marker
 from eosdb.model import requests
 from eosdb.model.config import INT32_MAX, INT64_MAX
 from eosdb.model.protocol import linear_regex
@@ -198,20 +199,31 @@ class TransactionRequests(Answering):
 
     @answers(requests.WriteTxnMarkers)
     def write_txn_markers(self, request: requests.WriteTxnMarkers) -> None:
-        check_int("producer_id", request.producer_id, 0)
-        check_int("producer_epoch", request.producer_epoch, 0, INT16_MAX)
-        check_int("coordinator_epoch", request.coordinator_epoch, -1, INT32_MAX)
+        pid = check_int("producer_id", request.producer_id, 0)
+        epoch = check_int("producer_epoch", request.producer_epoch, 0, INT16_MAX)
+        ruler = check_int("coordinator_epoch", request.coordinator_epoch, -1, INT32_MAX)
         tps = check_topic_partitions(request.partitions)
+        version = self._version(request.transaction_version)
 
-        self._coordinator.write_markers(
-            request.producer_id,
-            request.producer_epoch,
-            bool(request.committed),
-            tps,
-            request.coordinator_epoch,
-            self._version(request.transaction_version),
-            self._authorizer.check_write_markers,
-        )
+        def write(unit: Unit) -> None:
+            self._authorizer.check_write_markers(unit)
+            partitions = [partition_rows.load(unit, tp) for tp in tps]
+            for partition in partitions:
+                entry = producer_rows.load(unit, partition.partition_id, pid)
+                check_marker(entry, epoch, ruler, version)
+            for partition in partitions:
+                append.append_marker(
+                    unit,
+                    partition,
+                    ProducerIdAndEpoch(pid, epoch),
+                    ruler,
+                    committed=bool(request.committed),
+                    transactional_id=None,
+                    now_ms=self._clock.time_ms(),
+                    transaction_version=version,
+                )
+
+        self._coordinator.write(write)
 
     @answers(requests.FindCoordinator)
     def find_coordinator(self, request: requests.FindCoordinator) -> Coordinator:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final, TypeVar
 
 from eosdb.coordinator import ahead, expiry
@@ -30,8 +30,7 @@ from eosdb.errors import (
     IllegalStateError,
     TransactionCoordinatorFencedError,
 )
-from eosdb.log import append, partition_rows, producer_rows
-from eosdb.log.producer_state import check_marker
+from eosdb.log import partition_rows
 from eosdb.model.clock import Clock
 from eosdb.model.config import BrokerConfig
 from eosdb.model.notices import catalog
@@ -299,38 +298,6 @@ class TransactionCoordinator:
         if decision.end is End.DECIDED:
             return ending.complete(decision.metadata, 0).producer
         return decision.metadata.producer
-
-    def write_markers(
-        self,
-        producer_id: int,
-        producer_epoch: int,
-        committed: bool,
-        tps: Sequence[TopicPartition],
-        coordinator_epoch: int,
-        version: int,
-        authorize: Callable[[Unit], None],
-    ) -> None:
-        """WriteTxnMarkers: every partition is checked before the first marker is written."""
-
-        def write(unit: Unit) -> None:
-            authorize(unit)
-            partitions = [partition_rows.load(unit, tp) for tp in tps]
-            for partition in partitions:
-                entry = producer_rows.load(unit, partition.partition_id, producer_id)
-                check_marker(entry, producer_epoch, coordinator_epoch, version)
-            for partition in partitions:
-                append.append_marker(
-                    unit,
-                    partition,
-                    ProducerIdAndEpoch(producer_id, producer_epoch),
-                    coordinator_epoch,
-                    committed=committed,
-                    transactional_id=None,
-                    now_ms=self._clock.time_ms(),
-                    transaction_version=version,
-                )
-
-        self.write(write)
 
     # -- the second step ------------------------------------------------------------------------
 

@@ -1,5 +1,5 @@
 """The requests of a broker as values: what clients send, the server builds from bytes, and `Broker.ask`
-carries out.
+carries out (decisions/0081).
 
 Each has Kafka's name, fields and defaults, and says the type of its answer. `db.broker` has a method of the
 same name, which takes the fields as arguments.

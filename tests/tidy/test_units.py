@@ -17,8 +17,7 @@ UNITS: Final = {
     "_store": {"write", "read", "begin", "alone"},
     "store": {"write", "read", "begin", "alone"},
     "_coordinator": {
-        "write", "turn", "init_producer_id", "end_txn", "add_to_transaction", "txn_offset_commit",
-        "write_markers",
+        "write", "turn", "init_producer_id", "end_txn", "add_to_transaction",
     },
     "turns": {"turn"},
     "leadership": {"decide", "complete", "recover"},
