@@ -59,6 +59,7 @@ class AsyncDatabase(Proxy[Database]):
         self._turn = Turn(home, database.config.lock_timeout_ms)
         self._shared: dict[object, Outgoing] = {}
         self._producers = weakref.WeakSet[AsyncProducer]()
+        self._writers = weakref.WeakSet[Writer]()
         self._consumers = weakref.WeakSet[AsyncConsumer]()
         self._closed: asyncio.Future[None] | None = None
 
@@ -73,7 +74,13 @@ class AsyncDatabase(Proxy[Database]):
         config["linger_ms"] = 0
         outgoing = self._outgoing(config, is_transactional=checked.transactional_id is not None)
         outgoing.users += 1
-        made = AsyncProducer(self._home, self._writer, outgoing, partial(self._release, outgoing))
+        writer = self._writer
+        if (
+            outgoing.is_transactional
+        ):  # decisions/0079: a thread of its own, so that they share commits.
+            writer = Writer(self._home)
+            self._writers.add(writer)
+        made = AsyncProducer(self._home, writer, outgoing, partial(self._release, outgoing))
         self._producers.add(made)
         return made
 
@@ -248,6 +255,7 @@ class AsyncDatabase(Proxy[Database]):
                 users += [] if processing.ended is None else [processing.ended]
             for producer in list(self._producers):
                 producer.begin_to_stop()
+            users += [writer.emptied() for writer in list(self._writers)]
             self._home.is_closed = True
             # The last call of the queue.
             self._closed = self._writer.call(Caller(), partial(self._close, users))
@@ -266,8 +274,10 @@ class AsyncDatabase(Proxy[Database]):
         self._end_workers()
 
     def _end_workers(self) -> None:
-        for workers in (self._readers, self._others, self._turn.workers, self._writer):
+        for workers in (self._readers, self._others, self._turn.workers):
             workers.end()
+        for writer in (self._writer, *self._writers):
+            writer.end()
         self._home.end()
 
     async def __aenter__(self) -> AsyncDatabase:

@@ -176,8 +176,8 @@ class _Transaction(AbstractAsyncContextManager[TransactionToken, None]):
 class AsyncProducer:
     """Sends records, exactly once with a transactional id. Any number of tasks may share it.
 
-    `async with` starts and stops the producer. Records of all tasks and producers go through one queue, and
-    those that wait at the same time share a commit.
+    `async with` starts and stops the producer. Records of all tasks, and of producers without transactions,
+    go through one queue, and those that wait at the same time share a commit; so do transactions.
     """
 
     def __init__(

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from eosdb.aio.worker import Home, Workers, outlived
@@ -131,6 +132,10 @@ class Writer:
         except (asyncio.CancelledError, GeneratorExit):
             self.put(owner, Call(self._home.loop, lambda: _undo(call, undo)))
             raise
+
+    def emptied(self) -> Future[None]:
+        """What is done, in whatever thread waits for it, when all queued items are."""
+        return self._workers.post(self._empty)
 
     def end(self) -> None:
         """End the thread when all queued items are done."""

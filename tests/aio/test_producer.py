@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 
 import pytest
 
@@ -31,6 +32,32 @@ async def test_fifty_tasks_share_commits(db: AsyncDatabase, producers: int) -> N
     commits = (await db.run(eosdb.Database.metrics))["commit-total"] - before
     assert commits <= 250
     assert len(await values(db)) == 500
+
+
+async def test_transactions_of_several_producers_share_a_commit(db: AsyncDatabase) -> None:
+    """While another write has the lead, their commits wait for the next round."""
+
+    def hold(_: object) -> None:
+        entered.set()
+        assert go.wait(60)
+
+    entered, go = threading.Event(), threading.Event()
+    producers = [db.producer(transactional_id=f"p{i}") for i in range(8)]
+    for i, producer in enumerate(producers):
+        await producer.start()
+        await producer.begin_transaction()
+        await producer.send("t", f"{i}")
+        await producer.flush()
+    before = (await db.run(eosdb.Database.metrics))["commit-total"]
+    held = asyncio.create_task(db.run(lambda inner: inner._store.write(hold, sync=False)))
+    await asyncio.to_thread(entered.wait)
+    commits = [asyncio.create_task(producer.commit_transaction()) for producer in producers]
+    while len(db._of._store._group._queue) < 9:
+        await asyncio.sleep(0)
+    go.set()
+    await asyncio.gather(held, *commits)
+    assert (await db.run(eosdb.Database.metrics))["commit-total"] - before == 2
+    assert sorted(await values(db)) == [f"{i}" for i in range(8)]
 
 
 @pytest.mark.slow
