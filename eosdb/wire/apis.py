@@ -136,8 +136,8 @@ def message(kind: Any, fields: Fields, code_of: CodeOf) -> Any:
         made = {
             name: getattr(value, name) for name in borrowed.shared(kind, value.__class__)
         } | made
-    for name in structures.keys() & made.keys():
-        inner, value = structures[name], made[name]
+    for name, inner in structures.items():
+        value = made.get(name)
         if isinstance(value, dict):
             made[name] = message(inner, value, code_of)
         elif value is not None:
@@ -146,8 +146,7 @@ def message(kind: Any, fields: Fields, code_of: CodeOf) -> Any:
                 for one in value
             ]
     code, has_text = borrowed.error_fields(kind)
-    error = made.pop("error", None)
-    if error is not None:
+    if (error := made.pop("error", None)) is not None:
         made[code] = code_of(error)
     if has_text:
         made.setdefault("error_message", None if error is None else message_of(error))

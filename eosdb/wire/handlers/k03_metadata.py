@@ -17,7 +17,7 @@ from eosdb.errors import EosdbError, InvalidRequestError, TopicAuthorizationFail
 from eosdb.log.topics import unknown_id
 from eosdb.model.values import TopicMetadata
 from eosdb.wire.apis import Fields, Session, serves
-from eosdb.wire.errors import code_of
+from eosdb.wire.errors import NONE, code_of
 from eosdb.wire.session import LEADER_EPOCH, NO_TOPIC, NODE_ID
 
 
@@ -53,9 +53,9 @@ def metadata(session: Session, request: MetadataRequest, version: int) -> Fields
 
 def led_here(index: int) -> Fields:
     """What is said of every partition: the one broker leads it, and is its one replica."""
-    return {
-        "partition_index": index, "leader_id": NODE_ID, "leader_epoch": LEADER_EPOCH,
-        "replica_nodes": [NODE_ID], "isr_nodes": [NODE_ID],
+    return {  # With defaults, too: kafka-python looks for what is missing once more for each partition.
+        "error_code": NONE, "partition_index": index, "leader_id": NODE_ID, "leader_epoch": LEADER_EPOCH,
+        "replica_nodes": [NODE_ID], "isr_nodes": [NODE_ID], "offline_replicas": [],
     }  # fmt: skip
 
 
@@ -87,7 +87,7 @@ def _not_found(name: str | None, topic_id: UUID | None, code: int) -> Fields:
 
 def _described(session: Session, topic: TopicMetadata, may: bool) -> Fields:
     return {
-        "error_code": 0,
+        "error_code": NONE,
         "name": topic.name,
         "topic_id": topic.topic_id,
         "partitions": [led_here(index) for index in range(topic.partitions)],
