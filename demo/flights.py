@@ -6,7 +6,7 @@ arrive, it runs a Spark stream into a topic and into Parquet, killing its driver
 readers see with pandas on the original data. Ends with a table of what was checked; exit status 1 if
 anything was off. The database, a plot of the delays and the timeline of the run stay in demo-output/.
 
-    python demo/flights.py [--rows N] [--keep FOLDER]
+    python demo/flights.py [--rows N] [--kills N] [--keep FOLDER]
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ QUERIES = (
 def main() -> int:
     parser = argparse.ArgumentParser(description="The flights demo of eosdb.")
     parser.add_argument("--rows", type=int, help="only the first N flights")
+    parser.add_argument("--kills", type=int, default=2, help="of Spark's driver")
     parser.add_argument("--keep", type=Path, default=Path("demo-output"), help="the output folder")
     arguments = parser.parse_args()
     if arguments.rows is not None and arguments.rows < ROWS_MIN:
@@ -80,7 +81,7 @@ def main() -> int:
     ingest_under_fire(path, source, checks)
     two_at_once(path, source, early, checks)
     late_flights = late_flights_under_fire(path, checks)
-    spark_under_fire(path, arriving, checks)
+    spark_under_fire(path, arriving, arguments.kills, checks)
     checks.equal("exit status of late_flights.py beside Spark", late_flights.end(), 0)
     checks.equal("exit status of a last late_flights.py", start_late_flights(path).end(), 0)
     compare_with_pandas(path, frame, checks)

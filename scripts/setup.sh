@@ -50,4 +50,6 @@ pip=(.venv/bin/python -m pip --quiet --disable-pip-version-check)
 "${pip[@]}" install -e . --group dev
 # Programs start faster; where PYTHONDONTWRITEBYTECODE is set, nobody else would do it.
 .venv/bin/python -m compileall -q cli eosdb migrations spark_io
+# So does Spark with an archive of its classes (tests/spark/small.py).
+! command -v java >/dev/null || .venv/bin/python -m tests.spark.small || true
 touch .venv/.ready

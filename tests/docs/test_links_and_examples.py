@@ -18,6 +18,7 @@ from eosdb.testing.kafka import KafkaDouble
 from scripts import make_cli, pages
 from tests.docs.shell import Shell
 from tests.integrations.relay.contents import values
+from tests.spark import small
 from tests.tidy.tree import ROOT
 
 pytestmark = pytest.mark.process
@@ -145,8 +146,8 @@ def test_the_page_about_lakehouses_does_what_it_says(tmp_path: Path) -> None:
 
 
 def small_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
-    monkeypatch.setenv("SPARK_CONF_DIR", str(ROOT / "tests/spark/conf"))
+    for name, value in small.environment().items():
+        monkeypatch.setenv(name, value)
 
 
 def test_the_page_about_spark_does_what_it_says(

@@ -17,13 +17,13 @@ import pyspark  # noqa: F401  Without it, all of the folder is skipped at once.
 import pytest
 
 from eosdb.spark_io import jdbc
+from tests.spark import daemon, small
 from tests.spark_io.conftest import pipe, shop, source, target
 from tests.tidy.tree import ROOT
 
 __all__ = ["pipe", "shop", "source", "target"]
 
 
-SPARK_CONF_DIR = ROOT / "tests/spark/conf"
 NO_JAVA = "NO JAVA: Spark itself is not tested here; apt-get install default-jre-headless"
 
 
@@ -40,8 +40,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def builder(cores: str = "local[2,3]") -> Any:
-    """A session as small as `conf` says, with three attempts for each task."""
-    os.environ["SPARK_CONF_DIR"] = str(SPARK_CONF_DIR)
+    """A small session, with three attempts for each task."""
+    os.environ.update(small.environment())
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYTHONPATH"] = str(ROOT)
     with warnings.catch_warnings():
@@ -49,7 +49,11 @@ def builder(cores: str = "local[2,3]") -> Any:
         from pyspark.sql import SparkSession
 
         made = SparkSession.builder.master(cores)
-    conf = {"spark.sql.session.timeZone": "UTC", "spark.speculation": "true"}
+    conf = {
+        "spark.sql.session.timeZone": "UTC",
+        "spark.speculation": "true",
+        "spark.python.daemon.module": daemon.__name__,
+    }
     if jdbc.find() is not None:
         conf |= jdbc.spark_conf()
     for name, value in conf.items():

@@ -17,7 +17,7 @@ import eosdb
 from eosdb import TopicPartition
 from tests.cli.conftest import MAIN
 from tests.readers import committed_values
-from tests.spark.conftest import SPARK_CONF_DIR
+from tests.spark import small
 from tests.spark_io.making import out
 from tests.tidy.tree import ROOT
 
@@ -43,8 +43,8 @@ def test_a_job_starts_spark_by_itself_and_its_workers_run_the_same_python(shop: 
         # The Python that is first in this path has no eosdb.
         env={
             **{name: text for name, text in os.environ.items() if name != "PYSPARK_PYTHON"},
+            **small.environment(),
             "PYTHONPATH": str(ROOT),
-            "SPARK_CONF_DIR": str(SPARK_CONF_DIR),
             "PATH": "/usr/bin:/bin",
         },
         capture_output=True,
