@@ -147,11 +147,8 @@ class EndTxn(Request[ProducerIdAndEpoch]):
 class OffsetCommit(Request[OffsetErrors]):
     """Commit offsets of the group, all of them or none; with `each`, each partition by itself as in Kafka.
 
-    The answer has for each partition None, or with `each` the error by which it was refused. Raises
-    OffsetOutOfRangeError if the topic's id is not the one in `group.topic_ids` (it was deleted and
-    recreated), UnknownTopicOrPartitionError, OffsetMetadataTooLargeError, UnknownMemberIdError,
-    IllegalGenerationError, StaleMemberEpochError, FencedInstanceIdError, RebalanceInProgressError,
-    GroupIdNotFoundError and the authorization errors.
+    The answer has for each partition None, or with `each` the error by which it was refused. Raises the
+    errors of `Broker.offset_commit`.
     """
 
     group: ConsumerGroupMetadata
@@ -162,13 +159,8 @@ class OffsetCommit(Request[OffsetErrors]):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TxnOffsetCommit(Request[OffsetErrors]):
     """Make offsets part of the transaction: they become the group's when it commits. Takes all of them or
-    none; with `each`, each partition by itself (see OffsetCommit).
-
-    Under transaction version 2 this also adds the group to the transaction (see Produce). Raises
-    InvalidTxnStateError, InvalidProducerEpochError, InvalidProducerIdMappingError,
-    InvalidGroupIdError, IllegalGenerationError, UnknownMemberIdError, UnknownTopicOrPartitionError,
-    OffsetMetadataTooLargeError and the authorization errors.
-    """
+    none; with `each`, each partition by itself (see OffsetCommit). Raises the errors of
+    `Broker.txn_offset_commit`."""
 
     transactional_id: str
     producer_id: int
