@@ -4,11 +4,14 @@ The only place that issues BEGIN, COMMIT, ROLLBACK and checkpoints. A writer wai
 process (group commit), between processes (writer mutex), and for other programs (SQLite's own lock). There
 are three kinds of unit:
 
-| kind   | begun by    | what it holds                           | when a part raises                    |
-| ------ | ----------- | --------------------------------------- | ------------------------------------- |
-| shared | `write`     | requests of all threads that wait       | that request alone is rolled back     |
-| held   | `begin`     | a block with the user's own SQL         | the block is rolled back              |
-| late   | `unit.late` | a replay, on the caller's connection    | the caller rolls back                 |
+| kind   | begun by         | what it holds                           | when a part raises              |
+| ------ | ---------------- | --------------------------------------- | ------------------------------- |
+| shared | `write`          | requests of all threads that wait       | that request is rolled back     |
+| block  | `begin`, `join`  | eosdb's writes and the user's own SQL   | what it wrote is rolled back    |
+| replay | `unit.late`      | a replay, on the caller's connection    | the caller rolls back           |
+
+A block of `begin` is on a connection whose authorizer refuses what would harm it: a write of ours takes 7
+statements. `join` takes the program's connection as it is, and 28 statements, of which 21 look at it.
 
 `durability` is SQLite's `synchronous`: under "full" a unit that decides something is fsynced; a unit that
 counts only once a later, synced unit is committed need not be.
