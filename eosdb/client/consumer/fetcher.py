@@ -35,7 +35,6 @@ from eosdb.model.values import (
     TopicPartition,
 )
 from eosdb.native import accelerator
-from eosdb.native.cells import Cells
 
 _FETCH_RECORDS: Final = 2_000
 _new: Final = tuple.__new__
@@ -46,10 +45,8 @@ class Cursor:
     """The consumer's position in one partition, and the records fetched from there."""
 
     __slots__ = (
-        "_cells",
-        "_columns",
+        "_block",
         "_next",
-        "_offsets",
         "fetch_offset",
         "fetched_end",
         "paused",
@@ -70,11 +67,9 @@ class Cursor:
         self._empty()
 
     def _empty(self) -> None:
-        # Before any call, where an interrupt could leave the next record beyond the offsets.
-        self._offsets: Sequence[int] = ()
+        # Without a call in between, where an interrupt could leave the next record beyond the block.
+        self._block: Block | None = None
         self._next = 0
-        self._columns: tuple[Sequence[Any], ...] = ((),) * len(COLUMNS)
-        self._cells: Cells | None = None
 
     def seek(self, offset: int) -> None:
         self.position = self.fetch_offset = offset
@@ -88,25 +83,23 @@ class Cursor:
 
     def fill(self, block: Block) -> None:
         """Continue with the records of the block, and after them where it ends."""
-        self._columns, self._cells = _shown(block.rows), block.cells
-        # Last, and before any call: an interrupt leaves offsets and their columns, or neither.
-        self._next = 0
-        self._offsets, self.fetch_offset = block.rows.offset, block.stop
+        self._block, self._next, self.fetch_offset = block, 0, block.stop
         self.advance(0)
 
     def ahead(self, tp: TopicPartition, limit: int) -> PartitionColumns | None:
         """The next records; None if a fetch is needed first."""
-        start, end = self._next, self._next + limit
-        if start == len(self._offsets):
+        block, start, end = self._block, self._next, self._next + limit
+        if block is None or start == len(block.rows.offset):
             return None
-        cells = None if self._cells is None else (self._cells, start)
-        return PartitionColumns(*tp, *[column[start:end] for column in self._columns], cells=cells)
+        cells = None if block.cells is None else (block.cells, start)
+        columns = [column[start:end] for column in _shown(block.rows)]
+        return PartitionColumns(*tp, *columns, cells=cells)
 
     def advance(self, count: int) -> None:
         """Move the position past `count` records, and past markers and aborted data after them."""
         self._next += count
-        if self._next < len(self._offsets):
-            self.position = self._offsets[self._next]
+        if self._block is not None and self._next < len(self._block.rows.offset):
+            self.position = self._block.rows.offset[self._next]
         else:
             self.position = self.fetch_offset
             self._empty()

@@ -1,4 +1,4 @@
-"""A cursor that is interrupted anywhere ends: its next record never stands beyond its offsets."""
+"""A cursor that is interrupted anywhere ends: its next record never stands beyond its block."""
 
 from __future__ import annotations
 
@@ -6,19 +6,21 @@ import contextlib
 
 import pytest
 
-from eosdb import TopicPartition
+from eosdb import Block, PartitionOffsets, TopicPartition
 from eosdb.client.consumer.fetcher import Cursor
+from eosdb.model.fetched import Rows
 from tests.chaos.interrupting import Interrupt
 
 pytestmark = pytest.mark.both_roads
 
 TP = TopicPartition("t", 0)
+BOUNDS = PartitionOffsets(0, 10, 10, 10, -1)
 
 
 def test_a_cursor_that_is_interrupted_while_it_is_emptied_asks_for_a_fetch() -> None:
     for at in range(100):
         cursor = Cursor()
-        cursor._offsets, cursor._next = (7, 8, 9), 3
+        cursor._block, cursor._next = Block(7, 10, Rows(offset=(7, 8, 9)), BOUNDS), 3
         interrupt = Interrupt(at)
         with contextlib.suppress(KeyboardInterrupt):
             interrupt.run(cursor._empty)
