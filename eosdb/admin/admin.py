@@ -1,4 +1,4 @@
-"""`Admin`: all that operators ask, one part for each subject (Kafka: the Admin client)."""
+"""`Admin`: all that operators ask, one part for each subject (Kafka: the Admin client; decisions/0084)."""
 
 from __future__ import annotations
 

@@ -332,7 +332,9 @@ def test_the_dump_shows_batches_and_records_as_kafkas_does(stuck: Run) -> None:
     )
     assert last["producerId"] == -1
     records = rows(
-        stuck("log", "dump", "orders/0", "--from-offset", "8", "--print-data-log", "--format", "json")
+        stuck(
+            "log", "dump", "orders/0", "--from-offset", "8", "--print-data-log", "--format", "json"
+        )
     )
     assert [r["offset"] for r in records] == [8, 9, 10, 11, 12, 13]
     assert (records[0]["keySize"], records[0]["valueSize"], records[0]["payload"]) == (1, 2, "v8")
