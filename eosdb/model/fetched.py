@@ -74,6 +74,7 @@ class Rows(NamedTuple):
         return Rows._make(tuple(compress(column, kept)) for column in self)
 
 
+# decisions/0083: one shape for all readers, of which theirs are views.
 @dataclass(frozen=True, slots=True)
 class Block:
     """The records of a partition in [start, stop), as one snapshot has them."""
