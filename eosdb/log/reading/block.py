@@ -1,4 +1,4 @@
-"""Reading a partition: one function, and one shape of what it returns, for every reader.
+"""Reading a partition: one function, and one shape of what it returns, for every reader (decisions/0083).
 
 Everything here runs on one snapshot of the file. Rows are made by the accelerator or, where anything is
 unusual, by Python, which alone decides what is wrong; both check them. Below the last stable offset the
