@@ -29,5 +29,5 @@ def draw_delays(sums: pandas.DataFrame, target: Path) -> None:
 
 def draw_timeline(path: Path, topic: str, target: Path) -> None:
     """By the command that draws them of any topic."""
-    command = ["timeline", topic, "--by", "time", "--out", str(target)]
+    command = ["timeline", topic, "--by", "time", "--output", str(target)]
     subprocess.run([sys.executable, "-m", "eosdb.cli", "--db", str(path), *command], check=True)
