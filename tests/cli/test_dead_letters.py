@@ -82,7 +82,7 @@ def test_replay_is_idempotent(run: Run) -> None:
         (("show", "orders.dlq", "99"), 1, "error:"),
         (("show", "orders.dlq", "-1"), 2, "OFFSET"),
         (("replay", "orders.dlq", "--offset", "99"), 1, "no dead letter"),
-        (("replay", "orders.dlq", "--to", "nope"), 1, "UNKNOWN_TOPIC_OR_PARTITION"),
+        (("replay", "orders.dlq", "--to-topic", "nope"), 1, "UNKNOWN_TOPIC_OR_PARTITION"),
         (("replay", "orders"), 1, "does not say where it was"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",

@@ -95,7 +95,7 @@ def test_html_stands_alone_with_its_figures(orders: Run, tmp_path: Path) -> None
 
 
 def test_a_window_and_a_partition_can_be_drawn(orders: Run, tmp_path: Path) -> None:
-    options = ("--partition", "0", "--from", "10", "--to", "40")
+    options = ("--partition", "0", "--from-offset", "10", "--before-offset", "40")
     root = ET.fromstring(draw(orders, tmp_path / "x.svg", *options))
     text = " ".join(root.itertext())
     assert "partition 0" in text
@@ -188,7 +188,7 @@ def test_the_times_are_below_the_offsets_and_the_offsets_below_the_times(
         root = ET.fromstring(draw(busy, tmp_path / "x.svg", *options))
         return [(text.text or "").strip() for text in root.iter(f"{SVG}text")]
 
-    by_offset = words("--from", "0", "--to", "20")
+    by_offset = words("--from-offset", "0", "--before-offset", "20")
     for word in ("UTC", "2026-11-22", "12:00:01", "12:00:10"):
         assert word in by_offset
     by_time = words("--by", "time", "--until", "2026-11-22T12:01")

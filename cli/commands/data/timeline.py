@@ -314,8 +314,8 @@ def _transactions(lanes: Sequence[PartitionTimeline]) -> Iterator[str]:
         if lane.aggregated:
             yield (
                 f"<p>Partition {lane.partition}: {escape(summary(lane))}; too many to "
-                "list, so these are the long and the open ones. A smaller window (--from, --to, --since, "
-                "--until) lists all.</p>"
+                "list, so these are the long and the open ones. A smaller window (--from-offset, "
+                "--before-offset, --since, --until) lists all.</p>"
             )
     yield from _table(
         ("Partition", "#First offset", "#Marker offset", "First appended", "Marker appended", "#Records",
