@@ -92,6 +92,10 @@ class Server:
         finally:
             thread.join()
 
+    def log(self) -> str:
+        """What the server has printed."""
+        return (self.folder / "server.log").read_text()
+
     def workers(self) -> list[int]:
         """The process ids of its children that run Python."""
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()

@@ -21,11 +21,12 @@ from eosdb.errors import (
     ReadOnlyDatabaseError,
     StorageError,
 )
-from eosdb.model.clock import real_ns
+from eosdb.model.clock import SystemClock, real_ns
 from eosdb.model.failpoints import Failpoint, reach
 from eosdb.store.file.connection import begin_immediate, connect, says_wal
 from eosdb.store.file.failures import translated
 from eosdb.store.file.hearing import hearing
+from eosdb.store.file.lock_holder import describe_sqlites
 from eosdb.store.file.mutex import WriterMutex
 from eosdb.store.file.open_files import size_of
 from eosdb.store.schema import dependents, guard, kind, new_file
@@ -34,6 +35,8 @@ from eosdb.store.schema.newest import create_objects, newest_schema
 _HOT: Final = b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"
 """The first bytes of a rollback journal that is in use; a journal kept for the next transaction does not
 start with them."""
+_CLOCK: Final = SystemClock()
+_PAUSE_MS: Final = 10
 
 
 def obstacles(names: Iterable[tuple[str, str]], references: Iterable[tuple[str, str]]) -> list[str]:
@@ -58,19 +61,39 @@ def obstacles(names: Iterable[tuple[str, str]], references: Iterable[tuple[str, 
     return conflicts
 
 
-def check(path: str, busy_timeout_ms: int, *, to_wal: bool) -> bool:
+def check(path: str, lock_timeout_ms: int, *, to_wal: bool) -> bool:
     """Return whether the file is another application's, which `adopt` would change; for any other file
     the usual errors follow. The file and its folder stay as they are.
 
     Raises NotAnEosdbFileError with all obstacles, ReadOnlyDatabaseError, CorruptDatabaseError, and
-    StorageError or DatabaseLockedError while its owner is using it.
+    StorageError for a transaction that its program does not end in time, or cannot because it was killed.
     """
     if not os.path.isfile(path) or not os.access(path, os.R_OK) or not os.path.getsize(path):
         return False
-    has_log, has_index = os.path.exists(f"{path}-wal"), os.path.exists(f"{path}-shm")
-    # A look without locks makes no files. Without a log, or without its index, nobody has the file open
-    # in WAL mode.
-    at_rest = not (has_log and has_index)
+    deadline_ns = real_ns() + lock_timeout_ms * 1_000_000
+    while True:
+        # A look without locks makes no files. Without a log, or without its index, nobody has the file
+        # open in WAL mode.
+        has_log, has_index = os.path.exists(f"{path}-wal"), os.path.exists(f"{path}-shm")
+        at_rest = not (has_log and has_index)
+        before = _state(path)
+        try:
+            may_be_new = has_index or not has_log
+            return _is_adoptable(path, lock_timeout_ms, to_wal, at_rest, may_be_new=may_be_new)
+        except EosdbError:
+            # Such a look also sees what a program is writing, such as another one that adopts.
+            is_writing = _unfinished(path) is not None and describe_sqlites(path)
+            if not at_rest or real_ns() >= deadline_ns:
+                raise
+            if not is_writing and _state(path) == before:
+                raise
+        _CLOCK.sleep_ms(_PAUSE_MS)
+
+
+def _is_adoptable(
+    path: str, busy_timeout_ms: int, to_wal: bool, at_rest: bool, *, may_be_new: bool
+) -> bool:
+    """As `check`, by one look; an empty file `may_be_new` if it has no log that tells more."""
     with (
         translated(path),
         contextlib.closing(
@@ -83,16 +106,29 @@ def check(path: str, busy_timeout_ms: int, *, to_wal: bool) -> bool:
                 connection.execute("BEGIN")
                 file = kind.of(connection)
         except CorruptDatabaseError:
+            _check_finished(path)
             return False
-        if file.version is not None or (file.is_empty and (has_index or not has_log)):
+        if file.version is not None or (file.is_empty and may_be_new):
             return False
-        _check_still(path)
+        _check_finished(path)
         if not os.access(path, os.W_OK):
             raise ReadOnlyDatabaseError(f"{path} is not writable, so it cannot be adopted")
         in_wal_mode = says_wal(path) if at_rest else _mode(connection) == "wal"
         _refuse_for(path, [*_found(connection), *([] if in_wal_mode or to_wal else [_ROLLBACK])])
         _check_health(path, connection)
     return True
+
+
+def _state(path: str) -> list[tuple[int, int, int] | None]:
+    """What changes when a program writes the database: its file, its log, its journal."""
+    found: list[tuple[int, int, int] | None] = []
+    for name in (path, f"{path}-wal", f"{path}-journal"):
+        try:
+            status = os.stat(name)
+            found.append((status.st_ino, status.st_size, status.st_mtime_ns))
+        except OSError:
+            found.append(None)
+    return found
 
 
 def adopt(path: str, busy_timeout_ms: int, *, to_wal: bool, made_here: WriterMutex | None) -> None:
@@ -165,22 +201,25 @@ def _refuse_for(path: str, conflicts: list[str]) -> None:
         )
 
 
-def _check_still(path: str) -> None:
-    """Raises an error if a transaction is unfinished that only the owner's programs can end."""
-    error: EosdbError | None = None
+def _check_finished(path: str) -> None:
+    if (error := _unfinished(path)) is not None:
+        raise error
+
+
+def _unfinished(path: str) -> StorageError | None:
+    """Return the error for a transaction that only the owner's programs can end, if there is one."""
     if _begins(f"{path}-journal", _HOT):
-        error = StorageError(
+        return StorageError(
             f"{path}-journal holds a transaction that has not ended: a program is writing, or was killed. "
             "Let it end, or open the file once with its own program, which rolls it back; then adopt it"
         )
-    elif size_of(f"{path}-wal") and not os.path.exists(f"{path}-shm"):
-        error = StorageError(
+    if size_of(f"{path}-wal") and not os.path.exists(f"{path}-shm"):
+        return StorageError(
             f"{path}-wal is there without {path}-shm: a program has locked the file for itself alone "
             "(`PRAGMA locking_mode=EXCLUSIVE`), or the two were copied from elsewhere. Open and close the "
             "file once with its own program, which brings the log into it; then adopt the file"
         )
-    if error is not None:
-        raise error
+    return None
 
 
 def _check_health(path: str, connection: sqlite3.Connection) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -16,6 +18,7 @@ import eosdb
 from eosdb import TopicPartition
 from eosdb.integrations import publishing
 from eosdb.model.failpoints import Failpoint
+from eosdb.store.schema import adoption
 from tests.readers import committed_values
 from tests.store.schema.foreign_files import (
     ACCEPTED,
@@ -192,20 +195,48 @@ def test_who_holds_the_write_lock_is_waited_for_and_then_named(db_path: Path) ->
         eosdb.connect(db_path, adopt=True, config=config).close()
 
 
+def test_a_transaction_in_a_rollback_journal_is_waited_for(
+    db_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two workers of a server start: one creates its tables while the other one adopts."""
+    write(db_path, PLACES, mode="DELETE")
+    short = eosdb.BrokerConfig(lock_timeout_ms=100)
+    with owner(db_path, "PRAGMA cache_size=1; BEGIN; CREATE TABLE big (x)") as program:
+        program.say(
+            "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 500) "
+            "INSERT INTO big SELECT randomblob(500) FROM n"
+        )
+        with pytest.raises(eosdb.StorageError, match="a program is writing"):
+            eosdb.connect(db_path, adopt="wal", config=short)
+        pauses = itertools.count(1)
+
+        def pause(ms: int) -> None:
+            if next(pauses) == 2:
+                program.say("COMMIT")
+
+        monkeypatch.setattr(adoption, "_CLOCK", SimpleNamespace(sleep_ms=pause))
+        with eosdb.connect(db_path, adopt="wal") as db:
+            assert list(db.query("SELECT count(*) FROM big").rows) == [(500,)]
+    assert next(pauses) == 3
+
+
 def test_who_has_the_file_for_itself_alone_is_named(db_path: Path) -> None:
     script = f"PRAGMA locking_mode=EXCLUSIVE; PRAGMA journal_mode=WAL; {PLACES}"
     with owner(db_path, script):
         before = folder_of(db_path)
         with pytest.raises(eosdb.StorageError, match="locking_mode=EXCLUSIVE"):
-            eosdb.connect(db_path, adopt=True)
+            eosdb.connect(db_path, adopt=True, config=eosdb.BrokerConfig(lock_timeout_ms=100))
         assert folder_of(db_path) == before
 
 
-def test_processes_that_adopt_at_the_same_time_make_one_history(db_path: Path) -> None:
-    write(db_path, PLACES)
+@pytest.mark.parametrize("mode", ["WAL", "DELETE"])
+def test_processes_that_adopt_at_the_same_time_make_one_history(db_path: Path, mode: str) -> None:
+    write(db_path, PLACES, mode=mode)
     program = (
-        "import contextlib, sys, eosdb\n"
-        "with eosdb.connect(sys.argv[1], adopt=True) as db:\n"
+        "import contextlib, sqlite3, sys, eosdb\n"
+        "own = sqlite3.connect(sys.argv[1], timeout=60)\n"
+        "own.execute('CREATE TABLE IF NOT EXISTS mine (x)').close()\n"
+        "with eosdb.connect(sys.argv[1], adopt='wal') as db:\n"
         "    with contextlib.suppress(eosdb.TopicAlreadyExistsError):\n"
         "        db.admin.create_topic('t')\n"
         "    db.producer().send('t', b'x').result()\n"
