@@ -253,7 +253,7 @@ def _processed(consumer: eosdb.Consumer, producer: eosdb.Producer) -> None:
     assert len(found) == _SIZE, f"{len(found)} records are left"
     with producer.transaction():
         for record in found:
-            producer.send("t", record.value, record.key)
+            producer.send("t", record.value, key=record.key)
         producer.send_offsets_to_transaction(consumer.position_offsets(), consumer.group_metadata())
 
 

@@ -93,7 +93,7 @@ def process(folder: Path, records: int, size: int) -> float:
                 done += len(found)
                 with producer.transaction():
                     for record in found:
-                        producer.send("t", record.value, record.key)
+                        producer.send("t", record.value, key=record.key)
                     producer.send_offsets_to_transaction(
                         consumer.position_offsets(), consumer.group_metadata()
                     )

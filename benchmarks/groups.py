@@ -108,7 +108,7 @@ def processed_per_second(folder: Path) -> float:
             db.admin.create_topic(topic, PARTITIONS)
         with db.producer(linger_ms=1_000) as producer:
             for number in range(RECORDS):
-                producer.send("in", b"%d" % number, b"%d" % number)
+                producer.send("in", b"%d" % number, key=b"%d" % number)
         processor = db.processor(
             "in", lambda record: record.value, "out", group_id="g", transactional_id="g"
         )

@@ -47,7 +47,9 @@ def make(path: Path, count: int, partitions: int) -> None:
                     size = min(per, count - number)
                     producer.begin_transaction()
                     for i in range(number, number + size):
-                        producer.send("t", VALUE + b"%09d" % i, b"%09d" % i, partition=partition)
+                        producer.send(
+                            "t", VALUE + b"%09d" % i, key=b"%09d" % i, partition=partition
+                        )
                     producer.flush()
                     producer.commit_transaction()
                     number += size

@@ -52,7 +52,9 @@ def insert(connection: Connection, order: dict[str, Any]) -> None:
 async def put(request: Request, order_id: str, what: str, pieces: int = 1) -> dict[str, Any]:
     """Store an order, once; when this has been answered with 200, it is on the disk."""
     async with request.app.state.db.begin() as tx:
-        stored = await tx.publish("orders", f"{pieces} {what}", order_id, idempotency_key=order_id)
+        stored = await tx.publish(
+            "orders", f"{pieces} {what}", key=order_id, idempotency_key=order_id
+        )
         if not stored.duplicate:
             await tx.run(insert, {"id": order_id, "what": what, "pieces": pieces})
         if pieces < 1:

@@ -46,10 +46,10 @@ def recent(db: eosdb.Database, clock: eosdb.ManualClock) -> None:
     db.admin.create_partitions("past", 2)
     db.admin.alter_topic_config("past", {"cleanup.policy": "compact,delete"})
     plain = TopicPartition("past", 1)
-    db.producer().send("past", '{"a": 1}', "k", partition=1).result()
+    db.producer().send("past", '{"a": 1}', key="k", partition=1).result()
     for number in range(3):  # The time index has an entry for every 64 KiB.
         clock.advance(1)
-        db.producer().send("past", "x" * 70_000, f"large {number}", partition=1).result()
+        db.producer().send("past", "x" * 70_000, key=f"large {number}", partition=1).result()
     shopping = {plain: OffsetAndMetadata(0), TopicPartition("past", 0): OffsetAndMetadata(1)}
     db.broker.offset_commit("shopping", shopping)
     db.broker.offset_delete("shopping", [plain])

@@ -65,8 +65,8 @@ class AsyncUserTransaction:
         self,
         topic: str,
         value: object = None,
-        key: object = None,
         *,
+        key: object = None,
         partition: int | None = None,
         headers: Headers = (),
         timestamp: int | None = None,
@@ -77,7 +77,7 @@ class AsyncUserTransaction:
             lambda: self._transaction.publish(
                 topic,
                 value,
-                key,
+                key=key,
                 partition=partition,
                 headers=headers,
                 timestamp=timestamp,

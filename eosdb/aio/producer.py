@@ -235,8 +235,8 @@ class AsyncProducer:
         self,
         topic: str,
         value: object = None,
-        key: object = None,
         *,
+        key: object = None,
         partition: int | None = None,
         timestamp: int | None = None,
         headers: Headers = (),
@@ -253,7 +253,7 @@ class AsyncProducer:
         record = Sending(
             self._home.loop,
             lambda producer: producer.send(
-                topic, value, key, partition=partition, headers=headers, timestamp=timestamp
+                topic, value, key=key, partition=partition, headers=headers, timestamp=timestamp
             ),
             is_in_transaction=self._outgoing.is_transactional,
         )
@@ -264,8 +264,8 @@ class AsyncProducer:
         self,
         topic: str,
         value: object = None,
-        key: object = None,
         *,
+        key: object = None,
         partition: int | None = None,
         timestamp: int | None = None,
         headers: Headers = (),
@@ -273,7 +273,7 @@ class AsyncProducer:
         """Send one record, and return its metadata when it is stored. Raises the error if it is not."""
         return await (
             await self.send(
-                topic, value, key, partition=partition, headers=headers, timestamp=timestamp
+                topic, value, key=key, partition=partition, headers=headers, timestamp=timestamp
             )
         )
 

@@ -1,8 +1,10 @@
-"""Offsets come before the group, as in Kafka's calls; the other order is told by the types."""
+"""Offsets come before the group, as in Kafka's calls; the types tell the other order. Keys are named."""
 
 from __future__ import annotations
 
 import asyncio
+import inspect
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 import eosdb
 import eosdb.aio
 from eosdb import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
+from eosdb.broker.joining import JoinedTransaction
 
 TP = TopicPartition("t", 0)
 OFFSETS = {TP: OffsetAndMetadata(1)}
@@ -54,9 +57,27 @@ def test_what_is_neither_is_refused(db: eosdb.Database, wrong: Any) -> None:
     assert db.broker.list_groups() == []
 
 
-def test_a_key_that_may_be_a_value_names_the_order(db: eosdb.Database) -> None:
+@pytest.mark.parametrize(
+    "call",
+    [
+        eosdb.Producer.send,
+        eosdb.UserTransaction.publish,
+        JoinedTransaction.publish,
+        eosdb.aio.AsyncProducer.send,
+        eosdb.aio.AsyncProducer.send_and_wait,
+        eosdb.aio.AsyncUserTransaction.publish,
+    ],
+)
+def test_a_key_is_given_by_name(call: Callable[..., object]) -> None:
+    parameters = [*inspect.signature(call).parameters.values()]
+    positional = [each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
+    assert positional == ["self", "topic", "value"]
+    assert "key" in {each.name for each in parameters}
+
+
+def test_pairs_begin_with_the_key(db: eosdb.Database) -> None:
     producer = db.producer(value_serializer=str)
-    with pytest.raises(TypeError, match=r"key: got dict, .*send\(topic, value, key\)"):
-        producer.send("t", "k", {"total": 1})
-    with pytest.raises(TypeError, match=r"send_many\(topic, \[\(key, value\), …\]\)"):
+    with pytest.raises(
+        TypeError, match=r"key: got dict, .*the pairs of send_many are \(key, value\)"
+    ):
         producer.send_many("t", [({"total": 1}, "k")])

@@ -42,7 +42,7 @@ def test_a_key_is_taken_once_for_all_time(shop: eosdb.Database, db_path: Path) -
         first = tx.publish("orders", "a", idempotency_key="req-1")
         again = tx.publish("orders", "b", idempotency_key="req-1")
     with shop.begin() as tx:
-        later = tx.publish("orders", "c", "k", idempotency_key="req-1")
+        later = tx.publish("orders", "c", key="k", idempotency_key="req-1")
     with eosdb.connect(db_path, clock=shop.clock) as other, other.begin() as tx:
         elsewhere = tx.publish("orders", "d", idempotency_key="req-1")
     assert [m.duplicate for m in (first, again, later, elsewhere)] == [False, True, True, True]

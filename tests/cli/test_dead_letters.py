@@ -20,7 +20,7 @@ def _letters(db_path: Path) -> None:
     with eosdb.connect(db_path) as db:
         db.admin.create_topic("orders")
         for i in range(3):
-            db.producer().send("orders", b"%d" % i, b"k")
+            db.producer().send("orders", b"%d" % i, key=b"k")
         eosdb.process(
             db,
             "orders",

@@ -40,7 +40,9 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
         db.admin.create_view("typed", "orders", {"a": "TEXT"})
         with db.producer(client_id=EVIL) as producer:
             for _ in range(20):
-                producer.send("orders", EVIL, EVIL, partition=0, headers=[(EVIL, EVIL.encode())])
+                producer.send(
+                    "orders", EVIL, key=EVIL, partition=0, headers=[(EVIL, EVIL.encode())]
+                )
         eosdb.process(
             db, "orders", refuse,
             group_id=EVIL, transactional_id=f"done {EVIL}", until_idle_ms=0, max_attempts=1,

@@ -56,24 +56,24 @@ def markers_take(clock: ManualClock) -> Callable[[Failpoint], None]:
 
 def day_one(db: eosdb.Database, clock: ManualClock) -> None:
     plain = db.producer()
-    plain.send("orders", '{"total":99}', "42", partition=0,
+    plain.send("orders", '{"total":99}', key="42", partition=0,
                headers=[("source", b"web"), ("trace", b"t-1"), ("empty", None)])  # fmt: skip
-    plain.send("orders", '{"total":10}', "43", partition=0)
+    plain.send("orders", '{"total":10}', key="43", partition=0)
 
     shop = db.producer(transactional_id="shop-1", transaction_timeout_ms=600_000)
     shop.init_transactions()
     go_to(clock, 1, "10:01")
     with shop.transaction():
-        shop.send("orders", '{"total":100}', "42", partition=0)
+        shop.send("orders", '{"total":100}', key="42", partition=0)
         shop.flush()
         clock.advance(1_000)
-        shop.send("orders", '{"total":20}', "44", partition=1)
+        shop.send("orders", '{"total":20}', key="44", partition=1)
         shop.flush()
         clock.advance(1_000)
 
     go_to(clock, 1, "10:30")
     shop.begin_transaction()
-    shop.send("orders", '{"total":-1}', "45", partition=0)
+    shop.send("orders", '{"total":-1}', key="45", partition=0)
     shop.flush()
     clock.advance(500)
     shop.abort_transaction()
@@ -82,7 +82,7 @@ def day_one(db: eosdb.Database, clock: ManualClock) -> None:
     billing = db.producer(transactional_id="billing-1")
     billing.init_transactions()
     with billing.transaction():
-        billing.send("invoices", "99 for 42", "42")
+        billing.send("invoices", "99 for 42", key="42")
         billing.send_offsets_to_transaction({ORDERS[0]: OffsetAndMetadata(1)}, "billing")
     db.broker.offset_commit("audit", {INVOICES: OffsetAndMetadata(0)})
     db.broker.offset_commit(
@@ -91,21 +91,21 @@ def day_one(db: eosdb.Database, clock: ManualClock) -> None:
 
     go_to(clock, 1, "11:59:50")  # Open at noon, committed a little later.
     shop.begin_transaction()
-    shop.send("orders", '{"total":30}', "46", partition=1)
+    shop.send("orders", '{"total":30}', key="46", partition=1)
     shop.flush()
-    plain.send("orders", '{"total":40}', "47", partition=1)
-    plain.send("orders", None, "43", partition=0)
+    plain.send("orders", '{"total":40}', key="47", partition=1)
+    plain.send("orders", None, key="43", partition=0)
     go_to(clock, 1, "12:00:10")
     shop.commit_transaction()
 
     for price in ("1.00", "1.10", "1.20"):
-        plain.send("prices", price, "pear")
+        plain.send("prices", price, key="pear")
 
     go_to(clock, 1, "13:00")
     slow = db.producer(transactional_id="slow-1", transaction_timeout_ms=60_000)
     slow.init_transactions()
     slow.begin_transaction()
-    slow.send("orders", '{"total":5}', "48", partition=0)
+    slow.send("orders", '{"total":5}', key="48", partition=0)
     slow.flush()
     clock.advance(61_000)
     db.housekeeping()
@@ -114,7 +114,7 @@ def day_one(db: eosdb.Database, clock: ManualClock) -> None:
     old = db.producer(transactional_id="shop-2")
     old.init_transactions()
     old.begin_transaction()
-    old.send("orders", '{"total":6}', "49", partition=1)
+    old.send("orders", '{"total":6}', key="49", partition=1)
     old.flush()
     db.producer(transactional_id="shop-2").init_transactions()
 
@@ -122,7 +122,7 @@ def day_one(db: eosdb.Database, clock: ManualClock) -> None:
 def day_two(db: eosdb.Database, clock: ManualClock) -> None:
     go_to(clock, 2, "12:30")
     for _ in range(2):  # Sent again by a program that had forgotten it: eosdb takes both.
-        db.producer(enable_idempotence=False).send("orders", '{"total":7}', "50", partition=0)
+        db.producer(enable_idempotence=False).send("orders", '{"total":7}', key="50", partition=0)
 
     me = db.broker.init_producer_id()
     for epoch in (0, 1):
@@ -137,7 +137,7 @@ def day_two(db: eosdb.Database, clock: ManualClock) -> None:
     late = db.producer(transactional_id="late-1", transaction_timeout_ms=600_000)
     late.init_transactions()
     late.begin_transaction()
-    late.send("orders", '{"total":8}', "51", partition=1)
+    late.send("orders", '{"total":8}', key="51", partition=1)
     late.send_offsets_to_transaction({ORDERS[1]: OffsetAndMetadata(4)}, "billing")
     late.flush()
-    db.producer().send("orders", '{"total":9}', "52", partition=1)
+    db.producer().send("orders", '{"total":9}', key="52", partition=1)

@@ -117,7 +117,7 @@ def everything_that_can_happen(db: eosdb.Database, clock: ManualClock) -> Iterat
     yield db.admin.drop_view("typed")
     yield db.append_once("sink", 1, {TP: [Record(b"k", b"sink")]}, held=["a file"])
     with db.begin() as tx:
-        yield tx.publish("orders", b"v", b"k", partition=0, idempotency_key="once")
+        yield tx.publish("orders", b"v", key=b"k", partition=0, idempotency_key="once")
     consumer = db.consumer("billing", auto_offset_reset="earliest")
     consumer.subscribe(["orders"])
     yield consumer.poll()
@@ -126,7 +126,7 @@ def everything_that_can_happen(db: eosdb.Database, clock: ManualClock) -> Iterat
         producer.init_transactions()
         for is_committed in (True, False):
             producer.begin_transaction()
-            producer.send("orders", b"x" * 70_000, b"k", partition=0)
+            producer.send("orders", b"x" * 70_000, key=b"k", partition=0)
             producer.send_offsets_to_transaction(consumer.position_offsets(), "billing")
             if is_committed:
                 yield producer.commit_transaction()

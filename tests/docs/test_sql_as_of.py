@@ -68,7 +68,7 @@ class History:
         sender = producer or self.plain
         for _ in range(self.random.randint(1, 3)):
             self.count += 1
-            sender.send(topic, f"v{self.count}", f"k{self.count % 7}", partition=partition)
+            sender.send(topic, f"v{self.count}", key=f"k{self.count % 7}", partition=partition)
         sender.flush()
 
     def send_in_transaction(self) -> None:

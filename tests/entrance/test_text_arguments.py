@@ -311,7 +311,7 @@ def test_settings_of_producers(shop: eosdb.Database, name: str) -> None:
         if name == "transactional_id":
             producer.init_transactions()
             producer.begin_transaction()
-        return producer.send("t", "v", "k").result()
+        return producer.send("t", "v", key="k").result()
 
     answered(run)
 

@@ -45,7 +45,7 @@ def test_it_is_what_the_view_shows(seed: int) -> None:
 def test_every_column_can_be_asked_for(db: eosdb.Database) -> None:
     db.admin.create_topic("t")
     with db.producer() as producer:
-        producer.send("t", b"v", b"k", headers=[("h", b"1")])
+        producer.send("t", b"v", key=b"k", headers=[("h", b"1")])
     ((row,),) = db.admin.scan(TP, 0, 1)
     assert dict(zip(COLUMNS, row, strict=True)) | {"timestamp": 0} == {
         "offset": 0, "timestamp": 0, "timestamp_type": 0, "key": b"k", "value": b"v",

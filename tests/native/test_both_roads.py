@@ -72,7 +72,7 @@ def write(path: Path, seed: int) -> list[Any]:
             else:
                 producer.begin_transaction()
                 for key, value, headers, time in records:
-                    producer.send("t", value, key, headers=headers, timestamp=time)
+                    producer.send("t", value, key=key, headers=headers, timestamp=time)
                 producer.flush()
                 producer.commit_transaction() if kind == "commit" else producer.abort_transaction()
     return answers
@@ -152,7 +152,7 @@ def test_an_ordinary_log_is_read_by_the_accelerator_alone(db_path: Path) -> None
         producer.init_transactions()
         for i in range(30):
             producer.begin_transaction()
-            producer.send("t", b"v%d" % i, b"k", headers=[("h", b"%d" % i)])
+            producer.send("t", b"v%d" % i, key=b"k", headers=[("h", b"%d" % i)])
             producer.flush()
             producer.commit_transaction() if i % 3 else producer.abort_transaction()
         with mock.patch.object(block, "_by_row", side_effect=AssertionError):
@@ -241,7 +241,9 @@ def test_ordinary_batches_are_verified_by_the_accelerator_alone(db_path: Path) -
             producer.init_transactions()
             for i in range(30):
                 with producer.transaction():
-                    producer.send("t", b"v%d" % i, b"k", headers=[("h", b"%d" % i)], timestamp=i)
+                    producer.send(
+                        "t", b"v%d" % i, key=b"k", headers=[("h", b"%d" % i)], timestamp=i
+                    )
                     producer.send_many("t", [b"%d" % i] * 1_000)
         db.broker.append(TP, RecordBatch([Record(value=b"of no producer")] * 20))
         python = mock.patch.object(RecordCheck, "_are_whole", side_effect=AssertionError)

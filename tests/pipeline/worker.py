@@ -56,7 +56,7 @@ def feed(db: eosdb.Database, name: str) -> dict[str, float]:
         with producer.transaction():
             for _ in range(10):
                 producer.send(
-                    "in", f"{name}:{number} {flights[number % len(flights)]}", f"{number}"
+                    "in", f"{name}:{number} {flights[number % len(flights)]}", key=f"{number}"
                 )
                 number += 1
         time.sleep(0.01)

@@ -183,7 +183,7 @@ def test_a_query_that_is_killed_again_and_again_copies_each_record_once(
         db.admin.create_topic("out", partitions=2)
         with db.producer(batch_size=100_000, linger_ms=50) as producer:
             for i in range(count):
-                producer.send("orders", b"%d" % i, b"key %d" % (i % 10))
+                producer.send("orders", b"%d" % i, key=b"key %d" % (i % 10))
     instants = tmp_path / "cp-instants"
     instants.mkdir()
     for attempt in range(kills + 1):

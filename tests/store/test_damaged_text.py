@@ -86,7 +86,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
         producer = db.producer(transactional_id="done")
         producer.init_transactions()
         with producer.transaction():
-            producer.send("orders", '{"a": 1}', "k", headers=[("h", b"v")])
+            producer.send("orders", '{"a": 1}', key="k", headers=[("h", b"v")])
             producer.send_offsets_to_transaction({TP: OffsetAndMetadata(0, "note")}, "g")
         db.producer(transactional_id="open").init_transactions()
         db.append_once("sink", 1, {TP: [eosdb.Record(value=b"1")]}, held=("a",))

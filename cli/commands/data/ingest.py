@@ -392,7 +392,7 @@ class Ingest:
                     for item in chain((first,), islice(items, transaction_size - 1)):
                         error = item.error or self._refusal(item)
                         if error is None:
-                            producer.send(self._topic, item.value, item.key)
+                            producer.send(self._topic, item.value, key=item.key)
                             self._count += 1
                         elif skip:
                             self._skipped.append(f"line {item.line}: {error}")

@@ -75,7 +75,9 @@ def produce(
             for line in sys.stdin.buffer:
                 key_bytes, value = split(line.rstrip(b"\r\n"))
                 try:
-                    producer.send(topic, value, key_bytes, partition=partition, on_delivery=note)
+                    producer.send(
+                        topic, value, key=key_bytes, partition=partition, on_delivery=note
+                    )
                 except MessageTooLargeError as error:
                     before = "no line is" if transactional_id else "the lines before it are"
                     raise MessageTooLargeError(

@@ -226,7 +226,7 @@ def _send_back(
             producer.send(
                 to or (failure.topic if failure else ""),
                 record.value,
-                record.key,
+                key=record.key,
                 partition=failure.partition if failure and to is None else None,
                 headers=(*unmarked(record.headers), (REPLAYED_FROM, origin)),
                 timestamp=record.timestamp,

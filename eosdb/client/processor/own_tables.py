@@ -38,8 +38,8 @@ class Part(Protocol):
         self,
         topic: str,
         value: object = None,
-        key: object = None,
         *,
+        key: object = None,
         partition: int | None = None,
         headers: Headers = (),
         timestamp: int | None = None,
@@ -200,7 +200,7 @@ def _publish(tx: Part, record: ProducerRecord) -> None:
     tx.publish(
         record.topic,
         record.value,
-        record.key,
+        key=record.key,
         partition=record.partition,
         headers=record.headers,
         timestamp=record.timestamp,

@@ -81,7 +81,7 @@ class FileTarget:
                 future = producer.send(
                     record.topic,
                     record.value,
-                    record.key,
+                    key=record.key,
                     partition=record.partition,
                     headers=record.headers,
                     timestamp=record.timestamp,

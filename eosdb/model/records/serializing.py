@@ -33,11 +33,7 @@ def serialized(what: str, given: object, serializer: Serializer | None) -> bytes
             check_text(what, data, InvalidRecordError)
     kind = type(data).__name__
     if serializer is None:
-        order = (
-            "; the order is send(topic, value, key), and send_many(topic, [(key, value), …])"
-            if what == "key"
-            else ""
-        )
+        order = "; the pairs of send_many are (key, value)" if what == "key" else ""
         raise TypeError(
             f"{what}: got {kind}, expected bytes, str or None; give the producer a {what}_serializer{order}"
         )

@@ -101,7 +101,7 @@ def transactional_writer(world: World, me: Me) -> None:
                     key, tp = f"key {me.rng.randrange(4)}", TopicPartition(TABLE, 0)
                 value = f"{record.key}|{i}".encode()
                 record.sent[value] = tp
-                producer.send(tp.topic, value, key, partition=tp.partition)
+                producer.send(tp.topic, value, key=key, partition=tp.partition)
                 if me.rng.random() < 0.2:
                     producer.flush()
                     world.clock.sleep_ms(me.rng.choice((0, 10, 30, 30, 30, 2_000)))

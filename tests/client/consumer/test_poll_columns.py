@@ -42,7 +42,9 @@ def filled(db: eosdb.Database) -> eosdb.Database:
         producer.begin_transaction()
         for tp in TPS:
             producer.send_many("t", (f"{number}.{i}" for i in range(50)), partition=tp.partition)
-            producer.send("t", None, "key", partition=tp.partition, headers=HEADERS[: number % 3])
+            producer.send(
+                "t", None, key="key", partition=tp.partition, headers=HEADERS[: number % 3]
+            )
         if number < 8:
             producer.abort_transaction() if number % 4 == 1 else producer.commit_transaction()
     producer.flush()

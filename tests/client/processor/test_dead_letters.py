@@ -26,7 +26,9 @@ def _letters(db: eosdb.Database) -> None:
 def feed(db: eosdb.Database, *numbers: int) -> None:
     producer = db.producer(linger_ms=1_000)
     for i in numbers:
-        producer.send("in", b"%d" % i, b"k%d" % i, partition=i % 2, headers=[("own", b"%d" % i)])
+        producer.send(
+            "in", b"%d" % i, key=b"k%d" % i, partition=i % 2, headers=[("own", b"%d" % i)]
+        )
     producer.close()
 
 

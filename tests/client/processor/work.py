@@ -13,7 +13,7 @@ Run = Callable[..., eosdb.ProcessReport]
 def feed(db: eosdb.Database, *values: bytes, topic: str = "in", partition: int = 0) -> None:
     producer = db.producer(linger_ms=10_000)
     for value in values:
-        producer.send(topic, value, b"k" + value, partition=partition)
+        producer.send(topic, value, key=b"k" + value, partition=partition)
     producer.close()
 
 

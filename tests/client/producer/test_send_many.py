@@ -78,7 +78,7 @@ def test_the_same_records_as_by_a_loop(
         if isinstance(one, tuple):
             record = ProducerRecord(key=one[0], value=one[1])
         producer.send(
-            "y", record.value, record.key, headers=record.headers, timestamp=record.timestamp,
+            "y", record.value, key=record.key, headers=record.headers, timestamp=record.timestamp,
             partition=partition if record.partition is None else record.partition,
         )  # fmt: skip
     sent = producer.send_many("x", given, partition=partition)
@@ -97,7 +97,7 @@ def test_keys_and_serializers_are_used_as_by_send(db: eosdb.Database) -> None:
     )
     pairs = [(i % 37, {"n": [i]}) for i in range(700)]
     for key, value in pairs:
-        producer.send("y", value, key)
+        producer.send("y", value, key=key)
     producer.send_many("x", iter(pairs))
     assert read(db, "x") == read(db, "y")
     assert len({record[0] for record in read(db, "x")}) == 5

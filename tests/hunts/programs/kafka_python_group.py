@@ -29,7 +29,7 @@ def copy(setting: Setting, stopping: Stopping) -> None:
                 producer.begin_transaction()
                 for message in (message for some in found.values() for message in some):
                     producer.send(
-                        setting.name, message.value, message.key, partition=message.partition,
+                        setting.name, message.value, key=message.key, partition=message.partition,
                         timestamp_ms=message.timestamp,
                     )  # fmt: skip
                 at = {tp: kafkas.OffsetAndMetadata(consumer.position(tp), "", -1) for tp in found}

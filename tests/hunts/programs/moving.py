@@ -54,7 +54,9 @@ def _fill(db: eosdb.Database, topic: str, rng: random.Random) -> None:
         for start in range(0, _RECORDS, 50):
             producer.begin_transaction()
             for record in range(start, start + 50):
-                producer.send(topic, f"{record}", f"k{record % 97}", partition=record % PARTITIONS)
+                producer.send(
+                    topic, f"{record}", key=f"k{record % 97}", partition=record % PARTITIONS
+                )
             producer.flush()
             if start % 250 == 0:
                 producer.abort_transaction()
@@ -78,7 +80,7 @@ def _write_until_closed(db: eosdb.Database, topic: str, sent: Path, stopping: St
             partition = record % PARTITIONS
             notes.write(f"? {value}\n".encode())
             try:
-                producer.send(topic, value, b"k", partition=partition).result()
+                producer.send(topic, value, key=b"k", partition=partition).result()
             except PolicyViolationError:
                 notes.write(f"! {value}\n".encode())
                 return

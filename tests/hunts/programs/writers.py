@@ -69,9 +69,11 @@ class Transactions(Producing):
             number = operation.number
             key, headers = f"k{number}" if number % 5 else None, _HEADERS[: number % 3]
             for place, value in zip(operation.places, values, strict=True):
-                producer.send(place.topic, value, key, partition=place.partition, headers=headers)
+                producer.send(
+                    place.topic, value, key=key, partition=place.partition, headers=headers
+                )
             if number % 3 == 0:
-                producer.send(TOPIC, None, "gone", partition=0)
+                producer.send(TOPIC, None, key="gone", partition=0)
             at = {TopicPartition(TOPIC, 0): OffsetAndMetadata(operation.number)}
             producer.send_offsets_to_transaction(at, "places")
             if operation.number % 7 == 0:

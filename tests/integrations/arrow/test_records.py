@@ -101,7 +101,7 @@ def fill(db: eosdb.Database, rng: random.Random, config: dict[str, Any]) -> None
             if producer.state != "IN_TRANSACTION":
                 producer.begin_transaction()
             for one in made:
-                producer.send("t", one.value, one.key, headers=one.headers, timestamp=time)
+                producer.send("t", one.value, key=one.key, headers=one.headers, timestamp=time)
             producer.flush()
     if rng.random() < 0.3:
         db.admin.alter_topic_config("t", {"message.timestamp.type": "LogAppendTime"})

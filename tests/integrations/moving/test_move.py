@@ -260,7 +260,7 @@ def test_a_compacted_topic_moves(tmp_path: Path, cluster: KafkaDouble) -> None:
         tp = TopicPartition("prices", 0)
         with db.producer() as producer:
             for number in range(60):
-                producer.send("prices", f"{number}", f"k{number % 7}")
+                producer.send("prices", f"{number}", key=f"k{number % 7}")
         with relay_to_kafka(db, cluster) as relay:
             relay.run(until_caught_up=True)
         db.housekeeping()

@@ -56,7 +56,7 @@ def fill(db: eosdb.Database, numbers: Iterable[int], topic: str = "orders") -> N
         producer.init_transactions()
         with producer.transaction():
             for number in numbers:
-                producer.send(topic, f"{number}", f"k{number}", partition=number % count)
+                producer.send(topic, f"{number}", key=f"k{number}", partition=number % count)
 
 
 class Running:

@@ -61,7 +61,7 @@ def both_ways(request: pytest.FixtureRequest, source: eosdb.Database) -> Way:
 def send_large(source: eosdb.Database) -> None:
     with source.producer() as producer:
         producer.send("orders", "before", partition=0)
-        producer.send("orders", "x" * 5_000, b"key", partition=0, headers=[("h", b"1")])
+        producer.send("orders", "x" * 5_000, key=b"key", partition=0, headers=[("h", b"1")])
         producer.send("orders", "behind", partition=0)
 
 
@@ -193,7 +193,7 @@ def test_an_exact_copy_of_the_file_goes_on(way: Way, tmp_path: Path) -> None:
 def test_what_no_relay_wrote_among_the_positions_stops_it(way: Way) -> None:
     way.run()
     with way.db.producer() as producer:
-        producer.send(POSITIONS_TOPIC, "what?", "who?")
+        producer.send(POSITIONS_TOPIC, "what?", key="who?")
     with pytest.raises(CorruptRecordError, match="no relay wrote: key b'who\\?'"):
         way.run()
 

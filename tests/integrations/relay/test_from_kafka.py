@@ -30,7 +30,7 @@ def test_records_come_back_from_a_cluster_as_they_went(
         producer.send("orders", "taken back", partition=0)
         producer.abort_transaction()
         with producer.transaction():
-            producer.send("orders", None, None, partition=1, headers=[("a", None), ("a", b"1")])
+            producer.send("orders", None, key=None, partition=1, headers=[("a", None), ("a", b"1")])
     with relay.to_kafka(source, cluster) as there:
         there.run(until_caught_up=True)
     assert relayed(cluster, target, max_records=50).records == 201

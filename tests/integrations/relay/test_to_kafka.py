@@ -36,8 +36,10 @@ def test_committed_records_arrive_with_all_that_they_carry(
         producer.abort_transaction()
         with producer.transaction():
             headers = [("a", b"1"), ("a", None), ("b", b"")]
-            producer.send("orders", b"\x00\xff", None, partition=1, headers=headers, timestamp=7)
-            producer.send("orders", None, b"gone", partition=1, timestamp=5)
+            producer.send(
+                "orders", b"\x00\xff", key=None, partition=1, headers=headers, timestamp=7
+            )
+            producer.send("orders", None, key=b"gone", partition=1, timestamp=5)
         producer.begin_transaction()
         producer.send("orders", "not yet", partition=1)
         producer.flush()

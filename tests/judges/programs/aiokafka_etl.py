@@ -57,7 +57,7 @@ async def _copy(
     async with producer.transaction():
         for records in found.values():
             for record in records:
-                await producer.send(sink, record.value, record.key)
+                await producer.send(sink, record.value, key=record.key)
         offsets = {partition: records[-1].offset + 1 for partition, records in found.items()}
         await producer.send_offsets_to_transaction(offsets, group)
 

@@ -49,7 +49,7 @@ def _copy(consumer: Any, producer: Any, sink: str) -> None:
     try:
         for records in found.values():
             for record in records:
-                producer.send(sink, record.value, record.key)
+                producer.send(sink, record.value, key=record.key)
         offsets = {
             partition: OffsetAndMetadata(records[-1].offset + 1, "", -1)
             for partition, records in found.items()

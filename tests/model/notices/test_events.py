@@ -34,7 +34,7 @@ def feed(db: eosdb.Database, count: int = COUNT) -> None:
     db.admin.create_topic("in", partitions=3)
     producer = db.producer(linger_ms=1_000)
     for i in range(count):
-        producer.send("in", b"secret value", b"secret key", partition=i % 3)
+        producer.send("in", b"secret value", key=b"secret key", partition=i % 3)
     producer.close()
 
 
