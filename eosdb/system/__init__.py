@@ -1,8 +1,8 @@
-"""What the operating system gives, in one place: locks between processes, waiting for a write, descriptors
-that are open, memory files, full syncs, mounts.
+"""Services of the operating system: locks between processes, waiting for a write, open descriptors,
+memory files, full syncs, mounts.
 
-There are two roads to it, of which `road.py` takes one for the life of the process. This package is
-imported before anything that needs it, so it also refuses systems that eosdb does not run on.
+They have two implementations, of which `road.py` selects one for the process. Every package that needs
+them imports this one first, so it also refuses unsupported systems.
 """
 
 import sys

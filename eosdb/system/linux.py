@@ -1,4 +1,4 @@
-"""Linux's road: open-file-description locks on bytes of one file, inotify, /proc and /dev/shm."""
+"""The Linux road: open-file-description locks on bytes of one file, inotify, /proc and /dev/shm."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ IS_PORTABLE: Final = False
 LOCK_FILES: Final = ()
 _FLOCK: Final = "hhqqi4x"
 _ROADS: Final = (2, 3)
-"""The bytes that openers on this road and on the portable one share among themselves."""
+"""Bytes with a shared lock of each opener: of this road, and of the portable one."""
 _OWNERS_AT: Final = 4096
-"""From here on each byte is an owner's lock; locking bytes does not make the file grow."""
+"""Each byte from here on is an owner's lock; locking bytes does not make the file grow."""
 _SHARED_MEMORY: Final = "-shm"
 _PROCESSES: Final = "/proc"
 _MOUNTS: Final = "/proc/self/mountinfo"
@@ -38,7 +38,6 @@ _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
 def _bytes(kind: int, byte: int, length: int = 1) -> bytes:
-    """Build the `flock` structure for these bytes; `kind` is F_RDLCK, F_WRLCK or F_UNLCK."""
     return struct.pack(_FLOCK, kind, os.SEEK_SET, byte, length, 0)
 
 
@@ -86,7 +85,6 @@ class _Bytes(LockFile):
 
 
 def _is_locked(file: LockFile, wanted: bytes) -> bool:
-    """Whether a lock of another descriptor conflicts with the one requested."""
     conflict = fcntl.fcntl(file, fcntl.F_OFD_GETLK, wanted)
     return bool(struct.unpack_from("h", conflict)[0] != fcntl.F_UNLCK)
 
@@ -116,9 +114,9 @@ def is_on_road(file: LockFile, *, is_portable: bool) -> bool:
 
 # decisions/0061: the locks of the two roads do not exclude each other.
 def keep_out_other_road(file: LockFile, *, is_portable: bool) -> None:
-    """Show as long as the file is open on which road it is. Raises IllegalStateError if it is open on the
-    other one."""
-    # Also before: an attempt that fails must not be in the way of anybody on the other road.
+    """Show other openers the road of this one, while the file is open. Raises IllegalStateError if it is
+    open on the other road."""
+    # Checked before the lock as well: a failing attempt must not block the other road.
     if not is_on_road(file, is_portable=not is_portable):
         fcntl.fcntl(file, fcntl.F_OFD_SETLK, _bytes(fcntl.F_RDLCK, _ROADS[is_portable]))
         if not is_on_road(file, is_portable=not is_portable):
@@ -148,9 +146,9 @@ def inherited() -> frozenset[tuple[int, int]]:
 
 
 def holders(path: str, locked: Collection[int]) -> Sequence[int]:
-    """`/proc/locks` names the holder of each of SQLite's locks. It names none for an open-file-description
-    lock, but `/proc/PID/fdinfo` lists the locks of each open file of a process, though not of other users'
-    processes. Both are read without opening the file itself: closing that would drop SQLite's locks."""
+    """`/proc/locks` names the holders of SQLite's locks, but not of open-file-description locks. Those
+    are in `/proc/PID/fdinfo`, for this user's processes only. Neither opens the file: closing it would
+    drop SQLite's locks."""
     try:
         status = os.stat(path)
     except OSError:
@@ -161,8 +159,8 @@ def holders(path: str, locked: Collection[int]) -> Sequence[int]:
 
 
 def _listed(status: os.stat_result, locked: Collection[int]) -> list[int]:
-    """The processes that `/proc/locks` names, in lines such as `1: POSIX ADVISORY WRITE 4711 08:01:131 120
-    120`; it names none (-1) for other kinds of locks, and others wait (`->`)."""
+    """The holders in lines of `/proc/locks` such as `1: POSIX ADVISORY WRITE 4711 08:01:131 120 120`.
+    Other kinds of locks have -1 as their holder; `->` marks a waiting process."""
     file = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
     lines = [line.split() for line in _read(f"{_PROCESSES}/locks").splitlines()]
     return sorted({
@@ -265,7 +263,7 @@ def mount_of(folder: str) -> Mount | None:
 
 
 def find_mount(mountinfo: str, device: int) -> Mount | None:
-    """Find the file system with this `st_dev` in the text of `/proc/self/mountinfo`; None if it is not
+    """Find the file system of this `st_dev` in the text of `/proc/self/mountinfo`; None if it is not
     listed, as for a subvolume of btrfs."""
     wanted = f"{os.major(device)}:{os.minor(device)}"
     for line in mountinfo.splitlines():
@@ -278,7 +276,6 @@ def find_mount(mountinfo: str, device: int) -> Mount | None:
 
 
 def listed_points(mountinfo: str) -> set[str]:
-    """Every path at which something is mounted."""
     lines = (line.split(" ") for line in mountinfo.splitlines())
     return {_unescaped(fields[4]) for fields in lines if len(fields) > 4}
 

@@ -1,7 +1,7 @@
 """Lock files beside a database, and the descriptors that hold locks on them.
 
-A lock belongs to the open descriptor. The kernel releases those of a process that dies, however it dies; a
-forked child closes its copies of the descriptors, so it does not keep its parent's locks alive.
+A lock belongs to the open descriptor; the kernel releases the locks of a dead process. A forked child
+closes its copies of the descriptors, so it does not keep its parent's locks alive.
 """
 
 from __future__ import annotations
@@ -13,16 +13,15 @@ from io import FileIO
 from typing import Final, TypeVar
 
 LOCK: Final = "-lock"
-"""What the name of a lock file adds to that of the database."""
+"""The suffix of a lock file's name."""
 
 
 class LockFile(FileIO):
-    """A file that closes its descriptor only once, and without a warning at the end of the process."""
+    """A file that closes its descriptor only once, and without a warning when the process ends."""
 
     path: str
 
     def close(self) -> None:
-        """Release the file's locks. Can be called again."""
         super().close()
         _open.discard(self)
 
@@ -37,8 +36,8 @@ lock."""
 
 
 def open_lock_file(path: str, kind: type[F]) -> F:
-    """Open a descriptor with its own set of locks. The file is created if necessary, with the owner and
-    the mode of the database, as SQLite does it for the WAL. Raises OSError."""
+    """Open a descriptor with its own locks. A new file gets the owner and mode of the database, like
+    SQLite's WAL. Raises OSError."""
     file = kind(_opened(path), "r+")
     file.path = path
     _open.add(file)
@@ -46,20 +45,19 @@ def open_lock_file(path: str, kind: type[F]) -> F:
 
 
 def _opened(path: str) -> int:
-    flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW  # It is written to.
+    flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
     while True:
         with contextlib.suppress(FileNotFoundError):
             return os.open(path, flags)
         with contextlib.suppress(FileExistsError):
-            # Exclusively: what is changed below must not be what a link of somebody else's leads to.
+            # O_EXCL: the owner and mode below must not change the target of somebody else's link.
             descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o644)
             _give_to_owner(descriptor, path.rpartition(LOCK)[0])
             return descriptor
 
 
 def _give_to_owner(descriptor: int, path: str) -> None:
-    """Give a new file the owner and the mode of the file at `path`, if there is one, as far as this user
-    may."""
+    """Give a new file the owner and mode of the file at `path`, if it exists, as far as this user may."""
     with contextlib.suppress(OSError):
         status = os.stat(path)
         os.fchmod(descriptor, stat.S_IMODE(status.st_mode))
@@ -67,7 +65,7 @@ def _give_to_owner(descriptor: int, path: str) -> None:
 
 
 def _forget_after_fork() -> None:
-    """Close inherited descriptors in a forked child, which would keep the parent's locks alive."""
+    """Close inherited descriptors in a forked child: they would keep the parent's locks alive."""
     for file in list(_open):
         file.close()
 

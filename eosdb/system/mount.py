@@ -1,4 +1,4 @@
-"""A mounted file system, and whether other hosts have its files, too."""
+"""A mounted file system, and whether other hosts use its files."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class Mount(NamedTuple):
 
     @property
     def is_shared(self) -> bool:
-        """Whether another host, or Windows beside WSL, may have the files open, too. 9p alone does not
-        tell: sandboxes (gVisor) have their own disk on it."""
+        """Whether another host, or Windows beside WSL, may have the files open. 9p needs a second look:
+        sandboxes (gVisor) use it for their own disk."""
         return self.type in _NETWORK or (
             self.type == "9p" and "drvfs" in self.source + self.options
         )

@@ -1,7 +1,8 @@
-"""The road of every POSIX system: one locked file (`flock`) for each lock, and waiting by looking.
+"""The road for every POSIX system: one `flock`ed file for each lock, and polling instead of
+notifications.
 
-macOS takes it, and Linux with EOSDB_PORTABLE=1. A lock file is never removed while its lock may be held,
-and the database file is never opened here: closing it would drop SQLite's locks.
+macOS takes it, and Linux with EOSDB_PORTABLE=1. A lock file is never removed while its lock may be held.
+The database file is never opened here: closing it would drop SQLite's locks.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ from eosdb.system.mount import Mount
 
 IS_PORTABLE: Final = True
 LOCK_FILES: Final = ("-queue", "-writer")
-"""Those of the locks QUEUE and WRITER."""
 OWNER: Final = "-owner-"
 _TRY: Final = fcntl.LOCK_EX | fcntl.LOCK_NB
 _RANGE: Final = struct.Struct("<qq")
-"""What an owner's file says for each `hold`: the first number, and how many; none once they are dropped."""
+"""An entry of an owner's file for each `hold`: the first number and the count; a count of 0 once it is
+dropped."""
 _SEEN: Final = 1_000
 _MOUNTED: Final = re.compile(
     r"(?P<source>.*) on (?P<point>/.*?) "
@@ -42,12 +43,12 @@ _MOUNTED: Final = re.compile(
 
 
 class _Files:
-    """The locks of one opener. The first file stores the facts, and nobody locks it."""
+    """The locks of one opener. The first file stores facts and is never locked."""
 
     def __init__(self, path: str) -> None:
         self._path: Final = path
         self._seen: Final[dict[int, str]] = {}
-        """The files that owner locks were found in."""
+        """The owner file in which each number was found."""
         opened: list[LockFile] = []
         self.files: Final[Sequence[LockFile]] = opened
         try:
@@ -72,7 +73,7 @@ class _Files:
         self._sign(lock)
 
     def _sign(self, lock: int) -> None:
-        """Store who holds the lock, for `holders`."""
+        """Write the holder's process id for `holders`."""
         with contextlib.suppress(OSError):
             os.pwrite(self._locks[lock].fileno(), b"%-20d" % os.getpid(), 0)
 
@@ -126,8 +127,8 @@ def _facts(path: str) -> LockFile:
 
 
 class _Owners:
-    """A locked file of its own that lists the numbers which this opener holds. It is removed when it is
-    closed, or by whoever finds that nobody holds its lock any more."""
+    """The opener's own locked file, a list of the numbers it holds. `close` removes it; after a crash,
+    any opener that finds it unlocked does."""
 
     def __init__(self, path: str) -> None:
         self._path: Final = path
@@ -141,7 +142,7 @@ class _Owners:
         place = self._free.pop() if self._free else next(self._fresh)
         self._places[number, count] = place
         os.pwrite(self._file.fileno(), _RANGE.pack(number, count), place)
-        # Stored first: of two that want the same number at once, at least one sees the other.
+        # Stored first: if two openers want a number at once, at least one sees the other.
         others = (name for name in _owner_files(self._path) if name != self._file.path)
         if any(_has(name, number, count) for name in others):
             self.drop(number, count)
@@ -151,8 +152,9 @@ class _Owners:
         place = self._places.pop((number, count), None)
         if place is not None:
             self._dropped.append(place)
-        # What a full disk does not take stays held for others until the next call or the end; no error.
-        with contextlib.suppress(IndexError):  # Another thread is doing it.
+        # If a full disk keeps the number from being wiped, others see it as held until the next call or
+        # the end.
+        with contextlib.suppress(IndexError):  # Another thread wipes it.
             for _ in range(len(self._dropped)):
                 self._wipe(self._dropped.pop())
 
@@ -184,7 +186,7 @@ def _locked_anew(path: str) -> LockFile:
         except BaseException:
             file.close()
             raise
-        file.close()  # It was not locked yet, and somebody took it for a dead opener's.
+        file.close()  # Another opener took the unlocked file for a dead opener's.
 
 
 def _owner_files(path: str) -> Iterator[str]:
@@ -195,8 +197,8 @@ def _owner_files(path: str) -> Iterator[str]:
 
 
 def _has(name: str, number: int, count: int = 1, *, removes: bool = True) -> bool:
-    """Whether an opener that lives has stored one of these numbers in its file; a dead one's is removed,
-    unless a reader looks."""
+    """Whether a live opener's file has one of these numbers. Unless for a reader, removes a dead opener's
+    file."""
     stored = _stored(name, removes=removes)
     whole = stored[: len(stored) // _RANGE.size * _RANGE.size]
     return any(
@@ -206,14 +208,14 @@ def _has(name: str, number: int, count: int = 1, *, removes: bool = True) -> boo
 
 
 def _stored(name: str, *, removes: bool = False) -> bytes:
-    """Return the content of a lock file whose lock is held; empty if it is free, or there is no file."""
+    """Return the content of a locked file; empty if it is unlocked or absent."""
     try:
         descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return b""
     try:
         with contextlib.suppress(BlockingIOError):
-            # Shared, so that two who look do not take each other for the holder.
+            # A shared lock: two readers must not take each other for the holder.
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
             if removes:
                 with contextlib.suppress(OSError):
@@ -241,7 +243,6 @@ def process(pid: int) -> tuple[str, bool]:
 
 
 def _output(command: Sequence[str]) -> str:
-    """What another program writes; empty if there is no such program."""
     try:
         done = subprocess.run(command, capture_output=True, check=False)
     except OSError:
@@ -250,7 +251,7 @@ def _output(command: Sequence[str]) -> str:
 
 
 def inherited() -> frozenset[tuple[int, int]]:
-    """Every file that is open: SQLite's are among them."""
+    """Every open file; SQLite's are among them."""
     with contextlib.suppress(OSError):
         return frozenset((status.st_dev, status.st_ino) for _, status in open_files())
     return frozenset()
@@ -269,7 +270,7 @@ def memory_folder() -> str | None:
 
 def sync(descriptor: int) -> None:
     if sys.platform == "darwin":
-        # There fsync leaves what was written in the cache of the disk; not every file system can do more.
+        # On macOS fsync leaves the data in the cache of the disk. Not every file system supports more.
         with contextlib.suppress(OSError):
             fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
             return
@@ -298,7 +299,7 @@ def mount_of(folder: str) -> Mount | None:
 
 
 def find_mount(mounts: Sequence[tuple[str, Mount]], folder: str) -> Mount | None:
-    """Find the file system that is mounted nearest above the folder."""
+    """Find the file system mounted nearest above the folder."""
     above = [
         (len(at), mount) for at, mount in mounts if f"{folder}/".startswith(f"{at.rstrip('/')}/")
     ]
@@ -306,7 +307,6 @@ def find_mount(mounts: Sequence[tuple[str, Mount]], folder: str) -> Mount | None
 
 
 def listed_mounts(text: str) -> list[tuple[str, Mount]]:
-    """Every mount point and what is mounted there, by the text that `mount` writes."""
     lines = filter(None, map(_MOUNTED.fullmatch, text.splitlines()))
     return [
         (line["point"], Mount(line["linux"] or line["mac"], line["source"], line["options"]))
@@ -316,5 +316,5 @@ def listed_mounts(text: str) -> list[tuple[str, Mount]]:
 
 @lru_cache(maxsize=64)
 def _mounted(_device: int) -> str:
-    """What `mount` writes; asked once for each device, as starting a program takes milliseconds."""
+    """The output of `mount`, cached for each device, as starting a program takes milliseconds."""
     return _output(["mount"])

@@ -1,7 +1,7 @@
-"""Who has locked bytes of a file as SQLite does it: a program for `portable.py`, given a path and bytes.
+"""A program for `portable.py`: finds the holder of SQLite's POSIX locks, given a path and bytes.
 
-The kernel shows a process every such lock but its own, and who opens the file and closes it loses his own,
-so another process asks.
+The kernel shows a process every such lock but its own, and closing the file would drop the process's own
+locks. So another process asks.
 """
 
 import fcntl

@@ -1,7 +1,7 @@
-"""The two roads to what the system gives, and the one that this process takes.
+"""The two implementations of system services ("roads"), and the selected one.
 
-`linux` uses what only Linux has; `portable` makes do with what macOS has, too, and is slower. The choice
-holds for the whole process; a file is open on one road at a time.
+`linux` uses Linux's own calls; `portable` uses only those that macOS also has, and is slower. The
+selection holds for the whole process, and a file is open on one road at a time.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from eosdb.system.lock_file import LockFile
 from eosdb.system.mount import Mount
 
 VARIABLE: Final = "EOSDB_PORTABLE"
-"""The environment variable that takes the portable road on Linux if it is 1."""
+"""The environment variable that selects the portable road on Linux if it is 1."""
 QUEUE: Final = 0
 WRITER: Final = 1
 
 
 class WriterLocks(Protocol):
-    """The locks QUEUE and WRITER of one opener; the kernel releases those of a process that dies."""
+    """The locks QUEUE and WRITER of one opener; the kernel releases those of a dead process."""
 
     @property
     def files(self) -> Sequence[LockFile]:
@@ -40,26 +40,26 @@ class WriterLocks(Protocol):
         """Return what releases both locks, without running Python code."""
 
     def is_owned(self, number: int) -> bool:
-        """Whether any opener holds the owner lock of this number. Raises OSError, and ValueError when the
-        files are closed."""
+        """Whether any opener holds the owner lock of this number. Raises OSError, and ValueError for
+        closed files."""
 
 
 class OwnerFile(Protocol):
     """The owner locks of one opener: numbers from 0 to 2**62."""
 
     def hold(self, number: int, count: int) -> None:
-        """Hold `count` locks from this number on. Raises BlockingIOError if another opener has one of them,
-        and OSError."""
+        """Hold `count` locks from this number on. Raises OSError, and BlockingIOError for a lock of
+        another opener."""
 
     def drop(self, number: int, count: int) -> None:
-        """Release what `hold` was given. Runs without a Python lock."""
+        """Release the locks of a `hold`. Runs without a Python lock."""
 
     def close(self) -> None:
         """Release all. Can be called again."""
 
 
 class Road(Protocol):
-    """What a system gives."""
+    """The services of a system."""
 
     @property
     def IS_PORTABLE(self) -> bool:
@@ -67,23 +67,22 @@ class Road(Protocol):
 
     @property
     def LOCK_FILES(self) -> Sequence[str]:
-        """What the names of the files for QUEUE and WRITER add to that of the first; empty if it has
-        both."""
+        """Suffixes of the files for QUEUE and WRITER; empty if one file has both locks."""
 
     def writer_locks(self, path: str) -> WriterLocks:
-        """Open the locks at `path`. Raises OSError, and IllegalStateError if the file is open on the other
-        road."""
+        """Open the locks at `path`. Raises OSError, and IllegalStateError if the file is open on the
+        other road."""
 
     def owner_file(self, path: str) -> OwnerFile:
         """Open owner locks of the lock file at `path`. Raises the same."""
 
     def is_owned(self, path: str, number: int) -> bool:
-        """Whether any opener holds the owner lock of this number, for a reader that has no lock file open.
-        True if the openers are on the other road. Raises OSError, also if there is no lock file."""
+        """Whether any opener holds this owner lock; True if the openers are on the other road. For a
+        reader without a lock file. Raises OSError, also if there is no lock file."""
 
     def holders(self, path: str, locked: Collection[int]) -> Sequence[int]:
-        """The processes that have locked any of these bytes of SQLite's file at `path`, or any of QUEUE and
-        WRITER of the lock file, as far as the system shows."""
+        """The processes with a lock on these bytes of SQLite's file, or on QUEUE or WRITER of the lock
+        file. The system may not show all."""
 
     def process(self, pid: int) -> tuple[str, bool]:
         """The command of a process, and whether it is stopped."""
@@ -98,19 +97,19 @@ class Road(Protocol):
         """The folder for files in memory; None for `tempfile`'s default."""
 
     def sync(self, descriptor: int) -> None:
-        """Bring what was written onto the disk itself. Raises OSError."""
+        """Write the file's data to the disk itself. Raises OSError."""
 
     def reserve(self, descriptor: int, size: int) -> None:
-        """Give a file of fewer bytes the blocks for this many. Raises OSError."""
+        """Allocate the blocks for this size. Raises OSError."""
 
     def drop_cached(self, descriptor: int) -> None:
-        """Have the next read come from the disk, where the system can do that."""
+        """Drop the file's pages from the cache, so the next read comes from the disk, where possible."""
 
     def mount_points(self, folder: str) -> Collection[str]:
-        """Every path at which something is mounted, as far as it may concern this folder."""
+        """Every mount point that may concern this folder."""
 
     def mount_of(self, folder: str) -> Mount | None:
-        """The file system that holds the folder; None if that is unknown. Raises OSError."""
+        """The file system of the folder; None if unknown. Raises OSError."""
 
 
 # decisions/0061: one choice for the life of the process.

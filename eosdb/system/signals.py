@@ -1,4 +1,4 @@
-"""How Ctrl-C and SIGTERM stop what runs for long: the record in hand is finished first."""
+"""Ctrl-C and SIGTERM stop long-running work after the current record."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SAID: Final = b"\nFinishing what is in hand, then stopping. Ctrl-C again aborts
 
 
 class Stop:
-    """A request to stop, which a signal handler may make: unlike `threading.Event`, it takes no lock that
+    """A request to stop that a signal handler may make: unlike `threading.Event`, it takes no lock that
     the interrupted code may hold."""
 
     def __init__(self) -> None:
@@ -26,8 +26,8 @@ class Stop:
         self._requests.put(None)
 
     def wait(self) -> None:
-        """Wait for a request. CPython does not notice a signal that comes just before it waits, or to
-        another thread, so this looks once a second."""
+        """Wait for a request. Looks once a second: CPython misses a signal that comes just before the
+        wait, or to another thread."""
         while True:
             with contextlib.suppress(Empty):
                 return self._requests.get(timeout=1)
@@ -35,9 +35,8 @@ class Stop:
 
 @contextlib.contextmanager
 def stopped_by_signals(stop: Callable[[], object]) -> Iterator[None]:
-    """Call `stop` on SIGTERM and on the first SIGINT during the block, and say that a second SIGINT
-    aborts: it has the effect that it had before the block. Only in the main thread, since Python allows
-    signal handlers in no other."""
+    """Call `stop` on SIGTERM and on the first SIGINT during the block; a second SIGINT has its usual
+    effect, as a message says. Only in the main thread, since Python allows signal handlers in no other."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

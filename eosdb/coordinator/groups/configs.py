@@ -21,7 +21,7 @@ SETTINGS: Final = {
     SESSION_TIMEOUT: "group_consumer_session_timeout_ms",
     HEARTBEAT_INTERVAL: "group_consumer_heartbeat_interval_ms",
 }
-"""The settings of a group, and the fields of the broker's settings that hold for groups without."""
+"""The settings of a group, and the broker setting that applies to a group without its own."""
 _BOUNDS: Final = {
     SESSION_TIMEOUT: (
         "group_consumer_min_session_timeout_ms", "group_consumer_max_session_timeout_ms"
@@ -39,14 +39,13 @@ _BY_ID: Final = "SELECT config FROM eosdb_group_configs WHERE group_id = ?"
 
 @reads("eosdb_group_configs")
 def own(source: Unit | sqlite3.Connection, group_id: str) -> dict[str, str]:
-    """The settings that were given to the group itself."""
+    """The group's own settings."""
     row = source.execute(_BY_ID, (group_id,)).fetchone()
     return {} if row is None else dict(parsed(row[0]))
 
 
 @reads("eosdb_group_configs")
 def owners(connection: sqlite3.Connection) -> list[str]:
-    """The groups with settings of their own."""
     rows = connection.execute("SELECT group_id FROM eosdb_group_configs ORDER BY group_id")
     return [group_id for (group_id,) in rows]
 
@@ -71,13 +70,13 @@ def checked(
     broker: BrokerConfig,
     now_ms: int,
 ) -> GroupConfigAltered | None:
-    """The event that changes the settings (None resets one to the broker's value); None if nothing changes.
-    Raises InvalidConfigError."""
+    """The event that changes the settings; None if nothing changes. A value of None resets a setting to
+    the broker's. Raises InvalidConfigError."""
     after = dict(before)
     for name, value in changes.items():
         if (
             name not in SETTINGS and value is not None
-        ):  # What is not known can be reset, as in Kafka.
+        ):  # As in Kafka, an unknown setting can be reset.
             raise InvalidConfigError(
                 f"group setting {name!r} is not known; expected {' or '.join(SETTINGS)}"
             )
@@ -99,7 +98,6 @@ def checked(
 
 
 def save(unit: Folding, group_id: str, config: Mapping[str, str]) -> None:
-    """Projection only: save the group's settings."""
     if config:
         unit.execute(_SAVE, (group_id, json.dumps(config, separators=(",", ":"), sort_keys=True)))
     else:

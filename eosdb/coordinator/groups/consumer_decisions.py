@@ -1,10 +1,9 @@
-"""How requests change a consumer group whose partitions the coordinator assigns: pure decisions over its
-frozen value (KIP-848).
+"""How requests change a group of the new protocol, whose partitions the coordinator assigns (KIP-848).
 
-A heartbeat does all: it joins, keeps the member alive, tells what the member owns, and is answered with
-what it should own. A partition goes from one member to another only after the first has confirmed that it
-gave it up, or has been removed. The rules are those of Kafka's GroupMetadataManager and
-CurrentAssignmentBuilder.
+Pure decisions over its frozen value. A heartbeat joins, renews the session, tells which partitions the
+member owns, and is answered with those it should own. A partition changes its member only after the
+earlier one has confirmed to give it up, or has been removed. The rules are those of Kafka's
+GroupMetadataManager and CurrentAssignmentBuilder.
 """
 
 from __future__ import annotations
@@ -40,24 +39,24 @@ from eosdb.model.assignors import Subscriber, assign_ranges, assign_uniformly
 from eosdb.model.requests import ConsumerGroupHeartbeat
 
 ASSIGNORS: Final = {"uniform": assign_uniformly, "range": assign_ranges}
-"""By the names under which members choose one. The first is the default."""
+"""The assignors by the names that members request. The first is the default."""
 LEAVE: Final = -1
-"""The member epoch with which a member leaves for good; AWAY is that of a static member's for a while."""
+"""The member epoch of a member that leaves for good. AWAY means that a static member leaves for a while."""
 Topics = Mapping[str, tuple[int, int]]
-"""Number and number of partitions of each topic, by name."""
+"""Number and partition count of each topic, by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat(ConsumerGroupHeartbeat):
-    """A heartbeat with what the file says of it. What is None has not changed since the last one; all is
-    given with epoch 0."""
+    """A heartbeat with its topics as stored in the file. None means unchanged since the last one; epoch 0
+    comes with every field."""
 
     matched: tuple[int, ...] | None = None
-    """The topics that the member's regular expression matches now; None if it has none."""
+    """The topics that match the member's regular expression; None without one."""
     owned: Partitions | None = None
-    """The partitions of `topic_partitions`, by the topics' numbers."""
+    """`topic_partitions` by topic number."""
     protocols: tuple[tuple[str, bytes], ...] = ()
-    """Of a member that joins by the classic protocol."""
+    """Only of a member that joins by the classic protocol."""
 
     @property
     def joins(self) -> bool:
@@ -65,14 +64,14 @@ class Heartbeat(ConsumerGroupHeartbeat):
 
     @property
     def is_full(self) -> bool:
-        """Whether it says everything, as after a join or an error: it is answered with everything."""
+        """Whether every field is given, as after a join or an error. The answer is then full as well."""
         subscribed = (self.subscribed_topic_names, self.subscribed_topic_regex) != (None, None)
         says_all = self.rebalance_timeout_ms >= 0 and self.owned is not None
         return self.joins or (subscribed and says_all)
 
 
 def check_heartbeat(beat: Heartbeat) -> None:
-    """Raise InvalidRequestError for a heartbeat that lacks what its epoch needs, and
+    """Raise InvalidRequestError for a field that the heartbeat's epoch needs, and
     UnsupportedAssignorError."""
     problem = None
     if beat.group_instance_id == "" or beat.rack_id == "":
@@ -108,9 +107,9 @@ def heartbeat(
 ) -> ConsumerGroup:
     """The group after the heartbeat of a member that joins or stays.
 
-    `topics` are those the members subscribe to by name, and all that their regular expressions match.
-    Raises UnknownMemberIdError, FencedMemberEpochError, FencedInstanceIdError, UnreleasedInstanceIdError
-    and GroupMaxSizeReachedError.
+    `topics` are those that members subscribe to by name or that match their regular expressions. Raises
+    UnknownMemberIdError, FencedMemberEpochError, FencedInstanceIdError, UnreleasedInstanceIdError and
+    GroupMaxSizeReachedError.
     """
     if len(group.members) >= max_size and group.member(beat.member_id) is None:
         raise GroupMaxSizeReachedError(
@@ -122,7 +121,7 @@ def heartbeat(
     changed = group.with_members([member], [replaced.member_id] if replaced is not None else ())
     numbers = _subscribed_topics(changed, topics)
     hash_ = _metadata_hash(numbers)
-    # A new group leaves epoch 0, by which members join. Who left has bumped the epoch already.
+    # A new group must leave epoch 0, which joins use. A leaving member has bumped the epoch already.
     is_bumped = (
         group.group_epoch == 0
         or _subscription(member) != _subscription(before)
@@ -133,20 +132,20 @@ def heartbeat(
         changed = _with_target(changed, topics, numbers)
         member = _require(changed, member.member_id)
     others = (m.owned for m in changed.members if m.member_id != member.member_id)
-    # What it is giving up is free with its next heartbeat, also for itself.
+    # Partitions that it gives up become free with its next heartbeat, also for itself.
     taken = member.pending_revocation.union(*others)
     reconciled = _reconciled(member, changed.assignment_epoch, beat.owned, taken, now_ms)
     return changed.with_members([reconciled])
 
 
 def leave_for_a_while(group: ConsumerGroup, member: ConsumerMember) -> ConsumerGroup:
-    """The group after a static member has left, and keeps its place."""
+    """The group after a static member has left for a while; it keeps its place."""
     away = replace(member, member_epoch=AWAY, pending_revocation=NOTHING, revoke_by_ms=NO_DEADLINE)
     return group.with_members([away])
 
 
 def remove(group: ConsumerGroup, member_ids: Collection[str]) -> ConsumerGroup:
-    """The group without these members; the next heartbeat computes a target for those that stay."""
+    """The group without these members. The next heartbeat computes the target of the others."""
     gone = [m.member_id for m in group.members if m.member_id in member_ids]
     if not gone:
         return group
@@ -154,7 +153,7 @@ def remove(group: ConsumerGroup, member_ids: Collection[str]) -> ConsumerGroup:
 
 
 def overdue(group: ConsumerGroup, now_ms: int) -> set[str]:
-    """The ids of the members that have not given up partitions in time."""
+    """The ids of the members that did not give up partitions in time."""
     return {
         m.member_id
         for m in group.members
@@ -163,13 +162,13 @@ def overdue(group: ConsumerGroup, now_ms: int) -> set[str]:
 
 
 def assignor_of(group: ConsumerGroup) -> str:
-    """The assignor that most members prefer, of those that prefer one."""
+    """The assignor that most members request."""
     votes = Counter(m.server_assignor for m in group.members if m.server_assignor is not None)
     return max(votes, key=lambda name: (votes[name], name), default="uniform")
 
 
 def known_member(group: ConsumerGroup | None, member_id: str) -> ConsumerMember:
-    """The member with this id. Raises UnknownMemberIdError."""
+    """Raises UnknownMemberIdError."""
     member = None if group is None else group.member(member_id)
     if member is None:
         name = "" if group is None else group.group_id
@@ -208,8 +207,8 @@ def check_commit(
     """Check that offsets may be committed. Allowed: a member in its epoch; anybody in an empty group;
     inside a transaction, a client with neither a member id nor a group instance id.
 
-    Raises UnknownMemberIdError and StaleMemberEpochError; for a classic member, and in a transaction,
-    IllegalGenerationError instead of that, as clients know it.
+    Raises UnknownMemberIdError and StaleMemberEpochError. Classic members and transactions get
+    IllegalGenerationError for the latter, the error that their clients know.
     """
     is_simple = not member_id and group_instance_id is None
     if member_epoch < 0 and (not group.members or (is_transactional and is_simple)):
@@ -221,7 +220,7 @@ def check_commit(
 
 
 def check_fetch(group: ConsumerGroup, member_id: str | None, member_epoch: int) -> None:
-    """Check that the offsets may be fetched: by a member in its epoch, or by a client without a member id.
+    """Check that the offsets may be fetched: by a member in its epoch, or a client without a member id.
     Raises UnknownMemberIdError, StaleMemberEpochError, and IllegalGenerationError for a classic member."""
     if member_id is None and member_epoch < 0:
         return
@@ -254,7 +253,7 @@ def _stale(
 def _subscribed_member(
     group: ConsumerGroup, beat: Heartbeat
 ) -> tuple[ConsumerMember, ConsumerMember | None]:
-    """The member as it was, new or known, and the static member that it replaces."""
+    """The member before the heartbeat (new or known), and the static member that it replaces."""
     if beat.group_instance_id is None:
         if beat.joins:
             member = group.member(beat.member_id) or ConsumerMember(beat.member_id)
@@ -280,8 +279,8 @@ def _subscribed_member(
 
 
 def _check_epoch(group: ConsumerGroup, member: ConsumerMember, beat: Heartbeat) -> None:
-    """Raise FencedMemberEpochError unless the epoch is the member's, or the one before with nothing that it
-    should not own: then the response with the new epoch was lost."""
+    """Raise FencedMemberEpochError for an epoch that is not the member's. The previous epoch is accepted
+    if the member owns nothing wrong: the response with the new epoch was lost."""
     got = beat.member_epoch
     is_previous = (
         got == member.previous_member_epoch
@@ -323,7 +322,7 @@ def _subscription(member: ConsumerMember) -> tuple[object, ...]:
 
 
 def _subscribed_topics(group: ConsumerGroup, topics: Topics) -> dict[int, int]:
-    """The topics that the members subscribe to and that exist, with their numbers of partitions."""
+    """Partition counts of the existing topics that members subscribe to."""
     names = {name for member in group.members for name in member.subscribed_topic_names}
     matched = {number for member in group.members for number in member.matched}
     return {
@@ -334,14 +333,13 @@ def _subscribed_topics(group: ConsumerGroup, topics: Topics) -> dict[int, int]:
 
 
 def _metadata_hash(topics: Mapping[int, int]) -> int:
-    """53 bits that change with the subscribed topics and their numbers of partitions."""
-    # decisions/0072: every reader of JSON has a number of 53 bits exactly.
+    """53 bits that change with the subscribed topics and their partition counts."""
+    # decisions/0072: every JSON reader keeps 53 bits exactly.
     digest = hashlib.blake2b(repr(sorted(topics.items())).encode(), digest_size=8).digest()
     return int.from_bytes(digest) >> 11 if topics else 0
 
 
 def _with_target(group: ConsumerGroup, topics: Topics, numbers: Mapping[int, int]) -> ConsumerGroup:
-    """The group with the target assignment of its epoch."""
     subscribers = []
     for member in group.members:
         named = (topics[name][0] for name in member.subscribed_topic_names if name in topics)
@@ -361,8 +359,8 @@ def _reconciled(
     taken: Partitions,
     now_ms: int,
 ) -> ConsumerMember:
-    """The member's next step to its target: it first gives up what it is not to have, then gets what is
-    free. `owned` is what it says to own (None: as before), `taken` what other members own."""
+    """The member's next step to its target: it gives up partitions outside of it first, then gets free
+    ones. `owned` is the member's report (None: unchanged); other members own `taken`."""
     epoch = member.member_epoch
     if member.state is MemberState.STABLE and epoch == assignment_epoch:
         return member
@@ -393,8 +391,8 @@ def _reconciled(
 
 
 def _moved(member: ConsumerMember, epoch: int, **changes: object) -> ConsumerMember:
-    """The member in this epoch. The one before becomes the previous one, also if it is the same: what was
-    sent before this step confirms nothing."""
+    """The member in this epoch; the earlier one becomes the previous epoch, even if equal. Heartbeats
+    sent before this step confirm nothing."""
     return replace(member, member_epoch=epoch, previous_member_epoch=member.member_epoch, **changes)  # type: ignore[arg-type]
 
 

@@ -1,9 +1,8 @@
-"""The value of a consumer group whose partitions the coordinator assigns (KIP-848), and of its members.
+"""The value of a group of the new protocol, and of its members (KIP-848).
 
-Three epochs follow each other: the group epoch grows with every change of members, subscriptions or topics;
-the target assignment is computed for a group epoch; and each member moves to the target by its own
-heartbeats, giving up partitions before others get them. Topics are named by their numbers, because a topic
-that is deleted and created again is another one.
+The group epoch grows with every change of members, subscriptions or topics. A target assignment is
+computed for a group epoch. Members move to it by their own heartbeats: they give up partitions before
+others get them. Topics go by number, because a deleted and recreated topic is a new one.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from typing import Final
 from eosdb.model.values import GroupState
 
 Partitions = frozenset[tuple[int, int]]
-"""Partitions, each by the number of its topic and its own."""
+"""Topic number and partition number of each."""
 NOTHING: Final[Partitions] = frozenset()
 NO_DEADLINE: Final = -1
 AWAY: Final = -2
@@ -24,18 +23,18 @@ AWAY: Final = -2
 
 
 class MemberState(Enum):
-    """How far a member is on its way to the target assignment."""
+    """The member's progress towards its target assignment."""
 
     STABLE = "Stable"
     UNREVOKED_PARTITIONS = "UnrevokedPartitions"
-    """It still has to give up partitions."""
+    """The member has to give up partitions."""
     UNRELEASED_PARTITIONS = "UnreleasedPartitions"
-    """Others still have to give up partitions of its target."""
+    """Other members have to give up partitions of its target."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerMember:
-    """A member. `matched` are the topics that its regular expression matches, as far as it may see them."""
+    """A member. `matched` are the topics for its regular expression that it is allowed to see."""
 
     member_id: str
     group_instance_id: str | None = None
@@ -53,15 +52,15 @@ class ConsumerMember:
     state: MemberState = MemberState.STABLE
     assigned: Partitions = NOTHING
     pending_revocation: Partitions = NOTHING
-    """What it has been told to give up, and has not yet confirmed; nobody else may have it."""
+    """Partitions it was told to give up and has not confirmed; no other member may have them."""
     target: Partitions = NOTHING
     revoke_by_ms: int = NO_DEADLINE
-    """When it is removed if it has not given up `pending_revocation`, or not joined or synced again by the
-    classic protocol."""
+    """When it is removed unless it gives up `pending_revocation`, or rejoins or syncs by the classic
+    protocol."""
     owner_lock: int = 0
-    """The number of the lock that its process holds while it is a member; 0 if none."""
+    """The number of the lock that its process holds; 0 if none."""
     protocols: tuple[tuple[str, bytes], ...] = ()
-    """The assignors of a member that speaks the classic protocol, each with its metadata."""
+    """Of a classic member: its assignors, each with its metadata."""
 
     @property
     def owned(self) -> Partitions:
@@ -74,8 +73,7 @@ class ConsumerMember:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroup:
-    """A group. `metadata_hash` stands for the subscribed topics and their numbers of partitions, for which
-    the target was computed."""
+    """A group. `metadata_hash` stands for the subscribed topics and partition counts of the target."""
 
     group_id: str
     group_epoch: int = 0
@@ -95,7 +93,7 @@ class ConsumerGroup:
 
     @property
     def deadline_ms(self) -> int:
-        """When the first member is removed because it has not given up partitions."""
+        """When the first member is removed for not giving up partitions."""
         deadlines = (m.revoke_by_ms for m in self.members if m.revoke_by_ms != NO_DEADLINE)
         return min(deadlines, default=NO_DEADLINE)
 
@@ -103,11 +101,9 @@ class ConsumerGroup:
         return next((m for m in self.members if m.member_id == member_id), None)
 
     def owner_of(self, owner_lock: int) -> ConsumerMember | None:
-        """The member that joined with this lock number."""
         return next((m for m in self.members if owner_lock and m.owner_lock == owner_lock), None)
 
     def instance(self, group_instance_id: str | None) -> ConsumerMember | None:
-        """The static member with this group instance id."""
         if group_instance_id is None:
             return None
         return next((m for m in self.members if m.group_instance_id == group_instance_id), None)

@@ -35,11 +35,11 @@ _DEFAULTS: Final = {
     "server_assignor": None, "pending_revocation": (), "revoke_by_ms": -1, "owner_lock": 0,
     "protocols": (),
 }  # fmt: skip
-"""What a row leaves out of a member."""
+"""Values that the row of a member omits."""
 
 
 def change(before: ConsumerGroup | None, after: ConsumerGroup, now_ms: int) -> ConsumerGroupChanged:
-    """The event that leads from one value to the other."""
+    """The event that changes `before` into `after`."""
     known = {} if before is None else {member.member_id: member for member in before.members}
     ids = {member.member_id for member in after.members}
     return ConsumerGroupChanged(
@@ -54,7 +54,7 @@ def change(before: ConsumerGroup | None, after: ConsumerGroup, now_ms: int) -> C
 
 
 def changed(before: ConsumerGroup | None, event: ConsumerGroupChanged) -> ConsumerGroup:
-    """The group after the event. Raises KeyError if a removed member was not there."""
+    """The group after the event. Raises KeyError if a removed member is not in it."""
     members = before.members if before is not None else ()
     return ConsumerGroup(
         event.group_id, event.group_epoch, event.assignment_epoch, event.metadata_hash, members
@@ -62,7 +62,6 @@ def changed(before: ConsumerGroup | None, event: ConsumerGroupChanged) -> Consum
 
 
 def row(group: ConsumerGroup) -> tuple[object, ...]:
-    """The values of COLUMNS."""
     members = json.dumps([_stored(_event(m)) for m in group.members], separators=(",", ":"))
     return (
         group.group_id,
@@ -77,9 +76,8 @@ def row(group: ConsumerGroup) -> tuple[object, ...]:
     )
 
 
-@lru_cache(maxsize=64)  # Each heartbeat reads the group, and few change it.
+@lru_cache(maxsize=64)  # Every heartbeat reads the group; few change it.
 def members_of(text: str) -> tuple[ConsumerMember, ...]:
-    """The members in the stored text of a row."""
     return tuple(map(_of_row, parsed(text)))
 
 
@@ -117,7 +115,6 @@ def _of_row(stored: dict[str, Any]) -> ConsumerMember:
 
 
 def shares(partitions: Partitions) -> tuple[TopicShare, ...]:
-    """The partitions by topic, in order."""
     by_topic: defaultdict[int, list[int]] = defaultdict(list)
     for topic, partition in sorted(partitions):
         by_topic[topic].append(partition)

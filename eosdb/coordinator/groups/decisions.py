@@ -1,7 +1,8 @@
-"""How requests change a consumer group: pure decisions over its frozen value (Kafka's classic protocol).
+"""How requests change a consumer group of the classic protocol: pure decisions over its frozen value.
 
-The rules are those of Kafka's ClassicGroup and GroupCoordinator, with one difference: no request blocks. A
-join or sync that still depends on other members has an incomplete result, and the member repeats it.
+The rules are those of Kafka's ClassicGroup and GroupCoordinator, with one difference: no request blocks.
+The result of a join or sync that depends on other members is incomplete, and the member repeats the
+request.
 """
 
 from __future__ import annotations
@@ -38,12 +39,12 @@ class Member:
     rebalance_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
     assignment: bytes = b""
-    """What the leader gave it last: it may own this until the next one comes."""
+    """The leader's last assignment: the member may own these partitions until the next one."""
     has_joined: bool = True
-    """Whether it is in the current generation, or has joined the one being prepared."""
+    """Whether it is in the current generation, or has joined the next."""
     client_host: str = ""
     owner_lock: int = 0
-    """The number of the lock that its process holds while it is a member; 0 if none."""
+    """The number of the lock that its process holds; 0 if none."""
 
     def metadata(self, protocol: str) -> bytes:
         return dict(self.protocols).get(protocol, b"")
@@ -51,7 +52,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A group. `deadline_ms` is when a rebalance ends without the members that delay it."""
+    """A group. At `deadline_ms` the rebalance ends without the members that are late."""
 
     group_id: str
     state: GroupState = GroupState.EMPTY
@@ -66,11 +67,9 @@ class Group:
         return next((m for m in self.members if m.member_id == member_id), None)
 
     def owner_of(self, owner_lock: int) -> Member | None:
-        """The member that joined with this lock number."""
         return next((m for m in self.members if owner_lock and m.owner_lock == owner_lock), None)
 
     def instance(self, group_instance_id: str | None) -> Member | None:
-        """The static member with this group instance id (KIP-345)."""
         if group_instance_id is None:
             return None
         return next((m for m in self.members if m.group_instance_id == group_instance_id), None)
@@ -79,9 +78,9 @@ class Group:
 def join(group: Group, joining: Member, protocol_type: str, now_ms: int) -> Group:
     """The group after the member has joined, or a rebalance has begun for it (doJoinGroup).
 
-    A member that rejoins with the same protocols does not cause a rebalance, unless it is the leader of a
-    stable group, which may want to change the assignment. A static member that returns with a new member id
-    takes over without one. Raises InconsistentGroupProtocolError.
+    A rejoin with the same protocols causes no rebalance, except by the leader of a stable group, which
+    may want another assignment. A static member that returns with a new member id takes over its place.
+    Raises InconsistentGroupProtocolError.
     """
     check_protocols(group, joining, protocol_type)
     current = group.member(joining.member_id)
@@ -96,7 +95,8 @@ def join(group: Group, joining: Member, protocol_type: str, now_ms: int) -> Grou
         group.state is GroupState.STABLE and group.leader != joining.member_id
     )
     if same and distributed:
-        # A static member that missed the others' joins has kept its place, and is in the generation now.
+        # A static member that was away during the others' joins has kept its place and is in the
+        # generation.
         return _with(group, current, replace(current, has_joined=True))
     updated = replace(
         joining, group_instance_id=current.group_instance_id, assignment=current.assignment
@@ -114,9 +114,8 @@ def sync(
 ) -> Group:
     """The group after a sync: stable once the leader has sent the assignment; unchanged by followers.
 
-    Raises RebalanceInProgressError while a generation is being prepared, IllegalGenerationError, and
-    InconsistentGroupProtocolError if the protocol type or name is not the group's (None is not checked,
-    KIP-559).
+    Raises RebalanceInProgressError while a generation is prepared, and IllegalGenerationError. Raises
+    InconsistentGroupProtocolError for another protocol type or name (KIP-559); None is not checked.
     """
     check_generation(group, generation_id)
     for name, requested, current in (
@@ -140,8 +139,8 @@ def sync(
 
 
 def check_heartbeat(group: Group, generation_id: int) -> None:
-    """Raise IllegalGenerationError for another generation, and RebalanceInProgressError while the next one
-    is being prepared."""
+    """Raise IllegalGenerationError for another generation, and RebalanceInProgressError during a
+    rebalance."""
     check_generation(group, generation_id)
     if group.state is GroupState.PREPARING_REBALANCE:
         raise _rebalancing(group)
@@ -161,12 +160,12 @@ def leave(group: Group, member_ids: Collection[str], now_ms: int) -> Group:
 
 
 def begin_rebalance(group: Group, now_ms: int) -> Group:
-    """The group that waits for all its members to join again."""
     return _prepare(group, None, now_ms)
 
 
 def overdue(group: Group, now_ms: int) -> Group:
-    """The group after the deadline, without members that did not rejoin or the leader that did not sync."""
+    """The group after the deadline: without the members that did not rejoin, or the leader that did not
+    sync."""
     if group.state is GroupState.PREPARING_REBALANCE:
         return _complete(group, now_ms)
     if group.state is GroupState.COMPLETING_REBALANCE and group.leader is not None:
@@ -175,11 +174,8 @@ def overdue(group: Group, now_ms: int) -> Group:
 
 
 def known_member(group: Group | None, member_id: str, group_instance_id: str | None) -> Member:
-    """The member with this id (validateMember).
-
-    Raises UnknownMemberIdError, and FencedInstanceIdError if another member id has taken over its group
-    instance id.
-    """
+    """The member with this id (validateMember). Raises UnknownMemberIdError, and FencedInstanceIdError if
+    another member id has its group instance id."""
     name = "" if group is None else group.group_id
     if group is not None and group_instance_id is not None:
         holder = group.instance(group_instance_id)
@@ -189,7 +185,7 @@ def known_member(group: Group | None, member_id: str, group_instance_id: str | N
                 f"got {member_id!r}; a newer instance has taken over: close this one"
             )
     member = None if group is None else group.member(member_id)
-    # Some clients send the group instance id only with JoinGroup, since KIP-345 added it there first.
+    # Some clients send the group instance id only with JoinGroup, where KIP-345 introduced it.
     if member is None or group_instance_id not in (None, member.group_instance_id):
         raise UnknownMemberIdError(
             f"group {name!r}: {member_id!r} is not a member, because it left or its session timed out; "
@@ -199,8 +195,8 @@ def known_member(group: Group | None, member_id: str, group_instance_id: str | N
 
 
 def leaver(group: Group | None, member_id: str, group_instance_id: str | None) -> Member:
-    """The member that is to be removed. A static member may be named by its group instance id alone
-    (KIP-345). Raises the errors of `known_member`."""
+    """The member to be removed; its group instance id alone is enough (KIP-345). Raises as
+    `known_member`."""
     member = None if group is None else group.member(member_id) or group.instance(group_instance_id)
     if member is not None and (not member_id or group_instance_id is None):
         return member
@@ -212,7 +208,7 @@ def leavers(
 ) -> tuple[set[str], list[ApiError | None]]:
     """The ids of the members that leave by one request, and for each of its names None or the error.
 
-    `find` gives the id of the member with this member id and group instance id, or raises.
+    `find` returns the id for a member id and group instance id, or raises.
     """
     gone, answers = set[str](), list[ApiError | None]()
     for name in names:
@@ -225,7 +221,7 @@ def leavers(
 
 
 def check_generation(group: Group, generation_id: int) -> None:
-    """Raise IllegalGenerationError unless this is the current generation."""
+    """Raise IllegalGenerationError for another generation."""
     if generation_id != group.generation_id:
         raise IllegalGenerationError(
             f"group {group.group_id!r}: got generation {generation_id}, the group is at "
@@ -244,10 +240,10 @@ def check_commit(
 ) -> None:
     """Check that offsets may be committed (ClassicGroup.validateOffsetCommit, KIP-447).
 
-    A request without generation, member id and instance id is a simple commit: it is accepted if the group
-    is empty, and always if it is part of a transaction. While members await the assignment, only
-    transactional commits are accepted. Raises UnknownMemberIdError, FencedInstanceIdError,
-    IllegalGenerationError, RebalanceInProgressError, or the error `unknown_group` if there is no group.
+    A request without generation, member id and instance id is a simple commit: allowed in an empty group,
+    and in any transaction. While members await the assignment, only transactional commits are allowed.
+    Raises UnknownMemberIdError, FencedInstanceIdError, IllegalGenerationError, RebalanceInProgressError,
+    or `unknown_group` without a group.
     """
     has_members = group is not None and bool(group.members)
     is_simple = generation_id < 0 and not member_id and group_instance_id is None
@@ -262,8 +258,7 @@ def check_commit(
 
 
 def check_offset_delete(group: Group | None) -> None:
-    """Raise NonEmptyGroupError if the group has members that are not consumers
-    (ClassicGroup.validateOffsetDelete)."""
+    """Raise NonEmptyGroupError if members are not consumers (ClassicGroup.validateOffsetDelete)."""
     if group is not None and group.members and group.protocol_type != PROTOCOL_TYPE:
         raise NonEmptyGroupError(
             f"group {group.group_id!r} has {len(group.members)} members; its offsets can be deleted "
@@ -272,8 +267,8 @@ def check_offset_delete(group: Group | None) -> None:
 
 
 def check_unsubscribed(group: Group | None, topic: str) -> None:
-    """Raise GroupSubscribedToTopicError if a member is subscribed to the topic
-    (ClassicGroup.isSubscribedToTopic); a member without a readable subscription counts as subscribed."""
+    """Raise GroupSubscribedToTopicError for a subscribed topic (ClassicGroup.isSubscribedToTopic). A
+    member with an unreadable subscription counts as subscribed."""
     if group is None:
         return
     for member in group.members:
@@ -290,14 +285,13 @@ def check_unsubscribed(group: Group | None, topic: str) -> None:
 
 
 def is_in_generation(group: Group, member_id: str) -> bool:
-    """Whether the member's join is complete: it is in a generation that has been formed."""
     member = group.member(member_id)
     formed = group.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE)
     return formed and member is not None and member.has_joined
 
 
 def awaits_join(group: Group | None, member_id: str) -> bool:
-    """Whether the member has joined and other members have yet to."""
+    """Whether the member has joined but others have not."""
     member = None if group is None else group.member(member_id)
     return (
         group is not None
@@ -308,7 +302,7 @@ def awaits_join(group: Group | None, member_id: str) -> bool:
 
 
 def awaits_sync(group: Group | None, member_id: str, generation_id: int) -> bool:
-    """Whether the member, of this generation, waits for the leader's assignment."""
+    """Whether a member of this generation waits for the leader's assignment."""
     return (
         group is not None
         and group.state is GroupState.COMPLETING_REBALANCE
@@ -320,7 +314,7 @@ def awaits_sync(group: Group | None, member_id: str, generation_id: int) -> bool
 def check_protocols_given(
     group_id: str, protocol_type: str, protocols: tuple[tuple[str, bytes], ...]
 ) -> None:
-    """Raise InconsistentGroupProtocolError if the protocol type or all protocols are missing."""
+    """Raise InconsistentGroupProtocolError without a protocol type or protocols."""
     if not protocol_type or not protocols:
         raise InconsistentGroupProtocolError(
             f"group {group_id!r}: got protocol type {protocol_type!r} with {len(protocols)} protocols, "
@@ -329,9 +323,8 @@ def check_protocols_given(
 
 
 def check_protocols(group: Group, joining: Member, protocol_type: str) -> None:
-    """Raise InconsistentGroupProtocolError unless all members have a protocol in common with the joining
-    one. Its own earlier protocols count as well, so to change all of them it has to leave first
-    (supportsProtocols)."""
+    """Raise InconsistentGroupProtocolError unless all members share a protocol (supportsProtocols). The
+    joining member's earlier protocols count too: it must leave before it can change all of them."""
     names = {name for name, _ in joining.protocols}
     common = names.intersection(*({name for name, _ in m.protocols} for m in group.members))
     if not common or (group.members and protocol_type != group.protocol_type):
@@ -345,8 +338,8 @@ def check_protocols(group: Group, joining: Member, protocol_type: str) -> None:
 def _replace_static_member(group: Group, holder: Member, joining: Member, now_ms: int) -> Group:
     """The group after a static member has returned with a new member id; its old id is fenced.
 
-    A rebalance begins only if the elected protocol or the member's topics change. Other metadata, such as
-    owned partitions, differs merely because the member was away (Kafka compares only the protocol).
+    A rebalance begins only if the elected protocol or the member's topics change (Kafka: only for the
+    protocol). Other metadata, such as owned partitions, changes merely because the member was away.
     """
     successor = replace(joining, assignment=holder.assignment)
     taken = _with(group, holder, successor)
@@ -363,7 +356,6 @@ def _replace_static_member(group: Group, holder: Member, joining: Member, now_ms
 
 
 def _topics(metadata: bytes) -> frozenset[str] | None:
-    """The topics of a consumer's subscription; None if the metadata is not a subscription."""
     try:
         return frozenset(decode_subscription(metadata).topics)
     except ValueError:
@@ -371,7 +363,7 @@ def _topics(metadata: bytes) -> frozenset[str] | None:
 
 
 def _prepare(group: Group, joined: str | None, now_ms: int) -> Group:
-    """Begin a rebalance, or add to it, with `joined` as joined; the other members have to rejoin."""
+    """Begin a rebalance, or add `joined` to it; the other members have to rejoin."""
     if group.state is GroupState.PREPARING_REBALANCE:
         members = tuple(
             replace(m, has_joined=True) if m.member_id == joined else m for m in group.members
@@ -391,7 +383,7 @@ def _all_joined(group: Group) -> bool:
 
 
 def _complete(group: Group, now_ms: int) -> Group:
-    """The next generation: members that have joined, and static ones whose sessions have not ended."""
+    """The next generation: members that have joined, and static ones whose sessions last."""
     members = tuple(m for m in group.members if m.has_joined or m.group_instance_id is not None)
     generation = group.generation_id + 1
     candidates = [m.member_id for m in members if m.has_joined]

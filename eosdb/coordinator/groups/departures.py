@@ -1,5 +1,6 @@
-"""How a group of either protocol changes when members have gone or are late: one rule, for the write that
-carries it out and for readers of the file before that write. Pure decisions.
+"""How a group of either protocol changes when members leave or are late: pure decisions.
+
+The write that removes members and readers before that write share these rules.
 """
 
 from __future__ import annotations
@@ -20,15 +21,12 @@ CAUSES: Final = {
 
 
 class Removed(NamedTuple):
-    """A member that was removed from its group, and the reason."""
-
     group_id: str
     member_id: str
     reason: str
 
     @property
     def cause(self) -> str:
-        """The reason in words."""
         return CAUSES[self.reason]
 
 
@@ -39,7 +37,6 @@ Names = Callable[[], Mapping[int, str]]
 def without(
     group: Group | ConsumerGroup, member_ids: Collection[str], names: Names, now_ms: int
 ) -> Group | ConsumerGroup:
-    """The group after these members have gone."""
     if isinstance(group, Group):
         return decisions.leave(group, member_ids, now_ms)
     return migration.remove(group, member_ids, names(), now_ms)
@@ -48,7 +45,7 @@ def without(
 def overdue(
     group: Group | ConsumerGroup, names: Names, now_ms: int
 ) -> tuple[Group | ConsumerGroup, list[Removed]]:
-    """The group after its deadline, and the members that it has lost by it."""
+    """The group after its deadline, and the removed members."""
     if isinstance(group, ConsumerGroup):
         late = consumer_decisions.overdue(group, now_ms)
         after, reason = without(group, late, names, now_ms), "did_not_revoke"
@@ -61,8 +58,8 @@ def overdue(
 def foreseen(
     group: Group | ConsumerGroup, gone: Mapping[str, Collection[str]], names: Names, now_ms: int
 ) -> tuple[Group | ConsumerGroup, tuple[Removed, ...]]:
-    """The group as the next write leaves it before anything else, and the members that it removes. `gone`
-    are the ids of members by the reason of their removal, in the order in which a write removes them."""
+    """The group after the next write's due removals, and the removed members. `gone` has member ids by
+    the reason of their removal, in the order of removal."""
     removed = list[Removed]()
     for reason, ids in gone.items():
         if ids:

@@ -1,9 +1,8 @@
-"""How a group changes over from one protocol to the other while it has members, and how members of the
-classic protocol take part in a group whose partitions the coordinator assigns: pure decisions (KIP-848).
+"""How a group with members changes between the classic and the new protocol (KIP-848): pure decisions.
 
-A member of the new protocol that joins a classic group of consumers makes it a group of the new kind; its
-classic members are told to join again, and get what the coordinator assigns. When the last member of the
-new protocol has gone, the others form a classic group again.
+A member of the new protocol that joins a classic group of consumers converts it. The classic members are
+told to rejoin and then get the coordinator's assignment. When the last member of the new protocol leaves,
+the group becomes classic again.
 """
 
 from __future__ import annotations
@@ -38,10 +37,8 @@ from eosdb.model.values import GroupState, TopicPartition
 
 
 def upgraded(group: Group, topics: Topics, max_size: int) -> ConsumerGroup:
-    """The classic group as one whose partitions the coordinator assigns; each member has what it had.
-
-    Raises GroupIdNotFoundError for a group whose members are not consumers, or too many.
-    """
+    """Convert a classic group; each member keeps its partitions. Raises GroupIdNotFoundError for a group
+    with members that are not consumers, or too many."""
     why = None
     if group.members and group.protocol_type != PROTOCOL_TYPE:
         why = f"its protocol type is {group.protocol_type!r}, expected {PROTOCOL_TYPE!r}"
@@ -59,11 +56,11 @@ def upgraded(group: Group, topics: Topics, max_size: int) -> ConsumerGroup:
 def remove(
     group: ConsumerGroup, member_ids: Collection[str], names: Mapping[int, str], now_ms: int
 ) -> ConsumerGroup | Group:
-    """The group without these members: a classic one if all that are left speak the classic protocol, who
-    then begin a rebalance. `names` are the topics' by number.
+    """The group without these members. If only classic members are left, it becomes classic and begins a
+    rebalance. `names` are the topics' names by number.
 
-    Its generation is the epoch before anybody has gone: who is in that goes on until it joins again, and
-    whoever joins by the new protocol meanwhile gets nothing of its target.
+    Its generation is the epoch before the removal, so classic members go on until they rejoin. A member
+    that joins by the new protocol meanwhile gets nothing of their target.
     """
     left = consumer_decisions.remove(group, member_ids)
     if left == group or not left.members or not all(m.protocols for m in left.members):
@@ -103,10 +100,8 @@ def join(
     now_ms: int,
     max_size: int,
 ) -> ConsumerGroup:
-    """The group after a member has joined, or joined again, by the classic protocol.
-
-    Raises InconsistentGroupProtocolError, GroupMaxSizeReachedError and FencedInstanceIdError.
-    """
+    """The group after a member has joined or rejoined by the classic protocol. Raises
+    InconsistentGroupProtocolError, GroupMaxSizeReachedError and FencedInstanceIdError."""
     check_protocols(group, joining, protocol_type)
     try:
         subscription = decode_subscription(joining.protocols[0][1])
@@ -147,10 +142,8 @@ def sync(
     protocol_type: str | None,
     protocol_name: str | None,
 ) -> ConsumerGroup:
-    """The group after a classic member has fetched its assignment.
-
-    Raises IllegalGenerationError, InconsistentGroupProtocolError and RebalanceInProgressError.
-    """
+    """The group after a classic member has fetched its assignment. Raises IllegalGenerationError,
+    InconsistentGroupProtocolError and RebalanceInProgressError."""
     _check_generation(group, member, generation_id)
     name = member.protocols[0][0]
     if (protocol_type or PROTOCOL_TYPE, protocol_name or name) != (PROTOCOL_TYPE, name):
@@ -169,9 +162,8 @@ def sync(
 def beat(
     group: ConsumerGroup, member: ConsumerMember, generation_id: int, now_ms: int
 ) -> tuple[ConsumerGroup, RebalanceInProgressError | None]:
-    """The group after the heartbeat of a classic member, and the error by which it is told to join again:
-    because of a new epoch, or to give up partitions, or to get those that have become free. Raises
-    IllegalGenerationError."""
+    """The group after a classic member's heartbeat, and the error that makes it rejoin: for a new epoch,
+    to give up partitions, or to get freed ones. Raises IllegalGenerationError."""
     _check_generation(group, member, generation_id)
     others = (m.owned for m in group.members if m is not member)
     waits = bool((member.target - member.assigned) & frozenset().union(*others))
@@ -191,7 +183,7 @@ def beat(
 def classic_member(
     group: ConsumerGroup, member_id: str, group_instance_id: str | None
 ) -> ConsumerMember:
-    """The classic member with this id. Raises UnknownMemberIdError and FencedInstanceIdError."""
+    """Raises UnknownMemberIdError and FencedInstanceIdError."""
     if group_instance_id is not None:
         consumer_decisions.static_member(group, member_id, group_instance_id)
     member = consumer_decisions.known_member(group, member_id)
@@ -203,8 +195,8 @@ def classic_member(
 
 
 def leaver(group: ConsumerGroup, member_id: str, group_instance_id: str | None) -> ConsumerMember:
-    """The member that is to be removed, of either protocol; a static one may be named by its group instance
-    id alone. Raises UnknownMemberIdError and FencedInstanceIdError."""
+    """The member of either protocol to be removed; a static member's group instance id is enough. Raises
+    UnknownMemberIdError and FencedInstanceIdError."""
     holder = group.instance(group_instance_id)
     if not member_id and holder is not None:
         return holder
@@ -271,5 +263,5 @@ def _rebalancing(group: ConsumerGroup, member: ConsumerMember) -> RebalanceInPro
 
 
 def names_of(partitions: Partitions, topics: Mapping[int, str]) -> list[TopicPartition]:
-    """The partitions by the names of their topics, without those of topics that are gone."""
+    """The partitions by topic name, without those of deleted topics."""
     return [TopicPartition(topics[t], p) for t, p in sorted(partitions) if t in topics]

@@ -1,7 +1,7 @@
 """The committed offsets of groups, and the pending ones of open transactions.
 
-A pending offset is invisible until its transaction commits, and dropped if it aborts. If an offset was
-also committed without transaction, the later *request* wins, not the later marker (Kafka:
+A pending offset is invisible until its transaction commits, and dropped if it aborts. Against a commit
+outside of transactions the later *request* wins, not the later marker (Kafka:
 OffsetMetadataManager.replayEndTransactionMarker).
 """
 
@@ -28,9 +28,9 @@ from eosdb.store.schema.statement import Statement
 from eosdb.store.writing.unit import STEPS_PER_UNIT, Folding, Memo, Unit
 
 OWN: Final = "__eosdb."
-"""Prefix of groups in which eosdb keeps positions of its own; these never expire."""
+"""Prefix of groups with eosdb's own positions; these never expire."""
 NOTES: Final = "__eosdb"
-"""Prefix of those groups and of the groups in which relays show their progress."""
+"""Prefix of those groups and of relays' progress groups."""
 _PUT: Final = Statement(
     "INSERT INTO {group_offsets} (group_id, topic, partition, committed_offset, leader_epoch, "
     "metadata, commit_timestamp, commit_position, retain_from) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) "
@@ -48,7 +48,7 @@ _EXPIRABLE: Final = """
     )
 """
 OLDEST: Final = f"SELECT g.retain_from {_EXPIRABLE} ORDER BY g.retain_from LIMIT 1"
-"""When retention began for the offset that expires next."""
+"""When the retention of the next offset to expire began."""
 _EXPIRED: Final = (
     f"SELECT g.group_id, g.topic, g.partition {_EXPIRABLE} AND g.retain_from <= ? "
     f"ORDER BY g.retain_from LIMIT {STEPS_PER_UNIT}"
@@ -94,14 +94,14 @@ P = TypeVar("P", OffsetCommit, TopicPartition)
 @dataclass(slots=True)
 class _OffsetMemo(Memo):
     nothing_pending: set[int] = field(default_factory=set)
-    """Producer ids that are known to have no pending offsets."""
+    """Producer ids without pending offsets."""
 
 
 def check_offsets(
     offsets: Mapping[TopicPartition, OffsetAndMetadata], lowest: int = 0
 ) -> tuple[OffsetCommit, ...]:
-    """The offsets in the form of an event. Raises InvalidRequestError and UnknownTopicOrPartitionError for
-    invalid values, and for offsets below `lowest`."""
+    """The offsets for an event. Raises InvalidRequestError and UnknownTopicOrPartitionError for invalid
+    values and for offsets below `lowest`."""
     commits = []
     for key, value in check_mapping("offsets", offsets).items():
         tp = check_topic_partition(key)
@@ -115,7 +115,7 @@ def check_offsets(
 
 
 def judged(items: Iterable[P], check: Callable[[P], object], *, each: bool) -> OffsetErrors:
-    """The errors that `check` raises for each of the items; unless `each`, the first one is raised."""
+    """The errors that `check` raises, by item. Unless `each`, the first one is raised."""
     errors: OffsetErrors = {}
     for item in items:
         error: ApiError | None = None
@@ -130,7 +130,6 @@ def judged(items: Iterable[P], check: Callable[[P], object], *, each: bool) -> O
 
 
 def passed(items: Iterable[P], errors: OffsetErrors) -> tuple[P, ...]:
-    """The items without an error."""
     return tuple(item for item in items if errors[TopicPartition(*item[:2])] is None)
 
 
@@ -211,8 +210,8 @@ def complete_pending(unit: Folding, producer_id: int, *, committed: bool) -> Non
 
 
 def retain(unit: Folding, group_id: str, since_ms: int | None) -> None:
-    """Projection only: begin the retention of the group's offsets when it becomes empty at `since_ms`; end
-    it (None) when it has members."""
+    """Projection only: the retention of the group's offsets begins at `since_ms`, when the group becomes
+    empty. None ends it."""
     if since_ms is None:
         unit.execute(_END_RETENTION, (group_id,))
     elif not group_id.startswith(OWN):
@@ -241,7 +240,7 @@ def forget_topic(unit: Folding, topic: str) -> None:
 def fetch(
     connection: sqlite3.Connection, group_id: str, partitions: Collection[TopicPartition] | None
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """The group's committed offsets in these partitions, None for all; those without are absent."""
+    """The group's committed offsets; None asks for all partitions. Partitions without one are absent."""
     return {
         TopicPartition(topic, partition): OffsetAndMetadata(offset, metadata, leader_epoch)
         for topic, partition, offset, metadata, leader_epoch in connection.execute(
@@ -256,7 +255,7 @@ def fetch(
 def pending(
     connection: sqlite3.Connection, group_id: str
 ) -> dict[TopicPartition, UnstableOffsetCommitError]:
-    """The partitions of which a transaction that has not ended holds an offset of the group."""
+    """The partitions with an offset of the group in an open transaction."""
     tps = connection.execute(
         "SELECT topic, partition FROM pending_group_offsets WHERE group_id = ?", (group_id,)
     )
@@ -290,11 +289,11 @@ def delete(
 
 
 def expire(unit: Unit, now_ms: int, retention_ms: int) -> int:
-    """Delete offsets whose retention is over, counted from the commit or, if later, from when the group
-    became empty (OffsetExpirationConditionImpl). A group without members that has no offsets left is
-    deleted, too.
+    """Delete expired offsets; returns how many. A group left with neither members nor offsets is deleted,
+    too.
 
-    Returns the number of deleted offsets.
+    Retention runs from the commit or, if later, from when the group became empty
+    (OffsetExpirationConditionImpl).
     """
     rows = unit.execute(_EXPIRED, (now_ms - retention_ms,)).fetchall()
     by_group: dict[str, list[TopicPartition]] = {}
@@ -311,8 +310,8 @@ def expire(unit: Unit, now_ms: int, retention_ms: int) -> int:
 
 
 def idle_groups(connection: sqlite3.Connection) -> list[str]:
-    """Groups with neither members nor offsets (GroupMetadataManager.maybeDeleteGroup), because they never
-    committed or their topics were deleted."""
+    """Groups with neither members nor offsets (GroupMetadataManager.maybeDeleteGroup): they never
+    committed, or their topics were deleted."""
     return [group_id for (group_id,) in connection.execute(_IDLE)]
 
 
@@ -327,7 +326,7 @@ def forget_idle(unit: Unit, group_id: str, now_ms: int) -> int:
 
 
 def _has_more(unit: Unit, group_id: str, count: int) -> bool:
-    """Whether the group has more than `count` offsets, committed or pending."""
+    """Whether the group has more than `count` committed or pending offsets."""
     (total,) = unit.execute(
         "SELECT (SELECT count(*) FROM group_offsets WHERE group_id = ?) + "
         "(SELECT count(*) FROM pending_group_offsets WHERE group_id = ?)",

@@ -1,8 +1,7 @@
 """The rows of groups and of their members' sessions.
 
-`decisions` (pure) decide what happens; here the group is loaded and the decision recorded. A session is a
-lease, neither an event nor folded from events: the time until which a member counts as alive, renewed by
-each of its requests.
+This module loads a group and records what `decisions` (pure) decide. A session is a lease and not folded
+from events: a member counts as alive until its end, and each request renews it.
 """
 
 from __future__ import annotations
@@ -30,16 +29,14 @@ from eosdb.store.schema.statement import Statement
 from eosdb.store.writing.unit import STEPS_PER_UNIT, Folding, Unit
 
 AnyGroup = Group | ConsumerGroup
-"""A group of either protocol."""
 _FIELDS: Final = [field.name for field in dataclasses.fields(Group)]
-"""The columns, which are also the fields of the event."""
+"""The columns, also the fields of the event."""
 _IN_TABLE: Final = {"deadline_ms": "deadline"}
-"""The field of Group whose column has another name."""
 _COLUMNS: Final = ", ".join(_IN_TABLE.get(field, field) for field in _FIELDS)
 _SAVE: Final = Statement(
     f"INSERT OR REPLACE INTO {{groups}} ({_COLUMNS}) VALUES ({', '.join('?' for _ in _FIELDS)})"
 )
-# decisions/0063: one row for a group of either protocol.
+# decisions/0063: groups of both protocols share a table.
 _SAVE_CONSUMER: Final = Statement(
     f"INSERT OR REPLACE INTO {{groups}} ({consumer_rows.COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
@@ -48,11 +45,11 @@ _READ: Final = f"SELECT {_OF_BOTH} FROM {{groups}}"
 _DELETE: Final = Statement("DELETE FROM {groups} WHERE group_id = ?")
 _ALL: Final = Statement(_READ)
 _BY_ID: Final = Statement(f"{_READ} WHERE group_id = ?")
-# Every member has a lease; there may be many more groups without members.
+# Every member has a lease. Many more groups may have no members.
 _WITH_MEMBERS: Final = (
     "SELECT group_id, members FROM groups WHERE group_id IN (SELECT group_id FROM group_sessions)"
 )
-# decisions/0009: a lease, written by requests; no event records that it was renewed.
+# decisions/0009: requests write the lease; no event records a renewal.
 _RENEW: Final = (
     "INSERT INTO group_sessions (group_id, member_id, expires, checksum) VALUES (?, ?, ?, ?) "
     "ON CONFLICT (group_id, member_id) "
@@ -63,7 +60,7 @@ _SHORTEN: Final = (
     "WHERE group_id = ? AND member_id = ? AND expires > ?"
 )
 NEXT_SESSION_END: Final = "SELECT expires FROM group_sessions ORDER BY expires LIMIT 1"
-"""When the next session ends; its member is removed strictly after that time."""
+"""When the next session ends. Its member is removed only after that time."""
 NEXT_DEADLINE: Final = "SELECT deadline FROM groups WHERE deadline >= 0 ORDER BY deadline LIMIT 1"
 """When the next rebalance times out."""
 
@@ -75,25 +72,24 @@ def load(connection: Folding | sqlite3.Connection, group_id: str) -> AnyGroup | 
 
 
 def classic(group_id: str, group: AnyGroup | None) -> Group | None:
-    """The group as one of the classic protocol; one of the other kind without its members."""
+    """The classic group. A group of the new protocol is given without its members."""
     if isinstance(group, ConsumerGroup):
         return Group(group_id, protocol_type=PROTOCOL_TYPE, generation_id=group.group_epoch)
     return group
 
 
 def stored_members(source: Unit | sqlite3.Connection) -> list[tuple[str, str]]:
-    """The ids of the groups that have members, each with the stored text of its members."""
+    """The ids of the groups with members, and their members' stored text."""
     return source.execute(_WITH_MEMBERS).fetchall()
 
 
 @reads("groups")
 def owner_locks(members: str) -> tuple[tuple[str, int], ...]:
-    """The ids of the members in the stored text that hold locks, and the locks' numbers."""
+    """The member ids and lock numbers of the members that hold locks."""
     return tuple((m["member_id"], m["owner_lock"]) for m in parsed(members) if "owner_lock" in m)
 
 
 def names(connection: sqlite3.Connection) -> list[str]:
-    """Every group that has members or offsets."""
     rows = connection.execute(
         "SELECT group_id FROM groups UNION SELECT DISTINCT group_id FROM group_offsets "
         "UNION SELECT DISTINCT group_id FROM pending_group_offsets ORDER BY 1"
@@ -103,7 +99,6 @@ def names(connection: sqlite3.Connection) -> list[str]:
 
 @reads("groups")
 def load_all(connection: sqlite3.Connection) -> dict[str, AnyGroup]:
-    """Every group that has ever had a member."""
     rows = connection.execute(_ALL)
     return {group.group_id: group for group in map(_group, rows)}
 
@@ -129,18 +124,17 @@ def record(unit: Unit, before: AnyGroup | None, after: AnyGroup, now_ms: int) ->
 
 
 def without(unit: Unit, group: AnyGroup, member_ids: Collection[str], now_ms: int) -> AnyGroup:
-    """The group without these members; it may change over."""
+    """The group without these members; it may change its protocol."""
     return departures.without(group, member_ids, partial(log_topics.by_number, unit), now_ms)
 
 
 def save(unit: Folding, event: GroupChanged) -> None:
-    """Projection only: save the row of the group."""
     members = json.dumps([_row(member) for member in event.members], separators=(",", ":"))
     unit.execute(_SAVE, tuple(_fields(event, members=members).values()))
 
 
 def save_consumer(unit: Folding, event: ConsumerGroupChanged) -> ConsumerGroup:
-    """Projection only: save the row of the group as it is after the event, which is returned."""
+    """Projection only: save and return the group after the event."""
     before = load(unit, event.group_id)
     after = consumer_rows.changed(before if isinstance(before, ConsumerGroup) else None, event)
     unit.execute(_SAVE_CONSUMER, consumer_rows.row(after))
@@ -148,7 +142,6 @@ def save_consumer(unit: Folding, event: ConsumerGroupChanged) -> ConsumerGroup:
 
 
 def forget(unit: Folding, group_id: str) -> None:
-    """Projection only: delete the row of a deleted group."""
     unit.execute(_DELETE, (group_id,))
 
 
@@ -163,22 +156,22 @@ def renew_session(unit: Unit, group_id: str, member: Member | ConsumerMember, no
 def renew_while_waiting(
     unit: Unit, group: AnyGroup, member: Member | ConsumerMember, now_ms: int
 ) -> None:
-    """Extend the session of a member that waits for others, and sends no requests meanwhile, to its session
-    timeout after the rebalance deadline (Kafka: hasSatisfiedHeartbeat). A member of a consumer group
-    never waits."""
+    """Extend the session of a member that waits for others, and sends nothing meanwhile, beyond the
+    rebalance deadline (Kafka: hasSatisfiedHeartbeat). Members of the new protocol never wait."""
     until_ms = group.deadline_ms if isinstance(group, Group) else now_ms
     renew_session(unit, group.group_id, member, max(now_ms, until_ms))
 
 
 def begin_sessions_again(unit: Unit, group: AnyGroup, now_ms: int) -> None:
-    """Restart the sessions of all members now, and forget member ids that nobody has joined with."""
+    """Restart the sessions of all members now, and forget member ids that never joined."""
     unit.execute("DELETE FROM group_sessions WHERE group_id = ?", (group.group_id,))
     for member in group.members:
         renew_while_waiting(unit, group, member, now_ms)
 
 
 def is_given_out(unit: Unit, group_id: str, member_id: str) -> bool:
-    """Whether this member id was given out (MemberIdRequiredError): it has a session, perhaps no member."""
+    """Whether this member id was given out (MemberIdRequiredError): it has a session, but perhaps no
+    member."""
     lease = unit.execute(
         "SELECT 1 FROM group_sessions WHERE group_id = ? AND member_id = ?", (group_id, member_id)
     )
@@ -186,9 +179,8 @@ def is_given_out(unit: Unit, group_id: str, member_id: str) -> bool:
 
 
 def _end_waiting(unit: Unit, before: AnyGroup | None, after: AnyGroup, now_ms: int) -> None:
-    """Shorten the extended sessions of members that wait for nothing any more to their session timeout from
-    now: those of a generation that is formed, those that are to join the next one, and those of a group
-    that has changed over."""
+    """Shorten extended sessions to the session timeout, once their members wait for nothing any more: the
+    generation is formed, the member must rejoin, or the group has changed its protocol."""
     idle: Iterable[Member | ConsumerMember] = after.members
     if isinstance(after, ConsumerGroup):
         idle = after.members if isinstance(before, Group) else ()
@@ -203,7 +195,7 @@ def _end_waiting(unit: Unit, before: AnyGroup | None, after: AnyGroup, now_ms: i
 
 
 def begin_sessions(unit: Unit, now_ms: int) -> None:
-    """Begin sessions of members without one, as in a file that was restored to an earlier time."""
+    """Begin sessions of members without one, as in a restored file."""
     rows = unit.execute(f"{_ALL} WHERE state <> '{GroupState.EMPTY.value}'").fetchall()
     for group in map(_group, rows):
         for member in group.members:
@@ -218,7 +210,7 @@ def begin_sessions(unit: Unit, now_ms: int) -> None:
 
 
 def first_ended_session(unit: Unit, now_ms: int) -> tuple[str, set[str]] | None:
-    """A group with sessions that have ended, and the ids of their members."""
+    """A group with expired sessions, and the ids of their members."""
     row = unit.execute(
         "SELECT group_id FROM group_sessions WHERE expires < ? ORDER BY expires LIMIT 1", (now_ms,)
     ).fetchone()
@@ -231,7 +223,6 @@ def first_ended_session(unit: Unit, now_ms: int) -> tuple[str, set[str]] | None:
 
 
 def ended_sessions(connection: sqlite3.Connection, now_ms: int) -> dict[str, set[str]]:
-    """The members whose sessions have ended, by group."""
     ended: dict[str, set[str]] = {}
     for group_id, member_id in connection.execute(
         "SELECT group_id, member_id FROM group_sessions WHERE expires < ?", (now_ms,)
@@ -241,7 +232,7 @@ def ended_sessions(connection: sqlite3.Connection, now_ms: int) -> dict[str, set
 
 
 def first_overdue(unit: Unit, now_ms: int) -> str | None:
-    """The id of a group whose rebalance has timed out."""
+    """A group whose rebalance has timed out."""
     row = unit.execute(
         "SELECT group_id FROM groups WHERE deadline >= 0 AND deadline < ? ORDER BY deadline LIMIT 1",
         (now_ms,),
@@ -250,7 +241,6 @@ def first_overdue(unit: Unit, now_ms: int) -> str | None:
 
 
 def end_sessions(unit: Unit, group_id: str, member_ids: set[str]) -> None:
-    """Delete the sessions of these member ids."""
     unit.executemany(
         "DELETE FROM group_sessions WHERE group_id = ? AND member_id = ?",
         [(group_id, member_id) for member_id in sorted(member_ids)],
@@ -258,7 +248,7 @@ def end_sessions(unit: Unit, group_id: str, member_ids: set[str]) -> None:
 
 
 def altered_sessions(connection: sqlite3.Connection) -> list[str]:
-    """For `verify`: sessions whose checksum does not match, since they cannot be compared with events."""
+    """For `verify`: sessions with a wrong checksum. No event could show that they were altered."""
     return [
         f"group_sessions: row {lease} does not fit its checksum"
         for *lease, checksum in connection.execute(
@@ -271,10 +261,10 @@ def altered_sessions(connection: sqlite3.Connection) -> list[str]:
 def expire_members(
     unit: Unit, now_ms: int, dead: Mapping[str, Collection[str]], removed: list[Removed]
 ) -> int:
-    """Remove members whose process has died (`dead`, by group) or whose session has ended, and end
-    rebalances that have timed out. The removed members are added to `removed`.
+    """Remove members whose process died (`dead`, by group) or whose session ended, and end overdue
+    rebalances. Adds the removed members to `removed`.
 
-    Returns the number of changed groups; STEPS_PER_UNIT if there may be more.
+    Returns the number of changed groups; STEPS_PER_UNIT if more may be due.
     """
     changed = 0
     for group_id in sorted(dead)[:STEPS_PER_UNIT]:
@@ -315,7 +305,7 @@ def _group_member(member: Member) -> GroupMember:
 
 
 def _row(member: GroupMember) -> dict[str, Any]:
-    """The stored form, without later fields that have their default, so that older rows look the same."""
+    """The stored form. It omits later fields with their default, so older rows look the same."""
     later = GroupMember._field_defaults
     row = member._asdict()
     return {name: row[name] for name in row if name not in later or row[name] != later[name]}

@@ -1,9 +1,8 @@
-"""Adopting another application's file: it gets eosdb's tables beside its own in one commit, or stays as
-it is.
+"""Adopts another application's file: one commit adds eosdb's tables, or the file stays as it is.
 
-All obstacles are checked before anything is created beside the file, and again inside the commit, because
-the owner's programs do not know eosdb's mutex. The file's settings stay: its header, and its journal mode
-unless a change is requested.
+All obstacles are checked before any file is created beside it, and again inside the commit, because the
+owner's programs do not know eosdb's mutex. The header stays, and so does the journal mode unless a change
+is requested.
 """
 
 from __future__ import annotations
@@ -33,15 +32,14 @@ from eosdb.store.schema import dependents, guard, kind, new_file
 from eosdb.store.schema.newest import create_objects, newest_schema
 
 _HOT: Final = b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"
-"""The first bytes of a rollback journal that is in use; a journal kept for the next transaction does not
-start with them."""
+"""A rollback journal in use begins with these bytes; a journal kept for the next transaction does not."""
 _CLOCK: Final = SystemClock()
 _PAUSE_MS: Final = 10
 
 
 def obstacles(names: Iterable[tuple[str, str]], references: Iterable[tuple[str, str]]) -> list[str]:
-    """Return what in a schema conflicts with eosdb's: `names` are its objects by type and name,
-    `references` tells which table refers to which."""
+    """Return the conflicts of a schema with eosdb's. `names` are its objects by type and name,
+    `references` its foreign keys by table."""
     ours = {entry.name.lower(): f"a {entry.type}" for entry in newest_schema()}
     conflicts = []
     for type_, name in names:
@@ -62,18 +60,18 @@ def obstacles(names: Iterable[tuple[str, str]], references: Iterable[tuple[str, 
 
 
 def check(path: str, lock_timeout_ms: int, *, to_wal: bool) -> bool:
-    """Return whether the file is another application's, which `adopt` would change; for any other file
-    the usual errors follow. The file and its folder stay as they are.
+    """Return whether `adopt` would change the file because it is another application's. Writes nothing to
+    the file or its folder.
 
     Raises NotAnEosdbFileError with all obstacles, ReadOnlyDatabaseError, CorruptDatabaseError, and
-    StorageError for a transaction that its program does not end in time, or cannot because it was killed.
+    StorageError for a transaction that does not end in time, or cannot because its program was killed.
     """
     if not os.path.isfile(path) or not os.access(path, os.R_OK) or not os.path.getsize(path):
         return False
     deadline_ns = real_ns() + lock_timeout_ms * 1_000_000
     while True:
-        # A look without locks makes no files. Without a log, or without its index, nobody has the file
-        # open in WAL mode.
+        # A look without locks creates no files. Without a log or its index, nobody has the file open in
+        # WAL mode.
         has_log, has_index = os.path.exists(f"{path}-wal"), os.path.exists(f"{path}-shm")
         at_rest = not (has_log and has_index)
         before = _state(path)
@@ -81,7 +79,7 @@ def check(path: str, lock_timeout_ms: int, *, to_wal: bool) -> bool:
             may_be_new = has_index or not has_log
             return _is_adoptable(path, lock_timeout_ms, to_wal, at_rest, may_be_new=may_be_new)
         except EosdbError:
-            # Such a look also sees what a program is writing, such as another one that adopts.
+            # Such a look also sees unfinished writes, as of a program that is adopting the file.
             is_writing = _unfinished(path) is not None and describe_sqlites(path)
             if not at_rest or real_ns() >= deadline_ns:
                 raise
@@ -93,7 +91,7 @@ def check(path: str, lock_timeout_ms: int, *, to_wal: bool) -> bool:
 def _is_adoptable(
     path: str, busy_timeout_ms: int, to_wal: bool, at_rest: bool, *, may_be_new: bool
 ) -> bool:
-    """As `check`, by one look; an empty file `may_be_new` if it has no log that tells more."""
+    """As `check`, in one look. An empty file `may_be_new` if no log holds its content."""
     with (
         translated(path),
         contextlib.closing(
@@ -102,7 +100,7 @@ def _is_adoptable(
     ):
         try:
             with translated(path):
-                # One snapshot: another process may adopt the file between two looks.
+                # One snapshot: another process may adopt the file between two queries.
                 connection.execute("BEGIN")
                 file = kind.of(connection)
         except CorruptDatabaseError:
@@ -120,7 +118,6 @@ def _is_adoptable(
 
 
 def _state(path: str) -> list[tuple[int, int, int] | None]:
-    """What changes when a program writes the database: its file, its log, its journal."""
     found: list[tuple[int, int, int] | None] = []
     for name in (path, f"{path}-wal", f"{path}-journal"):
         try:
@@ -132,12 +129,11 @@ def _state(path: str) -> list[tuple[int, int, int] | None]:
 
 
 def adopt(path: str, busy_timeout_ms: int, *, to_wal: bool, made_here: WriterMutex | None) -> None:
-    """Add eosdb's tables to another application's file in one commit; does nothing if another process has
-    done it meanwhile.
+    """Add eosdb's tables in one commit; does nothing if another process has just done so.
 
-    The caller holds the writer mutex; its files are removed again if it is `made_here` and the file was not
-    adopted. Raises the errors of `check`, DatabaseFullError, and DatabaseLockedError when a program of
-    the owner does not release the file.
+    The caller holds the writer mutex; if it was `made_here`, its files go when adoption fails. Raises the
+    errors of `check`, DatabaseFullError, and DatabaseLockedError when a program of the owner keeps its
+    lock.
     """
     with (
         translated(path),
@@ -166,7 +162,7 @@ def adopt(path: str, busy_timeout_ms: int, *, to_wal: bool, made_here: WriterMut
                     if made_here is not None:
                         made_here.remove_files()
             raise
-        # Whoever copies the file without its log gets the tables.
+        # Then a copy of the file without its log has the tables.
         connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
     new_file.sync_folder(path)
 
@@ -193,7 +189,7 @@ def _found(connection: sqlite3.Connection) -> list[str]:
 
 
 def _refuse_for(path: str, conflicts: list[str]) -> None:
-    # decisions/0044: everything at once, and before anything is made beside the file.
+    # decisions/0044: all conflicts at once, before any file is created beside it.
     if conflicts:
         raise NotAnEosdbFileError(
             f"{path} is a SQLite database of another application, and cannot be adopted as it is; nothing "

@@ -1,7 +1,6 @@
-"""Finds the owner's views, triggers and foreign keys that use eosdb's tables and would break without
-them.
+"""Finds the owner's views, triggers and foreign keys that would break without eosdb's tables.
 
-SQLite itself reports what a view or trigger reads and writes, when it compiles a statement that uses it.
+SQLite reports the tables that a view or trigger uses when it compiles a statement on it.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ REFERENCES: Final = (
     'SELECT DISTINCT m.name, f."table" FROM sqlite_master m, pragma_foreign_key_list(m.name) f '
     "WHERE m.type = 'table' ORDER BY 1, 2"
 )
-"""SQL: which table refers to which by a foreign key."""
+"""SQL: the foreign keys, by table."""
 _OBJECTS: Final = (
     "SELECT type, name, tbl_name FROM sqlite_master WHERE name NOT LIKE 'sqlite~_%' ESCAPE '~' "
     "ORDER BY rowid"
@@ -32,19 +31,18 @@ _OBJECTS: Final = (
 
 
 def own_objects(connection: sqlite3.Connection) -> list[tuple[str, str, str]]:
-    """Return the type, name and table of every object in the file that is not eosdb's."""
+    """Return type, name and table of every object that is not eosdb's."""
     ours = {entry.name for entry in newest_schema()} | set(typed_views(connection))
     return [entry for entry in connection.execute(_OBJECTS) if entry[1] not in ours]
 
 
 def typed_views(connection: sqlite3.Connection) -> list[str]:
-    """Return the names of the views that eosdb has created over JSON values."""
+    """Return the names of eosdb's views over JSON values."""
     return [name for (name,) in connection.execute("SELECT name FROM eosdb_json_views")]
 
 
 def dependents(connection: sqlite3.Connection) -> list[str]:
-    """Return the owner's objects that read or write eosdb's tables and views, belong to them, or refer to
-    them."""
+    """Return the owner's objects that use, belong to, or refer to eosdb's tables and views."""
     ours = guard.own_names().union(name.lower() for name in typed_views(connection))
     own = own_objects(connection)
     uses = [
@@ -69,8 +67,8 @@ def dependents(connection: sqlite3.Connection) -> list[str]:
 def _changes(
     connection: sqlite3.Connection, table: str, ours: frozenset[str]
 ) -> Iterator[set[str]]:
-    """For each kind of statement that fires triggers on the table: the views and triggers in it that
-    use eosdb's tables, if any."""
+    """For each kind of statement that fires triggers on the table: the views and triggers that use
+    eosdb's tables."""
     columns = ""
     with contextlib.suppress(sqlite3.Error):
         columns = ", ".join(
@@ -89,8 +87,7 @@ def _changes(
 
 
 def _uses(connection: sqlite3.Connection, statement: str, ours: frozenset[str]) -> set[str]:
-    """For each place where the statement uses eosdb's tables: the innermost trigger or view there. It can
-    also be a name inside one, or empty."""
+    """The innermost view or trigger of each access to eosdb's tables; empty for a direct access."""
     sources: set[str] = set()
 
     def note(action: int, name: str | None, _: object, __: object, source: str | None) -> int:
@@ -100,9 +97,7 @@ def _uses(connection: sqlite3.Connection, statement: str, ours: frozenset[str]) 
 
     connection.set_authorizer(note)
     try:
-        with contextlib.suppress(
-            sqlite3.Error
-        ):  # An object that is broken already is not broken by the change.
+        with contextlib.suppress(sqlite3.Error):  # The object was broken before.
             connection.execute(f"EXPLAIN {statement}").close()
     finally:
         connection.set_authorizer(None)

@@ -26,7 +26,7 @@ def make_engine(
     check: Callable[[], None],
 ) -> tuple[Engine, Callable[[], None]]:
     """Create an engine whose connections have eosdb's settings: they neither checkpoint nor write eosdb's
-    tables, and SQLAlchemy issues BEGIN. With it comes what closes those that nobody uses.
+    tables, and SQLAlchemy issues BEGIN. Also returns the function that closes idle ones.
 
     `note` is called with every error, `check` before every transaction.
     """
@@ -59,13 +59,13 @@ def make_engine(
 
     @event.listens_for(engine, "detach")
     def forget(connection: DBAPIConnection, entry: ConnectionPoolEntry) -> None:
-        with contextlib.suppress(ValueError):  # Another thread has removed it.
+        with contextlib.suppress(ValueError):  # Another thread removed it.
             opened.remove((connection, entry))
 
     def close() -> None:
         engine.dispose()
         for connection, entry in opened:
-            # decisions/0018: a signal may have kept the pool from closing what it has dropped.
+            # decisions/0018: a signal may have kept the pool from closing a dropped connection.
             if entry.dbapi_connection is not connection or not entry.in_use:
                 connection.close()
 
@@ -73,8 +73,6 @@ def make_engine(
 
 
 def raise_refusals(engine: Engine) -> None:
-    """Raise the guard's explanation for the statements that it rejects."""
-
     @event.listens_for(engine, "handle_error")
     def explain(context: ExceptionContext) -> None:
         refusal = guard.refused(context.original_exception)

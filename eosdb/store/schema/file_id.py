@@ -1,11 +1,11 @@
-"""The table `eosdb_file`: the file's id, and what its schema asks of programs.
+"""The table `eosdb_file`: the file's id, and the oldest program that its schema allows.
 
 The id is created with the file and kept as long as its history continues. An exact copy keeps it; a copy
-whose history takes another course gets a new one. It looks like a Kafka cluster id: 16 random bytes in
-base64url. It is not an event, because replay must not restore it.
+with another history gets a new one. It looks like a Kafka cluster id: 16 random bytes in base64url. It is
+not an event, because replay must not restore it.
 
-Beside it stands what an older program reads in a file of a newer schema, and nothing else of it: so these
-columns stay as they are in every later schema.
+The other columns are all that an older program reads in a file of a newer schema, so every later schema
+keeps them.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from eosdb.errors import CorruptDatabaseError
 from eosdb.store.schema.row_checksum import row_checksum
 
 FORM: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{20}[AQgw]")
-"""128 bits in 22 characters, of which the last encodes two bits."""
+"""128 bits in 22 characters; the last one encodes two bits."""
 
 
-# decisions/0072: what older programs look at in newer files.
+# decisions/0072: the part of a newer file that older programs read.
 class Needs(NamedTuple):
-    """What a file's schema asks of programs."""
+    """The programs that a file's schema allows."""
 
     read_version: int
-    """The lowest schema that a program must know to read the file; to write it, the file's own."""
+    """The lowest schema that a reading program must know. A writing program must know the file's own."""
     first_release: str
-    """The first release of eosdb that knows the file's schema."""
+    """The first release of eosdb with the file's schema."""
 
 
 NEWEST: Final = Needs(10, "1.0")
-"""Those of the newest schema. A revision raises `read_version`, unless whoever knows the earlier schema
-reads every record, offset, group and transaction of the later one rightly."""
+"""Those of the newest schema. A revision raises `read_version` if a program of the earlier schema would
+misread a record, offset, group or transaction."""
 _SAVE: Final = """
 INSERT OR REPLACE INTO eosdb_file (file_id, read_version, first_release, checksum) VALUES (?, ?, ?, ?)
 """
@@ -48,8 +48,7 @@ def renew(connection: sqlite3.Connection) -> None:
 
 
 def bring_up_to_date(connection: sqlite3.Connection) -> None:
-    """State what the newest schema asks of programs, inside the caller's unit, and give the file an id if
-    it has none."""
+    """Store the needs of the newest schema inside the caller's unit, and an id if the file has none."""
     row = connection.execute("SELECT file_id FROM eosdb_file").fetchone()
     _save(connection, _new() if row is None else str(row[0]))
 
@@ -71,8 +70,7 @@ def read(source: Source) -> str:
 
 
 def needs(connection: sqlite3.Connection) -> Needs | None:
-    """Return what the file's schema asks of programs, which may be newer than this one; None if it does not
-    say so."""
+    """Return the stored needs, perhaps of a newer schema; None if the file has none."""
     try:
         row = connection.execute("SELECT read_version, first_release FROM eosdb_file").fetchone()
     except sqlite3.DatabaseError:
@@ -81,7 +79,7 @@ def needs(connection: sqlite3.Connection) -> Needs | None:
 
 
 def problems(connection: sqlite3.Connection) -> list[str]:
-    """Return what is wrong with the stored row, for `verify`."""
+    """For `verify`: what is wrong with the stored row."""
     rows = connection.execute(
         "SELECT file_id, read_version, first_release, checksum FROM eosdb_file"
     ).fetchall()
@@ -95,8 +93,8 @@ def problems(connection: sqlite3.Connection) -> list[str]:
 
 
 def _new() -> str:
-    """Generate an id from the system's random source, so that forked processes do not generate the same
-    one. As in Kafka it never starts with `-`, which command lines take for an option."""
+    """A random id from the system's source, which differs in forked processes. As in Kafka it never
+    starts with `-`, which would look like an option."""
     while (text := base64.urlsafe_b64encode(os.urandom(16)).decode()[:22]).startswith("-"):
         pass
     return text

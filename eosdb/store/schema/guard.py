@@ -1,7 +1,7 @@
 """Protects eosdb's tables and views from the user's own SQL.
 
-They, and every name that starts with `eosdb_`, are written by eosdb alone: a row without an event would
-be lost at the next rebuild.
+eosdb alone writes them and every name that starts with `eosdb_`: the next rebuild would lose a row
+without an event.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ON_A_TABLE: Final = {
     sqlite3.SQLITE_DROP_VIEW,
     sqlite3.SQLITE_CREATE_VTABLE,
     sqlite3.SQLITE_DROP_VTABLE,
-    # A temporary table or view hides ours of the same name from every statement that does not say `main`.
+    # A temporary table or view hides ours of the same name from statements without `main`.
     sqlite3.SQLITE_CREATE_TEMP_TABLE,
     sqlite3.SQLITE_CREATE_TEMP_VIEW,
 }
@@ -40,8 +40,8 @@ _ON_A_SECOND_NAME: Final = {
     sqlite3.SQLITE_CREATE_TEMP_TRIGGER,
     sqlite3.SQLITE_ALTER_TABLE,
 }
-"""Actions with the index or trigger (for ALTER TABLE the database) as first and the table as second
-argument."""
+"""Actions with the index or trigger (ALTER TABLE: the database) as first argument and the table as
+second."""
 _HEADER: Final = {"application_id", "user_version"}
 _PRAGMAS: Final = {
     *_HEADER, "checkpoint_fullfsync", "data_store_directory", "foreign_keys", "fullfsync",
@@ -53,11 +53,10 @@ _ASKS: Final = {
     "foreign_key_check", "foreign_key_list", "index_info", "index_list", "index_xinfo",
     "integrity_check", "quick_check", "table_info", "table_list", "table_xinfo",
 }  # fmt: skip
-"""PRAGMAs that take an argument and change nothing."""
 _ENDS_WITH_THE_TRANSACTION: Final = {"defer_foreign_keys"}
 _TEMP: Final = "temp"
 _last: Final = threading.local()
-"""`name` is that of the table or setting in this thread's last refusal: SQLite's error has no name."""
+"""`name`: the table or setting of this thread's last refusal, which SQLite's error does not name."""
 
 
 @cache
@@ -71,7 +70,7 @@ def is_own(name: str) -> bool:
     return name.lower().startswith(PREFIX) or name.lower() in own_names()
 
 
-# Without functions, which a program may have replaced; "`" follows "_".
+# Without functions, which a program may have replaced. "`" is the character after "_".
 _RESERVED: Final = (
     "SELECT name FROM main.sqlite_master WHERE type IN ('table', 'view') "
     "AND name COLLATE NOCASE >= 'eosdb_' AND name COLLATE NOCASE < 'eosdb`' /* eosdb */"
@@ -79,8 +78,8 @@ _RESERVED: Final = (
 
 
 def check_names(connection: sqlite3.Connection) -> None:
-    """Raises InvalidRequestError if a table or view of the user's has a name that is reserved for eosdb:
-    SQLite does not tell the authorizer to which name a table is renamed."""
+    """Raises InvalidRequestError if a user's table or view has a reserved name: SQLite does not tell the
+    authorizer the new name of a renamed table."""
     taken = [name for (name,) in connection.execute(_RESERVED) if name.lower() not in own_names()]
     if taken:
         raise InvalidRequestError(
@@ -94,11 +93,11 @@ def may_not(action: int, first: str | None, second: str | None) -> bool:
     if action in _ON_A_TABLE:
         return is_own(first or "")
     if action == sqlite3.SQLITE_ALTER_TABLE and first == _TEMP:
-        return True  # SQLite does not say which name the table is to get.
+        return True  # SQLite does not tell the new name.
     if action in _ON_A_SECOND_NAME:
         return is_own(second or "")
     if action == sqlite3.SQLITE_PRAGMA:
-        # wal_checkpoint writes even without a value; the others may be read.
+        # wal_checkpoint writes even without a value; the others are then only read.
         return (first or "").lower() in _PRAGMAS and (
             second is not None or first == "wal_checkpoint"
         )
@@ -106,8 +105,7 @@ def may_not(action: int, first: str | None, second: str | None) -> bool:
 
 
 def sets_connection(action: int, first: str | None, second: str | None) -> bool:
-    """Whether the action changes the meaning of later statements on the connection: eosdb's and those of
-    the next block."""
+    """Whether the action changes later statements on the connection, also eosdb's and the next block's."""
     if action in (sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH):
         return True
     name = (first or "").lower()
@@ -121,8 +119,8 @@ def sets_connection(action: int, first: str | None, second: str | None) -> bool:
 
 
 def authorizer(connection: sqlite3.Connection) -> Callable[..., int]:
-    """Create the authorizer for connections that run the user's own SQL. The header of an adopted file is
-    the user's to change."""
+    """Create the authorizer for connections with the user's own SQL. An adopted file's header is the
+    user's."""
     theirs = _HEADER if kind.of(connection).is_adopted else frozenset()
 
     def authorize(action: int, first: str | None, second: str | None, *_: object) -> int:
@@ -137,9 +135,9 @@ def authorizer(connection: sqlite3.Connection) -> Callable[..., int]:
 
 
 def refused(error: BaseException | None) -> InvalidRequestError | None:
-    """Return the error to raise if SQLite rejected a statement because of the guard; None otherwise."""
+    """Return the error to raise if the guard caused SQLite's error; None otherwise."""
     code = getattr(error, "sqlite_errorcode", None)
-    # On a connection whose schema is not the newest, the refusal comes under another code.
+    # On a connection with an outdated schema, SQLite uses another code for the refusal.
     if code != sqlite3.SQLITE_AUTH and not (
         code == sqlite3.SQLITE_SCHEMA and str(error) == "not authorized"
     ):

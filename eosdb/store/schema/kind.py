@@ -1,9 +1,7 @@
-"""The kind of a file: eosdb's own, by its header, or another application's file with eosdb's tables in
-it.
+"""The kind of a file: eosdb's own, by its header, or another application's with eosdb's tables in it.
 
 The header of an adopted file belongs to its owner: applications store their schema number in
-`user_version` and their identity in `application_id`. eosdb changes neither there, and recognises the
-file by its tables.
+`user_version` and their identity in `application_id`. eosdb recognises such a file by its tables.
 """
 
 from __future__ import annotations
@@ -17,25 +15,20 @@ _HAS_BOTH: Final = "SELECT count(*) = 2 FROM sqlite_master WHERE type = 'table' 
 
 
 class Kind(NamedTuple):
-    """The kind of a file that SQLite can read."""
-
     application_id: int
-    """As in the file's header."""
     version: int | None
-    """The newest revision of eosdb's tables; None if there are no such tables, -1 if it cannot be
-    determined."""
+    """The newest revision of eosdb's tables; None without such tables, -1 if unknown."""
     is_empty: bool
     """It has no tables, and its header is unset."""
 
     @property
     def is_adopted(self) -> bool:
-        """Whether this is another application's file with eosdb's tables."""
         return self.version is not None and self.application_id != APPLICATION_ID
 
 
 # decisions/0044: the header of an adopted file is its owner's.
 def of(connection: sqlite3.Connection) -> Kind:
-    """Determine the kind of the file. For eosdb's own files that takes two look-ups in the header."""
+    """Determine the kind. For eosdb's own files that takes two look-ups in the header."""
     (application_id,) = connection.execute("PRAGMA application_id").fetchone()
     (user_version,) = connection.execute("PRAGMA user_version").fetchone()
     if application_id == APPLICATION_ID:

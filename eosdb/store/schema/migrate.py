@@ -1,12 +1,11 @@
 """Identifies a file, and upgrades it to the newest schema.
 
-The header identifies a file: `application_id` marks an eosdb file, `user_version` is its newest revision;
-an adopted file is identified by its tables (see kind.py). Alembic is imported only to upgrade an older
-file.
+`application_id` in the header marks an eosdb file, `user_version` is its newest revision; an adopted file
+is identified by its tables (kind.py). Alembic is imported only to upgrade an older file.
 
-A writable file is in WAL mode from its first byte on. A file in rollback-journal mode is a published
-copy, whoever created it: it has the id and the history of its source, and writes to it would be a second
-history under the same id. So it can only be read.
+A writable file is in WAL mode from its first byte on. A file in rollback-journal mode is a published copy
+with the id and history of its source. Writes would begin a second history under that id, so it can only
+be read.
 """
 
 from __future__ import annotations
@@ -51,16 +50,15 @@ from eosdb.store.schema.newest import (
 from eosdb.system.lock_file import LOCK
 
 _ALONE_WITHIN_MS: Final = 2_000
-"""How long an upgrade waits for programs that are just closing the file, while writers wait for the
-upgrade."""
+"""How long an upgrade waits for programs that are closing the file; other writers wait for the upgrade."""
 _IN_USE: Final = 0x40000002
 """The byte that every SQLite connection locks from its first read on."""
 _BACK: Final = "`PRAGMA journal_mode=WAL` in any SQLite client switches it back"
 
 
 class Opened(NamedTuple):
-    """What `open_file` leaves open: the writer mutex, or for a file that is only read the connection that
-    has read its schema, which is most of the cost of opening."""
+    """The open writer mutex or, for reading only, the connection that has read the schema: that is most
+    of the cost of opening."""
 
     mutex: WriterMutex | None
     reader: sqlite3.Connection | None
@@ -82,11 +80,11 @@ def open_file(
 ) -> Opened:
     """Make sure that `path` is an eosdb file of the newest schema, in WAL mode.
 
-    `at_rest` is for a file that is only read (see `connection.connect`). `adopt` adds eosdb's tables to
-    another application's file, with `to_wal` also if it is in rollback-journal mode. A new file is
-    durable when this returns, unless `sync` is False. Raises DatabaseNotFoundError, NotAnEosdbFileError,
+    `at_rest` is for reading only (see `connection.connect`). `adopt` adds eosdb's tables to another
+    application's file, with `to_wal` also to one in rollback-journal mode. A new file is durable
+    afterwards, unless `sync` is False. Raises DatabaseNotFoundError, NotAnEosdbFileError,
     CorruptDatabaseError, SchemaOutOfDateError, SchemaTooNewError, ReadOnlyDatabaseError or StorageError,
-    each naming the file and what to do.
+    each with the file and the next step.
     """
     check_version(sqlite3.sqlite_version_info)
     with forking.at_work(), system_calls(path):
@@ -117,7 +115,7 @@ def _open_to_read(path: str, lock_timeout_ms: int, at_rest: bool) -> Opened:
     forking.check_not_inherited(path)
     check_only_name(path)
     if os.path.exists(path + "-wal"):
-        # A published copy may be read from anywhere.
+        # A published copy can be read from any file system.
         check_local(path)
     _check_exists(path)
     if (name := mounted_name(path)) is not None and not _is_published_at_rest(path):
@@ -134,8 +132,7 @@ def _open_to_read(path: str, lock_timeout_ms: int, at_rest: bool) -> Opened:
 
 
 def _is_published_at_rest(path: str) -> bool:
-    """Whether the file is a published copy, which never changes; determined without creating anything
-    beside it."""
+    """Whether the file is a published copy, which never changes. Creates no file beside it."""
     _, connection = _looked_at(path, 0, at_rest=True)
     try:
         return connection is not None and not says_wal(path)
@@ -153,7 +150,7 @@ def _open_to_write(
         _check_exists(path)
     _check_folder(path, StorageError)
     if os.path.exists(path) and not _was_open_to_write(path):
-        # Before the lock file is created: eosdb puts nothing beside another application's file.
+        # Before the lock file: eosdb creates no file beside another application's.
         if not os.path.exists(path + "-wal"):
             _close(_looked_at(path, lock_timeout_ms, at_rest=True)[1])
         _check_may_write(path, identify(path, lock_timeout_ms))
@@ -179,13 +176,11 @@ def _open_to_write(
 
 
 class Found(NamedTuple):
-    """An existing eosdb file."""
-
     version: int
     is_published: bool
     is_adopted: bool
     needs: file_id.Needs | None = None
-    """What a schema that is newer than this program's asks of programs."""
+    """The needs of a schema that this program does not know."""
 
 
 def identify(path: str, busy_timeout_ms: int) -> Found | None:
@@ -204,9 +199,9 @@ def _close(connection: sqlite3.Connection | None) -> None:
 def _looked_at(
     path: str, busy_timeout_ms: int, *, at_rest: bool = False
 ) -> tuple[Found | None, sqlite3.Connection | None]:
-    """The same, and the read-only connection, which the caller closes."""
-    # Only SQLite may open the file: closing a descriptor of our own would drop the POSIX locks of
-    # every other connection of this process.
+    """As `identify`, with the read-only connection, which the caller closes."""
+    # Only SQLite may open the file: closing a descriptor of our own would drop the POSIX locks of every
+    # other connection of this process.
     try:
         size = os.stat(path).st_size
     except FileNotFoundError:
@@ -267,7 +262,7 @@ def _found(connection: sqlite3.Connection, path: str, content: kind.Kind, versio
 
 
 def _unreadable(path: str, version: int | None, error: CorruptDatabaseError) -> EosdbError:
-    if version is not None:  # It is newer, in a schema or a form that this SQLite may not know.
+    if version is not None:  # A newer file, in a schema or format that this SQLite may not know.
         return SchemaTooNewError(_too_new(path, version, None))
     return NotAnEosdbFileError(
         f"{path} is not a usable SQLite database; eosdb did not touch it ({error})"
@@ -275,7 +270,7 @@ def _unreadable(path: str, version: int | None, error: CorruptDatabaseError) -> 
 
 
 def _version_in_header(path: str) -> int | None:
-    """Return the schema of a file that SQLite cannot read; None if its header does not say eosdb."""
+    """Return the schema of a file that SQLite cannot read; None if its header is not eosdb's."""
     with open(path, "rb") as file:
         header = file.read(72)
     is_ours = int.from_bytes(header[68:72], "big") == APPLICATION_ID
@@ -301,7 +296,6 @@ def apply_revisions(connection: sqlite3.Connection) -> None:
 
 
 def _scripts() -> Path:
-    """The folder of the revisions, in a checkout or an installed wheel."""
     return Path(str(files("eosdb.migrations")))
 
 
@@ -317,7 +311,7 @@ def create_materialized(connection: sqlite3.Connection) -> None:
 
 
 def drop_json_views(connection: sqlite3.Connection) -> None:
-    """Drop the views over JSON values, which replay creates again."""
+    """Drop the views over JSON values; replay creates them again."""
     tables = "SELECT 1 FROM sqlite_master WHERE name = 'eosdb_json_views'"
     if connection.execute(tables).fetchone() is not None:
         for (name,) in connection.execute("SELECT name FROM eosdb_json_views").fetchall():
@@ -330,7 +324,7 @@ def _create(path: str, busy_timeout_ms: int, *, sync: bool) -> None:
 
 
 def _upgrade(path: str, busy_timeout_ms: int, file: Found) -> None:
-    """Upgrade the file. No other connection may have it open: it would go on with the earlier schema."""
+    """Upgrade the file. No other connection may be open: it would go on with the earlier schema."""
 
     def upgrade(connection: sqlite3.Connection) -> None:
         apply_revisions(connection)
@@ -354,8 +348,7 @@ def _upgrade(path: str, busy_timeout_ms: int, file: Found) -> None:
 def check_not_upgraded(
     connection: sqlite3.Connection, path: str, *, read_only: bool = False
 ) -> None:
-    """Check a connection to a file that was open before: at a fork it had no connection for a while.
-    Raises SchemaTooNewError."""
+    """Check a file that had no connection for a while because of a fork. Raises SchemaTooNewError."""
     version = kind.of(connection).version
     if version is not None and version > SCHEMA_VERSION:
         if read_only and _is_readable(file_id.needs(connection)):
@@ -367,8 +360,8 @@ def check_not_upgraded(
 
 
 def check_newest(connection: sqlite3.Connection, path: str) -> None:
-    """Check a connection of the program's own to a file that eosdb's tables are in: they must be of the
-    newest schema, and the file in WAL mode. Raises what `open_file` raises."""
+    """Check that a program's own connection reaches eosdb's tables of the newest schema, in WAL mode.
+    Raises what `open_file` raises."""
     content = kind.of(connection)
     assert content.version is not None
     file = Found(content.version, not is_in_wal_mode(connection, path), content.is_adopted)
@@ -384,13 +377,14 @@ def _in_unit(
     is_adopted: bool = False,
     is_alone: bool = False,
 ) -> None:
-    """Change the schema in one commit, and make sure that a file of eosdb's own is in WAL mode. With
-    `is_alone` no other connection may be open, or be opened meanwhile."""
+    """Change the schema in one commit, and put eosdb's own file into WAL mode. With `is_alone` no other
+    connection may be open, or be opened meanwhile."""
     with translated(path):
         connection = connect(path, busy_timeout_ms, create=True)
         try:
             if is_alone:
-                # In WAL mode, too: every connection keeps a lock on the file, and this asks for all of it.
+                # In WAL mode, too: every connection keeps a lock on the file, and this asks for all of
+                # it.
                 connection.execute("PRAGMA locking_mode=EXCLUSIVE")
             if not is_adopted:
                 connection.execute(GIVES_PAGES_BACK)
@@ -442,7 +436,7 @@ def _check_exists(path: str) -> None:
 
 
 def _was_open_to_write(path: str) -> bool:
-    """Whether there is a lock file with content, which only an open file makes."""
+    """Whether a lock file has content, which only an open file writes."""
     lock = path + LOCK
     return os.path.exists(lock) and os.path.getsize(lock) > 0
 
@@ -466,7 +460,7 @@ def _check_not_published(path: str, file: Found | None) -> None:
 
 
 def _check_may_write(path: str, file: Found | None) -> None:
-    """A published copy is never written, nor is a file of a schema that this program does not know."""
+    """Refuse to write a published copy, or a file of a schema that this program does not know."""
     _check_not_published(path, file)
     if file is not None and file.version > SCHEMA_VERSION:
         raise SchemaTooNewError(_too_new(path, file.version, file.needs))
@@ -481,13 +475,13 @@ def _too_new(path: str, version: int, needs: file_id.Needs | None) -> str:
 
 
 def _is_readable(needs: file_id.Needs | None) -> bool:
-    """Whether this program reads a file of a newer schema rightly, as those say who made that schema."""
+    """Whether this program can read a file of a newer schema."""
     return needs is not None and needs.read_version <= SCHEMA_VERSION
 
 
 def check_known(connection: sqlite3.Connection) -> None:
-    """Check that events may be folded: a newer file that can be read may have events that this program
-    does not know. Raises SchemaTooNewError."""
+    """Check that events may be folded: a newer file that can be read may have unknown events. Raises
+    SchemaTooNewError."""
     version = kind.of(connection).version
     if version is not None and version > SCHEMA_VERSION:
         ((path,),) = connection.execute("SELECT file FROM pragma_database_list WHERE name = 'main'")

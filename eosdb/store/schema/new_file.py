@@ -1,7 +1,7 @@
-"""Creates a file: written beside its path from an image, synced, and then renamed.
+"""Creates a file: written beside its path from an image, synced, and then renamed, for two fsyncs in all.
 
-Other programs see no file or a whole one, and so does the next start after power loss, for two fsyncs in
-all. The caller holds the writer mutex.
+Other programs, and the next start after power loss, see no file or a whole one. The caller holds the
+writer mutex.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _LEFT_BEHIND: Final = ("-wal", "-shm", "-journal")
 
 
 def make(path: str, *, sync: bool) -> bool:
-    """Create an empty eosdb file at `path`, where there is none; durable if `sync`.
+    """Create an empty eosdb file at a free `path`; durable if `sync`.
 
-    Returns False and does nothing where the system does not support this; then let SQLite create the
-    file, or report what is wrong. Raises StorageError if another program has just created one.
+    Returns False and does nothing where the system does not support this: then let SQLite create the
+    file, or report the failure. Raises StorageError if another program has just created one.
     """
     image = _image()
     if image is None:
@@ -40,9 +40,9 @@ def make(path: str, *, sync: bool) -> bool:
     try:
         _write(unfinished, data, sync=sync)
         reach(Failpoint.MIGRATION_APPLIED)
-        # A WAL that a deleted file left behind would be read into the new one.
+        # The new file would be read with the WAL of a deleted one.
         remove_left_behind(path, sync=sync)
-        # Not renamed: that would replace what another program makes at this moment.
+        # Not renamed: that would replace a file that another program creates at this moment.
         os.link(unfinished, path)
     except FileExistsError:
         raise StorageError(
@@ -58,15 +58,14 @@ def make(path: str, *, sync: bool) -> bool:
 
 
 def forget_unfinished(path: str) -> None:
-    """Remove what a process has left behind that was killed while creating or compacting the file."""
+    """Remove the remains of a process that was killed while it created or compacted the file."""
     for suffix in ("", "-journal"):
         with contextlib.suppress(OSError):
             os.unlink(unfinished_name(path) + suffix)
 
 
 def sync_folder(path: str) -> None:
-    """Make the file's name durable: a new directory entry survives power loss only when the directory is
-    synced."""
+    """Make the file's name durable: without a sync of the directory, power loss removes a new entry."""
     with system_calls(path):
         descriptor = os.open(os.path.dirname(os.path.abspath(path)), os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -76,7 +75,6 @@ def sync_folder(path: str) -> None:
 
 
 def unfinished_name(path: str) -> str:
-    """Return the path at which the file for `path` is prepared."""
     return f"{path}.eosdb-unfinished"
 
 
@@ -90,8 +88,7 @@ def _write(path: str, data: bytes, *, sync: bool) -> None:
 
 
 def remove_left_behind(path: str, *, sync: bool) -> None:
-    """Remove stale files beside a new database, as SQLite does when it creates one; durably, before the
-    new file appears."""
+    """Remove stale files beside a new database, as SQLite does; durably, before the new file appears."""
     stale = [path + suffix for suffix in _LEFT_BEHIND if os.path.lexists(path + suffix)]
     for name in stale:
         os.unlink(name)
@@ -100,13 +97,12 @@ def remove_left_behind(path: str, *, sync: bool) -> None:
 
 
 def _with_own_id(image: bytes) -> bytes:
-    """Return the image with a new file id."""
     scratch = sqlite3.connect(":memory:", isolation_level=None)
     try:
         scratch.deserialize(image)
         file_id.renew(scratch)
         data = bytearray(scratch.serialize())
-    except SystemError as error:  # Python's, of a call of SQLite's that got no memory.
+    except SystemError as error:  # Python's error when SQLite got no memory.
         raise MemoryError from error
     finally:
         scratch.close()
@@ -116,8 +112,7 @@ def _with_own_id(image: bytes) -> bytes:
 
 @lru_cache(maxsize=1)
 def _image() -> bytes | None:
-    """Return the image that all new files start from; None if Python's sqlite3 cannot serialize a
-    database."""
+    """Return the image of all new files; None if Python's sqlite3 cannot serialize a database."""
     scratch = sqlite3.connect(":memory:", isolation_level=None)
     try:
         if not hasattr(scratch, "serialize"):

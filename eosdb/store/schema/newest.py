@@ -1,8 +1,8 @@
 """The newest schema as SQL: the result of all revisions, and the documented views.
 
-The revisions are the truth. Running them takes Alembic, which costs a quarter of a second, so their
-result for an empty file is kept beside them as a script, and a test compares the two. 64-bit integers are
-declared INT, because Spark's JDBC reader takes INTEGER for 32 bits and wraps.
+The revisions are the truth. Alembic needs a quarter of a second to run them, so their result for an empty
+file is kept as a script, and a test compares the two. 64-bit integers are declared INT: Spark's JDBC
+reader takes INTEGER for 32 bits.
 """
 
 from __future__ import annotations
@@ -19,25 +19,19 @@ APPLICATION_ID: Final = 0x656F7364
 SCHEMA_VERSION: Final = 10
 """The number of the newest revision in `migrations`."""
 EVENT_TABLES: Final = ("journal", "records")
-"""The tables that are the source of truth."""
-# decisions/0009: not folded from events, so a rebuild leaves them alone.
+# decisions/0009: not folded from events, so a rebuild keeps them.
 LEASE_TABLES: Final = ("group_sessions",)
-"""The leases of group members, which are neither events nor folded from them."""
 IDENTITY_TABLE: Final = "eosdb_file"
 """The table with the file id. It is not an event, because it belongs to the file and not to its history."""
-# decisions/0022: the folded tables as of an earlier event; those after it are folded on top.
+# decisions/0022: the folded tables as of an earlier event, onto which later events are folded.
 BASELINE_TABLE: Final = "eosdb_baseline"
-"""The table that says which event that is. The tables with this prefix are the copies of the folded
-tables."""
+"""The table with that event's position. Copies of the folded tables have its name as their prefix."""
 ALEMBICS: Final = "eosdb_alembic_version"
-"""The table in which Alembic stores the revision."""
 ALEMBICS_BEFORE_5: Final = f"CREATE TABLE {ALEMBICS} (version_num VARCHAR(32) NOT NULL PRIMARY KEY)"
-"""How files that were made before schema 5 have the table still."""
+"""The same table in files from before schema 5."""
 
 
 class SchemaObject(NamedTuple):
-    """One row of sqlite_master."""
-
     type: str
     name: str
     table: str
@@ -59,12 +53,12 @@ def newest_schema() -> tuple[SchemaObject, ...]:
 
 
 def tables() -> tuple[str, ...]:
-    """Return the names of all tables, each after the tables it refers to."""
+    """Return the names of all tables, each after those it refers to."""
     return tuple(table.table for table in newest_schema() if table.type == "table")
 
 
 def materialized_tables() -> tuple[str, ...]:
-    """Return the names of the tables that are folded from the events."""
+    """Return the names of the tables that are folded from events."""
     others = (*EVENT_TABLES, *LEASE_TABLES, IDENTITY_TABLE, ALEMBICS)
     return tuple(
         name for name in tables() if name not in others and not name.startswith(BASELINE_TABLE)
@@ -76,15 +70,13 @@ def in_baseline(table: str) -> str:
     return f"{BASELINE_TABLE}_{table.removeprefix('eosdb_')}"
 
 
-# decisions/0023: housekeeping gives free pages back; only before the first page is written.
+# decisions/0023: housekeeping returns free pages. Must run before the first page is written.
 GIVES_PAGES_BACK: Final = "PRAGMA auto_vacuum=INCREMENTAL"
 
 
 def create(connection: sqlite3.Connection) -> None:
-    """Create the schema in an empty database, and mark its header.
-
-    Atomic only inside a unit of the caller.
-    """
+    """Create the schema in an empty database, and mark its header. Atomic only inside a unit of the
+    caller."""
     create_objects(connection)
     stamp(connection, SCHEMA_VERSION)
 
@@ -98,7 +90,7 @@ def create_objects(connection: sqlite3.Connection) -> None:
 
 
 def problems(connection: sqlite3.Connection) -> list[str]:
-    """Return what is wrong with the stored revision, for `verify`."""
+    """For `verify`: what is wrong with the stored revision."""
     revisions = [name for (name,) in connection.execute(f"SELECT version_num FROM {ALEMBICS}")]
     if revisions == [f"{SCHEMA_VERSION:04}"]:
         return []
@@ -106,8 +98,8 @@ def problems(connection: sqlite3.Connection) -> list[str]:
 
 
 def unlike(connection: sqlite3.Connection) -> list[tuple[SchemaObject, str]]:
-    """Return the tables, indexes, triggers and views that are not in the file as they are made, because its
-    owner, or another program, has dropped or changed them, and what is wrong with each."""
+    """Return the tables, indexes, triggers and views that the owner or another program has dropped or
+    changed, and what is wrong with each."""
     rows = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master")
     present = {row[:2]: row[2:] for row in rows}
     found = []
@@ -121,7 +113,7 @@ def unlike(connection: sqlite3.Connection) -> list[tuple[SchemaObject, str]]:
 
 
 def mend(connection: sqlite3.Connection) -> None:
-    """Make the indexes, triggers and views as they should be, inside the caller's unit."""
+    """Recreate damaged indexes, triggers and views, inside the caller's unit."""
     for wanted, _ in unlike(connection):
         if wanted.type != "table":
             connection.execute(f'DROP {wanted.type} IF EXISTS "{wanted.name}"')
@@ -129,7 +121,6 @@ def mend(connection: sqlite3.Connection) -> None:
 
 
 def stamp(connection: sqlite3.Connection, version: int) -> None:
-    """Write the header: application id and schema version."""
     connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version={version}")
 
@@ -141,11 +132,11 @@ def statements() -> list[str]:
 
 
 STATEMENT_END: Final = ";\n\n"
-"""Separates the statements of the script, and occurs inside none."""
+"""The separator of the script; no statement contains it."""
 
 
 def create_views(connection: sqlite3.Connection) -> None:
-    """Create the documented views as this version defines them."""
+    """Create this version's documented views."""
     for name, sql in views().items():
         connection.execute(f'DROP VIEW IF EXISTS "{name}"')
         connection.execute(sql)
@@ -153,7 +144,7 @@ def create_views(connection: sqlite3.Connection) -> None:
 
 @lru_cache(maxsize=1)
 def views() -> dict[str, str]:
-    """Return the definitions of the views by name, each after the views it reads from."""
+    """Return the views' definitions by name, each after the views it reads."""
     folder = files("eosdb.store.views")
     texts = {
         entry.name.removesuffix(".sql"): entry.read_text(encoding="utf-8")

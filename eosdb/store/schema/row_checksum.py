@@ -1,7 +1,6 @@
-"""The checksum of a row, for tables whose rows come from no event and tables that decide what a reader
-sees.
+"""The checksum of a row, for tables without events and for tables that control what a reader sees.
 
-Records have another checksum, which costs less for many rows at once (`log.checksum`).
+Records have another checksum, which is cheaper for many rows (`log.checksum`).
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ def row_checksum(*columns: object) -> int:
 
 
 def signed(number: int) -> int:
-    """Return the number modulo 2**64, as SQLite stores it: for sums of many checksums."""
+    """Return the number modulo 2**64, as SQLite stores it: for sums of checksums."""
     return (number + 2**63) % 2**64 - 2**63
 
 
 @cache
 def _template(count: int) -> str:
-    """Filling in takes half the time of joining the columns' texts."""
+    """A template takes half the time of joining the columns' texts."""
     return "\x1f".join(["%s"] * count)

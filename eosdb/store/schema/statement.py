@@ -1,11 +1,11 @@
-"""The statements of projections, which know the baseline's tables as well as the live ones."""
+"""The statements of projections, for the live tables and the baseline's."""
 
 from __future__ import annotations
 
 from eosdb.store.schema.newest import in_baseline
 
 
-# decisions/0022: the projections are the same, so their statements are, but for the names of tables.
+# decisions/0022: both use the same projections, so their statements differ only in table names.
 class Statement(str):
     """SQL on materialized tables, written with their names in braces. The text itself is for the live
     tables; `baseline` is for those of the baseline."""

@@ -1,17 +1,14 @@
-"""Group commit: requests of many threads share one SQLite commit.
+"""Group commit: requests of many threads share one SQLite commit (decisions/0016).
 
 Every thread queues its request and tries to become the leader. The leader runs the queued requests in one
-unit, commits once, and wakes the threads whose requests are done, then the next leader. Threads that
-write all the time would split into two halves that never share a commit; the leader of a synced round
-therefore waits a little for as many threads as wrote recently (decisions/0016).
+unit, commits once, and wakes the threads whose requests are done, then the next leader.
 
 A turn that is held for a block (`db.begin()`) belongs to the block and not to a thread: web frameworks
-enter and leave a block in different threads of a pool. Its request stays first in the queue until the
-block is left, so no other thread leads; a context variable distinguishes the code inside the block from
-all other code (decisions/0042).
+enter and leave a block in different threads of a pool (decisions/0042). Its request stays first in the
+queue until the block is left, so no other thread leads.
 
-A signal (Ctrl-C) may raise between any two steps of Python. So the lead is a C lock that knows its owner
-and is released by one call (decisions/0018), a turn ends by one assignment, a request stays in the queue
+A signal (Ctrl-C) may raise between any two steps of Python (decisions/0018). So the lead is a C lock that
+knows its owner and is released by one call. A turn ends by one assignment, a request stays in the queue
 until it is done, and no thread relies on being woken.
 """
 
@@ -38,7 +35,8 @@ from eosdb.store.writing.unit import Unit
 T = TypeVar("T")
 
 _ROUND_MAX: Final = 128
-# decisions/0016: otherwise threads split into two halves that never share a commit.
+# decisions/0016: otherwise threads that write all the time split into two halves that never share a
+# commit.
 _GATHER_SECONDS: Final = 0.0005
 """The longest a leader waits for more requests: less than a sync takes on most disks."""
 _LOOK_AGAIN_SECONDS: Final = 1.0
@@ -57,12 +55,12 @@ class Request:
         self.function = function
         self.sync = sync
         self.alone = alone
-        """It only waits to lead."""
+        """A turn: no other request shares its round."""
         self.asked_ns = real_ns()
         self.thread = 0
         """The thread in which the turn began."""
         self.what = ""
-        """What the turn is taken for, in words for people."""
+        """The purpose of the turn, for error texts."""
         self.result: Any = None
         self.error: BaseException | None = None
         self.done = False
@@ -70,7 +68,7 @@ class Request:
         """The request is done or interrupted and must not run any more. For a turn: it is over."""
         self._wake: threading.Lock | None = None
         self.give_back: Callable[[], object] | None = None
-        """Takes back the thread that has been lent for the time of the wait."""
+        """Takes back the thread that was lent during the wait."""
 
     @property
     def is_waiting(self) -> bool:
@@ -86,13 +84,13 @@ class Request:
         return False
 
     def wait(self, seconds: float) -> bool:
-        """Wait until this request's thread is woken; False when the time is up."""
+        """Wait until this thread is woken; False when the time is up."""
         assert self._wake is not None
         return self._wake.acquire(timeout=seconds)
 
     def wake(self) -> None:
         if self._wake is not None:
-            with contextlib.suppress(RuntimeError):  # It has been woken already.
+            with contextlib.suppress(RuntimeError):  # It was woken already.
                 self._wake.release()
 
 
@@ -102,8 +100,8 @@ def _nothing(_: Unit) -> None:
 
 # decisions/0042: a turn belongs to its block, wherever that runs.
 _turns: Final[ContextVar[tuple[Request, ...]]] = ContextVar("eosdb_turns", default=())
-"""The turns inside whose blocks the current code runs. Those that are over are ignored: a block that is
-left in another context cannot remove its turn here."""
+"""The turns whose blocks the current code runs in. Those that are over are ignored: a block that is left
+in another context cannot remove its turn here."""
 
 
 def _turns_here() -> tuple[Request, ...]:
@@ -111,7 +109,6 @@ def _turns_here() -> tuple[Request, ...]:
 
 
 def _runs_a_loop() -> bool:
-    """Whether this thread runs an asyncio event loop."""
     asyncio = sys.modules.get("asyncio")
     return asyncio is not None and asyncio._get_running_loop() is not None
 
@@ -152,10 +149,10 @@ class GroupCommit:
                 if sync and self._crowd > 1:
                     self._gather(request)
                 self._run_next_round()
-                if not request.done:  # It was not its turn yet.
+                if not request.done:  # An interrupt came before its turn.
                     self.go_on()
         except Exception:
-            # What comes after a commit never looks like a failed one.
+            # An error after a commit must not look like a failed commit.
             if not request.done:
                 raise
         finally:
@@ -163,7 +160,7 @@ class GroupCommit:
             try:
                 self._lead.release()
             except RuntimeError:
-                pass  # Somebody else led.
+                pass  # Another thread led.
             else:
                 self._wake_next()
             if request.give_back is not None:
@@ -174,8 +171,8 @@ class GroupCommit:
         return result
 
     def _outcome(self, request: Request) -> Any:
-        """The result of a request whose thread was interrupted; None if it was not carried out. Whoever
-        runs the round that may hold it keeps the lead until that is decided."""
+        """The result of a request whose thread was interrupted; None if it was not carried out. The
+        thread that runs its round keeps the lead until that is decided."""
         self._check_leads_no_round()
         try:
             if not (request.done or self._lead.acquire(timeout=self._patience_ms / 1000)):
@@ -187,9 +184,9 @@ class GroupCommit:
         return request.result if request.done and request.error is None else None
 
     def new_turn(self, what: str) -> Request:
-        """Return a turn, to be taken with `take`: no other request leads until its `is_left` is set, by
-        any thread. `what` tells others what it is taken for. Raises IllegalStateError inside the block of
-        another turn."""
+        """Return a turn, to be taken with `take`: no other request leads until any thread sets `is_left`.
+        `what` is its purpose, for error texts. Raises IllegalStateError inside the block of another turn.
+        """
         self.check_holds_nothing()
         turn = Request(_nothing, sync=False, alone=True)
         turn.what = what
@@ -206,21 +203,21 @@ class GroupCommit:
             try:
                 self._lead.release()
             except RuntimeError:
-                turn.is_left = True  # It has not come to lead.
+                turn.is_left = True  # The turn did not come to lead.
             if turn.give_back is not None:
                 turn.give_back()
         _turns.set((*_turns_here(), turn))
 
     def left(self, turn: Request) -> None:
-        """End the turn, or give up waiting for it. The garbage collector may call this through a
-        generator in any thread at any point, so it takes no lock."""
+        """End the turn, or give up waiting for it. Takes no lock, since the garbage collector may call
+        this in any thread at any point."""
         turn.is_left = True
         _turns.set(_turns_here())
         self._wake_next()
 
     def check_holds_nothing(self) -> None:
-        """Raises IllegalStateError inside the block that holds the turn, where waiting for the turn would
-        never end, and in the thread that is running a round."""
+        """Raises IllegalStateError where waiting for the turn would never end: inside the turn's block,
+        and in the thread that is running a round."""
         holder = self._holder
         if holder is not None and not holder.is_left:
             if holder in _turns.get():
@@ -252,7 +249,7 @@ class GroupCommit:
             self._wait_for_lead(last, math.inf)
         finally:
             last.is_left = True
-            # decisions/0018: calls into C alone, between which no signal gets in.
+            # decisions/0018: only calls into C, between which no signal gets in.
             try:  # noqa: SIM105
                 self._lead.release()
             except RuntimeError:
@@ -276,19 +273,17 @@ class GroupCommit:
             self._wake_next()
 
     def go_on(self) -> None:
-        """Release the lead."""
         self._lead.release()
         self._wake_next()
 
     def _is_ours(self) -> bool:
-        """Whether this thread leads."""
         is_owned: bool = self._lead._is_owned()  # type: ignore[attr-defined]
         return is_owned
 
     # -- waiting --------------------------------------------------------------------------------
 
     def _queue_up(self, request: Request) -> None:
-        # decisions/0042: a block may need the thread that would wait for it.
+        # decisions/0042: a block may need the very thread that would wait for it.
         if not self._append(request, unless_behind_a_block=threads.may_lend()):
             request.give_back = threads.lend()
             self._append(request)
@@ -307,11 +302,12 @@ class GroupCommit:
         return True
 
     def _wait_for_lead(self, request: Request, at_most_s: float | None = None) -> bool:
-        """Wait for the lead. True when this thread leads, False when the request is done meanwhile or the
-        time is up; without a time-out it raises DatabaseLockedError if a block takes too long.
+        """Wait for the lead. True when this thread leads; False when the request is done or the time is
+        up.
 
-        The request is queued before this checks for a leader, and a leader checks the queue after it has
-        released the lead, so one of the two sees the other.
+        Without a time-out, raises DatabaseLockedError if a block takes too long. The request is queued
+        before this checks for a leader, and a leader checks the queue after it has released the lead: one
+        of the two sees the other.
         """
         waited = 0.0
         patience = self._patience_ms / 1000 if at_most_s is None else at_most_s
@@ -330,14 +326,12 @@ class GroupCommit:
         return False
 
     def _may_lead(self, request: Request) -> bool:
-        """Whether the request may lead: not before an earlier request that wants a turn of its own; and
-        such a request not before any earlier one."""
+        """A request waits behind an earlier turn, and a turn waits behind every earlier request."""
         with self._lock:
             first = self._first()
             return first is request or not (request.alone or (first is not None and first.alone))
 
     def _first(self) -> Request | None:
-        """Return the first waiting request, dropping those before it that are done."""
         while self._queue and not self._queue[0].is_waiting:
             self._queue.popleft()
         return self._queue[0] if self._queue else None
@@ -347,7 +341,7 @@ class GroupCommit:
         try:
             following = [request for request in tuple(self._queue) if request.is_waiting]
         except RuntimeError:
-            return  # Changed meanwhile, in a thread that sees for itself who may lead.
+            return  # Another thread changed it and sees for itself who may lead.
         if following:
             following[0].wake()
 
@@ -366,7 +360,7 @@ class GroupCommit:
     # -- leading --------------------------------------------------------------------------------
 
     def _gather(self, own: Request) -> None:
-        """Wait for the threads that have submitted requests recently to do so again."""
+        """Wait until the threads that submitted requests recently have done so again."""
         own.prepare_to_wait()
         try:
             with self._lock:

@@ -1,8 +1,7 @@
 """A write unit that a caller holds open around its own statements (`Database.begin`).
 
-It has a separate connection, so that nothing a user does with it can harm the writer's. SQLAlchemy wraps
-that connection on request; statements that would end the unit are rejected. Nothing that a program did to
-the connection affects the next block (shared_connection.py).
+It has a separate connection, so that a user's statements cannot harm the writer's. SQLAlchemy wraps that
+connection on request; statements that would end the unit are rejected.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
     from sqlalchemy.engine import ExceptionContext
 
-# The driver keeps statements by their text, and SQLite asks the authorizer only when it prepares one: so
-# ours are worded as no user's is.
+# The driver caches statements by their text, and SQLite asks the authorizer only when it prepares one.
+# The comment makes these texts differ from any user's.
 _SET: Final = "SAVEPOINT eosdb_part /* eosdb */"
 _UNDO: Final = "ROLLBACK TO eosdb_part /* eosdb */"
 _KEEP: Final = "RELEASE eosdb_part /* eosdb */"
@@ -70,20 +69,18 @@ class HeldUnit:
         self.is_ours = True
         """Whether the current statements are eosdb's own, which the authorizer always allows."""
         self.undo: Final = connection.rollback
-        """Roll back what is not committed, by one C call; only while `is_ours`."""
+        """Rolls back by one C call; only while `is_ours`."""
         self._ending = False
         self._engine: Engine | None = None
         self._wrapped: Connection | None = None
         self._cursors: WeakSet[sqlite3.Cursor] = WeakSet()
-        """The cursors on which SQLAlchemy has run statements."""
         self.failure: EosdbError | None = None
-        """The error of the file, or of the disk below it, in this unit."""
+        """The error of the file or its disk in this unit."""
         self.is_spoilt = False
-        """A statement is in progress that only the user can end; use another connection."""
+        """Only the user can end a statement in progress; use another connection."""
         self._has_temporary = False
-        """Whether temporary objects were ever created on the connection."""
         self._has_altered = False
-        """Whether a table was ever altered on the connection, and perhaps renamed."""
+        """Whether a table was ever altered, and perhaps renamed, on the connection."""
         self._authorize_users: Final = guard.authorizer(connection)
         connection.set_authorizer(self._authorize)
         connection.owner = self
@@ -91,8 +88,7 @@ class HeldUnit:
 
     @property
     def is_whole(self) -> bool:
-        """Whether everything written so far is still in the unit: SQLite has not rolled it back by
-        itself."""
+        """Whether SQLite still has the unit open and has not rolled it back by itself."""
         return self._raw.in_transaction
 
     @classmethod
@@ -110,7 +106,7 @@ class HeldUnit:
                 return last
             last.close()
         with translated(path):
-            # decisions/0012: it holds the lead, the mutex and a connection of its own.
+            # decisions/0012: a block has the lead, the mutex and a connection of its own.
             connection = connect(path, 0, factory=SharedConnection)
             assert isinstance(connection, SharedConnection)
             return cls(connection, apply, path, note, timings)
@@ -127,8 +123,7 @@ class HeldUnit:
         self._raw.row_factory, self._raw.text_factory = row, text
 
     def begin(self, synchronous: str, deadline_ns: int) -> None:
-        """Take SQLite's write lock."""
-        self._end()  # If a signal has kept the last one from it.
+        self._end()  # A signal may have interrupted the last one before this.
         with self._translated():
             self._raw.execute(f"PRAGMA synchronous={synchronous}")
             self._unit.forget()
@@ -149,26 +144,26 @@ class HeldUnit:
             with self._translated():
                 try:
                     self._timings.committing()
-                    # As in Writer._commit: MemoryError means that it has failed.
+                    # As in Writer._commit: MemoryError means that the commit failed.
                     self._raw.commit()
                     is_committed = True
                 except sqlite3.Error as error:
                     self._note(error)
                     raise
         except EosdbError:
-            if not is_committed:  # Behind it, no memory may be left to end the blocks with.
+            if not is_committed:  # After the commit no memory may be left for this.
                 raise
         return 16_384 + before
 
     def roll_back(self) -> None:
-        """Roll back everything that is not committed, even if SQLite already has."""
+        """Roll back the unit, even if SQLite already has."""
         try:
             try:
                 self._end()
             finally:
                 roll_back_without_memory(self._raw)
         finally:
-            self.is_ours = False  # The guard also applies to a connection that a program has kept.
+            self.is_ours = False  # The guard also protects a connection that a program has kept.
 
     def close(self) -> None:
         self.is_ours = True
@@ -193,10 +188,8 @@ class HeldUnit:
     @contextlib.contextmanager
     def part(self) -> Iterator[None]:
         """Run the block in a savepoint, which is rolled back if the block raises. The user's savepoints,
-        sessions and unread results are cleaned up.
-
-        After an SQLite error, check whether the unit `is_whole`.
-        """
+        sessions and unread results are cleaned up. After an SQLite error, check whether the unit
+        `is_whole`."""
         self._check_begun()
         self._run(_SET)
         self.is_ours = False
@@ -221,7 +214,7 @@ class HeldUnit:
         if not self._has_temporary:
             return
         self.is_ours = True
-        with contextlib.suppress(sqlite3.Error):  # A result of it is still being read.
+        with contextlib.suppress(sqlite3.Error):  # The user is still reading a result.
             for kind, name in self._raw.execute(_TEMPORARY).fetchall():
                 quoted = str(name).replace('"', '""')
                 self._raw.execute(f'DROP {kind} IF EXISTS temp."{quoted}"')
@@ -246,15 +239,15 @@ class HeldUnit:
             self._raw.execute(statement)
 
     def _forget_what_was_undone(self) -> None:
-        """Clear the memos if the user's own savepoint has rolled back rows of ours: every write of ours
-        comes with an event, so the newest position shows it."""
+        """Clear the memos if the user's own savepoint has rolled back rows of ours. Every write of ours
+        adds an event, so the newest position shows it."""
         (position,) = self._raw.execute(LAST_POSITION).fetchone()
         if position != self._unit.last_position():
             self._unit.forget()
 
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:
-        """As `translated`; also records whether the file was to blame."""
+        """As `translated`; also notes an error of the file."""
         try:
             with translated(self._path):
                 yield
@@ -265,8 +258,8 @@ class HeldUnit:
             if not isinstance(cause, sqlite3.Error):
                 raise
             if _is_refusal(cause):
-                # Nothing of ours is refused: a signal has raised in `_authorize`, and the driver took that
-                # for a no.
+                # No statement of eosdb's is refused: a signal raised in `_authorize`, and the driver took
+                # that for a refusal.
                 raise KeyboardInterrupt from error
             if cause.sqlite_errorcode == sqlite3.SQLITE_BUSY and self._raw.in_transaction:
                 self.is_spoilt = True
@@ -289,7 +282,7 @@ class HeldUnit:
         if self._engine is None:
             self._engine = self._make_engine()
         # SQLAlchemy inspects an engine's first connection, and rolls it back afterwards.
-        self.is_ours = True  # It also registers functions.
+        self.is_ours = True  # SQLAlchemy also registers functions.
         try:
             with self._let_end():
                 wrapped = self._engine.connect()
@@ -310,7 +303,7 @@ class HeldUnit:
             poolclass=StaticPool,
             pool_reset_on_return=None,
         )
-        # SQLAlchemy closes a connection on which a signal has raised; ours is rolled back, and goes on.
+        # SQLAlchemy closes a connection on which a signal has raised; ours is rolled back and stays open.
         for method in ("do_close", "do_terminate"):
             setattr(engine.dialect, method, _leave_open)
 
@@ -331,7 +324,7 @@ class HeldUnit:
 
     @contextlib.contextmanager
     def _let_end(self) -> Iterator[None]:
-        """Let SQLAlchemy believe that it ends the transaction; nothing happens."""
+        """SQLAlchemy ends its transaction here without any effect on the unit."""
         self._ending = True
         try:
             yield

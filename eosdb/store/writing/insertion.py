@@ -1,5 +1,4 @@
-"""INSERT statements for any number of rows of one kind: a unit writes its rows in few statements, because
-each statement costs as much as a row."""
+"""INSERT statements for any number of rows: each statement costs as much as a row, so units use few."""
 
 from __future__ import annotations
 
@@ -11,14 +10,14 @@ from eosdb.store.schema.newest import in_baseline
 
 
 class Insertion:
-    """One kind of INSERT. `build` builds the SQL for a number of rows."""
+    """One kind of INSERT. `build` makes the SQL for a number of rows."""
 
     __slots__ = ("statement", "table")
 
     def __init__(self, table: str, build: Callable[[int], str]) -> None:
         self.table: Final = table
         self.statement: Final = lru_cache(maxsize=None)(build)
-        """Returns the SQL for this many rows."""
+        """The SQL for this many rows."""
 
     @classmethod
     def plain(cls, table: str, columns: Sequence[str]) -> Insertion:
@@ -28,8 +27,7 @@ class Insertion:
     def statements(
         self, rows: Sequence[Sequence[object]]
     ) -> Iterator[tuple[str, Sequence[object]]]:
-        """Yield statements and parameters that insert all rows in order: few statements, which stay
-        prepared."""
+        """Yield few statements, which stay prepared, and parameters that insert all rows in order."""
         left = len(rows)
         while left:
             size = left if left < 16 else 16 if left < 64 else 64
@@ -40,7 +38,7 @@ class Insertion:
 
 
 class FoldedInsertion(Insertion):
-    """A plain insertion of projections; `baseline` is the one into the baseline's table."""
+    """A plain insertion of projections; `baseline` inserts into the baseline's table."""
 
     __slots__ = ("baseline",)
 

@@ -1,9 +1,8 @@
-"""A unit inside a transaction that the program has begun on a connection of its own (`eosdb.join`).
+"""A unit inside a transaction that the program has begun on its own connection (`eosdb.join`).
 
-The program commits or rolls back, perhaps to a savepoint, and eosdb hears of neither. So nothing that was
-read is kept from one call to the next, and every other connection sees the commit by `data_version`, as it
-sees another process's. What the program may have done to the connection is checked in each call, because no
-authorizer of ours is there to refuse it.
+The program commits or rolls back, perhaps to a savepoint, and eosdb does not learn of it. So no memo
+survives a call, and every other connection detects the commit by `data_version`, like another process's.
+No authorizer of ours guards the connection, so each call checks the connection's settings and schema.
 """
 
 from __future__ import annotations
@@ -32,19 +31,20 @@ from eosdb.store.schema.migrate import check_newest
 from eosdb.store.writing.unit import Apply, Parameters, Unit
 
 _BEGIN: Final = "BEGIN IMMEDIATE"
-# Takes the write lock, or waits for it, before anything is read that others could change.
+# Takes the write lock, or waits for it, before the unit reads anything.
 _LOCK: Final = "UPDATE main.eosdb_file SET file_id = file_id WHERE 0"
 _SET: Final = "SAVEPOINT eosdb_joined"
 _UNDO: Final = "ROLLBACK TO eosdb_joined"
 _KEEP: Final = "RELEASE eosdb_joined"
-# As a table it would be read in the transaction, which could not wait for the lock any more.
+# A PRAGMA, not its table-valued function: that would read in the transaction, which could then not wait
+# for the lock.
 _FILES: Final = "PRAGMA database_list"
 _TEMPORARY: Final = "SELECT name, tbl_name FROM sqlite_temp_master"
-# A column of each type that tables of eosdb's have: a converter belongs to the name of a type.
+# One column of each type in eosdb's tables: converters are registered by type name.
 _TRIAL: Final = "SELECT topic_id, partitions, topic FROM main.topics LIMIT 1"
 FUNCTIONS: Final = ("count", "ifnull", "max")
-"""The functions of SQLite's that eosdb's statements call in such a unit."""
-# What the connection's authorizer ignores is no error, and gives no row, or NULL.
+"""The SQLite functions that eosdb's statements call in such a unit."""
+# A call that the connection's authorizer ignores gives no error, but no row or NULL.
 _CALLS: Final = "SELECT max(1, 2), ifnull(NULL, 3), count(*), max(column1) FROM (VALUES (4), (5))"
 _CALLED: Final = (2, 3, 2, 5)
 _PRAGMAS: Final = ("application_id", "user_version", "journal_mode")
@@ -75,7 +75,7 @@ _UNREAD: Final = (
 
 
 class _JoinedUnit(Unit):
-    """Looks whether each of its writes has had its effect: what an authorizer ignores is no error."""
+    """Checks that each write had its effect: a write that an authorizer ignores raises no error."""
 
     __slots__ = ()
 
@@ -83,7 +83,7 @@ class _JoinedUnit(Unit):
         before = self._connection.total_changes
         cursor = super().execute(statement, parameters)
         if _effect(statement)[0] is not None:
-            cursor.fetchall()  # With PRAGMA count_changes it ends, and counts, only then.
+            cursor.fetchall()  # With PRAGMA count_changes the statement ends, and counts, only here.
             self._look(statement, [parameters], before)
         return cursor
 
@@ -107,8 +107,8 @@ class _JoinedUnit(Unit):
 
 @cache
 def _effect(statement: str) -> tuple[str | None, str | None]:
-    """The table to which the statement writes a row for each row of parameters, if it does, and the query
-    that finds such a row; None if what is inserted cannot be but whole."""
+    """The table into which the statement writes one row for each row of parameters, and the query that
+    finds such a row. None if an insert cannot be partly ignored."""
     verb, _, rest = statement.partition(" INTO ")
     if verb in ("INSERT", "INSERT OR REPLACE") and _UPSERT.match(statement) is None:
         return rest.split()[0], None
@@ -130,7 +130,8 @@ def driver_connection(given: object) -> sqlite3.Connection:
     below = given
     if not isinstance(below, sqlite3.Connection):
         with contextlib.suppress(AttributeError):
-            # Of a session it is a method, and gives what has the pool's connection under the same name.
+            # A session has a method of this name, which gives an object with the pool's connection under
+            # the same name.
             of_session: Any = given.connection  # type: ignore[attr-defined]
             of_pool = of_session().connection if callable(of_session) else of_session
             below = of_pool.driver_connection
@@ -142,15 +143,14 @@ def driver_connection(given: object) -> sqlite3.Connection:
     return below
 
 
-# decisions/0062: sound without a connection of eosdb's own, as long as nothing is remembered.
+# decisions/0062: the program's connection is safe as long as no memo is kept.
 @contextlib.contextmanager
 def joined(connection: sqlite3.Connection, apply: Apply) -> Iterator[Unit]:
     """Write to eosdb's tables in the transaction that is open on the connection: everything in the block
     or, if it raises, nothing.
 
-    Where the driver would begin a transaction before an INSERT, one is begun here. Raises
-    IllegalStateError if none is open, NotAnEosdbFileError, DatabaseLockedError, and what SQLite's errors
-    are translated to.
+    Where the driver would begin a transaction before an INSERT, this begins one. Raises IllegalStateError
+    if none is open, NotAnEosdbFileError, DatabaseLockedError, and the translations of SQLite's errors.
     """
     factories = connection.row_factory, connection.text_factory
     connection.row_factory, connection.text_factory = None, str
@@ -173,7 +173,9 @@ def joined(connection: sqlite3.Connection, apply: Apply) -> Iterator[Unit]:
 def _path_of(connection: sqlite3.Connection) -> str:
     try:
         files = {name: path for _, name, path in connection.execute(_FILES)}
-    except sqlite3.ProgrammingError as error:  # Closed, or of another thread.
+    except (
+        sqlite3.ProgrammingError
+    ) as error:  # The connection is closed, or belongs to another thread.
         raise IllegalStateError(f"the connection cannot be used here: {error}") from None
     except sqlite3.Error as error:
         raise translate(error, "the connection's file") from error
@@ -223,7 +225,7 @@ def _take_lock(connection: sqlite3.Connection, path: str) -> None:
 
 
 def _check(connection: sqlite3.Connection, path: str) -> None:
-    """Check that eosdb's statements mean on this connection what they mean on eosdb's own."""
+    """Check that eosdb's statements have their meaning on this connection."""
     for pragma in _PRAGMAS:
         if connection.execute(f"PRAGMA {pragma}").fetchone() is None:
             raise _ignored(f"PRAGMA {pragma}")
@@ -252,7 +254,7 @@ def _check(connection: sqlite3.Connection, path: str) -> None:
 
 def _set_savepoint(connection: sqlite3.Connection) -> None:
     for statement in (_UNDO, _KEEP):
-        with contextlib.suppress(sqlite3.OperationalError):  # There is no such savepoint yet.
+        with contextlib.suppress(sqlite3.OperationalError):  # The savepoint does not exist yet.
             connection.execute(statement)
             raise _ignored(statement)
     try:

@@ -1,8 +1,7 @@
 """A connection that runs the user's statements and eosdb's own in turn (`Database.begin`).
 
-What a program does to it must neither change the meaning of eosdb's statements nor affect the next block,
-which belongs to another request. The former is rejected; after the latter the connection is not used for
-another block.
+Calls that would change the meaning of eosdb's statements are rejected. After calls that would affect the
+next block, which belongs to another request, the connection is not used again.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ class _Owner(Protocol):
 
 
 class SharedConnection(sqlite3.Connection):
-    """Its owner tells whether eosdb or the user runs statements."""
+    """A connection whose owner says whether eosdb or the user runs statements."""
 
     owner: _Owner | None = None
     carries = False
@@ -52,7 +51,7 @@ class SharedConnection(sqlite3.Connection):
         super().__setattr__(name, value)
 
     def set_progress_handler(self, progress_handler: Callable[[], Any] | None, n: int) -> None:
-        """Set a progress handler for the user's statements; it does not interrupt eosdb's, such as the
+        """Set a progress handler for the user's statements; it does not interrupt eosdb's, such as
         ROLLBACK."""
         watch = progress_handler
         if self.is_guarded and progress_handler is not None:
@@ -64,8 +63,8 @@ class SharedConnection(sqlite3.Connection):
         super().set_progress_handler(watch, n)
 
     def check_function(self, name: str) -> None:
-        """Raises InvalidRequestError for the name of one of SQLite's own functions or collations, which
-        eosdb's statements and views call."""
+        """Raises InvalidRequestError for SQLite's own functions and collations that eosdb's statements
+        and views call."""
         sql = "SELECT 1 FROM pragma_function_list WHERE builtin AND name = ?"
         if name.lower() in _COLLATIONS or self.execute(sql, (name.lower(),)).fetchone():
             raise _refusal(f"replacing SQLite's {name}")
@@ -100,5 +99,5 @@ def _refused(name: str, plain: Callable[..., Any]) -> Callable[..., Any]:
 
 for _names, _made in ((_CARRIED, _carried), (_REFUSED, _refused)):
     for _name in _names:
-        if hasattr(sqlite3.Connection, _name):  # Not all are there in each Python.
+        if hasattr(sqlite3.Connection, _name):  # Older Pythons lack some of them.
             setattr(SharedConnection, _name, _made(_name, getattr(sqlite3.Connection, _name)))

@@ -1,8 +1,8 @@
-"""Measures how long commits take, and where the time goes: for the metrics, and for a notice when one was
-slow.
+"""Measures how long commits take, and where the time goes: for the metrics, and for a notice of a slow
+one.
 
-Shared, joint and held units are measured alike: from requesting the lock, over COMMIT, to the end of the
-checkpoint behind it. The store logs pending notices when the lock and the turn are free.
+Every unit is measured from requesting the lock, over COMMIT, to the end of the checkpoint behind it. The
+store logs pending notices when the lock and the turn are free.
 """
 
 from __future__ import annotations
@@ -39,9 +39,8 @@ class Timings:
         self._commit_ns = self._lock_ns = 0
         self._began = self._committing = self._committed = 0
         self._waits = False
-        """Whether the turn is still waiting for the lock."""
         self._is_failing = False
-        """Whether the file, or its disk, refused the last write."""
+        """Whether the file or its disk refused the last write."""
         self._turn_lock_ns = self._turn_commit_ns = 0
 
     def begun(self) -> None:
@@ -51,18 +50,17 @@ class Timings:
         self._turn_lock_ns = self._turn_commit_ns = 0
 
     def locked(self) -> None:
-        """The file's lock is held. If the turn takes it again, it does not wait any more."""
+        """The file's lock is held. Taking it again in this turn counts as no wait."""
         if self._waits:
             self._waits = False
             self._turn_lock_ns = real_ns() - self._began
             self._lock_ns += self._turn_lock_ns
 
     def committing(self) -> None:
-        """All statements are done, and COMMIT begins."""
+        """All statements are done; COMMIT begins."""
         self._committing = real_ns()
 
     def committed(self) -> None:
-        """The unit is committed."""
         self._committed = real_ns()
         took = self._committed - self._committing
         self._buckets[bisect_left(BOUNDS_NS, took)] += 1
@@ -92,8 +90,7 @@ class Timings:
         )
 
     def note_outcome(self, errors: Sequence[BaseException]) -> None:
-        """Report once that the file refuses writes, and once that it accepts them again; `errors` are those
-        of the turn."""
+        """Report once that the file refuses writes, and once that it accepts them again."""
         failed = [error for error in errors if isinstance(error, _OF_THE_FILE)]
         if failed and not self._is_failing:
             self._is_failing = True
@@ -103,9 +100,9 @@ class Timings:
             self.untold.add(catalog.WRITES_AGAIN, file=self._path)
 
     def tell(self) -> None:
-        """Log the pending notices. Call it while nothing is held that others wait for."""
+        """Log the pending notices. Call it while no lock is held."""
         if self.untold.waiting:
-            # An error of a logging handler does not make the write fail.
+            # An error of a logging handler must not fail the write.
             with contextlib.suppress(Exception):
                 self.untold.tell()
 

@@ -1,12 +1,12 @@
 """A unit of work: everything between BEGIN IMMEDIATE and COMMIT.
 
-"Transaction" alone always means Kafka's; SQLite's is a unit. A unit carries the connection, the memos of
-state that has been read already, and `record`, the only way to change anything: insert the event, then
-fold it into the materialized tables by the same `apply` that replay uses.
+A unit carries the connection, the memos of rows that were read already, and `record`, the only way to
+change anything. `record` inserts the event, then folds it into the materialized tables by the same
+`apply` that replay uses.
 
-A unit defers its writes, since it saves the same few rows again and again: of those under one key the last
-is written, and new rows go out in few statements. They are written before a statement that names their
-table, so SQL always sees what has been folded so far, and callers need not care.
+A unit defers its writes, since it saves the same few rows again and again. Of the rows saved under one
+key it writes the last, and new rows go out in few statements. They are written before a statement that
+names their table, so SQL always sees everything folded so far.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from eosdb.store.writing.insertion import FoldedInsertion, Insertion
 T = TypeVar("T")
 Parameters = Sequence[object]
 STEPS_PER_UNIT: Final = 500
-"""The most partitions, groups or ids that one unit of housekeeping handles, so that other writers get
-their turn."""
+"""The most partitions, groups or ids in one unit of housekeeping, so that other writers get their turn.
+"""
 Apply = Callable[["Folding", Event | Lean, int], Event]
-"""Folds the event at a journal position into the materialized tables, and returns it completed with what
-its row leaves out."""
+"""Folds the event at a journal position into the materialized tables. Returns it with the fields that its
+row omits."""
 
 _Saved: TypeAlias = tuple[str, Callable[[Any], Any], Any]
-"""A statement, and what makes its row of which value."""
+"""A statement, the function that makes its row, and the value for that function."""
 _WAITING_MAX: Final = 5_000
-"""The most deferred rows of one table, so that memory stays bounded."""
+"""The most deferred rows of one table: bounds memory."""
 _DELETES_RECORDS: Final = "DELETE FROM records"
 _TABLE_IN_ITS_TRIGGER: Final = " partitions"
 
@@ -47,8 +47,7 @@ LAST_POSITION: Final = (
     "SELECT max(ifnull((SELECT max(position) FROM journal), 0), "
     "ifnull((SELECT position FROM eosdb_baseline), 0))"
 )
-"""Includes the baseline's position, which is beyond the journal in a file that was restored to the
-baseline itself."""
+"""Includes the baseline's position, the newest one in a file that was restored to the baseline itself."""
 _EVENT: Final = Insertion.plain(
     "journal",
     (
@@ -65,18 +64,17 @@ _EVENT: Final = Insertion.plain(
 
 
 class RedoCarefullyError(Exception):
-    """One part of the unit must be rolled back; never leaves the store."""
+    """A part of the unit must be rolled back, and has no savepoint; never leaves the store."""
 
 
 class Memo:
     """A cache of rows that one package has read or written: a dataclass with slots, created on first use
-    (`unit.memos[Kind]`). It outlives the unit unless another connection writes to the file, and is
-    dropped when anything in a unit is rolled back."""
+    (`unit.memos[Kind]`). It outlives the unit unless another connection writes to the file. Any rollback
+    drops it."""
 
     __slots__: tuple[str, ...] = ()
 
     def size(self) -> int:
-        """Return the number of cached values."""
         held = (getattr(self, name) for name in self.__slots__)
         return sum(len(values) for values in held if isinstance(values, Sized))
 
@@ -96,12 +94,11 @@ class Memos(dict[type[Memo], Memo]):
         return memo
 
     def size(self) -> int:
-        """Return the number of cached values in all memos."""
         return sum(memo.size() for memo in self.values())
 
 
 class Folding(Protocol):
-    """What projections see of a unit: statements that know the baseline's tables, and no others.
+    """The part of a unit that projections use.
 
     A `Unit` folds into the live tables, a `baseline.BaselineFolding` into the baseline's.
     """
@@ -152,22 +149,20 @@ class Unit:
         self._tables: Final[dict[str, None]] = {}
         """Tables with deferred rows, in the order of the first row of each."""
         self._waited = 0
-        """The number of deferred writes."""
         self._position: int | None = None
-        """The last event's position, if it has been read."""
+        """The last event's position, if known."""
         self.written_bytes = 0
         self.said: Final = set[Hashable]()
         """Notices that need not be logged again while the file is open."""
         self.untold: Final = untold or Untold()
-        """Notices to log when no other thread waits for the unit any more."""
+        """Notices to log when no thread waits for the unit any more."""
         self.careful = True
-        """Whether one part can be rolled back, for which everything is written at once. If not, a part
-        that must be rolled back makes the whole unit run again."""
+        """Whether one part can be rolled back: each write then goes out at once. If not, the whole unit
+        runs again."""
 
     @property
     def connection(self) -> sqlite3.Connection:
-        """The connection itself, for code that bypasses the unit's methods; deferred writes are written
-        first."""
+        """The connection, for code that bypasses the unit's methods; deferred writes are written first."""
         self.write_waiting()
         return self._connection
 
@@ -177,24 +172,23 @@ class Unit:
         self._position = None
 
     def discard(self) -> None:
-        """Drop deferred writes and memos after a rollback."""
         self._saves.clear()
         self._inserts.clear()
         self._tables.clear()
         self.forget()
 
     def record(self, event: Event, expected: Event | None = None) -> int:
-        """Append `event` to the journal, leaving out what equals `expected`, and fold it. Returns its
-        position."""
+        """Append `event` to the journal without the fields that equal `expected`, and fold it. Returns
+        its position."""
         position = (self.last_position() if self._position is None else self._position) + 1
         row = (position, *lean.write(event, expected))
         self.insert(_EVENT, (*row, row_checksum(*row)))
         self._position = position
-        # decisions/0001: the event first, and tables through its projection alone, as in a rebuild.
+        # decisions/0001: the event first; tables only through its projection, as in a rebuild.
         self.projection(self, event, position)
         return position
 
-    # decisions/0025: live path and replay write late, through the same rows that wait.
+    # decisions/0025: live path and replay defer their rows alike.
     def save(
         self,
         table: str,
@@ -203,8 +197,8 @@ class Unit:
         row: Callable[[T], Sequence[object]],
         value: T,
     ) -> None:
-        """For projections: write a whole row, `row(value)`. Of several rows saved under one key only the
-        last is written."""
+        """For projections: write the row `row(value)`. Of the rows saved under one key only the last is
+        written."""
         if self.careful:
             self.execute(statement, row(value))
             return
@@ -212,7 +206,7 @@ class Unit:
         self._tables[table] = None
         waiting = self._saves[table]
         before = waiting.get(key)
-        # An INSERT that still waits stays one, with the newer row.
+        # A deferred INSERT stays an INSERT, with the newer row.
         waiting[key] = (statement if before is None else before[0], row, value)
         if len(waiting) > _WAITING_MAX:
             self._write(table)
@@ -237,8 +231,8 @@ class Unit:
         parameters: Parameters,
         concerns: Callable[[Sequence[object]], bool],
     ) -> sqlite3.Cursor:
-        """Run a SELECT on this table alone, to which nothing is written with `save`; deferred new rows
-        stay deferred unless one of them concerns the query."""
+        """Run a SELECT on this table alone, which `save` never writes. Deferred new rows stay deferred
+        unless one of them `concerns` the query."""
         if any(concerns(row) for _, row in self._inserts.get(table, ())):
             return self.execute(statement, parameters)
         return self._connection.execute(statement, parameters)
@@ -300,10 +294,10 @@ class Unit:
             self._connection.executemany(statement, rows)
 
     def part(self, function: Callable[[Unit], T]) -> T:
-        """Run one part of the unit: when it raises, nothing of it is stored, but the rest may be.
+        """Run one part of the unit: if it raises, its writes are undone, but not those of other parts.
 
-        Most parts that fail have not written anything yet, so a unit that is not careful sets no savepoint;
-        it raises RedoCarefullyError if one was needed.
+        Most parts fail before they write, so a unit that is not careful sets no savepoint. It raises
+        RedoCarefullyError if one was needed.
         """
         if self.careful:
             with self.savepoint():
@@ -320,8 +314,8 @@ class Unit:
 
     @contextlib.contextmanager
     def savepoint(self) -> Iterator[None]:
-        """Roll back what the block has written in a careful unit, and only that, when it raises. An SQLite
-        error is left to the unit as a whole, because it may have ended the savepoint."""
+        """Undo the block's writes when it raises, if the unit is careful. An SQLite error is left to the
+        whole unit, because it may have ended the savepoint."""
         self.execute("SAVEPOINT part")
         try:
             yield
@@ -346,8 +340,8 @@ class Unit:
 
 @contextlib.contextmanager
 def late(connection: sqlite3.Connection, apply: Apply) -> Iterator[Unit]:
-    """Yield a unit that folds events with deferred writes, as the live path does; they are written at the
-    end unless the block raises. Raises sqlite3.Error."""
+    """Yield a unit that defers its writes, as the live path does. They are written at the end unless the
+    block raises. Raises sqlite3.Error."""
     unit = Unit(connection, apply)
     unit.careful = False
     try:

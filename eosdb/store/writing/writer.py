@@ -1,7 +1,7 @@
 """The write connection of a store: units from BEGIN to COMMIT, and the checkpoints between.
 
 The caller holds the writer mutex. `durability` is SQLite's `synchronous`: under "full" a unit that
-decides something is fsynced; a unit that counts only once a later, synced unit is committed need not be.
+decides something is fsynced. A unit that counts only with a later, synced unit is not.
 """
 
 from __future__ import annotations
@@ -32,24 +32,23 @@ from eosdb.store.writing.unit import Apply, RedoCarefullyError, Unit
 
 _REMEMBERED_MAX: Final = 20_000
 _UNITS_PER_LOOK: Final = 16
-"""The size of the memos is checked once in this many units, so that memory stays bounded."""
+"""Memo sizes are checked once in this many units, which bounds memory."""
 _CHECKPOINT_BYTES: Final = 4 * 1024 * 1024
 _READERS_WAIT_MS: Final = 50
 _SYNCHRONOUS: Final = {"full": "FULL", "normal": "NORMAL", "off": "OFF"}
 
 
 class Counts:
-    """Counters of what a store has written since it was opened."""
+    """Counters of a store's writes since it was opened."""
 
     def __init__(self) -> None:
         self.has_written = False
-        """Whether a unit has changed anything."""
         self.rows = 0
-        """How many rows units have inserted, changed or deleted."""
+        """The rows that units inserted, changed or deleted."""
         self._commits = self._synced_commits = self._requests = 0
 
     def add(self, requests: int, *, sync: bool) -> None:
-        """A unit has been committed."""
+        """Count a committed unit."""
         self._commits += 1
         self._synced_commits += sync
         self._requests += requests
@@ -64,7 +63,7 @@ class Counts:
 
 
 class Writer:
-    """Used by one thread at a time, which has the store's turn."""
+    """Used by the thread that has the store's turn."""
 
     def __init__(
         self,
@@ -81,7 +80,7 @@ class Writer:
         self._path = path
         self._lock_timeout_ms = lock_timeout_ms
         self.deadline_ns = 0
-        """How long the next units wait for SQLite's lock."""
+        """Until when the next units wait for SQLite's lock."""
         self._mutex = mutex
         self._leaves_checkpoints = external_checkpoints
         self._counts = counts
@@ -94,7 +93,7 @@ class Writer:
         try:
             # Reading opens the WAL and the shared memory.
             self.connection.execute("SELECT 1 FROM sqlite_schema").fetchone()
-            self.connection.execute("PRAGMA busy_timeout=0")  # See `begin_immediate`.
+            self.connection.execute("PRAGMA busy_timeout=0")  # `begin_immediate` waits instead.
             keep_roll_back(self.connection)
         except BaseException:
             self.connection.close()
@@ -102,14 +101,14 @@ class Writer:
         self._unit = Unit(self.connection, apply, timings.untold)
         self._data_version = -1
         self._are_memos_true = False
-        """Whether the newest unit has been committed, so that the memos match the file."""
+        """Whether the newest unit was committed, so that the memos match the file."""
         self._begun = 0
         self._changes_before = 0
-        # Other processes may have been killed before they could copy the WAL.
+        # Processes may have been killed before they copied the WAL.
         self._wal_bytes = size_of(f"{path}-wal")
         self._is_checkpoint_asked = False
         self._wal_factor = 1.0
-        """The ratio of the WAL bytes at the last checkpoint to the estimate."""
+        """The WAL's bytes at the last checkpoint, divided by the estimate."""
         self._found = Checkpoint(0, 0)
         self._growth = WalGrowth(path, timings.untold)
 
@@ -125,10 +124,10 @@ class Writer:
             self._run(batch, sync=sync, careful=True)
 
     def _run(self, batch: list[Request], *, sync: bool, careful: bool) -> None:
-        """Run all requests once. If a signal raises after the commit, the unit is stored, and its
-        requests get their results."""
+        """Run all requests once. If a signal raises after the commit, the unit is stored and its requests
+        get their results."""
         outcomes: list[tuple[object, Exception | None]] = []
-        # Here, because behind the commit no memory may be left.
+        # Before the commit: afterwards no memory may be left.
         told = zip(batch, outcomes, strict=True)
         is_committing = False
         try:
@@ -150,7 +149,7 @@ class Writer:
     def _run_request(
         self, unit: Unit, request: Request, alone: bool
     ) -> tuple[object, Exception | None]:
-        """Run one request as a part of the unit, or `alone`: then the whole unit is rolled back with it."""
+        """Run one request as a part of the unit. If it is `alone`, its error rolls back the whole unit."""
         try:
             return request.function(unit) if alone else unit.part(request.function), None
         except (sqlite3.Error, RedoCarefullyError):
@@ -195,8 +194,8 @@ class Writer:
         return unit
 
     def commit(self, requests: int, *, is_undone: bool = False) -> None:
-        """Commit the unit, which holds this many requests, unless it has been rolled back with the only
-        one. Raises sqlite3.Error, and RedoCarefullyError as `Unit.write_waiting`."""
+        """Commit the unit, which holds this many requests, unless its only request was rolled back.
+        Raises sqlite3.Error, and RedoCarefullyError as `Unit.write_waiting`."""
         if not is_undone:
             self._commit()
             self._timings.committed()
@@ -214,7 +213,8 @@ class Writer:
         try:
             self._unit.write_waiting()
             self._timings.committing()
-            # Not `execute`, which makes objects behind the commit: MemoryError means that it has failed.
+            # Not `execute`, which makes objects after the commit. Here MemoryError means that the commit
+            # failed.
             self.connection.commit()
         except sqlite3.Error as error:
             self.note(error)
@@ -228,7 +228,7 @@ class Writer:
         try:
             self.connection.rollback()
         except MemoryError:
-            with contextlib.suppress(MemoryError):  # The next unit does it.
+            with contextlib.suppress(MemoryError):  # The next unit rolls back.
                 roll_back_without_memory(self.connection)
 
     def wrote(self, wal_bytes: int) -> None:
@@ -239,13 +239,13 @@ class Writer:
     # -- syncs that fail ------------------------------------------------------------------------
 
     def note(self, error: sqlite3.Error) -> None:
-        """Notify every process if the error was a failed sync."""
+        """Tell every process if the error was a failed sync."""
         if is_failed_sync(error):
             self._mutex.note_sync(failed=True)
 
     def make_good(self) -> None:
         """Renew the WAL if a sync has failed in any process: nothing is written before the WAL is
-        durable. Raises StorageError if the renewal fails."""
+        durable. Raises StorageError if that fails."""
         if not self._mutex.has_sync_failed():
             return
         try:
@@ -284,14 +284,14 @@ class Writer:
         reach(Failpoint.CHECKPOINT_DONE)
 
     def _checkpoint(self, mode: str = "PASSIVE") -> Checkpoint:
-        """Run a checkpoint. A failure, such as a full disk, does not affect the commit before it: the
-        next round tries again, after renewing the WAL if a sync has failed."""
+        """Run a checkpoint. A failure, such as a full disk, does not affect the commit before it. The
+        next round tries again, after renewing the WAL if a sync failed."""
         try:
             _, frames, copied = self.connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
         except sqlite3.Error as error:
             self.note(error)
             return Checkpoint(0, 0)
-        # Not always 4,096 bytes: the page size of a file that was adopted is its owner's.
+        # An adopted file keeps its owner's page size.
         (page_size,) = self.connection.execute("PRAGMA page_size").fetchone()
         return Checkpoint(frames * page_size, copied * page_size)
 
@@ -303,7 +303,7 @@ class Writer:
         self._found = self._begin_wal_anew("TRUNCATE")
 
     def _begin_wal_anew(self, mode: str = "RESTART") -> Checkpoint:
-        """Restart the WAL, which overlapping readers would otherwise prevent for ever: wait for current
+        """Restart the WAL, which overlapping readers would otherwise prevent for ever. Wait for current
         readers, but not again for one that stalls."""
         try:
             self.connection.execute(f"PRAGMA busy_timeout={_READERS_WAIT_MS}")
@@ -315,13 +315,12 @@ class Writer:
         """Close the connection; the caller holds the mutex. Returns whether the whole WAL has been copied
         into the file.
 
-        When the last connection of a file is closed, SQLite copies and removes the WAL but reports no
-        failure, so the WAL is copied before. If the files are no longer `is_in_place`, other files with
-        their names are not touched. Raises StorageError when the disk fails; the WAL then stays for the
-        next program that opens the file.
+        SQLite copies and removes the WAL with the last connection but reports no failure, so this copies
+        it first. If the files are not `is_in_place`, other files with their names are not touched. Raises
+        StorageError when the disk fails; the next program that opens the file then finds the WAL.
         """
         if _is_closed(self.connection):
-            return False  # An earlier call closed it and was interrupted.
+            return False  # An earlier, interrupted call closed it.
         if not is_in_place:
             checkpoint = self._checkpoint()
             self.connection.close()
@@ -329,7 +328,7 @@ class Writer:
         try:
             self.make_good()
             if self._leaves_checkpoints:
-                # decisions/0053: the other program has yet to read what the WAL holds.
+                # decisions/0053: the other program has yet to read the WAL.
                 self.close_beside_others()
                 return False
             checkpoint = self._checkpoint()
@@ -341,8 +340,8 @@ class Writer:
         return checkpoint.is_whole
 
     def close_beside_others(self) -> None:
-        """Close the connection without copying the WAL. A read-only connection stays open until then,
-        because SQLite skips the checkpoint if the last connection to close cannot write."""
+        """Close the connection without copying the WAL. A read-only connection stays open meanwhile:
+        SQLite skips the checkpoint if the last connection to close cannot write."""
         try:
             reader = connect(self._path, self._lock_timeout_ms, read_only=True)
         except sqlite3.Error:
