@@ -60,3 +60,20 @@ def test_whoever_starts_threads_says_when_there_is_none_to_be_had() -> None:
     assert {name for name in text if re.search(r"threading\.Thread[()]", text[name])} == PYTHONS
     pools = {name for name in text if "ThreadPoolExecutor(" in text[name]}
     assert all("threads.needed(" in text[name] for name in pools)
+
+
+BEGINS = {
+    "eosdb.admin.summary": "a snapshot of a file that was not opened",
+    "eosdb.maintenance.extract": "a new file; a file that is checked again under the lock",
+    "eosdb.maintenance.replay": "a scratch file",
+    "eosdb.maintenance.restore": "a copy that nobody else has",
+    "eosdb.testing.simulation.checker": "a snapshot of the sceptic's own",
+}
+"""Who begins transactions of SQLite's outside of the store, and on what."""
+
+
+def test_sqlites_transactions_begin_in_the_store() -> None:
+    """A COMMIT without its BEGIN is not looked for: it would fail."""
+    begins = re.compile(r"""["'](?:BEGIN|SAVEPOINT)\b""")
+    found = {n for n, path in modules().items() if begins.search(path.read_text(encoding="utf-8"))}
+    assert {n for n in found if not n.startswith("eosdb.store.")} == BEGINS.keys()
