@@ -13,14 +13,12 @@ from tests.tidy.tree import ROOT
 
 OWN_WAYS = {
     "docs/testing.md": "tests/docs/test_testing_page.py",
-    "docs/from-a-kafka-container.md": "tests/docs/test_testing_page.py",
     "docs/web.md": "tests/docs/test_web_page.py",
 }
 """Pages whose blocks are not one program, and the test that runs all of them."""
 NOT_RUN = {
-    "docs/from-a-kafka-container.md": (1, "it starts a container: what a reader has before"),
     "docs/lakehouse.md": (2, "`make lakehouse`: Spark fetches jars for it"),
-    "docs/testing.md": (2, "Java's client and Spark's connector are jars that are not here"),
+    "docs/testing.md": (3, "a container, and the jars of Java's client and of Spark's connector"),
 }
 """How many blocks of a page have the language `py`, and why no test runs them."""
 

@@ -1,4 +1,4 @@
-"""The examples of docs/testing.md are tests, and pass; so do the fixtures that replace a container."""
+"""The tests that docs/testing.md and the README show pass; so do the fixtures instead of a container."""
 
 from __future__ import annotations
 
@@ -13,41 +13,33 @@ from tests.tidy.tree import ROOT
 
 pytestmark = pytest.mark.process
 
-CONTAINER = "docs/from-a-kafka-container.md"
 IMPORTS = "import eosdb, pytest"
+OF_A_CONTAINER = "def bootstrap_servers("
+TEST_OF_IT = """
+def test_it(bootstrap_servers):
+    assert bootstrap_servers.startswith("127.0.0.1:")
+"""
 
 
 def blocks_of(page: str) -> list[str]:
     return re.findall(r"(?s)```python\n(.*?)```", (ROOT / page).read_text())
 
 
-def passed(folder: Path, *programs: str) -> str:
-    """What pytest says of programs all of whose tests pass."""
-    for number, program in enumerate(programs):
-        (folder / f"test_examples_{number}.py").write_text(program)
+def test_the_tests_that_the_pages_show_pass(tmp_path: Path) -> None:
+    """All in one run: the examples of the page, each of its two fixtures, and the README's first block."""
+    blocks = blocks_of("docs/testing.md")
+    examples = "\n".join([IMPORTS, *(block for block in blocks if OF_A_CONTAINER not in block)])
+    assert "schedules=100" in examples
+    examples = examples.replace("schedules=100", "schedules=10")  # tests/testing runs many.
+    fixtures = [f"{IMPORTS}\n{block}{TEST_OF_IT}" for block in blocks if OF_A_CONTAINER in block]
+    for number, program in enumerate([examples, *fixtures, blocks_of("README.md")[0]]):
+        (tmp_path / f"test_examples_{number}.py").write_text(program)
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(folder)],
-        cwd=folder,
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)],
+        cwd=tmp_path,
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stdout
-    return done.stdout
-
-
-def test_the_examples_of_the_testing_page_pass(tmp_path: Path) -> None:
-    program = "\n".join([IMPORTS, *blocks_of("docs/testing.md")])
-    assert "schedules=100" in program
-    program = program.replace("schedules=100", "schedules=10")  # tests/testing runs many.
-    assert "6 passed" in passed(tmp_path, program)
-
-
-def test_the_fixtures_that_replace_a_container_give_the_address_of_a_cluster(
-    tmp_path: Path,
-) -> None:
-    test = (
-        "def test_it(bootstrap_servers):\n    assert bootstrap_servers.startswith('127.0.0.1:')\n"
-    )
-    programs = ["\n".join([IMPORTS, block, test]) for block in blocks_of(CONTAINER)]
-    assert "2 passed" in passed(tmp_path, *programs)
+    assert "9 passed" in done.stdout
