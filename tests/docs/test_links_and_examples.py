@@ -93,14 +93,6 @@ def test_the_commands_of_the_page_about_sql_run(tmp_path: Path) -> None:
     commands_of("docs/sql.md", tmp_path)
 
 
-def test_the_page_about_publishing_does_what_it_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("EOSDB_CACHE", str(tmp_path / "cache"))
-    python_of("docs/publish.md", tmp_path)
-    commands_of("docs/publish.md", tmp_path)
-
-
 def test_the_page_about_observability_does_what_it_says(tmp_path: Path) -> None:
     python_of("docs/observability.md", tmp_path)
 
@@ -165,15 +157,15 @@ def test_the_page_about_spark_does_what_it_says(
     python_of("docs/spark.md", tmp_path)
 
 
-def test_the_page_about_growing_does_what_it_says(
+def test_the_page_about_many_files_does_what_it_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if shutil.which("java") is None:
-        pytest.skip("NO JAVA: the page about growing is not run")
+        pytest.skip("NO JAVA: the page about many files is not run")
     small_spark(monkeypatch)
     monkeypatch.setenv("EOSDB_CACHE", str(tmp_path / "cache"))
-    commands_of("docs/growing.md", tmp_path)
-    python_of("docs/growing.md", tmp_path)
+    commands_of("docs/fleet.md", tmp_path)
+    python_of("docs/fleet.md", tmp_path)
 
 
 def test_every_command_has_help_with_an_example() -> None:
