@@ -1,4 +1,4 @@
-"""Writes what a gauntlet has shown into docs/proof.md: the matrix, its counts, and why a cell is empty."""
+"""Writes docs/gauntlet.md from a run of the gauntlet: the matrix, and why a cell is empty."""
 
 from __future__ import annotations
 
@@ -14,17 +14,19 @@ from tests.hunts.faults import FAULTS
 from tests.hunts.faults.fault import cannot
 from tests.tidy.tree import ROOT
 
-PAGE: Final = ROOT / "docs" / "proof.md"
-_BEGIN: Final = "<!-- gauntlet -->\n"
-_END: Final = "<!-- end of gauntlet -->\n"
+PAGE: Final = ROOT / "docs" / "gauntlet.md"
+_HEAD: Final = """\
+# The gauntlet's matrix
+
+How often each fault was struck at each actor. A letter says why a cell cannot occur. \
+`python -m tests.hunts.gauntlet --page` writes this page; [proof](proof.md) explains it.
+"""
 
 
 def write(counts: Counter[tuple[str, str]], line: str, failures: Sequence[str]) -> None:
-    """Put the result of a run into the page."""
-    text = PAGE.read_text(encoding="utf-8")
-    lines = [_heading(line), "", *_matrix(counts), *_failures(failures)]
-    body = "\n".join(lines) + "\n"
-    PAGE.write_text(text.partition(_BEGIN)[0] + _BEGIN + body + _END + text.partition(_END)[2])
+    """Write the page anew from the result of a run."""
+    lines = [_HEAD, _heading(line), "", *_matrix(counts), *_failures(failures)]
+    PAGE.write_text("\n".join(lines).rstrip() + "\n")
 
 
 def _heading(line: str) -> str:
