@@ -1,10 +1,8 @@
-"""Repair after a clock that was ahead: transactions, rebalances and sessions that began in what is now the
-future.
+"""Repairs transactions, rebalances and sessions whose start is in the future, after a clock was ahead.
 
 A clock that jumps forward ends them early, as in Kafka. If it goes back afterwards, those that began
-meanwhile would time out only after the time it had shown, perhaps days later, and if their processes are
-dead, hold up readers and members until then. So their times are restarted now; living owners are not
-affected.
+meanwhile would time out perhaps days late. With dead processes they would block readers and members until
+then. So their times restart now; living owners are not affected.
 """
 
 from __future__ import annotations
@@ -22,8 +20,8 @@ from eosdb.coordinator.transactions.decisions import begun_again
 from eosdb.store.writing.unit import STEPS_PER_UNIT, Unit
 
 _TOLERANCE_MS: Final = 60_000
-"""Times up to this far ahead are left alone, since the clocks of two processes never agree exactly."""
-# The last to end, found in one step by an index: if it is not ahead, no other one is by much.
+"""Tolerated difference: the clocks of two processes never agree exactly."""
+# The last one to end, found by an index in one step. If it is not ahead, no other is by much.
 _TRANSACTION: Final = (
     "SELECT transactional_id, start_time FROM transactional_ids "
     f"WHERE state {transaction_rows.IS_ONGOING} ORDER BY start_time + timeout_ms DESC LIMIT 1"
@@ -42,7 +40,7 @@ def is_any(source: Source, now_ms: int) -> bool:
 
 
 def begin_again(unit: Unit, now_ms: int) -> int:
-    """Restart the times that are in the future. Returns how many; STEPS_PER_UNIT if there may be more."""
+    """Restart the times that are in the future. Returns how many; STEPS_PER_UNIT if more may be left."""
     count = 0
     while count < STEPS_PER_UNIT and (name := _transaction(unit, now_ms)) is not None:
         current = transaction_rows.load(unit, name)
@@ -66,13 +64,13 @@ def _transaction(source: Source, now_ms: int) -> str | None:
 
 
 def _group(source: Source, now_ms: int) -> str | None:
-    """The group with the last rebalance deadline, or the last end of a session, if that is ahead."""
+    """The group with the last rebalance deadline or session end, if that is in the future."""
     for query in (_REBALANCE, _SESSION):
         row = source.execute(query).fetchone()
         if row is not None and row[1] > now_ms + _TOLERANCE_MS:
             name, ends_ms = str(row[0]), int(row[1])
             group = group_rows.load(source, name) or Group(name)
-            # The session of a waiting member is extended by the time that the rebalance may take.
+            # A rebalance extends the session of a waiting member.
             sessions = max((m.session_timeout_ms for m in group.members), default=0)
             if ends_ms > now_ms + _TOLERANCE_MS + _longest(group) + sessions:
                 return name
@@ -80,7 +78,7 @@ def _group(source: Source, now_ms: int) -> str | None:
 
 
 def _with_deadlines(group: AnyGroup, now_ms: int) -> AnyGroup:
-    """The group with the deadline of its rebalance, or of members that give up partitions, from now."""
+    """The group with its deadlines, for the rebalance or for giving up partitions, counted from now."""
     if isinstance(group, Group):
         return replace(group, deadline_ms=now_ms + _longest(group))
     members = (
@@ -92,5 +90,4 @@ def _with_deadlines(group: AnyGroup, now_ms: int) -> AnyGroup:
 
 
 def _longest(group: AnyGroup) -> int:
-    """The longest rebalance timeout of the group's members."""
     return max((member.rebalance_timeout_ms for member in group.members), default=0)

@@ -1,6 +1,7 @@
-"""Authorization by access control lists (Kafka: StandardAuthorizer). Without any ACL everything is allowed.
+"""Authorization by access control lists (Kafka: StandardAuthorizer). Without any ACL everything is
+allowed.
 
-Which rights a request needs, and in which order they are checked, is decided in the broker.
+The broker decides which rights a request needs, and in which order they are checked.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ SUPPORTED: Final = {
 PATTERN_TYPES: Final = ("literal", "prefixed")
 PERMISSIONS: Final = ("allow", "deny")
 CLUSTER: Final = "kafka-cluster"
-"""The one resource name of the type cluster, as in Kafka."""
+"""The only resource name of the type cluster, as in Kafka."""
 
 Source = Unit | sqlite3.Connection
 _IMPLY_DESCRIBE: Final = ("read", "write", "delete", "alter")
@@ -80,8 +81,8 @@ def check_acl(acl: Acl) -> Acl:
 def allowed(
     acls: Iterable[Acl], principal: str, operation: str, resource_type: str, name: str | None
 ) -> bool:
-    """Whether the ACLs allow the operation to the principal; a denial takes precedence. With `name` None:
-    on at least one resource of the type (KIP-679), unless denials cover all that is allowed."""
+    """Whether the ACLs allow the operation; a denial takes precedence. With `name` None: on at least one
+    resource of the type (KIP-679), unless denials cover every one."""
     about = [
         acl
         for acl in acls
@@ -109,7 +110,6 @@ class Authorizer:
         self._unstoppable = principal in super_users.split(";")
 
     def of(self, principal: str) -> Authorizer:
-        """The authorizer for another principal."""
         return Authorizer(principal, self._super_users)
 
     def check(self, source: Source, operation: str, resource_type: str, name: str) -> None:
@@ -127,8 +127,8 @@ class Authorizer:
         return not acls or allowed(acls, self.principal, operation, resource_type, name)
 
     def describes(self, source: Source) -> Callable[[str, str], bool]:
-        """A function of a resource's type and name that returns whether the principal may describe it. It
-        reads the ACLs only once, for reports about many resources."""
+        """A function of a resource's type and name: whether the principal may describe it. Reads the ACLs
+        once, for reports about many resources."""
         acls = () if self._unstoppable else load(source)
 
         @cache
@@ -176,7 +176,7 @@ class Authorizer:
 @dataclass(slots=True)
 class AclMemo(Memo):
     rules: tuple[Acl, ...] | None = None
-    """None: not read yet."""
+    """None if not read yet."""
 
 
 def load(source: Source) -> tuple[Acl, ...]:
@@ -195,7 +195,6 @@ SELECT: Final = (
 
 
 def applies_to(acl: Acl, name: str) -> bool:
-    """Whether the ACL applies to a resource of this name."""
     if acl.pattern_type == "prefixed":
         return name.startswith(acl.resource_name)
     return acl.resource_name in ("*", name)

@@ -1,8 +1,8 @@
 """The transaction coordinator: Kafka's requests about transactions, each in its durable units.
 
-Every write of the broker goes through `write`, which first does the due work: completing transactions that
-a dead process has decided, time-outs and expirations. Due work has units of its own, so it is committed
-even if the request itself is refused.
+Every write of the broker goes through `write`, which first does the due work: time-outs, expirations, and
+transactions that a dead process has decided. Due work has units of its own, so it is committed even if
+the request is refused.
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ class _WorkIsDueError(Exception):
 
 
 class _Turn(threading.local):
-    """What this thread is in the middle of."""
+    """The current turn of this thread."""
 
     unit: Unit | None = None
-    """The unit of the turn, of which each write is a part."""
+    """The unit of the turn; each write is a part of it."""
 
 
 class TransactionCoordinator:
-    """Runs all writes of a database object, and the requests about transactions. Threads may share it, and
-    other processes may have coordinators of the same file."""
+    """Runs all writes of a database object, and the requests about transactions. Threads may share it.
+    Other processes may have coordinators of the same file."""
 
     def __init__(self, store: Store, clock: Clock, config: BrokerConfig) -> None:
         self._store = store
@@ -67,7 +67,7 @@ class TransactionCoordinator:
         self.leadership: Final = Leadership(store, clock, config.transaction_unit_partitions)
         self._turn = _Turn()
         self.after_write: Callable[[], None] = lambda: None
-        """Called after every write, for housekeeping to check whether it is due."""
+        """Called after every write; housekeeping checks whether it is due."""
 
     # -- the door for every write ---------------------------------------------------------------
 
@@ -94,8 +94,8 @@ class TransactionCoordinator:
 
     # decisions/0079: like any other write, so that threads share its commit.
     def turn(self, run: Callable[[], T], *, sync: bool, fate: Fate | None = None) -> T:
-        """Make every `write` of `run` a part of one unit. If `run` raises, nothing is stored: then make
-        each request by itself, for its own answer. `run` may run more than once, and in another thread."""
+        """Make every `write` of `run` a part of one unit, perhaps repeatedly and in another thread. If
+        `run` raises, nothing is stored: then each request must be made alone, for its own answer."""
 
         def together(unit: Unit) -> T:
             try:
@@ -116,8 +116,8 @@ class TransactionCoordinator:
         )
 
     def run_due(self) -> Expired:
-        """Complete transactions that dead processes decided, abort those that timed out or lost their
-        owner, and remove what has expired."""
+        """Complete transactions that dead processes decided, abort those without time or owner, and
+        remove what has expired."""
         while self._store.write(
             lambda unit: ahead.begin_again(unit, self._clock.time_ms()), sync=False
         ):
@@ -129,7 +129,7 @@ class TransactionCoordinator:
         gone: list[Removed] = []
 
         def remove(unit: Unit) -> tuple[int, int, int, int]:
-            gone.clear()  # The unit may be run again.
+            gone.clear()  # A unit may run again.
             return expiry.remove(unit, self._config, now, self.presences.dead(unit), gone)
 
         while any(removed := self._store.write(remove, sync=False)):
@@ -139,7 +139,7 @@ class TransactionCoordinator:
         return done
 
     def foresight(self, connection: sqlite3.Connection) -> Foresight:
-        """What is due now in the reader's snapshot, and has not been carried out."""
+        """The due work in the reader's snapshot that no write has done."""
         return Foresight(connection, self.presences, self._clock.time_ms())
 
     def next_due(self) -> int:
@@ -154,7 +154,7 @@ class TransactionCoordinator:
         self.write(lambda _: None, sync=False)
 
     def look_for_the_dead(self) -> None:
-        """Remove members and abort transactions whose processes have died, for callers that wait and do not
+        """Remove members and abort transactions of dead processes, for callers that wait and do not
         write. Does nothing within 200 ms of the last check, also that of a write."""
         if self.presences.is_look_due():
             with self._store.read() as connection:
@@ -163,7 +163,7 @@ class TransactionCoordinator:
                 self.run_due()
 
     def recover(self) -> None:
-        """End the transactions that dead processes left, and remove dead members; called at opening."""
+        """End the transactions of dead processes, and remove dead members; called at opening."""
         self.leadership.recover()
         self._abort_while(self.presences.first_orphan)
         self.look_for_the_dead()
@@ -181,10 +181,8 @@ class TransactionCoordinator:
         expected: ProducerIdAndEpoch | None,
         authorize: Callable[[Unit], None],
     ) -> ProducerIdAndEpoch:
-        """InitProducerId. If a transaction is open it is fenced and aborted, and the caller must retry.
-
-        Raises ConcurrentTransactionsError, ProducerFencedError and InvalidTransactionTimeoutError.
-        """
+        """InitProducerId. An open transaction is fenced and aborted, and the caller must retry. Raises
+        ConcurrentTransactionsError, ProducerFencedError and InvalidTransactionTimeoutError."""
         self.leadership.ensure_elected()
         fresh: int | None = None
         while True:
@@ -249,7 +247,7 @@ class TransactionCoordinator:
             if after is not None:
                 transaction_rows.record(unit, current, after, now)
 
-        # Not synced: the Prepare that ends the transaction is, and without it nothing here counts.
+        # Not synced: without the synced Prepare, nothing here counts.
         self.write(add, sync=False)
 
     def end_txn(
@@ -262,7 +260,7 @@ class TransactionCoordinator:
         authorize: Callable[[Unit], None],
         with_decision: Callable[[Unit], None] = lambda _: None,
     ) -> ProducerIdAndEpoch:
-        """EndTxn: record the decision durably, running `with_decision` in the same unit, then write all
+        """EndTxn: record the decision durably, with `with_decision` in the same unit, then write all
         markers and complete. Returns the producer id and epoch to use next."""
         self.leadership.ensure_elected()
         fresh: int | None = None
@@ -302,7 +300,7 @@ class TransactionCoordinator:
     # -- the second step ------------------------------------------------------------------------
 
     def _decide(self, transactional_id: str, decide: Decide) -> Decision | None:
-        """Run the first step. No other thread of this object takes over before the second one."""
+        """Run the first step. This thread alone may do the second one."""
         self.leadership.try_again(transactional_id)
         return self.leadership.decide(transactional_id, decide, self._write_decision)
 
@@ -313,13 +311,12 @@ class TransactionCoordinator:
         return decision
 
     def _complete(self, decision: Decision) -> None:
-        """Do the second step unless the first has done it."""
         if decision.end is End.DECIDED:
             self.leadership.complete(decision)
 
     def _abort_while(self, first: Callable[[Unit], str | None]) -> int:
-        """Fence and abort the transactions that `first` returns, one after the other, if they have timed
-        out or their owners are dead. Returns how many."""
+        """Fence and abort the transactions that `first` returns one by one, if they have timed out or
+        lost their owner. Returns how many."""
         aborted = 0
         lost: TransactionMetadata | None = None
         while due := self._store.write(first, sync=False):
@@ -364,7 +361,7 @@ class TransactionCoordinator:
 
 
 def _tell_of_abort(lost: TransactionMetadata, now_ms: int) -> None:
-    """Log that the coordinator has aborted this transaction and fenced its producer."""
+    """Log the abort of this transaction and the fencing of its producer."""
     open_ms = max(now_ms - lost.start_time_ms, 0)  # The clock may have gone back.
     is_orphan = has_owner(lost.transactional_id) and open_ms <= lost.timeout_ms
     notice = catalog.OWNER_DIED if is_orphan else catalog.TRANSACTION_TIMED_OUT

@@ -1,4 +1,4 @@
-"""Expiration: when something expires next, and one round of removing what has expired."""
+"""Expiration: when something expires next, and one round of removals."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MINUTE_MS: Final = 60_000
 
 @dataclass(slots=True)
 class Expired:
-    """Counts of what one round of due work has completed, aborted and removed."""
+    """Counts of one round's completions, aborts and removals."""
 
     recovered: int = 0
     aborted: int = 0
@@ -32,7 +32,6 @@ class Expired:
     groups: int = 0
 
     def add(self, removed: tuple[int, int, int, int]) -> None:
-        """Add the counts that `remove` returned."""
         self.transactional_ids += removed[0]
         self.producers += removed[1]
         self.offsets += removed[2]
@@ -46,11 +45,9 @@ def remove(
     dead: Mapping[str, Collection[str]],
     removed: list[Removed],
 ) -> tuple[int, int, int, int]:
-    """Remove what has expired, and the `dead` members by group. The removed members are added to `removed`.
-
-    Returns the numbers of removed transactional ids, producers and offsets, and of changed groups; all are
-    0 when nothing is left to do.
-    """
+    """Remove expired rows, and the `dead` members by group. Adds the removed members to `removed`.
+    Returns the numbers of removed transactional ids, producers and offsets, and of changed groups: all 0
+    when nothing is left."""
     unit.memos[Due].time_ms = None
     return (
         transaction_rows.expire(unit, now_ms, config.transactional_id_expiration_ms),
@@ -61,7 +58,6 @@ def remove(
 
 
 def next_due(source: Unit | sqlite3.Connection, config: BrokerConfig, now_ms: int) -> int:
-    """The time (ms) before which nothing is due."""
     if ahead.is_any(source, now_ms):
         return now_ms
     limits = (

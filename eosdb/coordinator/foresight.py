@@ -1,8 +1,8 @@
-"""What is due but not carried out, because nobody has written since: members whose session is over or whose
-process has died, transactions past their time-out or without their owner.
+"""Due work that no write has done yet: members with an ended session or a dead process, transactions past
+their time-out or without their owner.
 
-A reader writes nothing, so it shows groups as the next write to the file leaves them, and says so. What is
-due is decided by the functions that the write uses.
+Readers write nothing, so they show groups as the next write will leave them, and say so. The functions of
+the write decide what is due.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ _NOBODY: Final = frozenset[str]()
 
 # decisions/0076: readers show groups as the next write leaves them.
 class Foresight:
-    """What is due in one snapshot, as of one time."""
+    """The due work in one snapshot, at one time."""
 
     def __init__(self, connection: sqlite3.Connection, presences: Presences, now_ms: int) -> None:
         self.now_ms: Final = now_ms
         self._names = cache(partial(topics.by_number, connection))
         self._presences = presences
-        # As a write of this process would: within 200 ms of its last check it does not look.
+        # Like a write of this process, no check within 200 ms of the last one.
         self._dead = presences.dead(connection) if presences.is_look_due() else {}
         self._ended = group_rows.ended_sessions(connection, now_ms)
 
     def group(self, stored: AnyGroup) -> AnyGroup:
-        """The group as the next write leaves it before anything else."""
+        """The group as the next write leaves it, before its own changes."""
         return self._foreseen(stored)[0]
 
     def of_group(self, stored: AnyGroup) -> tuple[str, ...]:
-        """What the next write does to the group: a sentence for each member that it removes."""
+        """A sentence for each member that the next write removes from the group."""
         return tuple(
             f"{gone.member_id}: {gone.cause}; the next write to the file removes it"
             for gone in self._foreseen(stored)[1]
@@ -53,11 +53,10 @@ class Foresight:
         return departures.foreseen(stored, gone, self._names, self.now_ms)
 
     def is_orphan(self, stored: TransactionMetadata) -> bool:
-        """Whether this is an open transaction whose owner is dead."""
         return self._presences.is_orphan(stored)
 
     def of_transaction(self, stored: TransactionMetadata) -> str:
-        """What the next write does about the transaction; empty if nothing is due."""
+        """The effect of the next write on the transaction; empty if nothing is due."""
         if stored.state.is_decided:
             return "it is decided; the next write to the file completes it"
         if decisions.is_timed_out(stored, self.now_ms):

@@ -1,7 +1,7 @@
 """Leadership of the coordinator partition, and the second step of every decided transaction.
 
-Each database object that is elected gets a higher coordinator epoch. A decided transaction is completed
-by the thread that decided it or, if its process has died, by the first process that notices.
+Each database object that is elected gets a higher coordinator epoch. The thread that decided a
+transaction completes it or, if its process has died, the first process that notices.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from eosdb.store.writing.unit import Unit
 
 
 class End(Enum):
-    """What the unit that decides a transaction has done about its end."""
+    """How far the unit that decides a transaction got with its end."""
 
     NONE = "none"
     """No transaction was ended."""
@@ -37,7 +37,7 @@ class End(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The state that was recorded, and the coordinator epoch at that time."""
+    """The recorded state, and the coordinator epoch at that time."""
 
     metadata: TransactionMetadata
     coordinator_epoch: int
@@ -58,12 +58,12 @@ class Leadership:
         self._elected = False
         self._lock = threading.Lock()
         self._completing: set[str] = set()
-        """Ids whose transaction a thread of this object has decided and is about to complete."""
+        """Ids whose transaction a thread of this object has decided and will complete."""
         self._refused: set[str] = set()
-        """Ids that cannot be completed, since a partition has seen a newer coordinator."""
+        """Ids that cannot be completed: a partition has seen a newer coordinator."""
 
     def ensure_elected(self) -> None:
-        """Become the coordinator, with a new coordinator epoch, unless this object already is."""
+        """Become the coordinator with a new coordinator epoch, if not elected before."""
         if not self._elected:
             completed = self._store.write(self._elect_and_complete, sync=False)
             self._elected = True
@@ -71,10 +71,8 @@ class Leadership:
 
     def recover(self) -> int:
         """Complete decided transactions that no thread of this object is completing. Returns how many.
-
-        The election and the completions are one unit, so a process that decided a transaction and resumes
-        late finds it complete, or cannot write its markers.
-        """
+        The election and the completions are one unit. So a process that resumes late finds its
+        transaction complete, or cannot write its markers."""
 
         def take_over(unit: Unit) -> int:
             if not self.foreign_decided(unit):
@@ -90,11 +88,11 @@ class Leadership:
             catalog.RECOVERED.say(file=self._store.path, transactions=completed)
 
     def decide(self, transactional_id: str, decide: Decide, run: Run) -> Decision | None:
-        """Have the first step, made of `decide`, carried out by `run` in a unit. From just before its
-        commit, this thread is responsible for completing the transaction, unless `run` raises."""
+        """Let `run` carry out the first step, made of `decide`, in a unit. From just before its commit
+        this thread is responsible for the completion, unless `run` raises."""
 
         def first_step(unit: Unit) -> Decision | None:
-            if decided:  # The unit is being run again.
+            if decided:  # The unit runs again.
                 decided.clear()
                 self._finish(transactional_id)
             decision = decide(unit)
@@ -119,9 +117,9 @@ class Leadership:
             raise
 
     def _completed_at_once(self, unit: Unit, decision: Decision) -> Decision | None:
-        """Do the second step in the unit of the first. None if it needs a unit of its own: there are too
-        many partitions, one of them has seen a newer coordinator, or a failpoint separates the steps."""
-        # decisions/0021: one commit where it fits.
+        """Do the second step in the unit of the first. None if it needs its own unit: too many
+        partitions, one that has seen a newer coordinator, or a failpoint between the steps."""
+        # decisions/0021: one commit if the markers are few.
         decided, epoch = decision.metadata, decision.coordinator_epoch
         if len(decided.partitions) > self._partitions_at_once or ends_in_steps():
             return None
@@ -137,7 +135,7 @@ class Leadership:
         return Decision(completed, epoch, End.COMPLETED)
 
     def try_again(self, transactional_id: str) -> None:
-        """Allow another attempt to complete the transaction, because a client has repeated its request."""
+        """Allow another attempt at the completion: a client has repeated its request."""
         if self._refused:
             with self._lock:
                 self._refused.discard(transactional_id)
@@ -147,12 +145,10 @@ class Leadership:
             self._completing.discard(transactional_id)
 
     def complete(self, decision: Decision) -> None:
-        """The second step: write markers and Complete… under the coordinator epoch of the first step.
-
-        Not synced: after a power loss the next process completes the transaction again. An error of the
-        file (a full disk, a lock held too long) is not raised, since the decision stands and the next
-        writer completes it.
-        """
+        """The second step: write markers and Complete… under the coordinator epoch of the first step. Not
+        synced: after a power loss the next process completes the transaction again. An error of the file
+        (a full disk, a lock held too long) is not raised, since the decision stands and the next writer
+        completes it."""
         reach(Failpoint.END_TXN_DECIDED)
         transactional_id = decision.metadata.transactional_id
         try:

@@ -9,11 +9,9 @@ PARTITIONS: Final = 50
 
 
 def partition_for(key: str) -> int:
-    """The coordinator partition of a transactional id or group id.
-
-    Java's `String.hashCode` over UTF-16 units, its absolute value (of -2**31 it is 0), modulo 50
-    (Kafka: Utils.abs, TransactionStateManager.partitionFor).
-    """
+    """The coordinator partition of a transactional id or group id. Java's `String.hashCode` over UTF-16
+    units, its absolute value (0 for -2**31), modulo 50 (Kafka: Utils.abs,
+    TransactionStateManager.partitionFor)."""
     data = key.encode("utf-16-le", "surrogatepass")
     value = 0
     for i in range(0, len(data), 2):

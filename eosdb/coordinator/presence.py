@@ -1,11 +1,11 @@
-"""Whether the process of a group's member, or of the owner of an open transaction, is alive: it holds a
-lock of the lock file, which the kernel releases when the process dies.
+"""Locks that show whether the process of a group member or of an open transaction's owner is alive.
 
-A member holds its lock from before it joins until it has left. A dead member is removed by the next check,
-long before its session ends. Static members, and clients over the wire, have sessions but no lock.
+The kernel releases a dead process's lock of the lock file. A member holds its lock from before it joins
+until it has left. The next check removes a dead member, long before its session ends. Static members, and
+clients over the wire, have sessions but no lock.
 
-The owner of a transactional id of the form in `owned_ids` holds a lock from before a transaction begins
-until it has ended. The next write aborts what a dead owner has left open; for a living owner, running or
+The owner of a transactional id (in the form of `owned_ids`) holds a lock from before a transaction begins
+until it has ended. The next write aborts a dead owner's open transaction. For a living owner, running or
 stopped, only the time-out counts.
 """
 
@@ -28,16 +28,16 @@ from eosdb.store.store import Store
 from eosdb.store.writing.unit import Unit
 
 LOOK_EVERY_MS: Final = 200
-"""How often a database object looks whether members have died, while it writes or its members wait."""
+"""How often a database object checks for dead members while it writes or its members wait."""
 _MEMBERS_AT: Final = 2**61
-"""Where the locks of members begin, beyond those of transactions."""
+"""The first lock number of members, beyond those of transactions."""
 _NUMBERS: Final = 2**52
-"""How many numbers members draw from; JSON represents them all exactly."""
+"""Members draw from this many numbers, which JSON represents exactly."""
 
 
 class Presence:
-    """The lock of a group's member or of the owner of a transactional id. It is held until `end`, at the
-    latest until this object is garbage-collected, the database is closed or the process dies."""
+    """The lock of a group member or of a transactional id's owner. It is released by `end`, the garbage
+    collector, closing the database, or the end of the process."""
 
     def __init__(self, number: int, end: Callable[[], None], look: Callable[[], None]) -> None:
         self.number: Final = number
@@ -47,10 +47,8 @@ class Presence:
         self._end.atexit = False
 
     def look(self) -> None:
-        """Remove members and abort transactions whose processes have died; checks every 200 ms at most.
-
-        Raises the errors of a write.
-        """
+        """Remove members and abort transactions of dead processes, at most every 200 ms. Raises the
+        errors of a write."""
         self._look()
 
     def end(self) -> None:
@@ -58,10 +56,10 @@ class Presence:
         self._end()
 
 
-# decisions/0034: a process that dies is noticed at once, one that hangs has its session or time-out.
+# decisions/0034: a dead process is noticed at once; one that hangs has its session or time-out.
 class Presences:
-    """Holds the locks of this object's members and owners, and finds those whose processes have died. One
-    per coordinator; threads may share it."""
+    """Holds the locks of this object's members and owners, and finds dead ones. One per coordinator;
+    threads may share it."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
@@ -69,13 +67,11 @@ class Presences:
         self._next_look_ms = 0
         self._groups: Mapping[str, _Members] = {}
         self._own_ids = set[str]()
-        """Ids owned by a presence of this object, which need no system call."""
+        """Ids with an owner in this object, for which no system call is needed."""
 
     def begin(self, look: Callable[[], None], transactional_id: str | None) -> Presence:
-        """A presence for a member or, with an id, for the owner of that id in all its epochs.
-
-        Raises DatabaseLockedError, StorageError and ReadOnlyDatabaseError.
-        """
+        """A presence for a member or, with an id, for the owner of that id in all its epochs. Raises
+        DatabaseLockedError, StorageError and ReadOnlyDatabaseError."""
         locks, own_ids = self._store.owner_locks(), self._own_ids
         if transactional_id is not None:
             first = owner_lock(transactional_id, 0)
@@ -87,18 +83,16 @@ class Presences:
                 locks.release(first, EPOCHS)
 
             return Presence(first, end, look)
-        # Random: a number that was used before could keep a dead member of that number alive.
+        # Random: a reused number could keep a dead member of that number alive.
         number = 1 + secrets.randbelow(_NUMBERS - 1)
         locks.hold(_MEMBERS_AT + number)
         return Presence(number, lambda: locks.release(_MEMBERS_AT + number), look)
 
     @contextlib.contextmanager
     def owning(self, transactional_id: str, producer_epoch: int) -> Iterator[None]:
-        """Own the id in this epoch during the block. Enter the block before the transaction begins, because
-        the next write of any process aborts an open transaction without an owner.
-
-        Raises DatabaseLockedError, StorageError and ReadOnlyDatabaseError.
-        """
+        """Own the id in this epoch during the block. Enter it before the transaction begins: the next
+        write of any process aborts an open transaction without an owner. Raises DatabaseLockedError,
+        StorageError and ReadOnlyDatabaseError."""
         locks, number = self._store.owner_locks(), owner_lock(transactional_id, producer_epoch)
         locks.hold(number)
         try:
@@ -107,16 +101,15 @@ class Presences:
             locks.release(number)
 
     def is_there(self, number: int) -> bool:
-        """Whether the member with this lock number still holds it. True if that cannot be known."""
+        """Whether the member holds the lock of this number. True if unknown."""
         return self._store.is_owned(_MEMBERS_AT + number)
 
     def is_look_due(self) -> bool:
-        """Whether the last check for dead members was at least 200 ms ago."""
         return self._clock.monotonic_ms() >= self._next_look_ms
 
     def has_dead(self, source: Unit | sqlite3.Connection) -> bool:
-        """Whether the process of a member, or of the owner of an open transaction, has died. If none has,
-        the next check is due 200 ms from now."""
+        """Whether the process of a member, or of an open transaction's owner, has died. If none has, the
+        next check is due 200 ms from now."""
         now = self._clock.monotonic_ms()
         if any(self._dead(source)) or self.first_orphan(source) is not None:
             return True
@@ -124,7 +117,7 @@ class Presences:
         return False
 
     def dead(self, source: Unit | sqlite3.Connection) -> dict[str, set[str]]:
-        """The members whose processes have died, by group."""
+        """The dead members by group."""
         dead: dict[str, set[str]] = {}
         for group_id, member_id in self._dead(source):
             dead.setdefault(group_id, set()).add(member_id)
@@ -136,20 +129,19 @@ class Presences:
         return next((name for name in owned if self._is_dead(name, owned[name])), None)
 
     def is_orphan(self, current: TransactionMetadata) -> bool:
-        """Whether this is an open transaction whose owner is dead."""
         name = current.transactional_id
         if current.state is not TransactionState.ONGOING or not has_owner(name):
             return False
         return self._is_dead(name, owner_lock(name, current.producer_epoch))
 
     def _is_dead(self, transactional_id: str, number: int) -> bool:
-        """Whether nobody holds the lock. No race with an owner that begins: it takes the lock before the
-        transaction begins, and the transaction was read before the lock is checked."""
+        """Whether nobody holds the lock. An owner takes it before its transaction begins, and the
+        transaction was read before this check, so there is no race."""
         return transactional_id not in self._own_ids and not self._store.is_owned(number)
 
     def _dead(self, source: Unit | sqlite3.Connection) -> Iterator[tuple[str, str]]:
-        """The groups and ids of dead members. No race with a member that joins: it takes the lock before it
-        joins, and the member was read before the lock is checked."""
+        """The groups and ids of dead members. A member takes its lock before it joins, and was read
+        before this check, so there is no race."""
         before, groups = self._groups, dict[str, _Members]()
         for group_id, stored in rows.stored_members(source):
             members = before.get(group_id)

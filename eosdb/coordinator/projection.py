@@ -1,5 +1,7 @@
 """`apply`, which folds an event into all materialized tables, and the projections of the coordinator's
-tables. The live path and replay both call it, so they cannot disagree.
+tables.
+
+The live path and replay both call it, so they cannot disagree.
 """
 
 from __future__ import annotations
@@ -175,10 +177,8 @@ if missing := [kind.__name__ for kind, handlers in _FOLDS.items() if not handler
 
 
 def apply(unit: Folding, row: Event | Lean, position: int) -> Event:
-    """Fold the event at `position` in the journal. Returns it, with the fields that a lean row leaves out.
-
-    Raises TypeError for a row that does not fit the events before it.
-    """
+    """Fold the event at `position` in the journal. Returns it with the fields that a lean row omits.
+    Raises TypeError for a row that does not fit the events before it."""
     event = _whole(unit, row) if isinstance(row, Lean) else row
     for handler in _FOLDS[type(event)]:
         handler(unit, event, position)
@@ -192,7 +192,7 @@ def _whole(unit: Folding, row: Lean) -> Event:
         raise TypeError(f"{row.kind.__name__}: {error!r}") from error
 
 
-# decisions/0026: what a row leaves out follows from the state before it.
+# decisions/0026: the state before a row implies the fields that it omits.
 def _expected(unit: Folding, row: Lean) -> Event:
     """The event expected from the state before the row. Raises KeyError, TypeError and ValueError."""
     before = None

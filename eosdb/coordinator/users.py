@@ -25,14 +25,14 @@ _DELETE: Final = Statement(f"DELETE FROM {{{TABLE}}} WHERE (user, mechanism) = (
 
 
 def check_user(name: object) -> str:
-    """The name if it is valid. Raises UnacceptableCredentialError."""
+    """The name, if valid. Raises UnacceptableCredentialError."""
     if (text := check_name("user", name, UnacceptableCredentialError)) == "":
         raise UnacceptableCredentialError("user: got an empty name, expected some text")
     return text
 
 
 def check_mechanism(name: object) -> str:
-    """The name if it is a SASL mechanism. Raises UnsupportedSaslMechanismError."""
+    """The name, if it is a SASL mechanism. Raises UnsupportedSaslMechanismError."""
     if isinstance(name, str) and name in MECHANISMS:
         return name
     mechanisms = ", ".join(MECHANISMS)
@@ -42,7 +42,7 @@ def check_mechanism(name: object) -> str:
 
 
 def check_credential(given: object) -> ScramCredential:
-    """The credential if it is valid. Raises InvalidRequestError, UnacceptableCredentialError and
+    """The credential, if valid. Raises InvalidRequestError, UnacceptableCredentialError and
     UnsupportedSaslMechanismError."""
     if not isinstance(given, ScramCredential):
         raise InvalidRequestError(f"credential: got {shown(given)}, expected a ScramCredential")

@@ -1,8 +1,8 @@
-"""The baseline: a second copy of the materialized tables, as of an earlier event, from which replay
+"""The baseline: a second copy of the materialized tables as of an earlier event, from which replay
 starts.
 
-`maintenance.history` advances it: in one commit it folds the events that are due into the baseline and
-deletes them. An event at or before the baseline is kept only while a record refers to its position.
+`maintenance.history` advances it: one commit folds events into the baseline and deletes them. An event at
+or before the baseline is kept only while a record refers to its position.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ T = TypeVar("T")
 
 
 class Baseline(NamedTuple):
-    """`position` and `timestamp` are those of the last event folded into it. The events behind it, up to
-    `measured_position`, have `measured_bytes` in total."""
+    """`position` and `timestamp` are those of the last folded event. The later events up to
+    `measured_position` have `measured_bytes` in total."""
 
     position: int = 0
     timestamp: int = 0
@@ -35,7 +35,7 @@ class Baseline(NamedTuple):
     checked_from: int = 1
     """Every event from this position on has a checksum."""
     rows_sum: int = 0
-    """The sum of the checksums of the rows of the baseline's tables, by which none can go unseen."""
+    """The sum of the rows' checksums in the baseline's tables, which shows a missing or extra row."""
 
 
 _PROBLEMS: Final = 20
@@ -45,7 +45,7 @@ _SAVE: Final = f"UPDATE {BASELINE_TABLE} SET ({_COLUMNS}, checksum) = (?, ?, ?, 
 
 
 def read(source: Unit | sqlite3.Connection) -> Baseline:
-    """Return the baseline's position; 0 as long as no event has been deleted."""
+    """Return the baseline's position; 0 if no event was ever deleted."""
     row = source.execute(_READ).fetchone()
     return Baseline() if row is None else Baseline(*row)
 
@@ -55,8 +55,8 @@ def save(source: Unit | sqlite3.Connection, baseline: Baseline) -> None:
 
 
 def check_reached(connection: sqlite3.Connection, position: int, asked: str) -> None:
-    """Raises InvalidRequestError for a position before the baseline, where the history begins; `asked`
-    names what was requested, for the message."""
+    """Raises InvalidRequestError for a position before the baseline, where the history begins. `asked`
+    describes the request in the message."""
     at = read(connection)
     if position < at.position:
         raise InvalidRequestError(
@@ -68,7 +68,7 @@ def check_reached(connection: sqlite3.Connection, position: int, asked: str) -> 
 
 
 def problems(connection: sqlite3.Connection) -> list[str]:
-    """Return what is wrong with the baseline: its row, and the rows of its tables."""
+    """For `verify`: what is wrong with the baseline's row, and the rows of its tables."""
     rows = connection.execute(f"SELECT {_COLUMNS}, checksum FROM {BASELINE_TABLE}").fetchall()
     if len(rows) != 1:
         return [f"{BASELINE_TABLE}: found {len(rows)} rows, expected 1"]
@@ -93,7 +93,7 @@ def problems(connection: sqlite3.Connection) -> list[str]:
 
 
 def check_sound(connection: sqlite3.Connection) -> None:
-    """Raises CorruptDatabaseError if the baseline has been altered, so that nothing is made of it."""
+    """Raises CorruptDatabaseError if the baseline was altered, before a copy or fold uses it."""
     if wrong := problems(connection):
         raise CorruptDatabaseError(
             f"{wrong[0]}; the state that the history begins with is damaged, so nothing is made of it. "
@@ -115,18 +115,18 @@ def _names(connection: sqlite3.Connection, table: str) -> list[str]:
 
 
 def _checked(connection: sqlite3.Connection, table: str) -> str:
-    """Return the columns that the checksum of the baseline's table is of."""
+    """The columns that the checksum of the baseline's table covers."""
     return ", ".join(name for name in _names(connection, table) if name != '"checksum"')
 
 
 def _weight(table: str) -> int:
-    """Return what stands for the table in the sum, so that no row can move to another one."""
+    """A factor of the table's checksums in the sum, so that no row can move to another table."""
     return crc32(table.encode())
 
 
 class _RowsSum:
-    """The SQL function by which triggers give the checksum of a row of the baseline; it adds up what the
-    unit changes."""
+    """The SQL function for the checksum of a baseline row, called by triggers. It adds up the unit's
+    changes."""
 
     def __init__(self) -> None:
         self._total = 0
@@ -151,11 +151,11 @@ _WATCHED: Final = f"SELECT 1 FROM temp.sqlite_master WHERE name LIKE '{BASELINE_
 
 
 def watch(connection: sqlite3.Connection) -> None:
-    """Have the connection keep the checksums of the baseline's rows, by triggers of its own: projections
-    know nothing of them."""
+    """Have the connection's own triggers keep the checksums of the baseline's rows; projections do not
+    know them."""
     if connection.execute(_WATCHED).fetchone() is None:
         connection.create_function(_FUNCTION, -1, _RowsSum())
-        # INSERT OR REPLACE deletes, too.
+        # INSERT OR REPLACE also deletes.
         connection.execute("PRAGMA recursive_triggers=1")
         for table in map(in_baseline, materialized_tables()):
             for change, body in _bodies(connection, table):
@@ -167,13 +167,13 @@ def watch(connection: sqlite3.Connection) -> None:
 
 
 def changed(connection: sqlite3.Connection) -> int:
-    """Return what has been added to the sum since the last call."""
+    """Return the change of the sum since the last call."""
     (total,) = connection.execute(f"SELECT {_FUNCTION}()").fetchone()
     return int(total)
 
 
 def _bodies(connection: sqlite3.Connection, table: str) -> Iterator[tuple[str, str]]:
-    """Yield each kind of change of the table, and what its trigger does."""
+    """Yield each kind of change of the table, and the body of its trigger."""
     rows = connection.execute(f'PRAGMA table_info("{table}")').fetchall()
     columns = [f'"{name}"' for _, name, *_ in rows if name != "checksum"]
     terms = {
@@ -190,7 +190,7 @@ def _bodies(connection: sqlite3.Connection, table: str) -> Iterator[tuple[str, s
 
 
 class BaselineFolding:
-    """What projections see of a unit when they fold into the baseline's tables."""
+    """A unit's interface for projections that fold into the baseline's tables."""
 
     def __init__(self, unit: Unit) -> None:
         self._unit = unit
@@ -219,7 +219,7 @@ class BaselineFolding:
         return self._unit.executemany(statement.baseline, parameters)
 
     def change_views(self, statement: str) -> None:
-        """Do nothing: the baseline stores the rows that describe views, not the views."""
+        """Do nothing: the baseline has the rows that describe views, but no views."""
 
 
 _EVENTS_WITHOUT_ROWS: Final = """
@@ -238,11 +238,9 @@ WHERE position IS NOT (
 
 
 def forget_events(unit: Unit, partition_id: int, deleted: Iterable[Sequence[int]]) -> None:
-    """Delete the events of deleted records (pairs of offset and position) that are at or before the
-    baseline and have no record left.
-
-    The records of an event are adjacent, so if one is left, it is next to a deleted one.
-    """
+    """Delete the events of deleted records (pairs of offset and position) at or before the baseline,
+    unless one of their records is left. The records of an event are adjacent, so one that is left is next
+    to a deleted one."""
     until, first = read(unit).position, dict[int, int]()
     for offset, position in deleted:
         if position <= until:

@@ -23,13 +23,12 @@ class _CounterMemo(Memo):
 
 
 def set_counter(unit: Folding, name: str, value: int) -> None:
-    """Store the last value that was assigned."""
     unit.execute(_SET, (name, value))
     unit.memos[_CounterMemo].values[name] = value
 
 
 def counter(unit: Folding, name: str) -> int:
-    """Return the last value that was assigned; 0 if there is none."""
+    """Return the last assigned value; 0 if there is none."""
     values = unit.memos[_CounterMemo].values
     if name not in values:
         values[name] = read_counter(unit, name)
@@ -38,6 +37,6 @@ def counter(unit: Folding, name: str) -> int:
 
 @reads("counters")
 def read_counter(source: Folding | sqlite3.Connection, name: str) -> int:
-    """The same as `counter`, for a read connection."""
+    """`counter` for a read connection."""
     row = source.execute(_BY_NAME, (name,)).fetchone()
     return 0 if row is None else int(row[0])

@@ -1,8 +1,8 @@
-"""Marks: a program that stores offsets elsewhere uses one to check later that the file still has the same
+"""Marks, by which a program that stores offsets elsewhere checks that the file still has the same
 history.
 
 A mark is the file's id, the newest event's position, and a digest of that event. A replaced file has
-another id; a restored older copy has no event at that position or, if it has grown since, another one. A
+another id. A restored older copy has no event at that position or, if it has grown since, another one. A
 schema revision that rewrites events would invalidate existing marks.
 """
 
@@ -21,8 +21,6 @@ _NO_EVENT: Final = "0" * _DIGEST_CHARS
 
 
 class Mark(NamedTuple):
-    """The parts of a mark."""
-
     file_id: str
     position: int
     digest: str | None
@@ -32,7 +30,6 @@ class Mark(NamedTuple):
 
 
 def mark(connection: sqlite3.Connection) -> Mark:
-    """Return the mark of the file's current state."""
     position = journal.last_position(connection)
     return Mark(file_id.read(connection), position, _event(connection, position))
 
@@ -49,8 +46,7 @@ def parse(text: str) -> Mark:
 
 
 def departure(connection: sqlite3.Connection, known_mark: str) -> str | None:
-    """Return why the mark does not belong to this file's history, or None if it does as far as the
-    journal goes back."""
+    """Return why the mark is not of this file's history; None if it is, as far as the journal goes back."""
     known_id, position, digest = parse(known_mark)
     mine = file_id.read(connection)
     if mine != known_id:
@@ -64,7 +60,7 @@ def departure(connection: sqlite3.Connection, known_mark: str) -> str | None:
 
 
 def _event(connection: sqlite3.Connection, position: int) -> str | None:
-    """Return the digest of the event at a position; None if the journal does not go back so far."""
+    """The digest of the event at a position; None if the journal does not go back so far."""
     if position == 0:
         return _NO_EVENT
     event = journal.at(connection, position)

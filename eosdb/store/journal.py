@@ -1,4 +1,4 @@
-"""Reading the journal: events in the order in which they were recorded."""
+"""Reads the journal: events in the order in which they were recorded."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ _AT: Final = f"SELECT {COLUMNS} FROM journal WHERE position = ?"
 _FIRST_AFTER: Final = "SELECT min(position) FROM journal WHERE position > ?"
 _PAGE: Final = 1_000
 _SPAN: Final = 100_000
-"""The most positions that one page scans, so that a filter that rarely matches does not hold a snapshot
-for long."""
+"""The most positions that one page scans, so that a rarely matching filter holds no snapshot for long."""
 
 
 def events(
@@ -33,11 +32,9 @@ def events(
     checked_from: int = 1,
 ) -> Generator[tuple[int, Event | Lean], None, None]:
     """Yield position and event for every event after a position, oldest first, with bounded memory.
-
-    `on_altered` is called with the position of each event that does not match its checksum; events before
-    `checked_from` may have none, for they are from before schema 7. Raises CorruptDatabaseError for a row
-    that is not an event.
-    """
+    `on_altered` is called with the position of each event with a wrong checksum. Events before
+    `checked_from`, from before schema 7, may have none. Raises CorruptDatabaseError for a row that is not
+    an event."""
     for *row, checksum in connection.execute(_SELECT, (after,)):
         must_fit = checksum is not None or row[0] >= checked_from
         if on_altered is not None and must_fit and checksum != row_checksum(*row):
@@ -70,8 +67,8 @@ def page(
     topic: str | None,
     transactional_id: str | None,
 ) -> tuple[list[JournalEntry], int]:
-    """Return one page of the events after `after` that match every filter, and the position to continue
-    from, which is `after` itself at the end of the journal."""
+    """Return the next page of events that match every filter, and the position to continue from: at the
+    end of the journal `after` itself."""
     (first,) = connection.execute(_FIRST_AFTER, (after,)).fetchone()
     last = min(last_position(connection), max(first or 0, after) + _SPAN)
     conditions, values = ["position > ? AND position <= ?"], list[object]([after, last])

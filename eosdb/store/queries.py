@@ -26,11 +26,11 @@ from eosdb.store.wal import growth as wal_growth
 from eosdb.system.road import road
 
 _AT_ONCE: Final = 100
-# An identifier has no other spelling in SQL, and no function or pragma an alias.
+# SQL can spell an identifier in no other way, and functions and pragmas have no aliases.
 _OF_THE_PROCESS: Final = re.compile(
     "hard_heap_limit|soft_heap_limit|temp_store_directory|data_store_directory|fts3_tokenizer", re.I
 )
-"""Settings of SQLite's for all connections; the last takes the address of code."""
+"""SQLite settings that affect every connection; the last one takes the address of code."""
 _JOURNAL: Final = "Every event in the one total order in which it happened."
 """A table, but documented with the views."""
 
@@ -70,15 +70,15 @@ def info(store: Store) -> dict[str, object]:
             "coordinator_epoch": counters.get("coordinator_epoch", 0),
             "next_producer_id": counters.get("next_producer_id", 0),
         }
-        connection.execute("COMMIT")  # Our own snapshot must not be listed.
+        connection.execute("COMMIT")  # Ends our own snapshot, so that it is not listed.
         return facts | {"wal_held_by": wal_growth.readers(store.path)}
 
 
 def query(
     store: Store, sql: str, parameters: Sequence[object]
 ) -> tuple[tuple[str, ...], Iterator[tuple[Any, ...]]]:
-    """Run one read-only statement; returns its columns and rows. Raises InvalidRequestError when SQLite
-    rejects it."""
+    """Run one read-only statement; returns its columns and rows. Raises InvalidRequestError for SQLite's
+    refusal."""
     if sql.lstrip()[:6].upper() == "ATTACH":
         raise InvalidRequestError(_ONLY_READS)
     if (named := _OF_THE_PROCESS.search(sql)) is not None:
@@ -92,22 +92,21 @@ def query(
 
 
 def _rows(store: Store, sql: str, parameters: Sequence[object]) -> Iterator[tuple[Any, ...]]:
-    """Yield the columns, then the rows, on a connection that can neither write nor attach databases.
-
-    A short result is read at once; a longer one holds a snapshot until the last row is read or the
-    iterator is dropped.
-    """
+    """Yield the columns, then the rows, on a connection that can neither write nor attach databases. A
+    short result is read at once. A longer one holds a snapshot until its last row is read or the iterator
+    is dropped."""
     store.check_open()
     with translated(store.path):
         connection = connect(store.path, store.lock_timeout_ms, read_only=True)
     try:
-        # ATTACH, wherever it is. No authorizer: a signal that raises in a callback looks like a refusal.
+        # Refuses ATTACH anywhere. Not an authorizer: a signal that raises in its callback looks like a
+        # refusal.
         connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
         with hearing(connection):
             cursor = connection.execute(sql, tuple(parameters))
             rows = cursor.fetchmany(_AT_ONCE)
         if len(rows) < _AT_ONCE:
-            connection.close()  # All rows are read, so no snapshot is held while the caller reads them.
+            connection.close()  # All rows are read: no snapshot while the caller uses them.
         yield tuple(column[0] for column in cursor.description or ())
         yield from rows
         if len(rows) == _AT_ONCE:
@@ -140,8 +139,8 @@ _REFUSED: Final = (
 
 
 def describe_views(connection: sqlite3.Connection) -> list[ViewDescription]:
-    """Describe the documented views and the journal, with the columns that they have in this file. The
-    description of a view is the first sentence of the comment above its definition."""
+    """Describe the documented views and the journal, with their columns in this file. A view's
+    description is the first sentence of the comment above its definition."""
     texts = {name: _first_sentence(sql) for name, sql in newest_schema.views().items()}
     return [
         ViewDescription(
@@ -185,7 +184,7 @@ def columns(connection: sqlite3.Connection, view: str) -> dict[str, str]:
     ).fetchone()
     if row is not None:
         types |= {column["name"]: _JSON_TYPES[column["type"]] for column in parsed(row[0])}
-    # The key of a typed view is computed, too; one of an earlier version has the BLOB itself.
+    # Typed views compute their key, too; those of an earlier version have the BLOB itself.
     computed = "" if row is None else "TEXT"
     return {
         name: types.get(name, _PLAIN_TYPES.get(declared, declared) or computed)

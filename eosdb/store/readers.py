@@ -1,8 +1,8 @@
 """Read connections of a store: a pool for snapshots, and one connection that detects changes.
 
-No lock guards the pool: every change to it is a single C call. To close, a thread first announces it and
-then looks for running reads; a reader first registers and then checks that it may read. So one of them
-always sees the other (decisions/0018).
+No lock guards the pool: every change to it is a single C call. To close, a thread announces it and then
+looks for running reads; a reader registers and then checks that it may read. So one of them always sees
+the other (decisions/0018).
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _TURN_S: Final = 0.25
 
 
 class Readers:
-    """Can be shared by threads. `check_open` raises when the store is closed; `opened` may have a
-    connection to use first."""
+    """A pool for several threads. `check_open` raises when the store is closed; `opened` may have a first
+    connection."""
 
     def __init__(
         self, path: str, files: OpenFiles, busy_timeout_ms: int, read_only: bool,
@@ -40,12 +40,12 @@ class Readers:
         self._check_open: Final = check_open
         self._idle: list[sqlite3.Connection] = []
         self._opened: list[sqlite3.Connection] = []
-        """Every connection, also one that an interrupt has dropped between two places."""
+        """Every connection, also one that an interrupt dropped between two places."""
         if opened.reader is not None:
             self._opened.append(opened.reader)
             self._idle.append(_reading_only(opened.reader))
         self._reading: dict[object, tuple[int, sqlite3.Connection | None]] = {}
-        """The thread and connection of each running reader."""
+        """Thread and connection of each running reader."""
         self._is_paused = False
         self._pausing = threading.Lock()
         """Held while reading is suspended."""
@@ -59,7 +59,7 @@ class Readers:
         """Yield a read-only connection on one snapshot of the file."""
         reader, connection = object(), None
         try:
-            # Inside the try: after an interrupt no reader must remain that `close` waits for.
+            # Inside the try: `close` would wait for a reader that an interrupt left behind.
             connection = self._check_out(reader)
             connection.execute("BEGIN")
             yield connection
@@ -82,11 +82,8 @@ class Readers:
             raise translate(error, self._path) from error
 
     def close(self) -> None:
-        """Wait for running readers, and close every connection.
-
-        It does not wait for a reader of the calling thread: a signal interrupted its block, and the
-        traceback keeps it alive.
-        """
+        """Wait for running readers, and close every connection. It does not wait for a reader of the
+        calling thread: a signal interrupted its block, and the traceback keeps it alive."""
         self._wait_for_others(None)
         self._close_all()
 
@@ -107,7 +104,7 @@ class Readers:
 
     def go_on(self) -> None:
         self._is_paused = False
-        with contextlib.suppress(RuntimeError):  # It was not paused.
+        with contextlib.suppress(RuntimeError):  # Reading was not suspended.
             self._pausing.release()
 
     def _wait_for_others(self, patience_s: float | None) -> bool:
@@ -120,7 +117,7 @@ class Readers:
         return True
 
     def _close_all(self) -> None:
-        """Close every connection. Can be called again after an interrupt."""
+        """Close every connection. Can be repeated after an interrupt."""
         for connection in self._opened:
             connection.close()
         self._idle.clear()
@@ -144,8 +141,8 @@ class Readers:
         return connection
 
     def _opened_in_turn(self) -> sqlite3.Connection:
-        """Open a connection, one at a time, so that of a crowd most find one that has come back meanwhile;
-        but whoever opens one may have to wait for a lock of the file."""
+        """Open a connection, one thread at a time: most others of a crowd then find an idle one. Opening
+        may have to wait for a lock of the file."""
         try:
             self._opening.acquire(timeout=_TURN_S)
             return self._taken() or self._open()
@@ -153,10 +150,9 @@ class Readers:
             try:  # noqa: SIM105 - decisions/0018: a call into C comes first.
                 self._opening.release()
             except RuntimeError:
-                pass  # Whoever did not wait for its end has given back another's turn.
+                pass  # This thread's wait timed out, and it has released another thread's turn.
 
     def _taken(self) -> sqlite3.Connection | None:
-        """Take an idle connection, if there is one."""
         try:
             return self._idle.pop()
         except IndexError:
@@ -182,7 +178,7 @@ class Readers:
         try:
             if connection is not None:
                 try:
-                    if connection.in_transaction:  # Some end their snapshot early.
+                    if connection.in_transaction:  # Some callers end their snapshot early.
                         connection.execute("COMMIT")
                     self._idle.append(connection)
                 except sqlite3.Error:
@@ -192,12 +188,12 @@ class Readers:
 
     def _drop(self, connection: sqlite3.Connection) -> None:
         connection.close()
-        with contextlib.suppress(ValueError):  # Closing everything came first.
+        with contextlib.suppress(ValueError):  # The connection was closed with all others.
             self._opened.remove(connection)
 
     def _leave(self, reader: object) -> None:
         self._reading.pop(reader, None)
-        with contextlib.suppress(RuntimeError):  # Nobody waits.
+        with contextlib.suppress(RuntimeError):  # No thread waits.
             self._woken.release()
 
 

@@ -1,5 +1,5 @@
-"""Free pages of the file: SQLite reuses them, and those beyond a reserve are returned to the operating
-system (decisions/0023)."""
+"""Free pages of the file: SQLite reuses them, and housekeeping returns those beyond a reserve to the
+operating system (decisions/0023)."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from eosdb.store.writing.unit import Unit
 
 _RESERVE_PAGES: Final = 256
 _RESERVE_SHARE: Final = 8
-"""One of this many pages stays free, because a file that is written to would soon grow again."""
+"""One page in this many stays free: a file with writes would soon grow again."""
 _PAGES_PER_UNIT: Final = 500
 _INCREMENTAL: Final = 2
 _LOCKS_AT: Final = 2**30
 
 
 class Pages(NamedTuple):
-    """How many pages the file has, how many of them are free, and their size in bytes."""
+    """The file's pages and free pages, and their size in bytes."""
 
     total: int
     free: int
@@ -36,15 +36,14 @@ def pages(connection: sqlite3.Connection) -> Pages:
 
 
 def gives_back(connection: sqlite3.Connection) -> bool:
-    """Whether the file can return pages: not if an earlier eosdb created it and it has not been compacted
-    since."""
+    """Whether the file can return pages. A file of an earlier eosdb cannot until it is compacted."""
     (mode,) = connection.execute("PRAGMA auto_vacuum").fetchone()
     return bool(mode == _INCREMENTAL)
 
 
 def unowned(connection: sqlite3.Connection, counts: Pages) -> int:
-    """Return how many pages are of no table, index or list of free pages: SQLite's pointer maps, with five
-    bytes for each page after it, and the page of its locks, at 1 GiB."""
+    """Return the pages outside of tables, indexes and the free list: SQLite's pointer maps, with five
+    bytes for each later page, and the lock page at 1 GiB."""
     locks = int(counts.total > _LOCKS_AT // counts.size)
     (mode,) = connection.execute("PRAGMA auto_vacuum").fetchone()
     if not mode:
@@ -61,11 +60,11 @@ def surplus(connection: sqlite3.Connection) -> int:
 
 
 def give_back(unit: Unit, is_over: Callable[[], bool]) -> int:
-    """Move pages from the end of the file into free ones and truncate the file, until the surplus is gone
-    or `is_over()` is true. Returns the number of bytes. The file itself shrinks at the next checkpoint."""
+    """Move pages from the end of the file into free ones and truncate it, until the surplus is gone or
+    `is_over()`. Returns the number of bytes. The file shrinks at the next checkpoint."""
     before = pages(unit.connection)
     for _ in range(min(surplus(unit.connection), _PAGES_PER_UNIT)):
-        # One at a time: Python's driver does not step to the end of a statement whose rows are empty.
+        # One at a time: Python's driver does not step to the end of a statement with empty rows.
         unit.execute("PRAGMA incremental_vacuum(1)").fetchall()
         if is_over():
             break

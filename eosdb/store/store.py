@@ -128,7 +128,8 @@ class Store:
         self._check_not_closed()
 
     def check_open(self) -> None:
-        """Raises DatabaseClosedError, IllegalStateError in a fork, StorageError if the file is another."""
+        """Raises DatabaseClosedError, IllegalStateError in a fork, and StorageError if the file was
+        replaced."""
         self._check_not_closed()
         self._files.check_database()
 
@@ -142,7 +143,7 @@ class Store:
 
     @property
     def forked(self) -> bool:
-        """Whether this process is a fork of the one that opened the file, which alone may use it."""
+        """Whether this process is a fork of the one that opened the file; only that one may use it."""
         return self._process != os.getpid()
 
     def _closed_error(self) -> DatabaseClosedError:
@@ -152,12 +153,11 @@ class Store:
 
     @property
     def has_written(self) -> bool:
-        """Whether a unit of this store has changed anything."""
         return self._counts.has_written
 
     @property
     def rows_written(self) -> int:
-        """How many rows the units of this store have inserted, updated or deleted."""
+        """The rows that this store's units inserted, updated or deleted."""
         return self._counts.rows
 
     def counts(self) -> Mapping[str, float]:
@@ -177,7 +177,7 @@ class Store:
         return self._mutex.owner_locks
 
     def is_owned(self, number: int) -> bool:
-        """Whether any process holds the lock of this number. True for a copy, which has no lock file."""
+        """Whether any process holds this lock. True for a copy, which has no lock file."""
         if self._mutex is None:
             return is_owned(self.path, number)
         return self._mutex.is_owned(number)
@@ -196,9 +196,9 @@ class Store:
         stored.
 
         `function` may run more than once and must have no effect outside the unit. `sync=False` skips the
-        fsync of durability "full", for writes that count only once a later, synced unit is committed.
-        With `tells=False`, pending notices are logged after a later write: pass it while holding
-        something that other threads wait for. `fate` tells after an interrupt what became of it.
+        fsync of durability "full", for a write that counts only with a later, synced unit. `tells=False`
+        leaves pending notices to a later write: pass it while holding something that other threads wait
+        for. After an interrupt, `fate` tells the outcome.
         """
         self._check_writable()
         try:
@@ -210,15 +210,13 @@ class Store:
     @contextlib.contextmanager
     def begin(self) -> Iterator[HeldUnit]:
         """Hold a write unit during the block: committed at its end, rolled back when it raises or is
-        dropped.
-
-        Other writers wait meanwhile. The block can be left in another thread than it was entered in.
-        Raises IllegalStateError inside such a block, and DatabaseLockedError after a bounded wait.
-        """
+        dropped. Other writers wait meanwhile. Another thread may leave the block. Raises
+        IllegalStateError inside such a block, and DatabaseLockedError after a bounded wait."""
         self._check_writable()
         assert self._mutex is not None
         turn = self._group.new_turn(_BLOCK)
-        # decisions/0042: in one generator, for a collector may close a generator before its caller's.
+        # decisions/0042: one generator, because a collector may close an inner generator before its
+        # caller's.
         try:
             self._group.take(turn)
             try:
@@ -231,20 +229,20 @@ class Store:
                     writer.note,
                     self._timings,
                 )
-                self._files.check()  # It may have been opened just now.
+                self._files.check()  # The connection may have created files just now.
                 try:
                     held.begin(writer.durable, writer.deadline_ns)
                     yield held
                     written_bytes = held.commit()
                 finally:
-                    # decisions/0018: an assignment and a call into C come first.
+                    # decisions/0018: first an assignment and a call into C.
                     held.is_ours = True
                     try:
                         held.undo()
                     except MemoryError:
                         pass
                     finally:
-                        with contextlib.suppress(MemoryError):  # The next turn does it.
+                        with contextlib.suppress(MemoryError):  # The next turn rolls back.
                             held.roll_back()
                 with contextlib.suppress(Exception):  # The unit is committed, whatever fails now.
                     self._timings.committed()
@@ -290,13 +288,13 @@ class Store:
         self._timings.tell()
 
     def _patience_ms(self, asked_ns: int) -> int:
-        """How much longer to wait for who asked to write at that time: for the lead, for the mutex and for
-        SQLite's lock together at most `lock_timeout_ms`."""
+        """Time left (ms) for a request made at `asked_ns`. `lock_timeout_ms` covers the lead, the mutex
+        and SQLite's lock together."""
         return max(self.lock_timeout_ms - (real_ns() - asked_ns) // 1_000_000, 0)
 
     def _lock_file(self, asked_ns: int) -> Writer:
-        """Acquire the writer mutex, check that the files are still in place, and repair the WAL if a sync
-        failed. The caller releases the mutex, also when this raises."""
+        """Acquire the writer mutex, check that the files are in place, and renew the WAL after a failed
+        sync. The caller releases the mutex, also when this raises."""
         assert self._mutex is not None
         try:
             self._has_given_up = True
@@ -305,7 +303,7 @@ class Store:
             self._files.check()
             writer = self._writer or self._open_writer()
             writer.deadline_ns = asked_ns + self.lock_timeout_ms * 1_000_000
-            # What no memory was left to roll back holds SQLite's write lock.
+            # A unit whose rollback ran out of memory still holds SQLite's write lock.
             writer.connection.rollback()
             if self._held is not None and self._held.is_whole:
                 self._held.roll_back()
@@ -342,7 +340,7 @@ class Store:
 
     @contextlib.contextmanager
     def own_reader(self) -> Iterator[sqlite3.Connection]:
-        """Yield a separate connection on one snapshot, which can go on reading while `close` runs."""
+        """Yield a separate connection on one snapshot; its reads survive `close`."""
         self.check_open()
         with (
             forking.at_work(),
@@ -361,25 +359,20 @@ class Store:
         return self._readers.data_version()
 
     def watch(self) -> Watch:
-        """Return a watch that reports writes to the WAL, with which every commit begins."""
+        """Return a watch for writes to the WAL, with which every commit begins."""
         return Watch(f"{self.path}-wal")
 
     def before_close(self, function: Callable[[], None]) -> None:
-        """Register `function` to run before the last connection is closed."""
         self._before_close.append(function)
 
     def before_rest(self, function: Callable[[], None]) -> None:
-        """Register `function` to close its connections, which may be reopened, before the process
-        forks."""
+        """Register `function` to close connections before a fork; they may be reopened."""
         self._before_rest.append(function)
 
     def close(self, *, orderly: bool = True) -> None:
-        """Release the file after waiting for running reads and writes. Idempotent; call it again if it
-        was interrupted.
-
-        Unless `orderly`, nothing more is written, as if the process had died. Raises StorageError, but
-        still releases the file, if the disk failed to sync what was stored.
-        """
+        """Release the file after waiting for running reads and writes. Idempotent; call it again after an
+        interrupt. Unless `orderly`, nothing more is written, as if the process had died. Raises
+        StorageError if the disk failed to sync earlier writes, but still releases the file."""
         if self.forked:
             return
         if self._closing is None:
@@ -407,8 +400,7 @@ class Store:
             self._mutex.close()
 
     def _close_writer(self, patience_ms: int) -> None:
-        """Close the write connection under the mutex, because closing the last connection of a file is a
-        checkpoint."""
+        """Close the write connection under the mutex: closing a file's last connection is a checkpoint."""
         if self._held is not None:
             self._held.close()
             self._held = None
@@ -431,8 +423,8 @@ class Store:
         self._writer = None
 
     def pause(self, patience_s: float) -> bool:
-        """Quiesce before a fork: no reads, no writes and no open connection until `go_on`. Returns False
-        if that is not possible."""
+        """Close all connections before a fork, and allow no reads or writes until `go_on`. Returns False
+        if that is impossible."""
         if not self._group.pause(patience_s):
             return False
         if not self._readers.pause(patience_s):
@@ -443,18 +435,18 @@ class Store:
         self._files.forget_shared()
         with contextlib.suppress(
             EosdbError
-        ):  # A failing disk is reported to every process that opens the file.
+        ):  # Every process that opens the file is told of a failing disk.
             self._close_writer(0)
         return True
 
     def go_on(self) -> None:
-        """Resume after a fork; connections are reopened when they are needed."""
+        """Resume after a fork; connections are reopened on demand."""
         self._readers.go_on()
-        with contextlib.suppress(RuntimeError):  # An interrupt kept it from pausing.
+        with contextlib.suppress(RuntimeError):  # An interrupt came before the pause.
             self._group.go_on()
 
     def note(self, error: BaseException | None) -> None:
-        """Notify every process if the error of a user's connection was a failed sync."""
+        """Tell every process if the error of a user's connection was a failed sync."""
         if is_failed_sync(error) and self._mutex is not None and not self._closed:
             self._mutex.note_sync(failed=True)
 
@@ -473,11 +465,8 @@ class Store:
 
     def begin_round(self, now_ms: int, every_ms: int) -> tuple[bool, int]:
         """Return whether a round of housekeeping is due, which the caller then runs, and when the last
-        one began in any process.
-
-        If that is unknown or long ago, the interval starts now: a user who opens a file of last year has
-        time to look at it before its records expire.
-        """
+        one began in any process. If that is unknown or long ago, the interval starts now. So a user who
+        opens an old file can look at it before its records expire."""
         with self.alone():
             assert self._mutex is not None
             return self._mutex.begin_round(now_ms, every_ms)
@@ -505,12 +494,12 @@ class Store:
             inherit_doubt(told, failure)
             is_locked = isinstance(told, DatabaseLockedError)
             for request in batch:
-                # Who has asked later waits on, in the next round.
+                # Requests that came later still have time; they go into the next round.
                 waits_on = is_locked and request is not batch[0]
                 if not (request.done or (waits_on and self._patience_ms(request.asked_ns))):
                     request.error, request.done = told, True
         finally:
-            # Both are calls into C; no signal can get in before them.
+            # Both are calls into C; no signal can come before them.
             try:
                 if self._writer is not None:
                     self._writer.connection.rollback()
@@ -532,7 +521,7 @@ class Store:
         return without_memory(self.path)
 
     def _run_alone(self, writer: Writer, batch: list[Request], shared: EosdbError) -> None:
-        """Run each request in its own unit, so that each gets its own result or error; `shared` is the
+        """Run each request in its own unit, so that each gets its own result or error. `shared` is the
         error of the unit that held them all."""
         for request in batch:
             try:

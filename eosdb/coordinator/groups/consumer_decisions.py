@@ -105,12 +105,10 @@ def heartbeat(
     session_timeout_ms: int,
     max_size: int,
 ) -> ConsumerGroup:
-    """The group after the heartbeat of a member that joins or stays.
-
-    `topics` are those that members subscribe to by name or that match their regular expressions. Raises
-    UnknownMemberIdError, FencedMemberEpochError, FencedInstanceIdError, UnreleasedInstanceIdError and
-    GroupMaxSizeReachedError.
-    """
+    """The group after the heartbeat of a member that joins or stays. `topics` are those that members
+    subscribe to by name or that match their regular expressions. Raises UnknownMemberIdError,
+    FencedMemberEpochError, FencedInstanceIdError, UnreleasedInstanceIdError and
+    GroupMaxSizeReachedError."""
     if len(group.members) >= max_size and group.member(beat.member_id) is None:
         raise GroupMaxSizeReachedError(
             f"group {group.group_id!r} has {len(group.members)} members, "
@@ -205,11 +203,9 @@ def check_commit(
     is_transactional: bool,
 ) -> None:
     """Check that offsets may be committed. Allowed: a member in its epoch; anybody in an empty group;
-    inside a transaction, a client with neither a member id nor a group instance id.
-
-    Raises UnknownMemberIdError and StaleMemberEpochError. Classic members and transactions get
-    IllegalGenerationError for the latter, the error that their clients know.
-    """
+    inside a transaction, a client with neither a member id nor a group instance id. Raises
+    UnknownMemberIdError and StaleMemberEpochError. Classic members and transactions get
+    IllegalGenerationError for the latter, the error that their clients know."""
     is_simple = not member_id and group_instance_id is None
     if member_epoch < 0 and (not group.members or (is_transactional and is_simple)):
         return

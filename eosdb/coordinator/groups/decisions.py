@@ -76,12 +76,10 @@ class Group:
 
 
 def join(group: Group, joining: Member, protocol_type: str, now_ms: int) -> Group:
-    """The group after the member has joined, or a rebalance has begun for it (doJoinGroup).
-
-    A rejoin with the same protocols causes no rebalance, except by the leader of a stable group, which
-    may want another assignment. A static member that returns with a new member id takes over its place.
-    Raises InconsistentGroupProtocolError.
-    """
+    """The group after the member has joined, or a rebalance has begun for it (doJoinGroup). A rejoin with
+    the same protocols causes no rebalance, except by the leader of a stable group, which may want another
+    assignment. A static member that returns with a new member id takes over its place. Raises
+    InconsistentGroupProtocolError."""
     check_protocols(group, joining, protocol_type)
     current = group.member(joining.member_id)
     if current is None:
@@ -113,10 +111,8 @@ def sync(
     protocol_name: str | None = None,
 ) -> Group:
     """The group after a sync: stable once the leader has sent the assignment; unchanged by followers.
-
     Raises RebalanceInProgressError while a generation is prepared, and IllegalGenerationError. Raises
-    InconsistentGroupProtocolError for another protocol type or name (KIP-559); None is not checked.
-    """
+    InconsistentGroupProtocolError for another protocol type or name (KIP-559); None is not checked."""
     check_generation(group, generation_id)
     for name, requested, current in (
         ("protocol type", protocol_type, group.protocol_type),
@@ -207,9 +203,7 @@ def leavers(
     names: Iterable[tuple[str, str | None]], find: Callable[[str, str | None], str]
 ) -> tuple[set[str], list[ApiError | None]]:
     """The ids of the members that leave by one request, and for each of its names None or the error.
-
-    `find` returns the id for a member id and group instance id, or raises.
-    """
+    `find` returns the id for a member id and group instance id, or raises."""
     gone, answers = set[str](), list[ApiError | None]()
     for name in names:
         try:
@@ -336,11 +330,9 @@ def check_protocols(group: Group, joining: Member, protocol_type: str) -> None:
 
 
 def _replace_static_member(group: Group, holder: Member, joining: Member, now_ms: int) -> Group:
-    """The group after a static member has returned with a new member id; its old id is fenced.
-
-    A rebalance begins only if the elected protocol or the member's topics change (Kafka: only for the
-    protocol). Other metadata, such as owned partitions, changes merely because the member was away.
-    """
+    """The group after a static member has returned with a new member id; its old id is fenced. A
+    rebalance begins only if the elected protocol or the member's topics change (Kafka: only for the
+    protocol). Other metadata, such as owned partitions, changes merely because the member was away."""
     successor = replace(joining, assignment=holder.assignment)
     taken = _with(group, holder, successor)
     if group.leader == holder.member_id:

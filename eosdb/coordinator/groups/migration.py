@@ -57,11 +57,9 @@ def remove(
     group: ConsumerGroup, member_ids: Collection[str], names: Mapping[int, str], now_ms: int
 ) -> ConsumerGroup | Group:
     """The group without these members. If only classic members are left, it becomes classic and begins a
-    rebalance. `names` are the topics' names by number.
-
-    Its generation is the epoch before the removal, so classic members go on until they rejoin. A member
-    that joins by the new protocol meanwhile gets nothing of their target.
-    """
+    rebalance. `names` are the topics' names by number. Its generation is the epoch before the removal, so
+    classic members go on until they rejoin. A member that joins by the new protocol meanwhile gets
+    nothing of their target."""
     left = consumer_decisions.remove(group, member_ids)
     if left == group or not left.members or not all(m.protocols for m in left.members):
         return left

@@ -290,11 +290,8 @@ def delete(
 
 def expire(unit: Unit, now_ms: int, retention_ms: int) -> int:
     """Delete expired offsets; returns how many. A group left with neither members nor offsets is deleted,
-    too.
-
-    Retention runs from the commit or, if later, from when the group became empty
-    (OffsetExpirationConditionImpl).
-    """
+    too. Retention runs from the commit or, if later, from when the group became empty
+    (OffsetExpirationConditionImpl)."""
     rows = unit.execute(_EXPIRED, (now_ms - retention_ms,)).fetchall()
     by_group: dict[str, list[TopicPartition]] = {}
     for group_id, topic, partition in rows:

@@ -262,10 +262,8 @@ def expire_members(
     unit: Unit, now_ms: int, dead: Mapping[str, Collection[str]], removed: list[Removed]
 ) -> int:
     """Remove members whose process died (`dead`, by group) or whose session ended, and end overdue
-    rebalances. Adds the removed members to `removed`.
-
-    Returns the number of changed groups; STEPS_PER_UNIT if more may be due.
-    """
+    rebalances. Adds the removed members to `removed`. Returns the number of changed groups;
+    STEPS_PER_UNIT if more may be due."""
     changed = 0
     for group_id in sorted(dead)[:STEPS_PER_UNIT]:
         _remove_members(unit, group_id, set(dead[group_id]), now_ms)

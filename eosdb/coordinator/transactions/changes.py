@@ -1,9 +1,9 @@
-"""The usual next change of a transactional id: fields with the usual value are left out of the stored event
+"""The usual next change of a transactional id: an event omits the fields that have the usual value
 (`events.lean`).
 
-An event that begins a transaction always has the producer id and epoch, so that SQL finds them in few steps
-from any later event of the transaction. A decision that is not a version 2 end by the producer itself
-always has the fields that identify a fence.
+An event that begins a transaction always has the producer id and epoch, so SQL finds them in few steps
+from a later event. A decision always has the fields that identify a fence, except a version 2 end by the
+producer itself.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def expected(
     transaction_version: int,
     timestamp: int,
 ) -> TransactionStateChanged | None:
-    """The usual event that leads from this value (None: the id is unknown) to the state; None if no change
-    is usual. `transaction_version` matters for decisions only."""
+    """The usual event from this value (None: the id is unknown) to the state; None if no change is usual.
+    `transaction_version` matters for decisions only."""
     if to_state is TransactionState.EMPTY:
         return _INITIALIZED
     if before is None:
@@ -79,7 +79,7 @@ def expected(
 
 
 def in_order(joined: frozenset[T]) -> tuple[T, ...]:
-    """Partitions or groups in the order that events have them."""
+    """Sort the partitions or groups as in events."""
     return tuple(sorted(joined)) if len(joined) > 1 else tuple(joined)
 
 

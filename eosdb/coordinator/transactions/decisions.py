@@ -1,10 +1,11 @@
 """How requests change a transactional id: pure decisions over its frozen metadata.
 
 The rules are those of Kafka's TransactionCoordinator for transaction versions 1 and 2 (KIP-890), with two
-differences. Fencing an open transaction and preparing its abort are one step; and a fenced producer that
-requests a new epoch cannot abort the transaction of its successor. Every function takes the current
-metadata (None if the transactional id is unknown) and returns the metadata to write; nothing here reads a
-table or a clock.
+differences. Fencing an open transaction and preparing its abort are one step. A fenced producer that
+requests a new epoch cannot abort its successor's transaction.
+
+Every function takes the current metadata (None for an unknown transactional id) and returns the metadata
+to write; none reads a table or a clock.
 """
 
 from __future__ import annotations
@@ -89,11 +90,8 @@ def check_timeout(timeout_ms: int, max_timeout_ms: int) -> None:
 
 
 def expected_or_none(producer_id: int, producer_epoch: int) -> ProducerIdAndEpoch | None:
-    """The producer id and epoch that an InitProducerId request expects to be current, or None if it names
-    neither (KafkaApis.handleInitProducerIdRequest).
-
-    Raises InvalidRequestError if it names only one of them.
-    """
+    """The producer id and epoch that an InitProducerId request expects; None if it names neither
+    (KafkaApis.handleInitProducerIdRequest). Raises InvalidRequestError if it names one of them."""
     if (producer_id == NO_PRODUCER_ID) != (producer_epoch == NO_PRODUCER_EPOCH):
         raise InvalidRequestError(
             f"got producer id {producer_id} with epoch {producer_epoch}; "
@@ -105,10 +103,8 @@ def expected_or_none(producer_id: int, producer_epoch: int) -> ProducerIdAndEpoc
 
 
 def needs_new_producer_id(current: TransactionMetadata | None) -> bool:
-    """Whether `init_producer_id` may need a fresh producer id (Kafka: isProducerEpochExhausted).
-
-    The caller takes one before it decides; it stays unused if the request is refused or repeated.
-    """
+    """Whether `init_producer_id` may need a fresh producer id (Kafka: isProducerEpochExhausted). The
+    caller takes one before it decides; a refused or repeated request leaves it unused."""
     return current is None or (
         current.state.may_expire and current.producer_epoch >= LAST_CLIENT_EPOCH
     )
@@ -124,13 +120,13 @@ def init_producer_id(
 ) -> Initialized | FenceOngoing:
     """Give a producer an id and epoch that no other holds (TransactionCoordinator.handleInitProducerId).
 
-    A request that repeats the replaced pair (producer id and epoch) gets the same result again; if that was
-    a new producer id, only once. A fencing abort replaces a pair, too: until another producer initialises
-    the id, the fenced one gets the fencing epoch (KAFKA-19367). An unknown id is initialised whatever pair
-    is expected (KIP-360). `fresh_producer_id` is required if `needs_new_producer_id`.
+    A request that repeats the replaced pair (producer id and epoch) gets the same result again; if that
+    was a new producer id, only once. A fencing abort replaces a pair, too: until another producer
+    initialises the id, the fenced one gets the fencing epoch (KAFKA-19367). An unknown id is initialised
+    whatever pair is expected (KIP-360). `fresh_producer_id` is required if `needs_new_producer_id`.
 
-    Raises ProducerFencedError if the expected pair is not current; then nothing changes, whereas Kafka
-    would abort an open transaction. Raises ConcurrentTransactionsError while a transaction is ending.
+    Raises ProducerFencedError for an expected pair that is not current, without a change; Kafka would
+    abort an open transaction. Raises ConcurrentTransactionsError while a transaction is ending.
     """
     if current is None:
         return Initialized(
@@ -175,13 +171,10 @@ def init_producer_id(
 def _next_pair(
     current: TransactionMetadata, expected: ProducerIdAndEpoch | None, fresh_producer_id: int | None
 ) -> tuple[ProducerIdAndEpoch, int]:
-    """The pair that `init_producer_id` gives while no transaction is open, and the epoch that it replaces
-    (-1 if a later repeat cannot be recognised).
-
-    Raises ProducerFencedError.
-    """
+    """The next pair while no transaction is open, and the epoch that it replaces (-1 if no repeat can be
+    recognised). Raises ProducerFencedError."""
     replaced = ProducerIdAndEpoch(current.previous_producer_id, current.last_producer_epoch)
-    # The fencing-only epoch is never given out: the holder of the one before continues with a new id.
+    # Clients never get the fencing epoch: the holder of the one before continues with a new id.
     fenced_at_the_end = current.producer_epoch > LAST_CLIENT_EPOCH and expected == replaced
     if expected is None or expected == current.producer or fenced_at_the_end:
         last_epoch = NO_PRODUCER_EPOCH if expected is None else expected.producer_epoch
@@ -189,7 +182,7 @@ def _next_pair(
             return ProducerIdAndEpoch(fresh(fresh_producer_id), 0), last_epoch
         return ProducerIdAndEpoch(current.producer_id, current.producer_epoch + 1), last_epoch
     if expected == replaced:
-        # After a rotation, the current id with the old id's epoch was never given out.
+        # After a rotation, no client had the current id with the old id's epoch.
         rotated = current.previous_producer_id != current.producer_id
         return current.producer, NO_PRODUCER_EPOCH if rotated else current.last_producer_epoch
     raise stale_producer(ProducerFencedError, current, expected)
@@ -205,12 +198,10 @@ def add_to_transaction(
     *,
     stale: type[ApiError] = ProducerFencedError,
 ) -> TransactionMetadata | None:
-    """The transaction with these partitions and groups (handleAddPartitionsToTransaction).
-
-    The first addition begins the transaction. Returns None if it already has all of them. Raises
-    InvalidProducerIdMappingError, ConcurrentTransactionsError while the previous transaction is ending, and
-    `stale` for another epoch, which is InvalidProducerEpochError when a produce request adds a partition.
-    """
+    """The transaction with these partitions and groups (handleAddPartitionsToTransaction). The first
+    addition begins it. Returns None if it has all of them. Raises InvalidProducerIdMappingError,
+    ConcurrentTransactionsError while the previous transaction is ending, and `stale` for another epoch:
+    InvalidProducerEpochError when a produce request adds a partition."""
     current = held_by(current, producer_id, producer_epoch, stale)
     if current.state.is_decided:
         raise ending(ConcurrentTransactionsError, current)
@@ -236,12 +227,9 @@ def prolong(
     timeout_ms: int,
     now_ms: int,
 ) -> TransactionMetadata | None:
-    """The open transaction with its deadline moved to `timeout_ms` from now, at most 24 days after its
-    start; not in Kafka.
-
-    Returns None if no transaction is open, or more than half of that time is left. Raises
-    InvalidProducerIdMappingError and ProducerFencedError.
-    """
+    """The open transaction with its deadline `timeout_ms` from now, at most 24 days after its start; not
+    in Kafka. Returns None if no transaction is open, or more than half of that time is left. Raises
+    InvalidProducerIdMappingError and ProducerFencedError."""
     current = held_by(current, producer_id, producer_epoch, ProducerFencedError)
     left_ms = current.start_time_ms + current.timeout_ms - now_ms
     if current.state is not TransactionState.ONGOING or left_ms > timeout_ms // 2:
@@ -253,21 +241,19 @@ def prolong(
 
 
 def begun_again(current: TransactionMetadata, now_ms: int) -> TransactionMetadata:
-    """The open transaction as if it had begun now; not in Kafka."""
+    """The open transaction with now as its start; not in Kafka."""
     return transition(current, start_time_ms=now_ms, last_update_time_ms=now_ms)
 
 
 def is_timed_out(current: TransactionMetadata, now_ms: int) -> bool:
-    """Whether the transaction is open strictly after its deadline (timedOutTransactions)."""
+    """Whether the transaction is open past its deadline (timedOutTransactions)."""
     deadline_ms = current.start_time_ms + current.timeout_ms
     return current.state is TransactionState.ONGOING and deadline_ms < now_ms
 
 
 def abort_timed_out(current: TransactionMetadata, now_ms: int) -> TransactionMetadata:
-    """The overdue transaction's PrepareAbort (TransactionCoordinator.abortTimedOutTransactions).
-
-    The epoch is raised by one, which fences the producer.
-    """
+    """The overdue transaction's PrepareAbort (TransactionCoordinator.abortTimedOutTransactions). Its
+    epoch is one higher, which fences the producer."""
     if not is_timed_out(current, now_ms):
         raise IllegalTransitionError(
             f"{named(current)}: {current.state.label} since {current.start_time_ms} with "
@@ -289,12 +275,10 @@ def verify(
     partition: TopicPartition | None = None,
     group: str | None = None,
 ) -> None:
-    """Check that the open transaction contains the partition or the group (KIP-890 part 1).
-
-    The errors are those of Kafka's handleVerifyPartitionsInTransaction, as AddPartitionsToTxnManager maps
-    them for produce requests. Raises InvalidProducerIdMappingError, InvalidProducerEpochError,
-    NotEnoughReplicasError while the transaction is ending, and InvalidTxnStateError.
-    """
+    """Check that the open transaction contains the partition or the group (KIP-890 part 1). The errors
+    are those of Kafka's handleVerifyPartitionsInTransaction, as AddPartitionsToTxnManager maps them for
+    produce requests: InvalidProducerIdMappingError, InvalidProducerEpochError, InvalidTxnStateError, and
+    NotEnoughReplicasError while the transaction is ending."""
     if (partition is None) == (group is None):
         raise TypeError("verify takes either a partition or a group")
     current = held_by(current, producer_id, producer_epoch, InvalidProducerEpochError)
@@ -311,8 +295,8 @@ def verify(
 
 
 def _fence(current: TransactionMetadata, now_ms: int) -> TransactionMetadata:
-    """The abort of an open transaction with a higher epoch (prepareFenceProducerEpoch). Keeps the replaced
-    pair, so that the fenced producer's requests are recognised."""
+    """The abort of an open transaction with a higher epoch (prepareFenceProducerEpoch). Keeps the
+    replaced pair, to recognise the fenced producer's requests."""
     fenced = transition(
         current,
         state=TransactionState.PREPARE_EPOCH_FENCE,

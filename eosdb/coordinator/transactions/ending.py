@@ -1,7 +1,7 @@
 """How a transaction ends: pure decisions over the frozen metadata of its transactional id.
 
-The decision (Prepare…) and the completion (Complete…) are separate states, which may be written in separate
-units. The rules are those of Kafka's TransactionCoordinator.endTransaction and of KIP-890.
+The decision (Prepare…) and the completion (Complete…) are separate states, perhaps in separate units. The
+rules are those of Kafka's TransactionCoordinator.endTransaction and of KIP-890.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _ENDS: Final = {
     True: (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT),
     False: (TransactionState.PREPARE_ABORT, TransactionState.COMPLETE_ABORT),
 }
-"""By `committed`: the state after the decision, and the state after the completion."""
+"""By `committed`: the states after the decision and after the completion."""
 
 
 # decisions/0007: under version 2 the end of a transaction raises the epoch.
@@ -61,17 +61,17 @@ def end(
     version: int = CLASSIC,
     fresh_producer_id: int | None = None,
 ) -> TransactionMetadata | None:
-    """The transaction as decided, Prepare… (TransactionCoordinator.endTransaction); None if it has already
-    ended this way.
+    """The transaction as decided, Prepare… (TransactionCoordinator.endTransaction); None if it has
+    already ended this way.
 
-    In version 1 a repeated request is recognised by the state, whichever version ended the transaction. In
-    version 2 the decision raises the epoch, and a repeat is recognised by the epoch before; so is the abort
-    by a producer that was fenced. An abort is accepted in version 2 even if no transaction has begun,
-    because the producer cannot know whether its appends have arrived.
+    In version 1 the state shows a repeated request, whichever version ended the transaction. In version 2
+    the decision raises the epoch, and the epoch before shows a repeat, or the abort of a fenced producer.
+    Version 2 accepts an abort without a transaction, because the producer cannot know whether its appends
+    have arrived.
 
     Raises InvalidProducerIdMappingError, ProducerFencedError, ConcurrentTransactionsError while the
-    transaction is ending this way, and InvalidTxnStateError if there is nothing to end or it was decided
-    the other way.
+    transaction is ending this way, and InvalidTxnStateError if nothing is open or the decision was the
+    opposite.
     """
     prepare, done = _ENDS[committed]
     if current is not None and _repeats_end(current, producer_id, producer_epoch, version):
@@ -99,8 +99,8 @@ def end(
 def _repeats_end(
     current: TransactionMetadata, producer_id: int, producer_epoch: int, version: int
 ) -> bool:
-    """Whether the pair is the one that the version 2 end, or the fence, behind the current state replaced.
-    A fence with the highest epoch cannot be repeated, since no client may get that epoch."""
+    """Whether the last version 2 end, or fence, has replaced this pair. A fence with the highest epoch
+    cannot be repeated, since no client gets that epoch."""
     replaced = (current.previous_producer_id, current.last_producer_epoch)
     if version != EPOCH_PER_TRANSACTION or (producer_id, producer_epoch) != replaced:
         return False
@@ -154,11 +154,9 @@ def _nothing_to_end(current: TransactionMetadata, committed: bool) -> ApiError:
 
 
 def complete(current: TransactionMetadata, now_ms: int) -> TransactionMetadata:
-    """The transaction once all its markers are written (TransactionMetadata.prepareComplete).
-
-    Keeps the start time and clears partitions and groups. If the end used up the epochs, the next
-    producer id takes over with epoch 0.
-    """
+    """The transaction after all its markers (TransactionMetadata.prepareComplete). Keeps the start time
+    and clears partitions and groups. If the end used up the epochs, the next producer id takes over with
+    epoch 0."""
     _, done = _ENDS[current.state is TransactionState.PREPARE_COMMIT]
     rotates = current.next_producer_id != NO_PRODUCER_ID
     return transition(

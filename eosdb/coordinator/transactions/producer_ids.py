@@ -1,10 +1,10 @@
-"""Producer ids: never reused, taken from blocks that are allocated durably (ProducerIdManager).
+"""Producer ids: never reused, taken from durably allocated blocks (ProducerIdManager).
 
-A database object holds one block in memory. Allocating the next block is an event with the next block
-version, so two processes that read the same state cannot both allocate it. The unused ids of a block are
-lost when the database is closed.
+A database object holds one block in memory. An event allocates the next block with the next block
+version, so two processes that read the same state cannot both allocate it. Closing the database loses the
+unused ids of its block.
 
-Which transactional id a producer id belonged to is stored as long as a record of it is (`producer_ids`).
+`producer_ids` stores the transactional id of a producer id as long as a record of it exists.
 """
 
 from __future__ import annotations
@@ -45,17 +45,15 @@ _IS_STORED: Final = "SELECT 1 FROM producer_ids WHERE producer_id = ?"
 
 @dataclass(frozen=True, slots=True)
 class BlockState:
-    """The first id of the next block, and the number of blocks allocated so far."""
+    """The first id of the next block, and the number of allocated blocks."""
 
     next_producer_id: int
     version: int
 
 
 def next_block(state: BlockState, size: int, now_ms: int) -> ProducerIdBlockAllocated:
-    """The event that allocates the next block.
-
-    Raises ProducerIdsExhaustedError when fewer than `size` ids are left below 2**63.
-    """
+    """The event that allocates the next block. Raises ProducerIdsExhaustedError when fewer than `size`
+    ids are left below 2**63."""
     if state.next_producer_id > INT64_MAX - size:
         raise ProducerIdsExhaustedError(
             f"the next producer id would be {state.next_producer_id}, a block of {size} does not fit "
@@ -115,9 +113,9 @@ def _state(unit: Unit) -> BlockState:
 
 
 def left_over(connection: sqlite3.Connection, first: int) -> tuple[list[int], int | None]:
-    """Look at STEPS_PER_UNIT stored producer ids from `first` on. Returns those that no transactional id
-    has any more and of which no data is stored, so that none can get a record again; and the next to look
-    at, None at the end."""
+    """Look at STEPS_PER_UNIT stored producer ids from `first` on. Returns those without a transactional
+    id and without data, which can never get a record again, and the next one to look at (None at the
+    end)."""
     rows = connection.execute(_PAGE, (first, STEPS_PER_UNIT)).fetchall()
     gone = [
         id_
@@ -128,7 +126,7 @@ def left_over(connection: sqlite3.Connection, first: int) -> tuple[list[int], in
 
 
 def forget(unit: Unit, ids: Sequence[int], now_ms: int) -> None:
-    """Forget those that are still stored."""
+    """Forget those of these ids that are still stored."""
     stored = tuple([id_ for id_ in ids if unit.execute(_IS_STORED, (id_,)).fetchone()])
     if stored:
         unit.record(ProducerIdsForgotten(now_ms, stored))

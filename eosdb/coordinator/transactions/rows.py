@@ -1,8 +1,8 @@
 """The rows of transactional ids, and the steps that change them inside a unit.
 
-`decisions` and `ending` (pure) decide what happens; here the transaction is loaded, the decision recorded
-as an event, and its markers written. A transaction ends in two steps: the first records the decision
-(Prepare…), the second writes all markers and Complete…; if they are few, both steps share a unit.
+This module loads a transaction, records what `decisions` and `ending` (pure) decide, and writes its
+markers. A transaction ends in two steps: the first records the decision (Prepare…), the second writes all
+markers and Complete…. If the markers are few, both steps share a unit.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _in(states: Iterable[TransactionState]) -> str:
     return f"IN ({', '.join(repr(state.label) for state in states)})"
 
 
-# Conditions on the state, spelled as in the partial indexes, so that SQLite uses these.
+# Spelled as in the partial indexes, so that SQLite uses these.
 IS_ONGOING: Final = f"= '{TransactionState.ONGOING.label}'"
 IS_DECIDED: Final = _in(state for state in TransactionState if state.is_decided)
 IS_COMPLETE: Final = _in(state for state in TransactionState if state.is_complete)
@@ -61,7 +61,7 @@ MAY_EXPIRE: Final = _in(state for state in TransactionState if state.may_expire)
 
 _IN_TABLE: Final = {"start_time_ms": "start_time", "last_update_time_ms": "last_update_time"}
 _IN_EVENT: Final = {"state": "to_state", "last_update_time_ms": "timestamp"}
-"""The fields of TransactionMetadata that the table and the event name differently."""
+"""The fields of TransactionMetadata with other names in the table and the event."""
 _NAMES: Final = [_IN_TABLE.get(field, field) for field in TransactionMetadata._fields]
 _COLUMNS: Final = ", ".join(_NAMES)
 _of_event: Final = operator.attrgetter(
@@ -70,24 +70,24 @@ _of_event: Final = operator.attrgetter(
 _STATE, _PARTITIONS, _GROUPS = map(
     TransactionMetadata._fields.index, ("state", "partitions", "groups")
 )
-"""The fields that rows or events store in another form."""
+"""The fields with another form in rows or events."""
 BY_ID: Final = Statement(f"SELECT {_COLUMNS} FROM {{transactional_ids}} WHERE transactional_id = ?")
 _DELETE: Final = Statement("DELETE FROM {transactional_ids} WHERE transactional_id = ?")
 NEXT_TIMEOUT: Final = (
     f"SELECT start_time + timeout_ms FROM transactional_ids WHERE state {IS_ONGOING} "
     "ORDER BY start_time + timeout_ms LIMIT 1"
 )
-"""When the next open transaction times out; it is aborted strictly after that time."""
+"""When the next open transaction times out. It is aborted only after that time."""
 OLDEST_IDLE: Final = (
     f"SELECT last_update_time FROM transactional_ids WHERE state {MAY_EXPIRE} "
     "ORDER BY last_update_time LIMIT 1"
 )
-"""The time of the last transition of the id that expires next."""
+"""The last transition of the next id to expire."""
 _TIMED_OUT: Final = (
     "SELECT transactional_id FROM transactional_ids "
     f"WHERE state {IS_ONGOING} AND start_time + timeout_ms < ? ORDER BY start_time + timeout_ms LIMIT 1"
 )
-# `instr` keeps SQLite to the index of open transactions, which are few. There may be many ids of sinks.
+# `instr` makes SQLite use the index of open transactions, which are few. Ids of sinks may be many.
 _OWNED: Final = (
     f"SELECT transactional_id, producer_epoch FROM transactional_ids WHERE state {IS_ONGOING} "
     f"AND (instr(transactional_id, '{SINK}') = 1 OR instr(transactional_id, '{OWNED_BY}')) "
@@ -103,14 +103,13 @@ _SAVE: Final = Statement(
 @dataclass(slots=True)
 class TransactionMemo(Memo):
     rows: dict[str, TransactionMetadata | None] = field(default_factory=dict)
-    """The rows that were loaded, by transactional id; None if there is no row."""
+    """The loaded rows by transactional id; None for an absent row."""
     decided: frozenset[str] | None = None
     """The ids with a decided, incomplete transaction; None if not loaded yet."""
     owned: dict[str, int] | None = None
-    """The open transactions with an owner, and the number of its lock; None if not loaded yet."""
+    """The lock numbers of open transactions with an owner; None if not loaded yet."""
 
     def follow(self, saved: TransactionMetadata) -> None:
-        """Update the memo after a row has been saved."""
         transactional_id = saved.transactional_id
         self.rows[transactional_id] = saved
         if self.owned is not None and has_owner(transactional_id):
@@ -191,9 +190,8 @@ def _row(metadata: TransactionMetadata) -> list[object]:
 def record(
     unit: Unit, before: TransactionMetadata | None, after: TransactionMetadata, now_ms: int
 ) -> None:
-    """Record the transition as an event."""
     state, version = after.state, after.transaction_version
-    # By position, which costs a third of names: this runs three times per transaction.
+    # Positional arguments cost a third of named ones, and this runs three times per transaction.
     changed = TransactionStateChanged(
         now_ms, after.transactional_id, after.producer_id, after.producer_epoch,
         after.last_producer_epoch, after.previous_producer_id,
@@ -214,12 +212,9 @@ def join(
     tps: frozenset[TopicPartition] = frozenset(),
     groups: frozenset[str] = frozenset(),
 ) -> None:
-    """Ensure that the partitions and groups are in the producer's open transaction (KIP-890).
-
-    Under version 1 they must have been added before; under version 2 they are added now, and the
-    transaction begins if none is open. Raises the errors of `decisions.verify` and
-    `decisions.add_to_transaction`.
-    """
+    """Ensure that the partitions and groups are in the producer's open transaction (KIP-890). Version 1
+    requires that they were added before. Version 2 adds them now, and begins the transaction if none is
+    open. Raises the errors of `decisions.verify` and `decisions.add_to_transaction`."""
     current = load(unit, transactional_id)
     if version < EPOCH_PER_TRANSACTION:
         for tp in tps:
@@ -240,13 +235,12 @@ def epoch(unit: Folding) -> int:
 
 
 def read_epoch(connection: sqlite3.Connection) -> int:
-    """The current coordinator epoch, for a reader."""
     return read_counter(connection, COORDINATOR_EPOCH)
 
 
 def elect(unit: Unit, now_ms: int, above: int = 0) -> int:
-    """Elect a new coordinator with a coordinator epoch higher than `above`, so that markers of earlier
-    coordinators are refused from now on. Returns the epoch."""
+    """Elect a coordinator with a coordinator epoch higher than `above`: from now on markers of earlier
+    ones are refused. Returns the epoch."""
     taken = max(epoch(unit), above) + 1
     unit.record(CoordinatorElected(timestamp=now_ms, epoch=taken))
     return taken
@@ -256,11 +250,9 @@ def write_markers_and_complete(
     unit: Unit, decided: TransactionMetadata, coordinator_epoch: int, now_ms: int
 ) -> TransactionMetadata | None:
     """The second step: write all markers and Complete…. None if another thread or process has done it.
-
-    The metadata must still equal `decided` in every field, since the next transaction of the id may have
-    begun. A partition that has seen a newer epoch of the producer gets no marker. Raises
-    TransactionCoordinatorFencedError if another coordinator was elected after the first step.
-    """
+    The metadata must equal `decided` in every field, since the next transaction of the id may have begun.
+    A partition that has seen a newer producer epoch gets no marker. Raises
+    TransactionCoordinatorFencedError if another coordinator was elected after the first step."""
     transactional_id = decided.transactional_id
     metadata = load(unit, transactional_id)
     if metadata != decided:
@@ -285,7 +277,7 @@ def write_markers_and_complete(
                 is_expected=True,
             )
         except (UnknownTopicOrPartitionError, InvalidProducerEpochError):
-            continue  # A topic deleted meanwhile counts as done.
+            continue  # A deleted topic counts as done.
     completed = complete(decided, now_ms)
     record(unit, decided, completed, now_ms)
     return completed
@@ -305,7 +297,7 @@ def decided_ids(unit: Unit) -> frozenset[str]:
 
 
 def owned(source: Unit | sqlite3.Connection) -> Mapping[str, int]:
-    """The open transactions that have an owner, dead or alive, and the number of its lock."""
+    """The lock numbers of the open transactions with an owner, dead or alive."""
     memo = source.memos[TransactionMemo] if isinstance(source, Unit) else TransactionMemo()
     if memo.owned is None:
         memo.owned = {
@@ -318,8 +310,8 @@ def owned(source: Unit | sqlite3.Connection) -> Mapping[str, int]:
 def keep_alive(
     unit: Unit, transactional_id: str, producer: ProducerIdAndEpoch, timeout_ms: int, now_ms: int
 ) -> None:
-    """Extend the time-out of the producer's open transaction, which has made progress, if more than half of
-    it has passed. Raises the errors of `decisions.prolong`."""
+    """Extend the time-out of the producer's open transaction, which has made progress, if over half of it
+    has passed. Raises the errors of `decisions.prolong`."""
     current = load(unit, transactional_id)
     after = prolong(current, *producer, timeout_ms, now_ms)
     if after is not None:
@@ -333,7 +325,7 @@ def first_timed_out(unit: Unit, now_ms: int) -> str | None:
 
 
 def expire(unit: Unit, now_ms: int, expiration_ms: int) -> int:
-    """Remove transactional ids that have gone unused too long. Returns how many."""
+    """Remove transactional ids that were unused too long. Returns how many."""
     rows = unit.execute(
         "SELECT transactional_id, producer_id, producer_epoch FROM transactional_ids "
         f"WHERE state {MAY_EXPIRE} AND last_update_time <= ? "

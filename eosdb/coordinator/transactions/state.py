@@ -21,7 +21,7 @@ from eosdb.model.values import (
 )
 
 LAST_CLIENT_EPOCH: Final = 2**15 - 2
-"""The highest epoch that a client gets. int16 has one more, which is reserved for fencing."""
+"""The highest epoch of a client. int16 has one more, which is reserved for fencing."""
 
 _AT_REST: Final = frozenset(state for state in TransactionState if state.may_expire)
 LEGAL_PREVIOUS: Final[dict[TransactionState, frozenset[TransactionState]]] = {
@@ -36,11 +36,9 @@ LEGAL_PREVIOUS: Final[dict[TransactionState, frozenset[TransactionState]]] = {
     TransactionState.DEAD: _AT_REST,
     TransactionState.PREPARE_EPOCH_FENCE: frozenset({TransactionState.ONGOING}),
 }
-"""Which states may precede each (Kafka: TransactionState.validPreviousStates).
-
-Dead and PrepareEpochFence are never stored. A version 2 abort of a transaction that has not begun leads
-from Empty or a Complete… state directly to PrepareAbort.
-"""
+"""The states that may precede each (Kafka: TransactionState.validPreviousStates). Dead and
+PrepareEpochFence are never stored. A version 2 abort without a transaction goes from Empty or Complete…
+directly to PrepareAbort."""
 assert set(LEGAL_PREVIOUS) == set(TransactionState), "every state says which may precede it"
 assert set().union(*LEGAL_PREVIOUS.values()) == set(TransactionState) - {TransactionState.DEAD}, (
     "every state but Dead leads on"
@@ -52,15 +50,18 @@ class IllegalTransitionError(AssertionError):
 
 
 class TransactionMetadata(NamedTuple):
-    """The state of a transactional id (Kafka: TransactionMetadata). A named tuple, for speed; its fields
-    are in the order of the table's columns.
+    """The state of a transactional id (Kafka: TransactionMetadata). A named tuple, for speed, with the
+    fields in the order of the table's columns.
 
     `groups` are the consumer groups whose offsets are in the transaction; Kafka lists partitions of
-    `__consumer_offsets` instead. `previous_producer_id` and `last_producer_epoch` are the pair that the
-    last fence, or the producer's last `init_producer_id` or version 2 `end_txn`, has replaced; a request
-    with that pair is recognised as a repeat, or as that of the fenced producer. `next_producer_id` takes
-    over at the completion if the end has used up the epochs. `transaction_version` is that of the request
-    that ended the transaction; it is 1 in every other state, and after a fence.
+    `__consumer_offsets` instead.
+
+    `previous_producer_id` and `last_producer_epoch` are the pair that the last fence, `init_producer_id`
+    or version 2 `end_txn` replaced. A request with that pair is a repeat, or comes from the fenced
+    producer. `next_producer_id` takes over at the completion if the end has used up the epochs.
+
+    `transaction_version` is that of the request that ended the transaction; 1 in every other state, and
+    after a fence.
     """
 
     transactional_id: str
@@ -88,10 +89,8 @@ _PRODUCER: Final = attrgetter("producer_id", "producer_epoch")
 
 def transition(current: TransactionMetadata, **changes: Any) -> TransactionMetadata:
     """The metadata with these changes (TransactionMetadata.prepareTransitionTo, completeTransitionTo).
-
     Raises IllegalTransitionError if the new state may not follow the current one, or the changes do not
-    fit the new state.
-    """
+    fit it."""
     new = current._replace(**changes)
     broken: str | None = "that is not a legal transition"
     if current.state in LEGAL_PREVIOUS[new.state]:
@@ -105,7 +104,7 @@ def transition(current: TransactionMetadata, **changes: Any) -> TransactionMetad
 
 
 def _broken_rule(old: TransactionMetadata, new: TransactionMetadata) -> str | None:
-    """What in `new` does not fit its state; None if all does."""
+    """The contradiction between `new` and its state; None if there is none."""
     before, after = _PRODUCER(old), _PRODUCER(new)
     bumped = (old.producer_id, old.producer_epoch + 1)
     if new.state is TransactionState.EMPTY:
@@ -157,7 +156,7 @@ def held_by(
     producer_epoch: int,
     stale: type[ApiError],
 ) -> TransactionMetadata:
-    """The metadata if the producer id and epoch are current. Raises InvalidProducerIdMappingError, and
+    """The metadata, if the producer id and epoch are current. Raises InvalidProducerIdMappingError, and
     `stale` for another epoch."""
     if current is None:
         raise InvalidProducerIdMappingError(

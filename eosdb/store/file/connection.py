@@ -28,7 +28,7 @@ _UNTRUSTED: Final = {
 }
 _CLOCK: Final = SystemClock()
 _LONGEST_PAUSE_MS: Final = 50
-# Worded as no user's is: the driver keeps statements by their text (held_unit.py).
+# The driver caches statements by their text; the comment makes this text differ from any user's.
 _ROLL_BACK: Final = "ROLLBACK /* eosdb */"
 
 
@@ -51,25 +51,22 @@ def connect(
     at_rest: bool = False,
     factory: type[sqlite3.Connection] = sqlite3.Connection,
 ) -> sqlite3.Connection:
-    """Open a driver connection with eosdb's settings.
-
-    `at_rest` tells SQLite that nobody writes to the file, which the caller guarantees: nothing is locked,
-    and no files are created beside it. Raises sqlite3.Error, and IllegalStateError if a forked process
-    cannot lock the file.
-    """
+    """Open a driver connection with eosdb's settings. With `at_rest` the caller guarantees that nobody
+    writes to the file: SQLite then locks nothing and creates no files beside it. Raises sqlite3.Error,
+    and IllegalStateError if a forked process cannot lock the file."""
     check_not_inherited(path)
     mode = "ro" if read_only else "rwc" if create else "rw"
     if at_rest:
         mode += "&immutable=1"
     elif read_only and not os.access(os.path.dirname(path) or ".", os.W_OK):
-        # In a read-only folder no -shm can be created. Without a -wal nobody is writing the file.
+        # A read-only folder allows no new -shm. Without a -wal nobody is writing the file.
         mode += "" if os.path.exists(path + "-wal") else "&immutable=1"
     connection = accelerator.opened(
         lambda: sqlite3.connect(
             uri(path, mode),
             uri=True,
             timeout=busy_timeout_ms / 1000,
-            isolation_level=None,  # eosdb issues BEGIN itself, so the driver must not.
+            isolation_level=None,  # eosdb issues BEGIN itself.
             check_same_thread=False,
             cached_statements=512,
             factory=factory,
@@ -78,19 +75,19 @@ def connect(
     connection.execute("PRAGMA foreign_keys=ON")
     connection.execute("PRAGMA temp_store=MEMORY")
     if road.IS_PORTABLE:
-        # On macOS alone they have an effect: there fsync ends in the cache of the disk.
+        # Only for macOS, where a plain fsync ends in the cache of the disk.
         connection.execute("PRAGMA fullfsync=ON")
         connection.execute("PRAGMA checkpoint_fullfsync=ON")
     if not read_only:
-        # decisions/0002: checkpoints run under the writer mutex only.
+        # decisions/0002: checkpoints run only under the writer mutex.
         connection.execute("PRAGMA wal_autocheckpoint=0")
         connection.execute(f"PRAGMA journal_size_limit={WAL_LIMIT_BYTES}")
     return connection
 
 
 def connect_untrusted(path: str) -> sqlite3.Connection:
-    """Open a file from elsewhere, which is at rest, to read it. Not for other files: before SQLite 3.41
-    eosdb's views, too, may not call JSON functions then."""
+    """Open a file from elsewhere, at rest, to read it. Only for such files: before SQLite 3.41 this
+    setting also keeps eosdb's views from calling JSON functions."""
     connection = connect(path, 0, read_only=True, at_rest=True)
     for pragma in ("trusted_schema=OFF", "cell_size_check=ON", "query_only=ON"):
         connection.execute(f"PRAGMA {pragma}")
@@ -100,8 +97,8 @@ def connect_untrusted(path: str) -> sqlite3.Connection:
 
 
 def begin_immediate(connection: sqlite3.Connection, deadline_ns: int) -> None:
-    """Take SQLite's write lock, or raise its sqlite3.Error when the deadline (`real_ns`) has passed. The
-    connection has no busy time-out: SQLite's own wait would keep signals (Ctrl-C) waiting, too."""
+    """Take SQLite's write lock, or raise its sqlite3.Error after the deadline (`real_ns`). The connection
+    has no busy time-out: SQLite's own wait would delay signals (Ctrl-C), too."""
     pause_ms = 1
     while True:
         try:
@@ -118,32 +115,32 @@ def begin_immediate(connection: sqlite3.Connection, deadline_ns: int) -> None:
 
 
 def keep_roll_back(connection: sqlite3.Connection) -> None:
-    """Have the driver keep the statement of `roll_back_without_memory`."""
+    """Have the driver cache the statement of `roll_back_without_memory`."""
     connection.execute("BEGIN")
     connection.execute(_ROLL_BACK)
 
 
 def roll_back_without_memory(connection: sqlite3.Connection) -> None:
-    """Roll back the transaction, if one is open, by a statement that is prepared already."""
+    """Roll back an open transaction by a statement that is prepared already."""
     if connection.in_transaction:
         connection.execute(_ROLL_BACK)
 
 
 def is_in_wal_mode(connection: sqlite3.Connection, path: str) -> bool:
-    """Whether the file is in WAL mode and so can be written; a file in rollback-journal mode is a
-    published copy."""
+    """Whether the file is in WAL mode and so can be written. A published copy is in rollback-journal
+    mode."""
     (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
     if str(mode) == "wal":
         return True
-    with contextlib.suppress(StorageError):  # A copy may be replaced by the next one.
+    with contextlib.suppress(StorageError):  # The next copy may replace it.
         return says_wal(path)
     return False
 
 
 def says_wal(path: str) -> bool:
-    """Whether the header says WAL mode, which a connection without locks does not report. It is read on a
-    descriptor that SQLite has open: closing another one would drop the locks that other connections in
-    this process hold. Raises StorageError if the file has been replaced."""
+    """Whether the header says WAL mode, which a connection without locks does not report. Reads by
+    SQLite's own descriptor: closing another one would drop this process's locks. Raises StorageError if
+    the file was replaced."""
     descriptor = descriptor_of(path)
     if descriptor is None:
         raise StorageError(f"{path} has been replaced while it was looked at; nothing was changed")
@@ -151,6 +148,5 @@ def says_wal(path: str) -> bool:
 
 
 def uri(path: str, mode: str) -> str:
-    """Return the SQLite URI of the file, including the open mode."""
     quoted = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
     return f"file:{quoted}?mode={mode}"

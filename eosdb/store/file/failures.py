@@ -1,8 +1,7 @@
-"""Translates the exceptions of sqlite3 and of system calls to eosdb's errors, by their codes and never by
-their text.
+"""Translates errors of sqlite3 and of system calls to eosdb's errors, by code and never by text.
 
-What SQLite reports as failed is rolled back, so the outcome is "not written". It is "unknown" if the
-commit may already be in the WAL: a process that opens the file after a crash might find it.
+SQLite rolls back a failed write, so its outcome is "not written". The outcome is "unknown" if the commit
+may already be in the WAL: the next process might find it after a crash.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ _BY_CODE: Final[dict[int, tuple[type[EosdbError], str]]] = {
         "the file is damaged; restore a backup, and see `eosdb verify`",
     ),
     sqlite3.SQLITE_NOTADB: (CorruptDatabaseError, "the file is not a SQLite database"),
-    # SQLite gives it for whatever fails when it makes the file, which is before it writes.
+    # SQLite's code for any failure to create the file, which comes before a write.
     sqlite3.SQLITE_IOERR_SHMOPEN: (
         StorageError,
         "the WAL's index (-shm) cannot be made: the disk is full, or fails; nothing was written, see `df` "
@@ -75,7 +74,7 @@ _OF_THE_FILE_SYSTEM: Final = {
     sqlite3.SQLITE_CANTOPEN,
     sqlite3.SQLITE_IOERR_SHMOPEN,
 }
-"""Error codes that SQLite uses for many causes, one of which may be the state of the file system."""
+"""Codes with many causes, one of which may be the state of the file system."""
 _OF_A_FULL_DISK: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _OF_RIGHTS: Final = {errno.EROFS, errno.EACCES, errno.EPERM}
 _OF_THE_FILE: Final = {
@@ -93,24 +92,22 @@ def is_of_the_file(error: sqlite3.Error) -> bool:
 
 
 def is_failed_sync(error: BaseException | None) -> bool:
-    """Whether the disk failed to make a write durable."""
     return getattr(error, "sqlite_errorcode", None) in _SYNC
 
 
 def out_of_memory() -> sqlite3.Error:
-    """SQLite's error, for which the driver raises MemoryError: SQLite may have rolled back the unit."""
+    """SQLite's error for the driver's MemoryError: SQLite may have rolled back the unit."""
     error = sqlite3.OperationalError("out of memory")
     error.sqlite_errorcode = sqlite3.SQLITE_NOMEM
     return error
 
 
 def without_memory(path: str) -> EosdbError:
-    """Return the eosdb error for a MemoryError in a unit of the file `path`."""
+    """Return the eosdb error for a MemoryError in a unit of the file."""
     return translate(out_of_memory(), path)
 
 
 def translate(error: sqlite3.Error, path: str) -> EosdbError:
-    """Return the eosdb error for a sqlite3 error at the file `path`."""
     extended = getattr(error, "sqlite_errorcode", None) or 0
     if extended in _SYNC:
         return in_doubt(
@@ -121,7 +118,7 @@ def translate(error: sqlite3.Error, path: str) -> EosdbError:
             )
         )
     if extended == sqlite3.SQLITE_ERROR and "no such table" in str(error):
-        # The statement is eosdb's own: errors of users' statements are not translated here.
+        # The statement is eosdb's own: users' statements do not come here.
         return StorageError(
             f"{path}: eosdb's tables, or some of them, are missing: `eosdb extract` has moved them to a "
             "file of their own, which is the one to open, or another program has dropped them; nothing was "
@@ -135,7 +132,7 @@ def translate(error: sqlite3.Error, path: str) -> EosdbError:
     if extended == sqlite3.SQLITE_IOERR_SHMSIZE:
         return in_doubt(DatabaseFullError(f"{path}: {_NO_ROOM_FOR_THE_INDEX} (SQLite: {error})"))
     if isinstance(error, sqlite3.OperationalError) and not extended:
-        # It is the driver's own: a text in the file that is not UTF-8, which the message would quote.
+        # The driver's own error: a text in the file is not UTF-8, and the message would quote it.
         return CorruptDatabaseError(
             f"{path}: a text in the file is damaged; restore a backup, and see `eosdb verify` (SQLite: "
             f"{error!s:.80}…)"
@@ -143,13 +140,13 @@ def translate(error: sqlite3.Error, path: str) -> EosdbError:
     state = _state_of_file_system(path) if primary in _OF_THE_FILE_SYSTEM else None
     kind, advice = state or _BY_CODE.get(primary, (StorageError, "SQLite reported an error"))
     failure = kind(f"{path}: {advice} (SQLite: {error})")
-    # It distinguishes a file that cannot be written from one opened with read_only=True.
+    # The cause tells a file that cannot be written from one opened with read_only=True.
     failure.__cause__ = error
     return in_doubt(failure) if primary == sqlite3.SQLITE_IOERR else failure
 
 
 def translate_system(error: OSError, path: str) -> EosdbError:
-    """Return the eosdb error for a system call that failed at the file `path` or beside it."""
+    """Return the eosdb error for a system call that failed at the file or beside it."""
     if (state := _state_of_file_system(path)) is not None:
         kind, advice = state
         return kind(f"{path}: {advice} ({error.strerror})")
@@ -166,7 +163,7 @@ def translate_system(error: OSError, path: str) -> EosdbError:
 
 
 def _state_of_file_system(path: str) -> tuple[type[EosdbError], str] | None:
-    """Return why nothing can be written to the file system of `path`, as far as it says so."""
+    """Return why the file system of `path` accepts no writes, as far as it reports that."""
     try:
         status = os.statvfs(os.path.dirname(path) or ".")
     except OSError:
@@ -192,8 +189,8 @@ def _has_no_room(path: str) -> bool:
 
 
 def _refuses_writers(lock: str) -> bool:
-    """Whether the file system is read-only without reporting it, as ext4 is after an error. Only the lock
-    file may be opened and closed for this: closing another file would drop SQLite's locks."""
+    """Whether the file system is read-only without reporting it, as ext4 after an error. Opens only the
+    lock file: closing another file would drop SQLite's locks."""
     try:
         os.close(os.open(lock, os.O_WRONLY | os.O_CLOEXEC))
     except OSError as error:
@@ -218,7 +215,7 @@ def translated(path: str) -> Iterator[None]:
     except sqlite3.Error as error:
         raise translate(error, path) from error
     except UnicodeDecodeError as error:
-        # SQLite's message quotes a damaged schema, and the driver cannot read it.
+        # SQLite's message would quote a damaged schema, which the driver cannot decode.
         raise CorruptDatabaseError(
             f"{path}: the schema is damaged; restore a backup, and see `eosdb verify`"
         ) from error

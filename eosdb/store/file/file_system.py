@@ -1,9 +1,8 @@
-"""Which file systems can hold a writable file: those whose shared memory and locks are kept by one
-kernel.
+"""The file systems that can hold a writable file: one kernel has its shared memory and locks.
 
 The WAL's index is shared memory. On a network file system every host has its own, so two hosts would
-overwrite each other's pages without noticing. A file that is itself a mount point has another WAL and
-other locks than the same file under its original name.
+overwrite each other's pages unnoticed. A file that is itself a mount point has another WAL and other
+locks than under its original name.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ ALLOW: Final = "EOSDB_ALLOW_NETWORK_FILE_SYSTEM"
 LOCKS: Final = (LOCK, *(LOCK + suffix for suffix in road.LOCK_FILES))
 """Suffixes of the lock files."""
 BESIDE: Final = ("-wal", "-shm", *LOCKS)
-"""Suffixes of the files that exist beside the database while it is open."""
+"""Suffixes of the files beside an open database."""
 
 
 def mounted_name(path: str) -> str | None:
-    """Return the file of the database at `path` (links resolved) that is itself a mount point, if any."""
+    """Return the file of the database at `path` (links resolved) that is a mount point; None if none is."""
     mounted = road.mount_points(os.path.dirname(path) or ".")
     names = (path + suffix for suffix in ("", *BESIDE))
     return next((name for name in names if os.path.realpath(name) in mounted), None)
@@ -41,11 +40,11 @@ def mounted_error(name: str, path: str) -> StorageError:
 
 
 def check_local(path: str) -> None:
-    """Raises StorageError if the file at `path` may be written elsewhere under other locks: by another
-    host, or under its original name if it is a mount point itself."""
+    """Raises StorageError if the file may be open under other locks: on another host or, if it is a mount
+    point, under its original name."""
     if (name := mounted_name(path)) is not None:
         raise mounted_error(name, path)
-    # decisions/0053: no lock would tell.
+    # decisions/0053: no lock would show the other host.
     if os.environ.get(ALLOW) == "1":
         return
     try:

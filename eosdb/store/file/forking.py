@@ -1,10 +1,11 @@
-"""Makes `fork` safe: SQLite's connections do not survive it, and must not even be inherited.
+"""Makes `fork` safe: SQLite's connections do not survive it and must not be inherited.
 
-SQLite records in the process which locks it holds on a file. A forked child inherits that record but not
-the locks, so its own connections would lock nothing. Therefore every database of the process quiesces and
-closes its connections before a fork; the parent reopens them on demand, and the child inherits none
-(decisions/0019). Where that is impossible – a transaction is running, the user holds a connection, or C
-code forked – the child is refused that file.
+SQLite records its locks on a file in the process. A forked child inherits that record but not the locks,
+so its own connections would lock nothing. Therefore every database closes its connections before a fork
+and reopens them on demand; the child inherits none (decisions/0019).
+
+Where that is impossible, the child is refused that file: a transaction is running, the user holds a
+connection, or C code forked.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _PATIENCE_S: Final = 5.0
 """The longest a fork waits for running reads and writes."""
 _LOOK_AGAIN_S: Final = 0.005
 _pause: Final = threading.Lock()
-"""Never released; used only to wait with a time-out, without a module that reads the time."""
+"""Never released: a wait with a time-out, without a module that reads the time."""
 _pause.acquire()
 
 
@@ -39,19 +40,16 @@ class Resting(Protocol):
 
 
 class _Process:
-    """State that exists once per process."""
-
     def __init__(self) -> None:
         self.id = os.getpid()
         self.open: weakref.WeakSet[Resting] = weakref.WeakSet()
         self.paused: list[Resting] = []
         self.at_work: dict[object, int] = {}
-        """The threads inside an `at_work` block, once per block."""
+        """The thread of each running `at_work` block."""
         self.is_forking = False
         self.forking = threading.RLock()
-        """Held while a fork is in progress."""
         self.depth = 0
-        """How many forks its thread has in progress: a signal handler may fork amid another fork."""
+        """The forks in progress in its thread: a signal handler may fork amid another fork."""
         self.inherited: frozenset[tuple[int, int]] = frozenset()
         """Device and inode of the database files that the parent had open in SQLite."""
 
@@ -62,17 +60,16 @@ _of_the_parent: Final[list[object]] = []
 
 
 def rests(database: Resting) -> None:
-    """Pause `database` whenever the process forks."""
     _process.open.add(database)
 
 
 @contextlib.contextmanager
 def at_work() -> Iterator[None]:
-    """Guard the use of a connection that no database owns: a fork waits for the block, and the block for
+    """Guard the use of a connection that no database owns. A fork waits for the block, and the block for
     a fork."""
     me, mine, process = threading.get_ident(), object(), _process
     try:
-        # Announce first, then check for a fork; a forking thread does the same the other way round.
+        # Announce first, then look for a fork; a forking thread looks in the other order.
         process.at_work[mine] = me
         while process.is_forking and list(process.at_work.values()).count(me) == 1:
             process.at_work.pop(mine)
@@ -100,13 +97,13 @@ def _before() -> None:
     process.forking.acquire()
     process.depth += 1
     if process.depth > 1:
-        return  # Its child is refused what is not closed yet.
+        return  # The child is refused the files that are still open.
     process.is_forking = True
     while waited < _PATIENCE_S and set(process.at_work.values()) - {me}:
         _pause.acquire(timeout=_LOOK_AGAIN_S)
         waited += _LOOK_AGAIN_S
     for database in list(process.open):
-        # Added first, so that `go_on` is called whatever happens.
+        # Added first, so that `go_on` always follows.
         process.paused.append(database)
         if not database.pause(_PATIENCE_S):
             process.paused.remove(database)
@@ -119,7 +116,7 @@ def _after_in_parent() -> None:
             process.paused.pop().go_on()
         process.is_forking = False
     process.depth = max(process.depth - 1, 0)
-    with contextlib.suppress(RuntimeError):  # An interrupt came before it was acquired.
+    with contextlib.suppress(RuntimeError):  # An interrupt came before the lock was acquired.
         process.forking.release()
 
 
@@ -130,7 +127,7 @@ def _begin_as_a_child() -> None:
     _process.inherited = road.inherited()
 
 
-# decisions/0019: a child would inherit SQLite's memory of locks, and not the locks.
+# decisions/0019: a child would inherit SQLite's record of the locks, but not the locks.
 os.register_at_fork(
     before=_before, after_in_parent=_after_in_parent, after_in_child=_begin_as_a_child
 )

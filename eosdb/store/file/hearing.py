@@ -14,8 +14,8 @@ _INSTRUCTIONS_A_LOOK: Final = 1_000
 def hearing(
     connection: sqlite3.Connection, look: Callable[[], None] = lambda: None
 ) -> Iterator[None]:
-    """Call `look` regularly while a statement in the block runs. If `look` or a signal raises, such as
-    KeyboardInterrupt, the statement is interrupted and the block raises that error."""
+    """Call `look` regularly while a statement in the block runs. If `look` or a signal
+    (KeyboardInterrupt) raises, the statement is interrupted and the block raises that error."""
     raised: list[BaseException] = []
 
     def look_now() -> bool:

@@ -1,6 +1,4 @@
-"""Finds the processes that hold a lock on a file, as far as the system shows: for the error after a lock
-time-out.
-"""
+"""Names the processes that hold a lock on a file, for the error after a lock time-out."""
 
 from __future__ import annotations
 
@@ -12,8 +10,8 @@ from eosdb.errors import DatabaseLockedError
 from eosdb.system.road import road
 
 _SQLITES: Final = (("-shm", (120,)), ("", (0x40000000, 0x40000001)))
-"""The bytes that SQLite locks to write: in the WAL's index, or in a file without one, or that is locked by
-`locking_mode=EXCLUSIVE`."""
+"""The bytes that SQLite locks to write: in the WAL's index or, without one or with
+`locking_mode=EXCLUSIVE`, in the file."""
 UNSEEN: Final = "a process that cannot be seen from here, such as another user's"
 _THIS: Final = "this process"
 _OF_ITS_OWN: Final = (
@@ -22,8 +20,7 @@ _OF_ITS_OWN: Final = (
 
 
 def locked_error(path: str, holder: str, waited_ms: int | None = None) -> DatabaseLockedError:
-    """Return the error of a write to the database at `path` that has waited for its write lock in vain;
-    `holder` is empty if it is unknown."""
+    """Return the error of a write that waited in vain for the write lock; `holder` is empty if unknown."""
     since = "" if waited_ms is None else f" for {waited_ms} ms"
     return DatabaseLockedError(
         f"{path}: not written, because the write lock has been held{since} by {holder or UNSEEN}. Try "
@@ -32,15 +29,15 @@ def locked_error(path: str, holder: str, waited_ms: int | None = None) -> Databa
 
 
 def describe_sqlites(path: str) -> str:
-    """Describe who holds SQLite's write lock of the database at `path`, as `describe_holders`."""
+    """Describe the holders of SQLite's write lock, as `describe_holders`."""
     places = (describe_holders(path + suffix, locked) for suffix, locked in _SQLITES)
     who = next(filter(None, places), "")
     return f"{who}{_OF_ITS_OWN if who.startswith(_THIS) else ''}"
 
 
 def describe_holders(path: str, locked: Collection[int]) -> str:
-    """Describe the processes that have locked any of these bytes of the file at `path`, or these locks of
-    a lock file, such as `process 4711 (python app.py)`; empty if none is found."""
+    """Describe the processes with a lock on any of these bytes of the file, or on these locks of a lock
+    file: `process 4711 (python app.py)`. Empty if none is found."""
     return " and ".join(map(_described, road.holders(path, locked)))
 
 

@@ -1,4 +1,4 @@
-"""Folders whose files live in memory, on systems that have a place for them."""
+"""Folders whose files live in memory, where the system supports that."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from eosdb.system.road import road
 
 
 def folder_in_memory(owner: object) -> tuple[str, Callable[[], object]]:
-    """Create a folder; returns it and its finalizer, which also runs when `owner` is garbage-collected,
-    at the latest when the process ends."""
+    """Create a folder. Returns it and its finalizer, which also runs when `owner` is garbage-collected,
+    at the latest at the end of the process."""
     folder, process = tempfile.mkdtemp(prefix="eosdb-", dir=memory_folder()), os.getpid()
     finalizer = weakref.finalize(owner, _remove, folder, process)
 
     def remove() -> None:
-        """May be repeated."""
         _remove(folder, process)
         finalizer.detach()
 

@@ -1,14 +1,14 @@
 """The writer mutex between processes: an advisory lock on a small file beside the database.
 
-It is held around every write unit and every checkpoint of eosdb, so a commit never resets the WAL during
-a checkpoint, and waiting is a kernel queue instead of SQLite's sleep-and-retry. Two locks make it fair: the
-process that waits for the writer lock holds the queue lock, so the last holder cannot overtake it. The
-kernel releases the lock of a process that dies. A lock belongs to an open descriptor, so it also excludes
+Every write unit and every checkpoint of eosdb holds it, so a commit never resets the WAL during a
+checkpoint. Waiting is a kernel queue instead of SQLite's sleep-and-retry. Two locks make it fair: the
+next writer holds the queue lock while it waits, so the last holder cannot overtake it.
+
+The kernel releases the lock of a dead process. A lock belongs to an open descriptor, so it also excludes
 two databases of one process, and closing another descriptor does not drop it.
 
 The file stores two facts: whether a sync has failed (decisions/0017), and when the last round of
-housekeeping began. Its block is allocated when it is opened, because a full disk would have none left
-later.
+housekeeping began. Its block is allocated at opening, since a full disk would have none later.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _TRIES: Final = 100
 
 
 class WriterMutex:
-    """One per database object. Not reentrant; threads of the object take turns before they call it."""
+    """One per database object. Not reentrant: threads of the object take turns before they call it."""
 
     def __init__(self, path: str, timeout_ms: int) -> None:
         self.path: Final = path
@@ -49,14 +49,13 @@ class WriterMutex:
         self.owner_locks: Final = OwnerLocks(path)
         self._use(road.writer_locks(path))
         self._has_sync_failed = False
-        """Whether a sync failed and that could not be stored in the file for other processes."""
-        with contextlib.suppress(OSError):  # On a full disk the file can still be read.
+        """Whether a sync failed and the file could not store that for other processes."""
+        with contextlib.suppress(OSError):  # A full disk can still be read.
             if os.fstat(self._descriptor).st_size < _SIZE:
                 road.reserve(self._descriptor, _SIZE)
 
     release: Callable[[], object]
-    """Release the locks; no effect if none is held. It runs no Python code, so no signal can interrupt it
-    (decisions/0018)."""
+    """Releases the locks, if held. Runs no Python code, so no signal can interrupt it (decisions/0018)."""
 
     def _use(self, locks: WriterLocks) -> None:
         self.release = locks.releaser()
@@ -65,8 +64,8 @@ class WriterMutex:
 
     def acquire(self, timeout_ms: int | None = None) -> None:
         """Wait until this process is the only writer. The caller releases in any case. Raises
-        DatabaseLockedError after `timeout_ms`, or after the object's default."""
-        # decisions/0002: the next writer holds the queue lock while it waits, so nobody overtakes it.
+        DatabaseLockedError after `timeout_ms`, by default the object's own."""
+        # decisions/0002: the next writer holds the queue lock while it waits, so no other overtakes it.
         if self._locks.try_lock(QUEUE):
             if self._locks.try_lock(WRITER):
                 self._locks.unlock(QUEUE)
@@ -75,15 +74,14 @@ class WriterMutex:
         self._acquire_in_turn(self._timeout_ms if timeout_ms is None else timeout_ms)
 
     def close(self) -> None:
-        """May be repeated."""
         self.owner_locks.close()
         self.release = _nothing
         self._descriptor = -1
         _close(self._locks)
 
     def release_again(self) -> None:
-        """Release the locks after `release` had no memory: there is some again, or else the next unit does
-        it. Raises MemoryError."""
+        """Release the locks after `release` ran out of memory. Raises MemoryError if there is still none;
+        then the next unit releases them."""
         for _ in range(_TRIES):
             with contextlib.suppress(MemoryError):
                 self.release()
@@ -91,8 +89,8 @@ class WriterMutex:
         self.release()
 
     def close_with(self, owner: object) -> None:
-        """Close as soon as nobody has the owner any more, which was perhaps dropped without `close`. At the
-        end of the process the kernel does it: until then other threads may write."""
+        """Close when `owner` is garbage-collected without `close`. At the end of the process the kernel
+        does it: other threads may write until then."""
         weakref.finalize(owner, _let_go, self, os.getpid()).atexit = False
 
     def _acquire_in_turn(self, timeout_ms: int) -> None:
@@ -106,7 +104,7 @@ class WriterMutex:
             raise
         if not granted:
             database = self.path.removesuffix(LOCK)
-            # Who holds the mutex may be waiting for SQLite's lock, too.
+            # The mutex's holder may itself be waiting for SQLite's lock.
             holder = lock_holder.describe_sqlites(database) or lock_holder.describe_holders(
                 self.path, [WRITER]
             )
@@ -120,7 +118,6 @@ class WriterMutex:
     # -- owners ---------------------------------------------------------------------------------
 
     def is_owned(self, number: int) -> bool:
-        """Whether any process holds the lock of this number."""
         try:
             return self._locks.is_owned(number)
         except (
@@ -132,16 +129,16 @@ class WriterMutex:
     # -- what every process must know -----------------------------------------------------------
 
     def has_sync_failed(self) -> bool:
-        """Whether a sync has failed in any process and the WAL has not been made durable since."""
-        try:  # Not a context: every unit asks.
+        """Whether a sync failed in any process and the WAL was not renewed since."""
+        try:  # No `with`: every unit calls this.
             flag = os.pread(self._descriptor, 1, _SYNC_FAILED_AT)
         except OSError as error:
             raise translate_system(error, self.path) from error
         return self._has_sync_failed or flag == _FAILED
 
     def note_sync(self, *, failed: bool) -> None:
-        """Store whether a sync has failed, in the page cache that processes share: it need not survive a
-        power cut, which ends the condition. If even that fails, at least this object remembers it."""
+        """Store whether a sync has failed, in the page cache that processes share: a power cut ends that
+        condition anyway. If even that fails, this object remembers it."""
         self._has_sync_failed = failed
         try:
             os.pwrite(self._descriptor, _FAILED if failed else b"\0", _SYNC_FAILED_AT)
@@ -163,19 +160,18 @@ class WriterMutex:
         return is_known, now_ms
 
     def remove_files(self) -> None:
-        """Remove the lock files, which the caller has made. Raises OSError."""
+        """Remove the lock files that the caller has created. Raises OSError."""
         for file in self._locks.files:
             os.unlink(file.path)
 
     def files(self) -> Iterator[tuple[str, Identity]]:
-        """The names of the open lock files, with device and inode."""
         for file in self._locks.files:
             status = os.fstat(file.fileno())
             yield file.path, (status.st_dev, status.st_ino)
 
 
 def _let_go(mutex: WriterMutex, process: int) -> None:
-    if process == os.getpid():  # A fork has the files of its parent.
+    if process == os.getpid():  # A forked process has its parent's files.
         mutex.close()
 
 
@@ -192,8 +188,8 @@ _NO_MEMORY: Final = "there is not enough memory; nothing was written, try again"
 
 
 class _Waiter:
-    """Waits for the lock on a new descriptor, and hands the descriptor over, or drops it if nobody waits
-    any more. The handover runs in its own thread, which no signal interrupts."""
+    """Waits for the lock on a new descriptor, then hands it over, or drops it if the caller gave up. The
+    handover runs in its own thread, which no signal interrupts."""
 
     def __init__(self, path: str, exchange: Callable[[WriterLocks], None]) -> None:
         self._path = path
@@ -212,7 +208,7 @@ class _Waiter:
         Thread("waiting for the writer lock", "eosdb-writer-lock", self._run).start()
 
     def wait(self, seconds: float) -> bool:
-        """Whether the lock has been handed over; if not, it never will be."""
+        """Whether the lock was handed over; False is final."""
         self._finished.acquire(timeout=seconds)
         with self._lock:
             self._is_wanted = False
@@ -228,7 +224,7 @@ class _Waiter:
             locks.unlock(QUEUE)
             self._hand_over(locks)
         except OSError as error:
-            # Its text: the error's traceback would keep the descriptor open, and locked.
+            # Only its text: the traceback would keep the descriptor open and locked.
             self._failure = error.strerror or str(error)
         except MemoryError:
             self._failure = _NO_MEMORY
@@ -247,7 +243,7 @@ class _Waiter:
 
 
 def sync_has_failed(database: str) -> bool:
-    """Whether a sync has failed in any process that has the database open, for one that has not."""
+    """For a process without the database open: whether a sync failed in any process that has it open."""
     try:
         with open(f"{database}-lock", "rb", buffering=0) as file:
             return os.pread(file.fileno(), 1, _SYNC_FAILED_AT) == _FAILED

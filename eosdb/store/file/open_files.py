@@ -1,7 +1,7 @@
-"""The files of an open database, so that removing or replacing one of them is noticed.
+"""The files of an open database, to detect that one was removed or replaced.
 
-SQLite keeps using the files it has open, whatever happens to their names. A program that opens the name
-later gets other files with other locks, and each loses what the other has acknowledged.
+SQLite keeps its open files, whatever happens to their names. A program that opens the name later gets
+other files with other locks, and each program loses the other's acknowledged commits.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ Identity = tuple[int, int]
 """Device and inode."""
 _BESIDE: Final = ("-wal", "-shm", "-journal", LOCK)
 _UNFINISHED: Final = ".eosdb-unfinished"
-"""The second name that a file has for a moment while it is created (see new_file.py)."""
+"""The file's second name while it is created (new_file.py)."""
 
 
 class OpenFiles:
-    """The database file, its WAL, its shared memory and the lock file, by device and inode. `name` is the
-    path used to open the file: if it contains links, they must keep leading to the file."""
+    """The database file, its WAL, its shared memory and the lock file, by device and inode. If `name`,
+    the path used to open the file, contains links, they must keep leading to the file."""
 
     def __init__(self, path: str, name: str) -> None:
         self._path: Final = path
@@ -36,8 +36,8 @@ class OpenFiles:
             self._known[name] = file
 
     def note_database(self) -> None:
-        """Record the database's files. Call it after a connection has read, when SQLite has them open. A
-        database file recorded before must be unchanged."""
+        """Record the database's files. Call it after a connection has read: then SQLite has them open. An
+        earlier recorded database file must be unchanged."""
         self.check()
         file = identity_of(self._path)
         for name in self._names:
@@ -46,14 +46,14 @@ class OpenFiles:
             self.note(self._path + suffix)
 
     def forget_shared(self) -> None:
-        """Forget the WAL and the shared memory. Call it before all connections are closed, when SQLite
-        may remove them."""
+        """Forget the WAL and the shared memory. Call it before all connections close: SQLite may then
+        remove them."""
         for suffix in ("-wal", "-shm"):
             self._known.pop(self._path + suffix, None)
 
     def remove_orphans(self) -> None:
-        """Remove the WAL and the shared memory of a removed database file, after the whole WAL has been
-        copied. SQLite would leave them behind and read them into the next file of that name."""
+        """Remove the WAL and shared memory of a removed database file, after the whole WAL was copied.
+        Otherwise SQLite would read them into the next file of that name."""
         if identity_of(self._path) == self._known.get(self._path):
             return
         for suffix in ("-wal", "-shm"):
@@ -61,9 +61,9 @@ class OpenFiles:
             if name in self._known and identity_of(name) == self._known[name]:
                 os.unlink(name)
 
-    # decisions/0056: in each unit, for no notice of the kernel's tells of a folder above that is renamed.
+    # decisions/0056: in each unit, since no kernel notification reports a renamed parent folder.
     def check(self) -> None:
-        """For writers: raises StorageError if one of the files has been removed or replaced."""
+        """For writers: raises StorageError if one of the files was removed or replaced."""
         for name, identity in tuple(self._known.items()):
             self._check(name, identity)
 
@@ -74,7 +74,6 @@ class OpenFiles:
                 self._check(name, self._known[name])
 
     def are_in_place(self) -> bool:
-        """Whether `check` would not raise."""
         try:
             self.check()
         except StorageError:
@@ -99,7 +98,6 @@ class OpenFiles:
 
 
 def identity_of(path: str) -> Identity | None:
-    """Return device and inode; None if there is no such file."""
     try:
         status = os.stat(path)
     except OSError:
@@ -108,7 +106,6 @@ def identity_of(path: str) -> Identity | None:
 
 
 def size_of(path: str) -> int:
-    """Return the size in bytes; 0 if there is no such file."""
     try:
         return os.path.getsize(path)
     except OSError:
@@ -116,10 +113,9 @@ def size_of(path: str) -> int:
 
 
 def check_only_name(path: str) -> None:
-    """Raises StorageError for a file with several names (hard links): under each it would have a separate
-    WAL and separate locks, and commits under one name would be lost under the other. Raises it, too, for
-    a link at the name of a file beside it: SQLite would write what it leads to. Raises NotAnEosdbFileError
-    for a device, a pipe or a socket."""
+    """Raises StorageError for a file with several names (hard links): each would have its own WAL and
+    locks, and lose the other's commits. Also for a link named like a file beside it: SQLite would write
+    to its target. Raises NotAnEosdbFileError for a device, a pipe or a socket."""
     for beside in _BESIDE:
         if os.path.islink(path + beside):
             raise StorageError(

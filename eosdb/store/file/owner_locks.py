@@ -1,5 +1,8 @@
-"""Locks that show that owners in this process are alive: group members and holders of open transactions.
-One descriptor holds all of them."""
+"""Locks that show that owners in this process are alive: group members, and producers with open
+transactions.
+
+One descriptor holds all of them.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,6 @@ from eosdb.system.road import OwnerFile, road
 
 
 class OwnerLocks:
-    """One per database object. Can be shared by threads."""
-
     def __init__(self, path: str) -> None:
         self._path: Final = path
         self._process: Final = os.getpid()
@@ -23,11 +24,9 @@ class OwnerLocks:
         self._is_closed = False
 
     def hold(self, number: int, count: int = 1) -> None:
-        """Hold `count` locks from this number on until `release`, `close`, or the end of the process.
-
-        The caller makes sure that nothing else in this object uses the numbers. Raises
-        DatabaseLockedError if another holder has one of them, DatabaseClosedError and StorageError.
-        """
+        """Hold `count` locks from this number on until `release`, `close`, or the end of the process. The
+        caller ensures that this object uses the numbers once. Raises DatabaseLockedError if another
+        holder has one of them, DatabaseClosedError and StorageError."""
         try:
             with self._lock:
                 if self._is_closed or self._process != os.getpid():
@@ -45,13 +44,11 @@ class OwnerLocks:
             ) from error
 
     def release(self, number: int, count: int = 1) -> None:
-        """Release the locks; no effect if they are not held. Takes no Python lock, so a finalizer can
-        call it."""
+        """Release the locks, if held. Takes no Python lock, so a finalizer can call it."""
         if self._file is not None and not self._is_closed and self._process == os.getpid():
             self._file.drop(number, count)
 
     def close(self) -> None:
-        """Release all locks. Can be called again."""
         self._is_closed = True
         if self._file is not None:
             with self._lock:
@@ -59,8 +56,8 @@ class OwnerLocks:
 
 
 def is_owned(path: str, number: int) -> bool:
-    """Whether any process holds the lock of this number, for a reader of the database at `path`. True if
-    that cannot be known, as for a copy, which has no lock file."""
+    """Whether any process holds this lock, for a reader of the database at `path`. True if unknown, as
+    for a copy, which has no lock file."""
     try:
         return road.is_owned(path + LOCK, number)
     except OSError:

@@ -1,7 +1,7 @@
-"""Waits for writes to a file by the kernel's notifications, which costs nothing while waiting.
+"""Waits for writes to a file by kernel notifications, which costs no CPU.
 
-Where they are not available, or no instance is left, it polls with a short sleep. A write to the WAL is
-seen before it is a commit, so a notification only means that it is worth checking.
+Without them it polls with a short sleep. A write to the WAL precedes its commit, so a notification only
+means that a look is worthwhile.
 """
 
 from __future__ import annotations
@@ -14,12 +14,10 @@ from eosdb.model.closing import Closeable
 from eosdb.system.road import road
 
 _SLEEP_MS: Final = 10
-"""The polling interval where the kernel sends no notifications."""
+"""The polling interval without kernel notifications."""
 
 
 class Watch(Closeable):
-    """Watches one file during the block."""
-
     def __init__(self, path: str) -> None:
         self._descriptor = road.watched(path)
         self._poll = select.poll()
@@ -27,7 +25,7 @@ class Watch(Closeable):
             self._poll.register(self._descriptor, select.POLLIN)
 
     def wait(self, timeout_ms: int) -> bool:
-        """Wait until the file is written (True), or until the time-out; it may return earlier."""
+        """Wait until the file is written (True), or until the time-out; may return earlier."""
         if self._descriptor < 0:
             self._poll.poll(min(timeout_ms, _SLEEP_MS))
             return False

@@ -61,11 +61,9 @@ def obstacles(names: Iterable[tuple[str, str]], references: Iterable[tuple[str, 
 
 def check(path: str, lock_timeout_ms: int, *, to_wal: bool) -> bool:
     """Return whether `adopt` would change the file because it is another application's. Writes nothing to
-    the file or its folder.
-
-    Raises NotAnEosdbFileError with all obstacles, ReadOnlyDatabaseError, CorruptDatabaseError, and
-    StorageError for a transaction that does not end in time, or cannot because its program was killed.
-    """
+    the file or its folder. Raises NotAnEosdbFileError with all obstacles, ReadOnlyDatabaseError,
+    CorruptDatabaseError, and StorageError for a transaction that does not end in time, or cannot because
+    its program was killed."""
     if not os.path.isfile(path) or not os.access(path, os.R_OK) or not os.path.getsize(path):
         return False
     deadline_ns = real_ns() + lock_timeout_ms * 1_000_000
@@ -129,12 +127,9 @@ def _state(path: str) -> list[tuple[int, int, int] | None]:
 
 
 def adopt(path: str, busy_timeout_ms: int, *, to_wal: bool, made_here: WriterMutex | None) -> None:
-    """Add eosdb's tables in one commit; does nothing if another process has just done so.
-
-    The caller holds the writer mutex; if it was `made_here`, its files go when adoption fails. Raises the
-    errors of `check`, DatabaseFullError, and DatabaseLockedError when a program of the owner keeps its
-    lock.
-    """
+    """Add eosdb's tables in one commit; does nothing if another process has just done so. The caller
+    holds the writer mutex; if it was `made_here`, its files go when adoption fails. Raises the errors of
+    `check`, DatabaseFullError, and DatabaseLockedError when a program of the owner keeps its lock."""
     with (
         translated(path),
         contextlib.closing(connect(path, busy_timeout_ms)) as connection,

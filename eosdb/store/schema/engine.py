@@ -26,10 +26,8 @@ def make_engine(
     check: Callable[[], None],
 ) -> tuple[Engine, Callable[[], None]]:
     """Create an engine whose connections have eosdb's settings: they neither checkpoint nor write eosdb's
-    tables, and SQLAlchemy issues BEGIN. Also returns the function that closes idle ones.
-
-    `note` is called with every error, `check` before every transaction.
-    """
+    tables, and SQLAlchemy issues BEGIN. Also returns the function that closes idle ones. `note` is called
+    with every error, `check` before every transaction."""
 
     def create() -> sqlite3.Connection:
         connection = connect(path, busy_timeout_ms, read_only=read_only)

@@ -27,11 +27,9 @@ _LEFT_BEHIND: Final = ("-wal", "-shm", "-journal")
 
 
 def make(path: str, *, sync: bool) -> bool:
-    """Create an empty eosdb file at a free `path`; durable if `sync`.
-
-    Returns False and does nothing where the system does not support this: then let SQLite create the
-    file, or report the failure. Raises StorageError if another program has just created one.
-    """
+    """Create an empty eosdb file at a free `path`; durable if `sync`. Returns False and does nothing
+    where the system does not support this: then let SQLite create the file, or report the failure. Raises
+    StorageError if another program has just created one."""
     image = _image()
     if image is None:
         return False

@@ -1,2 +1,1 @@
-"""Extensions to SQLite's write-ahead log: renew it after a failed sync, and name the readers that make it
-grow."""
+"""SQLite's write-ahead log: renewed after a failed sync, and the readers that make it grow."""

@@ -1,7 +1,7 @@
 """Finds the readers that keep the WAL from being reused, and warns about them.
 
-A snapshot needs the WAL from the point where it was taken. Until it ends, nothing later can be copied
-into the file, and the WAL grows with every page that is written.
+A snapshot needs the WAL from its start on. Until it ends, no later page can be copied into the file, and
+every write makes the WAL grow.
 """
 
 from __future__ import annotations
@@ -26,12 +26,11 @@ class Checkpoint(NamedTuple):
 
     @property
     def is_whole(self) -> bool:
-        """Whether the whole WAL is in the file; then the next write reuses it, unless a reader uses it at
+        """Whether the whole WAL is in the file. Then the next write reuses it, unless a reader uses it at
         that moment."""
         return self.copied_bytes == self.wal_bytes
 
     def added_since(self, before: Checkpoint) -> int:
-        """How many bytes the WAL has gained since an earlier checkpoint."""
         begun_anew = before.is_whole or self.wal_bytes < before.wal_bytes
         return self.wal_bytes if begun_anew else self.wal_bytes - before.wal_bytes
 
@@ -45,13 +44,13 @@ class WalGrowth:
         self._limit = WAL_LIMIT_BYTES
 
     def look(self, checkpoint: Checkpoint, repeat: Callable[[], Checkpoint]) -> None:
-        """Process the result of a checkpoint; `repeat` makes another."""
+        """Process the result of a checkpoint; `repeat` runs another."""
         if checkpoint.wal_bytes < WAL_LIMIT_BYTES:
             self._limit = WAL_LIMIT_BYTES
         if checkpoint.wal_bytes < self._limit or checkpoint.is_whole:
             return
         readers = _describe_readers(self._path, only_oldest=True)
-        if not readers:  # They have ended since, or cannot be seen.
+        if not readers:  # The readers have ended since, or cannot be seen.
             checkpoint = repeat()
             if checkpoint.is_whole:
                 return
@@ -80,8 +79,8 @@ class WalGrowth:
 
 
 def readers(path: str) -> str:
-    """Return the processes that read a snapshot of the database at `path`, which this process has open.
-    The WAL shrinks when they are done."""
+    """Return the processes that read a snapshot of the database, which this process has open. The WAL
+    shrinks after their snapshots end."""
     return _describe_readers(path, only_oldest=False)
 
 

@@ -1,4 +1,4 @@
-"""Reads SQLite's shared memory, which describes the WAL, by the descriptor that SQLite has of it."""
+"""Reads SQLite's shared memory, which describes the WAL, by SQLite's own descriptor."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from eosdb.system.descriptors import descriptor_of
 
 _LAYOUT: Final = struct.Struct("=3I2xH4I2I 2I 48x I5I")
 """Version, unused, change counter, page size (after flags); newest frame, pages, two checksums; two
-salts; two checksums; a copy of all this; newest frame that has been copied; the frames up to which
-readers of five marks read."""
+salts; two checksums; a copy of all this; newest copied frame; the last frame for the readers of each of
+five marks."""
 _FIRST_READER_BYTE: Final = 123
-"""Readers of the first of the five marks lock this byte; the bytes of the others follow."""
+"""Readers of the first of the five marks lock this byte; the others' bytes follow."""
 
 
 class WalIndex(NamedTuple):
-    """How many frames the WAL has, and how many of them are read."""
+    """The frames in the WAL, and those that are being read."""
 
     frames: int
     sums: tuple[int, int]
     salts: bytes
     copied: int
-    """How many of the frames are also in the file."""
+    """The frames that are also in the file."""
     read_marks: tuple[int, ...]
     page_size: int
 
     def readers_up_to(self, frame: int) -> list[int]:
-        """Return the bytes of the shared memory that are locked by readers of a snapshot up to this frame
-        or an earlier one."""
+        """Return the bytes of the shared memory that readers of a snapshot up to this frame or an earlier
+        one have locked."""
         marks = enumerate(self.read_marks, _FIRST_READER_BYTE)
         return [byte for byte, mark in marks if mark <= frame]
 
 
 def read(path: str) -> WalIndex | None:
-    """Return the WAL index of the database at `path`; None if this process does not have it open."""
+    """Return the WAL index; None if this process does not have the database open."""
     content = b""
     with contextlib.suppress(OSError):
         descriptor = descriptor_of(f"{path}-shm")

@@ -1,10 +1,9 @@
 """Renews the WAL after a failed sync: its content is written and synced again, and read back from the
 disk.
 
-After a failed fsync Linux considers the pages clean. A later successful sync covers only what was written
-since; a power cut would lose the earlier part of the WAL, and with it everything behind. So nothing is
-written until the renewal has succeeded (decisions/0017). The bytes do not change, so readers are not
-affected.
+After a failed fsync Linux considers the pages clean, so the next sync covers only later writes. A power
+cut would then lose the earlier part of the WAL, and all frames after it. So nothing is written until the
+renewal has succeeded (decisions/0017). The bytes do not change, so readers are not affected.
 """
 
 from __future__ import annotations
@@ -30,12 +29,9 @@ _CHUNK: Final = 1024 * 1024
 
 
 def renew(path: str) -> None:
-    """Make the whole WAL of the database at `path` durable. The caller is the only writer: it holds the
-    writer mutex and SQLite's lock.
-
-    Raises StorageError if the disk still fails, and CorruptDatabaseError if the system has already
-    dropped pages that it had not written.
-    """
+    """Make the whole WAL of the database at `path` durable. The caller holds the writer mutex and
+    SQLite's lock. Raises StorageError if the disk still fails, and CorruptDatabaseError if the system has
+    dropped pages before it wrote them."""
     wal = f"{path}-wal"
     try:
         descriptor = os.open(wal, os.O_RDWR | os.O_CLOEXEC)
@@ -76,8 +72,8 @@ def _write_anew(descriptor: int) -> None:
 
 
 def _check_whole(descriptor: int, path: str) -> None:
-    """Check that the valid frames are unchanged: the system may have dropped pages that it considered
-    clean, and read old ones from the disk."""
+    """Check that the valid frames are unchanged: the system may have dropped "clean" pages and read old
+    ones from the disk."""
     index = wal_index.read(path)
     if index is None:
         raise StorageError(f"{path}-shm is not in memory, so what the WAL holds cannot be checked")
@@ -93,7 +89,7 @@ def _check_whole(descriptor: int, path: str) -> None:
 
 
 def _valid_frames(descriptor: int, salts: bytes) -> Iterator[tuple[int, int]]:
-    """Yield the checksum after each frame as long as it is right: each covers everything before it."""
+    """Yield the checksum after each frame while it is right: each covers everything before it."""
     header = os.pread(descriptor, _HEADER.size, 0)
     if len(header) < _HEADER.size or header[16:24] != salts:
         return
@@ -112,7 +108,6 @@ def _valid_frames(descriptor: int, salts: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _sums(data: bytes, order: str, before: tuple[int, int]) -> tuple[int, int]:
-    """Compute SQLite's WAL checksum."""
     first, second = before
     for one, two in struct.iter_unpack(f"{order}2I", data):
         first = (first + one + second) & _WORD_MASK

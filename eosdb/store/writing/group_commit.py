@@ -303,12 +303,9 @@ class GroupCommit:
 
     def _wait_for_lead(self, request: Request, at_most_s: float | None = None) -> bool:
         """Wait for the lead. True when this thread leads; False when the request is done or the time is
-        up.
-
-        Without a time-out, raises DatabaseLockedError if a block takes too long. The request is queued
-        before this checks for a leader, and a leader checks the queue after it has released the lead: one
-        of the two sees the other.
-        """
+        up. Without a time-out, raises DatabaseLockedError if a block takes too long. The request is
+        queued before this checks for a leader, and a leader checks the queue after it has released the
+        lead: one of the two sees the other."""
         waited = 0.0
         patience = self._patience_ms / 1000 if at_most_s is None else at_most_s
         pause = min(_LOOK_AGAIN_SECONDS, max(patience, 0.05))

@@ -147,11 +147,9 @@ def driver_connection(given: object) -> sqlite3.Connection:
 @contextlib.contextmanager
 def joined(connection: sqlite3.Connection, apply: Apply) -> Iterator[Unit]:
     """Write to eosdb's tables in the transaction that is open on the connection: everything in the block
-    or, if it raises, nothing.
-
-    Where the driver would begin a transaction before an INSERT, this begins one. Raises IllegalStateError
-    if none is open, NotAnEosdbFileError, DatabaseLockedError, and the translations of SQLite's errors.
-    """
+    or, if it raises, nothing. Where the driver would begin a transaction before an INSERT, this begins
+    one. Raises IllegalStateError if none is open, NotAnEosdbFileError, DatabaseLockedError, and the
+    translations of SQLite's errors."""
     factories = connection.row_factory, connection.text_factory
     connection.row_factory, connection.text_factory = None, str
     try:

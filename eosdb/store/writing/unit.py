@@ -98,10 +98,8 @@ class Memos(dict[type[Memo], Memo]):
 
 
 class Folding(Protocol):
-    """The part of a unit that projections use.
-
-    A `Unit` folds into the live tables, a `baseline.BaselineFolding` into the baseline's.
-    """
+    """The part of a unit that projections use. A `Unit` folds into the live tables, a
+    `baseline.BaselineFolding` into the baseline's."""
 
     @property
     def memos(self) -> Memos: ...
@@ -295,10 +293,8 @@ class Unit:
 
     def part(self, function: Callable[[Unit], T]) -> T:
         """Run one part of the unit: if it raises, its writes are undone, but not those of other parts.
-
         Most parts fail before they write, so a unit that is not careful sets no savepoint. It raises
-        RedoCarefullyError if one was needed.
-        """
+        RedoCarefullyError if one was needed."""
         if self.careful:
             with self.savepoint():
                 return function(self)
