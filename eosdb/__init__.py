@@ -1,21 +1,16 @@
 """Kafka's exactly-once machinery as an embedded, event-sourced database in one SQLite file.
 
-A name is imported from its module when it is first used (PEP 562), so that a command pays for what it
-needs: all of eosdb, SQLAlchemy among it, is 0.6 s of CPU.
+Nothing is imported before its first use (PEP 562). A command pays for what it needs: all of eosdb, with
+SQLAlchemy, takes 0.6 s of CPU. And Ctrl-C is handled before the rest of a command is imported (`__main__`).
 """
 
+import os
 import sys
-from typing import TYPE_CHECKING, Final
 
-from eosdb import errors as errors
-from eosdb.errors import *  # noqa: F403
-from eosdb.model import failpoints as failpoints
-
-# Not lazy: what a program registers for a fork after this import is called before what eosdb does there, so
-# a file that it opens in such a function is brought to rest, too.
-from eosdb.store.file import forking  # noqa: F401
-
+TYPE_CHECKING = False  # `typing` alone takes longer to import than this file.
 if TYPE_CHECKING:
+    from eosdb import errors as errors
+    from eosdb import failpoints as failpoints
     from eosdb.broker.broker import Broker as Broker
     from eosdb.broker.joining import join as join
     from eosdb.broker.outbox import UserTransaction as UserTransaction
@@ -30,6 +25,7 @@ if TYPE_CHECKING:
     from eosdb.database import Database as Database
     from eosdb.database import connect as connect
     from eosdb.database import process as process
+    from eosdb.errors import *  # noqa: F403
     from eosdb.events.kinds import Acl as Acl
     from eosdb.model.answers import QueryResult as QueryResult
     from eosdb.model.answers import Row as Row
@@ -106,7 +102,7 @@ if TYPE_CHECKING:
 
 __version__ = "1.0.0"
 
-_NAMES: Final = {
+_NAMES = {
     "eosdb.broker.broker": "Broker",
     "eosdb.broker.joining": "join",
     "eosdb.broker.outbox": "UserTransaction",
@@ -141,25 +137,44 @@ _NAMES: Final = {
     "eosdb.model.topic_config": "TopicConfig",
 }  # fmt: skip
 """The imports above, for the interpreter; a test compares them."""
-_MODULES: Final = {name: module for module, names in _NAMES.items() for name in names.split()}
+_MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
+_CAUGHT = (
+    "ApiError ConfigError CorruptDatabaseError DatabaseFullError DatabaseLockedError "
+    "DatabaseNotFoundError EosdbError HandlerFailedError MessageTooLargeError OffsetOutOfRangeError "
+    "ProducerFencedError TopicAlreadyExistsError UnknownTopicOrPartitionError WakeupError"
+)
+"""The errors that programs catch. The others are here, too, and listed in `eosdb.errors`."""
 
 
 # A type checker has the imports: `__all__` would hide them from it, `__getattr__` promise it every name.
 if not TYPE_CHECKING:
-    __all__ = ["errors", *errors.__all__, *_MODULES]
+    __all__ = sorted([*_MODULES, *_CAUGHT.split()])
 
     def __getattr__(name: str) -> object:
-        if name not in _MODULES:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from importlib import import_module
 
-        value: object = getattr(import_module(_MODULES[name]), name)
-        globals()[name] = value  # Asked for once.
+        if name in ("errors", "failpoints"):
+            return import_module(f"eosdb.{name}")
+        module = import_module(_MODULES.get(name, "eosdb.errors"))
+        if name not in _MODULES and name not in module.__all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        globals()[name] = value = getattr(module, name)  # Asked for once.
         return value
 
+    def __dir__() -> list[str]:
+        return [*__all__, "__version__"]
 
-def __dir__() -> list[str]:
-    return sorted({*globals(), *errors.__all__, *_MODULES})
+
+def _at_fork(step: str) -> None:
+    """Let the open files rest, if any was ever opened. Registered here, because what a program registers
+    after it has imported eosdb must be called first: it may open a file."""
+    forking = sys.modules.get("eosdb.store.file.forking")
+    if (call := getattr(forking, step, None)) is not None:
+        call()
 
 
-sys.modules["eosdb.failpoints"] = failpoints  # Its public name.
+os.register_at_fork(
+    before=lambda: _at_fork("before"),
+    after_in_parent=lambda: _at_fork("after_in_parent"),
+    after_in_child=lambda: _at_fork("begin_as_a_child"),
+)

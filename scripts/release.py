@@ -42,7 +42,7 @@ def packaged() -> list[str]:
         for path in (ROOT / folder).rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
-    return sorted({"eosdb_main.py", "pyspark_eosdb.py", COMPILED, *files} - {*SOURCES})
+    return sorted({"pyspark_eosdb.py", COMPILED, *files} - {*SOURCES})
 
 
 def complaints(

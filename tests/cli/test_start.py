@@ -89,13 +89,13 @@ def test_completion_of_a_name_loads_no_command() -> None:
 
 def test_ctrl_c_at_any_moment_of_the_start_ends_it_without_a_traceback(db_path: Path) -> None:
     """-X importtime tells how far the start is; the last moments are the run of the command itself."""
-    program = [sys.executable, "-X", "importtime", "-c", "import eosdb_main; eosdb_main.run()"]
+    program = [sys.executable, "-X", "importtime", "-c", "from eosdb.__main__ import run; run()"]
     command = [*program, "--db", str(db_path), "produce", "t"]
     with eosdb.connect(db_path) as db:
         db.admin.create_topic("t")
     whole = subprocess.run(command, input="", capture_output=True, text=True, check=True).stderr
     lines = whole.splitlines()
-    settled = next(i for i, line in enumerate(lines) if line.endswith(" eosdb_main")) + 2
+    settled = next(i for i, line in enumerate(lines) if line.endswith(" eosdb.__main__")) + 2
     moments = [settled + (len(lines) - settled) * i // 20 for i in range(20)]
     for moment in moments:
         with subprocess.Popen(
@@ -124,7 +124,7 @@ def test_the_list_of_commands_says_how_the_help_of_each_begins() -> None:
 def test_no_command_is_missing_in_the_list() -> None:
     listed = {id(command) for command in with_children(MAIN)}
     for module in pkgutil.iter_modules(eosdb.cli.__path__, "eosdb.cli."):
-        if module.name != "eosdb.cli.__main__":
+        if module.name != "eosdb.cli.__main__":  # It runs the program.
             for name, value in vars(import_module(module.name)).items():
                 if isinstance(value, click.Command):
                     assert id(value) in listed, f"{module.name}.{name}"

@@ -6,6 +6,7 @@ import ast
 import subprocess
 import sys
 from importlib import import_module
+from types import ModuleType
 
 import pytest
 
@@ -18,11 +19,11 @@ PUBLIC: list[str] = vars(eosdb)["__all__"]
 def for_type_checkers() -> dict[str, str]:
     """Each name, and the module that it is imported from below `if TYPE_CHECKING`."""
     tree = ast.parse((ROOT / "eosdb/__init__.py").read_text(encoding="utf-8"))
-    (block, _) = (node for node in tree.body if isinstance(node, ast.If))
+    block, _ = (node for node in tree.body if isinstance(node, ast.If))
     return {
         alias.name: str(node.module)
         for node in block.body
-        if isinstance(node, ast.ImportFrom)
+        if isinstance(node, ast.ImportFrom) and node.module not in ("eosdb", "eosdb.errors")
         for alias in node.names
     }
 
@@ -35,7 +36,27 @@ def test_the_interpreter_and_type_checkers_find_the_same_names_at_the_same_place
 def test_every_public_name_is_there_and_listed() -> None:
     for name in PUBLIC:
         assert getattr(eosdb, name) is not None
-    assert {*PUBLIC, "__version__"} <= {*dir(eosdb)}
+    assert dir(eosdb) == sorted([*PUBLIC, "__version__"])
+
+
+def test_no_module_is_listed_and_only_the_errors_that_programs_catch() -> None:
+    listed = [getattr(eosdb, name) for name in PUBLIC]
+    assert not [each for each in listed if isinstance(each, ModuleType)]
+    errors = [each for each in listed if isinstance(each, type) and issubclass(each, Exception)]
+    assert 10 <= len(errors) <= 15
+
+
+def test_every_error_is_a_name_of_the_package() -> None:
+    for name in eosdb.errors.__all__:
+        assert getattr(eosdb, name) is getattr(eosdb.errors, name)
+
+
+@pytest.mark.process
+@pytest.mark.real_start
+def test_the_package_alone_imports_nothing() -> None:
+    code = "import sys; before = {*sys.modules}; import eosdb; print(*{*sys.modules} - before)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["eosdb"]
 
 
 def test_a_name_that_is_not_there_is_an_attribute_error() -> None:

@@ -44,6 +44,7 @@ TIERS = {
         "eosdb.client.processor",
         "eosdb.database",
         "eosdb.aio",
+        "eosdb.failpoints",
         "eosdb",
     ],
     "wire": ["eosdb.wire"],

@@ -56,7 +56,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_wheel_adds_one_name_and_what_spark_looks_for_with_every_file(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     top = {name.split("/")[0] for name in names if ".dist-info/" not in name}
-    assert top == {"eosdb", "eosdb_main.py", "pyspark_eosdb.py"}  # decisions/0018, 0039
+    assert top == {"eosdb", "pyspark_eosdb.py"}  # decisions/0039
     assert sorted(name for name in names if ".dist-info/" not in name) == packaged()
 
 
@@ -98,8 +98,8 @@ def test_a_room_is_small_enough_to_be_known() -> None:
 
 def test_the_package_holds_its_entrances_and_rooms() -> None:
     files = {path.name for path in (ROOT / "eosdb").glob("*.py")}
-    # `python -m eosdb` is a public name, and Python looks for it there alone.
-    assert files == {"__init__.py", "__main__.py", "database.py", "errors.py"}
+    # `python -m eosdb` and `eosdb.failpoints` are public names, and Python looks for them there alone.
+    assert files == {"__init__.py", "__main__.py", "database.py", "errors.py", "failpoints.py"}
 
 
 def test_sql_stays_in_its_rooms() -> None:

@@ -83,7 +83,7 @@ def at_work() -> Iterator[None]:
 def check_not_inherited(path: str) -> None:
     """Raises IllegalStateError for a file that the parent process had open when it forked this one."""
     if _process.id != os.getpid():
-        _begin_as_a_child()
+        begin_as_a_child()
     if _process.inherited and identity_of(path) in _process.inherited:
         raise IllegalStateError(
             f"{path} was in use when this process was forked: by a block of db.begin(), a query that was "
@@ -92,7 +92,8 @@ def check_not_inherited(path: str) -> None:
         )
 
 
-def _before() -> None:
+def before() -> None:
+    """decisions/0019: a child would inherit SQLite's record of the locks, but not the locks."""
     process, me, waited = _process, threading.get_ident(), 0.0
     process.forking.acquire()
     process.depth += 1
@@ -109,7 +110,8 @@ def _before() -> None:
             process.paused.remove(database)
 
 
-def _after_in_parent() -> None:
+def after_in_parent() -> None:
+    """Open what has been closed."""
     process = _process
     if process.depth <= 1:
         while process.paused:
@@ -120,14 +122,9 @@ def _after_in_parent() -> None:
         process.forking.release()
 
 
-def _begin_as_a_child() -> None:
+def begin_as_a_child() -> None:
+    """Keep what the parent had open, and use none of it."""
     global _process
     _of_the_parent.append(list(_process.open))
     _process = _Process()
     _process.inherited = road.inherited()
-
-
-# decisions/0019: a child would inherit SQLite's record of the locks, but not the locks.
-os.register_at_fork(
-    before=_before, after_in_parent=_after_in_parent, after_in_child=_begin_as_a_child
-)
