@@ -1,11 +1,11 @@
 """Encodes events as rows of the journal and decodes them, both derived from the fields of their classes.
 
-An event's first fields are columns of the journal; the others are its `detail`, a JSON object with one
-member per field, in the order of the fields. The type of a field determines its JSON form. A new field is
-a line in its class; a new type of field needs a `Form`.
+An event's first fields are columns of the journal. The others are its `detail`, a JSON object with one
+member per field, in order. The type of a field determines its JSON form. A new field is a line in its
+class; a new type of field needs a `Form`.
 
-Every commit encodes events and a replay decodes all of them, so the template and the expected types of each
-class are computed once. `lean` decides which fields a row may leave out.
+Every commit encodes events and a replay decodes all of them, so each class's template and expected types
+are computed once. `lean` decides which fields a row may omit.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class Fields:
         self._types = frozenset(product(*[of.json_types for of in forms.values()]))
         self.forms: Final = forms
         self.required: Final = frozenset(forms) - cls._field_defaults.keys()
-        """The fields without default, which rows that are not lean always have."""
+        """The fields without default: rows that are not lean always have them."""
         self._defaults = {
             name: parsed((forms[name].text or str)(default))
             for name, default in cls._field_defaults.items()
@@ -139,10 +139,8 @@ class Fields:
         return self._template % (*cells,)
 
     def value(self, members: Mapping[str, Any], before: tuple[object, ...] = ()) -> Any:
-        """The NamedTuple of the values `before` and of the JSON object's members.
-
-        Raises KeyError, TypeError, ValueError or AttributeError if they do not fit its fields.
-        """
+        """The NamedTuple of the values `before` and the JSON object's members. Raises KeyError,
+        TypeError, ValueError or AttributeError if they do not fit its fields."""
         if (*members,) != self.names:
             members = self._in_order(members)
         cells = [*members.values()]
@@ -159,7 +157,7 @@ class Fields:
         return tuple(map(_make, repeat(self._cls), map(self._pick, objects)))
 
     def _in_order(self, members: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The members in the order of the fields, with defaults for fields that were added later."""
+        """The members in the order of the fields, with defaults for later fields."""
         of_all = {**self._defaults, **members}
         if of_all.keys() != {*self.names}:
             raise TypeError(f"got {', '.join(members)}, expected {', '.join(self.names)}")
@@ -167,8 +165,8 @@ class Fields:
 
 
 def _shape(kind: type[Event]) -> tuple[Fields, int, Callable[[tuple[Any, ...]], tuple[Any, ...]]]:
-    """The shape of a kind of event: the fields of its detail, the number of fields before them, which are
-    columns of the journal, and a function that picks these from all such columns."""
+    """The shape of a kind of event: the fields of its detail, the number of its columns of the journal,
+    and a function that picks these from all columns."""
     places = [i for i, name in enumerate(COLUMNS) if name in kind._fields]
     first = len(places)
     assert kind._fields[:first] == tuple([COLUMNS[i] for i in places]), f"{kind}: columns first"
@@ -201,10 +199,8 @@ def decode(
     transactional_id: str | None,
     detail: str,
 ) -> Event:
-    """The event of a row of the journal.
-
-    Raises KeyError, TypeError, ValueError or AttributeError for a row that is not an event.
-    """
+    """The event of a row of the journal. Raises KeyError, TypeError, ValueError or AttributeError for a
+    row that is not an event."""
     fields, _, pick = SHAPES[kind]
     columns = pick((timestamp, topic, partition, transactional_id))
     event: Event = fields.value(members(detail), columns)
@@ -212,14 +208,15 @@ def decode(
 
 
 def members(detail: str) -> Any:
-    """The value of the JSON text. Raises ValueError."""
     try:
         value, end = _scan_once(detail, 0)
     except StopIteration:
         end = -1
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
-    return value if end == len(detail) else parsed(detail)  # White space around it, or no JSON.
+    return (
+        value if end == len(detail) else parsed(detail)
+    )  # White space surrounds it, or it is not JSON.
 
 
 def _text_of(hint: Any) -> Callable[[Any], str]:

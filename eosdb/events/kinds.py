@@ -1,10 +1,9 @@
 """The kinds of events: a named tuple for each.
 
-The journal is the truth; all materialized tables are folded from events by the projections in `log` and
-`coordinator`. The first fields of an event are columns of the journal; the others are its `detail`, a JSON
-object with one member per field. `encoding` derives both from the classes, so a new field is added here
-alone: last, and with a default for the events of existing files. Some rows leave out fields that can be
-derived (`lean`); the events in memory always have all of them.
+The journal is the truth; the projections in `log` and `coordinator` fold all materialized tables from it.
+`encoding` derives the form of rows from the classes, so a new field is added here alone: last, and with a
+default for the events of existing files. Some rows omit fields that can be derived (`lean`); the events
+in memory always have all of them.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from eosdb.model.values import (
 )
 
 COLUMNS: Final = ("timestamp", "topic", "partition", "transactional_id")
-"""The columns of the journal that hold an event's first fields; the other fields are its detail."""
+"""The columns of the journal for an event's first fields; the other fields are its detail."""
 
 
 class TopicCreated(NamedTuple):
@@ -56,12 +55,10 @@ class TopicDeleted(NamedTuple):
 
 
 class BatchAppended(NamedTuple):
-    """A batch of records was appended.
-
-    `base_sequence` is the serial, which does not wrap at int32 (-1: none). `size` is the batch's stored
-    bytes. `crc` is the CRC-32 of the records' checksums (`log.checksum`) if they have any; before schema 7,
-    of their content; -1 in files of the first versions.
-    """
+    """A batch of records was appended. `base_sequence` is the serial, which does not wrap at int32 (-1:
+    none). `size` is the batch's stored bytes. `crc` is the CRC-32 of the records' checksums
+    (`log.checksum`) if they have any; before schema 7, of their content; -1 in files of the first
+    versions."""
 
     timestamp: int
     topic: str
@@ -115,13 +112,13 @@ class LogStartOffsetMoved(NamedTuple):
 
 
 class LogCleaned(NamedTuple):
-    """Compaction: superseded records below `clean_offset` have been removed.
+    """Compaction: superseded records below `clean_offset` were removed.
 
-    `horizons` are the offsets of tombstones, and of markers without data, that this pass has met for the
-    first time; they are removed `delete.retention.ms` later. `expired_horizons` are those removed now.
-    `unindexed` are the timestamps of entries of the time index between which no record is left.
-    `passed_sum` is the sum (`log.record_sum`) of the records that this pass was the first to count, before
-    it removed any, and `removed_sum` that of those that it removed; None before schema 10.
+    `horizons` are the offsets of tombstones, and of markers without data, that this pass met first; they
+    are removed `delete.retention.ms` later. `expired_horizons` are those removed now. `unindexed` are
+    timestamps in the time index without a record between them. `passed_sum` is the sum (`log.record_sum`)
+    of the records that this pass counted first, before any removal, and `removed_sum` that of the removed
+    ones; None before schema 10.
     """
 
     timestamp: int
@@ -195,7 +192,7 @@ class TransactionalIdExpired(NamedTuple):
 
 
 class ProducerIdsForgotten(NamedTuple):
-    """Producer ids that no transactional id has any more, and that no record is of."""
+    """Producer ids without a transactional id and without records."""
 
     timestamp: int
     producer_ids: tuple[int, ...]
@@ -279,13 +276,12 @@ class ConsumerGroupMember(NamedTuple):
     revoke_by_ms: int
     owner_lock: int
     protocols: tuple[tuple[str, str], ...] = ()
-    """Of a member that speaks the classic protocol: its assignors with their metadata in base64."""
+    """Of a classic member: its assignors with their metadata in base64."""
 
 
 class ConsumerGroupChanged(NamedTuple):
-    """What has changed in a group whose partitions the coordinator assigns (KIP-848): its epochs, members
-    that are new or have changed, and the ids of members that are gone. A group of the classic protocol with
-    this id becomes one of this kind, and all its members are named."""
+    """Changes in a group of the new protocol (KIP-848): its epochs, new or changed members, and the ids
+    of removed ones. A classic group with this id becomes one of this kind; then all members are named."""
 
     timestamp: int
     group_id: str
@@ -297,7 +293,7 @@ class ConsumerGroupChanged(NamedTuple):
 
 
 class GroupConfigAltered(NamedTuple):
-    """The settings of a group are now these."""
+    """The new settings of a group."""
 
     timestamp: int
     group_id: str
@@ -322,8 +318,8 @@ class TxnOffsetsCommitted(NamedTuple):
 
 
 class OffsetsDeleted(NamedTuple):
-    """Offsets were deleted; `reason` is `deleted`, `expired`, `group deleted` or `group expired`. The last
-    two also delete the group."""
+    """Offsets were deleted; `reason` is `deleted`, `expired`, `group deleted` or `group expired`. The
+    last two also delete the group."""
 
     timestamp: int
     group_id: str
@@ -351,10 +347,8 @@ class IdempotencyKeysExpired(NamedTuple):
 
 
 class SinkBatchAppended(NamedTuple):
-    """A sink's batch has been appended completely, by the events before this one.
-
-    `held` describes its content as the sink did; empty if it did not.
-    """
+    """A sink's batch was appended completely, by the events before this one. `held` are the sink's
+    identifiers of its content; empty without any."""
 
     timestamp: int
     sink_id: str

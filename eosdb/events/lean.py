@@ -1,9 +1,8 @@
-"""Lean rows: fields of an event whose value can be derived from its columns, or from the state before it,
-are left out of its `detail`.
+"""Lean rows: an event's `detail` omits fields that follow from its columns, or from the state before it.
 
-Three kinds of events, of which every transaction has several, are written this way. The derived values
-form an expected event, with NAMED in place of each field that is always written. The writer and the replay
-derive the same expected event. Rows of earlier versions, which have all fields, are read as before.
+Every transaction has several events of three kinds, which are written this way. The derived values form
+an expected event, with NAMED for each field that is always written. The writer and the replay derive the
+same expected event. Rows of earlier versions have all fields and are read as before.
 """
 
 from __future__ import annotations
@@ -23,15 +22,15 @@ from eosdb.model.values import (
 )
 
 NAMED: Final[Any] = object()
-"""Marks a field of an expected event that has no expected value."""
+"""Marks a field of an expected event without an expected value."""
 _NO_PRODUCER: Final = ProducerIdAndEpoch(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 _COMMIT: Final = "COMMIT"
 AGE: Final = "age_ms"
-"""The member that stores the newest record's timestamp, as its age when the batch was appended."""
+"""The member with the newest record's timestamp, as its age at the append."""
 
 
 class Lean(NamedTuple):
-    """A row that leaves out fields; `fill_in` turns it into an event."""
+    """A row that omits fields; `fill_in` turns it into an event."""
 
     kind: type[Event]
     timestamp: int
@@ -54,10 +53,8 @@ class Place(NamedTuple):
 
 
 def place(row: Event | Lean) -> Place | None:
-    """The place of the event's records, stored in every row; None if the event has no records.
-
-    Raises KeyError for a damaged row.
-    """
+    """The place of the event's records, stored in every row; None for an event without records. Raises
+    KeyError for a damaged row."""
     if isinstance(row, BatchAppended):
         return Place(row.partition_id, row.base_offset, row.last_offset)
     if isinstance(row, MarkerWritten):
@@ -75,8 +72,8 @@ def batch(
     base_offset: int,
     producer: ProducerIdAndEpoch | None,
 ) -> BatchAppended:
-    """The expected batch: one record with the time of the append as its timestamp. In a transaction it has
-    the transaction's `producer` (None if unknown) and sequence 0, otherwise no producer."""
+    """The expected batch: one record with the time of the append as its timestamp. In a transaction it
+    has the transaction's `producer` (None if unknown) and sequence 0, otherwise no producer."""
     is_transactional = transactional_id is not None
     if not is_transactional:
         producer = _NO_PRODUCER
@@ -95,15 +92,15 @@ def marker(producer: ProducerIdAndEpoch | None, coordinator_epoch: int) -> Marke
 
 
 class _Plan(NamedTuple):
-    """How to write a row that names a certain set of members."""
+    """How to write a row with a certain set of members."""
 
     template: str
     pick: Callable[[Sequence[Any]], tuple[Any, ...]]
     texts: tuple[tuple[int, Callable[[Any], str]], ...]
     age_at: int
-    """The index among the picked fields of the time that is written as an age; -1 if none."""
+    """The index, among the picked fields, of the time that is written as an age; -1 if none."""
     is_whole: bool
-    """Whether no field is left out that rows of earlier versions always have."""
+    """Whether the row has every field that rows of earlier versions always have."""
 
 
 class _Form:
@@ -124,7 +121,7 @@ class _Form:
         """The index of the field whose time is written as an age; -1 if none."""
         names = [AGE if name == since else name for name in fields.names]
         self.places: Final = {name: self.first + i for i, name in enumerate(names)}
-        """The index of each member among the fields of the event."""
+        """The index of each member among the event's fields."""
         self._readers: Final = {
             name: (i, self._forms[i].json_types, self._forms[i].value)
             for name, i in self.places.items()
@@ -132,7 +129,7 @@ class _Form:
         self.required: Final = fields.required
 
     def detail(self, event: Sequence[Any], named: tuple[bool, ...]) -> str | None:
-        """The detail with the fields that are `named`; None if that is all of them."""
+        """The detail with the fields in `named`; None if that is all of them."""
         plan = self._plans.get(named)
         if plan is None:
             plan = self._plans[named] = self._plan(named)
@@ -164,10 +161,8 @@ class _Form:
         )
 
     def fill(self, row: Lean, event: list[Any]) -> None:
-        """Replace the expected values in `event` by those that the row has.
-
-        Raises KeyError, TypeError or ValueError for a row that is not such an event.
-        """
+        """Replace the expected values in `event` by those of the row. Raises KeyError, TypeError or
+        ValueError for a row that is not such an event."""
         readers = self._readers
         for name, value in row.members.items():
             i, json_types, to_value = readers[name]
@@ -185,7 +180,7 @@ _FORMS: Final = {form.name: form for form in (_BATCH, _MARKER, _CHANGE)}
 _PARTITIONS, _GROUPS = _JOINING = (_CHANGE.places["partitions"], _CHANGE.places["groups"])
 
 
-# decisions/0026: fields with the expected value are left out.
+# decisions/0026: omits fields with the expected value.
 def write(event: Event, expected: Event | None = None) -> Row:
     """The event as a row of the journal, without the fields that have the expected value."""
     if expected is None:
@@ -212,8 +207,8 @@ def _write_change(event: TransactionStateChanged, expected: Event) -> Row:
 
 
 def _write_joining(event: TransactionStateChanged, expected: Event, named: list[bool]) -> Row:
-    """The row of a change, with only the partitions and groups that are added; a single partition goes into
-    the columns of the journal."""
+    """The row of a change with only the added partitions and groups. A single partition goes into the
+    columns of the journal."""
     written: Sequence[Any] = event
     topic = partition = None
     for i in _JOINING:
@@ -246,10 +241,8 @@ def read(
     transactional_id: str | None,
     detail: str,
 ) -> Event | Lean:
-    """The event of a row of the journal; a Lean if the row leaves out fields.
-
-    Raises KeyError, TypeError, ValueError or AttributeError for a row that is not an event.
-    """
+    """The event of a row of the journal; a Lean if the row omits fields. Raises KeyError, TypeError,
+    ValueError or AttributeError for a row that is not an event."""
     form = _FORMS.get(kind)
     if form is None:
         return decode(kind, timestamp, topic, partition, transactional_id, detail)
@@ -262,10 +255,8 @@ def read(
 
 
 def fill_in(row: Lean, expected: Event) -> Event:
-    """The event of a lean row: fields that it leaves out have the expected values.
-
-    Raises KeyError, TypeError or ValueError if the row is not such an event.
-    """
+    """The event of a lean row; omitted fields have the expected values. Raises KeyError, TypeError or
+    ValueError if the row is not such an event."""
     form = _FORMS[row.kind.__name__]
     values: list[Any] = [*expected]
     form.fill(row, values)

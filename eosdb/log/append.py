@@ -1,7 +1,6 @@
-"""Appending to a partition: decide, record the event, write the record rows.
+"""Appends to a partition, inside a write unit: decide, record the event, write the record rows.
 
-Everything here runs inside a write unit. The rules are in `producer_state`; `projection` folds the
-resulting state from the event alone.
+The rules are in `producer_state`; `projection` folds the resulting state from the event alone.
 """
 
 from __future__ import annotations
@@ -55,12 +54,12 @@ from eosdb.store.writing.unit import Unit
 
 _DAY_MS: Final = 86_400_000
 _CHUNKS: Final = (128, 64, 32, 16, 8, 4, 2, 1)
-"""Numbers of rows per INSERT: few statements to prepare, and few calls for any number of rows."""
+"""Rows per INSERT: few statements to prepare, and few calls for any number of rows."""
 
 
 class _Numbers(NamedTuple):
-    """The columns of a row that are bound once per INSERT, whatever the number of rows; the timestamp only
-    if all rows have the same."""
+    """Columns that are bound once per INSERT, whatever the number of rows; the timestamp only if all rows
+    share it."""
 
     partition_id: int
     offset: int
@@ -79,7 +78,6 @@ _CONTENT: Final = ("control", "key", "value", "headers", "checksum")
 
 
 def _whole_rows(rows: int) -> str:
-    """SQL: an INSERT of rows whose columns are all bound."""
     names = _Numbers._fields + _CONTENT
     terms = {name: f'"{name}"' for name in names}
     terms["checksum"] = checksum.stored(terms)
@@ -100,13 +98,10 @@ def append(
     producer: ProducerIdAndEpoch | None = None,
     begins: bool = False,
 ) -> ProduceResult:
-    """Append the batch, unless it is a duplicate.
-
-    `producer` is the current one of the transactional id, as the coordinator knows it. The batch `begins`
-    the epoch of a version 2 transaction, of which the partition has no records yet. Raises
-    MessageTooLargeError, InvalidRecordError, PolicyViolationError (the topic has moved away) and the
-    errors of `judge` and `judge_by_rows`.
-    """
+    """Append the batch, unless it is a duplicate. `producer` is the coordinator's current one for the
+    transactional id. A batch that `begins` is the first of a version 2 transaction in this partition.
+    Raises MessageTooLargeError, InvalidRecordError, PolicyViolationError (the topic has moved away) and
+    the errors of `judge` and `judge_by_rows`."""
     _check_fits(partition, batch, config)
     is_log_append_time = config.timestamp_type is TimestampType.LOG_APPEND_TIME
     log_append_time = now_ms if is_log_append_time else NO_TIMESTAMP
@@ -152,8 +147,7 @@ def append(
 
 
 def _check_fits(partition: Partition, batch: PreparedBatch, config: TopicConfig) -> None:
-    """Check the limits that the topic's configuration sets for every batch. Raises MessageTooLargeError
-    and InvalidRecordError."""
+    """Check the batch against the topic's settings. Raises MessageTooLargeError and InvalidRecordError."""
     if batch.size > config.max_message_bytes:
         raise MessageTooLargeError(
             f"{partition.topic_partition}: the batch has {batch.size} bytes, max.message.bytes is "
@@ -170,7 +164,7 @@ def _check_fits(partition: Partition, batch: PreparedBatch, config: TopicConfig)
 def _warn_of_retention(
     unit: Unit, partition: Partition, config: TopicConfig, newest: int, now_ms: int
 ) -> None:
-    """Warn, once per topic, that a batch is older than what the topic retains."""
+    """Warn once per topic of a batch that is older than the topic's retention."""
     if not config.delete or partition.topic_id in unit.said:
         return
     unit.said.add(partition.topic_id)
@@ -195,11 +189,9 @@ def append_marker(
     transaction_version: int = CLASSIC,
     is_expected: bool = False,
 ) -> None:
-    """Write the control record that ends the producer's transaction in this partition.
-
-    `is_expected` means that producer and coordinator are the current ones of the transactional id.
-    Raises InvalidProducerEpochError and TransactionCoordinatorFencedError (see `check_marker`).
-    """
+    """Write the control record that ends the producer's transaction in this partition. `is_expected` says
+    that producer and coordinator are the current ones of the transactional id. Raises
+    InvalidProducerEpochError and TransactionCoordinatorFencedError (see `check_marker`)."""
     producer_id, producer_epoch = producer
     entry = producer_rows.load(unit, partition.partition_id, producer_id)
     check_marker(entry, producer_epoch, coordinator_epoch, transaction_version)
@@ -222,7 +214,7 @@ def append_marker(
 def has_open_transaction(
     unit: Unit, partition_id: int, producer_id: int, producer_epoch: int
 ) -> bool:
-    """Whether this producer, with this epoch, has a transaction open in the partition."""
+    """Whether the producer has a transaction of this epoch open in the partition."""
     entry = producer_rows.load(unit, partition_id, producer_id)
     return (
         entry is not None
@@ -232,11 +224,9 @@ def has_open_transaction(
 
 
 def check_begins_at_zero(unit: Unit, partition_id: int, batch: PreparedBatch) -> None:
-    """Check that a version 2 transaction begins with sequence 0 (KAFKA-18202).
-
-    Each of them has its own epoch and counts from 0, so a first batch with another sequence has
-    overtaken its predecessor. Raises OutOfOrderSequenceNumberError.
-    """
+    """Check that a version 2 transaction begins with sequence 0 (KAFKA-18202). Each has its own epoch and
+    counts from 0, so a first batch with another sequence has overtaken its predecessor. Raises
+    OutOfOrderSequenceNumberError."""
     if batch.base_sequence and producer_rows.load(unit, partition_id, batch.producer_id) is None:
         raise OutOfOrderSequenceNumberError(
             f"producer {batch.producer_id}, epoch {batch.producer_epoch}: got sequence "
@@ -253,7 +243,7 @@ def note_attempt(unit: Unit, partition_id: int, batch: PreparedBatch, attempts: 
 def check_overtakes_nothing(
     unit: Unit, partition_id: int, batch: PreparedBatch, attempts: Attempts
 ) -> None:
-    """Reject a first batch behind a lower sequence that was rejected and is still to be repeated. Raises
+    """Reject a first batch if a lower sequence was rejected and its retry is due. Raises
     OutOfOrderSequenceNumberError."""
     lowest = attempts.lowest(partition_id, batch.producer_id, batch.base_sequence)
     if lowest is not None and producer_rows.load(unit, partition_id, batch.producer_id) is None:
@@ -336,14 +326,14 @@ def _stored_range(
 
 
 _FEW: Final = 8
-"""Batches of up to this many records are inserted together with others; larger ones get statements of
-their own, which bind the numbers of the batch once."""
+"""Batches of up to this many records share statements with others. Larger ones get their own, which bind
+the batch's numbers once."""
 
 
 @lru_cache(maxsize=128)
 def _insert_sql(rows: int, varying: tuple[str, ...], *, sequenced: bool) -> str:
-    """SQL: an INSERT of many rows. The numbers that do not vary are bound first, then the columns that
-    vary for each row; consecutive numbers are computed."""
+    """SQL: an INSERT of many rows. Constant numbers are bound first, then each row's varying columns;
+    consecutive numbers are computed."""
     once = [name for name in _Numbers._fields if name not in varying]
     terms = {name: f'"{name}"' for name in (*once, *varying)}
     terms["offset"] += " + at"
@@ -401,7 +391,7 @@ def _insert_records(
         while batch.count - done >= chunk:
             sequence = sequence_of(event.base_sequence + done) if sequenced else 0
             if chunk > 1 and sequence + chunk > SEQUENCE_COUNT:
-                break  # The chunk lies across the wrap: smaller ones, down to single rows, do not.
+                break  # The chunk lies across the wrap: use smaller chunks, down to single rows.
             rest = cells[width * done : width * (done + chunk)]
             unit.execute(
                 _insert_sql(chunk, varying, sequenced=sequenced),
@@ -424,7 +414,8 @@ _AT_ONCE: Final = (
 def _inserted_at_once(
     unit: Unit, batch: PreparedBatch, timestamps: list[int], first: _Numbers
 ) -> bool:
-    """Insert the rows of a batch by one statement, if the accelerator can. If not, nothing is written."""
+    """Insert the batch's rows by one statement of the accelerator. Returns False, without a write, if it
+    cannot."""
     module = accelerator.rows()
     if module is None or first.sequence + batch.count > SEQUENCE_COUNT:
         return False
@@ -438,6 +429,6 @@ def _inserted_at_once(
     try:
         module.inserted(lambda: unit.execute(_AT_ONCE, once), *columns, numbers)
     except (sqlite3.IntegrityError, ValueError, OverflowError):
-        # decisions/0060: the statement was undone, and Python's way finds what is wrong.
+        # decisions/0060: the statement was undone; Python finds and reports the fault.
         return False
     return True

@@ -1,5 +1,5 @@
-"""Prepares a batch for storing: every record is checked, sized and laid out in columns before the writer
-lock is taken."""
+"""Prepares a batch before the writer lock is taken: checks and sizes every record, and lays it out in
+columns."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _INT: Final = {int}
 
 
 class PreparedBatch(NamedTuple):
-    """A checked batch. `timestamps` has one element when all are the same, `headers` none when no record
-    has any; `payload` is key, value, key, value, … A named tuple costs a fifth of a frozen dataclass."""
+    """A checked batch. `timestamps` has one element if all are the same, `headers` none if no record has
+    any; `payload` is key, value, key, value, … A named tuple costs a fifth of a frozen dataclass."""
 
     producer_id: int
     producer_epoch: int
@@ -42,7 +42,7 @@ class PreparedBatch(NamedTuple):
     timestamps: list[int]
     headers: list[str | None]
     content_sums: list[int]
-    """The sum of key, value and headers of each record, which is part of its checksum."""
+    """The sum of each record's key, value and headers, a part of its checksum."""
     size: int
     stored_size: int
     has_null_key: bool
@@ -64,11 +64,9 @@ class PreparedBatch(NamedTuple):
 
 
 def prepare(batch: object, now_ms: int) -> PreparedBatch:
-    """Check and lay out a batch; records without a timestamp get `now_ms`.
-
-    Every field is checked column by column, because a call per record would cost more than its row.
-    Raises InvalidRecordError and InvalidTimestampError.
-    """
+    """Check and lay out a batch; records without a timestamp get `now_ms`. Works column by column,
+    because a call per record would cost more than its row. Raises InvalidRecordError and
+    InvalidTimestampError."""
     checked = _checked(batch)
     columns = _columns(checked.records)
     payload, stamps = columns.payload, columns.timestamps
@@ -114,8 +112,8 @@ def _measured(payload: list[bytes | None]) -> tuple[int, bool, list[int]]:
 
 
 def _checked(batch: object) -> RecordBatch:
-    """Check the fields of the batch itself; `prepare` checks its records. Raises InvalidRecordError (in
-    Kafka: LogValidator and KafkaApis)."""
+    """Check the batch's own fields; `prepare` checks its records. Raises InvalidRecordError (in Kafka:
+    LogValidator and KafkaApis)."""
     if not isinstance(batch, RecordBatch):
         raise InvalidRecordError(f"got {shown(batch)}, expected a RecordBatch")
     if isinstance(batch.records, str | bytes) or not isinstance(batch.records, Sequence):
@@ -166,8 +164,8 @@ def _refuse_timestamps(timestamps: list[int]) -> None:
 
 
 def _headers(columns: RecordColumns) -> tuple[list[str | None], int, int]:
-    """Return each record's headers as stored (empty if no record has any), the bytes that count for the
-    batch's size, and the bytes of the text."""
+    """Return each record's headers as stored (empty if no record has any), their bytes in the batch's
+    size, and the bytes of the text."""
     given = columns.headers_of_all()
     if not given:
         return [], 0, 0
@@ -194,7 +192,8 @@ def headers_from_text(text: str) -> tuple[Header, ...]:
     if type(pairs) is not list or not {list}.issuperset(map(type, pairs)):
         raise ValueError("expected an array of pairs")
     return tuple(
-        # Encoding it refuses what is no text; the value has no byte that is not of its base64.
+        # Encoding rejects a name that is not text; strict mode rejects a value with other bytes than its
+        # base64.
         (n.encode().decode(), None if v is None else binascii.a2b_base64(v, strict_mode=True))
         for n, v in pairs
     )

@@ -1,10 +1,9 @@
-"""The checksum of a record: it covers every column, so a reader can verify that the record is what was
-written.
+"""The checksum of a record: it covers every column, so a reader can verify the record.
 
-It is the sum of the Adler-32 sums of value, key and headers and of the numbers of the row, modulo odd
-numbers, so that no single bit can change unnoticed. SQL subtracts the numbers again, and the rest must
-equal the sum of the content, which Python computes for many records at once. The upper bits cover
-columns that consumers never get, so a consumer's fetch need not read them.
+It is the sum of the Adler-32 sums of value, key and headers and of the row's numbers, modulo odd numbers,
+so that no single bit can change unnoticed. Subtracting the numbers in SQL must leave the sum of the
+content, which Python computes for many records at once. The upper bits cover columns that consumers never
+get, so a consumer's fetch need not read them.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ _GIVEN: Final = (
     f"({{partition_id}} * 1000003 + {{timestamp_type}} + {{producer_id}} % {_TIMES} + "
     f"{{is_transactional}} + {{is_data}} + {{timestamp}} % {_TIMES} + {{offset}})"
 )
-"""The columns that a consumer gets or that decide whether it gets the record. Partition and offset are
+"""The columns that a consumer gets, or that decide whether it gets the record. Partition and offset are
 included, because a damaged index leads to another record, perhaps at the same offset of another
-partition. What the rows of a batch share comes first, so that SQLite adds it up once for each INSERT."""
+partition. Terms that a batch's rows share come first, so that SQLite adds them once per INSERT."""
 _OTHERS: Final = (
     "(({producer_epoch} + {sequence_round} + {position} + ({control} IS 'COMMIT') + "
     f"2 * ({{control}} IS 'ABORT') + {{sequence}}) % 32749 << {_UPPER})"
@@ -38,41 +37,40 @@ _NAMES: Final = {
 
 
 def stored(terms: Mapping[str, str]) -> str:
-    """SQL: the checksum of a row with these terms for its numbers; its own is the sum of the content."""
+    """SQL: the checksum of a row with these terms for its numbers, and the sum of its content."""
     given = _GIVEN.format(**terms, is_data=f"({terms['control']} IS NULL)")
     return f"{terms['checksum']} + {given} + {_OTHERS.format_map(terms)}"
 
 
 MARKER: Final = 0x155555555555
-"""Stands for the sum of the content in a control record; no flipped bit turns another value into it."""
+"""A control record's sum of content; no flipped bit turns another value into it."""
 OLD_MARKER: Final = -2
-"""The same in control records from before schema 7."""
+"""A control record's sum of content before schema 7."""
 MARKERS: Final = (MARKER, OLD_MARKER)
 UNCHECKED: Final = f"CASE WHEN control IS NULL THEN NULL ELSE {OLD_MARKER} END"
-"""SQL: replaces CONTENT where nothing is checked."""
+"""SQL: CONTENT without a check."""
 _WITHOUT: Final = (
     f"CASE WHEN checksum IS NULL AND position + 0 IS NOT NULL THEN {UNCHECKED} ELSE -1 END"
 )
-"""SQL: CONTENT for a record without a checksum. If another column has become NULL, as all do when the
-index names a missing row, it is a sum that no content has. (SQLite would not even read a bare column
-declared NOT NULL.)"""
+"""SQL: CONTENT for a record without a checksum. If another column is NULL, as in a missing row that an
+index names, it is a sum of no content. (SQLite would not even read a bare column declared NOT NULL.)"""
 _IS_DATA: Final = "CASE WHEN control IS NULL THEN 1 WHEN control IN ('COMMIT', 'ABORT') THEN 0 END"
-"""SQL: NULL for a control that eosdb does not write, so that no content has the sum."""
+"""SQL: NULL for a control that eosdb never writes, so that no content has the sum."""
 CONTENT: Final = (
     f"ifnull(checksum - {_GIVEN.format(**_NAMES, is_data=_IS_DATA)} - {_OTHERS.format(**_NAMES)}, "
     f"{_WITHOUT})"
 )
-"""SQL: the sum that a row's content must have; NULL or OLD_MARKER for a row from before schema 7."""
+"""SQL: the sum that the row's content must have; NULL or OLD_MARKER before schema 7."""
 _ASKED: Final = {**_NAMES, "partition_id": "asked", "is_data": _IS_DATA}
 CONTENT_ASKED: Final = (
     f"ifnull(checksum - {_GIVEN.format(**_ASKED)} - {_OTHERS.format(**_ASKED)}, {_WITHOUT})"
 )
-"""The same in a statement that calls the requested partition `asked` (`record_rows.RANGE`): a row of
-another partition, to which a damaged index may lead, does not have this sum."""
+"""CONTENT in a statement that names the requested partition `asked` (`record_rows.RANGE`). A row of
+another partition, to which a damaged index may lead, does not match."""
 CONTENT_GIVEN: Final = (
     f"ifnull((checksum & {2**_UPPER - 1}) - {_GIVEN.format(**_ASKED)}, {_WITHOUT})"
 )
-"""The same at half the cost, without the columns that consumers never get."""
+"""CONTENT at half the cost, without the columns that consumers never get."""
 
 
 def content_sums(
@@ -90,15 +88,15 @@ def content_sums(
 
 
 def _sums(parts: Sequence[bytes | None]) -> list[int]:
-    """Return the Adler-32 of each part, 0 for None: Adler-32 is at least 1, even of empty content."""
-    # decisions/0020: Adler-32 takes half of CRC-32's time, and no flipped bit escapes it.
+    """Return the Adler-32 of each part; 0 for None, which no content has."""
+    # decisions/0020: Adler-32 takes half of CRC-32's time and also detects every flipped bit.
     if None in parts:
         return [0 if part is None else adler32(part) for part in parts]
     return list(map(adler32, parts))  # type: ignore[arg-type]
 
 
 def crc(sums: Sequence[int]) -> int:
-    """Return the checksum that an event records of its batch: the CRC-32 of its records' sums."""
+    """Return the batch's checksum for its event: the CRC-32 of its records' sums."""
     packed = array("q", sums)
     if sys.byteorder == "big":
         packed.byteswap()
@@ -112,8 +110,8 @@ def first_altered(
     expected: Sequence[int | None],
     old: int = 0,
 ) -> int | None:
-    """Return the index of the first record whose content does not match the sum that CONTENT gives; None
-    if all do. The first `old` records may have no sum."""
+    """Return the index of the first record whose content differs from CONTENT's sum; None if all match.
+    The first `old` records may have no sum."""
     wanted = (
         [0 if sum_ == MARKER else sum_ for sum_ in expected] if MARKER in expected else expected
     )

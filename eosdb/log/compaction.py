@@ -2,9 +2,10 @@
 
 The rules are those of Kafka's LogCleaner, per record instead of per segment. Only records below the last
 stable offset and older than min.compaction.lag.ms are compacted. Aborted data is removed and supersedes
-nothing. A tombstone, or a marker whose transaction has no data left, is retained for delete.retention.ms
-after the first pass that found it so, and removed by a later pass: so a read_committed reader misses
 nothing.
+
+A tombstone, or a marker without data, stays for delete.retention.ms after the first pass that met it, and
+a later pass removes it. So a read_committed reader misses nothing.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ _TEMPORARY: Final = ("candidates", "newest", "doomed")
 
 
 def clean(unit: Unit, partition: Partition, config: TopicConfig, now_ms: int) -> int:
-    """Run one pass over the partition if it is due. Returns the number of records removed."""
+    """Run a pass over the partition if one is due. Returns the number of removed records."""
     if not is_due(unit, partition, config, now_ms):
         return 0
     end = _clean_end(unit, partition, config, now_ms)
@@ -139,7 +140,7 @@ def clean(unit: Unit, partition: Partition, config: TopicConfig, now_ms: int) ->
     return int(removed)
 
 
-# decisions/0074: as the events say what was passed and what went, what is left can be proved.
+# decisions/0074: events record the sums of passed and removed records, which proves the remaining ones.
 def _passed_sum(unit: Unit, partition: Partition, end: int) -> int:
     """Return the sum of the records that no earlier pass has counted."""
     counted = 0 if partition.cleaned_sum is None else partition.clean_offset
@@ -163,8 +164,7 @@ def is_due(
 def _clean_end(
     connection: Unit | sqlite3.Connection, partition: Partition, config: TopicConfig, now_ms: int
 ) -> int:
-    """Return where the pass ends: at the first record that is too young, and at the last stable offset
-    at the latest."""
+    """Return the end of the pass: the first record that is too young, or the last stable offset."""
     if config.min_compaction_lag_ms == 0:
         return partition.last_stable_offset
     row = connection.execute(

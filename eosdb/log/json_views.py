@@ -1,7 +1,6 @@
 """Typed views over the JSON values of a topic: plain SQL views, each with a row and an event.
 
-The row stores the view's columns, because a computed column has no declared type that readers could get
-from SQLite.
+The row stores the view's columns, because SQLite reports no declared type for computed columns.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from eosdb.store.writing.unit import Folding, Unit
 
 TYPES: Final = ("TEXT", "INTEGER", "REAL", "BOOLEAN", "JSON")
 COORDINATES: Final = ("_partition", "_offset", "_timestamp", "_key")
-"""The columns that follow the user's columns in every typed view."""
+"""The columns after the user's own in every typed view."""
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 _SAVE: Final = Statement(
     "INSERT INTO {eosdb_json_views} (name, topic, columns, created_time) VALUES (?, ?, ?, ?)"
@@ -49,8 +48,8 @@ def parse_column(field: str, type_name: str) -> ViewColumn:
 
 
 def create(unit: Unit, name: str, topic: str, columns: tuple[ViewColumn, ...], now_ms: int) -> None:
-    """Create a typed view. Raises InvalidRequestError for a name that is taken or invalid, and
-    UnknownTopicOrPartitionError."""
+    """Create a typed view. Raises UnknownTopicOrPartitionError, and InvalidRequestError for an invalid
+    name or one in use."""
     partition_rows.load(unit, TopicPartition(topic, 0))
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise InvalidRequestError(
@@ -78,8 +77,7 @@ def create(unit: Unit, name: str, topic: str, columns: tuple[ViewColumn, ...], n
 
 
 def find(unit: Unit, name: str) -> tuple[str, str]:
-    """Return the view's name as created, and its topic. Raises InvalidRequestError if there is no such
-    view."""
+    """Return the view's name as created, and its topic. Raises InvalidRequestError without such a view."""
     row = unit.execute(
         "SELECT name, topic FROM eosdb_json_views WHERE lower(name) = lower(?)", (name,)
     ).fetchone()
@@ -94,7 +92,6 @@ def drop(unit: Unit, name: str, now_ms: int) -> None:
 
 @reads("eosdb_json_views")
 def describe(connection: sqlite3.Connection) -> list[JsonView]:
-    """Return every typed view, ordered by name."""
     return [
         JsonView(name, topic, {c["name"]: c["type"] for c in parsed(columns)})
         for name, topic, columns in connection.execute(
@@ -104,7 +101,6 @@ def describe(connection: sqlite3.Connection) -> list[JsonView]:
 
 
 def view_created(unit: Folding, event: ViewCreated, position: int) -> None:
-    """Projection: insert the row and create the view."""
     columns = json.dumps([column._asdict() for column in event.view_columns])
     unit.execute(_SAVE, (event.name, event.topic, columns, event.timestamp))
     unit.change_views(f'DROP VIEW IF EXISTS "{event.name}"')
@@ -113,7 +109,7 @@ def view_created(unit: Folding, event: ViewCreated, position: int) -> None:
 
 @reads("eosdb_json_views")
 def definitions(connection: sqlite3.Connection) -> dict[str, str]:
-    """Return the SQL of the views of all rows, by name."""
+    """Return the SQL of all views by name."""
     return {
         name: _definition(name, topic, tuple(ViewColumn(**column) for column in parsed(text)))
         for name, topic, text in connection.execute(
@@ -123,14 +119,13 @@ def definitions(connection: sqlite3.Connection) -> dict[str, str]:
 
 
 def make_all(connection: sqlite3.Connection) -> None:
-    """Create the views of all rows, including those of a baseline whose events may be gone."""
+    """Create all views, including those of a baseline without their events."""
     for name, sql in definitions(connection).items():
         connection.execute(f'DROP VIEW IF EXISTS "{name}"')
         connection.execute(sql)
 
 
 def view_dropped(unit: Folding, event: ViewDropped, position: int) -> None:
-    """Projection: drop the row and the view."""
     unit.execute(_DELETE, (event.name,))
     unit.change_views(f'DROP VIEW IF EXISTS "{event.name}"')
 
@@ -144,8 +139,8 @@ _BYTES: Final = """
                     FROM walk WHERE c <> '' AND c = char(unicode(c))
                 )
                 SELECT 1 FROM walk WHERE c <> '' AND c <> char(unicode(c))"""
-"""SQL: find the first character of a key that is not UTF-8: its code point, encoded again, gives other
-bytes. (That is true of U+FFFF as well, which is no character.)"""
+"""SQL: find a key's first character that is not UTF-8: its code point, encoded again, gives other bytes.
+(This also finds U+FFFF, which is no character.)"""
 _KEY: Final = f"""CASE
                 WHEN key IS NULL THEN NULL
                 WHEN instr(key, X'00') THEN quote(key)
@@ -154,13 +149,13 @@ _KEY: Final = f"""CASE
                 ) THEN quote(key)
                 ELSE CAST(key AS TEXT)
             END"""
-"""SQL: the key as text, with a short cut for printable ASCII. A BLOB would make Datasette fail (its
-issue 2601), and would equal no text. A key that is not text becomes an SQL literal, X'…'."""
+"""SQL: the key as text, with a short cut for printable ASCII; other bytes become an SQL literal, X'…'. A
+BLOB would make Datasette fail (its issue 2601), and would equal no text."""
 
 
 def _definition(name: str, topic: str, columns: tuple[ViewColumn, ...]) -> str:
-    """Return the SQL of a view. Values that are not JSON give NULLs, and so does text in a numeric
-    column. Raises ValueError if a name would end its quotation: a file may come from elsewhere."""
+    """Return the SQL of a view. Values that are not JSON become NULL, and so does text in a numeric
+    column. Raises ValueError if a name, perhaps of a file from elsewhere, would end its quotation."""
     names = (name, *(column.name for column in columns))
     if not all(map(_NAME.fullmatch, names)) or "'" in topic or guard.is_own(name):
         raise ValueError(f"view {name!r} of topic {topic!r}: eosdb creates no view of such names")

@@ -1,9 +1,8 @@
 """Deduplication beyond producers: records published under an idempotency key, and batches of sinks.
 
-A key is unique in its topic until `idempotency.retention.ms` after its use. For a sink, the newest batch
-number is stored with its records, and so are identifiers of the content of the last few batches, which
-distinguish a repeat from a sink that counts from 0 again. A sink is forgotten equally long after its
-last batch.
+A key is unique in its topic until `idempotency.retention.ms` after its use. A sink has its newest batch
+number stored with its records. Content identifiers of its last few batches distinguish a repeat from a
+sink that counts from 0 again. A sink is forgotten equally long after its last batch.
 """
 
 from __future__ import annotations
@@ -61,7 +60,6 @@ def find_key(unit: Unit, topic: str, key: str) -> RecordMetadata | None:
 
 
 def save_key(unit: Folding, event: IdempotencyKeyUsed) -> None:
-    """Projection only: store the key."""
     unit.execute(
         _SAVE_KEY,
         (
@@ -76,12 +74,10 @@ def save_key(unit: Folding, event: IdempotencyKeyUsed) -> None:
 
 
 def forget_keys(unit: Folding, topic: str) -> None:
-    """Projection only: delete the keys of a deleted topic."""
     unit.execute(_FORGET_KEYS, (topic,))
 
 
 def keys_expired(unit: Folding, event: IdempotencyKeysExpired, position: int) -> None:
-    """Projection: delete expired keys."""
     unit.executemany(_FORGET_KEY, [(event.topic, key) for key in event.idempotency_keys])
 
 
@@ -134,8 +130,8 @@ _FORGET_SINK: Final = (
 
 
 class SinkBatch(NamedTuple):
-    """A batch from a sink. Each text in `held` identifies its content; there is none if the sink does
-    not identify it. `consecutive` batch numbers have no gaps."""
+    """A batch from a sink. Each text in `held` identifies its content; empty if the sink gives none.
+    `consecutive` batch numbers have no gaps."""
 
     sink_id: str
     batch_id: int
@@ -145,7 +141,7 @@ class SinkBatch(NamedTuple):
 
 @reads("eosdb_sink_batches")
 def has_batch(source: Unit | sqlite3.Connection, this: SinkBatch) -> bool:
-    """Whether the batch is in the log. Raises BatchDiffersError if another batch has its number, and
+    """Whether the log has the batch. Raises BatchDiffersError for another batch with its number, and
     OutOfOrderSequenceNumberError if batches before it are missing."""
     row = source.execute(
         "SELECT s.batch_id, b.held FROM eosdb_sinks s LEFT JOIN eosdb_sink_batches b "
@@ -159,8 +155,8 @@ def has_batch(source: Unit | sqlite3.Connection, this: SinkBatch) -> bool:
 
 
 def repeats(this: SinkBatch, newest: int, held: frozenset[str] | None) -> bool:
-    """Whether a batch repeats one of its sink: `newest` is the sink's newest batch number, `held` the
-    identifiers of the batch with the same number, None if unknown. Raises BatchDiffersError and
+    """Whether the sink repeats a batch. `newest` is its newest batch number, `held` the stored
+    identifiers for the same number (None if unknown). Raises BatchDiffersError and
     OutOfOrderSequenceNumberError."""
     if this.batch_id > newest:
         if this.consecutive and this.batch_id > newest + 1:
@@ -189,7 +185,6 @@ def repeats(this: SinkBatch, newest: int, held: frozenset[str] | None) -> bool:
 
 
 def sink_batch_appended(unit: Folding, event: SinkBatchAppended, position: int) -> None:
-    """Projection: store the batch."""
     unit.execute(_SAVE_SINK, (event.sink_id, event.batch_id, event.timestamp))
     if event.held:
         unit.execute(_SAVE_BATCH, (event.sink_id, event.batch_id, texts_json(event.held)))
@@ -197,6 +192,5 @@ def sink_batch_appended(unit: Folding, event: SinkBatchAppended, position: int) 
 
 
 def sinks_expired(unit: Folding, event: SinksExpired, position: int) -> None:
-    """Projection: delete expired sinks."""
     for statement in _FORGET_SINK:
         unit.executemany(statement, [(sink_id,) for sink_id in event.sink_ids])

@@ -1,11 +1,12 @@
 """Guards a partition against batches that overtake a rejected one (Kafka: VerificationStateEntry).
 
-A partition accepts any first sequence of an unknown producer (KIP-360). So if the first batch is
-rejected because its partition is not part of the transaction, the next batch, which may already be in
-flight on the same connection, would become the first of the log once the partition has been added.
+A partition accepts any first sequence of an unknown producer (KIP-360). Suppose that the first batch is
+rejected because its partition is not part of the transaction. The next batch, already in flight, would
+then become the first of the log once the partition has been added.
+
 Therefore the lowest rejected sequence is stored until the partition knows the producer, and no batch may
-begin above it. It is kept in memory, as in Kafka: a batch that could overtake is in flight to this
-process, and does not outlive it.
+begin above it. As in Kafka this state is in memory: a batch that could overtake is in flight to this
+process, and dies with it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Final, NamedTuple
 from eosdb.log.producer_state import nearest_serial
 
 _MOST: Final = 10_000
-"""The most producers whose attempts are stored; the oldest is dropped first."""
+"""The most producers with stored attempts; the oldest is dropped first."""
 
 
 class Tried(NamedTuple):
@@ -27,7 +28,7 @@ class Tried(NamedTuple):
 
 
 def after_trying(before: Tried | None, producer_epoch: int, base_sequence: int) -> Tried:
-    """Return the state after this attempt: a newer epoch resets it, an older epoch leaves it unchanged."""
+    """Return the state after this attempt: a newer epoch resets it, an older one leaves it unchanged."""
     if before is None or producer_epoch > before.producer_epoch:
         return Tried(producer_epoch, base_sequence)
     is_lower = nearest_serial(base_sequence, before.lowest_sequence) < before.lowest_sequence
@@ -37,15 +38,13 @@ def after_trying(before: Tried | None, producer_epoch: int, base_sequence: int) 
 
 
 def overtakes(tried: Tried | None, base_sequence: int) -> bool:
-    """Whether a batch with a lower sequence has failed and the client is still to retry it."""
+    """Whether a batch with a lower sequence has failed and awaits its retry."""
     if tried is None:
         return False
     return nearest_serial(base_sequence, tried.lowest_sequence) > tried.lowest_sequence
 
 
 class Attempts:
-    """Attempts by partition and producer. Can be shared by threads."""
-
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._tried: dict[tuple[int, int], Tried] = {}
@@ -64,13 +63,13 @@ class Attempts:
                 del self._tried[next(iter(self._tried))]
 
     def lowest(self, partition_id: int, producer_id: int, base_sequence: int) -> int | None:
-        """Return the sequence that has to be appended before this one; None if there is none."""
+        """Return the sequence that has to come before this one; None if there is none."""
         tried = self._tried.get((partition_id, producer_id))
         return tried.lowest_sequence if tried and overtakes(tried, base_sequence) else None
 
     def forget(self, partition_id: int, producer_id: int) -> None:
-        """Drop the producer's attempts, because the partition knows it now. If the commit fails after
-        all, the file has rejected the batch, and no batch behind it is executed (decisions/0054)."""
+        """Drop the producer's attempts, because the partition knows it now. If the commit still fails,
+        the file refuses the batch and every one behind it (decisions/0054)."""
         if self._tried:
             with self._lock:
                 self._tried.pop((partition_id, producer_id), None)

@@ -21,12 +21,11 @@ from eosdb.store.schema.statement import Statement
 from eosdb.store.writing.unit import Folding, Memo, Unit
 
 _PAGE: Final = 1_000
-"""How many partitions are read on one snapshot, which keeps the WAL from shrinking."""
+"""The partitions read on one snapshot, which keeps the WAL from shrinking."""
 
 
 class Partition(NamedTuple):
-    """One row of `partitions` without its checksum. A named tuple, because every append creates two of
-    them."""
+    """One row of `partitions` without its checksum. A named tuple: every append creates two."""
 
     partition_id: int
     topic_id: int
@@ -44,11 +43,11 @@ class Partition(NamedTuple):
     clean_offset: int
     snapshot_offset: int
     last_aborted_offset: int
-    """The last offset of the newest entry of the transaction index; -1 if there is none."""
+    """The last offset of the newest entry in the transaction index; -1 if there is none."""
     checked_from: int
-    """Every record from this offset on has a checksum; -1 if none has been appended since schema 7."""
+    """Every record from this offset on has a checksum; -1 if none was appended since schema 7."""
     cleaned_sum: int | None
-    """The sum (`record_sum`) of the records from the log start to the clean offset; None if compaction has
+    """The sum (`record_sum`) of the records from the log start to the clean offset; None if compaction
     passed some before schema 10, and none since."""
 
     @property
@@ -65,10 +64,8 @@ class Partition(NamedTuple):
         )
 
     def stability(self, first_unstable_offset: int, log_end_offset: int) -> tuple[int, int]:
-        """Return the first unstable offset (-1: none) and the resulting last stable offset.
-
-        Kafka: UnifiedLog.maybeIncrementFirstUnstableOffset. It is never below the log start.
-        """
+        """Return the first unstable offset (-1: none) and the resulting last stable offset. Kafka:
+        UnifiedLog.maybeIncrementFirstUnstableOffset. It is never below the log start."""
         if first_unstable_offset < 0:
             return first_unstable_offset, log_end_offset
         first = max(first_unstable_offset, self.log_start_offset)
@@ -85,7 +82,7 @@ class _PartitionMemo(Memo):
 _COLUMNS: Final = (*Partition._fields, "checksum")
 _TYPES: Final = (*[str if name == "topic" else int for name in Partition._fields[:-1]],)
 _CELLS: Final = ((*_TYPES, int), (*_TYPES, NoneType))
-"""The checksum is one of texts, so that a text of digits has that of the number."""
+"""The checksum covers texts, so the text of a number has the number's checksum."""
 _FIXED: Final = ("partition_id", "topic_id", "topic", "partition")
 """The first columns, which never change."""
 _CHANGING: Final = _COLUMNS[len(_FIXED) :]
@@ -139,7 +136,7 @@ def by_id(unit: Folding, partition_id: int) -> Partition:
 
 
 def find_by_id(unit: Unit, partition_id: int) -> Partition | None:
-    """Return the partition; None if its topic has been deleted."""
+    """The partition; None if its topic was deleted."""
     row = unit.execute(_BY_ID, (partition_id,)).fetchone()
     return None if row is None else _partition(row)
 
@@ -147,8 +144,8 @@ def find_by_id(unit: Unit, partition_id: int) -> Partition | None:
 def page(
     connection: sqlite3.Connection, after: int, condition: str
 ) -> tuple[list[Partition], int | None]:
-    """Return some partitions with ids after `after` that meet the SQL condition, and the id to continue
-    after; None at the end."""
+    """Return some partitions with ids after `after` that meet the SQL condition, and the last id to
+    continue after; None at the end."""
     (last,) = connection.execute(
         "SELECT max(partition_id) FROM (SELECT partition_id FROM partitions WHERE partition_id > ? "
         "ORDER BY partition_id LIMIT ?)",
@@ -173,7 +170,7 @@ def find(source: Unit | sqlite3.Connection, tp: TopicPartition) -> Partition | N
     """Return the partition if it exists. Raises CorruptDatabaseError."""
     row = source.execute(_BY_NAME, tp).fetchone()
     if row is None:
-        # With a damaged index an existing topic would appear not to exist.
+        # With a damaged index an existing topic would seem absent.
         if source.execute(_WITHOUT_INDEX, tp).fetchone() is None:
             return None
     elif (partition := _partition(row)).topic_partition == tp:
@@ -185,13 +182,11 @@ def find(source: Unit | sqlite3.Connection, tp: TopicPartition) -> Partition | N
 
 
 def read_all(connection: sqlite3.Connection) -> list[Partition]:
-    """Return every partition, ordered by topic and number."""
     rows = connection.execute(f"{_SELECT} ORDER BY topic, partition")
     return [_partition(row) for row in rows]
 
 
 def read_topic(connection: sqlite3.Connection, topic: str) -> list[Partition]:
-    """Return the topic's partitions, ordered by number."""
     rows = connection.execute(f"{_SELECT} WHERE topic = ? ORDER BY partition", (topic,))
     return [_partition(row) for row in rows]
 
@@ -199,7 +194,7 @@ def read_topic(connection: sqlite3.Connection, topic: str) -> list[Partition]:
 def sound(
     connection: sqlite3.Connection, source: str, parameters: Sequence[object]
 ) -> Iterator[Partition]:
-    """Return the partitions that `source` leads to, SQL behind FROM, without damaged ones."""
+    """Return the partitions of `source`, SQL behind FROM, without damaged ones."""
     for row in connection.execute(f"SELECT {', '.join(_COLUMNS)} FROM {source}", parameters):
         with suppress(CorruptDatabaseError):
             yield _partition(row)
@@ -215,8 +210,8 @@ def _row(partition: Partition) -> tuple[object, ...]:
 
 
 def _partition(row: tuple[Any, ...]) -> Partition:
-    """Build the partition from its row. Raises CorruptDatabaseError if the checksum does not match,
-    because every number in the row decides what readers see."""
+    """Build the partition from its row. Raises CorruptDatabaseError for a wrong checksum, because every
+    number in the row affects readers."""
     *columns, checksum = row
     partition = Partition(*columns)
     if row_checksum(*columns) != checksum or (*map(type, columns),) not in _CELLS:
@@ -235,7 +230,6 @@ def insert(unit: Folding, partition_id: int, topic_id: int, tp: TopicPartition) 
 
 
 def config(unit: Unit, topic_id: int, broker: BrokerConfig) -> TopicConfig:
-    """Return the topic's effective settings."""
     configs = unit.memos[_PartitionMemo].configs
     cached = configs.get(topic_id)
     if cached is None:
@@ -244,7 +238,6 @@ def config(unit: Unit, topic_id: int, broker: BrokerConfig) -> TopicConfig:
 
 
 def save_config(unit: Folding, topic_id: int, config: dict[str, str]) -> None:
-    """Projection only: store the topic's own settings."""
     unit.execute(_SAVE_CONFIG, (json.dumps(config, sort_keys=True), topic_id))
     unit.memos[_PartitionMemo].configs.pop(topic_id, None)
 
@@ -253,7 +246,7 @@ def save_config(unit: Folding, topic_id: int, config: dict[str, str]) -> None:
 def read_config(
     connection: Unit | sqlite3.Connection, topic_id: int, broker: BrokerConfig
 ) -> TopicConfig:
-    """The same on a read connection."""
+    """`config` on a read connection."""
     (text,) = connection.execute(
         "SELECT config FROM topics WHERE topic_id = ?", (topic_id,)
     ).fetchone()

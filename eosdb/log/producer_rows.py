@@ -23,8 +23,7 @@ _VALUES: Final = (
     "last_sequence",
     "last_offset",
 )
-"""The columns that a save writes. The newest batch's last sequence and offset are stored for SQL
-readers."""
+"""The columns of a save. The newest batch's last sequence and offset are for SQL readers."""
 _KEY: Final = ("partition_id", "producer_id")
 _BY_PRODUCER: Final = Statement(
     f"SELECT {_COLUMNS} FROM {{partition_producers}} WHERE partition_id = ? AND producer_id = ?"
@@ -47,7 +46,7 @@ OLDEST_IDLE: Final = (
     "SELECT last_append_time FROM partition_producers WHERE current_txn_start_offset < 0 "
     "ORDER BY last_append_time LIMIT 1"
 )
-"""SQL: the last append time of the producer that expires next."""
+"""SQL: the last append time of the next producer to expire."""
 _UPDATE: Final = Statement(
     f"UPDATE {{partition_producers}} SET {', '.join(f'{name} = ?' for name in _VALUES)} "
     f"WHERE {' AND '.join(f'{name} = ?' for name in _KEY)}"
@@ -63,7 +62,7 @@ class _ProducerMemo(Memo):
 
 
 def load(unit: Folding, partition_id: int, producer_id: int) -> ProducerStateEntry | None:
-    """Return the partition's state of the producer; None if there is none."""
+    """Return the partition's state of the producer; None without one."""
     key = (partition_id, producer_id)
     memo = unit.memos[_ProducerMemo].entries
     if key not in memo:
@@ -73,7 +72,7 @@ def load(unit: Folding, partition_id: int, producer_id: int) -> ProducerStateEnt
 
 
 def save(unit: Folding, partition_id: int, entry: ProducerStateEntry, *, known: bool) -> None:
-    """Write the entry; `known` tells whether the partition had one for this producer."""
+    """Write the entry; `known` says whether the partition had one for this producer."""
     key = (partition_id, entry.producer_id)
     statement = _UPDATE if known else _INSERT
     unit.save("partition_producers", key, statement, _row, (partition_id, entry))
@@ -103,7 +102,7 @@ def forget(unit: Folding, partition_id: int, producer_id: int) -> None:
 
 
 def first_open_offset(unit: Folding, partition_id: int) -> int:
-    """Return the offset at which the partition's oldest open transaction begins; -1 if none is open."""
+    """Return the first offset of the partition's oldest open transaction; -1 if none is open."""
     known = unit.memos[_ProducerMemo].unfinished
     unfinished = known.get(partition_id)
     if unfinished is None:
@@ -114,12 +113,11 @@ def first_open_offset(unit: Folding, partition_id: int) -> int:
 def entries(
     connection: Folding | sqlite3.Connection, partition_id: int
 ) -> list[ProducerStateEntry]:
-    """Return the state of every producer that the partition knows."""
     return [_entry(row) for row in connection.execute(_ALL, (partition_id,))]
 
 
 def expire(unit: Unit, now_ms: int, expiration_ms: int) -> int:
-    """Expire producers without an open transaction that have not appended for `expiration_ms`."""
+    """Expire producers without an open transaction that did not append for `expiration_ms`."""
     rows = unit.execute(
         "SELECT partition_id, producer_id FROM partition_producers "
         "WHERE current_txn_start_offset < 0 AND last_append_time <= ? "
@@ -144,7 +142,7 @@ def expire(unit: Unit, now_ms: int, expiration_ms: int) -> int:
 
 
 def describe(connection: sqlite3.Connection, partition_id: int) -> list[ProducerState]:
-    """Return what Kafka's DescribeProducers reports for one partition."""
+    """The result of Kafka's DescribeProducers for one partition."""
     return [
         ProducerState(
             entry.producer_id,

@@ -1,9 +1,11 @@
-"""Decides what a partition accepts from a producer: pure functions over plain values.
+"""Decides which batches a partition accepts from a producer: pure functions over plain values.
 
-The rules are those of Kafka's ProducerStateManager, ProducerAppendInfo and ProducerStateEntry, with two
-additions: a duplicate of a batch older than the five retained ones is recognised as long as its rows are
-in the log, and sequences are compared in serial arithmetic. Inside eosdb a sequence is a *serial*: it
-keeps counting where Kafka's int32 wraps to 0, so that rows from before and after a wrap are distinct.
+The rules are those of Kafka's ProducerStateManager, ProducerAppendInfo and ProducerStateEntry, with one
+addition. A duplicate of a batch older than the five retained ones is recognised as long as its rows are
+in the log.
+
+Inside eosdb a sequence is a *serial*: it keeps counting where Kafka's int32 wraps to 0, so that rows from
+before and after a wrap are distinct.
 """
 
 from __future__ import annotations
@@ -29,11 +31,11 @@ from eosdb.model.values import (
 RETAINED_BATCHES: Final = 5
 """Batches retained per producer and partition; the reason for at most five in flight."""
 SEQUENCE_COUNT: Final = 2**31
-"""The number of sequences: after 2147483647 comes 0."""
+"""After sequence 2147483647 comes 0."""
 
 
 def sequence_of(serial: int) -> int:
-    """Return Kafka's int32 sequence of a serial; -1 stays -1."""
+    """Return the int32 sequence of a serial; -1 stays -1."""
     return serial if serial < 0 else serial % SEQUENCE_COUNT
 
 
@@ -43,7 +45,7 @@ def round_of(serial: int) -> int:
 
 
 def nearest_serial(sequence: int, expected: int) -> int:
-    """Return the serial of `sequence` that is nearest to the next expected one (± 2**30)."""
+    """Return the serial of `sequence` nearest to the next expected one (± 2**30)."""
     half = SEQUENCE_COUNT // 2
     return expected + (sequence - expected + half) % SEQUENCE_COUNT - half
 
@@ -60,7 +62,7 @@ class BatchMetadata(NamedTuple):
 
 class ProducerStateEntry(NamedTuple):
     """A partition's state of a producer (Kafka: ProducerStateEntry). A named tuple, because every append
-    creates one; the producer id is first and the batches are last, as in the table."""
+    creates one; its order is the table's."""
 
     producer_id: int
     producer_epoch: int
@@ -81,7 +83,6 @@ class ProducerStateEntry(NamedTuple):
     def after_append(
         self, epoch: int, batch: BatchMetadata, is_transactional: bool, now_ms: int
     ) -> ProducerStateEntry:
-        """Return the entry after an append."""
         kept = self.batches if epoch == self.producer_epoch else ()
         if batch.base_serial >= 0:
             kept = (*kept[1 - RETAINED_BATCHES :], batch)
@@ -97,7 +98,7 @@ class ProducerStateEntry(NamedTuple):
         )
 
     def after_marker(self, epoch: int, coordinator_epoch: int, now_ms: int) -> ProducerStateEntry:
-        """Return the entry after a marker; a higher epoch drops the batches."""
+        """The entry after a marker; a higher epoch drops the batches."""
         kept = self.batches if epoch == self.producer_epoch else ()
         return ProducerStateEntry(
             self.producer_id, epoch, coordinator_epoch, now_ms, now_ms, NO_OFFSET, kept
@@ -115,7 +116,7 @@ class Incoming(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Accept:
-    """The decision to store the batch; its first record gets this serial number."""
+    """Store the batch; its first record gets this serial number."""
 
     base_serial: int
 
@@ -130,8 +131,8 @@ class Duplicate:
 
 @dataclass(frozen=True, slots=True)
 class StoredRange:
-    """What is stored in a range of serials: the batch that begins at its start, if any, and whether any
-    of the serials is occupied."""
+    """The batch that begins at the start of a range of serials, if any, and whether any of the serials is
+    stored."""
 
     batch: Duplicate | None = None
     batch_count: int = 0
@@ -140,11 +141,8 @@ class StoredRange:
 
 @dataclass(frozen=True, slots=True)
 class LookBehind:
-    """The retained batches are not enough to decide: look up the rows with these serials, then call
-    `judge_by_rows`.
-
-    `expected` is the next serial; None if the producer is unknown and may begin anywhere.
-    """
+    """The retained batches do not decide: look up the rows with these serials, then call `judge_by_rows`.
+    `expected` is the next serial; None if the producer is unknown and may begin anywhere."""
 
     base_serial: int
     expected: int | None = None
@@ -157,11 +155,10 @@ def judge(
 ) -> Accept | Duplicate | LookBehind:
     """Decide whether a batch may be appended; `entry` is None for an unknown producer.
 
-    `newest_stored_serial` is the newest serial of this producer and epoch in the log. It matters only if
-    the entry may lack it: for a producer that expired and came back. The order of the checks is Kafka's:
-    duplicate, epoch, sequence, transaction. Raises InvalidProducerEpochError for an older epoch,
-    OutOfOrderSequenceNumberError, and InvalidTxnStateError for a non-transactional batch inside an open
-    transaction.
+    `newest_stored_serial` is the newest serial of this producer and epoch in the log. It matters only for
+    a producer that expired and came back. The checks are in Kafka's order: duplicate, epoch, sequence,
+    transaction. Raises InvalidProducerEpochError for an older epoch, OutOfOrderSequenceNumberError, and
+    InvalidTxnStateError for a non-transactional batch inside an open transaction.
     """
     if entry is None:
         base = nearest_serial(incoming.base_sequence, newest_stored_serial + 1)
@@ -192,7 +189,7 @@ def judge(
         _check_transaction(entry, incoming)
         if base > newest_stored_serial:
             return Accept(base)
-    if base < 0:  # Before the very first sequence: this can never have been stored.
+    if base < 0:  # Before the first sequence of all: never stored.
         raise _out_of_order(entry, incoming, str(sequence_of(expected)))
     return LookBehind(base, expected)
 
@@ -200,12 +197,9 @@ def judge(
 def judge_by_rows(
     producer_id: int, incoming: Incoming, question: LookBehind, stored: StoredRange
 ) -> Accept | Duplicate:
-    """Decide with the rows that have the batch's serials.
-
-    Raises OutOfOrderSequenceNumberError if the batch is neither stored nor the next one. A sequence
-    below all retained batches need not be stored: a producer may begin at any sequence (KIP-360), and
-    clients treat DUPLICATE_SEQUENCE_NUMBER as success.
-    """
+    """Decide with the rows that have the batch's serials. Raises OutOfOrderSequenceNumberError if the
+    batch is neither stored nor the next one. A sequence below all retained batches need not be stored: a
+    producer may begin at any sequence (KIP-360), and clients treat DUPLICATE_SEQUENCE_NUMBER as success."""
     if stored.batch is not None and stored.batch_count == incoming.count:
         return stored.batch
     if stored.occupied:
@@ -230,12 +224,9 @@ def check_marker(
     transaction_version: int = CLASSIC,
 ) -> None:
     """Check that a marker may be written (ProducerAppendInfo.checkProducerEpoch, then the coordinator
-    epoch).
-
-    A version 2 marker carries the epoch after its transaction's, so a marker with the partition's own
-    epoch comes from an earlier end (KIP-1228). Raises InvalidProducerEpochError and
-    TransactionCoordinatorFencedError.
-    """
+    epoch). A version 2 marker has the epoch after its transaction's. One with the partition's own epoch
+    comes from an earlier end (KIP-1228). Raises InvalidProducerEpochError and
+    TransactionCoordinatorFencedError."""
     if entry is None:
         return
     lowest = entry.producer_epoch + (transaction_version >= EPOCH_PER_TRANSACTION)
@@ -253,8 +244,8 @@ def check_marker(
 
 
 def _start(base_serial: int, newest_stored_serial: int) -> Accept | LookBehind:
-    """Decide on the first batch of a producer without retained batches: rows from before it expired may
-    be left."""
+    """Decide on the first batch of a producer without retained batches: rows from before its expiration
+    may be left."""
     if newest_stored_serial < 0 or base_serial > newest_stored_serial:
         return Accept(base_serial)
     return LookBehind(base_serial)

@@ -1,7 +1,7 @@
 """Folds the log's events into its materialized tables, both live and at replay.
 
-A projection reads the event and materialized state, but never records, the clock or settings: the
-records may be gone when the journal is replayed.
+A projection reads the event and materialized state, but never records, the clock or settings: the records
+may be gone at replay.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from eosdb.store.writing.insertion import FoldedInsertion
 from eosdb.store.writing.unit import Folding
 
 _TIME_INDEX_INTERVAL_BYTES: Final = 65_536
-"""The number of bytes between two entries of the time index (Kafka: index.interval.bytes)."""
+"""The bytes between two entries of the time index (Kafka: index.interval.bytes)."""
 _TIME_INDEX_ENTRY: Final = FoldedInsertion("time_index", ("partition_id", "timestamp", '"offset"'))
 _CUT_TIME_INDEX: Final = Statement(
     'DELETE FROM {time_index} WHERE partition_id = ? AND "offset" <= ?'
@@ -185,10 +185,7 @@ def _grow(
     checked_from: int,
 ) -> None:
     """Save the partition after an append, with its new first unstable offset, and add to the sparse time
-    index.
-
-    An index entry (t, o) says that no record below offset o is newer than t (Kafka: TimeIndex).
-    """
+    index. An index entry (t, o) says that no record below offset o is newer than t (Kafka: TimeIndex)."""
     indexed, pending = partition.indexed_timestamp, partition.bytes_since_index
     if pending >= _TIME_INDEX_INTERVAL_BYTES and partition.max_timestamp > indexed:
         unit.insert(
@@ -200,7 +197,7 @@ def _grow(
         max_timestamp = partition.max_timestamp
         max_timestamp_offset = partition.max_timestamp_offset
     first_unstable, stable = partition.stability(first_unstable, log_end_offset)
-    # A call costs a third of _replace, and this runs for every append.
+    # This costs a third of _replace, and runs for every append.
     partition_rows.save(
         unit,
         Partition(
@@ -333,7 +330,8 @@ def partitions_added(unit: Folding, event: PartitionsAdded, position: int) -> No
 def _insert_partitions(
     unit: Folding, event: TopicCreated | PartitionsAdded, first: int, position: int
 ) -> None:
-    if first + event.partitions > PARTITIONS_MAX:  # A few bytes would make any number of rows.
+    # A damaged event of a few bytes could make any number of rows.
+    if first + event.partitions > PARTITIONS_MAX:
         raise CorruptDatabaseError(
             f"the event at position {position} makes {event.partitions} partitions of {event.topic!r}, "
             f"expected {PARTITIONS_MAX} at most"

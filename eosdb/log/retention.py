@@ -1,9 +1,8 @@
 """Retention: the log start offset is advanced, and the records below it are deleted in steps.
 
-Advancing the log start is one event and one unit, and takes effect at once: readers see no record below
-it. The rows are deleted afterwards, a bounded number per unit; if the process is killed in between, the
-next round deletes the rest. The upper bound is the high watermark, not the last stable offset, as in
-Kafka.
+One event in one unit advances the log start, at once: readers see no record below it. The rows are
+deleted afterwards, a bounded number per unit; after a kill, the next round deletes the rest. As in Kafka
+the upper bound is the high watermark, not the last stable offset.
 """
 
 from __future__ import annotations
@@ -23,14 +22,13 @@ from eosdb.store import baseline
 from eosdb.store.writing.unit import STEPS_PER_UNIT, Unit
 
 ROWS_PER_UNIT: Final = 1_000
-"""The most rows that one unit deletes; if each is a batch of its own, as many events are deleted with
-them."""
+"""The most rows that one unit deletes. If each is a batch of its own, as many events go with them."""
 BYTES_PER_UNIT: Final = 1024 * 1024
-"""The most bytes that one unit deletes, which takes a few milliseconds."""
+"""The most bytes that one unit deletes, in a few milliseconds."""
 ROWS_PER_MOVE: Final = 5_000
 """The most offsets by which one event advances the log start, so that no unit counts a whole log."""
 _ROWS_PER_REQUEST: Final = 50_000
-"""The same for a client that waits for it: each event is a durable commit."""
+"""The same for a client that waits: each event is a durable commit."""
 _ORPHANS: Final = """
 WITH RECURSIVE with_rows (id) AS (
     SELECT min(partition_id) FROM records
@@ -45,12 +43,9 @@ SELECT id FROM with_rows WHERE id IS NOT NULL AND id NOT IN (SELECT partition_id
 def delete_records(
     unit: Unit, partition: Partition, before_offset: int, config: TopicConfig, now_ms: int
 ) -> tuple[int, int]:
-    """Kafka's DeleteRecords: advance the log start to `before_offset` (-1: the high watermark), by at most
-    50,000 records. Returns the log start offset, and the one that is wanted.
-
-    Raises OffsetOutOfRangeError beyond the high watermark, and PolicyViolationError for a topic with
-    cleanup.policy=compact.
-    """
+    """Kafka's DeleteRecords: advance the log start to `before_offset` (-1: the high watermark), by at
+    most 50,000 records. Returns the log start offset and the target. Raises OffsetOutOfRangeError beyond
+    the high watermark, and PolicyViolationError for a topic with cleanup.policy=compact."""
     if config.compact and not config.delete:
         raise PolicyViolationError(
             f"{partition.topic_partition}: cleanup.policy is compact, records are not deleted by "
@@ -99,8 +94,8 @@ def move_log_start(
 def due_log_start(
     connection: Unit | sqlite3.Connection, partition: Partition, config: TopicConfig, now_ms: int
 ) -> tuple[int, str] | None:
-    """Return the log start offset that retention.ms or retention.bytes demands, and which of the two;
-    None if it does not change. At most ROWS_PER_MOVE further, so check again after the move."""
+    """Return the log start that retention demands, at most ROWS_PER_MOVE further, and the setting:
+    retention.ms or retention.bytes. None if nothing changes. Check again after the move."""
     if not config.delete:
         return None
     end = _end_of_move(connection, partition, ROWS_PER_MOVE)
@@ -126,8 +121,7 @@ def _by_time(
     retention_ms: int,
     now_ms: int,
 ) -> int:
-    """Return the first offset before `end` whose record is young enough to be retained; everything
-    before it is deleted."""
+    """Return the first offset before `end` whose record is young enough to stay."""
     if retention_ms < 0 or partition.log_start_offset == partition.log_end_offset:
         return partition.log_start_offset
     row = connection.execute(
@@ -159,7 +153,7 @@ def _by_size(
 
 
 def has_index_below(source: Unit | sqlite3.Connection, partition: Partition) -> bool:
-    """Whether aborted transactions are indexed that ended below the log start, as delete_records leaves
+    """Whether the index has aborted transactions that end below the log start, as delete_records leaves
     them."""
     query = "SELECT 1 FROM transaction_index WHERE partition_id = ? AND last_offset < ? LIMIT 1"
     parameters = (partition.partition_id, partition.log_start_offset)
@@ -167,7 +161,7 @@ def has_index_below(source: Unit | sqlite3.Connection, partition: Partition) -> 
 
 
 def cut_index(unit: Unit, partition_id: int, now_ms: int) -> int:
-    """Cut the transaction index at the log start, as retention does. Returns 1 if it was longer."""
+    """Cut the transaction index at the log start. Returns 1 if it was longer."""
     partition = find_by_id(unit, partition_id)
     if partition is None or not has_index_below(unit, partition):
         return 0
@@ -176,14 +170,13 @@ def cut_index(unit: Unit, partition_id: int, now_ms: int) -> int:
 
 
 def has_rows_below(connection: sqlite3.Connection, partition: Partition) -> bool:
-    """Whether rows are left below the log start."""
     query = 'SELECT 1 FROM records WHERE partition_id = ? AND "offset" < ? LIMIT 1'
     parameters = (partition.partition_id, partition.log_start_offset)
     return connection.execute(query, parameters).fetchone() is not None
 
 
 def orphans(connection: sqlite3.Connection) -> list[int]:
-    """Return the deleted partitions that still have rows, by a skip scan over the index."""
+    """The deleted partitions that still have rows, by a skip scan over the index."""
     return [partition_id for (partition_id,) in connection.execute(_ORPHANS)]
 
 
@@ -198,7 +191,7 @@ def delete_all_rows(
 def delete_in_parts(
     write: Callable[[Callable[[Unit], int]], int], partition_ids: Sequence[int]
 ) -> Iterator[None]:
-    """The same in bounded parts, each in a unit of `write`; yields after each."""
+    """`delete_all_rows` in bounded parts, each in a unit of `write`; yields after each."""
     for first in range(0, len(partition_ids), STEPS_PER_UNIT):
         some = partition_ids[first : first + STEPS_PER_UNIT]
         while write(functools.partial(_delete_rows, partition_ids=some)):
@@ -219,8 +212,8 @@ def _delete_rows(unit: Unit, partition_ids: Sequence[int]) -> int:
 
 
 def _delete(unit: Unit, partition_id: int, below: int, rows: int, room: int) -> tuple[int, int]:
-    """Delete the first rows of a partition: at most `rows`, of at most `room` bytes. Returns how many,
-    and their size."""
+    """Delete the partition's first rows: at most `rows`, of at most `room` bytes. Returns their number
+    and size."""
     last, size = -1, 0
     for offset, stored in unit.execute(
         f'SELECT "offset", {STORED_SIZE} FROM records WHERE partition_id = ? AND "offset" < ? '

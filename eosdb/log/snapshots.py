@@ -24,7 +24,7 @@ def grown(connection: sqlite3.Connection) -> list[int]:
 
 def take(unit: Unit, partition_id: int, now_ms: int) -> int:
     """Take a snapshot of the partition if it has grown since the last one. Returns the number of
-    snapshots taken."""
+    snapshots."""
     partition = find_by_id(unit, partition_id)
     if partition is None or partition.log_end_offset <= partition.snapshot_offset:
         return 0
@@ -42,7 +42,6 @@ def take(unit: Unit, partition_id: int, now_ms: int) -> int:
 
 
 def newest(connection: sqlite3.Connection) -> list[SnapshotInfo]:
-    """Return the newest snapshot of every partition that has one."""
     rows = connection.execute(
         """
         SELECT p.topic, p.partition, p.snapshot_offset,
@@ -75,7 +74,6 @@ def kept(connection: sqlite3.Connection) -> list[SnapshotInfo]:
 def entries(
     connection: sqlite3.Connection, partition_id: int, snapshot_offset: int
 ) -> list[SnapshotEntry]:
-    """Return the state of each producer in one snapshot."""
     rows = connection.execute(
         "SELECT producer_id, producer_epoch, coordinator_epoch, current_txn_first_offset, "
         "first_sequence, last_sequence, last_offset, offset_delta, timestamp FROM snapshot_entries "

@@ -13,12 +13,9 @@ from eosdb.model.fetched import AbortedTransaction
 def taken_back(
     transactional: Iterable[tuple[int, int]], aborted_transactions: Iterable[AbortedTransaction]
 ) -> set[int]:
-    """Return the offsets that read_committed leaves out among these transactional records, given in
-    order as pairs of offset and producer id (Kafka: CompletedFetch.nextFetchedRecord).
-
-    The producer of an aborted transaction is filtered from the transaction's first offset to its ABORT
-    marker.
-    """
+    """Return the offsets that read_committed omits among these transactional records, given in order as
+    pairs of offset and producer id (Kafka: CompletedFetch.nextFetchedRecord). The producer of an aborted
+    transaction is filtered from the transaction's first offset to its ABORT marker."""
     by_producer: dict[int, list[int]] = {}
     for offset, producer_id in transactional:
         by_producer.setdefault(producer_id, []).append(offset)

@@ -71,8 +71,8 @@ def checked_creation(
 
 
 def checked_widening(source: Source, name: str, total: int, now_ms: int) -> PartitionsAdded:
-    """Check that the topic can have `total` partitions; returns the event. Raises InvalidPartitionsError
-    unless that is more than it has."""
+    """The event that widens the topic to `total` partitions. Raises InvalidPartitionsError unless that is
+    more than it has."""
     topic_id, count, _ = _topic(source, name)
     check_int("partitions", total, 1, PARTITIONS_MAX, InvalidPartitionsError)
     if total <= count:
@@ -98,9 +98,8 @@ def checked_config(
     *,
     anew: bool = False,
 ) -> TopicConfigAltered | None:
-    """Check changes to the topic's own settings, or to none of its own if `anew`; returns the event,
-    None if nothing changes. Raises InvalidConfigError, and InvalidRequestError for a setting that occurs
-    twice."""
+    """The event that changes the topic's own settings; None if nothing changes. `anew` drops all others.
+    Raises InvalidConfigError, and InvalidRequestError for a setting that occurs twice."""
     topic_id, _, config = _topic(source, name)
     after = changed({} if anew else config, changes, broker)
     if after == config:
@@ -109,8 +108,7 @@ def checked_config(
 
 
 def delete(unit: Unit, name: str, now_ms: int) -> list[int]:
-    """Delete the topic; its records are deleted in steps afterwards. Returns the ids of its
-    partitions."""
+    """Delete the topic; later steps delete its records. Returns the ids of its partitions."""
     topic_id, _, _ = _topic(unit, name)
     ids = [
         partition_id
@@ -123,12 +121,12 @@ def delete(unit: Unit, name: str, now_ms: int) -> list[int]:
 
 
 def metadata_of(source: Source, created: TopicCreated) -> TopicMetadata:
-    """Return the metadata of a topic that was, or would be, created."""
+    """The metadata of a topic that was, or would be, created."""
     return TopicMetadata(created.topic, ids(source)(created.topic_id), created.partitions)
 
 
 def name_of(source: Source, topic_id: UUID) -> str:
-    """Return the name of the topic with this id. Raises UnknownTopicIdError."""
+    """Raises UnknownTopicIdError."""
     name = names(source).get(topic_id)
     if name is None:
         raise unknown_id(topic_id)
@@ -136,7 +134,6 @@ def name_of(source: Source, topic_id: UUID) -> str:
 
 
 def names(source: Source) -> dict[UUID, str]:
-    """Return the names of all topics by id."""
     to_id = ids(source)
     return {
         to_id(number): name for name, number in source.execute("SELECT topic, topic_id FROM topics")
@@ -154,13 +151,12 @@ def unknown_id(topic_id: UUID) -> UnknownTopicIdError:
 
 
 def partition_counts(connection: sqlite3.Connection) -> list[tuple[str, int]]:
-    """Return every topic with its number of partitions, ordered by name."""
     return connection.execute("SELECT topic, partitions FROM topics ORDER BY topic").fetchall()
 
 
 def metadata(source: Source, name: str | None = None) -> list[TopicMetadata]:
-    """Return the metadata of every topic, or of the topic with this name. The topic id follows from the
-    file's id and the topic's number, so no other topic ever gets it."""
+    """The metadata of every topic, or of this one. The topic id follows from the file's id and the
+    topic's number, so it is never reused."""
     to_id = ids(source)
     if name is not None:
         row = _row(source, name)
@@ -180,7 +176,7 @@ def read_config(connection: sqlite3.Connection, name: str) -> dict[str, str]:
 
 
 def numbers(source: Source, names: Collection[str] | None = None) -> dict[str, tuple[int, int]]:
-    """Return the number of each topic, or of each of these that exists, and how many partitions it has."""
+    """Number and partition count of every topic, or of each of `names` that exists."""
     if names is None:
         rows = source.execute("SELECT topic, topic_id, partitions FROM topics ORDER BY topic")
         return {topic: (number, count) for topic, number, count in rows}
@@ -189,9 +185,9 @@ def numbers(source: Source, names: Collection[str] | None = None) -> dict[str, t
 
 
 def check_still_there(source: Source, held: Mapping[str, int], done: str) -> None:
-    """For work in several units: raises UnknownTopicOrPartitionError if one of these topics has been
-    deleted since an earlier unit found its number, and UnknownTopicIdError if it has been made anew.
-    `done` says what the work has done."""
+    """Check topics between the units of one piece of work. Raises UnknownTopicOrPartitionError for a
+    deleted one, and UnknownTopicIdError for a recreated one. `done` describes the finished part for the
+    error."""
     now = numbers(source, held)
     for name, number in held.items():
         if name not in now:
@@ -205,7 +201,6 @@ def check_still_there(source: Source, held: Mapping[str, int], done: str) -> Non
 
 
 def by_number(source: Source) -> dict[int, str]:
-    """Return the names of all topics by number."""
     return dict(source.execute("SELECT topic_id, topic FROM topics").fetchall())
 
 
@@ -217,7 +212,7 @@ def partition_count(source: Source, name: str) -> int | None:
 
 @reads("eosdb_file")
 def ids(source: Source) -> Callable[[int], UUID]:
-    """Return the function that gives Kafka's topic id for a topic number of this file."""
+    """Return the function from a topic number of this file to Kafka's topic id."""
     file = UUID(bytes=base64.urlsafe_b64decode(file_id.read(source) + "=="))
     return partial(_id, file)
 
@@ -236,7 +231,7 @@ def _topic(source: Source, name: str) -> tuple[int, int, dict[str, str]]:
 
 
 def _row(source: Source, name: str) -> tuple[int, int, str] | None:
-    """Return number, partitions and settings of the topic, if it exists. Raises CorruptDatabaseError."""
+    """Number, partitions and settings of the topic, if it exists. Raises CorruptDatabaseError."""
     row = source.execute(_BY_NAME, (name,)).fetchone()
     if row is not None and row[0] == name:
         columns: tuple[int, int, str] = row[1:]
@@ -256,8 +251,8 @@ def unknown(source: Source, name: str) -> UnknownTopicOrPartitionError:
 
 
 def alike(source: Source, name: str) -> str:
-    """A guess at the topic that was meant, for an error; empty without one. In a file with ACLs there is
-    none, since the principal may not see every name."""
+    """A similar topic name for an error; empty without one. Always empty in a file with ACLs, since the
+    principal may not see every name."""
     (stored,) = source.execute(_NAMES_TO_GUESS).fetchone()
     names = parsed(stored)
     return "" if name in names else guess(name, names)

@@ -1,7 +1,7 @@
 """The transaction index: the offsets of aborted data (Kafka: TransactionIndex, AbortedTxn).
 
-An altered or missing entry would expose aborted data, so readers check the index: each row has a
-checksum and refers to the previous entry, and the partition refers to the last one.
+An altered or missing entry would expose aborted data, so readers check the index. Each row has a checksum
+and refers to the previous entry; the partition refers to the last one.
 """
 
 from __future__ import annotations
@@ -52,11 +52,9 @@ _DELETE_BELOW: Final = Statement(
 def search(
     entries: Iterable[AbortedTransaction], fetch_offset: int, upper_bound: int
 ) -> Iterator[AbortedTransaction]:
-    """Return the aborted transactions that overlap [fetch_offset, upper_bound).
-
-    `entries` are ordered by their last offset. The search ends at the first entry whose last stable
-    offset reaches the upper bound: all later ones began after it (TransactionIndex.collectAbortedTxns).
-    """
+    """Return the aborted transactions that overlap [fetch_offset, upper_bound). `entries` are ordered by
+    their last offset. The search ends at the first entry whose last stable offset reaches the upper
+    bound: later ones began after it (TransactionIndex.collectAbortedTxns)."""
     for entry in entries:
         if entry.last_offset >= fetch_offset and entry.first_offset < upper_bound:
             yield entry
@@ -79,11 +77,9 @@ def taken_back_in(
     end: int,
     seen: Iterable[int] | None,
 ) -> Set[int]:
-    """Return the offsets in [start, end) that belong to aborted transactions.
-
-    `seen` are the offsets of the data that was read and checked, in order: this looks the records up
-    through another index path, and must find the same ones. Raises CorruptDatabaseError.
-    """
+    """Return the offsets in [start, end) that belong to aborted transactions. `seen` are the offsets of
+    the read and checked data, in order: this look-up by another index must find the same ones. Raises
+    CorruptDatabaseError."""
     aborted = collect(connection, partition, start, end)
     if not aborted:
         return frozenset()
@@ -101,7 +97,7 @@ def taken_back_in(
 def linked(
     rows: Iterable[tuple[Any, ...]], partition: Partition, fetch_offset: int
 ) -> Iterator[AbortedTransaction]:
-    """Yield the entries from `fetch_offset` on, each of which must refer to the one before it. Raises
+    """Yield the entries from `fetch_offset` on. Each must refer to the previous one: raises
     CorruptDatabaseError for an altered or missing entry."""
     last = None
     for *columns, previous, checksum in rows:
@@ -140,8 +136,8 @@ def forget_below(unit: Folding, partition_id: int, log_start_offset: int) -> Non
 
 
 def forget(unit: Folding, partition_id: int, last_offsets: Sequence[int], newest: int) -> int:
-    """Projection only: delete the entries that end at these offsets, if any, and relink the others.
-    `newest` is the last offset of the last entry; returns that of the last remaining entry."""
+    """Projection only: delete the entries that end at these offsets, and relink the others. `newest` is
+    the last offset of the last entry; returns that of the last remaining entry."""
     for last_offset in last_offsets:
         found = unit.execute(_PREVIOUS, (partition_id, last_offset)).fetchone()
         if found is None:

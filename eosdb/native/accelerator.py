@@ -1,8 +1,8 @@
-"""Whether rows can go between SQLite and Python in C, in this process: asked and tried once.
+"""Decides once per process whether rows go between SQLite and Python in C.
 
-The extension module registers functions of its own on connections. SQLite itself hands it each connection
-that is being opened (`sqlite3_auto_extension`), so nothing of Python's insides is assumed. It must find the
-very SQLite that Python uses: a second one in the process would drop the first one's locks.
+The extension module registers its functions on connections. SQLite itself hands it each new connection
+(`sqlite3_auto_extension`), so nothing of Python's insides is assumed. It must find the very SQLite that
+Python uses: a second one in the process would drop the first one's locks.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from typing import Final
 from zlib import adler32
 
 VARIABLE: Final = "EOSDB_NATIVE"
-"""The environment variable that switches the accelerator off if it is 0."""
+"""The environment variable that turns the accelerator off if it is 0."""
 _TRIAL: Final = (
     'SELECT eosdb_rows(key, value, headers, NULL, checksum, 100, 5, 6, 1, "offset", timestamp, 0, -1, 0) '
     "FROM eosdb_batch"
 )
-"""What is written to a batch of one record, and read from it."""
+"""The trial: writes a batch of one record, and reads it."""
 
 
 def rows() -> ModuleType | None:
-    """Return the extension module (`_rows.c`); None if everything is done in Python."""
+    """Return the extension module (`_rows.c`); None if everything runs in Python."""
     return _outcome()[0]
 
 
 def road() -> bool | str:
-    """Return True if the accelerator is used, and otherwise why it is not."""
+    """Return True if the accelerator is used, and otherwise the reason."""
     module, reason = _outcome()
     return reason if module is None else True
 
 
 def opened(connect: Callable[[], sqlite3.Connection]) -> sqlite3.Connection:
-    """Open a connection, on which the accelerator's functions can be called if it is used."""
+    """Open a connection with the accelerator's functions, if it is used."""
     module = rows()
     connection: sqlite3.Connection = connect() if module is None else module.opened(connect)
     return connection
@@ -62,13 +62,13 @@ def _outcome() -> tuple[ModuleType | None, str]:
 
 
 def _sqlite_file() -> str | None:
-    """The module that calls SQLite; None if it is part of the program."""
+    """The library that has SQLite; None if it is part of the program."""
     file: str | None = getattr(importlib.import_module("_sqlite3"), "__file__", None)
     return file
 
 
 def _failure(module: ModuleType) -> str | None:
-    """Write and read a record on a connection that is made for it. Returns what is wrong, if anything."""
+    """Write and read a record on a trial connection. Returns the fault, if any."""
     key, value, headers = b"key", b"value", "[]"
     content = 3 * adler32(key) + adler32(value) + 5 * adler32(headers.encode())
     try:

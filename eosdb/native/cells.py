@@ -1,5 +1,4 @@
-"""What the accelerator has read of a range (`eosdb_rows`): numbers, and Arrow's arrays, which share its
-memory."""
+"""A range as read by the accelerator (`eosdb_rows`): numbers, and Arrow arrays that share its memory."""
 
 from __future__ import annotations
 
@@ -12,8 +11,8 @@ _NUMBERS: Final = (
 )  # fmt: skip
 _PARTS: Final = ("key", "value", "headers")
 _HEAD: Final = struct.Struct("=12q")
-"""The number of rows, the size, where the numbers begin, and for each part where its three buffers begin
-(`_rows.c: head`)."""
+"""The number of rows, the size, the start of the numbers, and for each part the starts of its three
+buffers (`_rows.c: head`)."""
 
 
 class Cells(NamedTuple):
@@ -21,11 +20,10 @@ class Cells(NamedTuple):
 
     data: bytes
     kept: Sequence[bool] | None = None
-    """Which of the records are meant; None if all are."""
+    """Marks the records to return; None for all."""
 
     @property
     def size(self) -> int:
-        """The number of records that are meant."""
         rows: int = _HEAD.unpack_from(self.data)[0]
         return rows if self.kept is None else sum(self.kept)
 
@@ -35,7 +33,6 @@ class Cells(NamedTuple):
         return self.data[_HEAD.unpack_from(self.data)[-1] :].isascii()
 
     def numbers(self, name: str) -> memoryview[int]:
-        """Return this column of all records."""
         rows, _, numbers, *_ = _HEAD.unpack_from(self.data)
         begin = numbers + 8 * rows * _NUMBERS.index(name)
         return memoryview(self.data)[begin : begin + 8 * rows].cast("q")

@@ -1,1 +1,1 @@
-"""Reading a partition: records by offset or time; row checks; lag."""
+"""Reads a partition: records by offset or time; row checks; lag."""

@@ -1,7 +1,7 @@
 """Reads a range of records as one value, packed and checked in C by the accelerator.
 
-Only a range that is as usual: each offset there, each record with a checksum that it fits. For anything
-else the answer is None, and the caller reads row by row, which decides what is wrong and raises.
+Every offset must be stored, and every record must match its checksum. Otherwise the answer is None, and
+the caller reads row by row, which finds the fault and raises.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from eosdb.native import accelerator
 from eosdb.native.cells import Cells
 
 _ROOM: Final = 8 << 20
-"""The most bytes of keys, values and headers that are read at once: they are in memory thrice for a moment,
-and for larger records it matters little how rows are read."""
+"""The most bytes of keys, values and headers in one read. They are in memory three times for a moment;
+for larger records the way of reading matters little."""
 _GIVEN: Final = (
     "key, value, headers, control, checksum, ?, ?, ?, ?, "
-    # decisions/0058: behind columns that no index has, so that the offset is the row's own.
+    # decisions/0058: the offset stands after columns without an index, so that it is the row's own.
     '"offset", timestamp, timestamp_type, producer_id, is_transactional'
 )
 _OTHERS: Final = "producer_epoch, sequence, sequence_round, position"
@@ -33,7 +33,7 @@ _DATA: Final = f"SELECT eosdb_rows({_GIVEN}, {_OTHERS}) {_RANGE}"
 _BATCHES: Final = f"SELECT eosdb_batches({_GIVEN}, {_OTHERS}) {_RANGE}"
 
 Made = tuple[Rows, Cells | None, bytearray | None]
-"""What a Block has of its records."""
+"""The records' parts of a Block."""
 
 
 def read(
@@ -44,9 +44,9 @@ def read(
     want: Want,
     max_bytes: int,
 ) -> Made | None:
-    """Return what is wanted of the records in [start, stop), aborted ones included. None if there is more
-    than `max_bytes` of them, unless they are batches, of which as many are made as fit, but at least one
-    record; if anything is unusual; or if the accelerator does not make this."""
+    """Return the wanted parts of the records in [start, stop), aborted ones included. None if they exceed
+    `max_bytes`, if anything is unusual, or if the accelerator cannot make them. Batches are made as far
+    as they fit, but at least one record."""
     module = accelerator.rows()
     if module is None or not _must_be_whole(partition, start):
         return None
@@ -75,12 +75,12 @@ def read(
         sqlite3.Error,
         MemoryError,
         UnicodeDecodeError,
-    ):  # decisions/0060: Python's way raises what is to be raised.
+    ):  # decisions/0060: Python's way finds the error and raises it.
         return None
 
 
 def _must_be_whole(partition: Partition, start: int) -> bool:
-    """Whether the range from `start` on must have every row, each with a checksum."""
+    """Whether every row from `start` on must exist with a checksum."""
     return start >= max(partition.clean_offset, partition.log_start_offset) and (
         0 <= partition.checked_from <= start
     )
@@ -110,7 +110,7 @@ def _batches(
     """Return Kafka's record batches without their checksums, markers included."""
 
     def run() -> None:
-        # decisions/0060: it also ends in an error where there is no more room.
+        # decisions/0060: it also fails when the space is used up.
         with suppress(sqlite3.Error, MemoryError):
             connection.execute(_BATCHES, parameters).fetchone()
 

@@ -1,8 +1,8 @@
-"""Reading a partition: one function, and one shape of what it returns, for every reader (decisions/0083).
+"""Reads a partition: one function and one result for every reader (decisions/0083).
 
-Everything here runs on one snapshot of the file. Rows are made by the accelerator or, where anything is
-unusual, by Python, which alone decides what is wrong; both check them. Below the last stable offset the
-result is final, so those who read parts of a range at different times together read a consistent set.
+Everything runs on one snapshot of the file. The accelerator makes the rows or, where anything is unusual,
+Python, which alone finds errors; both check them. Below the last stable offset the result is final. So
+readers that read parts of a range at different times together read a consistent set.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _SHOWN: Final = (selecting(SHOWN, UNCHECKED), selecting(SHOWN, CONTENT_GIVEN))
 """Without and with checks."""
 _OFFSET: Final = STORED.index("offset")
 _CHUNK: Final = 64
-"""How many rows are read between two checks of their size, which bounds what is read in excess."""
+"""Rows between two checks of their size: bounds the excess."""
 _MEASURED: Final = tuple(itemgetter(STORED.index(name)) for name in ("key", "value", "headers"))
 _PIECE: Final = 1 << 20
-"""The size in bytes that parts of a long range should have if its records are large."""
+"""The size in bytes of the parts of a long range with large records."""
 
 
 class Limits(NamedTuple):
-    """The most that one reading returns; a first record that is larger comes all the same."""
+    """The most that one read returns, but always one record."""
 
     records: int
     bytes: int
@@ -53,7 +53,6 @@ def check_isolation_level(isolation_level: object) -> bool:
 
 
 def upper_bound(partition: Partition, *, read_committed: bool) -> int:
-    """Return the end offset for readers of this isolation level."""
     return partition.last_stable_offset if read_committed else partition.log_end_offset
 
 
@@ -84,7 +83,6 @@ def check_range(partition: Partition, start: int, end: int, *, read_committed: b
 
 
 def part_of(partition: Partition, max_records: int) -> Limits:
-    """The limits of a part of a long range."""
     rows = partition.log_end_offset - partition.log_start_offset
     about = max(_PIECE * rows // max(partition.size_bytes, 1), 1)
     return Limits(min(max_records, about), 64 * _PIECE)
@@ -101,11 +99,9 @@ def read(
     limits: Limits,
     check_crcs: bool = True,
 ) -> Block:
-    """Return the records of [start, stop) within the limits: at least one, if there is any.
-
-    `committed` leaves aborted data out; where all is wanted that is stored, it tells which is. Raises
-    CorruptRecordError if the first record does not match its checksum.
-    """
+    """Return the records of [start, stop) within the limits: at least one, if there is any. `committed`
+    omits aborted data, or for readers of all stored data lists it in `aborted`. Raises CorruptRecordError
+    if the first record does not match its checksum."""
     bounds = partition.offsets()
     if start >= stop:
         return Block(start, start, Rows(), bounds)
@@ -142,7 +138,7 @@ def _by_row(
     *,
     check_crcs: bool,
 ) -> tuple[Rows, int]:
-    """Return the rows, without markers where data is wanted, and the offset after them."""
+    """Return the rows and the offset after them. Readers of data get no markers."""
     statements, names = (_SHOWN, SHOWN) if want is Want.SHOWN else (_STORED, STORED)
     cursor = connection.execute(statements[check_crcs], (partition.partition_id, start, stop))
     (*columns, contents), exhausted = _within(cursor, partition, start, names, limits)
@@ -159,9 +155,9 @@ def _by_row(
 def _within(
     cursor: sqlite3.Cursor, partition: Partition, start: int, names: Sequence[str], limits: Limits
 ) -> tuple[list[Sequence[Any]], bool]:
-    """Return the columns `names` and the sums of the contents of the rows within both limits, at least one,
-    and whether these are all rows. They end before a row with a value that eosdb never writes; raises
-    CorruptRecordError if that is the first one."""
+    """Return the columns `names` and content sums of the rows within the limits, at least one, and
+    whether these are all rows. They end before a row with a value that eosdb never writes. If that is the
+    first one, raises CorruptRecordError."""
     rows, count = _measured(cursor, partition, limits)
     columns: list[Sequence[Any]] = [*zip(*rows, strict=True)] or [()] * (len(names) + 1)
     exhausted = len(rows) <= count
@@ -179,20 +175,18 @@ def _within(
 def _measured(
     cursor: sqlite3.Cursor, partition: Partition, limits: Limits
 ) -> tuple[list[tuple[Any, ...]], int]:
-    """Return rows, and how many of them are within the limits; if these are all, there are no others.
-
-    Sizes are not computed in a log that is smaller than the limit.
-    """
+    """Return rows, and how many of them are within the limits; if that is all of them, there are no
+    others. Sizes are not computed in a log that is smaller than the limit."""
     max_records, left = limits
     if partition.size_bytes <= left:
         rows = cursor.fetchmany(max_records + 1)
     else:
         rows = []
         while len(rows) <= max_records and (chunk := cursor.fetchmany(_CHUNK)):
-            # Sizes are summed by chunk in C, and by row only in the chunk that reaches the limit.
+            # Sums sizes by chunk in C, and by row only in the chunk that reaches the limit.
             try:
                 size = sum(sum(map(len, filter(None, map(part, chunk)))) for part in _MEASURED)
-            except TypeError:  # A number, at which the rows end anyway.
+            except TypeError:  # A key or value is a number, at which the rows end anyway.
                 rows += chunk
                 break
             if size > left:

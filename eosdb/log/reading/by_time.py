@@ -1,7 +1,7 @@
 """Offsets by time: the first record at or after a time, and the newest record.
 
-The time index tells where a scan of the records begins, and is itself checked against records: a scan
-that began too late, or skipped records, would give a reader less than requested.
+The time index gives the start of a scan, and is itself checked against records: a late start, or skipped
+records, would give a reader less than requested.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _TIME_INDEX: Final = (
 )
 _FEWEST: Final = 64
 _MOST: Final = 4_096
-"""The most records read at once; the first reads are smaller, because most scans are short."""
+"""The most records in one read; the first reads are smaller, because most scans are short."""
 
 
 class _Times(NamedTuple):
@@ -64,10 +64,10 @@ def list_offset(
 def first_data_at(
     connection: sqlite3.Connection, partition: Partition, timestamp: int, *, read_committed: bool
 ) -> OffsetAndTimestamp | None:
-    """Return the first record at or after `timestamp` that a reader of the isolation level sees: no
-    marker, and under read_committed no aborted record. None if there is none. Raises
-    CorruptDatabaseError and CorruptRecordError."""
-    # A marker has the time of its append, which is no time of data.
+    """Return the first record at or after `timestamp` that the isolation level shows; None without one.
+    Markers do not count, and under read_committed neither do aborted records. Raises CorruptDatabaseError
+    and CorruptRecordError."""
+    # A marker's time is that of its append, not of data.
     start = _all_older_below(connection, partition, timestamp)
     bound = block.upper_bound(partition, read_committed=read_committed)
     for times in _walk(connection, partition, start, bound):
@@ -112,10 +112,10 @@ def _newest(connection: sqlite3.Connection, partition: Partition) -> OffsetAndTi
 
 
 def _all_older_below(connection: sqlite3.Connection, partition: Partition, timestamp: int) -> int:
-    """Return the offset at which the scan begins: by the time index, all records below it are older.
-    Raises CorruptDatabaseError and CorruptRecordError."""
-    # decisions/0058: an entry has no checksum, but the newest record before it has the time that it says,
-    # and lies behind the entry before it.
+    """Return the start of the scan: by the time index, all records below it are older. Raises
+    CorruptDatabaseError and CorruptRecordError."""
+    # decisions/0058: an index entry has no checksum, but the newest record before it has its time and
+    # comes after the previous entry.
     entries = connection.execute(_TIME_INDEX, (partition.partition_id, timestamp)).fetchall()
     begin = partition.log_start_offset
     newest: tuple[int, int]
@@ -153,8 +153,8 @@ def _misleading(partition: Partition, entry: tuple[object, object]) -> CorruptDa
 def _walk(
     connection: sqlite3.Connection, partition: Partition, start: int, end: int
 ) -> Iterator[_Times]:
-    """Yield the records of [start, end) in chunks. Raises CorruptRecordError if one is missing or from
-    elsewhere."""
+    """Yield the records of [start, end) in chunks. Raises CorruptRecordError for a missing or foreign
+    record."""
     rows = connection.execute(_TIMES, (partition.partition_id, start, end))
     size = _FEWEST
     while chunk := rows.fetchmany(size):

@@ -1,4 +1,4 @@
-"""Many partitions in one look: which of them have something new for a reader.
+"""Finds which of many partitions have something new for a reader.
 
 Clients name all their partitions in each request, and most of these have nothing new.
 """
@@ -17,7 +17,7 @@ from eosdb.model.values import TopicPartition
 _PLACES: Final = "json_each(?) AS named, json_each(named.value) AS place"
 _ON: Final = "ON topic = named.key AND partition = place.key"
 _END: Final = {True: "last_stable_offset", False: "log_end_offset"}
-"""The column of the end, by whether only what is committed is read."""
+"""The column of the end, by whether only committed data is read."""
 _MOVED: Final = {
     read_committed: f"SELECT EXISTS (SELECT 1 FROM {_PLACES} LEFT JOIN partitions {_ON} "
     f"WHERE {end} IS NOT place.value)"
@@ -30,7 +30,7 @@ _AT_END: Final = {
 
 
 def listed(offsets: Mapping[TopicPartition, int]) -> str:
-    """Return partitions and offsets as JSON, for `have_moved`."""
+    """Partitions and offsets as JSON, for `have_moved`."""
     by_topic: dict[str, dict[int, int]] = {}
     for tp, offset in offsets.items():
         by_topic.setdefault(tp.topic, {})[tp.partition] = offset
@@ -38,8 +38,8 @@ def listed(offsets: Mapping[TopicPartition, int]) -> str:
 
 
 def have_moved(connection: sqlite3.Connection, ends: str, *, read_committed: bool) -> bool:
-    """Whether the end of any partition is another than in `ends`, or one is gone. The rows are not
-    checked: who hears of it reads them."""
+    """Whether any partition's end differs from `ends`, or a partition is gone. The rows are not checked:
+    a reader that is told so reads them."""
     return bool(connection.execute(_MOVED[read_committed], (ends,)).fetchone()[0])
 
 

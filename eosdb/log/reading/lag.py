@@ -1,8 +1,8 @@
 """The lag of a position in records.
 
-End offset minus position would be wrong, because markers and aborted data take offsets, too. Data rows
-are counted by offset, aborted ones by the transaction index, so a long lag costs a tenth of counting it
-in the view `committed_records`, against which a test checks it.
+End offset minus position would be wrong: markers and aborted data have offsets, too. Data rows are
+counted by offset, aborted ones by the transaction index. So a long lag costs a tenth of counting it in
+the view `committed_records`, against which a test checks it.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _ABORTED: Final = """
         AND r.producer_id = a.producer_id AND r.is_transactional AND r.control IS NULL
 """
 COUNTED_MAX: Final = 1_000
-"""The most records of a partition that are looked at for the lag of all groups."""
-# `typeof` does not read what is stored before: a large value is not read for the column behind it.
+"""The most records of a partition that are read for the lag of all groups."""
+# `typeof` does not read the content, so a large value before the column is not read.
 _TAILS: Final = f"""
     SELECT p.partition_id, p.log_start_offset, (
         SELECT json_array(
@@ -60,7 +60,7 @@ _TAILS: Final = f"""
 """
 
 
-# decisions/0013: the one function that counts lag: records to be read, not offsets.
+# decisions/0013: the only count of lag: records to be read, not offsets.
 def measure(
     connection: sqlite3.Connection, partition: Partition, position: int, *, read_committed: bool
 ) -> Lag:
@@ -73,27 +73,24 @@ def measure(
 
 
 class Tail(NamedTuple):
-    """The newest records of a partition that a read_committed reader could get now.
-
-    `offsets` are theirs, in order; all from `begins` on are among them.
-    """
+    """The newest records of a partition that a read_committed reader could get now. `offsets` has all
+    from `begins` on, in order."""
 
     offsets: Sequence[int]
     begins: int
     log_start_offset: int
 
     def behind(self, position: int) -> Behind:
-        """The lag of a position."""
         older = max(self.begins - max(position, self.log_start_offset), 0)
         newer = len(self.offsets) - bisect_left(self.offsets, position)
         return Behind(newer + older, is_exact=not older)
 
 
-# decisions/0013: one statement at a flat cost, for whoever watches many groups.
+# decisions/0013: one statement at a flat cost, for views of many groups.
 @reads("records")
 def tails(connection: sqlite3.Connection, starts: Mapping[int, int]) -> dict[int, Tail]:
-    """Return the tails of partitions by their numbers, each from this offset on at the furthest, and of
-    COUNTED_MAX stored records at most."""
+    """Return the tails by partition number: each from this offset on at most, and COUNTED_MAX stored
+    records at most."""
     found = {}
     for number, log_start_offset, counted in connection.execute(
         _TAILS, (json.dumps(list(starts.items())),)
@@ -106,7 +103,7 @@ def tails(connection: sqlite3.Connection, starts: Mapping[int, int]) -> dict[int
 def _count(
     connection: sqlite3.Connection, partition: Partition, start: int, end: int, drop_aborted: bool
 ) -> tuple[int, int]:
-    """Return the number of rows, and of those that are data (and not aborted, if requested)."""
+    """Return the number of rows, and of those with data (not aborted, if `drop_aborted`)."""
     if start >= end:
         return 0, 0
     bounds = (partition.partition_id, start, end)

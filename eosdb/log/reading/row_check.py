@@ -1,7 +1,7 @@
-"""Checks that the rows of a fetch are the requested ones as they were written: none altered, missing or
-duplicated, and none with a value that eosdb never writes, even if its checksum fits.
+"""Checks that the rows of a fetch are the requested ones, unaltered: none changed, missing or duplicated.
 
-Records before a damaged one are returned; the next fetch begins at the damaged one and raises.
+A value that eosdb never writes is an error even if its checksum fits. Records before a damaged one are
+returned; the next fetch begins at the damaged one and raises.
 """
 
 from __future__ import annotations
@@ -40,8 +40,7 @@ _CONTROLS: Final = frozenset({None, "COMMIT", "ABORT"})
 
 
 def first_strange(columns: Sequence[Sequence[Any]], names: Sequence[str]) -> tuple[int, str] | None:
-    """Return the index of the first row with a value that eosdb never writes, and its column; None if
-    there is none."""
+    """Return the index and column of the first value that eosdb never writes; None without one."""
     found = None
     for name, column in zip(names, columns, strict=bool(columns)):
         if not _are_written(name, column):
@@ -61,10 +60,10 @@ def _are_written(name: str, column: Sequence[Any]) -> bool:
     )
 
 
-# decisions/0058: a record's own checksum says nothing of whether it is the one that was asked for.
+# decisions/0058: a record's own checksum does not show that it is the requested one.
 def sound(partition: Partition, offsets: Sequence[Any], start: int, end: int) -> int:
-    """Return how many of the leading offsets can be those of the rows in [start, end): each once, in
-    order, and without gaps above the clean offset."""
+    """Return how many leading offsets can be the rows of [start, end): each once, in order, and without
+    gaps above the clean offset."""
     first_whole, count = max(start, partition.clean_offset), len(offsets)
     if count <= end - start and None not in offsets:
         if list(offsets) == list(range(start, start + count)):
@@ -90,13 +89,10 @@ def checked(
     *,
     exhausted: bool,
 ) -> tuple[int, int]:
-    """Return how many of the rows read from [offset, end), which must have these sums of contents, precede
-    the first altered, missing or wrong one, and the offset to continue from. `exhausted` says that these
-    are all rows of the range.
-
-    Below the clean offset compaction may have removed records. Raises CorruptRecordError if the very
-    first row is bad.
-    """
+    """Return how many of the rows of [offset, end), which must have these content sums, precede the first
+    altered, missing or wrong one, and the offset to continue from. `exhausted` says that these are all
+    rows of the range. Below the clean offset compaction may have removed records. Raises
+    CorruptRecordError if the first row is bad."""
     offsets = rows.offset
     count = sound(partition, offsets, offset, end)
     old = _old(partition, offsets[:count])
@@ -111,7 +107,7 @@ def checked(
     if count == len(offsets) and not exhausted:
         return count, next_offset
     is_another = count < len(offsets) and not _follows(offsets[count], next_offset, end)
-    if not is_another:  # The gap begins at the clean offset, above which none is allowed.
+    if not is_another:  # The gap reaches the clean offset, above which none is allowed.
         next_offset = max(next_offset, min(partition.clean_offset, end))
     if next_offset == offset < end:
         raise damaged(partition, offset, "cannot be found" if is_another else "is missing")
@@ -142,8 +138,8 @@ def damaged(
 
 
 def headers(partition: Partition, rows: Rows) -> Sequence[tuple[Header, ...]]:
-    """Decode the headers of each record; empty if no record has any. Raises CorruptRecordError, because
-    without checks the column may hold anything."""
+    """Decode each record's headers; empty if no record has any. Raises CorruptRecordError: without checks
+    the column may hold anything."""
     if rows.headers.count(None) == len(rows.headers):
         return ()
     decoded: list[tuple[Header, ...]] = []
