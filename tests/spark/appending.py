@@ -1,15 +1,10 @@
 """A driver that has a file open, and tasks that open it too, all appending at once; whoever appends notes
 what was acknowledged, as in `fork_worker`.
-
-`python -m tests.spark.appending FILE` is a driver that has the file open when it starts Spark, which forks,
-and then opens and closes it again and again; so does the daemon that forks Spark's workers.
 """
 
 from __future__ import annotations
 
 import functools
-import os
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -17,7 +12,6 @@ from uuid import uuid4
 
 import eosdb
 from tests.chaos.fork_worker import append, store
-from tests.spark.conftest import builder
 
 TASKS = 4
 
@@ -60,7 +54,7 @@ def append_everywhere(path: str, session: Any, in_the_driver: Callable[[str], No
     ended = threading.Event()
 
     def meanwhile() -> None:
-        while not ended.wait(0.005):
+        while not ended.wait(0.05):
             in_the_driver(f"driver-{uuid4()}")
 
     driver = threading.Thread(target=meanwhile)
@@ -72,20 +66,3 @@ def append_everywhere(path: str, session: Any, in_the_driver: Callable[[str], No
     finally:
         ended.set()
         driver.join()
-
-
-def main(path: str) -> None:
-    os.environ["EOSDB_APPENDED_FILE"] = path
-    made = builder("local[2]").config("spark.python.daemon.module", "tests.spark.appending_daemon")
-    with eosdb.connect(path) as db:
-        session = made.getOrCreate()
-        append(db, path, "started", 1)
-    append_everywhere(path, session, lambda name: store(path, name, 1))
-    session.stop()
-
-
-if __name__ == "__main__":
-    # Under the name by which workers import it, for what they are to remember.
-    from tests.spark import appending
-
-    appending.main(sys.argv[1])

@@ -1,7 +1,7 @@
 """Spark's worker daemon with an application in it: it has the file open when it forks, and closes it then.
 
-(`spark.python.daemon.module`; the file is named by EOSDB_APPENDED_FILE.) Whoever is the last to close a
-file removes its WAL: that must not be the daemon while a worker is at work.
+(`spark.python.daemon.module`; the variable FILE names the file.) The last process that closes a file
+removes its WAL: that must not be the daemon while a worker is at work.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from pyspark.daemon import manager
 
 import eosdb
 from tests.chaos.fork_worker import append
+
+FILE = "EOSDB_APPENDED_FILE"
 
 
 class Application:
@@ -32,5 +34,5 @@ class Application:
 
 
 if __name__ == "__main__":
-    Application(os.environ["EOSDB_APPENDED_FILE"])
+    Application(os.environ[FILE])
     manager()

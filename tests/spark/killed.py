@@ -11,7 +11,9 @@ import os
 import signal
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -69,34 +71,37 @@ class Writer(StreamWriter):
         return True
 
 
-def main(path: str, checkpoints: str) -> None:
-    spark = builder().config(LOCATION, checkpoints).getOrCreate()
+def copy(spark: Any, path: Path, checkpoints: Path) -> None:
+    """The query goes on once if the process that appends is killed."""
     spark.dataSource.register(Killed)
-
-    def run() -> None:
-        query = (
-            read_stream(
-                spark, path, subscribe="orders", startingOffsets="earliest", maxOffsetsPerTrigger=50
-            )
-            .selectExpr("key", "concat(value, '-', uuid()) AS value")
-            .writeStream.format("killed")
-            .queryName("copy")
-            .option("topic", "out")
-            .option("instants", f"{checkpoints}-instants")
-            .trigger(availableNow=True)
-            .start(path)
-        )
-        query.awaitTermination()
-
+    spark.conf.set(LOCATION, str(checkpoints))
     try:
-        run()
-    except StreamingQueryException:
-        run()
-    spark.stop()
+        with suppress(StreamingQueryException):
+            run(spark, path, f"{checkpoints}-instants")
+            return
+        run(spark, path, f"{checkpoints}-instants")
+    finally:
+        spark.conf.unset(LOCATION)
+
+
+def run(spark: Any, path: Path, instants: str) -> None:
+    query = (
+        read_stream(
+            spark, path, subscribe="orders", startingOffsets="earliest", maxOffsetsPerTrigger=50
+        )
+        .selectExpr("key", "concat(value, '-', uuid()) AS value")
+        .writeStream.format("killed")
+        .queryName("copy")
+        .option("topic", "out")
+        .option("instants", instants)
+        .trigger(availableNow=True)
+        .start(str(path))
+    )
+    query.awaitTermination()
 
 
 if __name__ == "__main__":
     # Under the name by which workers import it.
     from tests.spark import killed
 
-    killed.main(*sys.argv[1:])
+    killed.copy(builder().getOrCreate(), Path(sys.argv[1]), Path(sys.argv[2]))

@@ -17,6 +17,7 @@ import eosdb
 from eosdb import Record, RecordBatch, TopicPartition
 from eosdb.spark_io import foreach_batch, read, read_stream
 from tests.crash.children import environment
+from tests.spark import killed
 from tests.spark_io.like_spark import LOCATION, Query, forget_last_batch, to_topic
 from tests.spark_io.making import TP0, append, backup_put_back, fill, make, numbers_in, out, remove
 from tests.spark_io.test_target_identity import OTHER_FILE
@@ -173,11 +174,11 @@ def test_aggregates_are_appended_in_complete_mode_and_by_foreach_batch_in_update
 
 
 def test_a_query_that_is_killed_again_and_again_copies_each_record_once(
-    db_path: Path, tmp_path: Path, request: pytest.FixtureRequest
+    spark: Any, db_path: Path, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     """Its checkpoint is set by the session, and its rows differ on replay."""
     kills = 1 + request.config.getoption("--seeds") // 4
-    count = 300 * (kills + 1)
+    count = 200 * (kills + 1)
     with eosdb.connect(db_path, durability="off") as db:
         db.admin.create_topic("orders", partitions=2)
         db.admin.create_topic("out", partitions=2)
@@ -187,20 +188,18 @@ def test_a_query_that_is_killed_again_and_again_copies_each_record_once(
     instants = tmp_path / "cp-instants"
     instants.mkdir()
     for attempt in range(kills + 1):
-        batch = 6 * attempt  # Of about six for each attempt.
+        batch = 4 * attempt  # Of about four for each attempt.
         (instants / "task").write_text(str(batch))
         (instants / "before").write_text(str(batch + 1))
-        if attempt < kills:
-            (instants / "after").write_text(str(batch + 3))
-        done = subprocess.run(
-            [sys.executable, "-W", "ignore", "-m", "tests.spark.killed", db_path, tmp_path / "cp"],
-            cwd=ROOT,
-            env=environment(),
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-            check=False,
-        )
-        assert done.returncode == (-signal.SIGKILL if attempt < kills else 0)
+        if attempt == kills:
+            killed.copy(spark, db_path, tmp_path / "cp")
+        else:
+            (instants / "after").write_text(str(batch + 2))
+            done = subprocess.run(
+                [sys.executable, "-W", "ignore", "-m", "tests.spark.killed", db_path, tmp_path / "cp"],
+                cwd=ROOT, env=environment(), stderr=subprocess.DEVNULL, start_new_session=True, check=False,
+            )  # fmt: skip
+            assert done.returncode == -signal.SIGKILL
         assert not list(instants.iterdir()), "each has happened"
     assert not os.path.exists(f"{db_path}-staging"), "what the killed ones staged is gone"
     with eosdb.connect(db_path) as db:

@@ -5,8 +5,8 @@ open: nothing acknowledged is lost.
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,10 @@ import pytest
 import eosdb
 from tests.chaos.fork_worker import TP, append
 from tests.readers import committed_values
+from tests.spark import appending_daemon
 from tests.spark.appending import TASKS, append_everywhere
-from tests.tidy.tree import ROOT
+
+DAEMON = "spark.python.daemon.module"
 
 
 def check(path: Path, *more: str) -> None:
@@ -42,15 +44,28 @@ def test_what_tasks_and_the_driver_append_at_once_is_there_once(spark: Any, path
     check(path)
 
 
+@pytest.fixture
+def daemon_with_the_file(spark: Any, path: Path) -> Iterator[None]:
+    """Spark starts a daemon for each module and environment."""
+    settings = spark.sparkContext._jsc.sc().conf()
+    before = settings.get(DAEMON)
+    settings.set(DAEMON, appending_daemon.__name__)
+    spark.sparkContext.environment[appending_daemon.FILE] = str(path)
+    yield
+    settings.set(DAEMON, before)
+    del spark.sparkContext.environment[appending_daemon.FILE]
+
+
+@pytest.mark.usefixtures("daemon_with_the_file")
 def test_a_driver_and_a_daemon_that_fork_and_close_take_nothing_from_the_workers(
-    path: Path,
+    spark: Any, path: Path
 ) -> None:
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-m", "tests.spark.appending", path],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    check(path, "started", "daemon")
+    """Both open the file, fork and close it, again and again."""
+
+    def open_and_fork(name: str) -> None:
+        with eosdb.connect(path) as db:
+            append(db, str(path), name, 1)
+            subprocess.run(["true"], check=True)
+
+    append_everywhere(str(path), spark, open_and_fork)
+    check(path, "daemon")
