@@ -1,4 +1,4 @@
-"""The page about errors names every one, with the meaning that the code gives it."""
+"""The tables of errors name every one, with the meaning that the code gives it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from tests.tidy.tree import ROOT
 
 
 @cache
-def rows(heading: str) -> list[list[str]]:
-    page = (ROOT / "docs/errors.md").read_text(encoding="utf-8")
-    section = page.split(f"\n## {heading}\n", 1)[1].split("\n## ", 1)[0]
+def rows(page: str, heading: str) -> list[list[str]]:
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    section = text.split(f"\n## {heading}\n", 1)[1].split("\n## ", 1)[0]
     lines = re.findall(r"(?m)^\| (`.+) \|$", section)
     return [line.split(" | ") for line in lines]
 
@@ -24,8 +24,8 @@ def names(cell: str) -> list[str]:
 
 @cache
 def codes() -> dict[str, list[str]]:
-    """What the page says of each code."""
-    found = rows("Errors with Kafka's codes")
+    """What the page of differences says of each code."""
+    found = rows("semantics.md", "Errors with Kafka's codes")
     assert sum(len(names(row[0])) for row in found) == len(
         {n for row in found for n in names(row[0])}
     )
@@ -46,7 +46,11 @@ def test_its_meaning_is_that_of_the_code() -> None:
 
 
 def test_so_are_the_librarys_own_errors() -> None:
-    said = {name: row[1] for row in rows("The library's own errors") for name in names(row[0])}
+    said = {
+        name: row[1]
+        for row in rows("errors.md", "The library's own errors")
+        for name in names(row[0])
+    }
     own = {
         name
         for name in errors.__all__

@@ -80,6 +80,10 @@ def test_the_recipes_do_what_they_say(tmp_path: Path) -> None:
     python_of("docs/recipes.md", tmp_path)
 
 
+def test_the_page_about_errors_does_what_it_says(tmp_path: Path) -> None:
+    python_of("docs/errors.md", tmp_path)
+
+
 def test_the_page_about_groups_does_what_it_says(tmp_path: Path) -> None:
     python_of("docs/groups.md", tmp_path)
 
