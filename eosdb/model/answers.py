@@ -51,8 +51,8 @@ class QueryResult(Closeable):
     """The result of a query: `columns`, and rows, which are read lazily and once, by iteration, `all`,
     `one`, `df` or `arrow`.
 
-    Printing it, or showing it in a notebook, reads 20 rows ahead and keeps them for the next read. To close
-    it before all rows are read, use `with` or `close`, or drop it.
+    Printing it, or showing it in a notebook, reads 20 rows ahead and keeps them for the next read. To
+    close it before all rows are read, use `with` or `close`, or drop it.
     """
 
     def __init__(self, columns: tuple[str, ...], rows: Iterator[tuple[Any, ...]]) -> None:
@@ -60,7 +60,7 @@ class QueryResult(Closeable):
         self._source = rows
         self._kind = type("Row", (Row,), {"__slots__": (), "_columns": columns})
         self._ahead: list[Row] = []
-        """Rows read ahead for showing, and not returned yet."""
+        """Rows read for display, and not returned yet."""
 
     @property
     def rows(self) -> QueryResult:

@@ -1,9 +1,9 @@
-"""Who gets what: the assignors of consumer groups, as pure functions over values.
+"""The assignors of consumer groups, as pure functions over values.
 
 The leader of a classic group names topics by name, the coordinator of a KIP-848 group by number. `range`
-gives each subscriber of a topic one piece of it, `roundrobin` deals the partitions in turn, and `uniform`,
-which is also behind the sticky assignors, makes the numbers of partitions as equal as the subscriptions
-allow, and moves as few as that takes (decisions/0080).
+gives each subscriber consecutive partitions of a topic, and `roundrobin` deals the partitions in turn.
+`uniform`, also behind the sticky assignors, makes the numbers of partitions as equal as the subscriptions
+allow with the fewest moves (decisions/0080).
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from typing import Generic, TypeVar
 T = TypeVar("T", int, str)
 """A topic: its number or its name."""
 Assignment = dict[str, frozenset[tuple[T, int]]]
-"""The partitions of each member, by member id; each member has an entry."""
+"""The partitions of each member, by member id; every member has an entry."""
 Audience = frozenset[str]
-"""The members that subscribe to a topic. What holds for one partition holds for all with this audience."""
+"""The members that subscribe to a topic. Partitions with the same audience are interchangeable."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subscriber(Generic[T]):
-    """A member as assignors see it: the topics it subscribes to, and the partitions that it has."""
+    """A member for assignors: its subscribed topics, and its current partitions."""
 
     member_id: str
     topics: Collection[T]
@@ -34,8 +34,8 @@ class Subscriber(Generic[T]):
 
 
 def assign_ranges(subscribers: Collection[Subscriber[T]], topics: Mapping[T, int]) -> Assignment[T]:
-    """Share out each topic, given with its number of partitions, in consecutive pieces; the first members
-    get one more if the number does not divide evenly (RangeAssignor)."""
+    """Share out each topic, given with its number of partitions, in consecutive pieces. If the number
+    does not divide evenly, the first members get one more (RangeAssignor)."""
     in_order = _in_order(subscribers)
     given: dict[str, set[tuple[T, int]]] = {one.member_id: set() for one in in_order}
     for topic, count in topics.items():
@@ -63,7 +63,7 @@ def assign_round_robin(
 
 
 def _in_order(subscribers: Iterable[Subscriber[T]]) -> list[Subscriber[T]]:
-    """Static members come first, so that a restart of a program does not shift what others have."""
+    """Static members come first, so that a restart of a program does not shift the others' partitions."""
     return sorted(
         subscribers,
         key=lambda one: (one.group_instance_id is None, one.group_instance_id or one.member_id),
@@ -73,7 +73,7 @@ def _in_order(subscribers: Iterable[Subscriber[T]]) -> list[Subscriber[T]]:
 def assign_uniformly(
     subscribers: Collection[Subscriber[T]], topics: Mapping[T, int]
 ) -> Assignment[T]:
-    """Keep what members hold, give the rest to those who have least, then level out."""
+    """Keep the members' partitions, give free ones to members with the fewest, then level out."""
     sharing = _Sharing(subscribers, topics)
     sharing.give_out()
     sharing.level()
@@ -81,8 +81,7 @@ def assign_uniformly(
 
 
 class _Sharing(Generic[T]):
-    """An assignment in the making: by member and audience, the partitions of the topics with that
-    audience."""
+    """An unfinished assignment. By member and audience: the partitions of the topics with that audience."""
 
     def __init__(self, subscribers: Collection[Subscriber[T]], topics: Mapping[T, int]) -> None:
         members: defaultdict[T, set[str]] = defaultdict(set)
@@ -108,8 +107,8 @@ class _Sharing(Generic[T]):
                     self._give(member_id, partition)
 
     def give_out(self) -> None:
-        """Give each free partition to the member of its audience that has least; small audiences first, as
-        they have no choice."""
+        """Give each free partition to the member of its audience with the fewest; small audiences first,
+        since they have the least choice."""
         by_audience: defaultdict[Audience, list[tuple[T, int]]] = defaultdict(list)
         for partition in sorted(self._free):
             by_audience[self._audiences[partition[0]]].append(partition)
@@ -122,8 +121,8 @@ class _Sharing(Generic[T]):
                 heapq.heapreplace(heap, (load + 1, member_id))
 
     def level(self) -> None:
-        """Pass partitions on from members that have more to members that have less, until no chain of
-        members makes the numbers more equal."""
+        """Pass partitions on from members with more to members with fewer, until no chain of members
+        makes the numbers more equal."""
         levelled: set[str] = set()
         while waiting := self._load.keys() - levelled:
             heaviest = max(waiting, key=lambda member_id: (self._load[member_id], member_id))
@@ -151,7 +150,7 @@ class _Sharing(Generic[T]):
         return max(1, min(above, below, len(self._held[giver][audience])))
 
     def _pass_on(self, giver: str, audience: Audience, taker: str, count: int) -> None:
-        """Pass on partitions: first those that the taker held before, then those that the giver did not."""
+        """Pass on partitions: first those that the taker had before, then those that the giver had not."""
         held, before = self._held[giver][audience], self._before
         by_preference = (held & before[taker], held - before[giver] - before[taker], held)
         chosen = dict.fromkeys(one for some in by_preference for one in sorted(some, reverse=True))
@@ -161,8 +160,8 @@ class _Sharing(Generic[T]):
             self._give(taker, partition)
 
     def _chain_to_lighter(self, heaviest: str) -> list[tuple[str, Audience, str]]:
-        """The shortest chain of members, each of whom can take a partition of the one before, to the
-        lightest that has at least two less than the first; empty if there is none."""
+        """The shortest chain of members to the lightest one, where each can take a partition of the one
+        before. The lightest has at least two fewer than the first. Empty if there is none."""
         came_from: dict[str, tuple[str, Audience] | None] = {heaviest: None}
         queue, best = deque([heaviest]), heaviest
         while queue:

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, Protocol, runtime_checkable
 
 real_ns: Final = time.perf_counter_ns
-"""Nanoseconds of the machine's own clock, for measuring what its disk takes, whichever `Clock` is used."""
+"""Nanoseconds of the machine's own clock, to measure the disk whichever `Clock` is used."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _INT64_MAX: Final = 2**63 - 1
 _ISO_8601: Final = re.compile(
@@ -53,7 +53,7 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock for tests: it moves only by `advance`, and by the waits of the code under test."""
+    """A clock for tests: it moves only by `advance`, and by the waits of the tested code."""
 
     def __init__(self, start_ms: int = 0) -> None:
         self._now_ms = start_ms
@@ -80,24 +80,20 @@ class ManualClock:
 
 
 def nanoseconds(clock: Clock) -> Callable[[], int]:
-    """A function that returns the clock's nanoseconds, for measuring intervals; converted from milliseconds
-    if the clock has nothing finer."""
+    """A function that returns the clock's nanoseconds, for measuring intervals. A clock without a finer
+    unit gives its milliseconds."""
     if isinstance(clock, SystemClock):
         return time.perf_counter_ns
     return lambda: clock.monotonic_ms() * 1_000_000
 
 
 def monotonic_ns(clock: Clock) -> int:
-    """The clock's nanoseconds now."""
     return nanoseconds(clock)()
 
 
 def parse_time_ms(text: str) -> int:
-    """Parse milliseconds since the epoch, or an ISO 8601 date or date and time.
-
-    Without a time zone it is UTC, as for kafka-consumer-groups; fractions of a millisecond are dropped.
-    Raises ValueError.
-    """
+    """Parse milliseconds since the epoch, or an ISO 8601 date or date and time. Without a time zone it is
+    UTC, as in kafka-consumer-groups; fractions of a millisecond are dropped. Raises ValueError."""
     if re.fullmatch(r"[0-9]{1,19}", text) and int(text) <= _INT64_MAX:
         return int(text)
     if not _ISO_8601.fullmatch(text):
@@ -116,8 +112,8 @@ def parse_time_ms(text: str) -> int:
 
 
 def format_time_ms(time_ms: int, timespec: str = "seconds") -> str:
-    """Format a time in ISO 8601, UTC, to the second or to "milliseconds"; a time beyond the calendar as its
-    number."""
+    """Format a time in ISO 8601, UTC, to the second or to "milliseconds". A time beyond the calendar
+    stays a number."""
     try:
         moment = datetime.fromtimestamp(time_ms // 1000, UTC) + timedelta(
             milliseconds=time_ms % 1000

@@ -1,8 +1,8 @@
-"""Closing an object in steps that can be interrupted and repeated.
+"""Closes an object in steps that can be interrupted and repeated.
 
-A signal may raise an exception between any two steps of Python (decisions/0018), and memory may run out. A
-step leaves the list only when it is done, so after an interruption the caller closes again. Each step must
-therefore be repeatable, even if it was interrupted midway.
+A signal may raise between any two steps of Python (decisions/0018), and memory may run out. A step leaves
+the list only when it is done, so after an interruption the caller closes again. Each step must be
+repeatable, even if it was interrupted midway.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Closeable(ABC):
 
 
 def put_behind(error: BaseException | None, failure: EosdbError) -> None:
-    """Raise what closing has met, unless the block raised `error`: that says what became of its writes."""
+    """Raise the error of closing, unless the block raised `error`, which tells the fate of its writes."""
     if error is None:
         raise failure
     error.add_note(f"closing failed, too: {type(failure).__name__}: {failure}")
@@ -49,8 +49,8 @@ class Closing:
         self._lock = threading.RLock()
 
     def run(self) -> None:
-        """Run the remaining steps. A step that fails is not repeated; the others are run, and then its
-        error is raised. Returns at once while another thread is running them."""
+        """Run the remaining steps. A failing step is not repeated; the others run, and then its error is
+        raised. Returns at once while another thread is running them."""
         try:
             # decisions/0018: inside `try`, and released by one call into C.
             if not self._lock.acquire(blocking=False):
@@ -70,4 +70,4 @@ class Closing:
             try:  # noqa: SIM105 - decisions/0018: a call into C comes first.
                 self._lock.release()
             except RuntimeError:
-                pass  # Another thread is at it.
+                pass  # Another thread is running the steps.

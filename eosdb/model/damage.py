@@ -1,7 +1,7 @@
-"""Reading stored rows that may be damaged, or written by another program.
+"""Reads stored rows that may be damaged, or written by another program.
 
-A row that differs from what eosdb writes (invalid JSON, an unknown name, text in place of a number) is
-reported as damage, not as a bug.
+A row that eosdb never writes (invalid JSON, an unknown name, text in place of a number) is reported as
+damage, not as a bug.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Named points at which a crash test may kill the process.
 
-`reach` does nothing unless the environment variable `EOSDB_FAILPOINT` names the point, optionally with the
-number of visits to skip (`end_txn.decided:2` dies at the third). The process is then killed with SIGKILL,
-so no handler runs and nothing is flushed. A simulation, which runs all its processes in one, watches the
-points instead.
+`reach` does nothing unless the environment variable `EOSDB_FAILPOINT` names the point, optionally with
+the number of visits to skip (`end_txn.decided:2` dies at the third). SIGKILL then ends the process, so no
+handler runs and nothing is flushed. A simulation, with all its processes in one, watches the points
+instead.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from enum import Enum
 
 
 class Failpoint(Enum):
-    """Every point between two steps of an operation that must survive a kill."""
+    """A point between two steps of an operation that must survive a kill."""
 
     APPEND_RECORDED = "append.recorded"
     """The event of an append is written, its records are not."""
@@ -27,8 +27,8 @@ class Failpoint(Enum):
     USER_UNIT_UNCOMMITTED = "user_unit.uncommitted"
     """All writes of a `db.begin()` block are done, the unit is not committed."""
     END_TXN_DECIDED = "end_txn.decided"
-    """PrepareCommit or PrepareAbort is durable, no marker is written. If a process has this point or
-    MARKER_WRITTEN armed, it ends every transaction in two steps."""
+    """PrepareCommit or PrepareAbort is durable, no marker is written. A process in which this point or
+    MARKER_WRITTEN is armed ends every transaction in two steps."""
     MARKER_WRITTEN = "marker.written"
     """One marker of a transaction is written, others and the completion are not."""
     SNAPSHOT_WRITTEN = "snapshot.written"
@@ -96,8 +96,8 @@ _in_steps: Callable[[], bool] | None = None
 def watched(
     watcher: Callable[[Failpoint], None], in_steps: Callable[[], bool] = lambda: True
 ) -> Iterator[None]:
-    """Have `watcher` called at every point; an exception that it raises ends the operation there.
-    `in_steps` decides whether transactions end in two steps."""
+    """Have `watcher` called at every point; its exceptions end the operation there. `in_steps` says
+    whether transactions end in two steps."""
     global _watcher, _in_steps
     before = _watcher, _in_steps
     _watcher, _in_steps = watcher, in_steps
@@ -108,8 +108,7 @@ def watched(
 
 
 def ends_in_steps() -> bool:
-    """Whether transactions must end in two steps, because a watcher or an armed failpoint is between
-    them."""
+    """Whether transactions must end in two steps, for a watcher or an armed failpoint between them."""
     if _in_steps is not None:
         return _in_steps()
     return _target is not None and _target[0] in _BETWEEN

@@ -1,4 +1,4 @@
-"""What a reading of a partition returns: a Block of stored records, of which all readers have views."""
+"""The result of reading a partition: a Block of stored records; all readers get views of it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class AbortedTransaction(NamedTuple):
 
 
 class Want(Enum):
-    """What a reader wants of a range."""
+    """The parts of records that a reader wants."""
 
     SHOWN = "the data, with the columns that consumers get", True
     DATA = "the data, with all columns, and headers as they are stored", True
@@ -52,16 +52,16 @@ class Want(Enum):
 
 
 class Rows(NamedTuple):
-    """Records column by column, named as in `records`. What is not wanted is empty."""
+    """Rows column by column, named as in `records`. Unwanted columns are empty."""
 
     timestamp: Sequence[int] = ()
     timestamp_type: Sequence[int] = ()
     key: Sequence[bytes | None] = ()
     value: Sequence[bytes | None] = ()
     headers: Sequence[Any] = ()
-    """Decoded, these are empty if no record has any."""
-    # decisions/0058: the offset stands behind a column that no index has, so that what a checksum takes for
-    # it comes from the same place.
+    """Decoded; empty if no record has any."""
+    # decisions/0058: after a column without an index, so that a row's offset and its checksum come from
+    # the same place.
     offset: Sequence[int] = ()
     producer_id: Sequence[int] = ()
     producer_epoch: Sequence[int] = ()
@@ -70,11 +70,11 @@ class Rows(NamedTuple):
     control: Sequence[str | None] = ()
 
     def only(self, kept: Sequence[bool]) -> Rows:
-        """The records of which this says that they are kept."""
+        """The records marked in `kept`."""
         return Rows._make(tuple(compress(column, kept)) for column in self)
 
 
-# decisions/0083: one shape for all readers, of which theirs are views.
+# decisions/0083: one shape for all readers.
 @dataclass(frozen=True, slots=True)
 class Block:
     """The records of a partition in [start, stop), as one snapshot has them."""
@@ -85,16 +85,16 @@ class Block:
     rows: Rows
     bounds: PartitionOffsets
     aborted: Sequence[AbortedTransaction] = ()
-    """Those that `read_committed` leaves out of the records, if it has not been done."""
+    """The aborted transactions, if `read_committed` has not filtered their records."""
     cells: Cells | None = field(default=None, repr=False, compare=False)
-    """The data as the accelerator has read it; with `Want.CELLS` there are no rows then."""
+    """The data as the accelerator has read it. With `Want.CELLS` there are no rows then."""
     batches: bytearray | None = None
-    """What the accelerator has made for `Want.BATCHES`, in place of rows. Their checksums are 0, and the
-    last records may be missing for want of space."""
+    """The accelerator's output for `Want.BATCHES`, in place of rows. Its checksums are 0, and the last
+    records may be missing for lack of space."""
 
     @property
     def size(self) -> int:
-        """The number of records; of batches it is not known."""
+        """The number of records; unknown for batches."""
         return len(self.rows.offset) or (0 if self.cells is None else self.cells.size)
 
     def records(self) -> list[LogRecord]:
@@ -111,7 +111,7 @@ class Block:
         return [getattr(self.rows, name) for name in names]
 
     def arrow(self, arrow: Any, names: Sequence[str]) -> list[Any]:
-        """The same by the module pyarrow: numbers as int64, all others as binary."""
+        """Columns by the module pyarrow: numbers as int64, all others as binary."""
         if self.cells is not None:
             return self.cells.arrays(arrow, names)
         binary = ("key", "value", "headers")

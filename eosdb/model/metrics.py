@@ -33,7 +33,6 @@ class Metrics:
         self._at_start: dict[str, int] = {}
         self._before_start = self._window_start
         self.now_ns: Final = nanoseconds(clock)
-        """Returns nanoseconds of the injected clock, for intervals."""
 
     def count(self, name: str, amount: int = 1) -> None:
         """Increase the counter `name`-total."""

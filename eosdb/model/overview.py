@@ -1,6 +1,5 @@
-"""The figures of a file at one instant, for `eosdb top`, the pages of `eosdb ui` and Prometheus; and the
-rates between two such instants.
-"""
+"""The figures of a file at one instant, for `eosdb top`, `eosdb ui` and Prometheus; and rates between two
+instants."""
 
 from __future__ import annotations
 
@@ -32,8 +31,8 @@ class PartitionFigures:
 class Behind(int):
     """The lag of a group: the records that it could read now.
 
-    If it is not exact it is an upper bound: beyond a partition's newest thousand records it counts offsets,
-    which markers and aborted records have, too. `Admin.describe_group_offsets` counts all records.
+    If it is not exact it is an upper bound: beyond a partition's newest thousand records it counts
+    offsets, including markers and aborted records. `Admin.describe_group_offsets` counts all records.
     """
 
     is_exact: bool
@@ -73,19 +72,18 @@ class GroupFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterFigures:
-    """A topic that holds dead letters."""
+    """A topic with dead letters."""
 
     topic: str
     waiting: int
-    """Dead letters that have not been replayed; an estimate for a thousand offsets or more in one
-    partition."""
+    """Dead letters that were not replayed; an estimate for a thousand offsets or more in one partition."""
     newest_timestamp: int
     """The timestamp of the newest dead letter (epoch ms)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
-    """The figures of a file at one instant, without those that the principal may not describe."""
+    """The figures of a file at one instant, as far as the principal may describe them."""
 
     path: str
     file_id: str
@@ -117,11 +115,11 @@ class Rates:
 
     events: float
     offsets: dict[TopicPartition, float]
-    """By partition that has grown: offsets of records and markers."""
+    """Offsets of records and markers, by partition that has grown."""
     groups: dict[str, float]
-    """By group: how far its positions have moved; a new position counts as 0."""
+    """The movement of positions, by group; a new position counts as 0."""
     file_bytes: float
-    """Growth of the file and its WAL together; negative if they have shrunk."""
+    """Growth of the file and its WAL together; may be negative."""
 
 
 def between(before: Overview, after: Overview) -> Rates | None:

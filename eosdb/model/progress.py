@@ -10,8 +10,8 @@ T = TypeVar("T")
 Progress = Callable[[int, int], None]
 """Called from time to time with the amount done and the total, and at the end with two equal numbers.
 
-An exception that it raises cancels the work and rolls it back. It must neither write to the database nor
-close it.
+If it raises an exception, the work is cancelled and rolled back. It must neither write to the database
+nor close it.
 """
 
 _EVENTS: Final = 100
@@ -41,7 +41,7 @@ class _Ended(BaseException):
 
 
 def report_progress(on_progress: Progress | None, work: Callable[[Progress], T]) -> T:
-    """Run `work`, passing it a listener, and return its result. An exception of `on_progress` is raised
+    """Run `work` with a listener, and return its result. An exception of `on_progress` is raised
     unchanged, whatever errors `work` handles or translates."""
     if on_progress is None:
         return work(silent)

@@ -1,8 +1,8 @@
-"""The requests of a broker as values: what clients send, the server builds from bytes, and `Broker.ask`
-carries out (decisions/0081).
+"""The requests of a broker as values: clients send them, the server builds them from bytes, `Broker.ask`
+carries them out (decisions/0081).
 
-Each has Kafka's name, fields and defaults, and says the type of its answer. `db.broker` has a method of the
-same name, which takes the fields as arguments.
+Each has Kafka's name, fields and defaults, and the type of its answer. `db.broker` has a method of the
+same name with the fields as its arguments.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from eosdb.model.values import (
 
 A = TypeVar("A", covariant=True)
 OffsetErrors = dict[TopicPartition, ApiError | None]
-"""For each partition None, or the error by which its offset was refused."""
+"""For each partition None, or the error that refused its offset."""
 _WORD: re.Pattern[str] = re.compile("(?<!^)(?=[A-Z])")
 
 
@@ -37,21 +37,19 @@ class Request(Generic[A]):
 
     __slots__ = ()
     name: ClassVar[str]
-    """Kafka's name of the API in snake_case, as metrics, faults and `db.broker` have it."""
+    """Kafka's name of the API in snake_case, for metrics, faults and `db.broker`."""
 
     def __init_subclass__(cls, name: str = "") -> None:
         cls.name = name or cls.__dict__.get("name") or _WORD.sub("_", cls.__name__).lower()
 
 
 class Question(Request[A]):
-    """A request that Kafka's clients ask in other words, or not at all. It is not counted."""
+    """A request without an equivalent in Kafka's protocol. Metrics do not count it."""
 
     __slots__ = ()
 
 
 class AnyBroker(Protocol):
-    """A broker, or whatever stands for one."""
-
     @property
     def transaction_version(self) -> int:
         """The highest transaction version that the broker supports."""
@@ -106,10 +104,10 @@ class AddOffsetsToTxn(Request[None]):
 class Produce(Request[dict[TopicPartition, ProduceResult]]):
     """Append one batch to each partition, all in one unit; each partition has a result or an error.
 
-    For a batch that is already stored, the result has its original offset and `duplicate=True`. Under
-    transaction version 2 a transactional batch adds its partition to the transaction, which begins if
-    none is open (KIP-890); `transaction_version` is the client's, None the highest supported. A topic
-    whose current id differs from that in `topic_ids` gets UnknownTopicIdError.
+    A batch that is already stored has its original offset and `duplicate=True`. Under transaction version
+    2 a transactional batch adds its partition to the transaction, which begins if none is open (KIP-890).
+    `transaction_version` is the client's, None the highest supported. A topic whose current id differs
+    from that in `topic_ids` gets UnknownTopicIdError.
     """
 
     batches: Mapping[TopicPartition, RecordBatch]
@@ -123,13 +121,12 @@ class Produce(Request[dict[TopicPartition, ProduceResult]]):
 
 @dataclass(frozen=True, slots=True)
 class EndTxn(Request[ProducerIdAndEpoch]):
-    """Commit or abort the transaction. The outcome is final when this returns; if it raises, it may
-    have been decided nevertheless.
+    """Commit or abort the transaction. The outcome is final when this returns; if it raises, the
+    transaction may be decided nevertheless.
 
     Returns the producer id and epoch to use next: under transaction version 2 the next epoch. Raises
-    InvalidTxnStateError, ProducerFencedError, InvalidProducerIdMappingError,
-    ConcurrentTransactionsError, TransactionCoordinatorFencedError and
-    TransactionalIdAuthorizationFailedError.
+    InvalidTxnStateError, ProducerFencedError, InvalidProducerIdMappingError, ConcurrentTransactionsError,
+    TransactionCoordinatorFencedError and TransactionalIdAuthorizationFailedError.
     """
 
     transactional_id: str
@@ -145,10 +142,11 @@ class EndTxn(Request[ProducerIdAndEpoch]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetCommit(Request[OffsetErrors]):
-    """Commit offsets of the group, all of them or none; with `each`, each partition by itself as in Kafka.
+    """Commit offsets of the group, all of them or none; with `each`, each partition by itself as in
+    Kafka.
 
-    The answer has for each partition None, or with `each` the error by which it was refused. Raises the
-    errors of `Broker.offset_commit`.
+    The answer has None for each partition, or with `each` the error that refused it. Raises the errors of
+    `Broker.offset_commit`.
     """
 
     group: ConsumerGroupMetadata
@@ -175,11 +173,11 @@ class TxnOffsetCommit(Request[OffsetErrors]):
 class OffsetFetch(Request[dict[TopicPartition, OffsetAndMetadata | ApiError]]):
     """The group's committed offsets; partitions without one are absent.
 
-    A partition that may not be described has TopicAuthorizationFailedError. With `require_stable`, one of
-    which an open transaction has a pending offset has UnstableOffsetCommitError. If `partitions` is None,
-    those that may not be described are left out.
+    A partition that may not be described has TopicAuthorizationFailedError. With `require_stable`, a
+    partition with a pending offset of an open transaction has UnstableOffsetCommitError. If `partitions`
+    is None, those that may not be described are omitted.
 
-    A member of a group whose partitions the coordinator assigns passes its id and epoch; raises
+    A member of a group whose partitions the coordinator assigns passes its id and epoch. Raises
     UnknownMemberIdError, StaleMemberEpochError, and IllegalGenerationError for a classic member.
     """
 
@@ -218,7 +216,7 @@ class DeleteGroup(Request[None]):
 
 @dataclass(frozen=True, slots=True)
 class Fetching(Request[A]):
-    """Where records are read, and how many."""
+    """The range and the amount to read."""
 
     topic_partition: TopicPartition
     offset: int
@@ -244,17 +242,17 @@ class Fetch(Fetching[FetchResult]):
 
 @dataclass(frozen=True, slots=True)
 class FetchBatches(Fetching[Block], name="fetch"):
-    """The records of `fetch` for servers: as record batches of at most `max_bytes` if the accelerator makes
-    them, and otherwise as columns."""
+    """The records of `fetch` for servers: as record batches of at most `max_bytes` if the accelerator
+    makes them, otherwise as columns."""
 
 
 @dataclass(frozen=True, slots=True)
 class FetchData(Fetching[Block], name="fetch"):
-    """The records of `fetch` as columns, for callers that read very many records, such as consumers:
-    without control records and, under read_committed, without aborted data.
+    """The records of `fetch` as columns, for consumers and other callers with very many records: without
+    control records and, under read_committed, without aborted data.
 
-    Records that are left out count towards `max_records`, so the result may have fewer records, even
-    none, although more follow at `stop`.
+    Omitted records count towards `max_records`. So the result may have fewer records, even none, although
+    more follow at `stop`.
     """
 
 
@@ -296,7 +294,7 @@ class TopicPartitions(Question[dict[str, int]]):
 
 @dataclass(frozen=True, slots=True)
 class Topic(Question[values.TopicMetadata]):
-    """One topic; it is created if absent, given `may_create` and auto_create_topics_enable. Raises
+    """One topic; an absent one is created if `may_create` and auto_create_topics_enable. Raises
     UnknownTopicOrPartitionError, InvalidTopicExceptionError and TopicAuthorizationFailedError."""
 
     topic: str
@@ -360,7 +358,7 @@ class JoinGroup(Request[values.JoinGroupResult]):
     rebalance_timeout_ms: int = 300_000
     client_host: str = ""
     owner_lock: int = 0
-    """The number of the presence that its process holds; 0 if none (decisions/0034)."""
+    """The number of its process's presence; 0 if none (decisions/0034)."""
     must_know_id: bool = False
     waits: bool = False
 
@@ -415,12 +413,12 @@ class DescribeGroup(Question[values.GroupDescription]):
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupHeartbeat(Request[values.ConsumerGroupHeartbeat]):
-    """Join a group whose partitions the coordinator assigns (KIP-848), stay in it, or leave it; the answer
-    says what the member should own. Fields have Kafka's names and meanings.
+    """Join a group whose partitions the coordinator assigns (KIP-848), stay in it, or leave it. The
+    answer has the partitions that the member should own. Fields have Kafka's names and meanings.
 
     The first one has `member_epoch` 0, a rebalance timeout, topics or a regular expression, and empty
-    `topic_partitions`; later ones leave out what has not changed. With -1 the member leaves, with -2 a
-    static member leaves for a while. Without `member_id` the member gets one.
+    `topic_partitions`; later ones omit unchanged fields. With -1 the member leaves, with -2 a static
+    member leaves for a while. Without `member_id` the member gets one.
 
     Raises InvalidRequestError, GroupIdNotFoundError, UnknownMemberIdError, FencedMemberEpochError,
     FencedInstanceIdError, UnreleasedInstanceIdError, UnsupportedAssignorError,
@@ -436,14 +434,14 @@ class ConsumerGroupHeartbeat(Request[values.ConsumerGroupHeartbeat]):
     rebalance_timeout_ms: int = -1
     subscribed_topic_names: Collection[str] | None = None
     subscribed_topic_regex: str | None = None
-    """In RE2's syntax; an empty one takes it away."""
+    """In RE2's syntax; an empty one removes the subscription."""
     server_assignor: str | None = None
     topic_partitions: Mapping[UUID, Collection[int]] | None = None
-    """What the member owns, by the topics' ids; None: as it said before."""
+    """The member's partitions by topic id; None: unchanged."""
     client_id: str = ""
     client_host: str = ""
     owner_lock: int = 0
-    """The number of the presence that its process holds; 0 if none (decisions/0034)."""
+    """The number of its process's presence; 0 if none (decisions/0034)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -464,8 +462,7 @@ class WriteTxnMarkers(Request[None]):
 
     For operators, to end a hanging transaction (KIP-664). Under transaction version 2, `producer_epoch`
     is one higher than that of the transaction's batches. Raises InvalidProducerEpochError,
-    TransactionCoordinatorFencedError, UnknownTopicOrPartitionError and
-    ClusterAuthorizationFailedError.
+    TransactionCoordinatorFencedError, UnknownTopicOrPartitionError and ClusterAuthorizationFailedError.
     """
 
     producer_id: int
@@ -503,9 +500,8 @@ class DescribeTransactions(Request[dict[str, values.TransactionDescription]]):
 
 @dataclass(frozen=True, slots=True)
 class ListTransactions(Request[list[values.TransactionListing]]):
-    """List the transactions that match every filter (KIP-664); with `duration_ms` only those that began
-    longer ago than that, with a pattern, in RE2's syntax, those whose whole id it matches. Raises
-    InvalidRegularExpressionError."""
+    """List the transactions that match every filter (KIP-664). `duration_ms` selects those that began
+    longer ago; a pattern in RE2's syntax must match the whole id. Raises InvalidRegularExpressionError."""
 
     states: Sequence[str] = ()
     producer_ids: Sequence[int] = ()

@@ -1,8 +1,8 @@
 """Kafka's topic settings: those that act in eosdb, and those that are only stored.
 
 `TOPIC_SETTINGS` is the one table (Kafka 4.1, and two of eosdb's own for a topic that moves to a cluster).
-Every value that Kafka accepts is accepted; `TopicConfig` is the effective configuration, from the topic's
-settings and the broker's (decisions/0032).
+eosdb accepts every value that Kafka accepts. `TopicConfig` is the effective configuration, from the
+topic's settings and the broker's (decisions/0032).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from eosdb.model.values import TimestampType
 
 MOVING_TO: Final = "eosdb.moving.to"
 MOVED_TO: Final = "eosdb.moved.to"
-# decisions/0046: a setting closes a topic to writers, whoever they are.
+# decisions/0046: a setting closes a topic to every writer.
 _REPLICAS: Final = re.compile(r"\*|(\d+:\d+(,\d+:\d+)*)?")
 
 
@@ -43,9 +43,9 @@ class TopicSetting:
     default: str
     """Kafka's default."""
     parse: Callable[[str, object], object]
-    """Raises InvalidConfigError for values that Kafka refuses."""
+    """Raises InvalidConfigError for values that Kafka rejects."""
     field: str = ""
-    """The field of TopicConfig; empty if the setting is stored and shown without effect."""
+    """The field of TopicConfig; empty if the setting has no effect."""
     broker_field: str = ""
     """The field of BrokerConfig that applies if the topic has no value."""
 
@@ -125,7 +125,7 @@ def _flag() -> TopicSetting:
     return TopicSetting(SettingKind.BOOLEAN, "false", _boolean)
 
 
-# decisions/0032: all that Kafka has, or clients that send them could not create topics.
+# decisions/0032: all of Kafka's, or clients that send them could not create topics.
 TOPIC_SETTINGS: Final = {
     "cleanup.policy": TopicSetting(
         SettingKind.LIST, "delete", cleanup_policy, "policies", "log_cleanup_policy"
@@ -241,10 +241,8 @@ class TopicConfig:
 
 
 def topic_overrides(config: Mapping[str, object] | None) -> dict[str, str]:
-    """A topic's settings as the text that is stored.
-
-    Raises InvalidConfigError if a name is not text, or a value neither text nor a whole number.
-    """
+    """A topic's settings as stored text. Raises InvalidConfigError for a name that is not text, or a
+    value that is neither text nor a whole number."""
     out: dict[str, str] = {}
     for name, value in (config or {}).items():
         if not isinstance(name, str) or not isinstance(value, str | int):
@@ -302,7 +300,6 @@ def changed(
 
 
 def _edited(name: str, operation: ConfigOperation, given: str, before: str) -> str:
-    """Append values to a list, or subtract them."""
     parts, values = _parts(before), _parts(given)
     if TOPIC_SETTINGS[name].kind is not SettingKind.LIST:
         raise InvalidConfigError(

@@ -1,7 +1,7 @@
-"""Checks of the plain values of a request, before anything is read or written.
+"""Checks the plain values of a request, before any read or write.
 
-Each error names the value and what is expected. The ranges are those of Kafka's wire types; they also
-exclude values that SQLite's 64-bit integers and UTF-8 text cannot hold.
+Each error names the value and the expected one. The ranges are those of Kafka's wire types. They also
+exclude values that do not fit SQLite's 64-bit integers and UTF-8 text.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def check_described_partition(tp: object) -> TopicPartition:
 
 
 def check_topic_partitions(tps: object) -> list[TopicPartition]:
-    """The distinct partitions, in order. Raises InvalidRequestError unless `tps` is a collection of
+    """The distinct partitions, in order. Raises InvalidRequestError for anything but a collection of
     them."""
     return sorted({check_topic_partition(tp) for tp in check_collection("partitions", tps)})
 
@@ -125,7 +125,7 @@ def check_text(name: str, value: object, error: type[EosdbError] = InvalidReques
 
 
 def check_name(name: str, value: object, error: type[EosdbError] = InvalidRequestError) -> str:
-    """As `check_text`, of what Kafka's clients are told: no longer than their protocol can tell."""
+    """`check_text` for a name in Kafka's protocol, with its maximal length."""
     text = check_text(name, value, error)
     if len(text) * 4 > _LONGEST_NAME and len(text.encode()) > _LONGEST_NAME:
         raise error(f"{name}: got {shown(text)}, expected at most {_LONGEST_NAME} bytes of UTF-8")
@@ -248,16 +248,14 @@ def _is_int(value: object, low: int, high: int) -> TypeGuard[int]:
 
 
 def shown(value: object) -> str:
-    """A value as errors show it, truncated if it is long."""
+    """A value for an error text, truncated if it is long."""
     text = repr(value)
     return text if len(text) <= 80 else text[:77] + "..."
 
 
 def check_transaction_version(requested: int | None, highest: int) -> int:
-    """The transaction version of a client; the highest supported if it names none.
-
-    Raises InvalidRequestError, and UnsupportedVersionError above the highest supported.
-    """
+    """The transaction version of a client, by default the highest supported. Raises InvalidRequestError,
+    and UnsupportedVersionError above the highest."""
     if requested is None or requested == highest:
         return highest
     if check_int("transaction_version", requested, 1) > highest:

@@ -14,10 +14,10 @@ from uuid import UUID
 
 from eosdb.errors import ApiError
 
-# Plain `ConsumerRecord` is a record of anything. Consumers give `bytes | Any`, as typeshed does for
-# `re.Match.group`: `bytes | None` would have everybody write a check that most topics make senseless.
-# Defaults of type variables are for type checkers only, which know typing_extensions without its being
-# installed.
+# Plain `ConsumerRecord` has any type of key and value. Consumers return `bytes | Any`, as typeshed does
+# for `re.Match.group`: `bytes | None` would force a check on everybody that most topics make senseless.
+# Only type checkers see the defaults of type variables; they know typing_extensions without an
+# installation.
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
@@ -55,7 +55,7 @@ TRANSACTION_STATE_TOPIC: Final = "__transaction_state"
 PARTITIONS_MAX: Final = 10_000
 """Of a topic."""
 INTERNAL_TOPICS: Final = (GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC)
-"""Kafka's internal topics. Here they are tables, and their names are reserved."""
+"""Kafka's internal topics. In eosdb they are tables, and their names are reserved."""
 
 IsolationLevel = Literal["read_uncommitted", "read_committed"]
 Durability = Literal["full", "normal", "off"]
@@ -94,8 +94,7 @@ class RecordBatch(NamedTuple):
     base_sequence: int = NO_SEQUENCE
     is_transactional: bool = False
     sent_bytes: int = -1
-    """The size of the batch in the form in which it was sent, which max.message.bytes limits; -1: the size
-    of the records."""
+    """The size of the batch as sent, which max.message.bytes limits; -1: the size of the records."""
 
 
 class ProduceResult(NamedTuple):
@@ -110,7 +109,7 @@ class ProduceResult(NamedTuple):
 
 
 class TimestampType(IntEnum):
-    """Who set a record's timestamp: the producer (0) or the broker at the append (1)."""
+    """The source of a record's timestamp: the producer (0) or the broker at the append (1)."""
 
     CREATE_TIME = 0
     LOG_APPEND_TIME = 1
@@ -190,7 +189,8 @@ class TransactionState(Enum):
         self.may_expire: Final = self.is_complete or self.name == "EMPTY"
         """No transaction is open or ending (Kafka: isExpirationAllowed)."""
 
-    __hash__ = object.__hash__  # There is one of each; Enum's own hash is a call for every lookup.
+    # There is one object of each; Enum's own hash is a Python call for every look-up.
+    __hash__ = object.__hash__
 
     @classmethod
     def from_label(cls, label: str) -> TransactionState:
@@ -286,7 +286,7 @@ class GroupDescription:
 
 
 class AssignedTopic(NamedTuple):
-    """Partitions of a topic that a member of a consumer group has."""
+    """A member's partitions of one topic."""
 
     topic: str
     topic_id: UUID
@@ -295,8 +295,8 @@ class AssignedTopic(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupHeartbeat:
-    """The response to a heartbeat of a consumer group's member (KIP-848). `assignment` is None where the
-    member's partitions are as the last response said."""
+    """The response to a heartbeat of a consumer group's member (KIP-848). `assignment` is None if the
+    member's partitions have not changed."""
 
     member_id: str
     member_epoch: int
@@ -306,7 +306,7 @@ class ConsumerGroupHeartbeat:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupMemberDescription:
-    """A member of a consumer group: its subscription, the partitions it has, and those it is to have.
+    """A member of a consumer group: its subscription, its partitions, and its target.
 
     `subscribed_topic_regex` is empty for a member without one.
     """
@@ -351,7 +351,7 @@ class TransactionDescription:
     transaction_start_time_ms: int
     partitions: frozenset[TopicPartition]
     due: str = ""
-    """What the next write to the file does about it, because nobody has written since; empty if nothing."""
+    """The effect of the next write to the file on it, because of time alone; empty if none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -386,8 +386,7 @@ class ConsumerGroupMetadata:
     member_id: str = ""
     group_instance_id: str | None = None
     topic_ids: Mapping[TopicPartition, UUID] = field(default_factory=dict, compare=False)
-    """The ids of the topics that were read: offsets of a topic are not those of another topic created later
-    under its name."""
+    """The ids of the topics that were read: a topic that is deleted and created again is a new topic."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,5 @@
-"""Text for people: what others have chosen (names, ids, keys, messages), amounts, sizes, durations, and the
-command that installs an extra."""
+"""Text for people: foreign texts (names, ids, keys, messages), amounts, sizes, durations, and the command
+that installs an extra."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ _STEPS: Final = (("d", "d", 86_400), ("h", "h", 3_600), ("min", "m", 60), ("s", 
 
 
 def printable(text: str, keep: str = "") -> str:
-    """Escape what does not print, except the characters of `keep`: line breaks, terminal control
-    characters, marks that turn the direction, surrogates. So no text can look like another."""
+    """Escape unprintable characters except those of `keep`: line breaks, terminal controls, marks of text
+    direction, surrogates. So no text can look like another."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c in keep else repr(c)[1:-1] for c in text)
 
 
 def shortened(text: str, most: int) -> str:
-    """At most `most` characters: the beginning, and the end, which tells apart the names of a series."""
+    """At most `most` characters: the beginning, and the end, where the names of a series differ."""
     if len(text) <= most:
         return text
     tail = (most - 1) // 3
@@ -26,7 +26,7 @@ def shortened(text: str, most: int) -> str:
 
 
 def decoded(data: bytes) -> str:
-    """Bytes as text if they are UTF-8, and as SQL's `X'…'` if not."""
+    """Bytes as text if they are UTF-8, otherwise as SQL's `X'…'`."""
     try:
         return data.decode()
     except UnicodeDecodeError:
@@ -41,7 +41,7 @@ def number(count: float | None) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """Such as `1 record` and `1,234 records`."""
+    """As in `1 record` and `1,234 records`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
@@ -57,8 +57,8 @@ def size(count: float) -> str:
 
 
 def duration(ms: float, *, short: bool = False) -> str:
-    """The two largest units: `350 ms`, `2.5 s`, `12 s`, `2 h 5 min`. Rounded
-    down. Short, at most seven characters for the columns of a table: `0.4s`, `12s`, `2h05m`, `400d`."""
+    """The two largest units, rounded down: `350 ms`, `2.5 s`, `12 s`, `2 h 5 min`. `short` fits seven
+    characters of a table's column: `0.4s`, `12s`, `2h05m`, `400d`."""
     whole = max(int(ms), 0)
     if short and whole < 10_000:
         return f"{whole // 100 / 10:.1f}s"
@@ -77,7 +77,8 @@ def duration(ms: float, *, short: bool = False) -> str:
 
 
 def needs_extra(what: str, extra: str, error: ImportError) -> str:
-    """An error text: the extra that `what` needs, and the command that installs it where eosdb is from."""
+    """An error text with the extra that `what` needs, and the command that installs it from where eosdb
+    is from."""
     return f"{what} needs the extra {extra!r}: {_installs(extra)} ({error})"
 
 
@@ -91,7 +92,7 @@ def _installs(extra: str) -> str:
 
     in_a_checkout = f"pip install '.[{extra}]' in a checkout of eosdb"
     try:
-        # What pip and others note of an installation that is not from an index (PEP 610).
+        # pip and others note here an installation from elsewhere than an index (PEP 610).
         text = metadata.distribution("eosdb").read_text("direct_url.json")
     except metadata.PackageNotFoundError:
         return in_a_checkout

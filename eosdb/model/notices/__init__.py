@@ -1,1 +1,1 @@
-"""What eosdb says through `logging`: the catalog of its notices, and how one is said."""
+"""The log messages of eosdb: their catalog, and how one is logged."""

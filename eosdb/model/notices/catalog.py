@@ -1,7 +1,7 @@
-"""Every kind of log line, by logger. docs/observability.md has the same table, made by `make_notices`.
+"""Every kind of log line, by logger. `make_notices` makes the same table in docs/observability.md.
 
-Values, keys and headers of records, passwords and security settings are in no message and no field. The
-message of a user's exception is shown, on one line of at most 200 characters.
+No message or field has values, keys and headers of records, passwords or security settings. The message
+of a user's exception is shown, on one line of at most 200 characters.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """One kind of log line, and how it is logged.
 
-A library configures no logging and has no handlers: it names loggers below `eosdb`; the program decides,
-and for one that has decided nothing there is `_Lines`. Lines that differ in numbers alone are one line
-there, printed when it comes for the 1st, the 10th, the 100th time, and so on, and at the end of the program
-if it came again since, but not behind the traceback of an error that ended it. Whether logging is
-configured is asked for each line.
-What a line is about is also in fields of its LogRecord. A line is logged by the code that had the effect,
-after that effect is durable, and while the thread holds nothing that others wait for: a slow handler keeps
-no lock, and one that raises breaks no commit.
+A library configures no logging and has no handlers: it only names loggers below `eosdb`. For a program
+without a logging configuration there is `_Lines`. It treats lines that differ only in numbers as one: the
+1st, 10th, 100th and so on are printed, and a repeated one at the end of the program, unless a traceback
+of an error has ended it. Whether logging is configured is checked for each line.
+
+The fields of a LogRecord have the line's subjects. The code that had an effect logs it, after the effect
+is durable and while the thread holds no lock: a slow handler delays no other thread, and one that raises
+breaks no commit.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class _Lines(logging.Handler):
             _write(repeated.counted)
 
     def _tell_the_rest(self) -> None:
-        if hasattr(sys, "last_value"):  # Python has printed the traceback of what ended the program
+        if hasattr(sys, "last_value"):  # Python has printed the traceback that ended the program
             return
         with self._lines:
             for repeated in self._kinds.values():
@@ -91,7 +91,7 @@ _lines: Final = _Lines()
 
 
 def handle(record: logging.LogRecord) -> None:
-    """Print the record, unless the program has switched logging's last resort off."""
+    """Print the record, unless the program has turned logging's last resort off."""
     if logging.lastResort is not None and record.levelno >= max(
         logging.lastResort.level, _lines.level
     ):
@@ -100,19 +100,17 @@ def handle(record: logging.LogRecord) -> None:
 
 _TEXT_MAX: Final = 200
 _saying: Final = threading.local()
-"""The actions that this thread is logging at the moment: a handler that writes to an eosdb file does not
-make the same line again."""
+"""The actions that this thread is logging now: a handler that writes to an eosdb file does not repeat the
+line."""
 
 
-# decisions/0047: log lines are data, so the documentation and the code cannot differ.
+# decisions/0047: log lines are data, so documentation and code cannot differ.
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """A kind of log line: its logger, level, fields and sentence.
-
-    `action` names the kind for programs, and is a field of every line; `fields` are the others. `sentence`
-    is a %-format of `fields` and of values that only the message shows. Two notices share an action where
-    an operator does the same about both.
-    """
+    """A kind of log line: its logger, level, fields and sentence. `action` names the kind for programs,
+    and is a field of every line; `fields` are the others. `sentence` is a %-format of `fields` and of
+    values only for the message. Two notices share an action if an operator reacts to both in the same
+    way."""
 
     room: str
     level: int
@@ -120,7 +118,7 @@ class Notice:
     fields: tuple[str, ...]
     sentence: str
     meaning: str
-    """For the documentation: when it is logged."""
+    """For the documentation: the occasion of the line."""
     logger: logging.Logger = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -128,17 +126,15 @@ class Notice:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether the logger is enabled for it; asked where its values cost something to compute."""
+        """Whether the logger is enabled for it; to be checked before values that are expensive to
+        compute."""
         return self.logger.isEnabledFor(self.level)
 
     def say(self, *, trace: BaseException | None = None, **values: object) -> None:
-        """Log this notice, its sentence and fields filled with `values`, unless its level is disabled.
-        Never raises.
-
-        An exception given as `error` becomes its class's name in the field, and the sentence may show it as
-        `error_text` or `error_message`. `trace` is logged with its traceback. Do not call this while
-        holding a lock that others wait for.
-        """
+        """Log this notice with `values`, unless its level is disabled. Never raises. An exception given
+        as `error` becomes its class's name in the field; the sentence may show it as `error_text` or
+        `error_message`. `trace` is logged with its traceback. Do not call this while holding a lock that
+        others wait for."""
         if not self.is_wanted:
             return
         values = _with_texts(values)
@@ -162,7 +158,7 @@ class Notice:
             if self.logger.filter(record):
                 handle(record)
         except Exception:
-            # As logging's own handlers do with what goes wrong in them.
+            # As logging's own handlers treat their errors.
             if logging.raiseExceptions and sys.stderr is not None:
                 traceback.print_exc()
         finally:
@@ -178,21 +174,20 @@ class Notice:
 
 
 class Untold:
-    """Lines to log as soon as nothing is held that others wait for. Threads may share it."""
+    """Lines to log as soon as no lock is held. Threads may share it."""
 
     __slots__ = ("waiting",)
 
     def __init__(self) -> None:
         self.waiting: Final = deque[tuple[Notice, BaseException | None, dict[str, Any]]]()
-        """In the order of logging; false when empty."""
+        """In the order of logging."""
 
     def add(self, notice: Notice, *, trace: BaseException | None = None, **values: object) -> None:
-        """Put off `notice.say(…)` until `tell`. The values are taken now."""
+        """Put off `notice.say(…)` until `tell`, with the values of now."""
         if notice.is_wanted:
             self.waiting.append((notice, trace, _with_texts(values)))
 
     def tell(self) -> None:
-        """Log every line that waits."""
         while self.waiting:
             try:
                 notice, trace, values = self.waiting.popleft()
@@ -210,8 +205,8 @@ def _with_texts(values: dict[str, object]) -> dict[str, object]:
 
 
 def one_line(text: object) -> str:
-    """Text from elsewhere, such as an exception's message, for use within a line: at most 200 characters,
-    unprintable ones escaped."""
+    """One line of foreign text, such as an exception's message: at most 200 characters, unprintable ones
+    escaped."""
     shown = str(text)
     if len(shown) > _TEXT_MAX:
         shown = f"{shown[: _TEXT_MAX - 1]}…"

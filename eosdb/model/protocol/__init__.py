@@ -1,1 +1,1 @@
-"""External formats: the opaque bytes of consumer groups, SCRAM credentials, Prometheus' text."""
+"""External formats: the opaque bytes of consumer groups, SCRAM credentials, RE2 expressions."""

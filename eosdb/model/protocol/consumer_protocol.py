@@ -1,8 +1,8 @@
 """The opaque bytes of consumer groups: subscriptions and assignments (Kafka: ConsumerProtocol).
 
 A member joins with a `Subscription`, and the leader sends each member its partitions. Both are encoded as
-by Kafka's clients, so that any of them can share the group (decisions/0029). JSON, which members of earlier
-versions of eosdb sent, is read as well.
+by Kafka's clients, so that any of them can share the group (decisions/0029). JSON of members with earlier
+versions of eosdb is read as well.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _VERSION: Final = 3
 """The version read and written. Later versions only append fields, which are ignored."""
 _NO_RACK: Final = struct.pack(">h", -1)
 _JSON: Final = b"{"
-"""The first bytes of JSON from older members; as a version number they would be 31,000 or more."""
+"""The first byte of JSON from older members; as a version number they would be 31,000 or more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """A member's topics, and the partitions it owns since which generation (-1: none). `user_data` belongs
-    to its assignor."""
+    """A member's topics, and its partitions since which generation (-1: none). `user_data` belongs to its
+    assignor."""
 
     topics: tuple[str, ...]
     owned: tuple[TopicPartition, ...] = ()
@@ -67,8 +67,7 @@ def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
 
 
 def decode_assignment(data: bytes) -> tuple[TopicPartition, ...]:
-    """Decode the partitions, sorted; empty bytes give none. Raises ValueError for bytes that are not an
-    assignment."""
+    """Decode the sorted partitions; empty bytes have none. Raises ValueError for other bytes."""
     if not data:
         return ()
     try:
@@ -82,7 +81,6 @@ def decode_assignment(data: bytes) -> tuple[TopicPartition, ...]:
 
 
 def encode_partitions(partitions: Iterable[TopicPartition]) -> bytes:
-    """Encode an array of topics, each with its partitions."""
     by_topic: dict[str, list[int]] = {}
     for topic, partition in sorted(partitions):
         by_topic.setdefault(topic, []).append(partition)
@@ -101,7 +99,6 @@ class Reader:
 
     @property
     def left(self) -> int:
-        """The number of bytes not read yet."""
         return len(self._data) - self._at
 
     def version(self) -> int:

@@ -1,9 +1,8 @@
-"""Regular expressions over names in RE2's syntax, matched in time that grows with the names' length alone.
+"""Regular expressions over names in RE2's syntax, matched in time linear in the names' length.
 
-A client of a server chooses the expression, and the server matches it within a write, so nothing here
-backtracks: the expression becomes an automaton, whose size and whose work are bounded (decisions/0064).
-Names of topics are ASCII, so a class of characters is a mask of 128 bits, and one more for all others: a
-class may leave others out or take them in, and none is told from another.
+A remote client chooses the expression, and the server matches it within a write. So nothing here
+backtracks: the expression becomes an automaton of bounded size and work (decisions/0064). Topic names are
+ASCII, so a class of characters is a mask of 128 bits, with one more bit for all other characters.
 """
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ from typing import Final
 from eosdb.errors import InvalidRegularExpressionError
 
 _MAX_PROGRAM: Final = 20_000
-"""The most steps that an expression may be compiled to."""
+"""The most steps of a compiled expression."""
 _MAX_WORK: Final = 200_000
-"""The most steps that are followed to match one expression with all names; what was followed once is
-remembered, so that expressions of the usual kind need a few hundred."""
+"""The most steps to match one expression with all names. Known steps are remembered, so that usual
+expressions need a few hundred."""
 _MAX_DEPTH: Final = 100
 _MAX_REPEAT: Final = 1000
 
@@ -72,7 +71,7 @@ _CONTROLS: Final = {"a": "\a", "f": "\f", "t": "\t", "n": "\n", "r": "\r", "v": 
 _LETTERS: Final = (1 << 26) - 1
 
 _SET: Final = r"\\(?:[dDwWsS]|[pP](?:[^{]|\{[^}]*\}))"
-"""Several characters behind a backslash."""
+"""A backslash that stands for several characters."""
 _ONE: Final = (
     r"(?:[^\\]|\\(?:[afnrtv]|x(?:[0-9a-fA-F]{2}|\{[0-9a-fA-F]{1,6}\})"
     r"|0[0-7]{0,2}|[1-7][0-7]{1,2}|[^a-zA-Z0-9\x80-\U0010ffff]))"
@@ -82,7 +81,7 @@ _ITEM: Final = re.compile(
     rf"\[:(?P<posix>\^?\w*):\]|(?P<set>{_SET})|(?P<low>{_ONE})(?:-(?P<high>{_ONE}|{_SET}))?",
     re.DOTALL,
 )
-"""What a class of characters is made of."""
+"""An item of a character class."""
 _TOKEN: Final = re.compile(
     r"\\Q(?P<quoted>.*?)(?:\\E|\Z)"
     r"|(?P<group>\((?:\?(?:P?<(?P<name>[a-zA-Z0-9_]+)>|(?P<flags>[imsU]*(?:-[imsU]*)?)(?P<end>[:)])))?+)"
@@ -92,11 +91,11 @@ _TOKEN: Final = re.compile(
     rf"|(?P<set>{_SET})|(?P<mark>[|)])|(?P<one>(?![\[(]){_ONE})",
     re.DOTALL,
 )
-"""The parts of an expression. No part is tried in two ways, so that reading takes linear time, too."""
+"""The parts of an expression. Each is tried in one way only, so that reading takes linear time, too."""
 
 
 class _Assertion(Enum):
-    """What holds between two characters, and takes none."""
+    """A condition between two characters; takes none."""
 
     BEGIN = "begin"
     END = "end"
@@ -113,10 +112,9 @@ _ASSERTIONS: Final = {
     r"\B": _Assertion.NO_BOUNDARY,
 }
 _Step = tuple[int | _Assertion | None, tuple[int, ...]]
-"""One step of the automaton: the characters it takes or what it asserts (None: nothing), and what may
-follow."""
+"""One step of the automaton: its characters or condition (None: nothing), and the next steps."""
 _Build = Callable[[int], int]
-"""Adds a part of an expression in front of the step given, and returns its first step."""
+"""Adds a part of an expression before the given step, and returns its first step."""
 
 
 @lru_cache(maxsize=32)
@@ -127,24 +125,25 @@ def matching(regex: str, names: tuple[str, ...]) -> frozenset[str]:
 
 
 def check(regex: str) -> None:
-    """Raise InvalidRegularExpressionError unless this is an expression in RE2's syntax."""
+    """Raise InvalidRegularExpressionError for an expression outside of RE2's syntax."""
     _Automaton(regex)
 
 
 class _Automaton:
-    """Follows all ways through an expression at once. A state is the set of steps that may come next, with
-    the character before, for assertions; what follows a state is worked out once."""
+    """Follows all ways through an expression at once. A state is the set of possible next steps, with the
+    previous character for conditions. The successor of a state is computed once."""
 
     def __init__(self, regex: str) -> None:
         self._regex = regex
-        self._steps: list[_Step] = [(None, ())]  # The first is the end: the expression has matched.
+        self._steps: list[_Step] = [
+            (None, ())
+        ]  # The first step is the end: the expression has matched.
         first = _Parser(regex, self._add, self._steps.__setitem__).build(0)
         self._first = (frozenset((first,)), "")
         self._after: dict[tuple[frozenset[int], str, str], frozenset[int]] = {}
         self._work = 0
 
     def matches(self, name: str) -> bool:
-        """Whether the expression matches the whole name."""
         steps, before = self._first
         for character in name:
             key = (steps, before, character)
@@ -213,14 +212,13 @@ class _Parser:
         self._set = set_
         self._at = 0
         self._folds = False
-        """Whether case is ignored."""
         self._names = set[str]()
         self.build: Final = self._alternatives(0)
         if self._at < len(regex):
             raise self._error("unexpected )")
 
     def _accept(self, *kinds: str) -> re.Match[str] | None:
-        """The next part, if it is of these kinds, or any but a mark if none is named; it is passed."""
+        """Take the next part if it is of these kinds; without kinds, any but a mark."""
         token = _TOKEN.match(self._regex, self._at)
         if token is None:
             if self._at < len(self._regex):
@@ -263,7 +261,7 @@ class _Parser:
         return build
 
     def _parts(self, token: re.Match[str], depth: int) -> list[_Build]:
-        """What one part stands for: several characters between \\Q and \\E, nothing for flags."""
+        r"""The meaning of one part: several characters between \Q and \E, nothing for flags."""
         match token.lastgroup:
             case "quoted":
                 return [self._characters(_mask(one)) for one in token["quoted"]]
@@ -281,7 +279,8 @@ class _Parser:
         return [self._characters(_ALL if token[0] == "." else self._range(token[0], token[0]))]
 
     def _bounds(self, token: re.Match[str]) -> tuple[int, int | None]:
-        """The least and the largest number of times; to prefer few makes no difference to a whole name."""
+        """The least and the largest number of times. A preference for few does not matter to a whole
+        name."""
         if token["least"] is None:
             return {"*": (0, None), "+": (1, None), "?": (0, 1)}[token[0][0]]
         if any(
@@ -308,7 +307,7 @@ class _Parser:
             for _ in range(least):
                 before, follow = follow, part(follow)
                 if follow == before:
-                    break  # It takes nothing, and adds nothing however often it is repeated.
+                    break  # It takes no character, and repetition adds nothing.
             return follow
 
         return build
@@ -318,11 +317,11 @@ class _Parser:
         if name in self._names:
             raise self._error(f"two groups have the name {name!r}")
         self._names.update([name] if name else [])
-        # Flags for lines and greediness make no difference to whether a whole name matches.
+        # Flags for lines and greediness do not matter to a whole name.
         on, _, off = (token["flags"] or "").partition("-")
         self._folds = (folds or "i" in on) and "i" not in off
         if token["end"] == ")":
-            return []  # They are for the rest of the group that this stands in.
+            return []  # They apply to the rest of their group.
         inside = self._alternatives(depth + 1)
         if not self._regex.startswith(")", self._at):
             raise self._error("a group is not closed with )")
@@ -365,7 +364,7 @@ class _Parser:
         return _mask(map(chr, range(first, min(last, _OTHERS - 1) + 1)))
 
     def _code(self, one: str) -> int:
-        """The code of a character, which may be written with a backslash."""
+        """The code of a character, perhaps behind a backslash."""
         letter = one[1:] and one[1]
         if letter == "x":
             code = int(one[2:].strip("{}"), 16)
@@ -383,7 +382,7 @@ class _Parser:
         return lambda follow: self._add((folded, (follow,)))
 
     def _folded(self, mask: int) -> int:
-        """The mask with both cases of its letters, where case is ignored."""
+        """The mask with both cases of its letters, if case is ignored."""
         if not self._folds:
             return mask
         upper, lower = mask >> 65 & _LETTERS, mask >> 97 & _LETTERS

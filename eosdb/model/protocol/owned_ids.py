@@ -1,8 +1,8 @@
 """Transactional ids whose owner holds a lock: those of large `append_once` calls, and of processors.
 
-The lock's number is computed from the id and the epoch, so it is neither stored nor sent in requests. An
-`append_once` holds the lock of its epoch, because the next attempt of its sink has the same id with a
-higher epoch; a processor, whose id nobody else uses, holds the locks of all epochs.
+The id and the epoch determine the lock's number, so it is neither stored nor sent in requests. An
+`append_once` holds the lock of its epoch, because its sink's next attempt has the same id with a higher
+epoch. A processor is the only user of its id, and holds the locks of all epochs.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import hashlib
 from typing import Final
 
 SINK: Final = "__eosdb.sink:"
-"""What the ids of `append_once` begin with."""
+"""The prefix of the ids of `append_once`."""
 OWNED_BY: Final = "-owned-by-eosdb-"
-"""Stands in a processor's id between the id that its user chose and the member's. Nobody chooses it by
-accident: an open transaction with it and without its lock is aborted by the next write."""
+"""Separates the user's id from the member's in a processor's id. Nobody chooses it by accident: the next
+write aborts an open transaction with it and without its lock."""
 EPOCHS: Final = 2**15
 _IDS: Final = 2**46
 
@@ -30,7 +30,7 @@ def has_owner(transactional_id: str) -> bool:
 
 
 def owner_lock(transactional_id: str, producer_epoch: int) -> int:
-    """The number of the lock for this id and epoch, below 2**61; the locks of an id are consecutive."""
+    """The lock number of this id and epoch, below 2**61; the locks of an id are consecutive."""
     digest = hashlib.blake2b(
         transactional_id.encode(errors="surrogatepass"), digest_size=8
     ).digest()

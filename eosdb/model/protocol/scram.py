@@ -1,7 +1,7 @@
-"""SCRAM credentials (RFC 5802): what is stored of a password, and how a proof is verified.
+"""SCRAM credentials (RFC 5802): their stored form, and the verification of a proof.
 
-As in Kafka (ScramCredential, ScramFormatter), the file holds a salt and two keys, derived from the password
-by a slow hash. The password itself is not stored, and can be found from them by guessing only.
+As in Kafka (ScramCredential, ScramFormatter), the file has a salt and two keys, derived from the password
+by a slow hash. The password itself is not stored, and can only be guessed from them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The records that `poll_columns` returns: by field, as Arrow tables and as data frames.
+"""The records of `poll_columns`: by field, as Arrow tables and as data frames.
 
-pyarrow and pandas are imported only by the methods that need them: eosdb does not require them.
+Only the methods that need pyarrow and pandas import them: eosdb does not require them.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ class PartitionColumns:
     values: Sequence[Any]
     headers: Sequence[tuple[Header, ...]]
     cells: tuple[Cells, int] | None = field(default=None, repr=False, compare=False, kw_only=True)
-    """For `to_arrow`: what the accelerator has read (`eosdb.native.cells`), if it has, and the index of the
-    first of these records in it."""
+    """For `to_arrow`: the accelerator's data, if any (`eosdb.native.cells`), and the index of the first
+    of these records in it."""
 
     def __len__(self) -> int:
         return len(self.offsets)
 
 
 COLUMNS: Final = ("offset", "timestamp", "timestamp_type", "key", "value", "headers")
-"""The columns of a Block that PartitionColumns has, in its order."""
+"""The columns of a Block in PartitionColumns, in its order."""
 columns_of: Final[Callable[[PartitionColumns], tuple[Sequence[Any], ...]]] = attrgetter(
     "offsets", "timestamps", "timestamp_types", "keys", "values", "headers"
 )
@@ -54,7 +54,7 @@ def piece(part: PartitionColumns, start: int, end: int) -> PartitionColumns:
     return PartitionColumns(part.topic, part.partition, *columns)
 
 
-# decisions/0024: what the fetch has is what the caller gets.
+# decisions/0024: the caller gets the columns of the fetch.
 @dataclass(frozen=True, slots=True)
 class PolledColumns:
     """The records of one `poll_columns`; a partition may occur more than once, in order."""
@@ -127,7 +127,6 @@ class PolledColumns:
 
 
 def _table(arrow: Any, part: PartitionColumns, types: dict[str, Any]) -> Any:
-    """Return the records of a part that has cells as an Arrow table."""
     assert part.cells is not None
     cells, start = part.cells
     count, stored = len(part), COLUMNS[:-1]

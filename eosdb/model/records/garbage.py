@@ -1,4 +1,4 @@
-"""Python's cyclic garbage collector, suspended while many objects are made that are all kept."""
+"""Suspends Python's cyclic garbage collector while many lasting objects are created."""
 
 from __future__ import annotations
 
@@ -9,13 +9,10 @@ from contextlib import contextmanager
 
 @contextmanager
 def without_garbage_collection() -> Iterator[None]:
-    """Suspend the collector for the block, which should be short and call no user code.
-
-    The collector runs whenever enough containers have been allocated: for a list of 10,000 records about
-    fifteen times over the list, and now and then over all objects of the process, and finds nothing. That
-    takes a third of the time of reading, or more. After the block it runs once. A collector that is already
-    off, or suspended by another thread, is left alone.
-    """
+    """Suspend the collector for the block, which should be short and call no user code. For a list of
+    10,000 records the collector would run about fifteen times over the list, sometimes over all objects,
+    and find nothing. That takes a third of the reading time, or more. It runs once after the block. If it
+    is off, or another thread has suspended it, it stays off."""
     if not gc.isenabled():
         yield
         return

@@ -1,4 +1,4 @@
-"""The partition of a record for which the caller names none.
+"""The partition of a record without one.
 
 `consistent_random` is librdkafka's default (CRC-32 of the key), `murmur2_random` the Java client's. A
 record without a key goes to the sticky partition, which changes with every batch (KIP-480).
@@ -20,7 +20,6 @@ _M: Final = 0x5BD1E995
 
 
 def consistent_random(key: bytes, partitions: int) -> int:
-    """librdkafka's `consistent_random`."""
     return zlib.crc32(key) % partitions
 
 
@@ -48,7 +47,7 @@ def murmur2(data: bytes) -> int:
 
 def partitions_of(partitioner: Partitioner, keys: Sequence[bytes], partitions: int) -> list[int]:
     """The partition of each key; a repeated key is hashed once."""
-    if partitioner is consistent_random:  # Less than it takes to look a key up.
+    if partitioner is consistent_random:  # Hashing costs less than a look-up of the key.
         return [checksum % partitions for checksum in map(zlib.crc32, keys)]
     by_key = {key: partitioner(key, partitions) for key in set(keys)}
     return [by_key[key] for key in keys]

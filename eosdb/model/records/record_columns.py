@@ -1,7 +1,7 @@
-"""Records laid out as columns, as a producer collects them and as rows are built from them.
+"""Records laid out as columns, as producers collect them and rows are built from them.
 
-A record in flight is four entries in lists, not an object; a `Record` is built only on request. The broker
-takes any sequence of records and lays it out in the same way.
+A record in flight is four list entries, not an object; a `Record` is built on request. The broker lays
+out any sequence of records in the same way.
 """
 
 from __future__ import annotations
@@ -13,10 +13,8 @@ from eosdb.model.values import Header, Record
 
 
 class RecordColumns(Sequence[Record]):
-    """A sequence of records whose fields are kept in separate lists.
-
-    `payload` is key, value, key, value, …; `headers` is empty if no record has any.
-    """
+    """A sequence of records whose fields are in separate lists. `payload` is key, value, key, value, …;
+    `headers` is empty if no record has any."""
 
     __slots__ = ("headers", "payload", "timestamps")
 
@@ -47,9 +45,8 @@ class RecordColumns(Sequence[Record]):
         headers: Sequence[Header],
         timestamp: int | None,
     ) -> None:
-        """Append a record, atomically even if a signal raises, or memory runs out: the list that counts the
-        records is extended last, and nothing is called between the first and the last change
-        (decisions/0018)."""
+        """Append a record, atomically even if a signal raises or memory runs out. The list that counts
+        the records is extended last, without a call in between (decisions/0018)."""
         payload, timestamps = self.payload, self.timestamps
         if headers or self.headers:
             self.lay_headers((headers,) if headers else (), len(timestamps))
@@ -61,12 +58,12 @@ class RecordColumns(Sequence[Record]):
             raise
 
     def cut(self, count: int) -> None:
-        """Keep so many records, of lists that may differ in length."""
+        """Keep this many records, of lists that may differ in length."""
         del self.payload[2 * count :], self.timestamps[count:]
 
     def lay_headers(self, headers: Sequence[Sequence[Header]], index: int) -> None:
         """Store the headers of the records about to be appended from `index` on. Earlier records without
-        headers get an empty tuple, and headers left by records that were never appended are removed."""
+        headers get an empty tuple. Headers of records that were never appended are removed."""
         del self.headers[index:]
         if headers:
             self.headers.extend([()] * (index - len(self.headers)))
@@ -105,5 +102,5 @@ class RecordColumns(Sequence[Record]):
 
 
 def piece_length(length: int, size: int, most_records: int, most_bytes: int) -> int:
-    """The number of records of the next piece, given that a piece of `length` records had `size` bytes."""
+    """The number of records in the next piece, if a piece of `length` records had `size` bytes."""
     return max(1, min(most_records, most_bytes * length // max(size, 1)))

@@ -1,4 +1,4 @@
-"""Converting keys and values to bytes, and applying users' functions to many records."""
+"""Converts keys and values to bytes, and applies users' functions to many records."""
 
 from __future__ import annotations
 
@@ -14,11 +14,8 @@ Deserializer = Callable[[bytes], object]
 
 
 def serialized(what: str, given: object, serializer: Serializer | None) -> bytes | None:
-    """Serialize a key or value: `str` becomes UTF-8, also what a serializer returns, and everything but
-    bytes needs a serializer.
-
-    Raises TypeError, and InvalidRecordError for text that has no UTF-8 form.
-    """
+    """Serialize a key or value. Text becomes UTF-8, also if a serializer returns it; anything but bytes
+    needs a serializer. Raises TypeError, and InvalidRecordError for text without a UTF-8 form."""
     if given is None:
         return None
     data: object = given
@@ -45,7 +42,7 @@ def as_far_as_it_goes(items: Iterable[T]) -> tuple[list[T], Exception | None]:
     """The items before the one that raises an error, and the error."""
     results: list[T] = []
     try:
-        results.extend(items)  # Keeps what came before.
+        results.extend(items)  # Keeps the earlier results.
     except Exception as error:
         return results, error
     return results, None
