@@ -10,8 +10,8 @@ demo: $(SETUP)
 
 # TESTS="tests/log" tests a room, TESTS=--no-skips fails what is skipped; build/test.xml has the time of each test.
 TESTS ?=
-# One more than the cores of a small machine, which tests that wait leave idle.
-WORKERS ?= 3
+# Two more than the cores of a small machine, which tests that wait leave idle.
+WORKERS ?= 4
 test: $(SETUP)
 	$(PYTHON) -m pytest -n $(WORKERS) --junitxml build/test.xml $(TESTS)
 

@@ -50,6 +50,9 @@ pip=(.venv/bin/python -m pip --quiet --disable-pip-version-check)
 "${pip[@]}" install -e . --group dev
 # Programs start faster; where PYTHONDONTWRITEBYTECODE is set, nobody else would do it.
 .venv/bin/python -m compileall -q cli eosdb migrations spark_io
+# So do pytest's workers, each of which would otherwise rewrite the asserts of all tests.
+env -u PYTHONDONTWRITEBYTECODE .venv/bin/python -m pytest --collect-only -q >/dev/null &
 # So does Spark with an archive of its classes (tests/spark/small.py).
 ! command -v java >/dev/null || .venv/bin/python -m tests.spark.small || true
+wait
 touch .venv/.ready
