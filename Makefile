@@ -38,7 +38,7 @@ SEED ?= 0
 fuzz: $(SETUP)
 	$(PYTHON) -m tests.wire.fuzz $(MINUTES) $(SEED)
 
-# Kafka's and other people's own programs against `eosdb serve` (docs/wire.md#judges); fetches what they are made of.
+# Kafka's and other people's own programs against `eosdb serve` (tests/judges/README.md); fetches what they are made of.
 # JUDGES="streams copier" asks some; exit status 1: one failed, 2: one could not be had here.
 JUDGES ?=
 judges: $(SETUP)

@@ -36,7 +36,7 @@ class Verdict:
 
 
 def table(verdicts: Sequence[Verdict]) -> str:
-    """As docs/wire.md has it."""
+    """As README.md beside has it."""
     lines = ["| judge | version | kills | result | time |", "| --- | --- | --- | --- | --- |"]
     lines += [_line(verdict) for verdict in verdicts]
     return "\n".join(lines)
