@@ -64,8 +64,8 @@ from eosdb.model.values import (
 from eosdb.model.words import needs_extra
 from eosdb.store import queries
 from eosdb.store.file import forking
-from eosdb.store.file.memory import folder_in_memory
-from eosdb.store.file.memory import memory_folder as memory_folder
+from eosdb.store.file.file_system import folder_in_memory
+from eosdb.store.file.file_system import memory_folder as memory_folder
 from eosdb.store.schema.migrate import open_file
 from eosdb.store.store import Store
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import eosdb
-from eosdb.store.file.mutex import WriterMutex
+from eosdb.store.file.locks import WriterMutex
 from eosdb.store.writing.writer import Writer
 
 

@@ -28,7 +28,7 @@ from eosdb.model.values import (
     SnapshotInfo,
     TopicPartition,
 )
-from eosdb.store import history
+from eosdb.store import journal
 
 from .timeline import reading
 
@@ -138,13 +138,13 @@ class LogAdmin(RequestHandler):
         """Return a mark for programs that store offsets outside the file. Later `history_departure`
         tells whether they are still offsets of this file and its history."""
         with self._store.read() as connection:
-            return str(history.mark(connection))
+            return str(journal.mark(connection))
 
     def history_departure(self, mark: str) -> str | None:
         """Return None if the file still has the history of the mark, else why not: the path now holds
         another file, or an older copy. Raises InvalidRequestError for text that is not a mark."""
         with self._store.read() as connection:
-            return history.departure(connection, check_text("mark", mark))
+            return journal.departure(connection, check_text("mark", mark))
 
     def scan(
         self,

@@ -19,7 +19,7 @@ from eosdb.errors import EosdbError
 from eosdb.log import topics
 from eosdb.model.clock import SystemClock
 from eosdb.model.config import BrokerConfig
-from eosdb.store import history
+from eosdb.store import journal
 from eosdb.store.file import forking
 from eosdb.store.file.failures import translated
 from eosdb.store.schema.migrate import open_file
@@ -142,7 +142,7 @@ def of(
     marks_of: Callable[[str], Iterable[str]] = lambda file_id: (),
 ) -> FileSummary:
     """The same on the caller's snapshot."""
-    mark = history.mark(connection)
+    mark = journal.mark(connection)
     cut = consistent_cut.read(connection, authorizer)
     named = {tp.topic for tp in cut}
     return FileSummary(
@@ -153,7 +153,7 @@ def of(
         {
             known_mark: why
             for known_mark in marks_of(mark.file_id)
-            if (why := history.departure(connection, known_mark)) is not None
+            if (why := journal.departure(connection, known_mark)) is not None
         },
         {
             metadata.name: str(metadata.topic_id)
@@ -165,4 +165,4 @@ def of(
 
 def id_in(mark: str) -> str:
     """Return the file id in a mark. Raises InvalidRequestError for text that is not a mark."""
-    return history.parse(mark).file_id
+    return journal.parse_mark(mark).file_id

@@ -43,7 +43,7 @@ from eosdb.events.lean import Lean, fill_in
 from eosdb.log import projection as log_projection
 from eosdb.model.values import EPOCH_PER_TRANSACTION, GroupState, TransactionState
 from eosdb.store.counters import set_counter
-from eosdb.store.schema.statement import Statement
+from eosdb.store.schema.newest import Statement
 from eosdb.store.writing.unit import Folding
 
 _SAVE_PRODUCER_ID: Final = Statement(

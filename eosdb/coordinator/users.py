@@ -12,7 +12,7 @@ from eosdb.errors import (
 )
 from eosdb.model.protocol.scram import ITERATIONS_MAX, ITERATIONS_MIN, MECHANISMS, ScramCredential
 from eosdb.model.validation import check_int, check_name, check_text, shown
-from eosdb.store.schema.statement import Statement
+from eosdb.store.schema.newest import Statement
 from eosdb.store.writing.unit import Folding, Unit
 
 Source = Unit | sqlite3.Connection

@@ -17,7 +17,7 @@ from eosdb.model.damage import parsed, reads
 from eosdb.model.reports import JsonView
 from eosdb.model.values import TopicPartition
 from eosdb.store.schema import guard
-from eosdb.store.schema.statement import Statement
+from eosdb.store.schema.newest import Statement
 from eosdb.store.writing.unit import Folding, Unit
 
 TYPES: Final = ("TEXT", "INTEGER", "REAL", "BOOLEAN", "JSON")

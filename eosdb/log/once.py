@@ -25,7 +25,7 @@ from eosdb.events.kinds import (
 from eosdb.model.damage import parsed, reads
 from eosdb.model.validation import check_text
 from eosdb.model.values import RecordMetadata
-from eosdb.store.schema.statement import Statement
+from eosdb.store.schema.newest import Statement
 from eosdb.store.writing.unit import STEPS_PER_UNIT, Folding, Unit
 
 _FIND: Final = (

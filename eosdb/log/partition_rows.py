@@ -16,8 +16,8 @@ from eosdb.model.config import BrokerConfig
 from eosdb.model.damage import parsed, reads
 from eosdb.model.topic_config import TopicConfig
 from eosdb.model.values import PartitionOffsets, TopicPartition
+from eosdb.store.schema.newest import Statement
 from eosdb.store.schema.row_checksum import row_checksum
-from eosdb.store.schema.statement import Statement
 from eosdb.store.writing.unit import Folding, Memo, Unit
 
 _PAGE: Final = 1_000

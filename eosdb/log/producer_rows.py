@@ -11,7 +11,7 @@ from eosdb.log import partition_rows
 from eosdb.log.producer_state import BatchMetadata, ProducerStateEntry, sequence_of
 from eosdb.model.damage import parsed, reads
 from eosdb.model.values import ProducerState
-from eosdb.store.schema.statement import Statement
+from eosdb.store.schema.newest import Statement
 from eosdb.store.writing.unit import STEPS_PER_UNIT, Folding, Memo, Unit
 
 _IN_TABLE: Final = {"current_txn_first_offset": "current_txn_start_offset"}

@@ -43,7 +43,7 @@ from eosdb.log.producer_state import BatchMetadata, ProducerStateEntry, sequence
 from eosdb.model.fetched import AbortedTransaction
 from eosdb.model.values import PARTITIONS_MAX, TopicPartition
 from eosdb.store.counters import set_counter
-from eosdb.store.schema.statement import Statement
+from eosdb.store.schema.newest import Statement
 from eosdb.store.writing.insertion import FoldedInsertion
 from eosdb.store.writing.unit import Folding
 

@@ -14,10 +14,10 @@ from typing import Any, Final
 from eosdb.errors import CorruptDatabaseError
 from eosdb.log.partition_rows import Partition
 from eosdb.log.record_rows import RANGE
-from eosdb.log.taken_back import taken_back
+from eosdb.model.damage import reads
 from eosdb.model.fetched import AbortedTransaction
+from eosdb.store.schema.newest import Statement
 from eosdb.store.schema.row_checksum import row_checksum
-from eosdb.store.schema.statement import Statement
 from eosdb.store.writing.insertion import FoldedInsertion
 from eosdb.store.writing.unit import Folding
 
@@ -151,3 +151,21 @@ def forget(unit: Folding, partition_id: int, last_offsets: Sequence[int], newest
         unit.execute(_DELETE, (partition_id, entry[2]))
         add(unit, partition_id, AbortedTransaction._make(entry), found[0])
     return newest
+
+
+@reads("records")
+def taken_back(
+    transactional: Iterable[tuple[int, int]], aborted_transactions: Iterable[AbortedTransaction]
+) -> set[int]:
+    """Return the offsets that read_committed omits among these transactional records, given in order as
+    pairs of offset and producer id (Kafka: CompletedFetch.nextFetchedRecord). The producer of an aborted
+    transaction is filtered from the transaction's first offset to its ABORT marker."""
+    by_producer: dict[int, list[int]] = {}
+    for offset, producer_id in transactional:
+        by_producer.setdefault(producer_id, []).append(offset)
+    gone: set[int] = set()
+    for aborted in aborted_transactions:
+        offsets = by_producer.get(aborted.producer_id, [])
+        start = bisect_left(offsets, aborted.first_offset)
+        gone.update(offsets[start : bisect_left(offsets, aborted.last_offset, start)])
+    return gone

@@ -20,16 +20,14 @@ from eosdb.model.clock import Clock
 from eosdb.model.failpoints import Failpoint, reach
 from eosdb.model.progress import Progress, report_progress
 from eosdb.model.reports import CompactReport
-from eosdb.store import space
-from eosdb.store.file import forking, lock_holder
-from eosdb.store.file.connection import connect
+from eosdb.store import space, wal
+from eosdb.store.file import failures, forking
+from eosdb.store.file.connection import connect, hearing
 from eosdb.store.file.failures import translated
-from eosdb.store.file.hearing import hearing
 from eosdb.store.schema import kind
 from eosdb.store.schema.new_file import forget_unfinished, unfinished_name
 from eosdb.store.schema.newest import GIVES_PAGES_BACK
 from eosdb.store.store import Store
-from eosdb.store.wal import growth
 from eosdb.store.writing.writer import Writer
 
 _PAGES_A_STEP: Final = 256
@@ -45,7 +43,7 @@ def compact(store: Store, clock: Clock, on_progress: Progress | None) -> Compact
     return CompactReport(
         bytes_before=before,
         bytes_after=os.path.getsize(store.path),
-        held_by=(growth.readers(store.path) or lock_holder.UNSEEN) if is_held else "",
+        held_by=(wal.readers(store.path) or failures.UNSEEN) if is_held else "",
         elapsed_s=(clock.monotonic_ms() - start) / 1000,
     )
 

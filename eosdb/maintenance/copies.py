@@ -4,23 +4,100 @@ hosts; both are durable before they appear."""
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
+import re
+import secrets
 import sqlite3
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from eosdb.admin import summary
+from eosdb.admin.summary import FileSummary
+from eosdb.coordinator.authorizer import Authorizer
 from eosdb.errors import ConfigError, EosdbError, IllegalStateError, StorageError
-from eosdb.maintenance import claims
 from eosdb.model.failpoints import Failpoint, reach
 from eosdb.model.progress import Progress, report_progress, silent
 from eosdb.model.validation import check_text
-from eosdb.store.file.connection import connect
+from eosdb.store.file.connection import connect, hearing
 from eosdb.store.file.failures import translate_system, translated
-from eosdb.store.file.hearing import hearing
+from eosdb.store.file.file_system import LOCKS
 from eosdb.store.schema.migrate import identify
-from eosdb.store.schema.new_file import sync_folder
+from eosdb.store.schema.new_file import FORMAT_AT, ROLLBACK_FORMAT, sync_folder
 from eosdb.store.store import Store
+from eosdb.system.lock_file import LOCK
 from eosdb.system.road import road
+
+_PARTS: Final = ("", "-wal", "-shm", "-journal", *reversed(LOCKS))
+"""The files of an attempt; the lock goes last, and whatever is there has one."""
+_LOCK_NAME: Final = re.compile(rf".+\.unfinished-[0-9a-f]{{8}}{LOCK}", re.DOTALL)
+
+
+def claim(path: str) -> int:
+    """Open the file at `path`, creating it if necessary, and claim it: no other program can claim it
+    before this process has closed it or died. Raises OSError, also for a link: what it leads to would be
+    overwritten.
+
+    The claim is the kernel's (`flock`). On NFS the server keeps it for all hosts, unless the folder is
+    mounted with `nolock` or `local_lock`; then a copy that another host makes looks abandoned.
+    """
+    while (descriptor := _claimed(path, os.O_CREAT, fcntl.LOCK_EX)) is None:
+        pass  # It was removed or renamed by whoever had it.
+    return descriptor
+
+
+@contextlib.contextmanager
+def unfinished(target: str) -> Iterator[str]:
+    """Return a free path beside `target` at which the file for it is prepared; nothing is left there.
+    What killed processes have left in the folder, for whichever file, is removed. Raises OSError."""
+    _remove_abandoned(os.path.dirname(os.path.abspath(target)))
+    path = f"{target}.unfinished-{secrets.token_hex(4)}"
+    descriptor = -1
+    try:
+        # Not the file itself: closing it would drop SQLite's locks, and on NFS the two kinds meet.
+        descriptor = claim(path + LOCK)
+        yield path
+    finally:  # Also of a claim that was interrupted: nobody else has this name.
+        try:
+            _remove(path)
+        finally:
+            if descriptor >= 0:
+                os.close(descriptor)
+
+
+def _remove_abandoned(folder: str) -> None:
+    names: list[str] = []
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        names = [entry.path for entry in entries if _LOCK_NAME.fullmatch(entry.name)]
+    for name in names:
+        with contextlib.suppress(OSError):  # It is claimed, another user's, or gone.
+            descriptor = _claimed(name, 0, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if descriptor is not None:
+                try:
+                    _remove(name.removesuffix(LOCK))
+                finally:
+                    os.close(descriptor)
+
+
+def _remove(path: str) -> None:
+    for part in _PARTS:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path + part)
+
+
+def _claimed(path: str, flags: int, operation: int) -> int | None:
+    """Return a descriptor with the claim; None if `path` does not lead to what was claimed any more."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | flags, 0o600)
+    try:
+        fcntl.flock(descriptor, operation)
+        if os.path.exists(path) and os.path.samestat(os.fstat(descriptor), os.stat(path)):
+            return descriptor
+    except BaseException:
+        os.close(descriptor)
+        raise
+    os.close(descriptor)
+    return None
+
 
 _PAGES_A_STEP: Final = 4_096
 """16 MiB: steps of this size have no measurable cost, and Python can be interrupted between them."""
@@ -131,7 +208,7 @@ def copy(
 def _appearing(target: str, put: Callable[[str, str], None]) -> Iterator[str]:
     """Return the path at which the block writes what `put` then names `target`, durable."""
     try:
-        with claims.unfinished(target) as path:
+        with unfinished(target) as path:
             with translated(target):
                 yield path
             _sync(path)
@@ -146,3 +223,45 @@ def _appearing(target: str, put: Callable[[str, str], None]) -> Iterator[str]:
         ) from error
     except OSError as error:
         raise translate_system(error, target) from error
+
+
+_EVERYTHING: Final = Authorizer("User:publisher", "User:publisher")
+"""Authorises all topics: a copy is complete, whoever makes it."""
+
+
+def freeze(store: Store, folder: str | None) -> tuple[int, FileSummary]:
+    """Create a page-for-page copy of the file; returns its descriptor and the facts of the same instant.
+
+    The copy needs neither WAL nor shared memory, and has no name once it is complete, so it disappears
+    with the descriptor. It is created in `folder`, or beside the file; what a killed process left of one
+    is reused. Raises StorageError and DatabaseFullError.
+    """
+    name = f"{os.path.basename(store.path)}.publishing"
+    path = os.path.join(folder or os.path.dirname(store.path), name)
+    try:
+        descriptor = claim(path)
+        try:
+            os.ftruncate(descriptor, 0)
+        except BaseException:
+            os.close(descriptor)  # Else the next attempt of this process waits for it.
+            raise
+    except OSError as error:
+        raise StorageError(f"{path} cannot be written: {error.strerror}") from error
+    try:
+        try:
+            with store.read() as source:
+                facts = summary.of(source, _EVERYTHING)
+                with translated(path), contextlib.closing(sqlite3.connect(path)) as target:
+                    # Only this process reads the copy, so it needs neither durability nor rollback.
+                    target.execute("PRAGMA journal_mode=OFF")
+                    target.execute("PRAGMA synchronous=OFF")
+                    copy_pages(source, target)
+        finally:
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+        os.pwrite(descriptor, ROLLBACK_FORMAT, FORMAT_AT.start)
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+        return descriptor, facts
+    except BaseException:
+        os.close(descriptor)
+        raise

@@ -20,13 +20,12 @@ from eosdb.maintenance import verify
 from eosdb.model.clock import Clock
 from eosdb.model.failpoints import Failpoint, reach
 from eosdb.model.progress import Progress, report_progress
-from eosdb.store import history, journal
+from eosdb.store import journal
 from eosdb.store.file import forking
-from eosdb.store.file.connection import connect, uri
+from eosdb.store.file.connection import connect, hearing, uri
 from eosdb.store.file.failures import translated
-from eosdb.store.file.hearing import hearing
-from eosdb.store.file.mutex import WriterMutex
-from eosdb.store.schema import dependents, kind, migrate, new_file, newest
+from eosdb.store.file.locks import WriterMutex
+from eosdb.store.schema import guard, kind, migrate, new_file, newest
 from eosdb.store.store import Store
 from eosdb.store.writing.writer import Writer
 from eosdb.system.road import road
@@ -52,7 +51,7 @@ def _extract(store: Store, clock: Clock, target: str, report: Progress) -> int:
         contextlib.closing(connect(path, patience_ms, read_only=True)) as reader,
     ):
         _check_parts(path, reader)
-        mark = history.mark(reader)
+        mark = journal.mark(reader)
         if os.path.exists(target) and os.path.samefile(path, target):
             raise IllegalStateError(f"{target} is the same file; give the path of a new one")
         if os.path.lexists(target):
@@ -69,12 +68,12 @@ def _extract(store: Store, clock: Clock, target: str, report: Progress) -> int:
 
 def _check_parts(path: str, connection: sqlite3.Connection) -> None:
     """Check that the file has objects of the owner, and that they do not need eosdb's."""
-    if not dependents.own_objects(connection) and not kind.of(connection).is_adopted:
+    if not guard.own_objects(connection) and not kind.of(connection).is_adopted:
         raise IllegalStateError(
             f"{path} has eosdb's tables alone, so there is nothing to take them out of; `eosdb backup` "
             "makes a copy under another name"
         )
-    if uses := dependents.dependents(connection):
+    if uses := guard.dependents(connection):
         raise IllegalStateError(
             f"{path}: these would break without eosdb's tables, which stay where they are: "
             f"{'; '.join(uses)}. Drop them first"
@@ -82,7 +81,7 @@ def _check_parts(path: str, connection: sqlite3.Connection) -> None:
 
 
 def _check_twin(
-    path: str, target: str, mark: history.Mark, clock: Clock, patience_ms: int, report: Progress
+    path: str, target: str, mark: journal.Mark, clock: Clock, patience_ms: int, report: Progress
 ) -> None:
     """Check that the file at `target`, created by an interrupted attempt, has everything."""
     try:
@@ -91,7 +90,7 @@ def _check_twin(
             why: str | None = "it is not such a file"
         else:
             with _checked(target, clock, patience_ms, report) as connection:
-                why = history.departure(connection, str(mark))
+                why = journal.departure(connection, str(mark))
                 if why is None and mark.position and not journal.at(connection, mark.position):
                     why = f"its history does not go back to event {mark.position}"
     except EosdbError as error:
@@ -198,7 +197,7 @@ def _sync_in_wal_mode(path: str) -> None:
         os.close(descriptor)
 
 
-def _drop(path: str, patience_ms: int, writer: Writer, mark: history.Mark) -> None:
+def _drop(path: str, patience_ms: int, writer: Writer, mark: journal.Mark) -> None:
     """Drop everything of eosdb's in one commit; from then on the file is the owner's alone."""
     with contextlib.closing(connect(path, patience_ms)) as connection:
         connection.execute("PRAGMA foreign_keys=OFF")  # Nothing refers to what is dropped.
@@ -206,10 +205,10 @@ def _drop(path: str, patience_ms: int, writer: Writer, mark: history.Mark) -> No
         connection.execute("BEGIN IMMEDIATE")
         try:
             _check_parts(path, connection)  # The owner's programs do not take the mutex.
-            if history.mark(connection) != mark:
+            if journal.mark(connection) != mark:
                 raise IllegalStateError(f"{path} has been written meanwhile; run it again")
             was_adopted = kind.of(connection).is_adopted
-            views = [*dependents.typed_views(connection), *reversed(newest.views())]
+            views = [*guard.typed_views(connection), *reversed(newest.views())]
             for name in views:
                 connection.execute(f'DROP VIEW IF EXISTS "{name}"')
             for name in reversed(newest.tables()):

@@ -24,7 +24,7 @@ from eosdb.model.damage import reads
 from eosdb.model.progress import Progress, report_progress
 from eosdb.model.validation import check_int
 from eosdb.store import baseline, journal
-from eosdb.store.file.hearing import hearing
+from eosdb.store.file.connection import hearing
 from eosdb.store.schema import file_id, kind
 from eosdb.store.schema.migrate import check_known
 from eosdb.store.schema.newest import GIVES_PAGES_BACK

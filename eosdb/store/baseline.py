@@ -15,9 +15,8 @@ from zlib import crc32
 
 from eosdb.errors import CorruptDatabaseError, InvalidRequestError
 from eosdb.model.clock import format_time_ms
-from eosdb.store.schema.newest import BASELINE_TABLE, in_baseline, materialized_tables
+from eosdb.store.schema.newest import BASELINE_TABLE, Statement, in_baseline, materialized_tables
 from eosdb.store.schema.row_checksum import row_checksum, signed
-from eosdb.store.schema.statement import Statement
 from eosdb.store.writing.insertion import FoldedInsertion
 from eosdb.store.writing.unit import Parameters, Unit
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from eosdb.model.damage import reads
-from eosdb.store.schema.statement import Statement
+from eosdb.store.schema.newest import Statement
 from eosdb.store.writing.unit import Folding, Memo
 
 _SET: Final = Statement(

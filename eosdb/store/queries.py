@@ -14,15 +14,13 @@ from eosdb.model.damage import parsed, reads
 from eosdb.model.reports import ViewDescription
 from eosdb.model.values import TransactionState
 from eosdb.native import accelerator
-from eosdb.store import baseline, journal
-from eosdb.store.file.connection import connect
+from eosdb.store import baseline, journal, wal
+from eosdb.store.file.connection import connect, hearing
 from eosdb.store.file.failures import translate, translated
-from eosdb.store.file.hearing import hearing
 from eosdb.store.file.open_files import size_of
 from eosdb.store.schema import file_id, kind
 from eosdb.store.schema import newest as newest_schema
 from eosdb.store.store import Store
-from eosdb.store.wal import growth as wal_growth
 from eosdb.system.road import road
 
 _AT_ONCE: Final = 100
@@ -71,7 +69,7 @@ def info(store: Store) -> dict[str, object]:
             "next_producer_id": counters.get("next_producer_id", 0),
         }
         connection.execute("COMMIT")  # Ends our own snapshot, so that it is not listed.
-        return facts | {"wal_held_by": wal_growth.readers(store.path)}
+        return facts | {"wal_held_by": wal.readers(store.path)}
 
 
 def query(

@@ -49,8 +49,8 @@ from eosdb.store.file.failures import (
     translated,
     without_memory,
 )
+from eosdb.store.file.locks import OwnerLocks, is_owned
 from eosdb.store.file.open_files import OpenFiles
-from eosdb.store.file.owner_locks import OwnerLocks, is_owned
 from eosdb.store.file.watch import Watch
 from eosdb.store.readers import Readers
 from eosdb.store.schema.migrate import Opened, check_not_upgraded

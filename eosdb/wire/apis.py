@@ -20,8 +20,7 @@ from eosdb.errors import EosdbError
 from eosdb.model.values import TopicPartition
 from eosdb.wire import borrowed
 from eosdb.wire.errors import code_of, message_of
-from eosdb.wire.fetch_answer import FetchAnswer
-from eosdb.wire.messages import Response
+from eosdb.wire.messages import FetchAnswer, Response
 from eosdb.wire.session import NO_TOPIC
 from eosdb.wire.session import Session as Session
 

@@ -20,9 +20,8 @@ from eosdb.model.threads import Thread
 from eosdb.wire import listening
 from eosdb.wire.connection import Connection, Interfere
 from eosdb.wire.limits import Lease, Limits, Memory
-from eosdb.wire.login import Login, Refusals
+from eosdb.wire.login import Login, Refusals, Users
 from eosdb.wire.parking import REAL_TIME, Parking
-from eosdb.wire.sasl import Users
 from eosdb.wire.security import IN_THE_CLEAR, Security
 from eosdb.wire.session import ANONYMOUS, Session, asking
 

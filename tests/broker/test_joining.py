@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session, scoped_session, sessionmaker
 import eosdb
 from eosdb import OffsetAndMetadata, TopicPartition
 from eosdb.errors import DatabaseLockedError, IllegalStateError, InvalidRequestError
-from eosdb.store.file import mutex
+from eosdb.store.file import locks
 from eosdb.store.writing import joined_unit
 
 TP = TopicPartition("orders", 0)
@@ -267,7 +267,7 @@ def test_while_a_failed_sync_is_to_be_made_good_nothing_is_published(
     own: sqlite3.Connection, path: Path
 ) -> None:
     """decisions/0017: whatever is written before would be lost with the power, committed or not."""
-    lock = mutex.WriterMutex(f"{path}-lock", 0)
+    lock = locks.WriterMutex(f"{path}-lock", 0)
     lock.note_sync(failed=True)
     with own, pytest.raises(eosdb.StorageError, match="a sync has failed"):
         eosdb.join(own).publish("orders", "x")

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import eosdb
-from eosdb.store.file.mutex import WriterMutex
+from eosdb.store.file.locks import WriterMutex
 from eosdb.system.road import QUEUE, WRITER, road
 
 pytestmark = [

@@ -21,7 +21,7 @@ import pytest
 import eosdb
 from eosdb.model.failpoints import Failpoint
 from eosdb.model.protocol.consumer_protocol import decode_assignment
-from eosdb.store.file.lock_holder import describe_holders
+from eosdb.store.file.failures import describe_holders
 from tests.crash.children import environment
 from tests.tidy.tree import ROOT
 

@@ -21,7 +21,7 @@ from eosdb.events import lean
 from eosdb.events.encoding import encode
 from eosdb.events.kinds import BatchAppended, Event, MarkerWritten, TransactionStateChanged
 from eosdb.events.lean import NAMED, Lean, fill_in, read, write
-from eosdb.maintenance import history
+from eosdb.maintenance import housekeeping
 from eosdb.model.values import CLASSIC, EPOCH_PER_TRANSACTION, TransactionState
 from tests.events.test_encoding import events
 from tests.whole_events import check_views, details, say_everything, whole_events
@@ -297,12 +297,12 @@ def test_what_is_left_of_a_history_means_the_same_wherever_it_ends(
     the records say who wrote them."""
     live(db_path)
     events = whole_events(db_path)
-    monkeypatch.setattr(history, "EVENTS_PER_UNIT", 3)
+    monkeypatch.setattr(housekeeping, "EVENTS_PER_UNIT", 3)
     config = eosdb.BrokerConfig(history_retention_ms=0)
     keeps = eosdb.BrokerConfig(history_retention_ms=-1, history_retention_bytes=-1)
     with eosdb.connect(db_path, durability="off", config=keeps) as db:
         dumped = [[*db.admin.dump_log(TopicPartition("t", i))] for i in range(3)]
-        while db._store.write(lambda unit: history.advance(unit, config, 10**6)):
+        while db._store.write(lambda unit: housekeeping.advance(unit, config, 10**6)):
             check_views(db_path, events)
             report = db.verify()
             assert report.ok, report.problems

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import eosdb
 from eosdb import AbortedTransaction, LogRecord, ManualClock, Record, RecordBatch, TopicPartition
-from eosdb.log.taken_back import taken_back
+from eosdb.log.transaction_index import taken_back
 from eosdb.model.values import IsolationLevel
 
 pytestmark = pytest.mark.both_roads

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import pytest
 
 import eosdb
-from eosdb.maintenance import claims
+from eosdb.maintenance import copies
 from eosdb.model.failpoints import Failpoint
 from tests.crash.children import environment
 from tests.readers import dump_state
@@ -146,7 +146,7 @@ def test_a_copy_whose_claim_is_interrupted_leaves_nothing(
         raise KeyboardInterrupt
 
     module = SimpleNamespace(LOCK_EX=fcntl.LOCK_EX, LOCK_NB=fcntl.LOCK_NB, flock=flock)
-    monkeypatch.setattr(claims, "fcntl", module)
+    monkeypatch.setattr(copies, "fcntl", module)
     with pytest.raises(KeyboardInterrupt):
         getattr(filled, command)(folder / "copy.db")
     assert [len(files) for files in seen] == [1]
@@ -183,12 +183,12 @@ def test_a_claim_is_one_of_the_file_that_has_the_name_now(
 
     def flock(descriptor: int, operation: int) -> None:
         fcntl.flock(descriptor, operation)
-        monkeypatch.setattr(claims, "fcntl", fcntl)
+        monkeypatch.setattr(copies, "fcntl", fcntl)
         path.unlink()
 
     module = SimpleNamespace(LOCK_EX=fcntl.LOCK_EX, flock=flock)
-    monkeypatch.setattr(claims, "fcntl", module)
-    descriptor = claims.claim(str(path))
+    monkeypatch.setattr(copies, "fcntl", module)
+    descriptor = copies.claim(str(path))
     try:
         assert os.path.samestat(os.fstat(descriptor), path.stat())
     finally:

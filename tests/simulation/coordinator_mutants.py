@@ -21,7 +21,7 @@ from eosdb.errors import (
 )
 from eosdb.events.kinds import TxnOffsetsCommitted
 from eosdb.model.values import ConsumerGroupMetadata, TransactionState
-from eosdb.store.schema.statement import Statement
+from eosdb.store.schema.newest import Statement
 from tests.simulation.planting import both, mutant, replaced
 
 # -- the coordinator's decisions ---------------------------------------------------------------------

@@ -7,7 +7,7 @@ from typing import Any
 from eosdb.events.kinds import MarkerWritten
 from eosdb.events.lean import kind_of
 from eosdb.log import compaction, retention
-from eosdb.maintenance import history
+from eosdb.maintenance import housekeeping
 from tests.simulation.planting import both, mutant, replaced
 
 
@@ -19,7 +19,7 @@ def _moved(by: int) -> Any:
 
         return moved
 
-    return replaced(history, "_after", make)
+    return replaced(housekeeping, "_after", make)
 
 
 @mutant("the baseline says that it is one event before where it is")
@@ -40,7 +40,7 @@ def baseline_leaves_out_markers() -> Any:
 
         return folded
 
-    return replaced(history, "_fold", make)
+    return replaced(housekeeping, "_fold", make)
 
 
 @mutant("the baseline's position is committed before what is folded into it")
@@ -54,12 +54,12 @@ def baseline_torn() -> Any:
 
         return folded
 
-    return replaced(history, "_fold", make)
+    return replaced(housekeeping, "_fold", make)
 
 
 @mutant("the events of stored records are trimmed, too")
 def needed_events_are_trimmed() -> Any:
-    return replaced(history, "_has_rows", lambda _: lambda unit, event: False)
+    return replaced(housekeeping, "_has_rows", lambda _: lambda unit, event: False)
 
 
 @mutant("events before the baseline stay when their records are deleted")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 from unittest import mock
 
-from eosdb.client.consumer import attendance
+from eosdb.client.consumer import membership
 from eosdb.coordinator.due import Due
 from eosdb.coordinator.presence import Presences
 from tests.simulation.planting import mutant, replaced
@@ -45,7 +45,7 @@ def joining_again_gives_up_the_lock() -> Any:
 
         return begun
 
-    return replaced(attendance.Attendance, "begin", make)
+    return replaced(membership.Attendance, "begin", make)
 
 
 @mutant("a session that begins does not bring forward when somebody looks whether it has ended")

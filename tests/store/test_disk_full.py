@@ -17,7 +17,7 @@ import eosdb
 from eosdb import TopicPartition
 from eosdb.model.failpoints import Failpoint, watched
 from eosdb.store.file.failures import translate
-from eosdb.store.file.mutex import WriterMutex
+from eosdb.store.file.locks import WriterMutex
 from tests.concurrency.worker import threads
 from tests.readers import committed_values, dump_state
 from tests.store.schema.test_schema import UPGRADED, Old

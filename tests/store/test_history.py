@@ -11,7 +11,7 @@ import pytest
 
 import eosdb
 from eosdb.errors import InvalidRequestError
-from eosdb.store import history
+from eosdb.store import journal
 from tests.store.schema.schema_files import VERSIONS, schema_file
 
 
@@ -41,7 +41,7 @@ def test_marks_outlive_an_upgrade(tmp_path: Path, version: int) -> None:
     path = Path(shutil.copy(schema_file(version), tmp_path / "old.db"))
     with contextlib.closing(sqlite3.connect(path)) as connection:
         positions = connection.execute("SELECT position FROM journal").fetchall()
-        events = [(at, history._event(connection, at)) for (at,) in positions]
+        events = [(at, journal._event(connection, at)) for (at,) in positions]
     assert events
     with eosdb.connect(path) as db:
         file_id = db.admin.history_mark().partition(".")[0]

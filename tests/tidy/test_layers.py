@@ -172,7 +172,6 @@ PURE = {
     "eosdb.client.producer.sequences",
     "eosdb.client.producer.completion",
     "eosdb.client.producer.state",
-    "eosdb.log.taken_back",
     "eosdb.testing.simulation.ledger",
 }
 

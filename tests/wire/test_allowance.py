@@ -14,7 +14,7 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.record.util import calc_crc32c
 
 from eosdb.errors import EosdbError, InvalidRecordError, MessageTooLargeError
-from eosdb.wire import batches, compression
+from eosdb.wire import batches
 from eosdb.wire.limits import DECOMPRESSED_BYTES, RECORDS, Allowance, Memory
 from eosdb.wire.parking import REAL_TIME
 from tests.wire.raw import eventually
@@ -51,16 +51,16 @@ def xerial(data: bytes) -> bytes:
 def test_a_bomb_is_not_decompressed_beyond_the_bound(codec: int) -> None:
     bomb = zeros(codec, DECOMPRESSED_BYTES + 1)
     with pytest.raises(MessageTooLargeError, match="when they are decompressed"):
-        compression.decompress(codec, bomb, 9, allowance())
+        batches.decompress(codec, bomb, 9, allowance())
 
 
 @pytest.mark.slow
 def test_a_bomb_of_many_blocks_is_not_decompressed_beyond_the_bound() -> None:
     with pytest.raises(MessageTooLargeError):
-        compression.decompress(2, xerial(bytes(DECOMPRESSED_BYTES + 1)), 9, allowance())
+        batches.decompress(2, xerial(bytes(DECOMPRESSED_BYTES + 1)), 9, allowance())
     endless = b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1) + struct.pack(">iB", 1, 0) * 100_001
     with pytest.raises(InvalidRecordError, match="more than 100000 blocks"):
-        compression.decompress(2, endless, 9, allowance())
+        batches.decompress(2, endless, 9, allowance())
 
 
 @pytest.mark.slow
@@ -69,9 +69,9 @@ def test_the_bound_is_one_for_all_batches_of_a_request(codec: int) -> None:
     left = allowance()
     part = zeros(codec, 40 * MIB)
     for _ in range(2):
-        assert len(compression.decompress(codec, part, 9, left)) == 40 * MIB
+        assert len(batches.decompress(codec, part, 9, left)) == 40 * MIB
     with pytest.raises(MessageTooLargeError):
-        compression.decompress(codec, part, 9, left)
+        batches.decompress(codec, part, 9, left)
 
 
 @pytest.mark.slow
@@ -81,15 +81,15 @@ def test_behind_a_bomb_nothing_of_the_request_is_decompressed(codec: int) -> Non
     left = allowance()
     for data in (zeros(codec, DECOMPRESSED_BYTES + 1), CODECS[codec](b"v")):
         with pytest.raises(MessageTooLargeError):
-            compression.decompress(codec, data, 9, left)
+            batches.decompress(codec, data, 9, left)
 
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("size", [0, 1, 100, 65_536, 3_000_000])
 def test_everything_within_the_bound_comes_out_as_it_went_in(codec: int, size: int) -> None:
     data = bytes(range(256)) * (size // 256) + b"x" * (size % 256)
-    assert compression.decompress(codec, CODECS[codec](data), 9, allowance()) == data
-    assert compression.decompress(2, xerial(data), 9, allowance()) == data
+    assert batches.decompress(codec, CODECS[codec](data), 9, allowance()) == data
+    assert batches.decompress(2, xerial(data), 9, allowance()) == data
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -100,7 +100,7 @@ def test_damaged_bytes_are_an_error_of_kafkas(codec: int) -> None:
         damaged[at] ^= 0xFF
         for data in (bytes(damaged), packed[:at]):
             try:
-                compression.decompress(codec, data, 9, allowance())
+                batches.decompress(codec, data, 9, allowance())
             except EosdbError as error:
                 assert isinstance(error, InvalidRecordError | MessageTooLargeError), repr(error)
 
@@ -108,7 +108,7 @@ def test_damaged_bytes_are_an_error_of_kafkas(codec: int) -> None:
 def test_what_batches_decompress_to_is_taken_of_the_common_memory_and_given_back() -> None:
     memory = Memory(256 * MIB)
     lease = memory.lease()
-    compression.decompress(4, CODECS[4](bytes(10 * MIB)), 9, Allowance(lease))
+    batches.decompress(4, CODECS[4](bytes(10 * MIB)), 9, Allowance(lease))
     assert memory.used == 10 * MIB
     lease.release()
     assert memory.used == 0
@@ -216,5 +216,5 @@ def test_what_cannot_be_decompressed_takes_nothing() -> None:
     memory = Memory(256 * MIB)
     lease = memory.lease()
     with pytest.raises(InvalidRecordError):
-        compression.decompress(4, b"no zstd", 9, Allowance(lease))
+        batches.decompress(4, b"no zstd", 9, Allowance(lease))
     assert memory.used == 0

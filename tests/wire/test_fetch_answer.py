@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kafka.protocol.consumer.fetch import FetchResponse
 
 from eosdb.model.fetched import AbortedTransaction
-from eosdb.wire.fetch_answer import FetchAnswer, FetchedPartition
+from eosdb.wire.messages import FetchAnswer, FetchedPartition
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 PARTITIONS = st.lists(

@@ -16,7 +16,7 @@ from kafka.protocol.metadata.metadata import MetadataRequest
 from kafka.protocol.producer.produce import ProduceRequest
 
 import eosdb
-from eosdb.wire import frames
+from eosdb.wire import connection
 from eosdb.wire.handlers import k01_fetch
 from eosdb.wire.limits import Limits, Memory
 from eosdb.wire.parking import REAL_TIME, Parking
@@ -100,14 +100,14 @@ def test_a_later_version_of_apiversions_is_answered_in_the_first_one(server: Ser
 def test_requests_that_come_in_single_bytes_and_in_one_piece_are_answered_in_order(
     server: Server,
 ) -> None:
-    frames = [header(API_VERSIONS, 0, number) for number in range(20)]
-    sent = b"".join(struct.pack(">i", len(frame)) + frame for frame in frames)
+    connection = [header(API_VERSIONS, 0, number) for number in range(20)]
+    sent = b"".join(struct.pack(">i", len(frame)) + frame for frame in connection)
     with Raw(server) as one, Raw(server) as other:
         one.send(sent)
         for byte in sent:
             other.send(bytes([byte]))
         for raw in (one, other):
-            answers = [raw.answer() or b"" for _ in frames]
+            answers = [raw.answer() or b"" for _ in connection]
             assert [struct.unpack_from(">i", answer)[0] for answer in answers] == list(range(20))
 
 
@@ -392,8 +392,8 @@ def test_large_frames_that_stall_keep_nobody_from_being_read(
 def test_time_without_room_is_not_the_clients(
     monkeypatch: pytest.MonkeyPatch, clock: eosdb.ManualClock
 ) -> None:
-    monkeypatch.setattr(frames, "REAL_TIME", clock)
-    patience = frames._Patience(30, Memory(100).lease())
+    monkeypatch.setattr(connection, "REAL_TIME", clock)
+    patience = connection._Patience(30, Memory(100).lease())
     clock.advance(29_000)
     with patience.paused():
         clock.advance(1_000_000)

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 import eosdb
+from eosdb.wire.login import MECHANISMS
 from eosdb.wire.parking import REAL_TIME
-from eosdb.wire.sasl import MECHANISMS
 from eosdb.wire.server import Server
 from tests.wire.peer import Peer
 from tests.wire.secured import FAILED, PASSWORD, USER, hello, log_in, plain, say

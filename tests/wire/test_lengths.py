@@ -8,7 +8,7 @@ import pytest
 from kafka.protocol.consumer.fetch import FetchResponse
 
 from eosdb.model.fetched import AbortedTransaction
-from eosdb.wire.fetch_answer import FetchAnswer, FetchedPartition, _compact
+from eosdb.wire.messages import FetchAnswer, FetchedPartition, _compact
 
 AROUND = [0, 1, 125, 126, 127, 128, 129, 16_381, 16_382, 16_383, 16_384, 2_097_150, 2_097_151]
 

@@ -16,9 +16,8 @@ import eosdb
 from eosdb import BrokerConfig, ManualClock
 from eosdb.errors import SaslAuthenticationFailedError
 from eosdb.wire.connection import CarryOut
-from eosdb.wire.login import Login
+from eosdb.wire.login import Login, Users
 from eosdb.wire.messages import SASL_AUTHENTICATE, SASL_HANDSHAKE
-from eosdb.wire.sasl import Users
 from eosdb.wire.server import Server
 from eosdb.wire.session import Session
 from tests.wire.peer import PATIENCE_S, Peer

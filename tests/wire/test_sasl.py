@@ -16,8 +16,7 @@ from kafka.protocol.metadata.api_versions import ApiVersionsRequest
 from kafka.protocol.metadata.metadata import MetadataRequest
 
 import eosdb
-from eosdb.wire.login import Login
-from eosdb.wire.sasl import MECHANISMS, Users
+from eosdb.wire.login import MECHANISMS, Login, Users
 from eosdb.wire.server import Server
 from tests.wire import clients
 from tests.wire.peer import PATIENCE_S, Peer, batch, produce, produced

@@ -16,7 +16,7 @@ import pytest
 from eosdb.errors import SaslAuthenticationFailedError
 from eosdb.model.protocol import scram
 from eosdb.model.protocol.scram import ScramCredential
-from eosdb.wire import sasl
+from eosdb.wire import login
 
 USER, PASSWORD, NONCE = "alice", "secret", "abcDEF0123"
 HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
@@ -54,7 +54,7 @@ class Said:
 def exchange(mechanism: str, said: Said) -> tuple[bytes, bytes, str]:
     """The signature that the server gives, the one that it should, and who it takes the client for."""
     hashed = HASHES[mechanism]
-    server = sasl.begin(mechanism, sasl.Users(find))
+    server = login.begin(mechanism, login.Users(find))
     bare = f"n={said.user},r={said.nonce}{said.after_first}"
     challenge = server.send(f"{said.header}{bare}".encode()).decode()
     fields = dict(part.split("=", 1) for part in challenge.split(","))
@@ -136,14 +136,14 @@ PLAIN = (b"", b"alice", b"\0alice", b"\0a\0b\0c", b"\0\xff\0b", b"\0\0")
 )
 def test_what_is_no_first_message_is_a_failed_login(mechanism: str, message: bytes) -> None:
     with pytest.raises(SaslAuthenticationFailedError):
-        sasl.begin(mechanism, sasl.Users(find)).send(message)
+        login.begin(mechanism, login.Users(find)).send(message)
 
 
 @pytest.mark.parametrize(
     "last", [b"", b"\xff", b"c=biws", b"c=biws,r={}", b"c=biws,r={},p=!", b"c=biws,r={},p=YQ"]
 )
 def test_what_is_no_last_message_is_a_failed_login(last: bytes) -> None:
-    server = sasl.begin("SCRAM-SHA-256", sasl.Users(find))
+    server = login.begin("SCRAM-SHA-256", login.Users(find))
     challenge = server.send(f"n,,n={USER},r={NONCE}".encode())
     nonce = challenge.partition(b",")[0].removeprefix(b"r=")
     with pytest.raises(SaslAuthenticationFailedError):
@@ -165,7 +165,7 @@ def test_every_field_is_altered_by_a_case() -> None:
 def test_the_server_never_says_the_same_nonce_twice() -> None:
     challenges = set()
     for _ in range(5):
-        server = sasl.begin("SCRAM-SHA-256", sasl.Users(find))
+        server = login.begin("SCRAM-SHA-256", login.Users(find))
         challenges.add(server.send(f"n,,n={USER},r={NONCE}".encode()))
     assert len(challenges) == 5
 

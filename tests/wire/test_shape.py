@@ -12,7 +12,7 @@ from kafka.protocol.metadata.find_coordinator import FindCoordinatorRequest
 from kafka.protocol.metadata.metadata import MetadataRequest
 from kafka.protocol.producer.produce import ProduceRequest
 
-from eosdb.wire import messages, shape
+from eosdb.wire import messages
 from eosdb.wire.messages import MalformedMessageError
 from tests.wire.raw import header
 
@@ -119,6 +119,6 @@ def test_every_element_has_a_byte_so_that_counts_are_held_against_the_bytes_left
 
 
 def test_a_varint_has_five_bytes_at_most() -> None:
-    assert shape.unsigned_varint(b"\xff\xff\xff\xff\x0f", 0) == (2**32 - 1, 5)
+    assert messages.unsigned_varint(b"\xff\xff\xff\xff\x0f", 0) == (2**32 - 1, 5)
     with pytest.raises(ValueError, match="more than five"):
-        shape.unsigned_varint(b"\xff\xff\xff\xff\xff\x01", 0)
+        messages.unsigned_varint(b"\xff\xff\xff\xff\xff\x01", 0)

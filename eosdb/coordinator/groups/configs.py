@@ -12,7 +12,7 @@ from eosdb.errors import InvalidConfigError
 from eosdb.events.kinds import GroupConfigAltered
 from eosdb.model.config import BrokerConfig
 from eosdb.model.damage import parsed, reads
-from eosdb.store.schema.statement import Statement
+from eosdb.store.schema.newest import Statement
 from eosdb.store.writing.unit import Folding, Unit
 
 SESSION_TIMEOUT: Final = "consumer.session.timeout.ms"

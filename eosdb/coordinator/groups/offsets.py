@@ -24,7 +24,7 @@ from eosdb.model.config import BrokerConfig
 from eosdb.model.requests import OffsetErrors
 from eosdb.model.validation import check_int, check_mapping, check_text, check_topic_partition
 from eosdb.model.values import GroupState, OffsetAndMetadata, TopicPartition
-from eosdb.store.schema.statement import Statement
+from eosdb.store.schema.newest import Statement
 from eosdb.store.writing.unit import STEPS_PER_UNIT, Folding, Memo, Unit
 
 OWN: Final = "__eosdb."

@@ -24,8 +24,8 @@ from eosdb.log import topics as log_topics
 from eosdb.model.damage import parsed, reads
 from eosdb.model.protocol.consumer_protocol import PROTOCOL_TYPE
 from eosdb.model.values import GroupState, GroupType
+from eosdb.store.schema.newest import Statement
 from eosdb.store.schema.row_checksum import row_checksum
-from eosdb.store.schema.statement import Statement
 from eosdb.store.writing.unit import STEPS_PER_UNIT, Folding, Unit
 
 AnyGroup = Group | ConsumerGroup

@@ -43,7 +43,7 @@ from eosdb.model.values import (
     TransactionState,
 )
 from eosdb.store.counters import counter, read_counter
-from eosdb.store.schema.statement import Statement
+from eosdb.store.schema.newest import Statement
 from eosdb.store.writing.unit import STEPS_PER_UNIT, Folding, Memo, Unit
 
 COORDINATOR_EPOCH: Final = "coordinator_epoch"

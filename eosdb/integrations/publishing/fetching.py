@@ -18,7 +18,7 @@ from eosdb.integrations.publishing.chunking import Run, block_length
 from eosdb.integrations.publishing.manifest import BLOCK, Manifest
 from eosdb.integrations.publishing.sending import CHUNKS, LATEST, SNAPSHOTS
 from eosdb.integrations.publishing.storage import Storage, each
-from eosdb.maintenance import claims
+from eosdb.maintenance import copies
 from eosdb.model.clock import Clock, SystemClock
 from eosdb.model.progress import Progress, report_progress
 from eosdb.model.validation import check_path
@@ -69,7 +69,7 @@ class Cache:
         """Hold the lock for fetching a file, so that other programs wait and then find it in the cache."""
         folder = os.path.join(self.folder, file_id)
         os.makedirs(folder, exist_ok=True)
-        descriptor = claims.claim(os.path.join(folder, "lock"))
+        descriptor = copies.claim(os.path.join(folder, "lock"))
         try:
             yield
         finally:
@@ -255,7 +255,7 @@ def _put_together(
         with contextlib.ExitStack() as cleanup:
             with contextlib.suppress(OSError):
                 os.chmod(unfinished, 0o600)  # The attempt was interrupted before the rename.
-            descriptor = claims.claim(unfinished)
+            descriptor = copies.claim(unfinished)
             cleanup.callback(os.close, descriptor)
             os.ftruncate(descriptor, size)
             sources = [descriptor]

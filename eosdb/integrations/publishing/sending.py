@@ -19,12 +19,12 @@ from eosdb.integrations.publishing.chunking import block_length, divide
 from eosdb.integrations.publishing.keeping import HURRY_S, Stored
 from eosdb.integrations.publishing.manifest import BLOCK, Chunk, Manifest
 from eosdb.integrations.publishing.storage import Storage, each, finished_name
-from eosdb.maintenance import frozen
+from eosdb.maintenance import copies
 from eosdb.model.clock import Clock
 from eosdb.model.failpoints import Failpoint, reach
 from eosdb.model.progress import Progress
 from eosdb.model.reports import PublishReport
-from eosdb.store import history
+from eosdb.store import journal
 from eosdb.store.store import Store
 
 LATEST: Final = "latest.json"
@@ -81,7 +81,7 @@ def publish(
 ) -> PublishReport:  # fmt: skip
     """Publish the current state of the file below `storage`; `report` counts bytes of the copy."""
     # Copied first, so that no reader holds the WAL during a slow upload.
-    descriptor, facts = frozen.freeze(store, folder)
+    descriptor, facts = copies.freeze(store, folder)
     try:
         size = os.fstat(descriptor).st_size
         hashes = [
@@ -260,7 +260,7 @@ class _Publisher:
 
     def _marks(self, snapshots: list[Manifest]) -> tuple[str, ...]:
         marks = {mark for snapshot in snapshots for mark in (snapshot.mark, *snapshot.marks)}
-        at = {mark: history.parse(mark).position for mark in marks}
+        at = {mark: journal.parse_mark(mark).position for mark in marks}
         ours = self._are_ours({mark for mark in marks if at[mark] <= self._facts.position})
         return tuple(sorted(ours, key=lambda mark: at[mark])[-_MARKS:])
 
@@ -268,7 +268,7 @@ class _Publisher:
         """Return the marks that belong to the history of the file; a restored older copy has another
         history."""
         with self._store.read() as connection:
-            return {mark for mark in marks if history.departure(connection, mark) is None}
+            return {mark for mark in marks if journal.departure(connection, mark) is None}
 
     def _clean_up(self, survey: Survey, latest: Manifest, keep: int) -> int:
         snapshots = self._snapshots()

@@ -1,10 +1,11 @@
-"""Driver connections, opened with the settings eosdb needs."""
+"""Driver connections, opened with the settings eosdb needs, and long statements on them."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import sqlite3
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from eosdb.errors import IllegalStateError, StorageError
@@ -150,3 +151,34 @@ def says_wal(path: str) -> bool:
 def uri(path: str, mode: str) -> str:
     quoted = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
     return f"file:{quoted}?mode={mode}"
+
+
+_INSTRUCTIONS_A_LOOK: Final = 1_000
+
+
+@contextlib.contextmanager
+def hearing(
+    connection: sqlite3.Connection, look: Callable[[], None] = lambda: None
+) -> Iterator[None]:
+    """Call `look` regularly while a statement in the block runs. If `look` or a signal
+    (KeyboardInterrupt) raises, the statement is interrupted and the block raises that error."""
+    raised: list[BaseException] = []
+
+    def look_now() -> bool:
+        try:
+            look()
+        except BaseException as error:
+            raised.append(error)
+        return bool(raised)
+
+    try:
+        connection.set_progress_handler(look_now, _INSTRUCTIONS_A_LOOK)
+        yield
+    except sqlite3.OperationalError as error:
+        if raised:
+            raise raised[0] from error
+        if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT:
+            raise KeyboardInterrupt from error  # The signal came before `look` could catch it.
+        raise
+    finally:
+        connection.set_progress_handler(None, 0)

@@ -8,6 +8,10 @@ locks than under its original name.
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
+import weakref
+from collections.abc import Callable
 from typing import Final
 
 from eosdb.errors import StorageError
@@ -57,3 +61,27 @@ def check_local(path: str) -> None:
             "write-ahead log cannot be shared between hosts. Put it on a disk of this host, and let others "
             f"use `eosdb serve`, or a copy by `eosdb publish`; where only this host opens it, set {ALLOW}=1"
         )
+
+
+def folder_in_memory(owner: object) -> tuple[str, Callable[[], object]]:
+    """Create a folder. Returns it and its finalizer, which also runs when `owner` is garbage-collected,
+    at the latest at the end of the process."""
+    folder, process = tempfile.mkdtemp(prefix="eosdb-", dir=memory_folder()), os.getpid()
+    finalizer = weakref.finalize(owner, _remove, folder, process)
+
+    def remove() -> None:
+        _remove(folder, process)
+        finalizer.detach()
+
+    return folder, remove
+
+
+def memory_folder() -> str | None:
+    """The folder for files in memory; None for `tempfile`'s default."""
+    return road.memory_folder()
+
+
+def _remove(folder: str, owner: int) -> None:
+    """Remove the folder, but not in a forked child: the parent still uses it."""
+    if os.getpid() == owner:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -22,13 +22,11 @@ from eosdb.errors import (
 )
 from eosdb.model.clock import SystemClock, real_ns
 from eosdb.model.failpoints import Failpoint, reach
-from eosdb.store.file.connection import begin_immediate, connect, says_wal
-from eosdb.store.file.failures import translated
-from eosdb.store.file.hearing import hearing
-from eosdb.store.file.lock_holder import describe_sqlites
-from eosdb.store.file.mutex import WriterMutex
+from eosdb.store.file.connection import begin_immediate, connect, hearing, says_wal
+from eosdb.store.file.failures import describe_sqlites, translated
+from eosdb.store.file.locks import WriterMutex
 from eosdb.store.file.open_files import size_of
-from eosdb.store.schema import dependents, guard, kind, new_file
+from eosdb.store.schema import guard, kind, new_file
 from eosdb.store.schema.newest import create_objects, newest_schema
 
 _HOT: Final = b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"
@@ -173,7 +171,7 @@ def _found(connection: sqlite3.Connection) -> list[str]:
     names = connection.execute(
         "SELECT type, name FROM sqlite_master WHERE name NOT LIKE 'sqlite~_%' ESCAPE '~' ORDER BY rowid"
     )
-    conflicts = obstacles(names.fetchall(), connection.execute(dependents.REFERENCES).fetchall())
+    conflicts = obstacles(names.fetchall(), connection.execute(guard.REFERENCES).fetchall())
     (encoding,) = connection.execute("PRAGMA encoding").fetchone()
     if encoding != "UTF-8":
         conflicts.append(

@@ -29,11 +29,11 @@ from eosdb.errors import (
     StorageError,
 )
 from eosdb.model.failpoints import Failpoint, reach
-from eosdb.store.file import forking, lock_holder
+from eosdb.store.file import failures, forking
 from eosdb.store.file.connection import check_version, connect, is_in_wal_mode, says_wal
 from eosdb.store.file.failures import system_calls, translated
 from eosdb.store.file.file_system import check_local, mounted_error, mounted_name
-from eosdb.store.file.mutex import WriterMutex
+from eosdb.store.file.locks import WriterMutex
 from eosdb.store.file.open_files import check_only_name
 from eosdb.store.schema import adoption, file_id, kind, new_file
 from eosdb.store.schema.newest import (
@@ -337,7 +337,7 @@ def _upgrade(path: str, busy_timeout_ms: int, file: Found) -> None:
         patience_ms = min(busy_timeout_ms, _ALONE_WITHIN_MS)
         _in_unit(path, patience_ms, upgrade, is_adopted=file.is_adopted, is_alone=True)
     except DatabaseLockedError:
-        who = lock_holder.describe_holders(path, [_IN_USE]) or lock_holder.UNSEEN
+        who = failures.describe_holders(path, [_IN_USE]) or failures.UNSEEN
         raise DatabaseLockedError(
             f"{path} has schema {file.version} and is open in {who}, which would go on with that schema "
             f"while this eosdb upgrades it to {SCHEMA_VERSION}; nothing was changed. Close the file in "

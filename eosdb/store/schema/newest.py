@@ -2,7 +2,8 @@
 
 The revisions are the truth. Alembic needs a quarter of a second to run them, so their result for an empty
 file is kept as a script, and a test compares the two. 64-bit integers are declared INT: Spark's JDBC
-reader takes INTEGER for 32 bits.
+reader takes INTEGER for 32 bits. Statements of projections are made for the live tables and the
+baseline's.
 """
 
 from __future__ import annotations
@@ -153,3 +154,28 @@ def views() -> dict[str, str]:
     }
     first = ("committed_records", "all_records", "transaction_history")
     return {name: texts[name] for name in (*first, *sorted(set(texts) - set(first)))}
+
+
+# decisions/0022: both use the same projections, so their statements differ only in table names.
+class Statement(str):
+    """SQL on materialized tables, written with their names in braces. The text itself is for the live
+    tables; `baseline` is for those of the baseline."""
+
+    __slots__ = ("baseline",)
+
+    baseline: str
+
+    def __new__(cls, template: str) -> Statement:
+        statement = super().__new__(cls, template.format_map(_Live()))
+        statement.baseline = template.format_map(_Baseline())
+        return statement
+
+
+class _Live(dict[str, str]):
+    def __missing__(self, table: str) -> str:
+        return table
+
+
+class _Baseline(dict[str, str]):
+    def __missing__(self, table: str) -> str:
+        return in_baseline(table)

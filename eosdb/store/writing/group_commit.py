@@ -29,7 +29,7 @@ from eosdb.errors import IllegalStateError
 from eosdb.model import threads
 from eosdb.model.clock import real_ns
 from eosdb.model.threads import Fate
-from eosdb.store.file.lock_holder import locked_error
+from eosdb.store.file.failures import locked_error
 from eosdb.store.writing.unit import Unit
 
 T = TypeVar("T")

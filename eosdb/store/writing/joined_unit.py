@@ -23,9 +23,14 @@ from eosdb.errors import (
     NotAnEosdbFileError,
     StorageError,
 )
-from eosdb.store.file.failures import translate, translated, without_memory
-from eosdb.store.file.lock_holder import describe_sqlites, locked_error
-from eosdb.store.file.mutex import sync_has_failed
+from eosdb.store.file.failures import (
+    describe_sqlites,
+    locked_error,
+    translate,
+    translated,
+    without_memory,
+)
+from eosdb.store.file.locks import sync_has_failed
 from eosdb.store.schema import guard
 from eosdb.store.schema.migrate import check_newest
 from eosdb.store.writing.unit import Apply, Parameters, Unit

@@ -23,8 +23,8 @@ from eosdb.events import lean
 from eosdb.events.kinds import Event
 from eosdb.events.lean import Lean
 from eosdb.model.notices.notice import Untold
+from eosdb.store.schema.newest import Statement
 from eosdb.store.schema.row_checksum import row_checksum
-from eosdb.store.schema.statement import Statement
 from eosdb.store.writing.insertion import FoldedInsertion, Insertion
 
 T = TypeVar("T")

@@ -13,6 +13,7 @@ from typing import Final
 from eosdb.errors import EosdbError
 from eosdb.model.failpoints import Failpoint, reach
 from eosdb.model.notices import catalog
+from eosdb.store import wal
 from eosdb.store.file.connection import (
     WAL_LIMIT_BYTES,
     begin_immediate,
@@ -21,11 +22,9 @@ from eosdb.store.file.connection import (
     roll_back_without_memory,
 )
 from eosdb.store.file.failures import is_failed_sync, out_of_memory, translated
-from eosdb.store.file.mutex import WriterMutex
+from eosdb.store.file.locks import WriterMutex
 from eosdb.store.file.open_files import size_of
-from eosdb.store.wal import index as wal_index
-from eosdb.store.wal import renewal as wal_renewal
-from eosdb.store.wal.growth import Checkpoint, WalGrowth
+from eosdb.store.wal import Checkpoint, WalGrowth
 from eosdb.store.writing.group_commit import Request
 from eosdb.store.writing.timings import Timings
 from eosdb.store.writing.unit import Apply, RedoCarefullyError, Unit
@@ -252,7 +251,7 @@ class Writer:
             with translated(self._path):
                 # Against programs that do not know our mutex.
                 begin_immediate(self.connection, self.deadline_ns)
-            wal_renewal.renew(self._path)
+            wal.renew(self._path)
         finally:
             self.connection.rollback()
         self._mutex.note_sync(failed=False)
@@ -271,7 +270,7 @@ class Writer:
             return
         self._wal_bytes, self._is_checkpoint_asked = 0, False
         if self._leaves_checkpoints:
-            self._growth.look_at_others(wal_index.read(self._path))
+            self._growth.look_at_others(wal.read_index(self._path))
             return
         checkpoint = self._checkpoint()
         if is_due:

@@ -29,8 +29,8 @@ from eosdb.wire.errors import (
     NOT_LEADER_OR_FOLLOWER,
     reading_code_of,
 )
-from eosdb.wire.fetch_answer import FetchAnswer, FetchedPartition, Pieces
 from eosdb.wire.handlers.k02_list_offsets import NO_EPOCH, checked_epoch, isolation_level
+from eosdb.wire.messages import FetchAnswer, FetchedPartition, Pieces
 from eosdb.wire.parking import REAL_TIME, Look
 from eosdb.wire.session import NO_TOPIC
 

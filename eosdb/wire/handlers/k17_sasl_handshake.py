@@ -11,7 +11,7 @@ from kafka.protocol.sasl import SaslHandshakeRequest
 from eosdb.errors import UnsupportedSaslMechanismError
 from eosdb.wire.apis import Fields, Session, serves
 from eosdb.wire.errors import ILLEGAL_SASL_STATE, NONE
-from eosdb.wire.sasl import MECHANISMS
+from eosdb.wire.login import MECHANISMS
 
 
 @serves(SaslHandshakeRequest, 0, 1)

@@ -20,7 +20,7 @@ import pytest
 import eosdb
 from eosdb import ManualClock, Record, RecordBatch, TopicPartition
 from eosdb.errors import CorruptDatabaseError, StorageError
-from eosdb.store.file import owner_locks
+from eosdb.store.file import locks
 from eosdb.system.road import road
 from eosdb.testing import FaultyTransport
 
@@ -192,7 +192,7 @@ def test_where_no_lock_can_be_had_the_session_has_to_do(
     monkeypatch.setattr(road, "owner_file", fails)
     dies, other = process(), process()
     with pytest.raises(StorageError, match="Too many open files"):
-        owner_locks.OwnerLocks("x").hold(1)
+        locks.OwnerLocks("x").hold(1)
     member(dies, "dies")
     assert numbers(db_path) == [0]
     dies.abandon()

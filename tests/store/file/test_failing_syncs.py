@@ -15,7 +15,7 @@ import pytest
 
 import eosdb
 from eosdb import TopicPartition
-from eosdb.store.file.mutex import WriterMutex
+from eosdb.store.file.locks import WriterMutex
 from tests.chaos import power
 from tests.chaos.test_power_cuts import cut, disk
 from tests.readers import committed_values

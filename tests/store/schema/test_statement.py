@@ -8,8 +8,7 @@ from contextlib import closing
 from importlib import import_module
 
 from eosdb.store.schema import newest
-from eosdb.store.schema.newest import in_baseline, materialized_tables
-from eosdb.store.schema.statement import Statement
+from eosdb.store.schema.newest import Statement, in_baseline, materialized_tables
 from eosdb.store.writing.insertion import FoldedInsertion
 from tests.tidy.tree import modules
 

@@ -19,8 +19,7 @@ import eosdb
 from eosdb import BrokerConfig, TopicPartition
 from eosdb.errors import InvalidConfigError
 from eosdb.model.notices.notice import Untold
-from eosdb.store.wal.growth import WalGrowth
-from eosdb.store.wal.index import WalIndex
+from eosdb.store.wal import WalGrowth, WalIndex
 
 TP = TopicPartition("t", 0)
 MIB = 1024 * 1024

@@ -21,7 +21,7 @@ import eosdb
 from eosdb import TopicPartition
 from eosdb.cli.main import main
 from eosdb.model.notices.notice import Untold
-from eosdb.store.wal.growth import Checkpoint, WalGrowth
+from eosdb.store.wal import Checkpoint, WalGrowth
 from eosdb.system.road import road
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]

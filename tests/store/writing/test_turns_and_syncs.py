@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 import eosdb
-from eosdb.store.file import mutex as mutexes
-from eosdb.store.file.mutex import WriterMutex, sync_has_failed
-from eosdb.store.wal import renewal
+from eosdb.store import wal
+from eosdb.store.file import locks
+from eosdb.store.file.locks import WriterMutex, sync_has_failed
 from eosdb.store.writing.group_commit import GroupCommit, Request
 from eosdb.system.road import WRITER, road
 
@@ -95,7 +95,7 @@ def test_a_lock_that_comes_when_nobody_waits_any_more_is_let_go(
 ) -> None:
     one, other = two
     late = road.writer_locks(path)
-    waiter = mutexes._Waiter(path, one._exchange)
+    waiter = locks._Waiter(path, one._exchange)
     assert not waiter.wait(0)
     late.lock(WRITER)
     waiter._hand_over(late)
@@ -147,6 +147,6 @@ def test_a_renewed_log_is_synced_after_it_was_written(
             patch.setattr(os, "pwrite", noted("write", os.pwrite))
             patch.setattr(road, "sync", noted("sync", road.sync))
             patch.setattr(road, "drop_cached", noted("drop", road.drop_cached))
-            renewal.renew(str(db_path))
+            wal.renew(str(db_path))
     assert done[-2:] == ["sync", "drop"]
     assert set(done[:-2]) == {"write"}

@@ -1,8 +1,9 @@
-"""The writer mutex between processes: an advisory lock on a small file beside the database.
+"""The writer mutex between processes, and locks of living owners, on a small file beside the database.
 
-Every write unit and every checkpoint of eosdb holds it, so a commit never resets the WAL during a
-checkpoint. Waiting is a kernel queue instead of SQLite's sleep-and-retry. Two locks make it fair: the
-next writer holds the queue lock while it waits, so the last holder cannot overtake it.
+Owners are group members, and producers with open transactions. Every write unit and every checkpoint of
+eosdb holds the mutex, so a commit never resets the WAL during a checkpoint. Waiting is a kernel queue
+instead of SQLite's sleep-and-retry. Two locks make it fair: the next writer holds the queue lock while it
+waits, so the last holder cannot overtake it.
 
 The kernel releases the lock of a dead process. A lock belongs to an open descriptor, so it also excludes
 two databases of one process, and closing another descriptor does not drop it.
@@ -21,14 +22,13 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from eosdb.errors import StorageError
+from eosdb.errors import DatabaseClosedError, DatabaseLockedError, StorageError
 from eosdb.model.threads import Thread
-from eosdb.store.file import lock_holder
+from eosdb.store.file import failures
 from eosdb.store.file.failures import system_calls, translate_system
 from eosdb.store.file.open_files import Identity
-from eosdb.store.file.owner_locks import OwnerLocks
 from eosdb.system.lock_file import LOCK
-from eosdb.system.road import QUEUE, WRITER, WriterLocks, road
+from eosdb.system.road import QUEUE, WRITER, OwnerFile, WriterLocks, road
 
 _SYNC_FAILED_AT: Final = 8
 """The offset of that byte in the file, behind the locked ranges."""
@@ -105,10 +105,10 @@ class WriterMutex:
         if not granted:
             database = self.path.removesuffix(LOCK)
             # The mutex's holder may itself be waiting for SQLite's lock.
-            holder = lock_holder.describe_sqlites(database) or lock_holder.describe_holders(
+            holder = failures.describe_sqlites(database) or failures.describe_holders(
                 self.path, [WRITER]
             )
-            raise lock_holder.locked_error(database, holder, self._timeout_ms)
+            raise failures.locked_error(database, holder, self._timeout_ms)
 
     def _exchange(self, granted: WriterLocks) -> None:
         before = self._locks
@@ -249,3 +249,52 @@ def sync_has_failed(database: str) -> bool:
             return os.pread(file.fileno(), 1, _SYNC_FAILED_AT) == _FAILED
     except FileNotFoundError:
         return False
+
+
+class OwnerLocks:
+    def __init__(self, path: str) -> None:
+        self._path: Final = path
+        self._process: Final = os.getpid()
+        self._lock = threading.Lock()
+        self._file: OwnerFile | None = None
+        self._is_closed = False
+
+    def hold(self, number: int, count: int = 1) -> None:
+        """Hold `count` locks from this number on until `release`, `close`, or the end of the process. The
+        caller ensures that this object uses the numbers once. Raises DatabaseLockedError if another
+        holder has one of them, DatabaseClosedError and StorageError."""
+        try:
+            with self._lock:
+                if self._is_closed or self._process != os.getpid():
+                    raise DatabaseClosedError(f"{self._path}: the database has been closed")
+                if self._file is None:
+                    self._file = road.owner_file(self._path)
+                self._file.hold(number, count)
+        except BlockingIOError:
+            raise DatabaseLockedError(
+                f"{self._path}: somebody else holds the lock of owner {number}"
+            ) from None
+        except OSError as error:
+            raise StorageError(
+                f"{self._path}: the lock of owner {number} cannot be acquired: {error.strerror}"
+            ) from error
+
+    def release(self, number: int, count: int = 1) -> None:
+        """Release the locks, if held. Takes no Python lock, so a finalizer can call it."""
+        if self._file is not None and not self._is_closed and self._process == os.getpid():
+            self._file.drop(number, count)
+
+    def close(self) -> None:
+        self._is_closed = True
+        if self._file is not None:
+            with self._lock:
+                self._file.close()
+
+
+def is_owned(path: str, number: int) -> bool:
+    """Whether any process holds this lock, for a reader of the database at `path`. True if unknown, as
+    for a copy, which has no lock file."""
+    try:
+        return road.is_owned(path + LOCK, number)
+    except OSError:
+        return True

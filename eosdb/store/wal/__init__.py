@@ -1,1 +1,0 @@
-"""SQLite's write-ahead log: renewed after a failed sync, and the readers that make it grow."""
