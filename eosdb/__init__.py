@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from eosdb import errors as errors
     from eosdb import failpoints as failpoints
     from eosdb.broker.broker import Broker as Broker
-    from eosdb.broker.joining import join as join
     from eosdb.broker.outbox import UserTransaction as UserTransaction
+    from eosdb.broker.outbox import join as join
     from eosdb.client.consumer.consumer import Consumer as Consumer
     from eosdb.client.processor.dead_letters import DeadLetter as DeadLetter
     from eosdb.client.processor.dead_letters import DeadLetters as DeadLetters
@@ -104,8 +104,7 @@ __version__ = "1.0.0"
 
 _NAMES = {
     "eosdb.broker.broker": "Broker",
-    "eosdb.broker.joining": "join",
-    "eosdb.broker.outbox": "UserTransaction",
+    "eosdb.broker.outbox": "UserTransaction join",
     "eosdb.client.consumer.consumer": "Consumer",
     "eosdb.client.processor.dead_letters": "DeadLetter DeadLetters ReplayReport",
     "eosdb.client.processor.failure": "Failure",

@@ -14,8 +14,8 @@ from eosdb.admin import outcome
 from eosdb.admin.admin import Admin
 from eosdb.broker.broker import Broker
 from eosdb.broker.handler import Core
-from eosdb.broker.metrics import RATES
 from eosdb.broker.outbox import Publisher, UserTransaction
+from eosdb.broker.produce import RATES
 from eosdb.broker.sink import Batches, OnceAppender
 from eosdb.client.consumer.consumer import Consumer
 from eosdb.client.consumer.settings import ConsumerConfig

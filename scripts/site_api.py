@@ -40,6 +40,8 @@ _CHECKED: Final = {
 _NOISE: Final = {"class-attribute", "instance-attribute", "module-attribute"}
 _ERROR: Final = re.compile(rf"(?<!`)\b({'|'.join(errors.__all__)})\b(?!`)")
 """An error that a docstring speaks of becomes a link."""
+_PREPARED: Final = re.compile(r"Write\[(.*)\]")
+"""What a method returns that prepares a request: the answer is in brackets."""
 _KINDS: Final[dict[Any, ParameterKind]] = {
     inspect.Parameter.POSITIONAL_OR_KEYWORD: ParameterKind.positional_or_keyword,
     inspect.Parameter.KEYWORD_ONLY: ParameterKind.keyword_only,
@@ -124,6 +126,8 @@ def _take_fields(method: Function, decorator: str) -> None:
     if not decorator.startswith("answers("):
         return
     kind = getattr(requests, decorator[:-1].rpartition(".")[2])
+    if (prepared := _PREPARED.fullmatch(str(method.returns))) is not None:
+        method.returns = prepared[1]
     method.docstring = Docstring(_ERROR.sub(r"[\1][eosdb.\1]", inspect.getdoc(kind) or ""))
     method.parameters = Parameters(
         Parameter("self", kind=ParameterKind.positional_or_keyword),

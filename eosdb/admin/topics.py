@@ -14,13 +14,13 @@ from eosdb.errors import TopicAlreadyExistsError, UnknownTopicOrPartitionError
 from eosdb.events.kinds import (
     Event,
     PartitionsAdded,
-    TopicConfigAltered,
     TopicCreated,
 )
 from eosdb.log import json_views, partition_rows, topics
 from eosdb.model.notices import catalog
 from eosdb.model.reports import JsonView
-from eosdb.model.topic_config import ConfigChange, ConfigOperation, TopicConfig
+from eosdb.model.requests import AlterTopicConfig
+from eosdb.model.topic_config import ConfigChange, TopicConfig, settings
 from eosdb.model.validation import check_text
 from eosdb.model.values import TopicDescription, TopicMetadata
 from eosdb.store.writing.unit import Unit
@@ -89,14 +89,7 @@ class TopicAdmin(RequestHandler):
     def alter_topic_config(self, name: str, config: Mapping[str, object | None]) -> None:
         """Change some of the topic's own settings; None resets one to the broker's value. Raises
         InvalidConfigError and UnknownTopicOrPartitionError."""
-        delete, put = ConfigOperation.DELETE, ConfigOperation.SET
-        self.change_topic_config(
-            name,
-            [
-                ConfigChange(key, delete if value is None else put, value)
-                for key, value in config.items()
-            ],
-        )
+        self.change_topic_config(name, settings(config))
 
     def change_topic_config(
         self,
@@ -110,14 +103,8 @@ class TopicAdmin(RequestHandler):
         InvalidConfigError, UnknownTopicOrPartitionError, and InvalidRequestError for a setting that
         occurs twice."""
         check_text("topic", name, UnknownTopicOrPartitionError)
-        wanted = list(changes)
-
-        def change(source: Source) -> TopicConfigAltered | None:
-            self._authorizer.check(source, "alter_configs", "topic", name)
-            now = self._clock.time_ms()
-            return topics.checked_config(source, name, wanted, self._config, now, anew=anew)
-
-        self._change(change, validate_only)
+        request = AlterTopicConfig(name, list(changes), anew=anew)
+        self._change(lambda source: self._core.altered(source, request), validate_only)
 
     def delete_topic(self, topic: str | UUID) -> None:
         """Delete the topic of this name or id, its records and the offsets committed for it.

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import fields, replace
 from uuid import UUID
 
-from eosdb.broker.asking import Answering, answers
+from eosdb.broker.asking import Answering, Write, answers
 from eosdb.coordinator.groups import configs as group_configs
 from eosdb.coordinator.groups import consumer_decisions as decisions
 from eosdb.coordinator.groups import migration
@@ -52,7 +52,7 @@ class ConsumerGroupRequests(Answering):
     @answers(requests.ConsumerGroupHeartbeat)
     def consumer_group_heartbeat(
         self, request: requests.ConsumerGroupHeartbeat
-    ) -> ConsumerGroupHeartbeat:
+    ) -> Write[ConsumerGroupHeartbeat]:
         group_id = request.group_id
         check_group_id(group_id)
         beat = _checked(request)
@@ -71,8 +71,7 @@ class ConsumerGroupRequests(Answering):
             identified = self._identified(unit, group, beat)
             return self._beat(unit, stored, group, identified)
 
-        self._coordinator.leadership.ensure_elected()
-        return self._coordinator.write(handle, sync=False)
+        return self._not_synced(handle)
 
     @answers(requests.DescribeConsumerGroup)
     def describe_consumer_group(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from uuid import UUID
 
-from eosdb.broker.asking import Answering, answers
+from eosdb.broker.asking import Answering, Write, answers
 from eosdb.broker.handler import Rules
 from eosdb.coordinator.groups import consumer_decisions
 from eosdb.coordinator.groups import offsets as group_offsets
@@ -69,12 +69,10 @@ class OffsetRequests(Answering):
         self.ask(requests.OffsetCommit(group=group, offsets=offsets))
 
     @answers(requests.OffsetCommit)
-    def _offset_commit(self, request: requests.OffsetCommit) -> OffsetErrors:
+    def _offset_commit(self, request: requests.OffsetCommit) -> Write[OffsetErrors]:
         check_group_id(request.group.group_id)
         commits = checked(request)
-        return self._coordinator.write(
-            lambda unit: commit_offsets(self._core, unit, request, commits)
-        )
+        return Write(lambda unit: commit_offsets(self._core, unit, request, commits))
 
     def offset_fetch(
         self,
@@ -131,7 +129,7 @@ class OffsetRequests(Answering):
             return answer
 
     @answers(requests.OffsetDelete)
-    def offset_delete(self, request: requests.OffsetDelete) -> OffsetErrors:
+    def offset_delete(self, request: requests.OffsetDelete) -> Write[OffsetErrors]:
         group_id = request.group_id
         check_given_group_id(group_id)
         tps = check_topic_partitions(request.partitions)
@@ -154,10 +152,10 @@ class OffsetRequests(Answering):
             group_offsets.delete(unit, group_id, left, "deleted", self._clock.time_ms())
             return errors
 
-        return self._coordinator.write(delete)
+        return Write(delete)
 
     @answers(requests.DeleteGroup)
-    def delete_group(self, request: requests.DeleteGroup) -> None:
+    def delete_group(self, request: requests.DeleteGroup) -> Write[None]:
         group_id = request.group_id
         check_group_id(group_id)
 
@@ -171,7 +169,7 @@ class OffsetRequests(Answering):
                 )
             group_offsets.delete(unit, group_id, None, "group deleted", self._clock.time_ms())
 
-        self._coordinator.write(delete)
+        return Write(delete)
 
 
 def checked(request: Commit) -> tuple[OffsetCommit, ...]:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from eosdb.coordinator.authorizer import Authorizer
+from eosdb.coordinator.authorizer import Authorizer, Source
 from eosdb.coordinator.coordinator import TransactionCoordinator
 from eosdb.errors import EosdbError
+from eosdb.events.kinds import TopicConfigAltered
 from eosdb.log import partition_rows, retention, topics
 from eosdb.log.overtaking import Attempts
 from eosdb.model.clock import Clock
 from eosdb.model.config import BrokerConfig
 from eosdb.model.metrics import Metrics
 from eosdb.model.notices import catalog
+from eosdb.model.requests import AlterTopicConfig
 from eosdb.model.validation import check_text, check_transaction_version
 from eosdb.model.values import TopicPartition
 from eosdb.store.store import Store
@@ -36,6 +38,15 @@ class Rules:
             self.authorizer.check_create_topic(unit, topic)
             now = self.clock.time_ms()
             unit.record(topics.checked_creation(unit, topic, None, None, self.config, now))
+
+    def altered(self, source: Source, request: AlterTopicConfig) -> TopicConfigAltered | None:
+        """The event of a change of settings; None if it changes nothing."""
+        name = request.topic
+        self.authorizer.check(source, "alter_configs", "topic", name)
+        if request.topic_id is not None and request.topic_id not in topics.names(source):
+            raise topics.unknown_id(request.topic_id)
+        now, changes = self.clock.time_ms(), list(request.changes)
+        return topics.checked_config(source, name, changes, self.config, now, anew=request.anew)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +93,8 @@ class RequestHandler:
         with self._store.read() as connection:
             return self._authorizer.operations(connection, resource_type, name)
 
-    def _may_transact(self, transactional_id: str) -> Callable[[Unit], None]:
-        return lambda unit: self._authorizer.check(
-            unit, "write", "transactional_id", transactional_id
-        )
+    def _may_transact(self, unit: Unit, transactional_id: str) -> None:
+        self._authorizer.check(unit, "write", "transactional_id", transactional_id)
 
     def _version(self, requested: int | None) -> int:
         """The transaction version of a request: the client's, or the highest supported."""

@@ -9,10 +9,10 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import TypeGuard
 
-from eosdb.broker import mixed_groups
-from eosdb.broker.asking import Answering, answers
-from eosdb.broker.mixed_groups import is_mixed
+from eosdb.broker.asking import Answering, Write, answers
+from eosdb.broker.handler import Rules
 from eosdb.coordinator.authorizer import CLUSTER
 from eosdb.coordinator.groups import consumer_decisions, decisions, migration
 from eosdb.coordinator.groups import offsets as group_offsets
@@ -109,10 +109,8 @@ class MembershipRequests(Answering):
                 group_rows.renew_session(unit, group_id, member, self._clock.time_ms())
                 return None
             is_new = not member_id or _is_pending(unit, stored, member, group_id)
-            if is_mixed(stored):
-                return mixed_groups.join(
-                    self._core, unit, stored, member, protocol_type, is_new=is_new
-                )
+            if _is_mixed(stored):
+                return _join_mixed(self._core, unit, stored, member, protocol_type, is_new=is_new)
             before = group_rows.classic(group_id, stored)
             if not is_new:
                 decisions.known_member(before, member_id, request.group_instance_id)
@@ -174,7 +172,7 @@ class MembershipRequests(Answering):
         return replace(joining, member_id=new_id)
 
     @answers(requests.SyncGroup)
-    def sync_group(self, request: requests.SyncGroup) -> SyncGroupResult:
+    def sync_group(self, request: requests.SyncGroup) -> Write[SyncGroupResult]:
         member_id, generation_id = request.member_id, request.generation_id
         self._check_names(request.group_id, member_id, request.group_instance_id)
         check_int("generation_id", generation_id, -(2**31))
@@ -187,8 +185,8 @@ class MembershipRequests(Answering):
             self._may_read(unit, request.group_id)
             now = self._clock.time_ms()
             stored = group_rows.load(unit, request.group_id)
-            if is_mixed(stored):
-                return mixed_groups.sync(self._core, unit, stored, request)
+            if _is_mixed(stored):
+                return _sync_mixed(self._core, unit, stored, request)
             before, member = _member(stored, request)
             protocol = request.protocol_type, request.protocol_name
             after = decisions.sync(before, member_id, generation_id, checked, *protocol)
@@ -197,8 +195,7 @@ class MembershipRequests(Answering):
             _renew(unit, after, member, now, waiting)
             return _synced(after, member_id)
 
-        self._coordinator.leadership.ensure_elected()
-        return self._coordinator.write(sync, sync=False)
+        return self._not_synced(sync)
 
     @answers(requests.Heartbeat)
     def heartbeat(self, request: requests.Heartbeat) -> None:
@@ -208,8 +205,8 @@ class MembershipRequests(Answering):
         def beat(unit: Unit) -> RebalanceInProgressError | None:
             self._may_read(unit, request.group_id)
             stored = group_rows.load(unit, request.group_id)
-            if is_mixed(stored):
-                return mixed_groups.heartbeat(self._core, unit, stored, request)
+            if _is_mixed(stored):
+                return _beat_mixed(self._core, unit, stored, request)
             group, member = _member(stored, request)
             try:
                 decisions.check_heartbeat(group, request.generation_id)
@@ -225,7 +222,7 @@ class MembershipRequests(Answering):
             raise rebalancing
 
     @answers(requests.LeaveGroup)
-    def leave_group(self, request: requests.LeaveGroup) -> None:
+    def leave_group(self, request: requests.LeaveGroup) -> Write[None]:
         ids = (
             {request.member_ids} if isinstance(request.member_ids, str) else set(request.member_ids)
         )
@@ -236,9 +233,9 @@ class MembershipRequests(Answering):
             self._may_read(unit, request.group_id)
             now = self._clock.time_ms()
             stored = group_rows.load(unit, request.group_id)
-            if is_mixed(stored):
+            if _is_mixed(stored):
                 given = [(member_id, None) for member_id in sorted(ids)]
-                answers = mixed_groups.remove(self._core, unit, stored, given)
+                answers = _remove_mixed(self._core, unit, stored, given)
                 if errors := [error for error in answers if error is not None]:
                     raise errors[0]
                 return
@@ -250,8 +247,7 @@ class MembershipRequests(Answering):
             if before is not None:
                 group_rows.record(unit, before, decisions.leave(before, ids, now), now)
 
-        self._coordinator.leadership.ensure_elected()
-        self._coordinator.write(leave, sync=False)
+        return self._not_synced(leave)
 
     def remove_members(
         self, group_id: str, members: Sequence[tuple[str, str | None]]
@@ -269,8 +265,8 @@ class MembershipRequests(Answering):
             self._may_read(unit, group_id)
             now = self._clock.time_ms()
             stored = group_rows.load(unit, group_id)
-            if is_mixed(stored):
-                return mixed_groups.remove(self._core, unit, stored, members)
+            if _is_mixed(stored):
+                return _remove_mixed(self._core, unit, stored, members)
             group = group_rows.classic(group_id, stored)
             named, pending = set[str](), set[str]()
 
@@ -362,7 +358,7 @@ def _check_protocols(
     group_id: str, stored: AnyGroup | None, joining: Member, protocol_type: str
 ) -> None:
     """As in Kafka, a member without a protocol in common learns that before it gets an id."""
-    if is_mixed(stored):
+    if _is_mixed(stored):
         migration.check_protocols(stored, joining, protocol_type)
     elif (group := group_rows.classic(group_id, stored)) is not None:
         decisions.check_protocols(group, joining, protocol_type)
@@ -469,3 +465,78 @@ def _described_member(member: ConsumerMember, topics: Mapping[int, str]) -> Grou
         encode_assignment(assigned),
         member.client_host,
     )
+
+
+# -- the classic protocol in a group whose partitions the coordinator assigns (KIP-848) --------------
+
+
+def _is_mixed(group: AnyGroup | None) -> TypeGuard[ConsumerGroup]:
+    """Whether members of the classic protocol join this group beside others."""
+    return isinstance(group, ConsumerGroup) and bool(group.members)
+
+
+def _join_mixed(
+    rules: Rules,
+    unit: Unit,
+    group: ConsumerGroup,
+    joining: Member,
+    protocol_type: str,
+    *,
+    is_new: bool,
+) -> JoinGroupResult:
+    """Join: complete at once, without leader, because the coordinator assigns."""
+    now = rules.clock.time_ms()
+    if not is_new:
+        if joining.group_instance_id is not None:
+            consumer_decisions.static_member(group, joining.member_id, joining.group_instance_id)
+        consumer_decisions.known_member(group, joining.member_id)
+    topics = log_topics.numbers(unit)
+    max_size = rules.config.group_consumer_max_size
+    after = migration.join(group, joining, protocol_type, topics, now_ms=now, max_size=max_size)
+    member = consumer_decisions.known_member(after, joining.member_id)
+    group_rows.record(unit, group, after, now)
+    group_rows.renew_session(unit, group.group_id, member, now)
+    return JoinGroupResult(
+        member.member_id, True, member.member_epoch, PROTOCOL_TYPE, member.protocols[0][0], None
+    )
+
+
+def _sync_mixed(
+    rules: Rules, unit: Unit, group: ConsumerGroup, request: requests.SyncGroup
+) -> SyncGroupResult:
+    """Fetch the assignment of the member."""
+    now = rules.clock.time_ms()
+    syncing = migration.classic_member(group, request.member_id, request.group_instance_id)
+    after = migration.sync(
+        group, syncing, request.generation_id, request.protocol_type, request.protocol_name
+    )
+    group_rows.record(unit, group, after, now)
+    group_rows.renew_session(unit, group.group_id, syncing, now)
+    assigned = migration.names_of(syncing.assigned, log_topics.by_number(unit))
+    return SyncGroupResult(
+        True, PROTOCOL_TYPE, syncing.protocols[0][0], encode_assignment(assigned)
+    )
+
+
+def _beat_mixed(
+    rules: Rules, unit: Unit, group: ConsumerGroup, request: requests.Heartbeat
+) -> RebalanceInProgressError | None:
+    """Renew the member's session. Returns the error by which it is told to join again."""
+    now = rules.clock.time_ms()
+    beating = migration.classic_member(group, request.member_id, request.group_instance_id)
+    after, rebalancing = migration.beat(group, beating, request.generation_id, now)
+    group_rows.record(unit, group, after, now)
+    group_rows.renew_session(unit, group.group_id, beating, now)
+    return rebalancing
+
+
+def _remove_mixed(
+    rules: Rules, unit: Unit, group: ConsumerGroup, members: Sequence[tuple[str, str | None]]
+) -> list[ApiError | None]:
+    """Remove each of these members, of either protocol. Returns None or the error for each."""
+    gone, answers = decisions.leavers(
+        members, lambda *name: migration.leaver(group, *name).member_id
+    )
+    now = rules.clock.time_ms()
+    group_rows.record(unit, group, group_rows.without(unit, group, gone, now), now)
+    return answers

@@ -1,5 +1,5 @@
 """One transaction over the user's own tables and the log: of `Database.begin`, or one that the program has
-begun on a connection of its own (`joining`).
+begun on a connection of its own (`join`).
 
 It is one unit of the file: like any request it is authorised and recorded as events, and readers see all of
 it once it is committed. Kafka's transactions are not involved.
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import sqlite3
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
@@ -17,15 +18,19 @@ from typing import TYPE_CHECKING, Any, Final, overload
 
 from eosdb.broker.group_offsets import checked, commit_offsets
 from eosdb.broker.handler import RequestHandler, Rules
-from eosdb.errors import EosdbError, InvalidRequestError
+from eosdb.coordinator.authorizer import Authorizer
+from eosdb.coordinator.projection import apply
+from eosdb.errors import ConfigError, EosdbError, InvalidRequestError
 from eosdb.events.kinds import IdempotencyKeyUsed
 from eosdb.log import append as log_append
 from eosdb.log import once, partition_rows, topics
 from eosdb.log.batch import PreparedBatch, prepare
+from eosdb.model.clock import Clock, SystemClock
+from eosdb.model.config import BrokerConfig
 from eosdb.model.records.partitioner import consistent_random
 from eosdb.model.records.serializing import serialized
 from eosdb.model.requests import OffsetCommit
-from eosdb.model.validation import as_headers, check_group_id, check_topic_partition
+from eosdb.model.validation import as_headers, check_group_id, check_text, check_topic_partition
 from eosdb.model.values import (
     ConsumerGroupMetadata,
     Headers,
@@ -36,10 +41,14 @@ from eosdb.model.values import (
     TopicPartition,
 )
 from eosdb.store.writing.held_unit import HeldUnit
+from eosdb.store.writing.joined_unit import driver_connection, joined
 from eosdb.store.writing.unit import Unit
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
+    from sqlalchemy.orm import Session, scoped_session
+
+    Joinable = sqlite3.Connection | Session | scoped_session[Session] | Connection
 
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
@@ -284,3 +293,42 @@ class Outbox:
         if count is None:
             raise topics.unknown(unit, topic)
         return random.randrange(count) if key is None else consistent_random(key, count)
+
+
+class JoinedTransaction(LogTransaction):
+    """The transaction that is open on a connection of the program's own; of no use in between."""
+
+    def __init__(self, connection: sqlite3.Connection, rules: Rules) -> None:
+        super().__init__(Outbox(rules))
+        self._connection: Final = connection
+
+    @contextlib.contextmanager
+    def _unit(self) -> Iterator[Unit]:
+        with joined(self._connection, apply) as unit:
+            yield unit
+
+
+def join(
+    connection: Joinable,
+    *,
+    principal: str = "User:ANONYMOUS",
+    config: BrokerConfig | None = None,
+    clock: Clock | None = None,
+) -> JoinedTransaction:
+    """Publish, and commit offsets, in the transaction that is open on a connection to a file with eosdb's
+    tables: a `sqlite3.Connection`, or a SQLAlchemy `Session` or `Connection`.
+
+    It is yours to commit or to roll back, also to a savepoint: records and offsets share the fate of your
+    rows. The file need not be open in eosdb; `principal`, `config` and `clock` are those of `connect`.
+    Raises ConfigError for anything that is not such a connection.
+    """
+    return JoinedTransaction(driver_connection(connection), rules_of(principal, config, clock))
+
+
+def rules_of(
+    principal: str, config: BrokerConfig | None = None, clock: Clock | None = None
+) -> Rules:
+    """The rules of somebody who has not opened the file."""
+    config = config or BrokerConfig()
+    authorizer = Authorizer(check_text("principal", principal, ConfigError), config.super_users)
+    return Rules(clock or SystemClock(), config, authorizer)

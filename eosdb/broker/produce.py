@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 from uuid import UUID
 
-from eosdb.broker.asking import Answering, answers
-from eosdb.broker.metrics import count_produced
+from eosdb.broker.asking import Answering, Write, answers
 from eosdb.coordinator.transactions import rows as transaction_rows
 from eosdb.errors import (
     ApiError,
@@ -26,6 +25,7 @@ from eosdb.log import append as log_append
 from eosdb.log import partition_rows, topics
 from eosdb.log.batch import PreparedBatch, prepare
 from eosdb.model import requests
+from eosdb.model.metrics import Metrics
 from eosdb.model.validation import check_mapping, check_topic_partition, check_transactional_id
 from eosdb.model.values import (
     EPOCH_PER_TRANSACTION,
@@ -48,17 +48,13 @@ class _Request(NamedTuple):
     topic_ids: Mapping[str, UUID] = MappingProxyType({})
 
 
-class _OneByOneError(Exception):
-    """Raised to roll back when one of several partitions has an error; never leaves the handler."""
-
-
 class ProduceRequests(Answering):
     """The part of `Broker` that appends records."""
 
     @answers(requests.Produce)
-    def produce(self, request: requests.Produce) -> dict[TopicPartition, ProduceResult]:
+    def produce(self, request: requests.Produce) -> Write[dict[TopicPartition, ProduceResult]]:
         version = self._version(request.transaction_version)
-        results: dict[TopicPartition, ProduceResult] = {}
+        refused: dict[TopicPartition, ProduceResult] = {}
         prepared: dict[TopicPartition, PreparedBatch] = {}
         now = self._clock.time_ms()
         check_mapping("batches", request.batches)
@@ -66,15 +62,24 @@ class ProduceRequests(Answering):
             try:
                 prepared[check_topic_partition(key)] = prepare(batch, now)
             except ApiError as error:
-                results[key] = ProduceResult(error=error)
+                refused[key] = ProduceResult(error=error)
         try:
             self._check_request(prepared.values(), request.transactional_id, request.acks)
-            shared = _Request(request.transactional_id, now, version, request.topic_ids or {})
-            results |= self._append_all(prepared, shared)
         except ApiError as error:
-            results |= {tp: ProduceResult(error=error) for tp in prepared}
-        count_produced(self._core.metrics, prepared, results)
-        return results
+            refused |= {tp: ProduceResult(error=error) for tp in prepared}
+            prepared = {}
+        shared = _Request(request.transactional_id, now, version, request.topic_ids or {})
+
+        def apply(unit: Unit) -> dict[TopicPartition, ProduceResult]:
+            for result in refused.values():
+                raise cast("ApiError", result.error)
+            return self._append_at_once(unit, prepared, shared)
+
+        return Write(
+            apply,
+            alone=lambda: refused | self._append_all(prepared, shared),
+            then=partial(count_produced, self._core.metrics, prepared),
+        )
 
     def append(
         self,
@@ -129,10 +134,9 @@ class ProduceRequests(Answering):
             )
 
     def _append_all(
-        self,
-        prepared: dict[TopicPartition, PreparedBatch],
-        request: _Request,
+        self, prepared: dict[TopicPartition, PreparedBatch], request: _Request
     ) -> dict[TopicPartition, ProduceResult]:
+        """Append to every partition in one unit; if one of several has an error, to each by itself."""
         if not prepared:
             return {}
         # decisions/0004: inside a transaction the Prepare that decides it is what is synced.
@@ -141,27 +145,24 @@ class ProduceRequests(Answering):
             return self._coordinator.write(
                 lambda unit: self._append_at_once(unit, prepared, request), sync=sync
             )
-        except _OneByOneError:
-            return self._coordinator.write(
-                lambda unit: self._append_one_by_one(unit, prepared, request), sync=sync
-            )
+        except ApiError as error:
+            if len(prepared) == 1:
+                return {tp: ProduceResult(error=error) for tp in prepared}
+        return self._coordinator.write(
+            lambda unit: self._append_one_by_one(unit, prepared, request), sync=sync
+        )
 
     def _append_at_once(
         self, unit: Unit, prepared: dict[TopicPartition, PreparedBatch], request: _Request
     ) -> dict[TopicPartition, ProduceResult]:
-        """Append to every partition; if one of several has an error, nothing is written."""
+        """Append to every partition, or raise the first error."""
         self._authorize_produce(unit, prepared, request.transactional_id)
-        try:
-            partitions = {tp: self._partition(unit, tp, request.topic_ids) for tp in prepared}
-            begun = self._join(unit, partitions, prepared, request)
-            return {
-                tp: self._append(unit, partition, prepared[tp], request, begins=tp in begun)
-                for tp, partition in partitions.items()
-            }
-        except ApiError as error:
-            if len(prepared) == 1:
-                raise
-            raise _OneByOneError from error
+        partitions = {tp: self._partition(unit, tp, request.topic_ids) for tp in prepared}
+        begun = self._join(unit, partitions, prepared, request)
+        return {
+            tp: self._append(unit, partition, prepared[tp], request, begins=tp in begun)
+            for tp, partition in partitions.items()
+        }
 
     def _append_one_by_one(
         self, unit: Unit, prepared: dict[TopicPartition, PreparedBatch], request: _Request
@@ -263,3 +264,22 @@ class ProduceRequests(Answering):
                 raise
             self._core.ensure_topic(unit, tp.topic)
             return partition_rows.load(unit, tp)
+
+
+RATES: Final = ("messages-in", "bytes-in")
+
+
+def count_produced(
+    metrics: Metrics,
+    batches: Mapping[TopicPartition, PreparedBatch],
+    results: Mapping[TopicPartition, ProduceResult],
+) -> None:
+    """Count the results of a produce request: records, duplicate batches, errors."""
+    for tp, result in results.items():
+        if result.error is not None:
+            metrics.error(result.error)
+        elif result.duplicate:
+            metrics.count("duplicate-batches")
+        else:
+            batch = batches[tp]
+            metrics.record({"messages-in": batch.count, "bytes-in": batch.size})

@@ -7,7 +7,7 @@ from functools import cache, partial
 from typing import Any
 from uuid import UUID
 
-from eosdb.broker.asking import Answering, answers
+from eosdb.broker.asking import Answering, Write, answers
 from eosdb.broker.waiting import Listener
 from eosdb.errors import EosdbError, InvalidTopicExceptionError, in_doubt
 from eosdb.log import partition_rows, retention, topics
@@ -175,6 +175,15 @@ class ReadRequests(Answering):
         self._coordinator.write(lambda unit: self._core.ensure_topic(unit, name))
         topic: TopicMetadata = self.topic(name, may_create=request.may_create)
         return topic
+
+    @answers(requests.AlterTopicConfig)
+    def _alter_topic_config(self, request: requests.AlterTopicConfig) -> Write[None]:
+        def alter(unit: Unit) -> None:
+            event = self._core.altered(unit, request)
+            if event is not None:
+                unit.record(event)
+
+        return Write(alter)
 
     def cluster_id(self) -> str:
         """The id of the file, which Kafka's clients see as the cluster id."""

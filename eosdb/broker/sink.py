@@ -8,14 +8,15 @@ or, if the batch is too large for one, in the unit that decides the transaction 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain, islice
 from typing import Any, Final, NamedTuple
 
 from eosdb.broker.handler import Core, RequestHandler
-from eosdb.broker.metrics import count_produced
-from eosdb.broker.produce import ProduceRequests
+from eosdb.broker.produce import ProduceRequests, count_produced
+from eosdb.coordinator.leadership import Decision
 from eosdb.coordinator.transactions import rows as transaction_rows
 from eosdb.errors import (
     ConcurrentTransactionsError,
@@ -30,6 +31,7 @@ from eosdb.log.once import SinkBatch
 from eosdb.log.producer_state import SEQUENCE_COUNT
 from eosdb.model.protocol.owned_ids import SINK
 from eosdb.model.records.record_columns import RecordColumns, piece_length
+from eosdb.model.requests import EndTxn
 from eosdb.model.validation import check_collection, check_int, check_text, check_topic_partition
 from eosdb.model.values import (
     EPOCH_PER_TRANSACTION,
@@ -200,12 +202,12 @@ class OnceAppender(RequestHandler):
             try:
                 while some := _take(parts, _STEP_RECORDS, _STEP_BYTES)[0]:
                     self._count(self._step(sender, some), offsets)
-                self._end(name, me, this, sender.check_topics)
+                self._end(sender, this)
             except _DoneMeanwhileError:
-                self._abort(name, me)
+                self._abort(sender)
                 return AppendOnceResult(skipped=True, offsets={})
             except BaseException:
-                self._abort(name, me)
+                self._abort(sender)
                 raise
         return AppendOnceResult(skipped=False, offsets=offsets)
 
@@ -218,7 +220,7 @@ class OnceAppender(RequestHandler):
                     name,
                     timeout_ms,
                     None,
-                    self._may_transact(name),
+                    partial(self._may_transact, transactional_id=name),
                 )
             except ConcurrentTransactionsError:
                 continue
@@ -227,12 +229,12 @@ class OnceAppender(RequestHandler):
     def _step(self, sender: Sender, parts: list[Part]) -> Appended:
         """Append some parts in one unit, which also extends the time-out of the transaction."""
         name, me = sender.transactional_id, sender.producer
-        if self._config.transaction_version < EPOCH_PER_TRANSACTION:
-            tps = frozenset(part.tp for part in parts)
-            self._coordinator.add_to_transaction(name, *me, tps, frozenset(), lambda _: None)
 
         def write(unit: Unit) -> Appended:
             sender.check_topics(unit)
+            if self._config.transaction_version < EPOCH_PER_TRANSACTION:
+                tps = frozenset(part.tp for part in parts)
+                transaction_rows.add(unit, name, me, self._clock.time_ms(), tps=tps)
             appended = self._append(unit, parts, sender)
             timeout_ms = self._config.transaction_max_timeout_ms
             transaction_rows.keep_alive(unit, name, me, timeout_ms, self._clock.time_ms())
@@ -243,37 +245,28 @@ class OnceAppender(RequestHandler):
         sender.sequences, sender.topics = appended.sequences, appended.topics
         return appended
 
-    def _end(
-        self,
-        name: str,
-        me: ProducerIdAndEpoch,
-        this: SinkBatch | None,
-        check: Callable[[Unit], None] = lambda _: None,
-    ) -> None:
+    def _end(self, sender: Sender, this: SinkBatch | None) -> None:
         """Commit the batch; abort the transaction if `this` is None."""
+        name, version = sender.transactional_id, self._config.transaction_version
+        request = EndTxn(name, *sender.producer, this is not None)
 
-        def remember(unit: Unit) -> None:
-            if this is None:
-                return
-            check(unit)
-            if once.has_batch(unit, this):
-                raise _DoneMeanwhileError
-            self._remember(unit, this)
+        def decide(unit: Unit, fresh: int | None) -> Decision | None:
+            if this is not None:
+                sender.check_topics(unit)
+                if once.has_batch(unit, this):
+                    raise _DoneMeanwhileError
+            decision = self._coordinator.end(unit, request, version, fresh)
+            if this is not None and decision is not None:
+                self._remember(unit, this)
+            return decision
 
-        self._coordinator.end_txn(
-            name,
-            *me,
-            this is not None,
-            self._config.transaction_version,
-            lambda _: None,
-            remember,
-        )
+        self._coordinator.decided(name, decide)
 
-    def _abort(self, name: str, me: ProducerIdAndEpoch) -> None:
+    def _abort(self, sender: Sender) -> None:
         """Abort the transaction; if that fails, the next write does when the lock is released. The error to
         tell of is the one before."""
         with contextlib.suppress(EosdbError):
-            self._end(name, me, None)
+            self._end(sender, None)
 
 
 class _DoneMeanwhileError(Exception):

@@ -6,12 +6,17 @@ writes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any
 
-from eosdb.broker import listing
-from eosdb.broker.asking import Answering, answers
+from eosdb.broker.asking import Answering, Write, answers
 from eosdb.broker.group_offsets import admitted, check_committer, checked, short_enough
+from eosdb.coordinator.authorizer import Authorizer
+from eosdb.coordinator.foresight import Foresight
 from eosdb.coordinator.groups import offsets as group_offsets
+from eosdb.coordinator.leadership import Decision
 from eosdb.coordinator.placement import partition_for
 from eosdb.coordinator.transactions import rows as transaction_rows
 from eosdb.coordinator.transactions.decisions import expected_or_none
@@ -19,6 +24,7 @@ from eosdb.errors import (
     IllegalGenerationError,
     InvalidRequestError,
     TopicAuthorizationFailedError,
+    TransactionalIdNotFoundError,
 )
 from eosdb.events.kinds import TxnOffsetsCommitted
 from eosdb.log import append, partition_rows, producer_rows
@@ -43,6 +49,7 @@ from eosdb.model.validation import (
     check_transactional_id,
 )
 from eosdb.model.values import (
+    GROUP_METADATA_TOPIC,
     INTERNAL_TOPICS,
     ConsumerGroupMetadata,
     Coordinator,
@@ -75,47 +82,45 @@ class TransactionRequests(Answering):
             request.transactional_id,
             timeout,
             expected,
-            self._may_transact(request.transactional_id),
+            partial(self._may_transact, transactional_id=request.transactional_id),
         )
 
     @answers(requests.AddPartitionsToTxn)
-    def add_partitions_to_txn(self, request: requests.AddPartitionsToTxn) -> None:
+    def add_partitions_to_txn(self, request: requests.AddPartitionsToTxn) -> Write[None]:
         check_identity(request.transactional_id, request.producer_id, request.producer_epoch)
         tps = frozenset(check_topic_partitions(request.partitions))
 
-        def authorize(unit: Unit) -> None:
-            self._may_transact(request.transactional_id)(unit)
+        def add(unit: Unit) -> None:
+            self._may_transact(unit, request.transactional_id)
             for topic in sorted({tp.topic for tp in tps}):
                 if topic in INTERNAL_TOPICS:
                     raise TopicAuthorizationFailedError(f"{topic} is Kafka's internal topic")
                 self._authorizer.check(unit, "write", "topic", topic)
+            self._add(unit, request, tps=tps)
 
-        self._coordinator.add_to_transaction(
-            request.transactional_id,
-            request.producer_id,
-            request.producer_epoch,
-            tps,
-            frozenset(),
-            authorize,
-        )
+        return self._not_synced(add)
 
     @answers(requests.AddOffsetsToTxn)
-    def add_offsets_to_txn(self, request: requests.AddOffsetsToTxn) -> None:
+    def add_offsets_to_txn(self, request: requests.AddOffsetsToTxn) -> Write[None]:
         check_identity(request.transactional_id, request.producer_id, request.producer_epoch)
         check_group_id(request.group_id)
 
-        def authorize(unit: Unit) -> None:
-            self._may_transact(request.transactional_id)(unit)
+        def add(unit: Unit) -> None:
+            self._may_transact(unit, request.transactional_id)
             self._authorizer.check(unit, "read", "group", request.group_id)
+            self._add(unit, request, groups=frozenset({request.group_id}))
 
-        self._coordinator.add_to_transaction(
-            request.transactional_id,
-            request.producer_id,
-            request.producer_epoch,
-            frozenset(),
-            frozenset({request.group_id}),
-            authorize,
-        )
+        return self._not_synced(add)
+
+    def _add(
+        self,
+        unit: Unit,
+        request: requests.AddPartitionsToTxn | requests.AddOffsetsToTxn,
+        **added: Any,
+    ) -> None:
+        producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
+        now = self._clock.time_ms()
+        transaction_rows.add(unit, request.transactional_id, producer, now, **added)
 
     def txn_offset_commit(
         self,
@@ -148,7 +153,7 @@ class TransactionRequests(Answering):
         )
 
     @answers(requests.TxnOffsetCommit)
-    def _txn_offset_commit(self, request: requests.TxnOffsetCommit) -> OffsetErrors:
+    def _txn_offset_commit(self, request: requests.TxnOffsetCommit) -> Write[OffsetErrors]:
         transactional_id, group = request.transactional_id, request.group
         identity = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
         check_identity(transactional_id, *identity)
@@ -160,7 +165,7 @@ class TransactionRequests(Answering):
         )
 
         def commit(unit: Unit) -> OffsetErrors:
-            self._may_transact(transactional_id)(unit)
+            self._may_transact(unit, transactional_id)
             errors = admitted(self._core, unit, request, commits)
             left = group_offsets.passed(commits, errors)
             if commits and not left:
@@ -182,23 +187,27 @@ class TransactionRequests(Answering):
             )
             return errors
 
-        self._coordinator.leadership.ensure_elected()
-        return self._coordinator.write(commit, sync=False)
+        return self._not_synced(commit)
 
     @answers(requests.EndTxn)
-    def end_txn(self, request: requests.EndTxn) -> ProducerIdAndEpoch:
-        check_identity(request.transactional_id, request.producer_id, request.producer_epoch)
-        return self._coordinator.end_txn(
-            request.transactional_id,
-            request.producer_id,
-            request.producer_epoch,
-            bool(request.committed),
-            self._version(request.transaction_version),
-            self._may_transact(request.transactional_id),
+    def end_txn(self, request: requests.EndTxn) -> Write[ProducerIdAndEpoch]:
+        transactional_id = request.transactional_id
+        check_identity(transactional_id, request.producer_id, request.producer_epoch)
+        version = self._version(request.transaction_version)
+        coordinator = self._coordinator
+        coordinator.leadership.ensure_elected()
+
+        def decide(unit: Unit, fresh: int | None = None) -> Decision | None:
+            self._may_transact(unit, transactional_id)
+            return coordinator.end(unit, request, version, fresh)
+
+        return Write(
+            lambda unit: coordinator.decided_at_once(unit, decide(unit)).producer,
+            alone=lambda: coordinator.decided(transactional_id, decide).producer,
         )
 
     @answers(requests.WriteTxnMarkers)
-    def write_txn_markers(self, request: requests.WriteTxnMarkers) -> None:
+    def write_txn_markers(self, request: requests.WriteTxnMarkers) -> Write[None]:
         pid = check_int("producer_id", request.producer_id, 0)
         epoch = check_int("producer_epoch", request.producer_epoch, 0, INT16_MAX)
         ruler = check_int("coordinator_epoch", request.coordinator_epoch, -1, INT32_MAX)
@@ -223,7 +232,7 @@ class TransactionRequests(Answering):
                     transaction_version=version,
                 )
 
-        self._coordinator.write(write)
+        return Write(write)
 
     @answers(requests.FindCoordinator)
     def find_coordinator(self, request: requests.FindCoordinator) -> Coordinator:
@@ -252,7 +261,7 @@ class TransactionRequests(Answering):
     ) -> dict[str, TransactionDescription]:
         check_collection("transactional_ids", request.transactional_ids)
         with self._store.read() as connection:
-            return listing.describe(
+            return _described(
                 connection,
                 request.transactional_ids,
                 self._authorizer,
@@ -272,9 +281,74 @@ class TransactionRequests(Answering):
         filters = (request.states, request.producer_ids, started_before)
         with self._store.read() as connection:
             foresight = self._coordinator.foresight(connection)
-            found = listing.transactions(connection, *filters, self._authorizer, foresight)
+            found = _listed(connection, *filters, self._authorizer, foresight)
         if not request.transactional_id_pattern:
             return found
         ids = tuple(transaction.transactional_id for transaction in found)
         matching = linear_regex.matching(request.transactional_id_pattern, ids)
         return [transaction for transaction in found if transaction.transactional_id in matching]
+
+
+def _described(
+    connection: sqlite3.Connection,
+    transactional_ids: Iterable[str],
+    authorizer: Authorizer,
+    foresight: Foresight,
+) -> dict[str, TransactionDescription]:
+    """The transactions of these ids, without partitions of topics that the principal may not describe.
+    Raises TransactionalIdNotFoundError for the first unknown id."""
+    described: dict[str, TransactionDescription] = {}
+    for transactional_id in transactional_ids:
+        check_transactional_id(transactional_id)
+        authorizer.check(connection, "describe", "transactional_id", transactional_id)
+        metadata = transaction_rows.read(connection, transactional_id)
+        if metadata is None:
+            raise TransactionalIdNotFoundError(f"there is no transactional id {transactional_id!r}")
+        described[transactional_id] = TransactionDescription(
+            transactional_id,
+            partition_for(transactional_id),
+            metadata.state.label,
+            metadata.producer_id,
+            metadata.producer_epoch,
+            metadata.timeout_ms,
+            metadata.start_time_ms,
+            frozenset(
+                tp
+                for tp in metadata.partitions
+                if tp.topic != GROUP_METADATA_TOPIC
+                and authorizer.allows(connection, "describe", "topic", tp.topic)
+            ),
+            foresight.of_transaction(metadata),
+        )
+    return described
+
+
+def _listed(
+    connection: sqlite3.Connection,
+    states: Sequence[str],
+    producer_ids: Sequence[int],
+    started_before: int | None,
+    authorizer: Authorizer,
+    foresight: Foresight,
+) -> list[TransactionListing]:
+    """Transactions that match every filter, by id; empty filters and None match all."""
+    conditions, values = ["1"], list[object]()
+    for column, wanted in (("state", states), ("producer_id", producer_ids)):
+        if wanted:
+            conditions.append(f"{column} IN ({', '.join('?' * len(wanted))})")
+            values.extend(wanted)
+    if started_before is not None:
+        conditions.append("start_time < ?")
+        values.append(started_before)
+    return [
+        TransactionListing(
+            metadata.transactional_id,
+            metadata.producer_id,
+            metadata.state.label,
+            foresight.of_transaction(metadata),
+        )
+        for metadata in transaction_rows.read_where(
+            connection, " AND ".join(conditions), tuple(values)
+        )
+        if authorizer.allows(connection, "describe", "transactional_id", metadata.transactional_id)
+    ]

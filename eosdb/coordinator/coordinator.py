@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-import threading
 from collections.abc import Callable
 from typing import Final, TypeVar
 
@@ -18,7 +17,7 @@ from eosdb.coordinator.due import Due
 from eosdb.coordinator.expiry import Expired
 from eosdb.coordinator.foresight import Foresight
 from eosdb.coordinator.groups.departures import Removed
-from eosdb.coordinator.leadership import Decide, Decision, End, Leadership
+from eosdb.coordinator.leadership import Decision, End, Leadership
 from eosdb.coordinator.presence import Presences
 from eosdb.coordinator.transactions import decisions, ending
 from eosdb.coordinator.transactions import rows as transaction_rows
@@ -30,13 +29,13 @@ from eosdb.errors import (
     IllegalStateError,
     TransactionCoordinatorFencedError,
 )
-from eosdb.log import partition_rows
 from eosdb.model.clock import Clock
 from eosdb.model.config import BrokerConfig
 from eosdb.model.notices import catalog
 from eosdb.model.protocol.owned_ids import has_owner
+from eosdb.model.requests import EndTxn
 from eosdb.model.threads import Fate
-from eosdb.model.values import ProducerIdAndEpoch, TopicPartition
+from eosdb.model.values import ProducerIdAndEpoch
 from eosdb.store.store import Store
 from eosdb.store.writing.unit import Unit
 
@@ -45,13 +44,6 @@ T = TypeVar("T")
 
 class _WorkIsDueError(Exception):
     """Raised inside a unit to roll it back; never leaves `write`."""
-
-
-class _Turn(threading.local):
-    """The current turn of this thread."""
-
-    unit: Unit | None = None
-    """The unit of the turn; each write is a part of it."""
 
 
 class TransactionCoordinator:
@@ -65,7 +57,6 @@ class TransactionCoordinator:
         self._producer_ids = ProducerIdManager(store, clock, config.producer_id_block_size)
         self.presences: Final = Presences(store, clock)
         self.leadership: Final = Leadership(store, clock, config.transaction_unit_partitions)
-        self._turn = _Turn()
         self.after_write: Callable[[], None] = lambda: None
         """Called after every write; housekeeping checks whether it is due."""
 
@@ -75,8 +66,6 @@ class TransactionCoordinator:
         self, function: Callable[[Unit], T], *, sync: bool = True, fate: Fate | None = None
     ) -> T:
         """Run `function` in a unit, after the due work."""
-        if (unit := self._turn.unit) is not None:
-            return unit.part(function)
 
         def checked(unit: Unit) -> T:
             if self._is_work_due(unit):
@@ -91,20 +80,6 @@ class TransactionCoordinator:
             else:
                 self.after_write()
                 return result
-
-    # decisions/0079: like any other write, so that threads share its commit.
-    def turn(self, run: Callable[[], T], *, sync: bool, fate: Fate | None = None) -> T:
-        """Make every `write` of `run` a part of one unit, perhaps repeatedly and in another thread. If
-        `run` raises, nothing is stored: then each request must be made alone, for its own answer."""
-
-        def together(unit: Unit) -> T:
-            try:
-                self._turn.unit = unit
-                return run()
-            finally:
-                self._turn.unit = None
-
-        return self.write(together, sync=sync, fate=fate)
 
     def _is_work_due(self, unit: Unit) -> bool:
         now = self._clock.time_ms()
@@ -179,140 +154,99 @@ class TransactionCoordinator:
         transactional_id: str,
         timeout_ms: int,
         expected: ProducerIdAndEpoch | None,
-        authorize: Callable[[Unit], None],
+        check: Callable[[Unit], None],
     ) -> ProducerIdAndEpoch:
-        """InitProducerId. An open transaction is fenced and aborted, and the caller must retry. Raises
-        ConcurrentTransactionsError, ProducerFencedError and InvalidTransactionTimeoutError."""
-        self.leadership.ensure_elected()
-        fresh: int | None = None
-        while True:
+        """InitProducerId, after `check` in the same unit. An open transaction is fenced and aborted, and
+        the caller must retry. Raises ConcurrentTransactionsError, ProducerFencedError and
+        InvalidTransactionTimeoutError."""
 
-            def decide(unit: Unit, fresh: int | None = fresh) -> Decision | None:
-                authorize(unit)
-                decisions.check_timeout(timeout_ms, self._config.transaction_max_timeout_ms)
-                current = transaction_rows.load(unit, transactional_id)
-                if fresh is None and decisions.needs_new_producer_id(current):
-                    return None
-                now = self._clock.time_ms()
-                verdict = decisions.init_producer_id(
-                    current, transactional_id, timeout_ms, expected, fresh, now
-                )
-                if isinstance(verdict, FenceOngoing):
-                    decision = Decision(verdict.prepared, transaction_rows.epoch(unit), End.DECIDED)
-                else:
-                    decision = Decision(verdict.metadata, transaction_rows.epoch(unit), End.NONE)
-                transaction_rows.record(unit, current, decision.metadata, now)
-                return decision
-
-            decision = self._decide(transactional_id, decide)
-            if decision is not None:
-                break
-            fresh = self._producer_ids.next()
-        if decision.end is not End.NONE:
-            self._complete(decision)
-            prepared = decision.metadata
-            catalog.TRANSACTION_TAKEN_OVER.say(
-                transactional_id=prepared.transactional_id,
-                producer_id=prepared.producer_id,
-                producer_epoch=prepared.producer_epoch,
-            )
-            raise ConcurrentTransactionsError(
-                f"transactional id {transactional_id!r}: an earlier producer's transaction was open "
-                "and has been aborted; call init_producer_id again"
-            )
-        metadata = decision.metadata
-        return ProducerIdAndEpoch(metadata.producer_id, metadata.producer_epoch)
-
-    def add_to_transaction(
-        self,
-        transactional_id: str,
-        producer_id: int,
-        producer_epoch: int,
-        tps: frozenset[TopicPartition],
-        groups: frozenset[str],
-        authorize: Callable[[Unit], None],
-    ) -> None:
-        """AddPartitionsToTxn and AddOffsetsToTxn: adds all of them or none."""
-        self.leadership.ensure_elected()
-
-        def add(unit: Unit) -> None:
-            authorize(unit)
-            for tp in sorted(tps):
-                partition_rows.load(unit, tp)
+        def decide(unit: Unit, fresh: int | None) -> Decision | None:
+            check(unit)
+            decisions.check_timeout(timeout_ms, self._config.transaction_max_timeout_ms)
             current = transaction_rows.load(unit, transactional_id)
+            if fresh is None and decisions.needs_new_producer_id(current):
+                return None
             now = self._clock.time_ms()
-            after = decisions.add_to_transaction(
-                current, producer_id, producer_epoch, tps, groups, now
+            verdict = decisions.init_producer_id(
+                current, transactional_id, timeout_ms, expected, fresh, now
             )
-            if after is not None:
-                transaction_rows.record(unit, current, after, now)
+            fences = isinstance(verdict, FenceOngoing)
+            after = verdict.prepared if isinstance(verdict, FenceOngoing) else verdict.metadata
+            transaction_rows.record(unit, current, after, now)
+            return Decision(
+                after, transaction_rows.epoch(unit), End.DECIDED if fences else End.NONE
+            )
 
-        # Not synced: without the synced Prepare, nothing here counts.
-        self.write(add, sync=False)
+        decision = self.decided(transactional_id, decide)
+        if decision.end is End.NONE:
+            return decision.metadata.producer
+        prepared = decision.metadata
+        catalog.TRANSACTION_TAKEN_OVER.say(
+            transactional_id=prepared.transactional_id,
+            producer_id=prepared.producer_id,
+            producer_epoch=prepared.producer_epoch,
+        )
+        raise ConcurrentTransactionsError(
+            f"transactional id {transactional_id!r}: an earlier producer's transaction was open "
+            "and has been aborted; call init_producer_id again"
+        )
 
-    def end_txn(
-        self,
-        transactional_id: str,
-        producer_id: int,
-        producer_epoch: int,
-        committed: bool,
-        version: int,
-        authorize: Callable[[Unit], None],
-        with_decision: Callable[[Unit], None] = lambda _: None,
-    ) -> ProducerIdAndEpoch:
-        """EndTxn: record the decision durably, with `with_decision` in the same unit, then write all
-        markers and complete. Returns the producer id and epoch to use next."""
-        self.leadership.ensure_elected()
-        fresh: int | None = None
-        while True:
-
-            def decide(unit: Unit, fresh: int | None = fresh) -> Decision | None:
-                authorize(unit)
-                current = transaction_rows.load(unit, transactional_id)
-                if fresh is None and ending.end_needs_new_producer_id(current, version):
-                    return None
-                now = self._clock.time_ms()
-                prepared = ending.end(
-                    current,
-                    producer_id,
-                    producer_epoch,
-                    committed,
-                    now,
-                    version=version,
-                    fresh_producer_id=fresh,
-                )
-                if prepared is not None:
-                    with_decision(unit)
-                    transaction_rows.record(unit, current, prepared, now)
-                    return Decision(prepared, transaction_rows.epoch(unit), End.DECIDED)
-                assert current is not None
-                return Decision(current, transaction_rows.epoch(unit), End.NONE)
-
-            decision = self._decide(transactional_id, decide)
-            if decision is not None:
-                break
-            fresh = self._producer_ids.next()
-        self._complete(decision)
-        if decision.end is End.DECIDED:
-            return ending.complete(decision.metadata, 0).producer
-        return decision.metadata.producer
+    def end(
+        self, unit: Unit, request: EndTxn, version: int, fresh: int | None = None
+    ) -> Decision | None:
+        """The first step of EndTxn: record the decision. None if that takes a fresh producer id."""
+        current = transaction_rows.load(unit, request.transactional_id)
+        if fresh is None and ending.end_needs_new_producer_id(current, version):
+            return None
+        now = self._clock.time_ms()
+        prepared = ending.end(
+            current,
+            request.producer_id,
+            request.producer_epoch,
+            bool(request.committed),
+            now,
+            version=version,
+            fresh_producer_id=fresh,
+        )
+        epoch = transaction_rows.epoch(unit)
+        if prepared is None:
+            assert current is not None
+            return Decision(current, epoch, End.NONE)
+        transaction_rows.record(unit, current, prepared, now)
+        return Decision(prepared, epoch, End.DECIDED)
 
     # -- the second step ------------------------------------------------------------------------
 
-    def _decide(self, transactional_id: str, decide: Decide) -> Decision | None:
-        """Run the first step. This thread alone may do the second one."""
+    def decided(
+        self, transactional_id: str, decide: Callable[[Unit, int | None], Decision | None]
+    ) -> Decision:
+        """Run the first step, `decide`, durably in a unit, and the second one in the same unit or another.
+        If `decide` returns None it gets a fresh producer id. No other thread of this object takes over
+        between the steps."""
+        self.leadership.ensure_elected()
         self.leadership.try_again(transactional_id)
-        return self.leadership.decide(transactional_id, decide, self._write_decision)
+        fresh: int | None = None
+        while True:
 
-    def _write_decision(self, first_step: Decide) -> Decision | None:
-        decision = self.write(first_step)
-        if self._turn.unit is not None and (decision is None or decision.end is End.DECIDED):
-            raise IllegalStateError("the end of this transaction needs more than one unit")
-        return decision
+            def first_step(unit: Unit, fresh: int | None = fresh) -> Decision | None:
+                return decide(unit, fresh)
 
-    def _complete(self, decision: Decision) -> None:
+            decision = self.leadership.decide(transactional_id, first_step, self.write)
+            if decision is not None:
+                break
+            fresh = self._producer_ids.next()
         if decision.end is End.DECIDED:
             self.leadership.complete(decision)
+        return decision
+
+    def decided_at_once(self, unit: Unit, decision: Decision | None) -> Decision:
+        """Run the second step in the unit of the first one. Raises IllegalStateError if that takes another
+        unit, or a fresh producer id."""
+        if decision is not None and decision.end is End.DECIDED:
+            decision = self.leadership.completed_at_once(unit, decision)
+        if decision is None:
+            raise IllegalStateError("the end of this transaction needs more than one unit")
+        return decision
 
     def _abort_while(self, first: Callable[[Unit], str | None]) -> int:
         """Fence and abort the transactions that `first` returns one by one, if they have timed out or
@@ -341,7 +275,8 @@ class TransactionCoordinator:
             if decision is not None:
                 aborted += 1
                 with contextlib.suppress(TransactionCoordinatorFencedError):
-                    self._complete(decision)
+                    if decision.end is End.DECIDED:
+                        self.leadership.complete(decision)
                 assert lost is not None
                 _tell_of_abort(lost, self._clock.time_ms())
         return aborted

@@ -14,12 +14,14 @@ from functools import partial
 from typing import TypeAlias
 
 from eosdb.coordinator.groups import rows as group_rows
+from eosdb.coordinator.transactions import ending
 from eosdb.coordinator.transactions import rows as transaction_rows
 from eosdb.coordinator.transactions.state import TransactionMetadata
 from eosdb.errors import ApiError, EosdbError, TransactionCoordinatorFencedError, in_doubt
 from eosdb.model.clock import Clock
 from eosdb.model.failpoints import Failpoint, ends_in_steps, reach
 from eosdb.model.notices import catalog
+from eosdb.model.values import ProducerIdAndEpoch
 from eosdb.store.store import Store
 from eosdb.store.writing.unit import Unit
 
@@ -42,6 +44,12 @@ class Decision:
     metadata: TransactionMetadata
     coordinator_epoch: int
     end: End
+
+    @property
+    def producer(self) -> ProducerIdAndEpoch:
+        """The producer id and epoch to use once the transaction is complete."""
+        decided = self.metadata
+        return (ending.complete(decided, 0) if self.end is End.DECIDED else decided).producer
 
 
 Decide: TypeAlias = Callable[[Unit], Decision | None]
@@ -98,7 +106,7 @@ class Leadership:
             decision = decide(unit)
             if decision is None or decision.end is not End.DECIDED:
                 return decision
-            if (completed := self._completed_at_once(unit, decision)) is not None:
+            if (completed := self.completed_at_once(unit, decision)) is not None:
                 return completed
             with self._lock:
                 decided.append(decision)
@@ -116,7 +124,7 @@ class Leadership:
                 self._finish(transactional_id)
             raise
 
-    def _completed_at_once(self, unit: Unit, decision: Decision) -> Decision | None:
+    def completed_at_once(self, unit: Unit, decision: Decision) -> Decision | None:
         """Do the second step in the unit of the first. None if it needs its own unit: too many
         partitions, one that has seen a newer coordinator, or a failpoint between the steps."""
         # decisions/0021: one commit if the markers are few.

@@ -16,6 +16,7 @@ from uuid import UUID
 from eosdb.errors import ApiError
 from eosdb.model import reports, values
 from eosdb.model.fetched import Block, FetchResult
+from eosdb.model.topic_config import ConfigChange
 from eosdb.model.values import (
     ConsumerGroupMetadata,
     IsolationLevel,
@@ -453,6 +454,19 @@ class DescribeConsumerGroup(Request[values.ConsumerGroupDescription]):
 
 
 # -- operators ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class AlterTopicConfig(Request[None]):
+    """Change some of the topic's own settings; `anew` first drops all of them. Raises InvalidConfigError,
+    UnknownTopicOrPartitionError, UnknownTopicIdError if no topic has the id any more, and
+    InvalidRequestError for a setting that occurs twice."""
+
+    topic: str
+    changes: Sequence[ConfigChange]
+    _: KW_ONLY
+    anew: bool = False
+    topic_id: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True)

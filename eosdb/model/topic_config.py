@@ -278,6 +278,12 @@ class ConfigChange(NamedTuple):
     value: object = None
 
 
+def settings(config: Mapping[str, object | None]) -> list[ConfigChange]:
+    """Changes to these settings; None resets one to the broker's value."""
+    delete, put = ConfigOperation.DELETE, ConfigOperation.SET
+    return [ConfigChange(k, delete if v is None else put, v) for k, v in config.items()]
+
+
 def changed(
     overrides: Mapping[str, str], changes: Iterable[ConfigChange], broker: BrokerConfig
 ) -> dict[str, str]:

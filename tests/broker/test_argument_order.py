@@ -13,7 +13,7 @@ import pytest
 import eosdb
 import eosdb.aio
 from eosdb import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
-from eosdb.broker.joining import JoinedTransaction
+from eosdb.broker.outbox import JoinedTransaction
 
 TP = TopicPartition("t", 0)
 OFFSETS = {TP: OffsetAndMetadata(1)}

@@ -13,7 +13,7 @@ import pytest
 
 import eosdb
 from eosdb import OffsetAndMetadata, TopicPartition
-from eosdb.broker.joining import JoinedTransaction
+from eosdb.broker.outbox import JoinedTransaction
 from eosdb.errors import EosdbError, HandlerFailedError, InvalidRequestError
 from tests.conftest import START_MS
 

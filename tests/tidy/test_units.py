@@ -16,9 +16,7 @@ from tests.tidy.tree import modules
 UNITS: Final = {
     "_store": {"write", "read", "begin", "alone"},
     "store": {"write", "read", "begin", "alone"},
-    "_coordinator": {
-        "write", "turn", "init_producer_id", "end_txn", "add_to_transaction",
-    },
+    "_coordinator": {"write", "init_producer_id", "decided"},
     "turns": {"turn"},
     "leadership": {"decide", "complete", "recover"},
     "self": {"_delete_rows", "run_due"},
@@ -39,10 +37,11 @@ HOLDS: Final = {
     "eosdb.broker.reading.ReadRequests.delete_records": "the number of the topic",
     "eosdb.broker.reading.ReadRequests.topic": "a name, for which it answers with the topic that has it",
     "eosdb.broker.sink.OnceAppender._begin": "the transactional id of the sink",
-    "eosdb.broker.sink.OnceAppender._step": "the producer and its epoch, and the numbers of the topics",
     "eosdb.broker.transactions.TransactionRequests.init_producer_id": "one of the two",
     "eosdb.coordinator.coordinator.TransactionCoordinator._abort_while": "a transactional id, of which it "
     "looks again whether it is due",
+    "eosdb.coordinator.coordinator.TransactionCoordinator.decided": "a transactional id; the second step "
+    "compares the whole transaction",
     "eosdb.coordinator.coordinator.TransactionCoordinator.look_for_the_dead": "nothing of the first",
     "eosdb.coordinator.coordinator.TransactionCoordinator.run_due": "nothing; each looks for what is due",
     "eosdb.coordinator.coordinator.TransactionCoordinator.write": "nothing of the first",

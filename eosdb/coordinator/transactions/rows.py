@@ -229,6 +229,24 @@ def join(
         record(unit, current, after, now_ms)
 
 
+def add(
+    unit: Unit,
+    transactional_id: str,
+    producer: ProducerIdAndEpoch,
+    now_ms: int,
+    *,
+    tps: frozenset[TopicPartition] = frozenset(),
+    groups: frozenset[str] = frozenset(),
+) -> None:
+    """AddPartitionsToTxn and AddOffsetsToTxn: add all of them or none."""
+    for tp in sorted(tps):
+        partition_rows.load(unit, tp)
+    current = load(unit, transactional_id)
+    after = add_to_transaction(current, *producer, tps, groups, now_ms)
+    if after is not None:
+        record(unit, current, after, now_ms)
+
+
 def epoch(unit: Folding) -> int:
     """The current coordinator epoch; 0 before the first election."""
     return counter(unit, COORDINATOR_EPOCH)

@@ -20,7 +20,8 @@ from eosdb.integrations.moving.values import Group, OpenTransaction, TopicHere
 from eosdb.integrations.relay import planning
 from eosdb.integrations.relay.file_source import records_of
 from eosdb.integrations.relay.values import RelayRecord
-from eosdb.model.topic_config import MOVED_TO, MOVING_TO
+from eosdb.model.requests import AlterTopicConfig
+from eosdb.model.topic_config import MOVED_TO, MOVING_TO, settings
 from eosdb.model.values import TopicPartition
 
 _AT_ONCE: Final = 5_000
@@ -147,12 +148,15 @@ class Here:
         )
 
     def _alter(self, changes: Mapping[str, Mapping[str, object | None]]) -> None:
-        def alter() -> None:
-            self._check(self._now())  # Nobody else writes meanwhile.
-            for name, config in changes.items():
-                self._db.admin.alter_topic_config(name, config)
-
-        self._db.admin._coordinator.turn(alter, sync=True)
+        requests = [
+            AlterTopicConfig(name, settings(config), topic_id=self._ids.get(name))
+            for name, config in changes.items()
+        ]
+        try:
+            self._db.broker.turn(requests, sync=True)
+        except (UnknownTopicIdError, UnknownTopicOrPartitionError):
+            self._check(self._now())
+            raise
 
     def end(self, transaction: OpenTransaction) -> None:
         """Abort the transaction, or complete it as decided. Ignores one that has ended meanwhile."""
