@@ -68,6 +68,13 @@ COMMITS: Final = {
 }
 
 
+QUICK: Final = {
+    "reconnect.backoff.max.ms": 200, "retry.backoff.ms": 20, "retry.backoff.max.ms": 200,
+    "topic.metadata.refresh.fast.interval.ms": 50, "log_level": 0,
+}  # fmt: skip
+"""Of librdkafka, which waits for seconds after the cluster has died."""
+
+
 def confluent_transactions(cluster: KafkaDouble, **settings: Any) -> confluent_kafka.Producer:
     """A transactional producer after its init; settings with underscores for dots."""
     named = {name.replace("_", "."): value for name, value in settings.items()}
@@ -77,7 +84,7 @@ def confluent_transactions(cluster: KafkaDouble, **settings: Any) -> confluent_k
             "transactional.id": "a",
             # It waits for ever for a coordinator that was away (librdkafka issue 5511).
             "metadata.recovery.strategy": "none",
-            "log_level": 0,
+            **QUICK,
             **named,
         }
     )
@@ -94,7 +101,7 @@ def confluent_consumer(cluster: KafkaDouble, **settings: Any) -> confluent_kafka
             "group.id": "g",
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
-            "log_level": 0,
+            **QUICK,
             **named,
         }
     )
@@ -132,4 +139,4 @@ def wait_until(is_so: Callable[[], bool]) -> None:
     deadline = time.monotonic() + PATIENCE_S
     while not is_so():
         assert time.monotonic() < deadline
-        time.sleep(0.005)
+        time.sleep(0.02)

@@ -69,7 +69,7 @@ def test_each_value_is_processed_once_though_the_cluster_dies(
     worker = threading.Thread(target=work, args=(eosdb_kafka, ended.is_set), daemon=True)
     worker.start()
     try:
-        for count in (1, COUNT // 3, 2 * COUNT // 3):
+        for count in (1, COUNT // 2):
             wait_until(lambda count=count: len(stored(eosdb_kafka, SINK)) >= count)  # type: ignore[misc]
             eosdb_kafka.lose_response("end_txn")
             eosdb_kafka.restart()
