@@ -1,4 +1,4 @@
-"""Where eosdb does not run, importing it says so in one sentence."""
+"""Where eosdb does not run, its first use says so in one sentence."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _IMPORT = """
 import sys
 sys.platform, sys.modules["fcntl"] = sys.argv[1], None
 try:
-    import eosdb
+    from eosdb import connect
 except ImportError as error:
     print(error)
 """
