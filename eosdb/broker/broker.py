@@ -1,9 +1,9 @@
 """The request level: Kafka's requests under Kafka's names, as values for `ask` and as methods. All
 clients go through it.
 
-The arguments of a request are validated, then it is authorised, then routed to the log or the coordinator.
-Each call is atomic, and durable (per `durability`) when it returns. Only a transactional append is not
-synced by itself: the sync of the Prepare that decides its transaction covers it.
+A request's arguments are validated; then it is authorised and routed to the log or the coordinator. Each
+call is atomic, and durable (per `durability`) when it returns. Only a transactional append is not synced
+by itself: the sync of the Prepare that decides its transaction covers it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The requests of groups whose partitions the coordinator assigns (KIP-848): ConsumerGroupHeartbeat and
 ConsumerGroupDescribe.
 
-A heartbeat is one unit: validate, decide (`groups.consumer_decisions`), record, renew the member's session.
-It is answered at once.
+A heartbeat is one unit: validate, decide (`groups.consumer_decisions`), record, renew the member's
+session. It is answered at once.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from eosdb.model.values import (
 from eosdb.store.writing.unit import Unit
 
 _UNKNOWN_TOPIC = -1
-"""Stands for a topic that none of the member's partitions belongs to."""
+"""Stands for a topic without any of the member's partitions."""
 
 
 class ConsumerGroupRequests(Answering):
@@ -97,7 +97,7 @@ class ConsumerGroupRequests(Answering):
     def _consumer_group(
         self, unit: Unit, group_id: str, stored: AnyGroup | None, request: Heartbeat
     ) -> ConsumerGroup:
-        """The group; for a member that joins also a new one, or a classic one, which changes over."""
+        """The group; for a joining member perhaps a new one, or a classic one that changes its protocol."""
         if isinstance(stored, ConsumerGroup):
             return stored
         if request.joins:
@@ -109,8 +109,8 @@ class ConsumerGroupRequests(Answering):
         )
 
     def _identified(self, unit: Unit, group: ConsumerGroup, request: Heartbeat) -> Heartbeat:
-        """The heartbeat with the member's id: its own, that of its first join if this is a repeat, or a new
-        one. Raises UnknownMemberIdError if its process has died since it sent the request."""
+        """The heartbeat with its member id: a repeated first join gets the id of the first, other joins a
+        new one. Raises UnknownMemberIdError if the process has died since it sent the request."""
         lock = request.owner_lock
         if lock and not self._coordinator.presences.is_there(lock):
             raise UnknownMemberIdError(
@@ -176,7 +176,7 @@ class ConsumerGroupRequests(Answering):
     def _matched(
         self, unit: Unit, topics: Topics, request: Heartbeat, known: ConsumerMember | None
     ) -> tuple[int, ...] | None:
-        """The topics that the member's regular expression matches and that its principal may describe."""
+        """The topics that match the member's regular expression and that its principal may describe."""
         regex = _regex(request, known)
         if not regex:
             return None
@@ -190,7 +190,7 @@ class ConsumerGroupRequests(Answering):
 
 
 def _checked(beat: requests.ConsumerGroupHeartbeat) -> Heartbeat:
-    """The request as the decisions take it, without the partitions. Raises InvalidRequestError."""
+    """The request for the decisions, still without partitions. Raises InvalidRequestError."""
     if beat.group_id == "":
         raise InvalidRequestError("group_id: got an empty one, expected the id of a group")
     for name in ("member_id", "client_id", "client_host"):
@@ -219,7 +219,7 @@ def _checked(beat: requests.ConsumerGroupHeartbeat) -> Heartbeat:
 
 
 def _regex(request: Heartbeat, known: ConsumerMember | None) -> str:
-    """The regular expression that the member subscribes with after this heartbeat; empty if it has none."""
+    """The member's regular expression after this heartbeat; empty without one."""
     if request.subscribed_topic_regex is not None:
         return request.subscribed_topic_regex
     return "" if known is None else known.subscribed_topic_regex
@@ -228,7 +228,7 @@ def _regex(request: Heartbeat, known: ConsumerMember | None) -> str:
 def _subscribed_topics(
     unit: Unit, group: ConsumerGroup, more: Iterable[str], regex: str = ""
 ) -> Topics:
-    """The topics that the members, and `more`, name, and all topics if there is a regular expression."""
+    """The topics that the members and `more` name; every topic if there is a regular expression."""
     if regex or any(member.subscribed_topic_regex for member in group.members):
         return log_topics.numbers(unit)
     names = {name for member in group.members for name in member.subscribed_topic_names}
@@ -240,7 +240,7 @@ def _owned(
     known: ConsumerMember | None,
     to_id: Callable[[int], UUID],
 ) -> Partitions | None:
-    """The partitions that the member says to own; a topic that it cannot own is not told from another."""
+    """The partitions that the member reports as its own. All topics that it cannot own look alike."""
     if given is None:
         return None
     told = known.owned | known.target if known is not None else ()
@@ -255,7 +255,7 @@ def _owned(
 def _named(
     partitions: Partitions, names: Mapping[int, str], to_id: Callable[[int], UUID]
 ) -> tuple[AssignedTopic, ...]:
-    """The partitions by topic, without those of topics that are gone."""
+    """The partitions by topic, without those of deleted topics."""
     topics = (
         AssignedTopic(names[share.topic_id], to_id(share.topic_id), share.partitions)
         for share in shares(partitions)

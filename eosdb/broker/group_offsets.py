@@ -173,8 +173,8 @@ class OffsetRequests(Answering):
 
 
 def checked(request: Commit) -> tuple[OffsetCommit, ...]:
-    """The offsets of a commit. Raises InvalidRequestError for values of other types; negative offsets,
-    which Kafka's clients treat as none, are taken as Kafka takes them, with `each`."""
+    """The offsets of a commit. Raises InvalidRequestError for values of other types. Kafka's clients
+    treat negative offsets as none; they are accepted as in Kafka with `each`."""
     group = request.group
     check_int("generation_id", group.generation_id, -(2**31))
     check_name("member_id", group.member_id)
@@ -204,9 +204,9 @@ def commit_offsets(
 def admitted(
     rules: Rules, unit: Unit, request: Commit, commits: Sequence[OffsetCommit]
 ) -> OffsetErrors:
-    """Authorize a commit, and judge its partitions: each must exist, the principal may read it, its topic
-    is still the one that was read, and is not closed because it moves to a Kafka cluster (positions that
-    eosdb itself keeps may still be committed)."""
+    """Authorize a commit, and check its partitions: each must exist and be readable, its topic must still
+    be the one that was read, and must not be closed for its move to a Kafka cluster. (eosdb's own
+    positions may still be committed.)"""
     group = request.group
     rules.authorizer.check(unit, "read", "group", group.group_id)
 
@@ -232,7 +232,7 @@ def admitted(
 def short_enough(
     rules: Rules, request: Commit, commits: Sequence[OffsetCommit], errors: OffsetErrors
 ) -> tuple[tuple[OffsetCommit, ...], OffsetErrors]:
-    """The commits whose metadata is not too long, and the errors with those of the others."""
+    """The commits with metadata within the limit; adds the errors of the others."""
     judged = group_offsets.judged(
         commits,
         lambda commit: group_offsets.check_metadata(commit, rules.config),
@@ -249,11 +249,11 @@ def check_committer(
     *,
     is_transactional: bool,
 ) -> None:
-    """Check that the committer may commit for the group, and renew the session if it is a member."""
+    """Check that the committer may commit for the group, and renew a member's session."""
     group = group_rows.load(unit, by.group_id)
     committer = by.member_id, by.generation_id, by.group_instance_id
     if isinstance(group, ConsumerGroup):
-        # Only heartbeats keep such a member alive.
+        # Only heartbeats keep a member of the new protocol alive.
         consumer_decisions.check_commit(group, *committer, is_transactional=is_transactional)
         return
     if group is None and group_offsets.exists(unit, by.group_id):

@@ -25,12 +25,11 @@ from eosdb.store.writing.unit import Unit
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """By what a request is judged, besides the file itself."""
+    """The rules for a request, besides those in the file."""
 
     clock: Clock
     config: BrokerConfig
     authorizer: Authorizer
-    """Checks the rights of the principal."""
 
     def ensure_topic(self, unit: Unit, topic: str) -> None:
         """Create the topic with the broker's defaults unless it exists."""
@@ -56,11 +55,10 @@ class Core(Rules):
     store: Store
     coordinator: TransactionCoordinator
     metrics: Metrics
-    """Counts requests and their results."""
     damage: set[str] = field(default_factory=set)
     """Messages of the damage that has already been logged."""
     attempts: Attempts = field(default_factory=Attempts)
-    """Batches that were refused and that later batches of their producer must not overtake."""
+    """Rejected batches that later batches of their producer must not overtake."""
 
 
 class RequestHandler:
@@ -75,7 +73,7 @@ class RequestHandler:
         self._authorizer = core.authorizer
 
     def _delete_rows(self, partition_ids: Sequence[int]) -> None:
-        """Delete the rows that a commit has given up. If that fails, housekeeping does it later."""
+        """Delete the rows that a commit gave up. If that fails, housekeeping does it later."""
         try:
             retention.delete_all_rows(
                 functools.partial(self._store.write, sync=False), partition_ids

@@ -63,9 +63,9 @@ class MembershipRequests(Answering):
     """The part of `Broker` for members of groups (Kafka's classic protocol)."""
 
     def presence(self, transactional_id: str | None = None) -> Presence | None:
-        """A lock for a consumer in this process that is about to join a group, or for the owner of a
-        transactional id: other processes notice at once when this one dies. None if no lock is available;
-        then only the session or the time-out of the transaction tells."""
+        """A lock by which other processes notice at once that this one has died: for a consumer that is
+        about to join a group, or for the owner of a transactional id. None if no lock is available; then
+        a session or time-out has to end first."""
         if transactional_id is not None:
             check_text("transactional_id", transactional_id)
         try:
@@ -153,10 +153,8 @@ class MembershipRequests(Answering):
     def _with_id(
         self, unit: Unit, group_id: str, group: AnyGroup | None, joining: Member
     ) -> Member:
-        """The member with its id: its own, that of its first join if this is a repeat, or a new one.
-
-        Raises UnknownMemberIdError if its process has died since it sent the request.
-        """
+        """The member with its id: a repeated first join gets the id of the first, other joins a new one.
+        Raises UnknownMemberIdError if the process has died since it sent the request."""
         lock = joining.owner_lock
         if lock and not self._coordinator.presences.is_there(lock):
             raise UnknownMemberIdError(
@@ -316,8 +314,8 @@ class MembershipRequests(Answering):
             return _described(group, log_topics.by_number(connection))
 
     def list_groups(self) -> list[str]:
-        """Every group that has members or offsets and that the principal may describe; all of them for one
-        that may describe the cluster (KafkaApis.handleListGroupsRequest)."""
+        """Every group with members or offsets that the principal may describe; all of them if it may
+        describe the cluster (KafkaApis.handleListGroupsRequest)."""
         with self._store.read() as connection:
             may_describe = self._authorizer.describes(connection)
             return [
@@ -357,7 +355,7 @@ def _member(
 def _check_protocols(
     group_id: str, stored: AnyGroup | None, joining: Member, protocol_type: str
 ) -> None:
-    """As in Kafka, a member without a protocol in common learns that before it gets an id."""
+    """As in Kafka, a member without a common protocol learns that before it gets an id."""
     if _is_mixed(stored):
         migration.check_protocols(stored, joining, protocol_type)
     elif (group := group_rows.classic(group_id, stored)) is not None:
@@ -419,7 +417,7 @@ def _synced(group: Group, member_id: str) -> SyncGroupResult:
 
 
 def _described(group: AnyGroup, topics: Mapping[int, str]) -> GroupDescription:
-    """The group, as far as the words of the classic protocol say it."""
+    """The group in the terms of the classic protocol."""
     if isinstance(group, ConsumerGroup):
         return GroupDescription(
             group.group_id,
@@ -471,7 +469,7 @@ def _described_member(member: ConsumerMember, topics: Mapping[int, str]) -> Grou
 
 
 def _is_mixed(group: AnyGroup | None) -> TypeGuard[ConsumerGroup]:
-    """Whether members of the classic protocol join this group beside others."""
+    """Whether this group also has classic members."""
     return isinstance(group, ConsumerGroup) and bool(group.members)
 
 
@@ -484,7 +482,7 @@ def _join_mixed(
     *,
     is_new: bool,
 ) -> JoinGroupResult:
-    """Join: complete at once, without leader, because the coordinator assigns."""
+    """Join: complete at once, without a leader, because the coordinator assigns."""
     now = rules.clock.time_ms()
     if not is_new:
         if joining.group_instance_id is not None:
@@ -504,7 +502,6 @@ def _join_mixed(
 def _sync_mixed(
     rules: Rules, unit: Unit, group: ConsumerGroup, request: requests.SyncGroup
 ) -> SyncGroupResult:
-    """Fetch the assignment of the member."""
     now = rules.clock.time_ms()
     syncing = migration.classic_member(group, request.member_id, request.group_instance_id)
     after = migration.sync(
@@ -521,7 +518,7 @@ def _sync_mixed(
 def _beat_mixed(
     rules: Rules, unit: Unit, group: ConsumerGroup, request: requests.Heartbeat
 ) -> RebalanceInProgressError | None:
-    """Renew the member's session. Returns the error by which it is told to join again."""
+    """Renew the member's session. Returns the error by which the member is told to rejoin."""
     now = rules.clock.time_ms()
     beating = migration.classic_member(group, request.member_id, request.group_instance_id)
     after, rebalancing = migration.beat(group, beating, request.generation_id, now)

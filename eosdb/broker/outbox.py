@@ -61,14 +61,14 @@ _HANDLER: Final = (
 
 
 def offsets_first(offsets: object, group: object) -> tuple[Any, Any]:
-    """The offsets and the group in this order, also if they were given the other way round: only offsets
-    are a mapping."""
+    """The offsets and the group in this order, also if they came in the other order: only offsets are a
+    mapping."""
     is_swapped = isinstance(group, Mapping) and not isinstance(offsets, Mapping)
     return (group, offsets) if is_swapped else (offsets, group)
 
 
 class LogTransaction(ABC):
-    """What a transaction over the user's own tables writes to the log."""
+    """The writes to the log of a transaction over the user's own tables."""
 
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
@@ -110,10 +110,10 @@ class LogTransaction(ABC):
     @overload
     def commit_offsets(self, group: str | ConsumerGroupMetadata, offsets: Offsets, /) -> None: ...
     def commit_offsets(self, offsets: Any, group: Any) -> None:
-        """Commit offsets of the group, such as `consumer.position_offsets()`, with everything else. They
-        come first, as in `Producer.send_offsets_to_transaction`; the other order works, too.
+        """Commit offsets of the group, such as `consumer.position_offsets()`, in the same transaction.
+        The offsets come first, as in `Producer.send_offsets_to_transaction`; the other order works, too.
 
-        A member of a group passes `consumer.group_metadata()` instead of the group's name, so that its
+        A member of a group passes `consumer.group_metadata()` instead of the group's name. Then its
         commit is refused once it has lost its partitions (KIP-447). Raises the errors of
         `Broker.offset_commit`.
         """
@@ -143,7 +143,6 @@ class UserTransaction(LogTransaction):
         return self._open().connection
 
     def end(self) -> None:
-        """Make the object unusable: the block has ended."""
         with self._lock:
             self._held = None
 
@@ -167,12 +166,12 @@ class UnitOfParts:
 
     @property
     def is_whole(self) -> bool:
-        """False after SQLite has rolled back the whole unit by itself."""
+        """False after SQLite itself has rolled back the whole unit."""
         return self._held.is_whole
 
     @property
     def failure(self) -> EosdbError | None:
-        """The error of the file or its disk, if one has occurred."""
+        """The error of the file or its disk, if any."""
         return self._held.failure
 
     @contextlib.contextmanager
@@ -198,7 +197,6 @@ class Publisher(RequestHandler):
 
     @contextlib.contextmanager
     def begin(self) -> Iterator[UserTransaction]:
-        """Run the block as one unit."""
         with self._unit() as held:
             transaction = UserTransaction(held, Outbox(self._core))
             try:
@@ -208,13 +206,12 @@ class Publisher(RequestHandler):
 
     @contextlib.contextmanager
     def begin_parts(self) -> Iterator[UnitOfParts]:
-        """Run the block as one unit with parts."""
         with self._unit() as held:
             yield UnitOfParts(held, Outbox(self._core))
 
     @contextlib.contextmanager
     def _unit(self) -> Iterator[HeldUnit]:
-        """Do the work that is due, such as ending expired transactions, then hold a unit for the block."""
+        """Do due work, such as ending expired transactions, then hold a unit for the block."""
         self._coordinator.write(lambda _: None, sync=False)
         with self._store.begin() as held:
             yield held
@@ -222,8 +219,8 @@ class Publisher(RequestHandler):
 
 
 class Outbox:
-    """Appends without a producer id: an idempotency key or committed offsets, stored in the same unit,
-    prevent duplicates."""
+    """Appends without a producer id: an idempotency key or committed offsets in the same unit prevent
+    duplicates."""
 
     def __init__(self, rules: Rules) -> None:
         self._rules = rules
@@ -267,7 +264,6 @@ class Outbox:
         group: str | ConsumerGroupMetadata,
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
     ) -> None:
-        """Commit offsets as the request OffsetCommit does."""
         if not isinstance(group, ConsumerGroupMetadata):
             group = ConsumerGroupMetadata(group)
         check_group_id(group.group_id)
@@ -296,7 +292,7 @@ class Outbox:
 
 
 class JoinedTransaction(LogTransaction):
-    """The transaction that is open on a connection of the program's own; of no use in between."""
+    """The open transaction on a program's own connection; unusable outside of a transaction."""
 
     def __init__(self, connection: sqlite3.Connection, rules: Rules) -> None:
         super().__init__(Outbox(rules))
@@ -328,7 +324,7 @@ def join(
 def rules_of(
     principal: str, config: BrokerConfig | None = None, clock: Clock | None = None
 ) -> Rules:
-    """The rules of somebody who has not opened the file."""
+    """The rules for a program that has not opened the file."""
     config = config or BrokerConfig()
     authorizer = Authorizer(check_text("principal", principal, ConfigError), config.super_users)
     return Rules(clock or SystemClock(), config, authorizer)

@@ -40,7 +40,7 @@ _ACKS: Final = (-1, 0, 1, "all", "-1", "0", "1")
 
 
 class _Request(NamedTuple):
-    """What the batches of a request have in common."""
+    """The common fields of a request's batches."""
 
     transactional_id: str | None
     now: int
@@ -102,8 +102,7 @@ class ProduceRequests(Answering):
     def append_within(
         self, unit: Unit, tp: TopicPartition, batch: PreparedBatch, transactional_id: str | None
     ) -> ProduceResult:
-        """`produce` for one partition within the caller's unit; raises the error that `produce` would
-        return in the result."""
+        """`append` within the caller's unit."""
         request = _Request(
             transactional_id, self._clock.time_ms(), self._config.transaction_version
         )
@@ -139,7 +138,7 @@ class ProduceRequests(Answering):
         """Append to every partition in one unit; if one of several has an error, to each by itself."""
         if not prepared:
             return {}
-        # decisions/0004: inside a transaction the Prepare that decides it is what is synced.
+        # decisions/0004: a transactional append needs no sync; the Prepare that decides it is synced.
         sync = not all(batch.is_transactional for batch in prepared.values())
         try:
             return self._coordinator.write(
@@ -167,7 +166,7 @@ class ProduceRequests(Answering):
     def _append_one_by_one(
         self, unit: Unit, prepared: dict[TopicPartition, PreparedBatch], request: _Request
     ) -> dict[TopicPartition, ProduceResult]:
-        """Append to each partition by itself; nothing is written to a partition that fails."""
+        """Append to each partition by itself; a failing partition gets no records."""
         results: dict[TopicPartition, ProduceResult] = {}
         for tp, batch in prepared.items():
             try:
@@ -193,8 +192,8 @@ class ProduceRequests(Answering):
         prepared: Mapping[TopicPartition, PreparedBatch],
         request: _Request,
     ) -> Collection[TopicPartition]:
-        """Add the partitions to the transaction that their batches belong to; under version 1, check that
-        they were added before. Returns those in which the transaction's own epoch begins."""
+        """Add the partitions to the transaction of their batches; version 1 requires that they were added
+        before. Returns those in which the transaction's own epoch begins."""
         joining = {
             tp: partition
             for tp, partition in partitions.items()

@@ -79,8 +79,8 @@ class ReadRequests(Answering):
     def idle(
         self, positions: Mapping[TopicPartition, int], *, isolation_level: IsolationLevel
     ) -> dict[TopicPartition, PartitionOffsets]:
-        """Those partitions that have nothing to read at these positions, with their offsets. What may not
-        or cannot be read is left out: `fetch` raises why."""
+        """The partitions with nothing to read at these positions, with their offsets. Partitions that may
+        not or cannot be read are absent: `fetch` raises the reason."""
         read_committed = reading.check_isolation_level(isolation_level)
         with self._store.read() as connection:
             may_read = cache(partial(self._authorizer.allows, connection, "read", "topic"))
@@ -91,8 +91,8 @@ class ReadRequests(Answering):
             }
 
     def have_moved(self, listed: str, *, isolation_level: IsolationLevel) -> bool:
-        """Whether for this isolation level any of the partitions in `ends.listed` ends elsewhere, or is
-        gone. Who hears of it reads them, and is authorized then."""
+        """Whether any of the partitions in `ends.listed` has another end for this isolation level, or is
+        gone. Not authorized: the read that follows is."""
         read_committed = reading.check_isolation_level(isolation_level)
         with self._store.read() as connection:
             return ends.have_moved(connection, listed, read_committed=read_committed)
@@ -140,8 +140,8 @@ class ReadRequests(Answering):
             }
 
     def every_partition_count(self) -> dict[str, int]:
-        """How many partitions every topic has, for requests that need a right on the cluster and none on
-        topics. No authorization is checked."""
+        """The number of partitions of every topic, for requests that need a right on the cluster and none
+        on topics. No authorization is checked."""
         with self._store.read() as connection:
             return dict(topics.partition_counts(connection))
 
@@ -155,8 +155,8 @@ class ReadRequests(Answering):
             ]
 
     def topic_names(self) -> dict[UUID, str]:
-        """The names of all topics by their ids, for requests that name topics by id. No
-        authorization is checked: the request that uses the names is authorized itself."""
+        """The names of all topics by id, for requests that name topics by id. No authorization is
+        checked: the request that uses the names is authorized itself."""
         with self._store.read() as connection:
             return topics.names(connection)
 
@@ -230,7 +230,7 @@ class ReadRequests(Answering):
                 met[tp.topic] = partition.topic_id
             except EosdbError as error:
                 if reached is not None:
-                    in_doubt(error)  # A part has been deleted; the rest is deleted by another call.
+                    in_doubt(error)  # Some records are deleted; another call deletes the rest.
                 raise
         self._delete_rows([partition.partition_id])
         return target

@@ -1,8 +1,8 @@
 """Idempotent appends (`Database.append_once`): the basis of exactly-once sinks.
 
-A sink numbers its batches, and may describe the content of each; then only a batch with the same content
-counts as a repeat. The number of the newest batch is stored atomically with its records: in the same unit
-or, if the batch is too large for one, in the unit that decides the transaction of the batch.
+A sink numbers its batches, and may describe the content of each. With a description, only a batch with
+the same content counts as a repeat. The newest batch number is stored atomically with its records: in the
+same unit or, for a large batch, in the unit that decides its transaction.
 """
 
 from __future__ import annotations
@@ -47,18 +47,18 @@ from eosdb.store.writing.unit import Unit
 Batches = (
     Mapping[TopicPartition, Iterable[Record]] | Iterable[tuple[TopicPartition, Iterable[Record]]]
 )
-"""Records by partition, or pairs in the order in which they are to be appended."""
+"""Records by partition, or pairs in the order of the append."""
 
 _PART_RECORDS: Final = 5_000
 _PART_BYTES: Final = 512 * 1024
 """The largest batch of the log: smaller than topics accept by default."""
 _FIRST_PART: Final = 100
-"""The number of records in the first part, when their size is not known yet."""
+"""The records in the first part, while their size is unknown."""
 _UNIT_BYTES: Final = 16 * 1024 * 1024
-"""The most that is appended in one unit; more would hold the write lock for long and grow the WAL."""
+"""The most in one unit: more would hold the write lock for long and grow the WAL."""
 _UNIT_RECORDS: Final = 50_000
 _STEP_BYTES: Final = 4 * 1024 * 1024
-"""The most that is appended in one unit of a transaction; other writers get their turn between units."""
+"""The most in one unit of a transaction: other writers get their turn between units."""
 _STEP_RECORDS: Final = 10_000
 _HELD_CHARS: Final = 1_000
 """The longest description of a batch, which is stored."""
@@ -80,7 +80,7 @@ class Part(NamedTuple):
 
 @dataclass(slots=True)
 class Sender:
-    """The producer that appends the parts of a transaction, and what it has appended to."""
+    """The producer of a transaction's parts, and the topics it has appended to."""
 
     transactional_id: str
     producer: ProducerIdAndEpoch
@@ -90,7 +90,8 @@ class Sender:
     """The numbers of the topics, by name."""
 
     def check_topics(self, unit: Unit) -> None:
-        """Raises UnknownTopicOrPartitionError, or UnknownTopicIdError, for a topic that is another one."""
+        """Raises UnknownTopicOrPartitionError or UnknownTopicIdError for a topic that was deleted,
+        perhaps recreated."""
         topics.check_still_there(
             unit, self.topics, "nothing of this batch is stored, append it again"
         )
@@ -197,7 +198,7 @@ class OnceAppender(RequestHandler):
         me = self._begin(name)
         sender = Sender(name, me)
         offsets: dict[TopicPartition, int] = {}
-        # decisions/0034: whoever finds the transaction open can tell whether this process lives.
+        # decisions/0034: other processes that find the transaction open see whether this one is alive.
         with self._coordinator.presences.owning(name, me.producer_epoch):
             try:
                 while some := _take(parts, _STEP_RECORDS, _STEP_BYTES)[0]:
@@ -240,7 +241,7 @@ class OnceAppender(RequestHandler):
             transaction_rows.keep_alive(unit, name, me, timeout_ms, self._clock.time_ms())
             return appended
 
-        # Not synced: the Prepare that decides the transaction is, after it.
+        # Not synced: the Prepare that decides the transaction comes later and is.
         appended = self._coordinator.write(write, sync=False)
         sender.sequences, sender.topics = appended.sequences, appended.topics
         return appended
@@ -263,8 +264,8 @@ class OnceAppender(RequestHandler):
         self._coordinator.decided(name, decide)
 
     def _abort(self, sender: Sender) -> None:
-        """Abort the transaction; if that fails, the next write does when the lock is released. The error to
-        tell of is the one before."""
+        """Abort the transaction. If that fails, the next write does it after the lock is released; the
+        earlier error matters more."""
         with contextlib.suppress(EosdbError):
             self._end(sender, None)
 
@@ -274,7 +275,6 @@ class _DoneMeanwhileError(Exception):
 
 
 def _check_held(held: Collection[str]) -> tuple[str, ...]:
-    """The description as a tuple. Raises InvalidRequestError."""
     if isinstance(held, str):
         raise InvalidRequestError("held: got text, expected a collection of texts")
     texts = tuple(check_text("held", text) for text in check_collection("held", held))

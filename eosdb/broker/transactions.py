@@ -1,7 +1,6 @@
 """The requests by which producers run transactions, and those that inspect transactions.
 
-The arguments of a request are validated first; it is authorised inside the unit that the coordinator
-writes.
+A request's arguments are validated first; it is authorised inside the coordinator's unit.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Waiting for a commit by any process: noticed within milliseconds, at almost no cost while idle."""
+"""Waits for a commit by any process: noticed within milliseconds, at almost no cost while idle."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from eosdb.model.closing import Closeable
 from eosdb.store.file.watch import Watch
 from eosdb.store.store import Store
 
-# decisions/0011: the kernel says that the WAL was written, data_version that a commit is there.
+# decisions/0011: the kernel reports a write to the WAL, data_version a commit.
 _LOOK_AT_LEAST_MS: Final = 100
-"""Check `data_version` at least this often, even if no write is reported."""
+"""Check `data_version` at least this often, even without a reported write."""
 _UNTIL_COMMIT_MS: Final = (1, 1, 1, 1, 2, 2, 4, 4, 8, 8)
-"""Pauses between checks after a write to the WAL: the commit is visible only once it has been synced."""
+"""Pauses between checks after a write to the WAL: the commit is visible only after its sync."""
 _LONGEST_PAUSE_MS: Final = 10
 
 
 class Listener(Closeable):
-    """Waits for commits to one file, made by any process. Close it after use; reuse it for repeated waits,
-    since opening and closing a watch costs the kernel more than a wait."""
+    """Waits for commits to one file by any process. Close it after use, and reuse it for repeated waits:
+    opening and closing a watch costs the kernel more than a wait."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store

@@ -1,4 +1,4 @@
-"""Decides what a client does after an error response: repeat, abort, or give up (docs/semantics.md).
+"""Decides the client's reaction to an error response: repeat, abort, or give up (docs/semantics.md).
 
 Kafka spreads this over TransactionManager's response handlers and Sender.canRetry.
 """
@@ -26,7 +26,7 @@ from eosdb.errors import (
 from eosdb.model.requests import EndTxn, InitProducerId, Produce, Request
 
 Kind = type[Request[Any]]
-"""The type of a request; the same error means different things for different ones."""
+"""The type of a request; an error means different things for different types."""
 _ALWAYS_FATAL: Final = (
     ProducerFencedError,
     ClusterAuthorizationFailedError,
@@ -45,12 +45,10 @@ _FATAL_TO_COORDINATOR_REQUESTS: Final = (
 
 
 def is_fatal(error: EosdbError, kind: Kind, *, aborting: bool = False) -> bool:
-    """Whether the error is fatal to the producer (Kafka: TransactionManager's handlers).
-
-    Not fatal: missing authorization for the transactional id, since it may be granted later, and an id
-    that the coordinator no longer knows, since it can be initialised again. Fatal: a refused EndTxn, whose
-    outcome is unknown, and an abortable error while aborting.
-    """
+    """Whether the error is fatal to the producer (Kafka: TransactionManager's handlers). Not fatal:
+    missing authorization for the transactional id, since it may be granted later, and an unknown id,
+    since it can be initialised again. Fatal: a refused EndTxn, whose outcome is unknown, and an abortable
+    error while aborting."""
     if kind is Produce:
         return isinstance(error, _ALWAYS_FATAL)
     if isinstance(error, TransactionAbortableError):
@@ -65,15 +63,15 @@ def is_fatal(error: EosdbError, kind: Kind, *, aborting: bool = False) -> bool:
 
 
 def is_abortable(error: EosdbError, kind: Kind) -> bool:
-    """Whether a non-fatal error can only be followed by an abort. After any other refused EndTxn, the
-    request may be repeated."""
+    """Whether a non-fatal error allows only an abort. After any other refused EndTxn, the request may be
+    repeated."""
     if kind is EndTxn:
         return isinstance(error, (TransactionAbortableError, InvalidProducerIdMappingError))
     return True
 
 
 def as_coordinators(error: EosdbError) -> EosdbError:
-    """Translate a stale epoch, which from any coordinator request means fenced (TransactionManager)."""
+    """Translate a stale epoch, which means fenced for every coordinator request (TransactionManager)."""
     if isinstance(error, InvalidProducerEpochError):
         fenced = ProducerFencedError(str(error))
         fenced.__cause__ = error
@@ -82,14 +80,14 @@ def as_coordinators(error: EosdbError) -> EosdbError:
 
 
 def may_be_repeated(error: EosdbError) -> bool:
-    """Whether the same request may succeed if it is sent again unchanged. Not for DatabaseLockedError: the
-    request has waited for the lock as long as it may (`lock_timeout_ms`)."""
+    """Whether the same request may succeed if it is sent again unchanged. Not for DatabaseLockedError:
+    the request has already waited for `lock_timeout_ms`."""
     if not isinstance(error, ApiError):
         return False
-    # The newer coordinator completes what was decided, and its response is definite.
+    # The newer coordinator completes the decided transaction, and its response is definite.
     return error.retriable or isinstance(error, TransactionCoordinatorFencedError)
 
 
 def is_lost(error: EosdbError | None) -> bool:
-    """Whether the error means that no response arrived, rather than being the broker's response."""
+    """Whether no response arrived, in contrast to an error from the broker."""
     return isinstance(error, (NetworkExceptionError, RequestTimedOutError))

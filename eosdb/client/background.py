@@ -14,11 +14,8 @@ _PAUSE_MS: Final = 100
 
 
 class Background:
-    """Calls the method `step` again and again without keeping its object alive.
-
-    `step` returns the ms until its next call; None ends the thread. Raises StorageError if no thread can be
-    started.
-    """
+    """Calls the method `step` again and again without keeping its object alive. `step` returns the ms
+    until its next call; None ends the thread. Raises StorageError if no thread can be started."""
 
     def __init__(self, name: str, step: Callable[[], int | None]) -> None:
         self._stopped, self._woken = threading.Event(), threading.Event()
@@ -28,7 +25,6 @@ class Background:
         self._thread.start()
 
     def wake(self) -> None:
-        """Call `step` now."""
         self._woken.set()
 
     def stop(self) -> None:

@@ -1,8 +1,8 @@
-"""Transports carry a client's requests to the broker; tests put an unreliable network in their place.
+"""Transports carry a client's requests to the broker; tests replace them by an unreliable network.
 
 A client submits a request to a `Transport` and gets an `Exchange`, whose response may be there at once,
-arrive later, or never. `DirectTransport` calls the broker in the same process, so its responses are always
-there at once; `eosdb.testing.FaultyTransport` loses, delays and repeats requests.
+arrive later, or never. `DirectTransport` calls the broker in the same process, so its responses are there
+at once. `eosdb.testing.FaultyTransport` loses, delays and repeats requests.
 """
 
 from __future__ import annotations
@@ -26,15 +26,14 @@ T = TypeVar("T")
 
 
 class Presence(Protocol):
-    """The kernel lock that shows that a group member's process is alive, so that its death is noticed at
-    once."""
+    """A kernel lock that shows that the process of a group member is alive."""
 
     @property
     def number(self) -> int:
         """The number of the lock, which the member sends when it joins."""
 
     def look(self) -> None:
-        """Remove members whose processes have died from their groups. Cheap, and may be called often."""
+        """Remove members of dead processes from their groups. Cheap, and may be called often."""
 
     def end(self) -> None:
         """Release the lock: the member has left."""
@@ -45,8 +44,8 @@ class IsPresent(Protocol):
     """A broker, or a transport to one, in a process that has the file open."""
 
     def presence(self, transactional_id: str | None = None) -> Presence | None:
-        """Return a new presence, for a member that is about to join or for the owner of a transactional id
-        (see `owned_ids`); None if no lock is available."""
+        """Return a new presence, for a member that is about to join or for the owner of a transactional
+        id (`owned_ids`); None if no lock is available."""
 
 
 class Exchange(Generic[T]):
@@ -78,17 +77,16 @@ class Exchange(Generic[T]):
         self._answer, self.done = answer, True
 
     def follow(self, other: Exchange[T]) -> None:
-        """Copy the response of another, completed exchange."""
         self._answer, self.error, self.done = other._answer, other.error, True
 
     @property
     def has_answer(self) -> bool:
-        """Whether the response has arrived and is no error."""
+        """Whether a response without an error has arrived."""
         return self.done and self.error is None
 
     @property
     def answer(self) -> T:
-        """The response; only for a completed exchange. Raises the error of one that failed."""
+        """The response of a completed exchange. Raises the error of a failed one."""
         if self.error is not None:
             raise self.error
         assert self.done
@@ -137,11 +135,10 @@ class DirectTransport:
         return exchange
 
     def presence(self, transactional_id: str | None = None) -> Presence | None:
-        """See `IsPresent`."""
         return presence(self._broker, transactional_id)
 
     def submit_all(self, requests: Sequence[Request[T]], *, sync: bool) -> list[Exchange[T]]:
-        """Submit several requests at once. They are carried out in order, and in one commit if the broker
+        """Submit several requests at once. They are carried out in order, in one commit if the broker
         supports that."""
         if len(requests) == 1 or self.turns is None:
             return self.in_order(requests)
@@ -155,9 +152,9 @@ class DirectTransport:
     def in_order(
         self, requests: Sequence[Request[T]], before: EosdbError | None = None
     ) -> list[Exchange[T]]:
-        """Submit one request after another. Once the file refuses one, the rest fail with its error without
-        being carried out. `before` is the error of their turn, whose doubt an error inherits. If that was a
-        lock, nobody waits for it again."""
+        """Submit one request after another. Once the file refuses one, the rest fail with its error
+        unexecuted. `before` is the error of their turn, and errors inherit its doubt. After a lock
+        time-out no request waits again."""
         exchanges: list[Exchange[T]] = []
         error: EosdbError | None = before if isinstance(before, DatabaseLockedError) else None
         for request in requests:
@@ -175,7 +172,7 @@ class DirectTransport:
 
 
 def answered(answers: Sequence[T]) -> list[Exchange[T]]:
-    """Return the exchanges of requests that have these responses."""
+    """Completed exchanges with these responses."""
     exchanges: list[Exchange[T]] = [Exchange() for _ in answers]
     for exchange, answer in zip(exchanges, answers, strict=True):
         exchange.succeed(answer)
@@ -183,8 +180,8 @@ def answered(answers: Sequence[T]) -> list[Exchange[T]]:
 
 
 def presence(way: object, transactional_id: str | None = None) -> Presence | None:
-    """Return a presence from this transport or broker (see `IsPresent`); None if it may be in a process
-    that does not have the file open."""
+    """Return a presence from this transport or broker (see `IsPresent`); None if it may be in another
+    process."""
     return way.presence(transactional_id) if isinstance(way, IsPresent) else None
 
 
@@ -202,12 +199,9 @@ def call(
     retry_backoff_ms: int,
     timeout_ms: int,
 ) -> T:
-    """Send a request that is safe to repeat until its response arrives, and return that.
-
-    If the request or its response is lost, it is sent again for up to `timeout_ms`; then
-    RequestTimedOutError is raised. Errors from the broker are raised; they are in doubt if an earlier
-    attempt got no answer.
-    """
+    """Send a request that is safe to repeat until its response arrives, and return that. If the request
+    or its response is lost, it is sent again for up to `timeout_ms`; then RequestTimedOutError is raised.
+    Errors from the broker are raised; they are in doubt if an earlier attempt got no answer."""
     deadline = clock.monotonic_ms() + timeout_ms
     lost: EosdbError | None = None
     while True:

@@ -11,10 +11,8 @@ OnChange = Callable[[list[TopicPartition]], object]
 
 
 class AssignedPartitions:
-    """Assigns and revokes, with the user's callbacks (Kafka: ConsumerRebalanceListener).
-
-    Callbacks may read positions and commit: partitions stay assigned until their callback returns.
-    """
+    """Assigns and revokes, with the user's callbacks (Kafka: ConsumerRebalanceListener). Callbacks may
+    read positions and commit: partitions stay assigned until their callback returns."""
 
     def __init__(
         self, cursors: dict[TopicPartition, Cursor], before_revoke: Callable[[], None]
@@ -36,7 +34,7 @@ class AssignedPartitions:
         return self._cursors.keys()
 
     def assign(self, partitions: Collection[TopicPartition]) -> None:
-        """Add the partitions. The callback is also called after a rebalance that adds none."""
+        """Add the partitions. The callback also follows a rebalance that adds none."""
         given = sorted(partitions)
         for tp in given:
             self._cursors[tp] = Cursor()

@@ -1,9 +1,8 @@
-"""Kafka's assignors by name, as the leader of a group runs them: one that all members support. Racks are
-ignored: there is only one file.
+"""Kafka's assignors by name, for the leader of a group, which runs one that all members support.
 
-A member says in JoinGroup what it owns: in its subscription, or in the user data of the sticky assignors.
-Members may run different Kafka clients, so their formats are read, and one that they all read is written
-(decisions/0029).
+A member reports its partitions in JoinGroup: in its subscription, or in the user data of the sticky
+assignors. Members may run different Kafka clients, so every client's format is read, and one that all of
+them read is written (decisions/0029). Racks are ignored: there is only one file.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from eosdb.model.values import TopicPartition
 
 _GENERATION: Final = struct.Struct(">i")
 Assignment = dict[str, list[TopicPartition]]
-"""Every member's partitions, by member id; an empty list for a member that gets none."""
+"""Every member's partitions, by member id; an empty list for a member without any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +47,9 @@ class Assignor:
     def assign(
         self, members: Collection[MemberSubscription], partitions: Mapping[str, int]
     ) -> Assignment:
-        """The assignment of this rebalance, for the partition count of each existing topic.
-
-        A cooperative assignor leaves out partitions that move: their owners revoke them and rejoin, and the
-        next rebalance assigns them.
-        """
+        """The assignment of this rebalance, for the partition count of each existing topic. A cooperative
+        assignor omits partitions that move: their owners revoke them and rejoin, and the next rebalance
+        assigns them."""
         owners, contested = _owners(members, partitions)
         held: defaultdict[str, set[tuple[str, int]]] = defaultdict(set)
         for tp in owners.keys() - contested:
@@ -89,8 +86,8 @@ class Assignor:
 def _owners(
     members: Collection[MemberSubscription], partitions: Mapping[str, int]
 ) -> tuple[dict[tuple[str, int], MemberSubscription], set[tuple[str, int]]]:
-    """Who claims each existing partition, of several the one of the newest generation; and the partitions
-    that several of that generation claim, so that nobody has them."""
+    """The owner of each existing partition: the claimant of the newest generation. Partitions with
+    several claimants of that generation have no owner; they are returned, too."""
     owners: dict[tuple[str, int], MemberSubscription] = {}
     contested = set[tuple[str, int]]()
     for member in members:
@@ -108,7 +105,7 @@ def _owners(
 
 
 def _sticky_user_data(held: Subscription) -> bytes | None:
-    """Encode the member's last assignment, which it has revoked in order to join (StickyAssignorUserData,
+    """Encode the member's last assignment, which it revoked in order to join (StickyAssignorUserData,
     version 1)."""
     if held.generation_id < 0:
         return None
@@ -121,8 +118,8 @@ def _cooperative_user_data(held: Subscription) -> bytes | None:
 
 
 def _sticky_claims(told: Subscription) -> Subscription:
-    """Return the subscription with the partitions and generation claimed in its user data; with none if
-    that cannot be decoded."""
+    """Return the subscription with the partitions and generation of its user data; with none if that
+    cannot be decoded."""
     data = told.user_data or b""
     # kafka-python 3 begins with the version, all other clients with the partitions.
     for begin in (0, 2):
@@ -137,8 +134,8 @@ def _sticky_claims(told: Subscription) -> Subscription:
 
 
 def _cooperative_claims(told: Subscription) -> Subscription:
-    """Return the subscription with its generation, which in older versions of the subscription is only in
-    the user data. librdkafka's user data has the format of `sticky`."""
+    """Return the subscription with its generation. Older versions of the subscription have it only in the
+    user data; librdkafka's has the format of `sticky`."""
     if told.generation_id >= 0 or not told.user_data:
         return told
     if len(told.user_data) == _GENERATION.size:

@@ -126,7 +126,7 @@ class Consumer(Closeable, Generic[Key, Value]):
         try:
             if self._cursors:
                 self._partitions.revoke(list(self._cursors))
-        finally:  # Also when a callback or the last commit failed.
+        finally:  # Also after a failed callback or commit.
             if self._membership is not None and self._subscription is not None:
                 self._membership.leave()
             self._subscription, self._topics = None, ()
@@ -178,7 +178,9 @@ class Consumer(Closeable, Generic[Key, Value]):
         found = self._poll(timeout_ms, max_records)
         try:
             return records_of(found)
-        except MemoryError:  # The program has none of them, so the next poll begins with them.
+        except (
+            MemoryError
+        ):  # The program has none of these records, so the next poll begins with them.
             for part in reversed(found):
                 self._cursor(TopicPartition(part.topic, part.partition)).seek(part.offsets[0])
             raise
@@ -200,7 +202,7 @@ class Consumer(Closeable, Generic[Key, Value]):
         deadline = now + timeout_ms
         version: int | None = None
         while True:
-            # Before any record is taken: a failure afterwards would lose it.
+            # Before records are taken: a later failure would lose them.
             if self._subscription is not None and now >= self._next_look_ms:
                 self._look(self._broker.ask(TopicPartitions()))
             come_back = self._advance()
@@ -220,14 +222,14 @@ class Consumer(Closeable, Generic[Key, Value]):
             if now >= deadline:
                 return []
             if version is None:
-                # The version is read before the next fetch: if that is empty, no later write is missed.
+                # The version is read before the next fetch, so an empty fetch misses no later write.
                 version = self._broker.ask(DataVersion())
             else:
                 until = deadline if come_back is None else min(deadline, come_back)
                 version = self._broker.wait_for_change(version, until, self._is_woken)
 
     def wakeup(self) -> None:
-        """Make the waiting poll, or else the next poll that finds no records, raise WakeupError.
+        """Make the waiting poll raise WakeupError, or else the next poll without records.
 
         The only method that is safe to call from another thread or a signal handler.
         """
@@ -386,7 +388,9 @@ class Consumer(Closeable, Generic[Key, Value]):
                 self.unsubscribe()
                 self._closed = True
             except Exception as error:
-                self._closed = not isinstance(error, MemoryError)  # Then it may be closed again.
+                self._closed = not isinstance(
+                    error, MemoryError
+                )  # Without memory it may be closed again.
                 raise
 
     # -- small steps ----------------------------------------------------------------------------
@@ -400,7 +404,7 @@ class Consumer(Closeable, Generic[Key, Value]):
         return self._broker.committed(self._group_id, tps, require_stable=stable)
 
     def _advance(self) -> int | None:
-        """Advance the membership, if any. Returns when to call again."""
+        """Advance the membership, if any. Returns the time of the next call."""
         if self._membership is None or self._subscription is None:
             return None
         return self._membership.advance(self._topics)
@@ -424,7 +428,7 @@ class Consumer(Closeable, Generic[Key, Value]):
         return self._partitions.replace(tps)
 
     def _drop_deleted(self) -> bool:
-        """Drop partitions whose topic has been deleted, if they came from a subscription."""
+        """Drop partitions of deleted topics, if they came from a subscription."""
         if self._subscription is None:
             return False
         counts = self._broker.ask(TopicPartitions())
@@ -434,7 +438,8 @@ class Consumer(Closeable, Generic[Key, Value]):
         return bool(gone)
 
     def _auto_commit(self) -> None:
-        """Commit all positions if enable_auto_commit is set. Does nothing if the generation has ended."""
+        """Commit all positions if enable_auto_commit is set. Does nothing after the end of the
+        generation."""
         if not self._settings.enable_auto_commit or self._group_id is None:
             return
         now = self._clock.monotonic_ms()

@@ -61,13 +61,13 @@ class Cursor:
         self.fetched_end = 0
         self.paused = False
         self.topic_id: UUID | None = None
-        """The id of the topic that the position belongs to; None until it is looked up."""
+        """The topic id of the position; None before its look-up."""
         self.was_made_anew = False
-        """Whether the topic was deleted and recreated, so that all records of the new topic are unread."""
+        """Whether the topic was deleted and recreated, so that all its records are unread."""
         self._empty()
 
     def _empty(self) -> None:
-        # Without a call in between, where an interrupt could leave the next record beyond the block.
+        # No call in between: an interrupt there could put the next record outside of the block.
         self._block: Block | None = None
         self._next = 0
 
@@ -77,12 +77,12 @@ class Cursor:
         self._empty()
 
     def begin_anew(self) -> None:
-        """Reset the position, which was in a topic that has been deleted."""
+        """Reset a position in a deleted topic."""
         self.position, self.topic_id, self.was_made_anew = None, None, True
         self._empty()
 
     def fill(self, block: Block) -> None:
-        """Continue with the records of the block, and after them where it ends."""
+        """Continue with the records of the block, then after its end."""
         self._block, self._next, self.fetch_offset = block, 0, block.stop
         self.advance(0)
 
@@ -128,10 +128,8 @@ class Fetcher:
         )
 
     def collect(self, limit: int) -> list[PartitionColumns]:
-        """Return records of all partitions, starting with a different partition at each call.
-
-        If an error occurs after some records, these are returned; the next call meets the error again.
-        """
+        """Return records of all partitions, beginning with another partition at each call. If an error
+        follows some records, these are returned; the next call meets the error again."""
         self.locate([tp for tp, cursor in self.cursors.items() if cursor.position is None])
         tps = [
             tp
@@ -173,21 +171,21 @@ class Fetcher:
                     is_at_end = self._fill(tp, cursor)
                 except UnknownTopicIdError:
                     if count:
-                        break  # A poll returns records of one topic id; the next call meets it again.
+                        break  # A poll returns records of one topic id; the next call meets the new one.
                     self._begin_anew(tp, cursor)
                     is_at_end = cursor.position is None
         return count
 
     def _begin_anew(self, tp: TopicPartition, cursor: Cursor) -> None:
-        """Go to the beginning of a topic that was deleted and recreated, and log that."""
+        """Go to the beginning of a recreated topic, and log that."""
         before = cursor.position
         cursor.begin_anew()
         catalog.TOPIC_MADE_ANEW.say(topic=tp.topic, partition=tp.partition, offset=before)
         self.locate([tp])
 
     def _deserialized(self, part: PartitionColumns) -> tuple[PartitionColumns, Exception | None]:
-        """Deserialize up to the first record at which a deserializer raises. Returns the records before it,
-        and the error."""
+        """Deserialize up to the first record at which a deserializer raises. Returns the records before
+        it, and the error."""
         if not self._calls_the_user:
             return part, None
         keys, key_error = _deserialize(part.keys, self._settings.key_deserializer)
@@ -199,7 +197,7 @@ class Fetcher:
         return whole, value_error or key_error
 
     def _fill(self, tp: TopicPartition, cursor: Cursor) -> bool:
-        """Fetch the next records, possibly none to return. Returns True at the end of the readable log."""
+        """Fetch the next records, perhaps none to return. Returns True at the end of the readable log."""
         committed = self._settings.isolation_level == "read_committed"
         try:
             block = self._broker.ask(
@@ -224,11 +222,8 @@ class Fetcher:
         return block.stop >= cursor.fetched_end
 
     def locate(self, tps: list[TopicPartition]) -> None:
-        """Find the position of partitions that have none yet.
-
-        A partition whose committed offset is pending in a transaction has no position until that ends
-        (KIP-447).
-        """
+        """Find the position of partitions without one. A pending committed offset gives no position until
+        its transaction ends (KIP-447)."""
         if not tps:
             return
         for tp in tps:  # First: deleting a topic deletes the group's offsets of it.
@@ -242,8 +237,8 @@ class Fetcher:
                 raise answer
 
     def know(self, tp: TopicPartition) -> UUID:
-        """Return the id of the topic that the partition's cursor reads, looking it up the first time.
-        Raises UnknownTopicOrPartitionError."""
+        """Return the id of the topic that the partition's cursor reads, looked up once. Raises
+        UnknownTopicOrPartitionError."""
         cursor = self.cursors[tp]
         if cursor.topic_id is None:
             cursor.topic_id = self._topic_id(tp.topic)
@@ -253,7 +248,7 @@ class Fetcher:
         return self._broker.ask(Topic(topic, may_create=False)).topic_id
 
     def meet(self, topics: Iterable[TopicMetadata]) -> None:
-        """Set the topic ids of cursors that have none yet."""
+        """Set the topic ids of cursors without one."""
         ids = {topic.name: topic.topic_id for topic in topics}
         for tp, cursor in self.cursors.items():
             cursor.topic_id = cursor.topic_id or ids.get(tp.topic)
@@ -261,7 +256,6 @@ class Fetcher:
     def positions(
         self, without: Collection[TopicPartition] = ()
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the positions of all partitions that have one."""
         return {
             tp: OffsetAndMetadata(cursor.position)
             for tp, cursor in self.cursors.items()
@@ -269,11 +263,11 @@ class Fetcher:
         }
 
     def longest_lag(self) -> int:
-        """Return the largest lag of any partition, as of its last fetch."""
+        """The largest lag of any partition, as of its last fetch."""
         return max([0, *(c.fetched_end - (c.position or 0) for c in self.cursors.values())])
 
     def stale(self) -> set[TopicPartition]:
-        """Return the partitions whose topic has been deleted or recreated since it was looked up."""
+        """The partitions whose topic was deleted or recreated since its look-up."""
         now: dict[str, UUID | None] = {}
         for topic in {tp.topic for tp in self.cursors}:
             try:
@@ -283,7 +277,7 @@ class Fetcher:
         return {tp for tp, topic_id in self.topic_ids().items() if now[tp.topic] != topic_id}
 
     def topic_ids(self) -> dict[TopicPartition, UUID]:
-        """Return the topic ids of the partitions, as far as they have been looked up."""
+        """The known topic ids of the partitions."""
         return {
             tp: cursor.topic_id
             for tp, cursor in self.cursors.items()
@@ -306,19 +300,17 @@ class Fetcher:
         return self.end(tp)
 
     def beginning(self, tp: TopicPartition) -> int:
-        """Return the log start offset."""
         return self._broker.ask(ListOffsets(tp, EARLIEST)).offset
 
     def end(self, tp: TopicPartition) -> int:
-        """Return the end offset: under read_committed the last stable offset, otherwise the log end
-        offset."""
+        """The end offset: under read_committed the last stable offset, otherwise the log end offset."""
         level = self._settings.isolation_level
         return self._broker.ask(ListOffsets(tp, LATEST, isolation_level=level)).offset
 
 
 def records_of(found: Iterable[PartitionColumns]) -> list[ConsumerRecord]:
-    """Make an object for each record. That is a third of the cost of reading, so no Python code runs for a
-    record."""
+    """Make an object for each record, without Python code per record: this is a third of the cost of
+    reading."""
     records: list[ConsumerRecord] = []
     module = accelerator.rows()
     with without_garbage_collection():

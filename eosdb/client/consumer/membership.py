@@ -1,9 +1,9 @@
-"""Membership in a consumer group: join, sync, heartbeat, and let the leader assign (Kafka's classic
-protocol: AbstractCoordinator, ConsumerCoordinator; decisions/0078).
+"""Membership in a consumer group: join, sync, heartbeat, and the leader's assignment.
 
-The thread that polls takes and gives up partitions, and no step waits: `advance` goes as far as the group
-allows and returns when to call it again. With the system clock a separate thread sends heartbeats, so that
-a slow record does not end the session; with any other clock, polls send them.
+It speaks Kafka's classic protocol (AbstractCoordinator, ConsumerCoordinator; decisions/0078). The polling
+thread takes and gives up partitions, and no step waits: `advance` goes as far as the group allows and
+returns when to call it again. With the system clock a separate thread sends heartbeats, so that a slow
+record does not end the session. With any other clock, polls send them.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Attendance:
 
     def __init__(self, begin: Callable[[], Presence | None], *, is_static: bool) -> None:
         self._begin = begin
-        # KIP-345: a static member may be away until its session ends, so it holds no presence.
+        # KIP-345: a static member may be away until its session ends, so it has no presence.
         self._is_static: Final = is_static
         self._presence: Presence | None = None
         self._next_look_ms = 0
@@ -79,13 +79,12 @@ class Attendance:
         return 0 if self._presence is None else self._presence.number
 
     def end(self) -> None:
-        """End the presence, because the consumer is no longer a member; idempotent."""
+        """End the presence of a consumer that is no longer a member; idempotent."""
         presence, self._presence = self._presence, None
         if presence is not None:
             presence.end()
 
     def look(self, now_ms: int) -> None:
-        """Check for dead members if a check is due."""
         presence = self._presence
         if presence is None or now_ms < self._next_look_ms:
             return
@@ -147,52 +146,48 @@ class Membership:
         self._background: Background | None = None
         self._phase = Phase.UNJOINED
         self._held = ConsumerGroupMetadata(group_id, group_instance_id=settings.group_instance_id)
-        """The newest generation of this member, kept after it has ended so that a late commit is
-        refused."""
+        """The newest generation of this member, kept after its end so that a late commit is refused."""
         self._synced = self._held
-        """The newest generation whose assignment this member knows."""
+        """The newest generation with a known assignment."""
         self._member_id = ""
         self._attendance = Attendance(
             requests.presence, is_static=settings.group_instance_id is not None
         )
         self._generation_id = -1
-        """The generation; -1 while this consumer is no member."""
+        """The generation; -1 for no membership."""
         self._must_rejoin = self._has_lost = self._is_prepared = False
         self._error: EosdbError | None = None
         self._topics: tuple[str, ...] = ()
         self._counts: Mapping[str, int] | None = None
-        """If this member is the leader: the partition counts that it computed the assignment from."""
+        """Only of the leader: the partition counts behind its assignment."""
         self._assignments: dict[str, bytes] = {}
         self._assigned_last = Subscription(())
-        """The last assignment, which a sticky eager member reports although it revokes all partitions
-        before joining."""
+        """The last assignment: a sticky eager member reports it although it revokes all partitions before
+        joining."""
         self._next_heartbeat_ms = self._last_poll_ms = self._ask_again_ms = 0
         self._backoff_ms = _FIRST_BACKOFF_MS
         self._untold = Untold()
         """Notices collected under the lock and logged after its release, since heartbeats need the lock."""
         self._logged_assignment: frozenset[TopicPartition] = frozenset()
-        """The assignment in the newest log line."""
         self.rebalances = 0
         """The number of generations that this member has joined."""
 
     @property
     def metadata(self) -> ConsumerGroupMetadata:
-        """The identity to commit with: of the generation in which this member was given what it has, also
-        after that was lost."""
-        # Between JoinGroup and SyncGroup another may have been given what this member still reads.
+        """The identity to commit with: the generation that gave this member its partitions, also after
+        their loss."""
+        # Between JoinGroup and SyncGroup another member may get partitions that this one still reads.
         return self._synced
 
     @property
     def awaits_assignment(self) -> bool:
-        """Whether this member has joined a generation whose assignment it does not know yet."""
+        """Whether this member has joined a generation but not received its assignment."""
         return self._synced is not self._held
 
     def advance(self, topics: tuple[str, ...]) -> int:
-        """Go as far as possible without waiting. Returns when (monotonic ms) to call again.
-
-        Raises FencedInstanceIdError, InconsistentGroupProtocolError, InvalidSessionTimeoutError and
-        GroupAuthorizationFailedError; other errors of the group are handled.
-        """
+        """Go as far as possible without waiting. Returns when (monotonic ms) to call again. Raises
+        FencedInstanceIdError, InconsistentGroupProtocolError, InvalidSessionTimeoutError and
+        GroupAuthorizationFailedError; other errors of the group are handled."""
         self._begin_poll(topics)
         while True:
             if self._phase is Phase.STABLE and not self._must_rejoin:
@@ -203,10 +198,8 @@ class Membership:
             self._step()
 
     def look(self) -> bool:
-        """Whether the group has something new for this member; if so, the next `advance` sends a heartbeat.
-
-        Reading is cheap, so a waiting member notices a rebalance at once instead of at its next heartbeat.
-        """
+        """Whether the group has news for this member; then the next `advance` sends a heartbeat. Reading
+        is cheap, so a waiting member notices a rebalance before its next heartbeat."""
         with self._lock:
             if self._phase is not Phase.STABLE or self._must_rejoin:
                 return False
@@ -214,7 +207,7 @@ class Membership:
                 group = self._requests.ask(DescribeGroup(self._held.group_id))
             except ApiError:
                 return False  # Not allowed, or deleted: the heartbeats will report it.
-            # Where the coordinator assigns, others may be on their way without concerning this member.
+            # In a group of the new protocol, other members may move without concerning this one.
             is_settled = (
                 group.state == GroupState.STABLE.value or group.group_type is GroupType.CONSUMER
             )
@@ -224,8 +217,8 @@ class Membership:
             return True
 
     def check_partitions(self, counts: Mapping[str, int]) -> bool:
-        """Whether the assignment must be computed again because topics or partitions have changed; then the
-        next `advance` asks for it."""
+        """Whether topics or partitions have changed, so that the assignment must be computed again; the
+        next `advance` requests it."""
         with self._lock:
             if self._phase is not Phase.STABLE or self._must_rejoin or self._counts is None:
                 return False
@@ -235,7 +228,6 @@ class Membership:
             return self._must_rejoin
 
     def rejoin(self) -> None:
-        """Request a rebalance at the next `advance`."""
         with self._lock:
             self._must_rejoin = True
 
@@ -259,7 +251,7 @@ class Membership:
     # -- a poll ---------------------------------------------------------------------------------
 
     def _begin_poll(self, topics: tuple[str, ...]) -> None:
-        """Do what is due, and take the new subscription. Raises the error that ended the membership."""
+        """Do due work, and take over the new subscription. Raises the error that ended the membership."""
         now = self._clock.monotonic_ms()
         try:
             with self._lock:
@@ -372,7 +364,6 @@ class Membership:
         self._start_heartbeats()
 
     def _assign(self, joined: JoinGroupResult) -> dict[str, bytes]:
-        """As the leader, compute the assignment."""
         assert joined.protocol_name is not None
         assignor = ASSIGNORS[joined.protocol_name]
         members = [
@@ -435,7 +426,7 @@ class Membership:
     # -- staying alive, under the lock ----------------------------------------------------------
 
     def _beat_later(self) -> None:
-        """Postpone the next heartbeat, because another request has just renewed the session."""
+        """Postpone the next heartbeat: another request has just renewed the session."""
         self._next_heartbeat_ms = self._clock.monotonic_ms() + self._settings.heartbeat_interval_ms
 
     def _beat_when_due(self, now_ms: int) -> None:
@@ -490,8 +481,8 @@ class Membership:
             )
 
     def _forget(self, *, keep_member_id: bool) -> None:
-        """Be no member: the generation ended without this one, and its partitions may have other owners
-        already."""
+        """End the membership: the generation ended without this member, and its partitions may have other
+        owners already."""
         self._generation_id = -1
         self._has_lost = True
         self._phase, self._is_prepared, self._counts = Phase.UNJOINED, False, None
@@ -501,7 +492,7 @@ class Membership:
             self._attendance.end()
 
     def _send_leave(self) -> None:
-        """Tell the group that this member leaves; if that is lost, its session ends later."""
+        """Leave the group. If the request is lost, the session ends later."""
         if self._member_id and self._settings.group_instance_id is None:
             with contextlib.suppress(EosdbError):
                 self._requests.ask(LeaveGroup(self._held.group_id, self._member_id))
@@ -529,7 +520,7 @@ class Membership:
             )
 
     def _background_step(self) -> int | None:
-        # Without the lock: `look` may have to wait for a writer, which may be the thread that polls.
+        # Without the lock: `look` may wait for a writer, perhaps the polling thread.
         self._attendance.look(self._clock.monotonic_ms())
         try:
             with self._lock:

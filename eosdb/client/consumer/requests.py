@@ -1,4 +1,4 @@
-"""A consumer's requests. All of them are safe to repeat, so a lost request is simply sent again."""
+"""A consumer's requests. All are safe to repeat, so a lost request is simply sent again."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class ConsumerRequests:
     def committed(
         self, group_id: str, partitions: Iterable[TopicPartition], *, require_stable: bool
     ) -> dict[TopicPartition, OffsetAndMetadata | ApiError]:
-        """Return the group's committed offsets, or the error by which one cannot be said."""
+        """Return the group's committed offsets, or the error of a partition whose offset is unknown."""
         fetch = OffsetFetch(group_id=group_id, partitions=partitions, require_stable=require_stable)
         # Kafka's clients may commit a negative offset, and treat it as none.
         return {
@@ -73,5 +73,5 @@ class ConsumerRequests:
         return version
 
     def presence(self) -> Presence | None:
-        """Return a new presence, for a member that is about to join."""
+        """A new presence, for a member that is about to join."""
         return presence(self._transport)

@@ -19,8 +19,8 @@ from eosdb.model.validation import check_whole
 from eosdb.model.values import ConsumerRecord, MadeKey, MadeValue
 
 _TRANSACTION_TIMEOUT_MS: Final = 10_000
-"""The default of Kafka Streams: a killed copy's open transaction blocks the copies that take over for up to
-this time."""
+"""The default of Kafka Streams: a killed copy's open transaction blocks other copies for up to this
+time."""
 
 
 class ProcessorConfig(TypedDict, total=False):
@@ -130,7 +130,7 @@ class ProcessorSettings:
 
     @property
     def retry_topics(self) -> tuple[str, ...]:
-        """The topics in which records wait for further attempts, one for each delay."""
+        """The retry topics, one for each delay."""
         return tuple(
             f"{self.dead_letter_topic}.retry.{number}"
             for number in range(1, len(self.retry_delays_ms) + 1)

@@ -1,8 +1,8 @@
 """Dead letters: inspect them, and replay them to their original topics, each exactly once.
 
-The replayed letters are recorded as committed offsets of a separate group: all letters below the offset,
-and above it those listed in the offset's metadata. Records and offsets share a transaction, and all replays
-of a topic share a transactional id, so concurrent replays fence each other and no letter is sent twice.
+The committed offsets of a separate group record the replayed letters: all below the offset, and above it
+those in the offset's metadata. Records and offsets share a transaction, and all replays of a topic share
+a transactional id. So concurrent replays fence each other and no letter is sent twice.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True)
 class ReplayReport:
-    """The result of a replay: dead letters sent back now, and those that had been sent back before."""
+    """The result of a replay: the dead letters of this one, and of earlier ones."""
 
     replayed: int
     skipped: int
@@ -138,7 +138,7 @@ class DeadLetters:
 
 
 class _Progress:
-    """The letters of a partition that have been replayed."""
+    """The replayed letters of a partition."""
 
     def __init__(self, committed: OffsetAndMetadata | None) -> None:
         self._below = 0 if committed is None else committed.offset
@@ -160,11 +160,9 @@ class _Progress:
 
 
 def _begin(consumer: Consumer, tp: TopicPartition) -> tuple[ConsumerGroupMetadata, _Progress]:
-    """Go to the beginning of the partition. Returns who commits its letters, with the topic's id, and the
-    letters that have been replayed."""
-    consumer.assign(
-        [tp]
-    )  # First, for it looks up the topic's id: deleting a topic deletes its offsets.
+    """Go to the beginning of the partition. Returns the identity that commits its letters, with the
+    topic's id, and the replayed letters."""
+    consumer.assign([tp])  # First, to look up the topic's id: deleting a topic deletes its offsets.
     consumer.seek_to_beginning()
     return consumer.group_metadata(), _Progress(consumer.committed([tp]).get(tp))
 
@@ -172,8 +170,7 @@ def _begin(consumer: Consumer, tp: TopicPartition) -> tuple[ConsumerGroupMetadat
 def _read(
     consumer: Consumer, tp: TopicPartition, member: ConsumerGroupMetadata
 ) -> Iterator[ConsumerRecord]:
-    """Iterate over the records of the partition. Raises UnknownTopicIdError when they are those of another
-    topic."""
+    """Iterate over the records of the partition. Raises UnknownTopicIdError if the topic was recreated."""
     end = consumer.end_offsets([tp])[tp]
     while consumer.position(tp) < end and (records := consumer.poll()):
         _check_same(consumer, tp, member)
@@ -211,7 +208,7 @@ def _send_back(
     progress: _Progress,
     batch: list[ConsumerRecord],
 ) -> int:
-    """Replay a batch in one transaction. If `is_complete`, every letter between those of the batch has been
+    """Replay a batch in one transaction. If `is_complete`, every letter between those of the batch was
     replayed before."""
     if not batch:
         return 0

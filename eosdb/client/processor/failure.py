@@ -1,4 +1,4 @@
-"""The headers of a failed record: where it came from, what went wrong, and how often.
+"""The headers of a failed record: its origin, its error, and the number of attempts.
 
 Any consumer and plain SQL can read headers. Their names begin with `__eosdb.errors.` (Kafka Connect and
 Kafka Streams have such headers with other prefixes: KIP-298, KIP-1034).
@@ -42,7 +42,7 @@ class Failure:
     def of(
         cls, record: ConsumerRecord, error: Exception, group_id: str, attempts: int, now_ms: int
     ) -> Failure:
-        """Describe the failure of a record that has just been processed."""
+        """Describe the failure of a record that was just processed."""
         return cls(
             group_id,
             record.topic,
@@ -68,7 +68,6 @@ class Failure:
 
 
 def unmarked(headers: Iterable[Header]) -> tuple[Header, ...]:
-    """Return the record's headers without those of a failure."""
     return tuple(header for header in headers if not header[0].startswith(PREFIX))
 
 

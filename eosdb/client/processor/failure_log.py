@@ -1,7 +1,7 @@
 """The log lines of a processor: one for each failed attempt, and one for each dead letter.
 
-A handler of two parameters runs inside the file's only write lock, so nothing is logged until that is
-released; and a dead letter is logged once its transaction is committed.
+A handler of two parameters runs inside the file's only write lock, so nothing is logged before its
+release. A dead letter is logged once its transaction is committed.
 """
 
 from __future__ import annotations
@@ -26,10 +26,8 @@ class FailureLog:
         self._group_id = group_id
         self._untold = Untold()
         self._given_up: dict[Key, Failure] = {}
-        """Dead letters of the open transaction."""
 
     def tell(self) -> None:
-        """Log the collected lines."""
         self._untold.tell()
 
     def failed(self, topic: str, failure: Failure, error: Exception, *, will_retry: bool) -> None:
@@ -83,7 +81,7 @@ class FailureLog:
         return "dead_letter", 0, f"goes to the dead letter topic {name}"
 
     def _place(self, failure: Failure) -> dict[str, Any]:
-        """The values that both kinds of lines contain."""
+        """The values in both kinds of lines."""
         message = one_line(failure.message)
         return {
             "topic": failure.topic,

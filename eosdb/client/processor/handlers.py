@@ -1,5 +1,5 @@
-"""Handlers, the user's functions that a processor calls for each record: their types and parameters, and a
-check against `db.begin()` inside one."""
+"""Handlers, the user's functions for each record: their types and parameters, and a check against
+`db.begin()` inside one."""
 
 from __future__ import annotations
 
@@ -26,15 +26,13 @@ _POSITIONAL: Final = (
     inspect.Parameter.POSITIONAL_OR_KEYWORD,
 )
 _running: Final = ContextVar[tuple[tuple[str, bool], ...]]("eosdb_handlers", default=())
-"""The files of the handlers that run in this context, and whether each was given a transaction."""
+"""The files of the handlers that run in this context, and whether each got a transaction."""
 
 
 def takes_transaction(handler: object) -> bool:
-    """Whether a handler takes two parameters, the record and the transaction.
-
-    It does if it requires two: a second parameter with a default is not passed, and `*args` alone gets only
-    the record. Raises ConfigError for an object that cannot be called with one or two arguments.
-    """
+    """Whether a handler requires two parameters, the record and the transaction. A second parameter with
+    a default is not passed, and `*args` alone gets only the record. Raises ConfigError for an object that
+    cannot be called with one or two arguments."""
     if not callable(handler):
         raise ConfigError(f"handler: got {handler!r:.80}, expected a function of a record")
     try:
@@ -63,7 +61,7 @@ def is_asynchronous(handler: object) -> bool:
 
 
 def check_plain(handler: object) -> None:
-    """Raises ConfigError for a handler that is to be awaited."""
+    """Raises ConfigError for an asynchronous handler."""
     if is_asynchronous(handler):
         raise ConfigError(
             f"handler: {handler!r:.80} is asynchronous, and here nobody would await it; use `await "
@@ -83,7 +81,7 @@ def running(file: str, *, has_transaction: bool) -> Iterator[None]:
 
 def check_may_begin(file: str) -> None:
     """Check that no handler for records of this file is running. A block of `db.begin()` inside a handler
-    would commit its rows once for each attempt at the record. Raises IllegalStateError."""
+    would commit its rows once for each attempt. Raises IllegalStateError."""
     for other, has_transaction in _running.get():
         if not _is_same(file, other):
             continue
@@ -115,7 +113,7 @@ def call(handler: AnyHandler, given: ConsumerRecord, tx: Any) -> list[object]:
     returned = handler(given) if tx is None else handler(given, tx)
     if returned is None:
         return []
-    # A value of another type is refused when it is sent, by its type.
+    # A value of another type is refused by its type when it is sent.
     if isinstance(returned, _NOT_SEVERAL) or not isinstance(returned, Iterable):
         return [returned]
     return list(returned)

@@ -1,7 +1,8 @@
-"""Decides when a processor is idle: when its whole group has read everything, not only its own partitions.
+"""Decides when a processor is idle: when its whole group has read everything, not only its own
+partitions.
 
-Until its session ends, a hanging member keeps its partitions and their unread records; until it ends, an
-open transaction keeps the offsets it holds. A processor that returned before that would leave them unread.
+A hanging member keeps its partitions and their unread records until its session ends. An open transaction
+keeps the offsets it holds until it ends. A processor that returned before would leave them unread.
 """
 
 from __future__ import annotations
@@ -38,10 +39,8 @@ Unread = dict[TopicPartition, int]
 Committed = dict[TopicPartition, OffsetAndMetadata | ApiError]
 
 
-# decisions/0040: idle is the group's lag being 0, in everybody's partitions.
+# decisions/0040: idle means that the group's lag is 0, in the partitions of all members.
 class GroupIdleness:
-    """Checks whether the group of a waiting processor has read everything."""
-
     def __init__(
         self,
         transport: Transport,
@@ -118,7 +117,7 @@ class GroupIdleness:
         return (topic for topic in self._topics if topic in counts)
 
     def _lag(self, tp: TopicPartition, committed: OffsetAndMetadata | None) -> int:
-        """Count the unread records. If the group has no offset, or one below the log start, records count
+        """Count the unread records. Without an offset, or with one below the log start, records count
         only with auto_offset_reset="earliest"."""
         reads_all = self._settings.auto_offset_reset == "earliest"
         if committed is None and not reads_all:
@@ -132,7 +131,7 @@ class GroupIdleness:
                 if offset < begins.offset:
                     return 0
         except UnknownTopicOrPartitionError:
-            return 0  # The topic has been deleted meanwhile.
+            return 0  # The topic was deleted meanwhile.
         return lag
 
     # -- saying so ------------------------------------------------------------------------------

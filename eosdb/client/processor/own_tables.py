@@ -2,8 +2,8 @@
 of Kafka's transaction.
 
 The unit holds the file's only write lock. So it begins when the handler gets the first record, and ends
-with the last record of the poll at the latest; it is never held during a poll or a pause. Each attempt is a
-savepoint in the unit, which is rolled back alone if the attempt fails.
+with the last record of the poll at the latest; no poll or pause holds it. Each attempt is a savepoint in
+the unit, which is rolled back alone if the attempt fails.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class OpenUnit(Protocol):
 
     @property
     def is_whole(self) -> bool:
-        """Whether the unit as a whole has not been rolled back."""
+        """Whether the unit as a whole was not rolled back."""
 
     @property
     def failure(self) -> EosdbError | None:
@@ -73,10 +73,8 @@ class _Undone(Exception):
     """Raised in a unit's block to roll it back."""
 
 
-# decisions/0040: a record's rows, results and offset are in one unit, and an attempt is a savepoint in it.
+# decisions/0040: one unit holds a record's rows, results and offset, and an attempt is a savepoint in it.
 class UnitTransaction(ProcessingTransaction):
-    """Processes records in units of the file, one unit at a time."""
-
     outlives_poll = False
 
     def __init__(
@@ -166,13 +164,13 @@ class UnitTransaction(ProcessingTransaction):
         try:
             unit.commit_offsets(self._committer(), offsets)
         except GroupIdNotFoundError as error:
-            # Its last member's session has ended, and it had no offsets.
+            # The session of the group's last member has ended, and the group had no offsets.
             raise UnknownMemberIdError(str(error)) from error
 
     def _open(self) -> OpenUnit:
         """Return the open unit; begin one if there is none."""
         if self._unit is None:
-            # Assigned before it begins, so that `_undo` finds it whatever raises in between.
+            # Assigned before it begins, so that `_undo` finds it after any error.
             self._block = self._begin()
             self._unit = self._block.__enter__()
             self._began_ms = self._clock.monotonic_ms()

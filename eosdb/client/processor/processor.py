@@ -114,15 +114,14 @@ class Processor:
             handler, file, sink, group_id, self._settings, self._transaction, clock, self._metrics
         )
         self._presence: Presence | None = None
-        """The lock by which other processes notice that this copy, owner of its transactions, has died."""
+        """A lock by which other processes notice that this copy, owner of its transactions, has died."""
         self._own_id: str | None = None
         self._resting: dict[TopicPartition, int] = {}
-        """Partitions of retry topics that are paused, and until when (ms)."""
+        """Paused partitions of retry topics, and the end of each pause (ms)."""
         self._current: Attempt | None = None
         self._broken_by: EosdbError | None = None
         self._alone = 0
-        """The number of next records that get a transaction each, to find the record whose results are
-        refused."""
+        """This many next records get a transaction each, to find the record whose results are refused."""
         self._stopping = False  # No lock: a signal handler may set it.
 
     @property
@@ -145,9 +144,11 @@ class Processor:
         """
         with stopped_by_signals(self.stop), contextlib.ExitStack() as closing:
             closing.callback(self._release)
-            closing.enter_context(self._consumer)  # Closed first: that commits what is complete.
+            closing.enter_context(
+                self._consumer
+            )  # Closed first: that commits the complete records.
             if "group_instance_id" in self._settings.consumer:
-                # A restart under the same id: end the transaction that a killed run left open.
+                # After a restart under the same id: end the open transaction of a killed run.
                 self._transaction.prepare()
             self._consumer.subscribe(
                 self._topics,
@@ -207,8 +208,8 @@ class Processor:
         return not self._idleness.is_idle()
 
     def _attempt(self, action: Callable[[], bool]) -> bool:
-        """Run `action`, after rolling back what a failed attempt left open; errors that a retry cannot fix
-        are raised."""
+        """Run `action`, after rolling back the remains of a failed attempt; errors that a retry cannot
+        fix are raised."""
         try:
             if self._transaction.is_broken:
                 self._mend()
@@ -229,7 +230,7 @@ class Processor:
                 self._consumer.enforce_rebalance()
             return True
         except BaseException:
-            self._transaction.is_broken = True  # So that closing commits nothing of it.
+            self._transaction.is_broken = True  # Closing must commit nothing of it.
             raise
         finally:
             self._records.tell()
@@ -288,7 +289,7 @@ class Processor:
         return max(min(_POLL_MS, *ends), 0) if ends else wait_ms
 
     def _put_back(self, records: list[ConsumerRecord]) -> None:
-        """Seek back to the first of the records of each partition, so that they are read again."""
+        """Seek back to the first of the records of each partition."""
         first: dict[TopicPartition, int] = {}
         for record in records:
             first.setdefault(TopicPartition(record.topic, record.partition), record.offset)
@@ -330,9 +331,9 @@ class Processor:
         return True
 
     def _find_the_culprit(self, error: EosdbError) -> None:
-        """Handle the refusal of a result after it was sent, when its record is not known: process each of
-        the records in its own transaction, so that the next refusal names the record, which has then
-        failed. Raises `error` if there is no record to blame."""
+        """Handle the late refusal of a result, when its record is not known. Each record is processed
+        again in its own transaction, so that the next refusal names the record, which has then failed.
+        Raises `error` if there is no record to blame."""
         if self._transaction.taken_in > 1:
             self._alone = self._transaction.taken_in
         elif self._current is None:

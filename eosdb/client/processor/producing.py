@@ -56,13 +56,14 @@ class ProducerTransaction(ProcessingTransaction):
         super().take_in(tp, offset)
 
     def deliver(self, make: Make) -> Exception | None:
-        # decisions/0010: results are sent after the handler has returned, so there is nothing to roll back.
+        # decisions/0010: results are sent after the handler has returned, so there is nothing to roll
+        # back.
         try:
             results = make(None)
         except Exception as error:
             return error
         assert not self.is_broken
-        # Interrupted between two results, the transaction must not be committed.
+        # After an interrupt between two results, the transaction must not be committed.
         self.is_broken = bool(results)
         for result in results:
             was_refused = self.producer is not None and self.producer.state in _REFUSED
@@ -104,7 +105,8 @@ class ProducerTransaction(ProcessingTransaction):
         if producer.state in _MAY_BE_ABORTED:
             producer.abort_transaction()
         if producer.state != ClientState.READY.name:
-            # Fenced, or in the middle of a commit: initialising the id again ends the open transaction.
+            # The producer was fenced, or is in the middle of a commit: initialising the id again ends the
+            # transaction.
             producer.close()
             self.producer = None
             self.prepare()

@@ -1,7 +1,7 @@
 """Processes one record until it has results, or is sent to a retry topic or the dead letter topic.
 
-A transaction holds all results of a record or none, so a failing record does not affect the records before
-it, and can be tried again in the same transaction.
+A transaction holds all results of a record or none. So a failing record does not affect earlier ones, and
+can be tried again in the same transaction.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from eosdb.model.values import ConsumerRecord, OffsetAndMetadata, ProducerRecord
 
 
 class Attempt(NamedTuple):
-    """A record being processed: as it was read, and as it was in its original topic."""
+    """A record in processing: as it was read, and as it was in its original topic."""
 
     tp: TopicPartition
     record: ConsumerRecord
@@ -75,7 +75,6 @@ class RecordHandler:
         self._failure_log.forget(gone)
 
     def committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Forget the failures below these offsets."""
         for key in [k for k in self._failures if k[0] in offsets and k[1] < offsets[k[0]].offset]:
             del self._failures[key]
         self._failure_log.committed(offsets)
@@ -100,7 +99,7 @@ class RecordHandler:
         return True
 
     def refused(self, attempt: Attempt, error: EosdbError) -> None:
-        """Count a failure of the record whose results were refused at the commit. Raises `error` if the
+        """Count a failure of a record whose results were refused at the commit. Raises `error` if the
         refused result was its retry or dead letter, and HandlerFailedError."""
         if not self._has_attempts(attempt):
             raise error
@@ -133,7 +132,6 @@ class RecordHandler:
     # -- small steps ----------------------------------------------------------------------------
 
     def _has_attempts(self, attempt: Attempt) -> bool:
-        """Whether the record may be tried again in this topic."""
         failure = self._failures.get(attempt.key)
         here = 0 if failure is None else failure.attempts - attempt.before
         return here < self.settings.max_attempts
@@ -190,7 +188,6 @@ class RecordHandler:
         )
 
     def _give_up(self, attempt: Attempt, failure: Failure) -> None:
-        """Send the record to the next retry topic, or to the dead letter topic."""
         settings, record = self.settings, attempt.record
         stage = settings.stage(attempt.tp.topic)
         is_dead = stage == len(settings.retry_topics)

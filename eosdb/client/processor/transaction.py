@@ -1,8 +1,8 @@
 """The transaction of a processor, which commits results and offsets together or rolls both back.
 
-A transaction begins with its first record and ends with `commit` or a rollback. After a rollback the
-consumer is back at the group's committed offsets, and the records are processed again. There are two kinds:
-Kafka's, with a producer (`producing`), and a unit of the file, in which handlers write the user's tables
+A transaction begins with its first record and ends with `commit` or a rollback. A rollback takes the
+consumer back to the group's committed offsets, and the records are processed again. There are two kinds:
+Kafka's, with a producer (`producing`), and a unit of the file for handlers that write the user's tables
 (`own_tables`).
 """
 
@@ -51,7 +51,7 @@ class ProcessingTransaction(ABC):
     """The open transaction of a processor, if any; the base of both kinds."""
 
     outlives_poll: ClassVar[bool]
-    """Whether a transaction may take records of several polls; if not, it ends with the records of one."""
+    """Whether a transaction may take records of several polls, or only those of one."""
     producer: Producer | None = None
 
     def __init__(self, consumer: Consumer, clock: Clock, metrics: Metrics) -> None:
@@ -59,12 +59,12 @@ class ProcessingTransaction(ABC):
         self._clock = clock
         self._metrics = metrics
         self.taken_in = self.records = 0
-        """The numbers of records in the transaction, and of those that are complete."""
+        """The records in the transaction, and those that are complete."""
         self.is_broken = False
         """Whether the transaction can only be rolled back, by `mend`."""
         self._began_ms: int | None = None
         self.tally: Counter[str] = Counter()
-        """What the open transaction does, by the names of a ProcessReport."""
+        """The effects of the open transaction, by the names of a ProcessReport."""
         self.committed: Counter[str] = Counter()
         """The sum of `tally` over the committed transactions."""
         self._offsets: dict[TopicPartition, OffsetAndMetadata] = {}
@@ -83,17 +83,16 @@ class ProcessingTransaction(ABC):
 
     @abstractmethod
     def prepare(self) -> None:
-        """Initialise the transactional id, which ends a transaction that its previous holder left open."""
+        """Initialise the transactional id, which ends an open transaction of its previous holder."""
 
     def take_in(self, tp: TopicPartition, offset: int) -> None:
-        """Add a record to the transaction."""
         self._starts.setdefault(tp, offset)
         self.taken_in += 1
 
     @abstractmethod
     def deliver(self, make: Make) -> Exception | None:
-        """Run the handler for the newest record and send its results, all or none. Returns the error if the
-        record has failed; raises errors that the record did not cause."""
+        """Run the handler for the newest record and send its results, all or none. Returns the error of a
+        failed record; raises errors that the record did not cause."""
 
     @abstractmethod
     def send(self, record: ProducerRecord) -> None:
@@ -127,8 +126,8 @@ class ProcessingTransaction(ABC):
         coordinator or the file, which is raised, the transaction can only be rolled back by `mend`."""
 
     def mend(self) -> None:
-        """Roll back the open transaction, and seek to the committed offsets, which also show the outcome of
-        a commit whose response was lost."""
+        """Roll back the open transaction, and seek to the committed offsets, which also show the outcome
+        of a commit without a response."""
         self._undo()
         now = self._consumer.group_metadata().topic_ids
         mine = {

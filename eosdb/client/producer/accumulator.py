@@ -1,8 +1,8 @@
 """Batches of unsent records by partition, and the futures of the records.
 
-There is one object per batch, and a small one per record (its future). A batch gets its producer id, epoch
-and sequence when it is first sent, never before. A batch that has to be sent again returns to its place by
-sequence, before all batches that have none yet (Kafka: RecordAccumulator, ProducerBatch).
+There is one object per batch, and a small one per record (its future). A batch gets its producer id,
+epoch and sequence when it is first sent. A batch that has to be sent again returns to its place by
+sequence, before all batches without one (Kafka: RecordAccumulator, ProducerBatch).
 """
 
 from __future__ import annotations
@@ -57,7 +57,6 @@ class ProducerBatch:
         self.records = RecordColumns([], [], [])
         self.size = 0
         self.is_filling = False
-        """Whether the batch takes more records."""
         self.callbacks: list[tuple[ProduceFuture, OnDelivery]] = []
         self.result: ProduceResult | None = None
         self.error: EosdbError | None = None
@@ -80,7 +79,6 @@ class ProducerBatch:
         timestamp: int | None,
         size: int,
     ) -> ProduceFuture:
-        """Add one record of `size` bytes."""
         future = ProduceFuture(self, len(self.records.timestamps))
         self.records.append(key, value, headers, timestamp)
         self.size += size
@@ -102,7 +100,7 @@ class ProducerBatch:
         self.identity, self.serial = identity, serial
 
     def request(self, is_transactional: bool) -> RecordBatch:
-        """Return the batch as it is sent."""
+        """The batch as it is sent."""
         if self.identity is None:
             return RecordBatch(self.records)
         return RecordBatch(self.records, *self.identity, self.serial % _SEQUENCES, is_transactional)
@@ -149,22 +147,22 @@ class ProduceFuture(Future[RecordMetadata]):
     """The future of one record. It cannot be cancelled, since the record is being sent.
 
     `result()` sends waiting batches, so it does not hang on a record that was not flushed. For the other
-    ways to wait – `add_done_callback`, `asyncio.wrap_future`, `concurrent.futures.wait` and `as_completed`
-    – a background thread of the producer sends the record.
+    ways to wait – `add_done_callback`, `asyncio.wrap_future`, `concurrent.futures.wait` and
+    `as_completed` – a background thread of the producer sends the record.
     """
 
     __slots__ = ("_batch", "_index")
 
-    # decisions/0006: the other attributes are made when they are used; most futures need only `result`.
+    # decisions/0006: the other attributes are created on use; most futures need only `result`.
     def __init__(self, batch: ProducerBatch, index: int) -> None:
         self._batch = batch
         self._index = index
 
     def __getattr__(self, name: str) -> Any:
-        """Make the attributes of a `concurrent.futures.Future` when one is first used."""
+        """Create the attributes of a `concurrent.futures.Future` when one is first used."""
         if name not in _STATE:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        # First, so that an interrupt leaves no state that nobody completes.
+        # First, so that no interrupt leaves a state that nothing completes.
         self._watch()
         with _making_state:
             if name not in self.__dict__:
@@ -257,8 +255,8 @@ class RecordAccumulator:
     def __init__(self, batch_size: int, most_bytes: int) -> None:
         self.batch_size: Final = batch_size
         self.most_bytes = most_bytes
-        """The maximum size of a batch in bytes: `batch_size`; more with a direct transport, so that all
-        waiting records of a partition are sent as one batch."""
+        """The maximum size of a batch in bytes: `batch_size`, or more with a direct transport, so that
+        all waiting records of a partition form one batch."""
         self._waiting: dict[TopicPartition, deque[ProducerBatch]] = {}
         self._count = 0
         self.buffered_bytes = 0
@@ -280,7 +278,6 @@ class RecordAccumulator:
         return batch
 
     def queues(self) -> list[tuple[TopicPartition, deque[ProducerBatch]]]:
-        """Return the waiting batches by partition, without empty queues."""
         return [(tp, queue) for tp, queue in self._waiting.items() if queue]
 
     def is_full(self, queue: deque[ProducerBatch]) -> bool:
@@ -295,7 +292,7 @@ class RecordAccumulator:
         return batch
 
     def put_back(self, batch: ProducerBatch) -> None:
-        """Return a batch to its place in the queue: by sequence, before batches that have none."""
+        """Return a batch to its place in the queue: by sequence, before batches without one."""
         queue = self._waiting.setdefault(batch.tp, deque())
         self.buffered_bytes += batch.size
         self._count += 1
@@ -306,7 +303,6 @@ class RecordAccumulator:
         queue.insert(place, batch)
 
     def remove(self, batch: ProducerBatch) -> None:
-        """Remove a batch from its queue."""
         queue = self._waiting.get(batch.tp)
         if queue is not None and batch in queue:
             queue.remove(batch)
@@ -315,7 +311,6 @@ class RecordAccumulator:
             self.buffered_bytes -= batch.size
 
     def waiting(self) -> Iterator[ProducerBatch]:
-        """Iterate over all waiting batches."""
         for queue in self._waiting.values():
             yield from queue
 

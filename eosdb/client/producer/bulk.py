@@ -1,6 +1,6 @@
-"""Sending an iterable in bulk: pieces of it are laid out as columns, and columns are put into batches.
+"""Sends an iterable in bulk: its pieces become columns, and the columns go into batches.
 
-Per record there are some calls into C and no object. The pieces fill the same batches as `send` does. After
+A record costs some calls into C and no object. The pieces fill the same batches as `send` does. After
 CHUNK_RECORDS records, or when the buffer is full, all batches are sent, in one commit if the transport is
 direct. So memory use is bounded, and other writers get their turn.
 """
@@ -31,7 +31,7 @@ CHUNK_RECORDS: Final = 5_000
 
 
 class Pieces:
-    """Cuts an iterable into pieces, which have fewer records if these are large."""
+    """Cuts an iterable into pieces of fewer records if these are large."""
 
     def __init__(self, records: Iterable[Sendable]) -> None:
         if isinstance(records, str | bytes):
@@ -50,8 +50,6 @@ class Pieces:
 
 
 class _Share:
-    """The records of a piece that go to one partition."""
-
     def __init__(
         self, partition: int, columns: Columns, places: Sequence[int], first: int, now_ms: int
     ) -> None:
@@ -107,12 +105,9 @@ class BulkSender:
     def take(
         self, topic: str, partition: int | None, given: Sequence[Sendable], sent: SentRecords
     ) -> Exception | None:
-        """Put a piece into batches, up to the first record that cannot be sent. Returns that record's
-        error.
-
-        Takes no record if it raises: UnknownTopicOrPartitionError, InvalidTopicExceptionError or
-        RequestTimedOutError.
-        """
+        """Put a piece into batches, up to the first record that cannot be sent; returns that record's
+        error. Takes no record if it raises: UnknownTopicOrPartitionError, InvalidTopicExceptionError or
+        RequestTimedOutError."""
         columns, error = lay_out(given, topic, self._settings)
         count, partitions = len(columns.sizes), columns.partitions
         if partition is not None:
@@ -130,8 +125,7 @@ class BulkSender:
         return misplaced or error
 
     def _shares(self, columns: Columns, chosen: list[int], first: int) -> list[_Share]:
-        """Split the records with a chosen partition by that partition; they are numbered from `first`
-        on."""
+        """Split the records by their chosen partition; they are numbered from `first` on."""
         now = self._clock.time_ms()
         everything = range(len(columns.sizes))
         if len(set(chosen)) == 1 and len(chosen) == len(everything):

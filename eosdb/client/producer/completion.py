@@ -1,9 +1,9 @@
 """Completes batches from the broker's responses: stored, sent again, split or failed, with the effect on
-the sequences after the batch.
+later sequences.
 
-The rules are those of Kafka's Sender.completeBatch and TransactionManager (KIP-360), except that one is
-stricter: a batch that may be stored under one identity is never sent under another, because it could be
-stored twice.
+The rules are those of Kafka's Sender.completeBatch and TransactionManager (KIP-360), with a stricter one:
+a batch that may be stored under one identity is never sent under another, because it could be stored
+twice.
 """
 
 from __future__ import annotations
@@ -48,21 +48,19 @@ class BatchCompletion:
         self._to_bump: set[TopicPartition] = set()
         """Partitions whose batches need a new epoch, which they get when none of them is in flight."""
         self._finished: deque[ProducerBatch] = deque()
-        """The batches whose callbacks are to be called."""
+        """The batches whose callbacks are due."""
         self._expires_ms = 0
         """The earliest time (monotonic ms) at which a batch can exceed delivery_timeout_ms."""
         self._may_be_unresolved = False
-        """Whether a batch has been given up since `resolve` last checked the sequences."""
+        """Whether a batch was given up since `resolve` last checked the sequences."""
 
     def is_held_back(self, tp: TopicPartition) -> bool:
         """Whether the partition waits for a new epoch."""
         return tp in self._to_bump
 
     def call_back(self) -> bool:
-        """Call the delivery callbacks of finished batches; only when all states are final.
-
-        Returns whether there were any.
-        """
+        """Call the delivery callbacks of finished batches, once all states are final. Returns whether
+        there were any."""
         are_any = bool(self._finished)
         while self._finished:
             self._finished[0].call_back()
@@ -177,11 +175,9 @@ class BatchCompletion:
     # -- an interrupt ---------------------------------------------------------------------------
 
     def mend(self, in_hand: Iterable[ProducerBatch], on_the_way: Iterable[ProducerBatch]) -> None:
-        """Repair the state after a signal has interrupted a step: batches that are in no queue and not in
-        flight are sent again, or finished.
-
-        `in_hand` are the batches last taken to be sent. Changes nothing if nothing was interrupted.
-        """
+        """Repair the state after a signal has interrupted a step. Batches that are in no queue and not in
+        flight are sent again, or finished; without any, nothing changes. `in_hand` are the batches last
+        taken to be sent."""
         self._accumulator.recount()
         waiting = list(self._accumulator.waiting())
         sent = {id(batch) for batch in (*waiting, *on_the_way)}
@@ -190,7 +186,8 @@ class BatchCompletion:
             batches |= {id(batch): batch for batch in progress.unacknowledged}
         for batch in waiting:
             if batch.identity is not None and id(batch) not in batches:
-                batch.identity, batch.serial = None, -1  # Interrupted while it got its sequence.
+                # The interrupt came while the batch got its sequence.
+                batch.identity, batch.serial = None, -1
         for batch in [*batches.values(), *waiting]:
             if batch.parts:
                 self._mend_split(batch, sent)
@@ -226,7 +223,7 @@ class BatchCompletion:
     # -- time -----------------------------------------------------------------------------------
 
     def expire(self, now_ms: int) -> None:
-        """Fail the batches that have not been stored within delivery_timeout_ms."""
+        """Fail the batches that were not stored within delivery_timeout_ms."""
         if now_ms < self._expires_ms:
             return
         limit = self._settings.delivery_timeout_ms

@@ -26,7 +26,7 @@ from eosdb.model.requests import Request, TxnOffsetCommit
 T = TypeVar("T")
 
 _CONCURRENT_BACKOFF_MS: Final = 20
-"""The backoff while another transaction of this id is ending, which takes hardly any time."""
+"""The backoff while another transaction of this id is ending, which takes little time."""
 
 
 class CoordinatorCall(Generic[T]):
@@ -41,12 +41,12 @@ class CoordinatorCall(Generic[T]):
         self.exchange: Exchange[T] | None = None
         self.sent_ms = self.retry_at_ms = self.attempts = 0
         self.unanswered = 0
-        """How many attempts have no answer: any of them may have been carried out."""
+        """The attempts without an answer: any of them may have been carried out."""
         self.done = False
         self.error: EosdbError | None = None
 
     def submit(self, transport: Transport, now_ms: int) -> None:
-        self.unanswered += 1  # First: somebody may interrupt the request.
+        self.unanswered += 1  # First: an interrupt may stop the request.
         self.exchange = transport.submit(self.request)
         self.sent_ms = now_ms
         self.attempts += 1
@@ -87,7 +87,7 @@ class CoordinatorCalls:
         on_answer: Callable[[T], None],
         exchange: Exchange[T] | None = None,
     ) -> CoordinatorCall[T]:
-        """Add a request to the queue. `exchange` is given if the request has been sent already."""
+        """Add a request to the queue. An `exchange` is given if the request was sent already."""
         call = CoordinatorCall(request, on_answer)
         if exchange is not None and exchange.done:
             call.exchange, call.attempts, call.unanswered = exchange, 1, 1
@@ -105,7 +105,7 @@ class CoordinatorCalls:
         call.fail(error)
 
     def run(self, now_ms: int) -> None:
-        """Send requests that are due and handle responses, until neither is left."""
+        """Send due requests and handle responses, until neither is left."""
         while self._queue:
             call = self._queue[0]
             if call.exchange is None:
@@ -129,7 +129,6 @@ class CoordinatorCalls:
 
     @property
     def is_answered(self) -> bool:
-        """Whether `run` has a response to handle."""
         exchange = self._queue[0].exchange if self._queue else None
         return exchange is not None and exchange.done
 
@@ -168,6 +167,7 @@ class CoordinatorCalls:
     def _backoff_ms(self, error: EosdbError, attempts: int) -> int:
         backoff = self._settings.retry_backoff_ms
         if isinstance(error, ConcurrentTransactionsError):
-            # The response arrives when the other transaction has ended, so the first repeat need not wait.
+            # The response arrives when the other transaction has ended, so the first repeat need not
+            # wait.
             return 0 if attempts == 1 else min(backoff, _CONCURRENT_BACKOFF_MS)
         return backoff

@@ -1,5 +1,7 @@
-"""Runs a producer's sender: in the thread of a waiting caller (inline), or in a background thread with
-`linger_ms` and for futures that must complete without `result()` (`asyncio.wrap_future`)."""
+"""Runs a producer's sender in the thread of a waiting caller (inline), or in a background thread.
+
+The thread serves `linger_ms`, and futures that must complete without `result()` (`asyncio.wrap_future`).
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ from eosdb.model.notices import catalog
 _IDLE_MS: Final = 50
 """The longest sleep of the background thread."""
 _NOTHING_TO_DO_MS: Final = 1_000
-"""The longest sleep of the background thread while no future is watched and no batch lingers."""
+"""The same while no future is watched and no batch lingers."""
 
 _MANY: Final = 1_000
 _SOON_MS: Final = 10_000
@@ -45,14 +47,12 @@ class Driver:
         """Run the sender once. Returns the ms until its next run is due."""
         return self._sender.run_once(self._clock.monotonic_ms())
 
-    # decisions/0006: whoever waits advances the sender.
+    # decisions/0006: every waiting caller advances the sender.
     def until(
         self, done: Callable[[], bool], timeout_ms: int | None, on_timeout: Callable[[], EosdbError]
     ) -> None:
         """Run the sender until `done()`. After `timeout_ms`, raises the error that `on_timeout` returns.
-
-        Raises IllegalStateError inside a delivery callback, which would wait for itself.
-        """
+        Raises IllegalStateError inside a delivery callback, which would wait for itself."""
         if self._sender.is_running and not done():
             raise IllegalStateError("a delivery callback must not wait for the producer")
         deadline = None if timeout_ms is None else self._clock.monotonic_ms() + timeout_ms
@@ -79,7 +79,7 @@ class Driver:
     def flush_until(
         self, done: Callable[[], bool], timeout_ms: int | None, on_timeout: Callable[[], EosdbError]
     ) -> None:
-        """Like `until`, but batches are sent whether or not they are full."""
+        """`until` for which batches are sent whether or not they are full."""
         self._sender.is_flushing = True
         try:
             self.until(done, timeout_ms, on_timeout)
@@ -154,5 +154,4 @@ class SingleSends:
 
 
 def timed_out(what: str, timeout_ms: int | None) -> RequestTimedOutError:
-    """Return the error of a call that has timed out."""
     return RequestTimedOutError(f"{what}: not done within {timeout_ms} ms; it may be called again")

@@ -1,4 +1,4 @@
-"""Changes a producer's state after a refused request, and logs once if the producer has been fenced."""
+"""Changes a producer's state after a refused request, and logs once that the producer was fenced."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def note_failure(manager: TransactionManager, error: EosdbError, kind: Kind) -> 
     """Handle an error from which the request cannot recover."""
     manager.failed(error, kind)
     is_fenced = isinstance(error, (InvalidProducerEpochError, ProducerFencedError))
-    # The transaction has been ended already, for example by its timeout.
+    # The transaction was ended already, for example by its timeout.
     was_ended = kind is EndTxn and isinstance(error, InvalidTxnStateError)
     if not (is_fenced or was_ended) or manager.is_fencing_told or manager.transactional_id is None:
         return

@@ -22,8 +22,8 @@ class IdentityRequest:
         self._asked: CoordinatorCall[ProducerIdAndEpoch] | None = None
 
     def current(self, now_ms: int) -> tuple[ProducerIdAndEpoch | None, EosdbError | None]:
-        """Return the identity, which a producer without transactions requests if it has none; or the error
-        if the request was refused for good."""
+        """Return the identity, or the error if the request was refused for good. A producer without
+        transactions requests a missing one."""
         manager, error = self._manager, None
         if manager.identity is None and manager.transactional_id is None:
             if manager.state is ClientState.READY:
@@ -37,7 +37,6 @@ class IdentityRequest:
         return manager.identity, error
 
     def ask(self) -> CoordinatorCall[ProducerIdAndEpoch]:
-        """Request an identity from the broker."""
         manager, settings = self._manager, self._settings
         if (
             manager.state is not ClientState.INITIALIZING

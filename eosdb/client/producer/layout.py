@@ -1,7 +1,7 @@
 """Lays out the records of a `send_many` as columns.
 
-A column is checked as a whole where possible (all bytes, all text), and record by record only where a
-serializer has to be called.
+A column is checked as a whole where possible (all bytes, all text). Only a serializer needs a call for
+each record.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PAIR: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Records column by column. A column in which all records have None, or no headers, is empty."""
+    """Records column by column. A column of only None, or without headers, is empty."""
 
     values: Sequence[bytes | None]
     keys: Sequence[bytes | None]
@@ -35,7 +35,6 @@ class Columns:
     sizes: Sequence[int]
 
     def pick(self, places: Sequence[int]) -> Columns:
-        """Return the records at these indexes, in this order."""
         columns: tuple[Sequence[Any], ...] = (
             self.values, self.keys, self.headers, self.timestamps, self.partitions, self.sizes,
         )  # fmt: skip
@@ -45,7 +44,7 @@ class Columns:
 def lay_out(
     given: Sequence[Any], topic: str, settings: ProducerSettings
 ) -> tuple[Columns, Exception | None]:
-    """Lay out the records before the first one that cannot be sent. Returns also that record's error:
+    """Lay out the records before the first one that cannot be sent. Also returns that record's error:
     TypeError or an error of a serializer, InvalidRecordError, InvalidRequestError, MessageTooLargeError."""
     try:
         return _columns(given, topic, settings), None
@@ -133,5 +132,4 @@ def _sizes(
 
 
 def too_large(size: int, limit: int) -> MessageTooLargeError:
-    """Return the error for a record larger than max_request_size."""
     return MessageTooLargeError(f"the record has {size} bytes, max_request_size is {limit}")

@@ -1,5 +1,5 @@
-"""Chooses the partition of a record – the given one, that of its key, or the sticky one (KIP-480) – and the
-batch of this partition that takes the record."""
+"""Chooses a record's partition – the given one, that of its key, or the sticky one (KIP-480) – and its
+batch there."""
 
 from __future__ import annotations
 
@@ -60,11 +60,8 @@ class PartitionChooser:
     def batch_for(
         self, topic: str, partition: int | None, key: bytes | None, size: int, drive: Drive
     ) -> ProducerBatch:
-        """Return the batch for a record of `size` bytes.
-
-        Raises UnknownTopicOrPartitionError and InvalidTopicExceptionError, and ConfigError if the
-        partitioner returns no valid partition.
-        """
+        """Return the batch for a record of `size` bytes. Raises UnknownTopicOrPartitionError and
+        InvalidTopicExceptionError, and ConfigError if the partitioner returns no valid partition."""
         topic_state = self._topics.get(topic) if isinstance(topic, str) else None
         if topic_state is None:
             topic_state = self._topic(check_text("topic", topic, InvalidTopicExceptionError))
@@ -84,7 +81,7 @@ class PartitionChooser:
         keys: Sequence[bytes | None],
         sizes: Sequence[int],
     ) -> tuple[list[int], Exception | None]:
-        """Choose the partitions of many records, up to the first without a valid partition. Returns also
+        """Choose the partitions of many records, up to the first without a valid partition. Also returns
         the error that `batch_for` would raise for it. `partitions` and `keys` may be empty."""
         topic_state = self._topic(check_text("topic", topic, InvalidTopicExceptionError))
         if not partitions and not keys:
@@ -131,7 +128,6 @@ class PartitionChooser:
         return number
 
     def _sticky_ones(self, topic: _Topic, sizes: Sequence[int]) -> list[int]:
-        """Choose sticky partitions for many records."""
         numbers: list[int] = []
         ends = list(accumulate(sizes))
         while (begin := len(numbers)) < len(sizes):
@@ -143,8 +139,8 @@ class PartitionChooser:
         return numbers
 
     def _sticky(self, topic: _Topic, size: int) -> int:
-        """Choose the partition for a record without a key. The partition changes after `batch_size` bytes,
-        and when its waiting batch has been sent."""
+        """Choose the partition for a record without a key. It changes after `batch_size` bytes, and when
+        its waiting batch was sent."""
         number = topic.sticky
         batch = topic.newest[number] if number != _NONE else None
         taken = topic.sticky_bytes + size

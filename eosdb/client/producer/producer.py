@@ -169,7 +169,7 @@ class Producer(Closeable):
     def _commit_with(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: ConsumerGroupMetadata
     ) -> None:
-        """`send_offsets_to_transaction` and `commit_transaction` in one turn where that is possible."""
+        """`send_offsets_to_transaction` and `commit_transaction` in one turn if possible."""
         self._timed("txn-commit", self._transactions.commit, offsets, group)
 
     def abort_transaction(self) -> None:
@@ -195,12 +195,12 @@ class Producer(Closeable):
             raise
 
     def _abort_after(self, error: BaseException) -> None:
-        """Abort the transaction that `error` interrupted. Raises if the abort shows that a newer producer
-        has taken over, since that explains more than `error`; other errors of the abort are raised by the
-        next call."""
+        """Abort the transaction that `error` interrupted. If the abort shows that a newer producer has
+        taken over, raises that, since it explains more than `error`. The next call raises other errors of
+        the abort."""
         manager = self._manager
         if manager.state in (ClientState.IN_TRANSACTION, ClientState.ABORTABLE_ERROR):
-            # It would wait for the lock once more.
+            # The abort would wait for the lock once more.
             self._abort_is_due = isinstance(error, DatabaseLockedError) and manager.has_begun
             if self._abort_is_due:
                 return
@@ -302,7 +302,7 @@ class Producer(Closeable):
     ) -> None:
         before, flushed, is_last = len(sent.failed), sent.accepted, False
         while not is_last:
-            given, error = pieces.next()  # Runs the caller's code, so without the lock.
+            given, error = pieces.next()  # Without the lock: it runs the caller's code.
             with self._lock:
                 if self._closed or not self._manager.may_send:
                     self._refuse_to_send()
@@ -359,7 +359,7 @@ class Producer(Closeable):
     def _linger(self, now_ms: int) -> None:
         """Leave the record to the background thread, unless lingering batches are due now."""
         linger_ms = self._settings.linger_ms
-        with contextlib.suppress(StorageError):  # No thread can be started: the next call sends.
+        with contextlib.suppress(StorageError):  # Without a thread the next call sends.
             self._driver.start()
         if self._linger_due_ms is None:
             self._linger_due_ms = now_ms + linger_ms

@@ -1,8 +1,8 @@
 """The sender: turns waiting batches into requests, and responses into results and states (Kafka: Sender).
 
-The sender has no thread and no loop: `run_once(now)` does what is due and returns when more will be. One
+The sender has no thread and no loop: `run_once(now)` does due work and returns when more will be due. One
 request carries at most one batch for each partition. A batch that has to be sent again keeps its sequence
-and waits until all earlier batches have responses, so the order is kept whatever is lost.
+and waits until all earlier batches have responses, so losses never change the order.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from eosdb.model.threads import Fate
 from eosdb.model.values import CLASSIC, ProduceResult, ProducerIdAndEpoch, TopicPartition
 
 Behind: TypeAlias = Sequence[tuple[Request[Any], Exchange[Any]]]
-"""Requests that require all records before them to be stored, and what is to have their answers."""
+"""Requests that require all earlier records to be stored, and the exchanges for their answers."""
 ProduceAnswer: TypeAlias = dict[TopicPartition, ProduceResult]
 
 
@@ -83,8 +83,8 @@ class Sender:
     ) -> None:
         self._transport = transport
         self._direct = transport if type(transport) is DirectTransport else None
-        """The transport if it is direct: it carries out requests at once and in order, so that several may
-        be submitted together."""
+        """The transport if it is direct: it carries out requests at once and in order, so several may be
+        submitted together."""
         self._may_go_together = self._direct is not None and (
             settings.enable_idempotence or settings.max_in_flight_requests_per_connection > 1
         )
@@ -99,12 +99,11 @@ class Sender:
         self._fire_and_forget = str(settings.acks).strip() == "0"
         self._acks = settings.acks if isinstance(settings.acks, int) else settings.acks.strip()
         self._turn: Turn | None = None
-        """The turn whose answers are not handled, after an interrupt."""
+        """The turn whose answers an interrupt has left unhandled."""
         self._is_running = False
         self._in_hand: list[ProducerBatch] = []
-        """The batches that were last taken to be sent."""
         self._is_whole = True
-        """Whether no step has been interrupted, for example by a signal (decisions/0018)."""
+        """Whether no step was interrupted, for example by a signal (decisions/0018)."""
         self.is_flushing = False
         """Whether all batches are sent at once, full or not."""
 
@@ -112,11 +111,9 @@ class Sender:
 
     # decisions/0006: the sender has no thread; the caller passes the time.
     def run_once(self, now_ms: int) -> int | None:
-        """Do what is due at `now_ms`. Returns the ms until more is due; None if nothing is left.
-
-        Delivery callbacks are called when all states are final; records that they send are sent in the same
-        run.
-        """
+        """Do the work that is due at `now_ms`. Returns the ms until more is due; None if nothing is
+        left. Delivery callbacks run when all states are final; records that they send are sent in the
+        same run."""
         if self._is_running:
             return 0
         self._is_running = True
@@ -143,7 +140,7 @@ class Sender:
         self._is_whole = False
 
     def settle(self) -> None:
-        """Learn what has become of a turn that was interrupted."""
+        """Learn the outcome of an interrupted turn."""
         if self._turn is not None:
             self._begin_step()
             self._is_whole = True
@@ -174,11 +171,9 @@ class Sender:
         )
 
     def drop_waiting(self, why: EosdbError, *, unsent_only: bool = False) -> None:
-        """Fail the batches that are not in flight.
-
-        A batch with a sequence may be stored already; with `unsent_only` it is kept until its outcome is
-        known (Kafka: RecordAccumulator.abortUndrainedBatches).
-        """
+        """Fail the batches that are not in flight. A batch with a sequence may be stored already;
+        `unsent_only` keeps it until its outcome is known (Kafka:
+        RecordAccumulator.abortUndrainedBatches)."""
         if not self._is_running:
             self._begin_step()
         for batch in list(self._accumulator.waiting()):
@@ -202,7 +197,7 @@ class Sender:
     # -- answers --------------------------------------------------------------------------------
 
     def _receive(self, now_ms: int) -> None:
-        """Handle the responses that have arrived, and give up waiting for those that are overdue."""
+        """Handle the responses that have arrived, and give up overdue ones."""
         if not self._on_the_way:
             return
         waiting: list[ProduceRequest] = []
@@ -317,13 +312,10 @@ class Sender:
 
     # decisions/0015: without a network in between, waiting for the last response protects nothing.
     def flush_before(self, behind: Behind, now_ms: int, *, sync: bool) -> None:
-        """Send all waiting batches and, in the same turn, requests of the transaction that require them to
-        be stored.
-
-        If these were not sent, their exchanges stay open, and the caller must send them after a flush. That
-        happens if a batch waits for a callback or a retry, or anything was refused, or if the transport is
-        not direct.
-        """
+        """Send all waiting batches and, in the same turn, the transaction's requests that require them to
+        be stored. If these could not be sent, their exchanges stay open, and the caller must send them
+        after a flush. The reasons: a batch waits for a callback or a retry, anything was refused, or the
+        transport is not direct."""
         waiting = self._accumulator.waiting()
         direct = self._direct
         if (
@@ -360,7 +352,7 @@ class Sender:
             self._turn = None
             if isinstance(error, DatabaseLockedError):
                 for _, exchange in turn.behind:
-                    exchange.fail(error)  # Nobody waits again for what was not released in time.
+                    exchange.fail(error)  # After a lock time-out nothing waits again.
                 self._take_back(turn.requests)
                 return
             try:
@@ -382,7 +374,7 @@ class Sender:
         self._turn = None
 
     def _take_back(self, requests: list[list[SentBatch]]) -> None:
-        """Let batches wait as if they had not been sent, which the locked file has kept from it."""
+        """Let batches that the locked file has refused wait again as unsent."""
         self._manager.sent -= len(requests)
         for batch, _, _ in reversed(list(itertools.chain.from_iterable(requests))):
             batch.attempts, batch.is_sent = 0, False
@@ -416,7 +408,6 @@ class Sender:
                 self._complete(attempt, lost, now_ms)
 
     def _request(self, attempts: list[SentBatch]) -> Produce:
-        """Build the produce request for the batches."""
         transactional_id = self._manager.transactional_id
         batches = {}
         for batch, _, _ in attempts:
@@ -444,8 +435,8 @@ class Sender:
         )
 
     def _is_added(self, tp: TopicPartition) -> bool:
-        """Whether the partition may be written to; under version 1 it must be added to the transaction
-        before."""
+        """Whether the partition may be written to. Version 1 requires that it is first added to the
+        transaction."""
         manager = self._manager
         if manager.transactional_id is None or manager.version > CLASSIC:
             return True
@@ -490,7 +481,7 @@ class Sender:
         wait = max(0, min(due) - now_ms)
         if self._on_the_way or coordinator is not None:
             delivery = self._transport.poll()
-            # Responses that arrived during this run are left to the next run.
+            # The next run handles responses that arrived during this one.
             if self.coordinator.is_answered or any(r.exchange.done for r in self._on_the_way):
                 return 0
             if delivery is not None:

@@ -11,7 +11,7 @@ from eosdb.model.values import Header, TopicPartition
 
 
 class _Part(NamedTuple):
-    """Some of the records, in the batch that contains them."""
+    """Records in one batch."""
 
     batch: ProducerBatch
     start: int
@@ -24,16 +24,16 @@ class SentRecords:
     """The result of `send_many`; after an exception, the object that was passed as `sent` has it.
 
     Holds no records and little memory: offsets are ranges, one for each run without records of other
-    producers. The attributes are up to date whenever they are read.
+    producers. The attributes are always up to date.
     """
 
     __slots__ = ("_failed", "_offsets", "_parts", "_stored", "accepted")
 
     def __init__(self) -> None:
         self.accepted = 0
-        """The number of records that the producer has accepted, always the first ones of the iterable: they
-        are stored, failed, or in flight. To continue after an exception, send the records after these;
-        `failed` ones must be sent again separately."""
+        """The number of records that the producer has accepted, always the first ones of the iterable:
+        they are stored, failed, or in flight. To continue after an exception, send the records after
+        these; `failed` ones must be sent again separately."""
         self._stored = 0
         self._failed: dict[int, EosdbError] = {}
         self._offsets: dict[TopicPartition, list[range]] = {}
@@ -56,7 +56,7 @@ class SentRecords:
 
     @property
     def failed(self) -> dict[int, EosdbError]:
-        """The records that failed, by their index in the iterable, with their errors, whose `outcome` says
+        """The failed records, by index in the iterable, with their errors; an error's `outcome` says
         whether the record may be stored all the same."""
         self.settle()
         return self._failed

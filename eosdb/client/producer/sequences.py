@@ -1,7 +1,7 @@
 """A producer's sequences in one partition: assigned, acknowledged and unresolved.
 
-Kafka: TxnPartitionEntry and the sequence half of TransactionManager. Numbers here are *serials*: they keep
-counting where the wire's int32 wraps to 0.
+Kafka: TxnPartitionEntry and the sequence half of TransactionManager. Numbers here are *serials*: they
+keep counting where the wire's int32 wraps to 0.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from eosdb.client.producer.accumulator import ProducerBatch
 from eosdb.model.values import ProducerIdAndEpoch
 
 _KNOWN_FOR_MS: Final = 10_000
-"""The time after a response during which the partition is assumed to know the producer; far below any
-sensible producer.id.expiration.ms."""
+"""After a response, the partition is assumed to know the producer for this time; far below any sensible
+producer.id.expiration.ms."""
 
 
 class PartitionProgress:
@@ -38,11 +38,11 @@ class PartitionProgress:
         self.in_doubt = False
         """Whether a batch was given up that may be stored."""
         self._known_ms: int | None = None
-        """The time of the last response that shows that the partition knows this identity."""
+        """The last response that shows that the partition knows this identity."""
 
     @property
     def is_unresolved(self) -> bool:
-        """Whether assigned sequences are neither acknowledged nor those of a pending batch."""
+        """Whether some assigned sequences are neither acknowledged nor those of a pending batch."""
         first = self.unacknowledged[0].serial if self.unacknowledged else self.next_serial
         return self.acknowledged < first
 
@@ -54,12 +54,9 @@ class PartitionProgress:
         *,
         in_order: bool = False,
     ) -> bool:
-        """Whether one more batch may get a sequence now.
-
-        If no request can overtake another (`in_order`), any number may be in flight, otherwise at most
-        `max_in_flight`. The first batch must then be alone: a partition that does not know the producer
-        accepts any sequence as its first, so a second batch must not arrive before the first.
-        """
+        """Whether one more batch may get a sequence now. Any number may be in flight if no request can
+        overtake another (`in_order`), otherwise at most `max_in_flight`. The first batch must then be
+        alone: a partition that does not know the producer accepts any sequence as its first."""
         if not self.unacknowledged:
             return not (self.is_unresolved and self.identity == identity)
         return (
@@ -72,7 +69,6 @@ class PartitionProgress:
         return self._known_ms is not None and now_ms - self._known_ms < _KNOWN_FOR_MS
 
     def assign(self, batch: ProducerBatch, identity: ProducerIdAndEpoch) -> None:
-        """Assign the next sequences to the batch."""
         if self.identity != identity:
             self.start_over(identity)
         serial, unacknowledged = self.next_serial, self.unacknowledged
@@ -90,7 +86,7 @@ class PartitionProgress:
         self._known_ms = None
 
     def take_back(self, batch: ProducerBatch) -> None:
-        """Take its sequences from the batch that got the last ones, and was not sent."""
+        """Take back the last sequences from a batch that was not sent."""
         self.drop(batch)
         self.next_serial = batch.serial
         batch.identity, batch.serial = None, -1
@@ -103,7 +99,6 @@ class PartitionProgress:
             self.assign(batch, identity)
 
     def is_first(self, batch: ProducerBatch) -> bool:
-        """Whether all earlier batches have responses."""
         return bool(self.unacknowledged) and self.unacknowledged[0] is batch
 
     def acknowledge(self, batch: ProducerBatch, now_ms: int) -> None:
@@ -114,17 +109,16 @@ class PartitionProgress:
         self.drop(batch)
 
     def drop(self, batch: ProducerBatch) -> None:
-        """Remove the batch from the unacknowledged ones."""
         if batch in self.unacknowledged:
             self.unacknowledged.remove(batch)
 
     def restore(self, batch: ProducerBatch) -> None:
-        """Return the batch to the unacknowledged ones, in its place."""
+        """Return the batch to its place among the unacknowledged ones."""
         if batch not in self.unacknowledged and batch.identity == self.identity:
             self.unacknowledged.append(batch)
             self.unacknowledged.sort(key=lambda waiting: waiting.serial)
 
     def replace(self, batch: ProducerBatch, parts: tuple[ProducerBatch, ProducerBatch]) -> None:
-        """Replace a batch by the two batches that it was split into."""
+        """Replace a batch by its two halves."""
         at = self.unacknowledged.index(batch)
         self.unacknowledged[at : at + 1] = parts

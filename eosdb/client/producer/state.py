@@ -34,7 +34,8 @@ class ClientState(Enum):
     ABORTABLE_ERROR = "ABORTABLE_ERROR"
     FATAL_ERROR = "FATAL_ERROR"
 
-    __hash__ = object.__hash__  # There is one of each; Enum's own hash is a call for every lookup.
+    # There is one object of each; Enum's own hash is a Python call for every look-up.
+    __hash__ = object.__hash__
 
 
 _S = ClientState
@@ -44,7 +45,7 @@ LEGAL_PREVIOUS: Final[dict[ClientState, frozenset[ClientState]]] = {
         {_S.UNINITIALIZED, _S.COMMITTING_TRANSACTION, _S.ABORTING_TRANSACTION}
     ),
     _S.READY: frozenset({_S.INITIALIZING, _S.COMMITTING_TRANSACTION, _S.ABORTING_TRANSACTION}),
-    # From a commit that was refused before it was decided.
+    # After a commit that was refused before its decision.
     _S.IN_TRANSACTION: frozenset({_S.READY, _S.COMMITTING_TRANSACTION}),
     _S.COMMITTING_TRANSACTION: frozenset({_S.IN_TRANSACTION}),
     _S.ABORTING_TRANSACTION: frozenset({_S.IN_TRANSACTION, _S.ABORTABLE_ERROR}),
@@ -71,9 +72,9 @@ _WAY_OUT: Final = {
     _S.COMMITTING_TRANSACTION: "call commit_transaction() again, until it returns",
     _S.ABORTING_TRANSACTION: "call abort_transaction() again, until it returns",
 }
-"""What to do in a state that does not allow a call."""
+"""The next step in a state that does not allow a call."""
 LAST_LOCAL_EPOCH: Final = 2**15 - 1
-"""An idempotent producer that has used this epoch needs a new producer id (KIP-360)."""
+"""After this epoch an idempotent producer needs a new producer id (KIP-360)."""
 
 
 class TransactionManager:
@@ -94,14 +95,13 @@ class TransactionManager:
         """Whether records or offsets were accepted, which begin the transaction at the coordinator when
         they arrive (version 2)."""
         self.sent = self.refused = 0
-        """How many requests of the transaction with records or offsets were sent, and of those how many
-        the file has refused."""
+        """The transaction's requests with records or offsets, and how many of them the file has refused."""
         self.number = 0
-        """The number of transactions that have ended under this identity (version 1)."""
+        """The transactions that have ended under this identity (version 1)."""
         self.needs_new_epoch = False
         """Whether the producer must request a new epoch before the next transaction."""
         self.is_fencing_told = False
-        """Whether the fencing of the producer has been logged."""
+        """Whether the fencing of the producer was logged."""
         self._progress: dict[TopicPartition, PartitionProgress] = {}
 
     def transition(self, state: ClientState) -> None:
@@ -144,7 +144,6 @@ class TransactionManager:
 
     @property
     def may_end(self) -> bool:
-        """Whether there is a transaction to end."""
         return self.state in _OPEN
 
     @property
@@ -157,7 +156,7 @@ class TransactionManager:
 
     @property
     def has_begun(self) -> bool:
-        """Whether the coordinator has, or may have, an open transaction of this producer."""
+        """Whether the coordinator may have an open transaction of this producer."""
         is_refused = 0 < self.sent == self.refused
         may_have_arrived = self.may_have_begun and not is_refused and self.version > CLASSIC
         return bool(self.partitions or self.groups or may_have_arrived)
@@ -178,11 +177,8 @@ class TransactionManager:
         self.version = version
 
     def ended(self, identity: ProducerIdAndEpoch) -> None:
-        """End the transaction; `identity` is for the next one.
-
-        An empty transaction is unknown to the coordinator, but its token names its identity. So the next
-        transaction needs a new identity then, too.
-        """
+        """End the transaction; `identity` is for the next one. The coordinator does not know an empty
+        transaction, but its token names its identity. So the next one needs a new identity then, too."""
         self.check_transition(ClientState.READY)
         unchanged = identity == self.identity
         needs_new_epoch = unchanged and not self.has_begun

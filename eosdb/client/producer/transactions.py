@@ -1,7 +1,7 @@
 """The transactional half of a producer: the requests that its calls send to the coordinator.
 
-The caller holds the producer's lock. If possible, the commit and the offsets of a group are sent in the
-same writer turn as the last records (`Sender.flush_before`).
+The caller holds the producer's lock. If possible, the commit and a group's offsets share the writer turn
+of the last records (`Sender.flush_before`).
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class ProducerTransactions:
     def _commit_with_last_records(
         self, offsets: Offsets | None, group: ConsumerGroupMetadata | None
     ) -> None:
-        """Commit in one turn if that is possible; otherwise everything but the end is sent."""
+        """Commit in one turn if possible; otherwise send everything but the end."""
         behind: list[tuple[Request[Any], Exchange[Any]]] = []
         if offsets and group:
             self._manager.may_have_begun = True
@@ -195,7 +195,7 @@ class ProducerTransactions:
         return self._committed.has_answer
 
     def close(self) -> None:
-        """End the open transaction: finish a commit that was requested, otherwise abort."""
+        """End the open transaction: finish a requested commit, otherwise abort."""
         if self._manager.state is ClientState.COMMITTING_TRANSACTION:
             self._end(committed=True)
         else:
@@ -235,7 +235,7 @@ class ProducerTransactions:
             except EosdbError as error:
                 self._is_in_doubt = error.outcome == "unknown"
                 if manager.state is ClientState.COMMITTING_TRANSACTION and not self._is_in_doubt:
-                    # Nothing was decided, so it may be aborted, and `close` must not commit it.
+                    # Nothing was decided: an abort is allowed, and `close` must not commit.
                     manager.transition(ClientState.IN_TRANSACTION)
                 raise
         if self._renewal is not None:
