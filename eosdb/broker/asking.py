@@ -1,4 +1,4 @@
-"""How a request is answered: `Broker.ask` looks up the method for its type, counts it, and logs damage.
+"""Answers requests: `Broker.ask` looks up the method for the request's type, counts it, and logs damage.
 
 A method that only reads answers. One that writes prepares a `Write`, before any lock is taken.
 """
@@ -26,22 +26,21 @@ STEPS: Final[dict[object, Callable[[Any, Any], Any]]] = {}
 
 @dataclass(frozen=True, slots=True)
 class Write(Generic[A]):
-    """A request that is checked, measured and encoded, so that only its unit is left."""
+    """A request after its checks and encoding: only its unit is left."""
 
     apply: Callable[[Unit], A]
     """Carries it out in a unit: all of it, or raises. May run more than once, and in another thread."""
     sync: bool = True
     alone: Callable[[], A] | None = None
-    """Carries it out by itself, where that may take several units; None: `apply` in one."""
+    """Carries it out in units of its own, if one may not suffice; None: `apply` in one."""
     then: Callable[[A], None] | None = None
-    """Called with the answer after the commit."""
 
 
 def answers(
     kind: Callable[P, Request[A]],
 ) -> Callable[[Callable[[Any, Any], A | Write[A]]], Callable[Concatenate[Any, P], A]]:
-    """Decorator: the method answers the requests of this kind that `ask` is given, or prepares them.
-    Called by its own name, it takes the request's fields as arguments, and asks."""
+    """Decorator of the method that answers or prepares this kind of request. A direct call of the method
+    takes the request's fields as arguments, and asks."""
 
     def face_of(step: Callable[[Any, Any], A | Write[A]]) -> Callable[Concatenate[Any, P], A]:
         STEPS[kind] = step
@@ -92,7 +91,7 @@ class Answering(RequestHandler):
             metrics.took(f"requests:{name}", f"request-time-ns:{name}", start)
 
     def _not_synced(self, apply: Callable[[Unit], A]) -> Write[A]:
-        """A write of the coordinator that counts only once a later one is synced, or not after a power
+        """A write of the coordinator that counts only with a later, synced one, or may be lost at a power
         loss."""
         self._coordinator.leadership.ensure_elected()
         return Write(apply, sync=False)
@@ -102,10 +101,11 @@ class Answering(RequestHandler):
         self, requests: Sequence[Request[Any]], *, sync: bool, fate: Fate | None = None
     ) -> list[Any]:
         """Carry out requests that write, in order and in one unit: all of it, or nothing. Returns the
-        answers.
+        answers. All are prepared before any lock is taken.
 
         Raises the first error, also that of a batch; then make each request by itself, for its own
-        answer. All are prepared before any lock is taken."""
+        answer.
+        """
         metrics = self._core.metrics
         start = metrics.now_ns()
         try:

@@ -39,7 +39,7 @@ class Rules:
             unit.record(topics.checked_creation(unit, topic, None, None, self.config, now))
 
     def altered(self, source: Source, request: AlterTopicConfig) -> TopicConfigAltered | None:
-        """The event of a change of settings; None if it changes nothing."""
+        """The event that changes the settings; None if nothing changes."""
         name = request.topic
         self.authorizer.check(source, "alter_configs", "topic", name)
         if request.topic_id is not None and request.topic_id not in topics.names(source):

@@ -1,8 +1,8 @@
-"""One transaction over the user's own tables and the log: of `Database.begin`, or one that the program has
-begun on a connection of its own (`join`).
+"""One transaction over the user's own tables and the log: of `Database.begin`, or of the program itself
+(`join`).
 
-It is one unit of the file: like any request it is authorised and recorded as events, and readers see all of
-it once it is committed. Kafka's transactions are not involved.
+It is one unit of the file: authorised and recorded as events like any request, and visible as a whole
+after the commit. Kafka's transactions are not involved.
 """
 
 from __future__ import annotations
