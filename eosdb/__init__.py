@@ -7,6 +7,8 @@ SQLAlchemy, takes 0.6 s of CPU. And Ctrl-C is handled before the rest of a comma
 import os
 import sys
 
+import eosdb.system  # noqa: F401  # It refuses other systems by name, and imports nothing.
+
 TYPE_CHECKING = False  # `typing` alone takes longer to import than this file.
 if TYPE_CHECKING:
     from eosdb import errors as errors

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Final, Never, TypeAlias, Unpack, get_args, overload
+from typing import TYPE_CHECKING, Any, Final, Never, TypeAlias, Unpack, get_args
 
 from eosdb.admin import outcome
 from eosdb.admin.admin import Admin
@@ -18,13 +18,13 @@ from eosdb.broker.outbox import Publisher, UserTransaction
 from eosdb.broker.produce import RATES
 from eosdb.broker.sink import Batches, OnceAppender
 from eosdb.client.consumer.consumer import Consumer
-from eosdb.client.consumer.settings import ConsumerConfig
-from eosdb.client.processor.config import BothMade, KeysMade, MadeOfBytes, ValuesMade
+from eosdb.client.consumer.settings import ConsumerConfig, ConsumerSettings
+from eosdb.client.processor.config import ProcessConfig, ProcessorConfig, ProcessorSettings
 from eosdb.client.processor.dead_letters import DeadLetters
-from eosdb.client.processor.handlers import AnyHandler, Handler, Results, check_may_begin
+from eosdb.client.processor.handlers import Handler, Results, check_may_begin
 from eosdb.client.processor.processor import Processor
 from eosdb.client.producer.producer import Producer
-from eosdb.client.producer.settings import ProducerConfig
+from eosdb.client.producer.settings import ProducerConfig, ProducerSettings
 from eosdb.client.transport import DirectTransport, Transport, as_transport
 from eosdb.coordinator.authorizer import Authorizer
 from eosdb.coordinator.coordinator import TransactionCoordinator
@@ -40,7 +40,7 @@ from eosdb.model.metrics import Metrics
 from eosdb.model.progress import Progress, report_progress
 from eosdb.model.reports import ProcessReport, PublishReport, ViewDescription
 from eosdb.model.requests import AnyBroker
-from eosdb.model.setting_names import check_by_name
+from eosdb.model.setting_names import check_by_name, keywords_of
 from eosdb.model.validation import (
     check_choice,
     check_file,
@@ -217,6 +217,7 @@ class Database(WholeFile, Closeable):
         store.before_rest(engine.dispose)
         return engine
 
+    @keywords_of(ProducerSettings)
     def producer(
         self,
         *misplaced: Never,
@@ -231,6 +232,7 @@ class Database(WholeFile, Closeable):
         check_by_name("producer", misplaced)
         return Producer(self._transport(transport), self.clock, **config)
 
+    @keywords_of(ConsumerSettings)
     def consumer(
         self,
         group_id: str | None = None,
@@ -255,38 +257,17 @@ class Database(WholeFile, Closeable):
             **config,
         )
 
-    # An overload for each combination: with one signature a type checker takes a missing deserializer's
-    # type from the handler, and finds nothing.
-    @overload
-    def processor(
-        self, topics: Topics, handler: Handlers[bytes, bytes], sink: str | None = None,
-        **config: Unpack[MadeOfBytes],
-    ) -> Processor: ...  # fmt: skip
-    @overload
-    def processor(
-        self, topics: Topics, handler: Handlers[MadeKey, bytes], sink: str | None = None,
-        **config: Unpack[KeysMade[MadeKey]],
-    ) -> Processor: ...  # fmt: skip
-    @overload
-    def processor(
-        self, topics: Topics, handler: Handlers[bytes, MadeValue], sink: str | None = None,
-        **config: Unpack[ValuesMade[MadeValue]],
-    ) -> Processor: ...  # fmt: skip
-    @overload
-    def processor(
-        self, topics: Topics, handler: Handlers[MadeKey, MadeValue], sink: str | None = None,
-        **config: Unpack[BothMade[MadeKey, MadeValue]],
-    ) -> Processor: ...  # fmt: skip
+    @keywords_of(ProcessorSettings)
     def processor(
         self,
         topics: Topics,
-        handler: AnyHandler,
+        handler: Handlers[MadeKey, MadeValue],
         sink: str | None = None,
         *,
         group_id: str,
         transactional_id: str | None = None,
         transport: Transport | AnyBroker | None = None,
-        **config: Any,
+        **config: Unpack[ProcessorConfig[MadeKey, MadeValue]],
     ) -> Processor:
         """Return a consume–process–produce loop: `handler(record)` turns each record into records for
         `sink`.
@@ -549,34 +530,15 @@ class Database(WholeFile, Closeable):
 Where: TypeAlias = Database | str | os.PathLike[str]
 
 
-@overload
-def process(
-    db: Where, topics: Topics, handler: Handlers[bytes, bytes], sink: str | None = None,
-    *, until_idle_ms: int | None = None, **config: Unpack[MadeOfBytes],
-) -> ProcessReport: ...  # fmt: skip
-@overload
-def process(
-    db: Where, topics: Topics, handler: Handlers[MadeKey, bytes], sink: str | None = None,
-    *, until_idle_ms: int | None = None, **config: Unpack[KeysMade[MadeKey]],
-) -> ProcessReport: ...  # fmt: skip
-@overload
-def process(
-    db: Where, topics: Topics, handler: Handlers[bytes, MadeValue], sink: str | None = None,
-    *, until_idle_ms: int | None = None, **config: Unpack[ValuesMade[MadeValue]],
-) -> ProcessReport: ...  # fmt: skip
-@overload
-def process(
-    db: Where, topics: Topics, handler: Handlers[MadeKey, MadeValue], sink: str | None = None,
-    *, until_idle_ms: int | None = None, **config: Unpack[BothMade[MadeKey, MadeValue]],
-) -> ProcessReport: ...  # fmt: skip
+@keywords_of(Database.processor)
 def process(
     db: Where,
     topics: Topics,
-    handler: AnyHandler,
+    handler: Handlers[MadeKey, MadeValue],
     sink: str | None = None,
     *,
     until_idle_ms: int | None = None,
-    **config: Any,
+    **config: Unpack[ProcessConfig[MadeKey, MadeValue]],
 ) -> ProcessReport:
     """Call `handler` for each record of `topics`, and store its results, rows and the offset exactly once.
 

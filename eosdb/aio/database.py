@@ -10,7 +10,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from functools import partial, wraps
 from types import TracebackType
-from typing import Any, Concatenate, Final, Never, NoReturn, ParamSpec, TypeVar, Unpack, overload
+from typing import Any, Concatenate, Final, Never, NoReturn, ParamSpec, TypeVar, Unpack
 
 from eosdb.aio.block import AsyncUserTransaction, Block, Turn
 from eosdb.aio.consumer import AsyncConsumer
@@ -21,8 +21,8 @@ from eosdb.aio.proxies import AsyncAdmin, Proxy, reading
 from eosdb.aio.worker import Home, Workers, behind, outlived
 from eosdb.aio.writer import Caller, Writer
 from eosdb.broker.sink import Batches
-from eosdb.client.consumer.settings import ConsumerConfig
-from eosdb.client.processor.config import BothMade, KeysMade, MadeOfBytes, ValuesMade
+from eosdb.client.consumer.settings import ConsumerConfig, ConsumerSettings
+from eosdb.client.processor.config import ProcessConfig
 from eosdb.client.producer.producer import Producer
 from eosdb.client.producer.settings import ProducerConfig, ProducerSettings
 from eosdb.client.transport import DirectTransport
@@ -31,7 +31,7 @@ from eosdb.database import connect as open_database
 from eosdb.errors import ConfigError, IllegalStateError
 from eosdb.model.clock import SystemClock
 from eosdb.model.reports import ProcessReport
-from eosdb.model.setting_names import check_by_name, checked_settings
+from eosdb.model.setting_names import check_by_name, checked_settings, keywords_of
 from eosdb.model.values import AppendOnceResult, MadeKey, MadeValue
 
 P = ParamSpec("P")
@@ -65,6 +65,7 @@ class AsyncDatabase(Proxy[Database]):
 
     # -- clients --------------------------------------------------------------------------------
 
+    @keywords_of(ProducerSettings)
     def producer(self, *misplaced: Never, **config: Unpack[ProducerConfig]) -> AsyncProducer:
         """Return a producer; the settings are those of `Database.producer`. Raises ConfigError. `linger_ms`
         has no effect: records sent during a commit share the next one."""
@@ -108,6 +109,7 @@ class AsyncDatabase(Proxy[Database]):
         self._shared = {same: made for same, made in self._shared.items() if made is not outgoing}
         return outgoing.producer.close
 
+    @keywords_of(ConsumerSettings)
     def consumer(
         self,
         *topics: str,
@@ -143,35 +145,15 @@ class AsyncDatabase(Proxy[Database]):
         self._home.check()
         return Block(self._turn, self._of.begin())
 
-    # An overload for each combination, as `eosdb.process` has.
-    @overload
-    async def process(
-        self, topics: Topics, handler: AsyncHandlers[bytes, bytes], sink: str | None = None,
-        *, until_idle_ms: int | None = None, **config: Unpack[MadeOfBytes],
-    ) -> ProcessReport: ...  # fmt: skip
-    @overload
-    async def process(
-        self, topics: Topics, handler: AsyncHandlers[MadeKey, bytes], sink: str | None = None,
-        *, until_idle_ms: int | None = None, **config: Unpack[KeysMade[MadeKey]],
-    ) -> ProcessReport: ...  # fmt: skip
-    @overload
-    async def process(
-        self, topics: Topics, handler: AsyncHandlers[bytes, MadeValue], sink: str | None = None,
-        *, until_idle_ms: int | None = None, **config: Unpack[ValuesMade[MadeValue]],
-    ) -> ProcessReport: ...  # fmt: skip
-    @overload
-    async def process(
-        self, topics: Topics, handler: AsyncHandlers[MadeKey, MadeValue], sink: str | None = None,
-        *, until_idle_ms: int | None = None, **config: Unpack[BothMade[MadeKey, MadeValue]],
-    ) -> ProcessReport: ...  # fmt: skip
+    @keywords_of(Database.processor)
     async def process(
         self,
         topics: Topics,
-        handler: Callable[..., Any],
+        handler: AsyncHandlers[MadeKey, MadeValue],
         sink: str | None = None,
         *,
         until_idle_ms: int | None = None,
-        **config: Any,
+        **config: Unpack[ProcessConfig[MadeKey, MadeValue]],
     ) -> ProcessReport:
         """Call `handler` for each record of `topics`, and store its results, rows and the offset exactly
         once, like `eosdb.process`. An `async def` handler is awaited in this loop, one record after the

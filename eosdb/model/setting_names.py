@@ -1,14 +1,33 @@
-"""Checking setting names, with one error message for all kinds of settings."""
+"""Setting names: checked with one error message for all kinds of settings, and shown by `help`."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterable, Mapping
+import inspect
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, TypeVar
 
 from eosdb.errors import ConfigError
 
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., object])
+
+
+def keywords_of(source: Callable[..., object]) -> Callable[[F], F]:
+    """Decorator: `help` shows the keywords of `source`, with their defaults, in place of `**config`."""
+
+    def decorated(function: F) -> F:
+        own = inspect.signature(function)
+        *before, _ = own.parameters.values()
+        more = (
+            each
+            for each in inspect.signature(source).parameters.values()
+            if each.kind is each.KEYWORD_ONLY and each.name not in own.parameters
+        )
+        function.__signature__ = own.replace(parameters=[*before, *more])  # type: ignore[attr-defined]
+        return function
+
+    return decorated
 
 
 def checked_settings(kind: type[T], what: str, config: Mapping[str, Any]) -> T:

@@ -5,15 +5,20 @@ Method: one run of mypy over the pages' Python, the examples, and a program of w
 
 from __future__ import annotations
 
+import inspect
 import re
 import subprocess
 import sys
 from collections import defaultdict
+from dataclasses import fields
 from pathlib import Path
 from typing import Final
 
 import pytest
 
+import eosdb
+import eosdb.aio
+from eosdb.client.processor.config import ProcessorSettings
 from tests.tidy.tree import ROOT
 
 pytestmark = pytest.mark.process
@@ -93,13 +98,11 @@ eosdb.process(db, "t", made, group_id="g", key_deserializer=text, value_deserial
 eosdb.process(db, "t", cautious, group_id="g", key_deserializer=text, value_deserializer=order)
 eosdb.process(db, "t", with_tables, group_id="g", value_deserializer=order)
 eosdb.process(db, "t", lambda r: str(r.value.total), group_id="g", value_deserializer=order)
-eosdb.process(db, "t", made, group_id="g")  # WRONG
-eosdb.process(db, "t", made, group_id="g", value_deserializer=order)  # WRONG
 eosdb.process(db, "t", with_tables, group_id="g", value_deserializer=text)  # WRONG
 eosdb.process(db, "t", raw, group_id="g", nonsense=1)  # WRONG
 eosdb.process(db, "t", raw)  # WRONG
+eosdb.process(db, "t", raw, group_id="g", max_attempts="many")  # WRONG
 db.processor("t", with_tables, group_id="g", value_deserializer=order).run()
-db.processor("t", with_tables, group_id="g").run()  # WRONG
 eosdb.connect("shop.db", durability="normal")
 eosdb.connect("shop.db", durability="fast")  # WRONG
 db.consumer(isolation_level="read_uncommitted", auto_offset_reset="none")
@@ -180,5 +183,22 @@ def test_mypy_finds_what_the_deserializers_do_not_make_and_what_no_setting_is(
 ) -> None:
     lines = enumerate(PROGRAM.splitlines(), start=1)
     wrong = {number for number, line in lines if line.endswith("# WRONG")}
-    assert len(wrong) == 13
+    assert len(wrong) == 11
     assert complaints["program.py"].keys() == wrong, complaints["program.py"]
+
+
+def test_a_keyword_that_no_setting_has_is_one_line(complaints: dict[str, dict[int, str]]) -> None:
+    (said,) = (text for text in complaints["program.py"].values() if "nonsense" in text)
+    assert said == 'Unexpected keyword argument "nonsense" for "process"  [call-arg]'
+
+
+def test_help_shows_every_setting_with_its_default() -> None:
+    of_processor = {"group_id", *(each.name for each in fields(ProcessorSettings))}
+    for call in (eosdb.process, eosdb.Database.processor, eosdb.aio.AsyncDatabase.process):
+        shown = inspect.signature(call).parameters
+        assert shown.keys() >= of_processor
+        assert shown["max_attempts"].default == 3
+        assert not [each for each in shown.values() if each.kind is each.VAR_KEYWORD]
+    for made in (eosdb.Database, eosdb.aio.AsyncDatabase):
+        assert inspect.signature(made.producer).parameters["linger_ms"].default == 0
+        assert inspect.signature(made.consumer).parameters["max_poll_records"].default == 500

@@ -11,6 +11,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +29,10 @@ from eosdb import (
     TransactionToken,
 )
 from eosdb.admin.admin import Admin
-from eosdb.client.consumer.settings import ConsumerConfig
+from eosdb.client.consumer.settings import ConsumerConfig, ConsumerSettings
+from eosdb.client.processor.config import ProcessorSettings
 from eosdb.client.processor.dead_letters import DeadLetters
-from eosdb.client.producer.settings import ProducerConfig
+from eosdb.client.producer.settings import ProducerConfig, ProducerSettings
 from eosdb.model.protocol.scram import ScramCredential
 from eosdb.model.topic_config import ConfigChange, ConfigOperation
 from tests.readers import newest_position
@@ -140,14 +142,19 @@ BAD: dict[str, list[Any]] = {
 TAKES_NO_TEXT = {
     "int", "int | None", "bool", "Callable[[], bool]", "Callable[[Acl], bool]", "Progress | None",
     "OnDelivery | None", "OnChange | None", "Collection[tuple[int, int]] | None",
-    "AnyHandler", "Callable[[bytes], MadeKey] | None", "Callable[[bytes], MadeValue] | None", "Any",
-    "Transport | AnyBroker | None", "Unpack[ProducerConfig]", "Unpack[ConsumerConfig]",
-    "Unpack[ProcessorConfig]", "SentRecords | None", "Request[A]", "Limits | None",
-    "Interfere | None", "UUID | None", "Mapping[TopicPartition, UUID] | None", "Mapping[str, UUID] | None",
+    "Callable[[bytes], MadeKey] | None", "Callable[[bytes], MadeValue] | None", "Any",
+    "Transport | AnyBroker | None", "Handlers[MadeKey, MadeValue]", "SentRecords | None",
+    "Request[A]", "Limits | None", "Interfere | None", "UUID | None", "Mapping[TopicPartition, UUID] | None", "Mapping[str, UUID] | None",
     "Mapping[UUID, Collection[int]] | None",
     "Never",
 }  # fmt: skip
-"""What is left alone; settings have a test of their own."""
+"""What is left alone."""
+SETTINGS = {
+    each.name
+    for kind in (ProducerSettings, ConsumerSettings, ProcessorSettings)
+    for each in fields(kind)
+}
+"""They have a test of their own."""
 GOOD: dict[str, Any] = {
     "records": [b"v"],
     "transactional_id": "q", "group_id": "g", "group": "g", "group_metadata": "g", "member_id": "",
@@ -209,7 +216,8 @@ def parameters() -> Iterator[tuple[str, str, inspect.Parameter]]:
             if name.startswith("_") or f"{cls.__name__}.{name}" in NOT_FOR_USERS:
                 continue
             for parameter in list(inspect.signature(method).parameters.values())[1:]:
-                yield cls.__name__, name, parameter
+                if cls is not eosdb.Database or parameter.name not in SETTINGS:
+                    yield cls.__name__, name, parameter
 
 
 def cases() -> list[Any]:

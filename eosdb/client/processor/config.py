@@ -23,9 +23,8 @@ _TRANSACTION_TIMEOUT_MS: Final = 10_000
 time."""
 
 
-class ProcessorConfig(TypedDict, total=False):
-    """The settings of `db.processor(…)` besides the topics, the handler, the sink, the two ids and the
-    deserializers."""
+class ProcessorConfig(TypedDict, Generic[MadeKey, MadeValue], total=False):
+    """The settings of `db.processor(…)` besides the topics, the handler, the sink and the two ids."""
 
     transaction_size: int
     transaction_interval_ms: int
@@ -33,42 +32,20 @@ class ProcessorConfig(TypedDict, total=False):
     retry_backoff_ms: int
     retry_delays_ms: Sequence[int]
     dead_letter_topic: str | None
+    key_deserializer: Callable[[bytes], MadeKey] | None
+    value_deserializer: Callable[[bytes], MadeValue] | None
     key_serializer: Serializer | None
     value_serializer: Serializer | None
     consumer: ConsumerConfig
     producer: ProducerConfig
 
 
-class Processing(ProcessorConfig, total=False):
-    """All keywords of `db.processor(…)` but the deserializers, which decide the types of the handler's
-    record."""
+class ProcessConfig(ProcessorConfig[MadeKey, MadeValue], total=False):
+    """All keywords of `db.processor(…)`."""
 
     group_id: Required[str]
     transactional_id: str | None
     transport: Transport | AnyBroker | None
-
-
-class MadeOfBytes(Processing, total=False):
-    """Without deserializers."""
-
-    key_deserializer: None
-    value_deserializer: None
-
-
-class KeysMade(Processing, Generic[MadeKey]):
-    """With a deserializer of keys."""
-
-    key_deserializer: Callable[[bytes], MadeKey]
-
-
-class ValuesMade(Processing, Generic[MadeValue]):
-    """With a deserializer of values."""
-
-    value_deserializer: Callable[[bytes], MadeValue]
-
-
-class BothMade(KeysMade[MadeKey], ValuesMade[MadeValue]):
-    """With deserializers of keys and values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
