@@ -1,10 +1,10 @@
 """How an API is served: its versions, its right, its handler, and how its answer becomes a message.
 
 Each file of `eosdb.wire.handlers` registers its API here. The versions are those of Kafka 4.1, as far as
-eosdb implements everything they ask for (docs/wire.md). An answer is a dict of a response's fields, whose
-structures are dicts, too. At any depth, an `error` among the fields becomes the error code that its version
-knows, and a text where the response has a place for one; of a value that the fields are `like`, those are
-taken that have the response's names.
+eosdb implements everything they ask for (docs/wire.md). An answer is a dict of a response's fields;
+structures are dicts, too. At any depth, an `error` becomes the error code that the version knows, and a
+text if the response has a field for one. `like` adds the fields of a value that have the response's
+names.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from eosdb.wire.session import Session as Session
 Fields = dict[str, Any]
 CodeOf = Callable[[EosdbError], int]
 Answer = Callable[[TopicPartition, Any], Fields | EosdbError | None]
-"""Answers for a partition, of which the request says this: with fields, with an error (returned or raised),
-or with nothing, when it is done."""
+"""Answers for one partition of a request: with fields, with an error (returned or raised), or with
+nothing when it is done."""
 Handler = Callable[[Session, Any, int], Fields | FetchAnswer | None]
-"""Returns the answer to a request of a version, or None if none is sent (acks=0). An EosdbError that it
-raises is answered, too."""
+"""Returns the answer to a request of a version, or None if none is sent (acks=0). A raised EosdbError is
+answered, too."""
 Failed = Callable[[Any, EosdbError, int], Fields]
 Codes = Mapping[range, Mapping[int, int]]
 
@@ -58,12 +58,12 @@ class Api:
         return int(self.request.API_KEY)
 
     def has_code(self, version: int) -> bool:
-        """Whether a response of this version can be an error code and nothing else."""
+        """Whether a response of this version can be only an error code."""
         place = borrowed.response_of(self.key).fields.get("error_code")
         return place is not None and bool(place.for_version_q(version))
 
     def answer(self, session: Session, request: ApiMessage, version: int) -> Response | None:
-        """Carry out a request. Raises EosdbError where the response has no place for an error."""
+        """Carry out a request. Raises EosdbError if the response has no field for an error."""
         answer: Fields | FetchAnswer | None
         try:
             if self.right is not None:
@@ -110,7 +110,7 @@ def serves(
 
     `code_of` gives the code of an error, and `codes` another for versions that do not know it. `right` is
     the operation on the cluster that every request needs; the broker checks all other rights. `failed`
-    answers a request that fails as a whole, where an error code alone does not say so.
+    answers a request that fails as a whole, if that takes more than an error code.
     """
 
     def register(handle: Handler) -> Handler:
@@ -184,7 +184,7 @@ def attempt(
 
 
 def partitions_of(topics: Iterable[Any]) -> Iterator[tuple[TopicPartition, Any]]:
-    """Each partition of a request's topics, and what the request says of it."""
+    """Each partition of a request's topics, with its part of the request."""
     for topic in topics:
         name, partitions, index = borrowed.names_of_topic(topic.__class__)
         topic_name = getattr(topic, name)
@@ -193,7 +193,6 @@ def partitions_of(topics: Iterable[Any]) -> Iterator[tuple[TopicPartition, Any]]
 
 
 def by_topic(tps: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """The numbers of the partitions by topic, in their order."""
     found: dict[str, list[int]] = {}
     for name, index in tps:
         found.setdefault(name, []).append(index)
@@ -201,7 +200,7 @@ def by_topic(tps: Iterable[TopicPartition]) -> dict[str, list[int]]:
 
 
 def name_by_id(topics: Iterable[Any], names: Mapping[UUID, str]) -> None:
-    """Give the topics of a request the names of their ids; None where no topic has the id."""
+    """Give the topics of a request the names of their ids; None for an unknown id."""
     for topic in topics:
         topic.topic_id = topic.topic_id or NO_TOPIC
         topic.name = names.get(topic.topic_id)

@@ -41,11 +41,8 @@ _MOST_BLOCKS: Final = 100_000
 def decompress(
     codec: int, data: bytes, version: int, allowance: Allowance, before: bytes = b""
 ) -> bytearray:
-    """Append the decompressed data to `before`, the batch header, so that no copy is needed to put it
-    there.
-
-    Raises InvalidRecordError, MessageTooLargeError, UnsupportedCompressionTypeError.
-    """
+    """Append the decompressed data to `before`, the batch header, which saves a copy. Raises
+    InvalidRecordError, MessageTooLargeError, UnsupportedCompressionTypeError."""
     if codec not in _CODECS or (codec == _ZSTD and version < _ZSTD_FROM):
         raise UnsupportedCompressionTypeError(
             f"got compression type {codec} in Produce version {version}"
@@ -59,7 +56,7 @@ def decompress(
 def _within(
     into: Callable[[bytes, memoryview], int], data: bytes, allowance: Allowance, out: bytearray
 ) -> bytearray:
-    """Decompress with `into` into a buffer that is enlarged until the output fits, up to the allowance."""
+    """Decompress with `into` into a buffer that grows until the output fits, up to the allowance."""
     size, begin = 4 * len(data) + 65_536, len(out)
     while True:
         size = min(size, allowance.bytes_left)
@@ -96,8 +93,8 @@ def _gzip(data: bytes, allowance: Allowance, out: bytearray) -> bytearray:
 
 
 def _snappy(data: bytes, allowance: Allowance, out: bytearray) -> bytearray:
-    """Decompress a raw block, or Java's stream: a magic number, two versions, and blocks preceded by their
-    lengths."""
+    """Decompress a raw block, or Java's stream: a magic number, two versions, and blocks preceded by
+    their lengths."""
     if not data.startswith(_XERIAL):
         return _snappy_block(data, allowance, out)
     at, blocks = _XERIAL_HEADER, 0
@@ -154,13 +151,10 @@ _MARKER_VALUE: Final = struct.pack(">hi", 0, 0)
 
 
 def decode(data: object, version: int, allowance: Allowance) -> RecordBatch:
-    """Decode the one batch that a Produce request of `version` has for a partition, within the limits of
-    `allowance`.
-
-    Raises CorruptRecordError for damaged or truncated bytes, InvalidRecordError for what a producer may not
-    send, UnsupportedCompressionTypeError (Kafka: LogValidator, ProduceRequest), and MessageTooLargeError
-    for more records or bytes than a request may have.
-    """
+    """Decode the one batch that a Produce request of `version` has for a partition, within `allowance`.
+    Raises CorruptRecordError for damaged or truncated bytes, InvalidRecordError for a batch that
+    producers may not send, UnsupportedCompressionTypeError (Kafka: LogValidator, ProduceRequest), and
+    MessageTooLargeError for too many records or bytes."""
     if not isinstance(data, bytes | bytearray | memoryview) or len(data) < _HEADER.size:
         raise InvalidRecordError("got no whole record batch, expected exactly one")
     fields = _HEADER.unpack_from(data)
@@ -197,13 +191,11 @@ def decode(data: object, version: int, allowance: Allowance) -> RecordBatch:
     )  # fmt: skip
 
 
-# decisions/0055: a Fetch has what is stored, and ends where the reading did.
+# decisions/0055: a Fetch returns all stored records, and ends where the read did.
 def encode(block: Block, room: int, *, at_least_one: bool) -> tuple[bytes | bytearray, int]:
     """Encode fetched records as batches of at most `room` bytes, or of one record if `at_least_one`; also
-    returns the next fetch offset.
-
-    Consecutive records of a producer form one batch, even if they were sent in several.
-    """
+    returns the next fetch offset. Consecutive records of a producer form one batch, even if they were
+    sent in several."""
     rows, offset = block.rows, block.start
     if block.batches is not None:  # decisions/0067
         if len(block.batches) > room and not at_least_one:
@@ -221,8 +213,8 @@ def encode(block: Block, room: int, *, at_least_one: bool) -> tuple[bytes | byte
         if offset <= rows.offset[end - 1]:
             return b"".join(batches), offset
     if offset < block.stop:
-        # Compaction has removed the end of it, so that nothing else says how far the reading went: a marker
-        # of nobody does, which every client goes on behind, and of which no application hears.
+        # Compaction has removed the end of the range, so no record shows how far the read went. A marker
+        # of no producer does: every client continues after it, and no application sees it.
         gap = _marker(block.stop - 1, _NO_TIMESTAMP, -1, -1, "COMMIT")
         if len(gap) <= room or (at_least_one and not batches):
             batches.append(gap)
@@ -268,8 +260,7 @@ def _uncompressed(
     version: int,
     allowance: Allowance,
 ) -> bytearray:
-    """Rebuild the batch as if it had been sent uncompressed. Its CRC is not updated, as it has been
-    checked."""
+    """Rebuild the batch as if it had been sent uncompressed. Its CRC, already checked, is not updated."""
     head, records = bytes(data[: _HEADER.size]), bytes(data[_HEADER.size :])
     whole = decompress(codec, records, version, allowance, head)
     struct.pack_into(">h", whole, _ATTRIBUTES, attributes & ~_CODEC)
@@ -283,8 +274,8 @@ def _runs(rows: Rows) -> Iterator[tuple[int, int]]:
     offsets, sequences, end = rows.offset, rows.sequence, 0
 
     def finer(at: int) -> tuple[int, int, int]:
-        """What must be equal besides the producer: LogAppendTime batches have one timestamp, and a marker
-        is a batch of its own."""
+        """The other values that must be equal: LogAppendTime batches have one timestamp, and a marker is
+        a batch of its own."""
         return (
             sequences[at] - offsets[at] if sequences[at] >= 0 else 0,
             rows.timestamp[at] if rows.timestamp_type[at] else 0,
@@ -313,7 +304,6 @@ def _runs(rows: Rows) -> Iterator[tuple[int, int]]:
 
 
 def _batch(rows: Rows, begin: int, end: int, room: int) -> bytearray:
-    """Encode as many of the records as fit into `room`, but at least one."""
     base, control = rows.offset[begin], rows.control[begin]
     producer = rows.producer_id[begin], rows.producer_epoch[begin]
     if control is not None:

@@ -1,7 +1,8 @@
-"""The internals of kafka-python, aiokafka and cramjam that the server uses; nothing else here touches them.
+"""The internals of kafka-python, aiokafka and cramjam that the server uses; only this module touches
+them.
 
-Their authors promise none of it. So the extra `serve` pins the three to their minor versions, and
-tests/wire/test_borrowed.py has a test for each use, which says what must stay as it is.
+Their authors do not promise them. So the extra `serve` pins the three to their minor versions, and
+tests/wire/test_borrowed.py has a test for each use.
 """
 
 from __future__ import annotations
@@ -72,15 +73,15 @@ def shared(kind: Any, of_value: type) -> frozenset[str]:
 
 @cache
 def error_fields(kind: Any) -> tuple[str, bool]:
-    """What a response, or a structure of it, calls its error code, and whether it has a text beside it."""
+    """The name of the error code in a response or structure, and whether it has a text beside it."""
     code = next((name for name in kind.fields if name.endswith("error_code")), "")
     return code, "error_message" in kind.fields
 
 
 @cache
 def names_of_topic(kind: Any) -> tuple[str, str, str]:
-    """What a message calls a topic's name, its partitions, and a partition's number; "" where a partition
-    is nothing but its number. The name comes first, the partitions last; the number is the first int32."""
+    """The names of a topic, its partitions and a partition's number in a message; "" if a partition is
+    only its number. The name comes first, the partitions last; the number is the first int32."""
     *_, partitions = names = tuple(kind.fields)
     of = structures(kind).get(partitions)
     numbers = (name for name, one in of.fields.items() if one.type_str == "int32") if of else ()
@@ -88,12 +89,12 @@ def names_of_topic(kind: Any) -> tuple[str, str, str]:
 
 
 def drop_encode_buffer() -> None:
-    """Free the buffer in which this thread encodes: it has the size of the largest message so far."""
+    """Free this thread's encode buffer, which is as large as its largest message so far."""
     EncodeBufferPool._local.__dict__.clear()
 
 
 def is_buffer_too_small(error: Exception) -> bool:
-    """Whether a `decompress_into` of cramjam has failed for want of space: all its codecs say so alike."""
+    """Whether a `decompress_into` of cramjam failed for lack of space: all its codecs use one text."""
     return "failed to write whole buffer" in str(error)
 
 

@@ -24,7 +24,7 @@ from eosdb.wire.session import Session
 
 _SIZE: Final = struct.Struct(">i")
 _PIECE: Final = 65_536
-"""The most that one call reads; the memory of a frame grows as its bytes arrive."""
+"""The most that one call reads: a frame's memory grows as its bytes arrive."""
 _STALL_MS: Final = 2_000
 """How long a client may pause while it holds memory that other connections wait for."""
 _LOOK_S: Final = 0.5
@@ -44,7 +44,7 @@ class Frames:
         )
 
     def knows_its_client(self) -> None:
-        """From now on the client may be idle for as long as clients may."""
+        """Allow the client to be idle as long as a known client."""
         self._stranger_until_ms = None
 
     @property
@@ -56,12 +56,10 @@ class Frames:
         return min(left_ms / 1000, self._limits.idle_s)
 
     def read(self, largest: int) -> bytearray | None:
-        """Read the next request; None if the client has disconnected or was idle for too long.
-
-        Raises MalformedMessageError for a size beyond `largest`, before allocating anything, and
-        TimeoutError if a frame is not completed in time, or pauses while others wait for its memory, or if
-        a stranger keeps talking.
-        """
+        """Read the next request; None if the client has disconnected or was idle for too long. Raises
+        MalformedMessageError for a size beyond `largest`, before any allocation. Raises TimeoutError for
+        a frame that is not completed in time, a pause while others wait for its memory, and a stranger
+        that sends too long."""
         self.lease.release()
         if (patience_s := self.patience_s) <= 0:
             raise TimeoutError(f"it has not logged in within {self._limits.stranger_s:.0f} s")
@@ -125,8 +123,8 @@ class _Patience:
         self._deadline = self._renewed + int(seconds * 1000)
 
     def seconds(self, progress: str) -> float:
-        """The time until the next check. Raises TimeoutError, naming `progress`, if the deadline has passed
-        or the client pauses while others wait for its memory."""
+        """The time until the next check. Raises TimeoutError, with `progress` in its text, after the
+        deadline, or if the client pauses while others wait for its memory."""
         now = REAL_TIME.monotonic_ms()
         if (left := self._deadline - now) <= 0:
             raise TimeoutError(f"{progress} in {self._seconds:.0f} s")
@@ -135,10 +133,10 @@ class _Patience:
         return min(left / 1000, _LOOK_S)
 
     def renew(self) -> None:
-        """Restart the time-out, because the peer has made progress."""
+        """Restart the time-out after progress of the peer."""
         self._renewed = REAL_TIME.monotonic_ms()
 
-    # decisions/0031: it is not the client's fault that there is no room.
+    # decisions/0031: a lack of memory is not the client's fault.
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
         """Extend the deadline by the time spent waiting for memory."""
@@ -151,8 +149,8 @@ _RESET: Final = struct.pack("ii", 1, 0)
 
 CarryOut = Callable[[Session], Response | None]
 Interfere = Callable[[str, Session, CarryOut], Response | None]
-"""A test's hook around a handler: it gets the API's name, the session and a function that runs the handler.
-It returns the response; if it raises OSError, the connection breaks."""
+"""A test's hook around a handler: it gets the API's name, the session and a function that runs the
+handler. It returns the response; its OSError breaks the connection."""
 
 
 class Connection:
@@ -192,7 +190,7 @@ class Connection:
                     return
                 answer = self._answer(frame)
                 self._know_if_logged_in()
-                del frame  # The answer may wait for its client for long.
+                del frame  # The answer may wait long for its client.
                 if answer is not None:
                     self._frames.write(answer)
                 if self._session.login.is_refused:
@@ -213,11 +211,11 @@ class Connection:
         """Close the connection after the request being handled."""
         self._is_closing = True
         self._session.login.ended.set()
-        with contextlib.suppress(OSError):  # It may have ended by itself.
+        with contextlib.suppress(OSError):  # The connection may have ended by itself.
             shut_down(self._socket, socket.SHUT_RD)
 
     def abort(self) -> None:
-        """Reset the connection at once, as if the process had died; the response being prepared is never
+        """Reset the connection at once, as if the process had died; the response in preparation is never
         sent."""
         self._is_closing = True
         self._session.login.ended.set()
@@ -276,7 +274,7 @@ class Connection:
         )
 
     def _failed(self, api: Api, header: RequestHeader, error: Exception) -> Pieces:
-        """Respond to a mistake of ours with an error code, if the response has one; otherwise raise it,
+        """Answer a bug of the server with an error code, if the response has one; otherwise raise it,
         which ends the connection."""
         if not api.has_code(header.version):
             raise error
@@ -288,8 +286,8 @@ class Connection:
 
 
 def _versions_for_newer_client(header: RequestHeader) -> Pieces:
-    """Answer ApiVersions of an unsupported version in version 0, with UNSUPPORTED_VERSION; the client then
-    retries (KIP-511)."""
+    """Answer ApiVersions of an unsupported version in version 0, with UNSUPPORTED_VERSION; the client
+    then retries (KIP-511)."""
     api = APIS[messages.API_VERSIONS]
     version = {"api_key": api.key, "min_version": api.lowest, "max_version": api.highest}
     response = api.message({"error_code": UNSUPPORTED_VERSION, "api_keys": [version]}, 0)

@@ -1,7 +1,7 @@
 """Error codes of Kafka's protocol, adapted to clients whose version knows fewer of them.
 
 A refusal by the file (locked, full, failing) has no error code: `code_of` raises `RefusedByFileError`,
-which ends the connection. Every handler gets its error codes from `code_of`, so that no such refusal is
+which ends the connection. Every handler gets its error codes from `code_of`, so no such refusal is
 answered (decisions/0054).
 """
 
@@ -49,10 +49,8 @@ _LONGEST_MESSAGE: Final = 2_000
 
 
 class RefusedByFileError(Exception):
-    """The file has refused a request, and no later request of its connection may be carried out.
-
-    It is no EosdbError, so that no handler turns it into a response.
-    """
+    """The file has refused a request, and no later request of its connection may be carried out. Not an
+    EosdbError, so that no handler turns it into a response."""
 
 
 class InvalidReplicationFactorError(ApiError, code=38):
@@ -72,16 +70,13 @@ class NoReassignmentInProgressError(ApiError, code=85):
 
 
 class InvalidUpdateVersionError(ApiError, code=95):
-    """Raised because the level of a feature follows from how the file was opened."""
+    """Raised because the way of opening the file sets the level of a feature."""
 
 
-# decisions/0054: whatever the answer, librdkafka takes what is stored behind the request for the request.
+# decisions/0054: librdkafka would take records that are stored after the refusal for the refused ones.
 def code_of(error: EosdbError) -> int:
-    """The error code for a request to the log; errors that Kafka does not have become KAFKA_STORAGE_ERROR,
-    which clients retry.
-
-    Raises RefusedByFileError if the file refused the request.
-    """
+    """The error code for a request to the log; errors that Kafka does not have become
+    KAFKA_STORAGE_ERROR, which clients retry. Raises RefusedByFileError if the file refused the request."""
     if is_refused_by_file(error):
         raise RefusedByFileError(one_line(error)) from error
     if isinstance(error, ApiError):
@@ -92,16 +87,13 @@ def code_of(error: EosdbError) -> int:
 
 
 def message_of(error: EosdbError) -> str:
-    """The text of a response's error, which quotes values of the request, at a length that fits."""
+    """The error text of a response, cut to a length that fits: it quotes values of the request."""
     return shortened(str(error), _LONGEST_MESSAGE)
 
 
 def reading_code_of(error: EosdbError) -> int:
     """The error code for one partition of a read request: damage in it leaves the other partitions
-    readable.
-
-    Raises RefusedByFileError.
-    """
+    readable. Raises RefusedByFileError."""
     return KAFKA_STORAGE_ERROR if isinstance(error, CorruptDatabaseError) else code_of(error)
 
 

@@ -1,4 +1,4 @@
-"""What clients may cost a server: sizes, times, and the memory that all connections share.
+"""The limits of clients' costs for a server: sizes, times, and the memory that all connections share.
 
 Exceeding a limit ends in one of Kafka's errors or in a closed connection (docs/wire.md, "Limits";
 decisions/0031).
@@ -14,7 +14,7 @@ from eosdb.errors import MessageTooLargeError
 
 _MIB: Final = 1_048_576
 UNCOUNTED: Final = 65_536
-"""The bytes that every connection may use without taking them from the shared budget."""
+"""The bytes that every connection may use outside of the shared budget."""
 DECOMPRESSED_BYTES: Final = 104_857_600
 """The most bytes of all batches of one request when decompressed: as many as the request itself may
 have."""
@@ -41,8 +41,8 @@ class Limits:
     connections: int = 1_000
     """Beyond it the oldest connection of a stranger is closed; if there is none, the new one."""
     stranger_s: float = 10.0
-    """How long a connection may be a stranger's: until it has logged in or, where no login is required, has
-    sent a request."""
+    """How long a connection may be a stranger's: until its login or, without a required login, its first
+    request."""
     buffered_bytes: int = 134_217_728
     """Memory for requests and responses of all connections (Kafka: queued.max.request.bytes)."""
     answer_bytes: int = 57_671_680
@@ -60,11 +60,8 @@ class Limits:
 
 
 class Room:
-    """A byte budget shared by connections.
-
-    A request that does not fit waits. To avoid deadlock, one of the waiting leases is always admitted, so
-    usage is at most `size` plus one request.
-    """
+    """A byte budget shared by connections. A request that does not fit waits. To avoid deadlock, one
+    waiting lease is always admitted, so usage is at most `size` plus one request."""
 
     def __init__(self, size: int) -> None:
         self.size: Final = size
@@ -73,7 +70,6 @@ class Room:
         self._waiting = 0
         self._is_closed = False
         self._beyond: Lease | None = None
-        """The lease admitted beyond the budget."""
 
     @property
     def is_wanted(self) -> bool:
@@ -81,8 +77,8 @@ class Room:
         return self._waiting > 0
 
     def take(self, lease: Lease, size: int) -> None:
-        """Take bytes, waiting until they are available. Raises ConnectionAbortedError if the server closes
-        meanwhile."""
+        """Take bytes, waiting until they are available. Raises ConnectionAbortedError if the server
+        closes meanwhile."""
         with self._changed:
             while self.used + size > self.size and self._beyond not in (None, lease):
                 if self._is_closed:
@@ -97,7 +93,7 @@ class Room:
             self.used += size
 
     def share(self, wanted: int, least: int) -> int:
-        """Take up to `wanted` bytes without waiting: at most an eighth of what is left, but at least
+        """Take up to `wanted` bytes without waiting: at most an eighth of the rest, but at least
         `least`."""
         with self._changed:
             size = min(wanted, max(least, (self.size - self.used) // 8))
@@ -121,25 +117,23 @@ class Room:
 
 class Memory:
     """The memory for requests and responses of all connections. A quarter is for small requests alone, so
-    that large requests that never complete cannot starve them."""
+    that unfinished large requests cannot starve them."""
 
     def __init__(self, size: int) -> None:
         self.small: Final = Room(size // 4)
         self.large: Final = Room(size - size // 4)
         self.reading: Final = threading.BoundedSemaphore(_READING)
-        """Held while the records of a response are read: it bounds the open read connections, and the
-        responses whose size is not known yet."""
+        """Held while the records of a response are read: limits the open read connections, and the
+        responses of unknown size."""
 
     @property
     def used(self) -> int:
         return self.small.used + self.large.used
 
     def lease(self) -> Lease:
-        """A new, empty lease for a connection."""
         return Lease(self)
 
     def close(self) -> None:
-        """Abort all waiting calls."""
         self.small.close()
         self.large.close()
 
@@ -158,7 +152,7 @@ class Lease:
 
     @property
     def keeps_others(self) -> bool:
-        """Whether other leases wait for a budget that this one holds bytes of."""
+        """Whether other leases wait for a budget of which this one holds bytes."""
         memory = self.memory
         return (self.size > 0 and memory.large.is_wanted) or (
             self.small > 0 and memory.small.is_wanted
@@ -184,7 +178,6 @@ class Lease:
         self.size += size
 
     def give_back(self, size: int) -> None:
-        """Return this many of the bytes taken."""
         large = min(size, self.size)
         self.shrink_to(self.size - large)
         if rest := size - large:
@@ -204,7 +197,6 @@ class Lease:
             self.memory.large.give_back(self, freed, is_all=size == 0)
 
     def release(self) -> None:
-        """Return all bytes."""
         self.give_back(self.size + self.small)
 
 
@@ -245,7 +237,9 @@ class Allowance:
 
     def _spend(self, size: int) -> None:
         if size > self.bytes_left:
-            self.bytes_left = 0  # Else each further bomb of the request would cost as much again.
+            self.bytes_left = (
+                0  # Otherwise each further bomb of the request would cost as much again.
+            )
             raise MessageTooLargeError(
                 f"the batches of the request have more than {DECOMPRESSED_BYTES} bytes when they are "
                 "decompressed; send fewer or smaller records at once"

@@ -1,8 +1,9 @@
-"""The listening sockets of a server: the addresses of a name, with one port for all of them, and accepting.
+"""The listening sockets of a server: the addresses of a name, with one port for all of them, and
+accepting.
 
-A forked child inherits the sockets of its parent, but not the threads that serve them. It closes its copies
-at once and sends nothing: otherwise a client would wait for a response on a connection that the parent has
-long closed, and the port would stay in use (decisions/0031).
+A forked child inherits its parent's sockets, but not the threads that serve them. It closes its copies at
+once and sends nothing (decisions/0031). Otherwise a client would wait on a connection that the parent has
+long closed, and the port would stay in use.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ from eosdb.model.notices import catalog
 from eosdb.model.validation import check_text
 
 LOOPBACK: Final = "localhost"
-"""Stands for both loopback addresses, as far as the machine has them, whatever its resolver says."""
+"""Stands for the machine's loopback addresses, whatever its resolver says."""
 _LOOPBACK_ADDRESSES: Final = ("127.0.0.1", "::1")
 _NOT_HERE: Final = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 _TRIES: Final = 50
-"""A free port at one address may be taken at the next; so several ports are tried."""
+"""A port that is free at one address may be in use at the next, so several are tried."""
 _BACKLOG: Final = 128
 _HOST_AND_PORT: Final = re.compile(
     r"(?:\[(?P<in_brackets>[0-9a-fA-F:.]+)\]|(?P<host>[^\s\[\]:/,]+)):(?P<port>[0-9]{1,5})"
@@ -39,8 +40,8 @@ _PAUSE_S: Final = 0.2
 _KEEPALIVE: Final = (
     ("TCP_KEEPIDLE", 60), ("TCP_KEEPALIVE", 60), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 6),
 )  # fmt: skip
-"""TCP keepalive, where the system has these options (the first is called TCP_KEEPALIVE on macOS): a client
-whose machine is gone is noticed after two minutes."""
+"""TCP keepalive, where the system has these options (macOS calls the first one TCP_KEEPALIVE): a vanished
+machine is noticed after two minutes."""
 
 
 def check_port(port: object) -> int:
@@ -81,10 +82,8 @@ def check_advertised(address: object) -> tuple[str, int]:
 
 
 def listen(addresses: list[str], port: int) -> list[socket.socket]:
-    """Open a listening socket for each address, all on one port; 0 takes a free port. Raises ListenError.
-
-    Of several addresses, those that this machine does not have are left out.
-    """
+    """Open a listening socket for each address, all on one port; 0 takes a free port. Skips addresses
+    that this machine does not have. Raises ListenError."""
     for _ in range(_TRIES if port == 0 else 1):
         try:
             return _listen(addresses, port)
@@ -114,7 +113,6 @@ def _listen(addresses: list[str], port: int) -> list[socket.socket]:
 
 
 def shown(address: str, port: int) -> str:
-    """The address as clients write it in `bootstrap.servers`."""
     return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 
@@ -163,11 +161,9 @@ def accept(
     take: Callable[[socket.socket, str], None],
     make_room: Callable[[], object],
 ) -> None:
-    """Call `take` with each new connection and its address, until the listener is shut down.
-
-    If no file descriptor, thread or memory is left, `make_room` is called, and accepting pauses; this is
-    logged once until it succeeds again.
-    """
+    """Call `take` with each new connection and its address, until the listener is shut down. Without a
+    file descriptor, thread or memory, calls `make_room` and pauses; this is logged once until it succeeds
+    again."""
     listener.setblocking(False)
     poll = select.poll()
     poll.register(listener, select.POLLIN)
@@ -181,11 +177,11 @@ def accept(
                 sock, address = listener.accept()
                 take(sock, address[0])
             is_failing = False
-        except (BlockingIOError, ConnectionAbortedError):  # It has gone already.
+        except (BlockingIOError, ConnectionAbortedError):  # The client has gone already.
             continue
         except (OSError, StorageError, RuntimeError, MemoryError) as error:
             # No descriptor, thread, memory left.
-            with contextlib.suppress(MemoryError):  # The server would be deaf without this thread.
+            with contextlib.suppress(MemoryError):  # Without this thread the server would be deaf.
                 if not is_closed.is_set() and not is_failing:
                     catalog.CANNOT_ACCEPT.say(error=error)
                 is_failing = True
@@ -207,7 +203,7 @@ def _before() -> None:
 
 
 def _after_in_parent() -> None:
-    with contextlib.suppress(RuntimeError):  # An interrupt came before it was acquired.
+    with contextlib.suppress(RuntimeError):  # An interrupt came before the lock was acquired.
         _process.accepting.release()
 
 

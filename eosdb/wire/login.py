@@ -1,8 +1,8 @@
 """Logging in: the server side of SASL, SCRAM (RFC 5802) and PLAIN (RFC 4616), and a limit on guessing.
 
 A mechanism is a generator: it receives the client's messages, yields the responses, and returns the last
-response and the user. A failure tells the client nothing but that it failed: an unknown user gets the same
-response as a wrong password.
+response and the user. A failure does not show its reason: an unknown user gets the same response as a
+wrong password.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from eosdb.wire.messages import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from eosdb.wire.parking import REAL_TIME
 
 PLAIN: Final = "PLAIN"
-# decisions/0030: a server in the clear listens at loopback alone, so PLAIN's password crosses no network.
+# decisions/0030: a server without TLS listens only at loopback, so PLAIN's password crosses no network.
 MECHANISMS: Final = (*scram.MECHANISMS, PLAIN)
 Find = Callable[[str, str], ScramCredential | None]
 """Looks up a user's credential for a mechanism."""
@@ -42,7 +42,7 @@ _NAME: Final = re.compile(r"(?:[^=]|=2C|=3D)+", re.DOTALL)
 
 
 class Users:
-    """The users' credentials. For an unknown user there is a credential that no password matches."""
+    """The users' credentials. An unknown user gets a credential that no password matches."""
 
     def __init__(self, find: Find) -> None:
         self._find = find
@@ -64,8 +64,8 @@ class Users:
 
 
 def begin(mechanism: str, users: Users, before: tuple[str, str] | None = None) -> Exchange:
-    """Start a mechanism; `before` are mechanism and user of a connection that authenticates again. The
-    generator raises SaslAuthenticationFailedError."""
+    """Start a mechanism; `before` are the mechanism and user of a renewed login. The generator raises
+    SaslAuthenticationFailedError."""
     exchange = _plain(users) if mechanism == PLAIN else _scram(mechanism, users)
     if before is not None:
         exchange = _again(exchange, mechanism, *before)
@@ -74,7 +74,7 @@ def begin(mechanism: str, users: Users, before: tuple[str, str] | None = None) -
 
 
 def _again(exchange: Exchange, mechanism: str, mechanism_before: str, user_before: str) -> Exchange:
-    """A re-authentication, which changes neither mechanism nor user, and says so as Kafka does."""
+    """A re-authentication, which changes neither mechanism nor user, with Kafka's errors."""
     if mechanism != mechanism_before:
         yield b""
         raise SaslAuthenticationFailedError(
@@ -163,20 +163,18 @@ _RENEWALS_MS: Final = 1_000
 
 
 class Refusals:
-    """Delays the failed logins of a server, one after another, which limits the guesses per second over all
-    its connections. Successful logins do not wait."""
+    """Delays the failed logins of a server, one after another, which limits the guesses per second over
+    all its connections. Successful logins do not wait."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._told_ms = 0
-        """The time at which the last waiting failure is answered."""
         self.checking: Final = threading.Lock()
         """Held while a password is hashed, so that guessing uses at most one processor."""
 
     def wait(self, asked_ms: int, ended: threading.Event) -> None:
         """Wait for the turn of a login that began at `asked_ms`, or until its connection has `ended`. The
-        wait is as long for an unknown user as for a wrong password, whose hash may take longer or
-        shorter."""
+        wait is the same for an unknown user and a wrong password, whose hashing times differ."""
         with self._lock:
             self._told_ms = told_ms = max(self._told_ms, asked_ms) + _PAUSE_MS
         ended.wait(max(0, told_ms - REAL_TIME.monotonic_ms()) / 1000)
@@ -184,11 +182,8 @@ class Refusals:
 
 class Login:
     """The authentication of one connection, used by its thread alone. After a failure the connection
-    ends.
-
-    With `lifetime_ms` a login expires, and its client renews it before (KIP-368): by the same mechanism, as
-    the same user.
-    """
+    ends. With `lifetime_ms` a login expires, and its client renews it before (KIP-368): by the same
+    mechanism, as the same user."""
 
     def __init__(
         self,
@@ -207,13 +202,11 @@ class Login:
         self._mechanism = ""
         self._expires_ms: int | None = None
         self._renewed_ms: int | None = None
-        """When the last renewal began."""
         self.lifetime_ms: Final = lifetime_ms
         """How long a login lasts; 0 for as long as the connection."""
         self.user: str | None = None
-        """The authenticated user."""
         self.is_refused = False
-        """Whether the login failed, so that the connection ends once the client has the response."""
+        """Whether the login failed, so that the connection ends after the response."""
         self.ended: Final = threading.Event()
         """Set when the server ends the connection."""
         self.takes_tokens = False
@@ -222,7 +215,7 @@ class Login:
     @property
     def is_due(self) -> bool:
         """Whether the client must authenticate before any other request: for the first time, or to finish
-        the renewal that it has begun."""
+        a renewal."""
         if self.user is None:
             return self._is_required
         return self._exchange is not None
@@ -245,8 +238,8 @@ class Login:
         return self._exchange is not None
 
     def check_may_ask(self, api_key: int, name: str) -> None:
-        """Raises SaslAuthenticationFailedError for a request before the login, during its renewal, or after
-        its end; the last can still be followed by a renewal."""
+        """Raises SaslAuthenticationFailedError for a request before the login, during its renewal, or
+        after its end; a renewal is still possible after the latter."""
         if self.is_due and api_key not in _BEFORE:
             why = "which this server requires" if self.user is None else "which had begun again"
             raise SaslAuthenticationFailedError(
@@ -278,8 +271,8 @@ class Login:
         self.is_refused = True
 
     def step(self, token: bytes) -> bytes:
-        """Handle a message of the mechanism, and return the response. Raises SaslAuthenticationFailedError,
-        after a delay, and errors of reading the file; both end the login."""
+        """Handle a message of the mechanism, and return the response. Raises
+        SaslAuthenticationFailedError, after a delay, and errors of reading the file; both end the login."""
         assert self._exchange is not None
         asked_ms = REAL_TIME.monotonic_ms()
         try:

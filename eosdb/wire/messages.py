@@ -1,14 +1,16 @@
 """Messages of Kafka's protocol as bytes: request headers, bodies, and responses.
 
-kafka-python has the schema of every version of every message and compiles it (decisions/0027). This module
-adds what a server needs: decoding headers, checking a body before it is decoded, and the answer to a Fetch.
+kafka-python has the schema of every version of every message and compiles it (decisions/0027). This
+module adds a server's part: decoding headers, checking a body before it is decoded, and the answer to a
+Fetch.
 
 kafka-python's decoder is made for responses from servers: it trusts counts and lengths, and accepts null
-everywhere. Here the bytes of a request are walked by the same schema without allocating anything: each
-length is compared with the bytes left, null is accepted where the schema allows it, and elements of arrays
-and tagged fields, which cost more memory than their bytes, are counted. A request of a few fields takes a
-few microseconds (decisions/0031). Its encoder would copy the records of a Fetch three times, and take 6 µs
-for each partition that has nothing new.
+everywhere. So a request is first walked by the same schema without allocations: lengths must fit into the
+bytes left, null must be allowed by the schema. Elements of arrays and tagged fields, which cost more
+memory than their bytes, are counted. A request of a few fields takes a few microseconds (decisions/0031).
+
+kafka-python's encoder would copy the records of a Fetch three times, and take 6 µs for each partition
+without news.
 """
 
 from __future__ import annotations
@@ -34,14 +36,14 @@ _MOST_ELEMENTS: Final = 100_000
 """The most elements of all arrays and tagged fields of a request: each becomes an object of some hundred
 bytes."""
 _LONGEST_STRING: Final = 32_767
-"""Kafka's limit, also where the length is a varint."""
+"""Kafka's limit, also for a length that is a varint."""
 _MOST_COPIED: Final = 268_435_456
 """The most bytes that decoding may copy: the decoder copies the rest of the frame for each structure with
 tagged fields."""
 
 
 class Counts:
-    """What a request may still use of the limits on elements and copies."""
+    """The rest of a request's limits on elements and copies."""
 
     __slots__ = ("copied", "elements")
 
@@ -83,7 +85,7 @@ def of_field(field: Field, flexible: bool, inside: bool = False) -> Walk:
 
 
 def tagged_fields(data: bytes | bytearray, at: int, counts: Counts) -> int:
-    """Walk over tagged fields of which none is known."""
+    """Walk over tagged fields, none of which is known."""
     return _UNKNOWN_TAGS(data, at, counts)
 
 
@@ -120,8 +122,8 @@ def _structure(structure: Field, flexible: bool, inside: bool) -> Walk:
 def _length(
     data: bytes | bytearray, at: int, number: struct.Struct | None, nullable: bool
 ) -> tuple[int, int]:
-    """Read a length and compare it with the bytes left; returns it (0 for null) and the offset after it. If
-    `number` is None, it is a varint."""
+    """Read a length and check it against the bytes left. Returns it (0 for null) and the offset after it.
+    If `number` is None, it is a varint."""
     if number is None:
         size, at = unsigned_varint(data, at)
         size -= 1
@@ -151,7 +153,7 @@ def _array(element: Walk, nullable: bool, flexible: bool) -> Walk:
     number = None if flexible else _INT32
 
     def walk(data: bytes | bytearray, at: int, counts: Counts) -> int:
-        count, at = _length(data, at, number, nullable)  # An element has a byte at least.
+        count, at = _length(data, at, number, nullable)  # An element has at least one byte.
         counts.count(count)
         for _ in range(count):
             at = element(data, at, counts)
@@ -191,7 +193,7 @@ def _tagged(walks: dict[int, Walk]) -> Walk:
 
 
 def _none_inside(data: bytes | bytearray, at: int, counts: Counts) -> int:
-    """The decoder reads no tagged fields within one, where it would lose its place."""
+    """Refuses tagged fields inside of one: the decoder does not read them, and would lose its place."""
     if data[at] != 0:
         raise ValueError("tagged fields inside a tagged field, where none are read")
     return at + 1
@@ -212,12 +214,11 @@ _FIXED: Final = {
 
 
 Pieces = list[bytes | bytearray]
-"""The bytes of an answer, in their order."""
 _COPIED: Final = 16_384
 """Records up to this size are copied into the piece before them, which costs less than a piece."""
 _PARTITION: Final = struct.Struct(">ihqqq")
 _PARTITION_4: Final = struct.Struct(">ihqq")
-"""The same before the log start was told."""
+"""The same before versions with the log start."""
 _ABORTED: Final = struct.Struct(">qq")
 _NO_REPLICA: Final = struct.pack(">i", -1)
 _NO_TAGS: Final = b"\0"
@@ -225,7 +226,7 @@ _NO_TAGS: Final = b"\0"
 
 @dataclass(slots=True)
 class FetchedPartition:
-    """What is said of a partition, and its records as batches."""
+    """The fields of a partition in the answer, and its records as batches."""
 
     index: int
     code: int
@@ -338,11 +339,8 @@ def decode_header(frame: bytes | bytearray) -> RequestHeader:
 def decode_body(
     request: type[ApiMessage], header: RequestHeader, frame: bytes | bytearray
 ) -> ApiMessage:
-    """Decode the request behind its header. Raises MalformedMessageError.
-
-    Bytes behind the request are ignored, as by Kafka: librdkafka's Metadata request for all topics has
-    three bytes too many.
-    """
+    """Decode the request behind its header. Raises MalformedMessageError. Ignores bytes behind the
+    request, as Kafka does: librdkafka's Metadata request for all topics has three bytes too many."""
     flexible, walk, decode = _reader(request, header.version)
     try:
         counts = Counts()
@@ -376,7 +374,6 @@ def encode(response: Response, header: RequestHeader) -> Pieces:
 
 
 def framed(content: bytes) -> Pieces:
-    """A frame of bytes that are no message of the protocol."""
     return [_INT32.pack(len(content)) + content]
 
 

@@ -1,4 +1,4 @@
-"""Waiting requests: one thread watches the file for all of them, and does what is due meanwhile.
+"""Waiting requests: one thread watches the file for all of them, and does due work meanwhile.
 
 A long poll or a join costs nothing while it waits. After a commit of any process the watcher checks the
 condition of each waiting request once, and wakes those whose condition holds (decisions/0028).
@@ -21,7 +21,7 @@ from eosdb.model.clock import SystemClock
 from eosdb.model.threads import Thread
 
 Look = Callable[[Broker], bool]
-"""The condition that a request waits for; it is called with a broker that may read everything."""
+"""The condition of a waiting request; it is called with a broker that may read everything."""
 REAL_TIME: Final = SystemClock()
 """The clock of network time-outs, whatever clock the file has."""
 _PAUSE_MS: Final = 1_000
@@ -31,7 +31,7 @@ _MANUAL_PAUSE_MS: Final = 5
 _ROUND_MS: Final = 60_000
 """The interval of housekeeping while nobody writes."""
 _BETWEEN_DUE_MS: Final = 100
-"""The interval of asking when something is due: while others write, they do it."""
+"""The interval between checks for due work: other processes do it with their writes."""
 
 _GONE: Final = getattr(select, "POLLRDHUP", 0)
 """The event of a half-closed connection; poll always reports hang-ups and errors as well."""
@@ -64,18 +64,17 @@ class Parking:
         self._thread.start()
 
     def place(self, client: socket.socket) -> ParkingPlace:
-        """The waiting place of a connection's requests."""
         return ParkingPlace(self, client)
 
     def wait(self, look: Look, timeout_ms: int, client: socket.socket) -> bool:
-        """Wait until `look` is true, or until the time-out (real time), and return whether it may be.
+        """Wait until `look` is true, or until the time-out (real time); returns whether it may be true.
         Raises ConnectionError if the client disconnects meanwhile."""
         waiter, may_be = _Waiter(look, client), True
         with self._lock:
             self._waiters.add(waiter)
         try:
             self._arrived.set()
-            # Between the caller's own look and its arrival here a commit may have gone by.
+            # A commit may have come between the caller's own look and this one.
             if not self.is_closed and not look(self._broker):
                 may_be = waiter.woken.wait(timeout_ms / 1000)
         finally:
@@ -93,7 +92,7 @@ class Parking:
         self._thread.join()
 
     def _watch(self) -> None:
-        """Wake requests whose condition holds, and do what is due, until closed."""
+        """Wake requests whose condition holds, and do due work, until closed."""
         with self._broker.listener() as listener:
             looked, clients_seen_ms = -1, 0
             while not self.is_closed:
@@ -116,12 +115,13 @@ class Parking:
                 except DatabaseClosedError:
                     return
                 except (EosdbError, OSError, MemoryError):
-                    # The file is locked, the disk full, or no memory left: who asks is cut off.
+                    # The file is locked, the disk full, or no memory left: the waiting clients are
+                    # disconnected.
                     REAL_TIME.sleep_ms(_BETWEEN_DUE_MS)
 
     def _is_something_due(self) -> bool:
         now = REAL_TIME.monotonic_ms()
-        if now - self._round_ms >= _ROUND_MS:  # Housekeeping comes along with writes.
+        if now - self._round_ms >= _ROUND_MS:  # With writes comes housekeeping.
             self._round_ms = now
             return True
         return self._core.clock.time_ms() >= self._due
@@ -142,7 +142,7 @@ class Parking:
                 waiter.woken.set()
 
     def _wake_of_gone_clients(self) -> None:
-        """Wake requests whose clients have disconnected, so that they do not hold a thread until their
+        """Wake requests whose clients have disconnected, so that they hold no thread until their
         time-out."""
         poll = select.poll()
         with self._lock:
@@ -166,6 +166,5 @@ class ParkingPlace:
         return self._parking.is_closed
 
     def wait(self, look: Look, timeout_ms: int) -> bool:
-        """Wait until `look` is true, or until the time-out (real time), and return whether it may be.
-        Raises ConnectionError if the client disconnects meanwhile."""
+        """See `Parking.wait`."""
         return self._parking.wait(look, timeout_ms, self._client)

@@ -26,7 +26,7 @@ class SecureSocket(ssl.SSLSocket):
 
 
 class Certificates:
-    """The PEM files of a server, and the TLS context made of them: made anew whenever a file changes."""
+    """The PEM files of a server, and their TLS context, which is renewed whenever a file changes."""
 
     def __init__(self, cert: str, key: str, ca: str | None) -> None:
         """Raises ConfigError."""
@@ -35,11 +35,13 @@ class Certificates:
         self._context = _context(*self._files)
 
     def context(self) -> ssl.SSLContext:
-        """The context for a new connection. If the files have changed and are not in order, it stays as it
-        was, which is logged once for each change."""
+        """The context for a new connection. If the changed files are not valid, it stays as it was, which
+        is logged once for each change."""
         state = self._state_of_files()
         if state != self._state:
-            self._state = state  # Of before the reading: what changes meanwhile is read again.
+            self._state = (
+                state  # From before the read: changes during the read lead to another one.
+            )
             try:
                 self._context = _context(*self._files)
             except ConfigError as error:
@@ -53,7 +55,7 @@ class Certificates:
 
 
 def _state(path: str) -> tuple[int, ...] | None:
-    """What differs once a file, or a link that leads to it, has been replaced or written."""
+    """Values that differ once a file, or a link to it, has been replaced or written."""
     try:
         found = os.stat(path)
     except OSError:

@@ -29,8 +29,8 @@ from eosdb.wire.session import ANONYMOUS, Session, asking
 class Server(Closeable):
     """Serves one open file to Kafka clients until it is closed. A context manager that closes it.
 
-    Kafka handles the requests of a connection one after another, so each connection's thread is its queue;
-    group commit lets the threads share fsyncs.
+    Kafka handles the requests of a connection one after another, so each connection has one thread; group
+    commit lets the threads share fsyncs.
     """
 
     def __init__(
@@ -67,9 +67,9 @@ class Server(Closeable):
         self._lock = threading.Lock()
         self._connections: dict[Connection, threading.Thread] = {}
         self._strangers: dict[Connection, None] = {}
-        """Those whose clients are not known yet, the oldest first, without those that are being closed."""
+        """Unknown clients' connections, the oldest first, without those that are being closed."""
         self._full: Notice | None = None
-        """What was logged of there being too many, until there are fewer."""
+        """The notice of too many connections, until there are fewer."""
         self._is_closed = threading.Event()
         self._closing: Closing | None = None
         listening.is_inherited(self)
@@ -90,7 +90,7 @@ class Server(Closeable):
         return listening.shown(self.host, self.port)
 
     def close(self) -> None:
-        """Finish the requests being handled, and close all connections; idempotent.
+        """Finish the current requests, and close all connections; idempotent.
 
         Clients that do not read their responses, and requests that take longer than `Limits.close_s`, are
         cut off.
@@ -143,11 +143,11 @@ class Server(Closeable):
             connection.forget()
 
     def _take(self, sock: socket.socket, client_host: str) -> None:
-        """Serve a new connection. If there are too many, the oldest stranger is closed for it; if there is
-        none, it is closed itself. Either is logged once."""
+        """Serve a new connection. With too many, the oldest stranger is closed for it; without a
+        stranger, it is closed itself. Either is logged once."""
         full, count = None, len(self._connections)
         if count >= self._limits.connections:
-            # Those that are being closed may still be there, but not without bound.
+            # Connections that are being closed may still be there, but within bounds.
             has_room = count < 2 * self._limits.connections and self._close_oldest_stranger()
             full = catalog.STRANGERS_CLOSED if has_room else catalog.TOO_MANY_CONNECTIONS
             if self._full is not full:
@@ -187,9 +187,9 @@ class Server(Closeable):
         with self._lock:
             self._strangers.pop(connection, None)
 
-    # decisions/0031: room is kept for those who are known.
+    # decisions/0031: known clients keep their connections.
     def _close_oldest_stranger(self) -> bool:
-        """Close the connection that has been a stranger's for longest; returns False if there is none."""
+        """Close the oldest connection of a stranger; returns False if there is none."""
         with self._lock:
             oldest = next(iter(self._strangers), None)
             if oldest is not None:

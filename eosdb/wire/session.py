@@ -51,13 +51,11 @@ class Session:
     """The client id of the request being handled."""
     principal: str = ANONYMOUS
     is_advertised: bool = False
-    """Whether the address holds whatever name the client asks for (SNI)."""
+    """Whether the advertised address applies whatever name the client asks for (SNI)."""
 
     def step(self, token: bytes) -> bytes:
-        """Handle a message of the login's mechanism; after the last one its user is the principal.
-
-        Raises SaslAuthenticationFailedError.
-        """
+        """Handle a message of the login's mechanism; after the last one its user is the principal. Raises
+        SaslAuthenticationFailedError."""
         answer = self.login.step(token)
         if self.login.user is not None:
             self.principal = f"User:{self.login.user}"
@@ -76,8 +74,8 @@ class Session:
             )
 
     def features(self) -> dict[str, int]:
-        """The features of the cluster (KIP-584). The highest level that is supported, from 0 on, is the
-        finalized one; it follows from how the file was opened."""
+        """The features of the cluster (KIP-584). The highest supported level, from 0 on, is the finalized
+        one; it follows from the way the file was opened."""
         return {"group.version": 1, "transaction.version": self.broker.transaction_version}
 
     def operations(self, requested: bool, kind: str, name: str) -> set[int]:
@@ -92,6 +90,5 @@ class Session:
 
 
 def asking(core: Core, principal: str) -> tuple[Broker, Admin]:
-    """A broker and an admin that act on behalf of a principal."""
     its = replace(core, authorizer=core.authorizer.of(principal))
     return Broker(its), Admin(its)

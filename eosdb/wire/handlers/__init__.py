@@ -1,7 +1,7 @@
-"""One file for each API, named by its key and its name: what each version changed, its registration, its
-handler.
+"""One file for each API, named by its key and its name: the changes of its versions, its registration,
+its handler.
 
-What one broker answers always the same stands in one table, `one_broker` (decisions/0082).
+The constant answers of a single broker are one table, `one_broker` (decisions/0082).
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ class _Decoded(NamedTuple):
 
 @serves(ProduceRequest, 0, 13)
 def produce(session: Session, request: ProduceRequest, version: int) -> Fields | None:
-    """An answer for each partition; none at all for acks=0, where an error ends the connection."""
+    """An answer for each partition. With acks=0 there is none, and an error ends the connection."""
     if version < 3:
         raise MalformedMessageError(f"Produce version {version} is announced, and not served")
     decoded, results, ids = _decode(session, request, version)
@@ -106,8 +106,8 @@ def _decode(session: Session, request: ProduceRequest, version: int) -> _Decoded
 
 
 def _alone(error: ApiError) -> ApiError:
-    """The error without its traceback and causes, whose frames would keep the batch in memory until the
-    garbage collector runs."""
+    """The error without its traceback and causes, whose frames would keep the batch in memory until
+    garbage collection."""
     error.__cause__ = error.__context__ = None
     return error.with_traceback(None)
 

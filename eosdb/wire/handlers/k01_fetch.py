@@ -35,7 +35,6 @@ from eosdb.wire.parking import REAL_TIME, Look
 from eosdb.wire.session import NO_TOPIC
 
 _STEP: Final = 2_000
-"""The records read in one step."""
 _LEAST_BYTES: Final = 65_536
 """The least size of a response, however much memory other responses take."""
 _LONGEST_WAIT_MS: Final = 3_600_000
@@ -64,15 +63,14 @@ class _Answers:
 
     parts: dict[_Place, FetchedPartition]
     bounds: dict[TopicPartition, int]
-    """The high watermark of each partition, or with read_committed its last stable offset, when it was
-    read."""
+    """The high watermark of each partition when it was read; with read_committed its last stable offset."""
     size: int = 0
     failed: bool = False
 
 
 @serves(FetchRequest, 4, 18)
 def fetch(session: Session, request: FetchRequest, version: int) -> FetchAnswer | Fields:
-    """Fetch without sessions (KIP-227): every request must name all its partitions, as clients do when the
+    """Fetch without sessions (KIP-227): every request names all its partitions, as clients do when the
     broker offers no session."""
     if request.session_epoch not in _FULL:
         return {"error_code": FETCH_SESSION_ID_NOT_FOUND}
@@ -80,7 +78,7 @@ def fetch(session: Session, request: FetchRequest, version: int) -> FetchAnswer 
     sender = request.replica_state if version >= 15 else request
     is_follower = sender is not None and sender.replica_id >= 0
     by_id = version >= 13
-    # Of a partition that comes twice the last one counts.
+    # If a partition occurs twice, the last one counts.
     requested = {
         _Place(topic.topic_id or NO_TOPIC if by_id else topic.topic, p.partition): _Asked(
             p.fetch_offset,
@@ -114,7 +112,7 @@ def fetch(session: Session, request: FetchRequest, version: int) -> FetchAnswer 
 def _read(
     broker: Broker, requested: Mapping[_Place, _Asked], level: IsolationLevel, max_bytes: int
 ) -> _Answers:
-    """Read the partitions in the order of the request, up to `max_bytes`; only the first partition that has
+    """Read the partitions in the order of the request, up to `max_bytes`. Only the first partition with
     records may exceed it, by one record."""
     answers = _Answers({}, {})
     ids = {place.topic for place in requested if isinstance(place.topic, UUID)}
@@ -150,7 +148,7 @@ def _read(
             list(aborted) if level == "read_committed" and ends is not None else None,
             records,
         )
-    # What was read by a name was read of the topic if it is there now: no id ever comes again.
+    # Ids are never reused. If the id still has this name, the data just read is that topic's.
     return answers if names == _names(broker, ids) else _read(broker, requested, level, max_bytes)
 
 
@@ -160,7 +158,7 @@ def _idle(
     names: Mapping[UUID, str],
     level: IsolationLevel,
 ) -> Mapping[TopicPartition, PartitionOffsets]:
-    """The partitions of a request for many that have nothing new, seen in one look."""
+    """The partitions of a large request that have nothing new, found in one look."""
     if len(requested) == 1:
         return {}
     positions = {
@@ -225,11 +223,11 @@ def _has_moved(bounds: Mapping[TopicPartition, int], level: IsolationLevel) -> L
         try:
             return broker.have_moved(listed, isolation_level=level)
         except EosdbError:
-            return True  # The reader is to be told.
+            return True  # The fetch reports it to the reader.
 
     return look
 
 
 def _bound(ends: PartitionOffsets, level: IsolationLevel) -> int:
-    """The offset up to which the isolation level lets read."""
+    """The end offset for the isolation level."""
     return ends.last_stable_offset if level == "read_committed" else ends.high_watermark

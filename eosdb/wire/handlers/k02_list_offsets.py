@@ -25,7 +25,6 @@ from eosdb.wire.session import LEADER_EPOCH
 
 _ISOLATION_LEVELS: Final[dict[int, IsolationLevel]] = {0: "read_uncommitted", 1: "read_committed"}
 NO_EPOCH: Final = -1
-"""No leader epoch is given."""
 _EARLIEST_LOCAL: Final = -4
 """The earliest offset of local storage (KIP-405), which here is the earliest offset."""
 _LATEST_TIERED: Final = -5
@@ -60,7 +59,7 @@ def list_offsets(session: Session, request: ListOffsetsRequest, version: int) ->
 
 
 def isolation_level(number: int) -> IsolationLevel:
-    """The level of a request; the broker refuses what an unknown number gives."""
+    """The level of a request; the broker rejects the level of an unknown number."""
     return cast(IsolationLevel, _ISOLATION_LEVELS.get(number, ""))
 
 

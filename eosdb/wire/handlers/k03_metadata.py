@@ -23,8 +23,8 @@ from eosdb.wire.session import LEADER_EPOCH, NO_TOPIC, NODE_ID
 
 @serves(MetadataRequest, 0, 13)
 def metadata(session: Session, request: MetadataRequest, version: int) -> Fields:
-    """All topics, or the requested ones; these are created if the broker's and the request's settings allow
-    it."""
+    """All topics, or the requested ones. Missing ones are created if the broker's and the request's
+    settings allow it."""
     may = request.include_topic_authorized_operations
     if request.topics is None or (version == 0 and not request.topics):
         topics = [_described(session, topic, may) for topic in session.broker.topic_metadata()]
@@ -35,7 +35,7 @@ def metadata(session: Session, request: MetadataRequest, version: int) -> Fields
         if version >= 12 or by_name:
             may_create = request.allow_auto_topic_creation
             found = [_asked(session, *topic, may_create, may) for topic in dict.fromkeys(requested)]
-            # A topic that was asked for by its name and its id is answered once.
+            # A topic that is requested by its name and its id is answered once.
             topics = list(
                 {(t["topic_id"], t["error_code"] and t["name"]): t for t in found}.values()
             )
@@ -52,8 +52,8 @@ def metadata(session: Session, request: MetadataRequest, version: int) -> Fields
 
 
 def led_here(index: int) -> Fields:
-    """What is said of every partition: the one broker leads it, and is its one replica."""
-    return {  # With defaults, too: kafka-python looks for what is missing once more for each partition.
+    """The same for every partition: the one broker leads it, and is its one replica."""
+    return {  # With defaults, too: kafka-python looks for missing fields once more for each partition.
         "error_code": NONE, "partition_index": index, "leader_id": NODE_ID, "leader_epoch": LEADER_EPOCH,
         "replica_nodes": [NODE_ID], "isr_nodes": [NODE_ID], "offline_replicas": [],
     }  # fmt: skip
@@ -75,7 +75,7 @@ def _asked(
         may_see = may and not isinstance(error, TopicAuthorizationFailedError)
         return {
             **_not_found(name, topic_id, code_of(error)),
-            # A client that asks by an id does not learn the name.
+            # A client that asks by id does not learn the name.
             "name": None if by_id else name or "",
             "authorized_operations": session.operations(may_see, "topic", name or ""),
         }

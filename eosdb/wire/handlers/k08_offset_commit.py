@@ -40,11 +40,11 @@ def _answer(
     of_all: EosdbError | None,
     errors: Mapping[TopicPartition, ApiError | None],
 ) -> Fields:
-    """An error of the whole request takes precedence, but for a topic whose id is unknown."""
+    """An error of the whole request takes precedence, except over an unknown topic id."""
 
     def answer(tp: TopicPartition, _: object) -> EosdbError | None:
         error = of_all or errors.get(tp)
-        # Or the name has come to another topic since the id was looked up.
+        # Another topic may have got the name since the look-up of the id.
         is_another = of_all is None and isinstance(error, OffsetOutOfRangeError)
         return unknown_id(NO_TOPIC) if tp.topic is None or is_another else error
 

@@ -39,7 +39,7 @@ def offset_fetch(session: Session, request: OffsetFetchRequest, version: int) ->
         return {"groups": [_fetched(session, g, g.topics, stable) for g in request.groups]}
     fetched = _fetched(session, request, request.topics, stable)
     error = fetched["error"]
-    if error is not None and version < 2:  # It has no other place.
+    if error is not None and version < 2:  # The response has no other field for it.
         none = {"committed_offset": -1}
         return {"topics": per_partition(request.topics or (), lambda *_: error, none)}
     return {"error": error, "topics": fetched["topics"]}
@@ -60,7 +60,7 @@ def _by_id(session: Session, request: OffsetFetchRequest, stable: bool) -> Field
         if group["error"] is None:
             topics += [_unknown(t) for t in asked.topics or () if t.name is None]
         groups.append({**group, "topics": topics})
-    # Offsets of a name are those of the id if the id is there still: none ever comes again.
+    # Ids are never reused: if the id still exists, the offsets of its name are the topic's.
     if not known <= session.broker.topic_names().keys():
         return _by_id(session, request, stable)
     return {"groups": groups}
@@ -76,7 +76,7 @@ def _unknown(topic: Any) -> Fields:
 
 
 def _fetched(session: Session, asked: Any, topics: Iterable[Any] | None, stable: bool) -> Fields:
-    """A group's offsets for the answer; if `topics` is None, of all partitions that have one."""
+    """A group's offsets for the answer; if `topics` is None, of every partition with one."""
     requested = None if topics is None else [tp for tp, _ in partitions_of(topics)]
     try:
         found = session.broker.ask(

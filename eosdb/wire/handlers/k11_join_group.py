@@ -70,7 +70,7 @@ def join_group(session: Session, request: JoinGroupRequest, version: int) -> Fie
     joined = when_complete(
         session, join, lambda broker: broker.is_waiting(request.group_id, member_id)
     )
-    # A leader that cannot be told to leave the assignment alone is not told that it leads.
+    # A leader that cannot be told to keep the assignment is not told that it leads.
     follows = joined.skip_assignment and version < 9
     return {
         "like": joined,
@@ -88,7 +88,7 @@ def when_complete(
         try:
             return not is_waiting(broker)
         except EosdbError:
-            return True  # Whoever asked is to be told.
+            return True  # The next call reports the error to the client.
 
     while not (answer := ask()).is_complete:
         session.parking.wait(has_changed, _LONGEST_WAIT_MS)

@@ -34,7 +34,7 @@ def _described(session: Session, request: DescribeGroupsRequest, group_id: str) 
         raise GroupIdNotFoundError(
             f"group {group_id!r} is none of the classic protocol; use ConsumerGroupDescribe"
         )
-    # What members sent, and the protocol chosen, are told of a stable group only (ClassicGroup.describe).
+    # Only a stable group shows the members' data and the chosen protocol (ClassicGroup.describe).
     is_stable = group.state == GroupState.STABLE.value
     with_operations = request.include_authorized_operations
     return {

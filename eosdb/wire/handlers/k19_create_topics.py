@@ -116,7 +116,6 @@ def _partitions(topic: _Topic) -> int | None:
 
 
 def repeated(names: Iterable[N]) -> list[N]:
-    """The names that occur more than once."""
     return [name for name, count in Counter(names).items() if count > 1]
 
 

@@ -21,7 +21,7 @@ from eosdb.wire.errors import BEFORE_FENCING, coordinator_code_of
 
 @serves(AddPartitionsToTxnRequest, 0, 3, coordinator_code_of, codes={range(2): BEFORE_FENCING})
 def add_partitions(session: Session, request: AddPartitionsToTxnRequest, _: int) -> Fields:
-    """Those at fault get their error, the others OPERATION_NOT_ATTEMPTED."""
+    """Faulty partitions get their error, the others OPERATION_NOT_ATTEMPTED."""
     topics = request.v3_and_below_topics
     tps = [tp for tp, _ in partitions_of(topics)]
     failure: EosdbError | None = None

@@ -47,7 +47,7 @@ def _resource(acl: Acl) -> tuple[str, str, str]:
 
 
 def wanted(filter_: Any) -> AclFilter | None:
-    """The filter of a request; None if it can match no ACL, as one for another host."""
+    """The filter of a request; None if it can match no ACL, like a filter for another host."""
     if filter_.host_filter not in (None, ANY_HOST):
         return None
     codes = (
@@ -97,7 +97,7 @@ def row(creation: Any) -> Acl:
 
 
 def of_resource(acl: Acl) -> Fields:
-    """The fields of an answer that say what the ACL is about."""
+    """The resource of the ACL in the answer."""
     return {
         "resource_type": int(ACLResourceType[acl.resource_type.upper()]),
         "resource_name": acl.resource_name,
@@ -106,7 +106,7 @@ def of_resource(acl: Acl) -> Fields:
 
 
 def of_principal(acl: Acl) -> Fields:
-    """The fields of an answer that say who may do what."""
+    """The principal and the operation of the ACL in the answer."""
     return {
         "principal": acl.principal,
         "host": ANY_HOST,
@@ -116,6 +116,6 @@ def of_principal(acl: Acl) -> Fields:
 
 
 def _word(kind: type[IntEnum], code: int) -> str:
-    """eosdb's word for a number of the protocol. An unknown number becomes a word that is refused later, by
-    name."""
+    """eosdb's word for a number of the protocol. An unknown number becomes a word that a later check
+    rejects by name."""
     return kind(code).name.lower() if code in kind._value2member_map_ else str(code)

@@ -38,7 +38,7 @@ def _entries(session: Session, kind: int, name: str) -> list[ConfigEntry]:
         return session.admin.describe_topic_config(name)
     if kind == configs.BROKER:
         configs.check_broker(name)
-        # Without a name they are the defaults of all brokers that were set meanwhile: none are.
+        # Without a name: the dynamic defaults of all brokers, which do not exist here.
         return session.admin.describe_broker_config() if name else []
     if kind == configs.GROUP:
         configs.check_group(name)

@@ -60,7 +60,7 @@ def alter_each(
 
 
 def of(resource: Any) -> Fields:
-    """The fields of an answer that name the resource."""
+    """The name of the resource in the answer."""
     return {"resource_type": resource.resource_type, "resource_name": resource.resource_name}
 
 
@@ -82,7 +82,7 @@ def _alter(
                 f"{', '.join(given)}: the broker's settings are those with which the file was opened; open "
                 "it with others"
             )
-        # As in Kafka, what is not set can be deleted.
+        # As in Kafka, an unset setting can be deleted.
     elif kind == GROUP:
         check_group(name)
         config = _group_config(changes)

@@ -18,7 +18,7 @@ _STATES: Final = {state.label for state in TransactionState}
 
 @serves(ListTransactionsRequest, 0, 2, coordinator_code_of)
 def list_transactions(session: Session, request: ListTransactionsRequest, _: int) -> Fields:
-    """As in Kafka, no transaction is in an unknown state, which is returned as such."""
+    """As in Kafka, unknown states in the filter are returned; they match nothing."""
     known = [state for state in request.state_filters if state in _STATES]
     unknown = [state for state in request.state_filters if state not in _STATES]
     transactions = session.broker.list_transactions(

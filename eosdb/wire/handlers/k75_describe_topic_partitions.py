@@ -41,7 +41,7 @@ def describe_topic_partitions(
         try:
             topic = session.broker.topic(name, may_create=False)
         except EosdbError as error:
-            if names:  # One of all topics has been deleted meanwhile.
+            if names:  # A topic of the list was deleted meanwhile.
                 topics.append({"name": name, "error": error})
             continue
         indexes = range(first if name == begin else 0, topic.partitions)[:left]

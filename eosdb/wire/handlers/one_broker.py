@@ -1,10 +1,10 @@
-"""What a cluster of one broker without quotas answers always the same, once the request has been checked.
+"""Constant answers of a cluster of one broker without quotas, after the check of the request.
 
-There is one broker with one folder: what asks for this succeeds, and nothing else can be had
-(placement). Nothing throttles clients: removing a quota succeeds, setting one is refused
-(decisions/0066). A feature stays at the level that follows from how the file was opened. Share groups
-are answered as by Kafka 4.1.1 on which they are off (decisions/0070): if a broker does not announce
-their heartbeat, librdkafka's share consumer waits for ever and reports nothing.
+There is one broker with one folder: a request for this placement succeeds, any other fails. Nothing
+throttles clients: removing a quota succeeds, setting one is refused (decisions/0066). A feature keeps the
+level that follows from the way the file was opened. Share groups are answered as by Kafka 4.1.1 with
+share groups off (decisions/0070): without an announced heartbeat, librdkafka's share consumer waits for
+ever and reports nothing.
 """
 
 from __future__ import annotations
@@ -54,7 +54,6 @@ _ENTITY_TYPES: Final = ("user", "client-id", "ip")
 _ALONE: Final = "ip"
 _EXACT: Final = 0
 _MATCH_TYPES: Final = range(3)
-"""An exact name, the default of the type, any name."""
 _QUOTAS: Final = (
     "producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate",
 )  # fmt: skip
@@ -62,7 +61,7 @@ _QUOTAS_OF_IP: Final = ("connection_creation_rate",)
 
 
 def _known(session: Session, check: Answer) -> Answer:
-    """The answer for a partition that exists; another is unknown."""
+    """The answer for an existing partition; any other is unknown."""
     counts = session.broker.every_partition_count()
 
     def answer(tp: TopicPartition, asked: Any) -> Fields | EosdbError | None:
