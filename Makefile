@@ -23,9 +23,9 @@ durations: test
 test-portable: $(SETUP)
 	EOSDB_PORTABLE=1 $(PYTHON) -m pytest -n $(WORKERS) --junitxml build/test-portable.xml $(TESTS)
 
-# What has no mark (tests/marks.py); the rest is left to `make test`.
+# What has no mark (tests/marks.py), and so seldom waits; the rest is left to `make test`.
 test-fast: $(SETUP)
-	$(PYTHON) -m pytest -n $(WORKERS) --junitxml build/test-fast.xml -m "not (crash or process or simulation or slow or spark)"
+	$(PYTHON) -m pytest -n logical --junitxml build/test-fast.xml -m "not (crash or process or simulation or slow or spark)"
 
 # Power cuts, failing syncs, interrupts and forks at length; SEEDS=150 takes about half an hour.
 SEEDS ?= 150

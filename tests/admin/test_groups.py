@@ -27,6 +27,7 @@ def reset(db: eosdb.Database, **target: Any) -> tuple[int, int]:
     return change.before, change.after
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("target", "after"),
     [

@@ -35,6 +35,7 @@ def test_a_group_that_has_read_everything_in_front_of_a_marker_is_not_behind(db:
     assert 'eosdb_group_lag_offsets{group="g",topic="orders",partition="0"} 0' in db.metrics_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
 def test_it_is_the_number_that_describe_counts_one_by_one(db: Database, seed: int) -> None:
     """With transactions of both fates, an open one, gaps that compaction and deletion have left."""

@@ -71,6 +71,7 @@ def send_out(producer: eosdb.Producer) -> None:
 DOINGS = [send_nothing, send_and_keep, send_too_much, send_out]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("doing", DOINGS)
 @pytest.mark.parametrize("next_committed", [True, False], ids=["then a commit", "then an abort"])
 @pytest.mark.parametrize("version", [1, 2])

@@ -228,6 +228,7 @@ def test_a_copy_has_no_lock_file_and_its_members_have_their_sessions(
             assert copy.admin.describe_group_offsets("g").state == "Empty"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "told"),
     [

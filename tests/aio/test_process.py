@@ -201,6 +201,7 @@ async def test_a_cancelled_handler_has_its_transaction_until_it_has_ended(
         assert await notes(db) == ["cancelled"] * goes_on
 
 
+@pytest.mark.slow
 async def test_a_run_that_waits_for_records_is_cancelled_at_once(db: AsyncDatabase) -> None:
     done = asyncio.Event()
 

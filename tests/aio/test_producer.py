@@ -113,6 +113,7 @@ async def test_a_transaction_that_lacks_a_record_is_not_committed(db: AsyncDatab
     assert await values(db) == ["b"]
 
 
+@pytest.mark.slow
 async def test_what_is_read_and_what_is_written_go_together(db: AsyncDatabase) -> None:
     await db.admin.create_topic("out")
     async with db.producer() as producer:

@@ -219,6 +219,7 @@ class Killed(BaseException):
     """Ends the program here."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "point",
     [

@@ -23,6 +23,7 @@ def records(*given: Any) -> RecordBatch:
     return RecordBatch(list(given))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("batch", "name"),
     [
@@ -143,6 +144,7 @@ def untouched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[eosdb.Databa
         assert db.verify().ok
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("call", "value"), calls())
 def test_a_bad_argument(
     untouched: eosdb.Database, call: Callable[[eosdb.Broker, Any], object], value: Any

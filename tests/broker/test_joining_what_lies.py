@@ -181,6 +181,7 @@ SETTINGS = {
 """What a program may set, and whether a record can be published nevertheless."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_what_a_program_has_set_changes_nothing_or_is_refused(
     own: sqlite3.Connection, setting: str

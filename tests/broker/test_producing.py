@@ -19,6 +19,7 @@ from tests.requests import TP, Send, begin
 PASTS = {case.past: [each for each in CASES if each.past == case.past] for case in CASES}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("past", PASTS, ids=lambda past: f"before {PASTS[past][0].name}")
 def test_a_partition_answers_as_the_table_of_sequences(
     db: eosdb.Database, clock: ManualClock, past: Past

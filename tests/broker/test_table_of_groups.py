@@ -26,6 +26,7 @@ def db(clock: ManualClock, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         assert opened.broker.describe_groups() == before
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("topics")
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row.name)
 def test_the_broker_answers_as_the_table_says(

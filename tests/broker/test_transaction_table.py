@@ -65,11 +65,13 @@ class ByTheBroker(Served):
         return self._told(self.db.broker.append, partition, batch, **options)
 
 
+@pytest.mark.slow
 def test_a_request_about_an_id_that_waits_for_nothing(file: eosdb.Database) -> None:
     for number, row in enumerate(AT_REST_OR_OPEN, 1):
         serve(row, ByTheBroker(file, number))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.name)
 def test_requests_one_after_the_other(file: eosdb.Database, story: Story) -> None:
     serve(story, ByTheBroker(file))

@@ -86,6 +86,7 @@ def test_threads_that_publish_one_key_append_one_record(shop: eosdb.Database) ->
 # -- what the block may not do ------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "statement",
     [

@@ -33,6 +33,7 @@ def options(table: Table) -> list[str]:
     return [table.target, "--format", table.format, *given]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format", ["parquet", "delta", "iceberg"])
 def test_a_command_adds_what_is_new(tmp_path: Path, path: Path, run: Run, format: str) -> None:
     table = Table(format, tmp_path)
@@ -98,6 +99,7 @@ def test_following_goes_on_after_a_kill_and_ends_with_sigterm_and_ctrl_c(
             assert len(table.rows()) == 3 + 2 * number
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("line", "status", "says"),
     [

@@ -38,6 +38,7 @@ def named(line: list[str], environment: str | None = None) -> str | None:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("not_opened")
 @pytest.mark.parametrize("name", sorted(set(COMMANDS) - WITHOUT_FILE))
 def test_every_command_is_given_its_file_in_each_of_the_places(name: str, db_path: Path) -> None:

@@ -42,6 +42,7 @@ LONG = b"x" * 200_000
 BOM = "\ufeff".encode()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("files", "options", "found"),
     [
@@ -106,6 +107,7 @@ def test_skipped_lines_are_counted_and_the_first_are_named(
     assert ("10 more lines skipped" in told) == (bad == 30)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", ["txt", "csv", "txt.gz"])
 def test_a_file_that_grew_goes_on_where_it_ended(
     run: Run, tmp_path: Path, db_path: Path, suffix: str
@@ -164,6 +166,7 @@ def test_the_rest_of_a_line_that_was_ingested_in_half_is_no_record(
     assert Counter(value for _, value in stored(db_path)) == Counter([b"one", b"hal", b"three"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "second"),
     [
@@ -201,6 +204,7 @@ def test_a_position_that_an_operator_has_set_is_gone_on_from(
     assert sorted(value for _, value in stored(db_path)) == [b"one", b"two", b"two"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "content", "complaint"),
     [

@@ -86,6 +86,7 @@ def test_restore_goes_back_to_a_position_or_a_time(run: Run, db_path: Path, tmp_
     assert values(tmp_path / "now.db") == [b"one", b"two", b"three"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [
     (), ("--position", "1", "--timestamp", "1"), ("--position", "-1"), ("--position", "x"),
     ("--timestamp", "yesterday"), ("--timestamp", "2026-02-30"), ("--timestamp", "-5"),

@@ -35,6 +35,7 @@ def produce(run: Run, *more: str) -> Result:
     return run("perf", "produce", "t", "--num-records", "40", "--record-size", "10", *more)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [
     (), ("--linger-ms", "5", "--batch-size", "100"), ("--transaction-size", "7"),
     ("--transaction-size", "40", "--transactional-id", "mine"), ("--throughput", "10000"),
@@ -139,6 +140,7 @@ def test_consume_in_a_group_goes_on_where_it_stopped(run: Run) -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "status", "says"),
     [

@@ -62,6 +62,7 @@ def test_tail_follows_with_an_object_a_line(path: Path) -> None:
             tail.kill()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "line", "expected"),
     [

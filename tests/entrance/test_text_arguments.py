@@ -278,6 +278,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[eosdb.Database]
             assert db.verify().ok
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("owner", "method", "name", "bad"), cases())
 def test_what_cannot_be_stored_as_text_is_answered_by_name(
     shared: eosdb.Database, owner: str, method: str, name: str, bad: Any

@@ -75,6 +75,7 @@ def test_headers_may_be_a_mapping_and_their_values_text(
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("given", [5, "a", {"a": 1}, ["ab"], [("a",)], {b"a": b""}])
 def test_other_headers_are_refused_with_what_was_found_and_expected(
     db: eosdb.Database, given: Any

@@ -20,6 +20,7 @@ def _log(db: eosdb.Database) -> None:
     db.broker.append(TP, RecordBatch([Record(b"k" * 10, b"v" * 90)] * COUNT))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fitting", [0, 1, 2, 63, 64, 65, 127, 128, 129, 300, 399, 400])
 @pytest.mark.parametrize("more", [0, 99])
 def test_no_more_than_fits_and_no_less(db: eosdb.Database, fitting: int, more: int) -> None:

@@ -37,6 +37,7 @@ def check(path: Path, count: int) -> None:
     assert len(rows) == count
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("times", TIMES)
 @pytest.mark.parametrize("size", [1, 8, 9, 300])
 def test_it_fits_after_every_way_of_writing(

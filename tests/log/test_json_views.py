@@ -83,6 +83,7 @@ def test_only_committed_records_are_shown(flights: eosdb.Database) -> None:
     assert len(shown(flights)) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "key",
     [

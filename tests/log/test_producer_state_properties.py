@@ -29,6 +29,8 @@ from eosdb.log.producer_state import (
 )
 from tests.log.producer_batches import PRODUCER_ID, TOP, Row, batch, decide
 
+pytestmark = pytest.mark.slow
+
 COUNTS = st.integers(1, 4)
 STARTS = st.sampled_from([0, 0, 1, 17, 2**30, TOP - 9, TOP - 1, TOP])
 

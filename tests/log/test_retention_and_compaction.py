@@ -256,6 +256,7 @@ def test_a_marker_stays_while_its_transaction_has_data_and_a_while_after(
     assert db.verify().ok
 
 
+@pytest.mark.slow
 def test_the_time_index_of_a_compacted_topic_has_no_entries_between_which_nothing_is_left(
     db: eosdb.Database, clock: ManualClock
 ) -> None:

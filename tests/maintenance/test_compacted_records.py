@@ -136,6 +136,7 @@ def test_a_log_start_among_compacted_records_leaves_the_sum_of_the_others(
         assert db.verify().ok != lost
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lost", [False, True])
 def test_a_restored_file_admits_what_compaction_took_since_and_nothing_else(
     path: Path, clock: ManualClock, tmp_path: Path, lost: bool

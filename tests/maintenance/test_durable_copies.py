@@ -27,6 +27,7 @@ def restore(db: eosdb.Database, to: Path) -> None:
     db.restore_to(to, 5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [backup, publish, restore])
 def test_a_copy_is_synced_before_it_appears(
     db_path: Path,

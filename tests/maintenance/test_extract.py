@@ -156,6 +156,7 @@ USES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("use", USES)
 def test_what_would_break_is_named_and_nothing_happens(adopted: Path, new: Path, use: str) -> None:
     statement, says = USES[use]

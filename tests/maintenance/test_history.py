@@ -296,6 +296,7 @@ def test_transactions_go_on_over_a_history_that_ends(
         assert committed_values(db, TP) == [b"1", b"3", b"5", b"7"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("statement", "says"),
     [

@@ -86,6 +86,7 @@ def commits(db: eosdb.Database) -> Callable[[], object]:
     return lambda: consumer.commit({TP: OffsetAndMetadata(0)})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", [sends, transactions, once, blocks, commits])
 def test_whoever_writes_tidies_up_a_little_after_each_write(
     db: eosdb.Database, clock: Ticking, way: Callable[[eosdb.Database], Callable[[], object]]

@@ -61,6 +61,7 @@ def filled(
         yield db
 
 
+@pytest.mark.slow
 @every_work
 def test_what_is_told_begins_with_nothing_grows_and_ends_with_all(
     filled: eosdb.Database, tmp_path: Path, work: Work
@@ -97,6 +98,7 @@ def test_what_is_counted(filled: eosdb.Database, tmp_path: Path) -> None:
     assert totals["stats"] == used + journal, "the journal is read twice"
 
 
+@pytest.mark.slow
 @every_work
 def test_nobody_needs_to_listen(filled: eosdb.Database, tmp_path: Path, work: Work) -> None:
     assert filled.verify().ok

@@ -129,6 +129,7 @@ def test_a_copy_that_was_written_to_by_an_earlier_version_is_refused_too(
         eosdb.connect(tmp_path / "copy.db")
 
 
+@pytest.mark.slow
 def test_a_copy_becomes_an_ordinary_file_by_backup_or_restore(
     live: eosdb.Database, tmp_path: Path
 ) -> None:

@@ -38,6 +38,7 @@ def recorded(db: eosdb.Database) -> list[str]:
     return [kind for (kind,) in after]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", range(AROUND + 1))
 def test_wherever_the_log_begins_its_index_is_cut_once(db: eosdb.Database, start: int) -> None:
     tp = TopicPartition("t", 0)
@@ -51,6 +52,7 @@ def test_wherever_the_log_begins_its_index_is_cut_once(db: eosdb.Database, start
     assert db.verify().ok
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["delete", "compact", "compact,delete"])
 @pytest.mark.parametrize("later_ms", [0, 999, 1_000, 1_001, 100_000])
 def test_the_second_of_two_rounds_at_once_has_nothing_to_do(
@@ -67,6 +69,7 @@ def test_the_second_of_two_rounds_at_once_has_nothing_to_do(
     assert recorded(db) == []
 
 
+@pytest.mark.slow
 def test_a_file_with_everything_comes_to_rest(db_path: Path, clock: ManualClock) -> None:
     everything.fill(db_path, clock)
     with eosdb.connect(db_path, clock=clock, durability="off") as db:

@@ -49,6 +49,7 @@ def tamper(path: Path, *statements: str) -> None:
             connection.execute(statement)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("statement", "says"),
     [
@@ -78,6 +79,7 @@ def test_a_wrong_table_is_found_and_rebuilt(path: Path, statement: str, says: st
     assert {name: after[name] for name in right} == right
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("statement", "says"),
     [
@@ -113,6 +115,7 @@ def test_wrong_events_and_records_are_found(path: Path, statement: str, says: st
     assert any(says in problem for problem in problems), problems
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "change"),
     [

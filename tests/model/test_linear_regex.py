@@ -108,6 +108,7 @@ REGEX = st.lists(st.tuples(ATOMS, st.sampled_from(["", "*", "+", "?", "{2}", "{1
 TEXTS = st.lists(st.text("ab-", max_size=6), min_size=1, max_size=5).map(tuple)
 
 
+@pytest.mark.slow
 @given(REGEX, TEXTS)
 def test_it_matches_what_pythons_own_expressions_match(
     parts: list[tuple[str, str]], names: tuple[str, ...]

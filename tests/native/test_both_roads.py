@@ -204,6 +204,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", CHANGES)
 def test_verify_says_the_same_of_a_record_that_fits_its_own_checksum(
     whole: Path, tmp_path: Path, change: str
@@ -234,6 +235,7 @@ def test_verify_says_the_same_of_a_record_that_fits_its_own_checksum(
     assert any(problem.startswith("records: ") for problem in told[0])
 
 
+@pytest.mark.slow
 def test_ordinary_batches_are_verified_by_the_accelerator_alone(db_path: Path) -> None:
     with road("1"), eosdb.connect(db_path, durability="off") as db:
         db.admin.create_topic("t")

@@ -29,6 +29,7 @@ LOSSES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("replace", "values", "why"), LOSSES)
 def test_a_stream_does_not_go_on_with_another_history(
     source: Path, replace: Replace, values: range, why: str
@@ -92,6 +93,7 @@ def test_a_stream_that_stands_still_tells_the_same_offset_whatever_else_is_writt
     assert reader.offset == before
 
 
+@pytest.mark.slow
 def test_files_of_a_fleet_are_known_one_by_one(tmp_path: Path) -> None:
     folder = tmp_path / "fleet"
     folder.mkdir()

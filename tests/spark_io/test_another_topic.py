@@ -24,6 +24,7 @@ def log_lines(caplog: pytest.LogCaptureFixture) -> set[str]:
     return {record.getMessage() for record in caplog.records if record.name == "eosdb.spark_io"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("way", "count"),
     [
@@ -175,6 +176,7 @@ def test_a_data_frame_reads_what_it_was_planned_for_or_is_refused(
             tables(reader, tasks)
 
 
+@pytest.mark.slow
 def test_a_range_is_read_of_one_topic_also_when_that_goes_on_the_way(source: Path) -> None:
     append(source, range(20, 9_000))
     options = parse({"failOnDataLoss": "false"}, streaming=False)

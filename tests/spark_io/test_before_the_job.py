@@ -70,6 +70,7 @@ def topics(orders: Path) -> Path:
     return orders
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("topic", "columns", "why"), REFUSED)
 @pytest.mark.parametrize("how", ["writer", "streamWriter"])
 def test_a_row_that_its_topic_does_not_take_fails_in_its_task(

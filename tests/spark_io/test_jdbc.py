@@ -78,6 +78,7 @@ def test_without_any_jar_spark_is_to_fetch_one(monkeypatch: pytest.MonkeyPatch) 
     assert name == "spark.jars.packages"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 60], ids=["shorter", "as long"])
 @pytest.mark.parametrize("view", ["committed_records", "typed"])
 @pytest.mark.parametrize("is_file", [True, False], ids=["file", "topic"])

@@ -117,6 +117,7 @@ def test_what_cannot_be_read_says_so(
         planned(log, **options)
 
 
+@pytest.mark.slow
 @given(
     sizes=st.lists(st.integers(0, 1_000), max_size=20),
     tasks=st.none() | st.integers(1, 50),

@@ -50,6 +50,7 @@ def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Device]:
     return found
 
 
+@pytest.mark.slow
 def test_planning_downloads_nothing(
     fleet: list[Device], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -71,6 +72,7 @@ def test_planning_downloads_nothing(
     assert remote.look(url, lambda _: marks).departures == {}
 
 
+@pytest.mark.slow
 def test_an_older_copy_that_was_put_back_is_noticed(fleet: list[Device], tmp_path: Path) -> None:
     with eosdb.connect(fleet[0].path) as db:
         db.backup(tmp_path / "older.db")
@@ -85,6 +87,7 @@ def test_an_older_copy_that_was_put_back_is_noticed(fleet: list[Device], tmp_pat
     assert "another event" in remote.look(url, lambda _: [known]).departures[known]
 
 
+@pytest.mark.slow
 def test_a_published_fleet_is_read_like_local_files(fleet: list[Device], tmp_path: Path) -> None:
     def read(*paths: object, **options: object) -> list[str]:
         reader = EosdbDataSource(
@@ -110,6 +113,7 @@ def test_a_published_fleet_is_read_like_local_files(fleet: list[Device], tmp_pat
         files.resolve(f"local://{tmp_path}/nothing")
 
 
+@pytest.mark.slow
 def test_a_stream_follows_what_is_published(fleet: list[Device]) -> None:
     for number, device in enumerate(fleet):  # `Reader` reads numbers.
         device.append(b"1%d" % number)

@@ -90,6 +90,7 @@ def test_a_missing_file_topic_or_option_is_said_by_name(
         rows_of(**{"path": str(shop), **given})
 
 
+@pytest.mark.slow
 def test_many_files_are_one_table(tmp_path: Path) -> None:
     folder = tmp_path / "fleet"
     folder.mkdir()
@@ -110,6 +111,7 @@ def test_many_files_are_one_table(tmp_path: Path) -> None:
     assert len(reader.partitions()) == 1, "small files share a task"
 
 
+@pytest.mark.slow
 def test_a_live_file_is_read_whole_transactions_only(db_path: Path) -> None:
     with eosdb.connect(db_path, durability="off") as db:
         db.admin.create_topic("orders", partitions=2)

@@ -31,6 +31,7 @@ def other_rows(value: bytes) -> bytes:
     return value + b"-" + uuid.uuid4().bytes
 
 
+@pytest.mark.slow
 def test_every_write_of_a_micro_batch_is_stored_once_also_when_the_batch_is_repeated(
     pipe: Path, tmp_path: Path
 ) -> None:
@@ -53,6 +54,7 @@ def test_every_write_of_a_micro_batch_is_stored_once_also_when_the_batch_is_repe
         forget_last_batch(tmp_path / "cp")
 
 
+@pytest.mark.slow
 def test_jobs_within_a_micro_batch_are_stored_once_each(pipe: Path, tmp_path: Path) -> None:
     def work(frame: Any, batch_id: int) -> None:
         write(frame.where(small), pipe, topic="good")
@@ -69,6 +71,7 @@ def test_jobs_within_a_micro_batch_are_stored_once_each(pipe: Path, tmp_path: Pa
         forget_last_batch(tmp_path / "cp")
 
 
+@pytest.mark.slow
 def test_a_new_checkpoint_under_an_old_sink_id_is_an_error_unless_it_brings_the_same(
     pipe: Path, tmp_path: Path
 ) -> None:
@@ -91,6 +94,7 @@ def test_a_new_checkpoint_under_an_old_sink_id_is_an_error_unless_it_brings_the_
     assert numbers_in(pipe, "more") == list(range(150))
 
 
+@pytest.mark.slow
 def test_foreach_batch_with_a_fixed_sink_id_knows_a_new_checkpoint_too(
     pipe: Path, tmp_path: Path
 ) -> None:
@@ -104,6 +108,7 @@ def test_foreach_batch_with_a_fixed_sink_id_knows_a_new_checkpoint_too(
     assert numbers_in(pipe, "good") == list(range(150))
 
 
+@pytest.mark.slow
 def test_other_rows_under_the_same_run_of_a_job_are_an_error_unless_named(pipe: Path) -> None:
     def run(count: int, topic: str, tasks: int = 4, **options: str) -> None:
         rows: Any = frame(range(count), tasks)

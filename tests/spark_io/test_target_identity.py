@@ -37,6 +37,7 @@ def test_a_checkpoint_is_found_by_the_query_and_not_by_its_name(
     assert checkpoint_of(None, name, "mine") is None
 
 
+@pytest.mark.slow
 def test_a_file_that_knows_no_batch_is_refused_where_no_note_can_be_read(
     pipe: Path, tmp_path: Path
 ) -> None:
@@ -104,6 +105,7 @@ def by_write_of_a_job(source: Path, checkpoint: Path, target: Path, change: Chan
 WAYS = [by_stream, under_a_sessions_checkpoint, by_foreach_batch, by_write, by_write_of_a_job]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("way", "how"),
     [
@@ -140,6 +142,7 @@ def test_a_query_goes_on_in_the_file_in_which_its_batches_are(
         assert numbers_in(tmp_path / "moved.db", "more") == list(range(150))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 def test_a_replay_with_other_rows_is_skipped(pipe: Path, tmp_path: Path, way: Way) -> None:
     way(pipe, tmp_path / "cp", pipe, other_rows)
@@ -149,6 +152,7 @@ def test_a_replay_with_other_rows_is_skipped(pipe: Path, tmp_path: Path, way: Wa
     assert sorted(int(value.partition(b"-")[0]) for value in out(pipe, "more")) == list(range(150))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["a thread", "Spark's own write"])
 def test_a_replay_whose_rows_differ_stops_where_the_order_of_writes_is_unknown(
     pipe: Path, tmp_path: Path, where: str
@@ -179,6 +183,7 @@ def test_a_replay_whose_rows_differ_stops_where_the_order_of_writes_is_unknown(
     assert numbers_in(pipe, "more") == list(range(100)), "known by its place"
 
 
+@pytest.mark.slow
 def test_a_query_may_write_to_several_files_from_its_first_batch_on(
     pipe: Path, tmp_path: Path
 ) -> None:

@@ -13,6 +13,7 @@ from eosdb.spark_io.planning.errors import SparkOptionError
 from tests.spark_io.like_spark import frame
 
 
+@pytest.mark.slow
 def test_a_large_batch_is_one_transaction(target: Path) -> None:
     rows: Any = frame(range(60_000))
     write(rows, target, topic="out")

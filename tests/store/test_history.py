@@ -35,6 +35,7 @@ def test_a_mark_holds_as_long_as_the_history_only_grows(db_path: Path, tmp_path:
         assert [copy.admin.history_departure(mark) for mark in marks] == [None] * 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", VERSIONS)
 def test_marks_outlive_an_upgrade(tmp_path: Path, version: int) -> None:
     """Streams, relays and exports go on after it from what they stored before."""

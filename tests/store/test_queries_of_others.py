@@ -11,6 +11,7 @@ import eosdb
 from eosdb import InvalidRequestError
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "statement",
     [

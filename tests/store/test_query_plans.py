@@ -119,6 +119,7 @@ def bad_steps(connection: sqlite3.Connection, sql: str, parameters: Any) -> list
     return [step for step in slow if not step.startswith(ALLOWED)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HOT)
 def test_a_hot_query_searches(plans: sqlite3.Connection, name: str) -> None:
     sql = HOT[name]

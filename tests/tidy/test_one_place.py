@@ -41,6 +41,7 @@ def callers() -> dict[str, set[str]]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("call", PLACES)
 def test_it_is_called_there_alone(call: str) -> None:
     assert callers()[call] <= PLACES[call], callers()[call] - PLACES[call]

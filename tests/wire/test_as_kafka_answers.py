@@ -167,6 +167,7 @@ def test_a_topic_that_is_asked_twice_is_described_once(peer: Peer) -> None:
     assert len(first) > 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("names", "limit", "cursor", "listed", "following"),
     [

@@ -96,6 +96,7 @@ def committers(peer: Peer, had: dict[str, set[tuple[int, int]]]) -> list[set[str
     return passing
 
 
+@pytest.mark.slow
 def test_of_all_that_have_had_a_partition_one_commits_it_however_the_group_changes_over(
     peers: list[Peer], db: eosdb.Database
 ) -> None:

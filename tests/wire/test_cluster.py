@@ -38,6 +38,7 @@ def test_a_client_of_a_later_kafka_is_told_what_there_is(peer: Peer) -> None:
     assert struct.unpack_from(">ihihhh", answer) == (7, 35, 1, 18, 0, 4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", range(14))
 def test_a_topic_is_described_in_every_version(peer: Peer, server: Server, version: int) -> None:
     answer = peer.ask(asking(MetadataRequest, topics=[{"name": "t"}]), version)

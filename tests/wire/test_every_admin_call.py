@@ -62,6 +62,7 @@ def written(db: eosdb.Database, server: Server) -> Iterator[eosdb.Producer]:
         yield producer
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("written")
 def test_each_method_of_kafka_pythons_is_answered(db: eosdb.Database, server: Server) -> None:
     client = Called(of_kafka.KafkaAdminClient(bootstrap_servers=server.bootstrap_servers))

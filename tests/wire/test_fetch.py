@@ -38,6 +38,7 @@ def transaction(db: eosdb.Database, *values: bytes, commit: bool = True) -> None
     (producer.commit_transaction if commit else producer.abort_transaction)()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", range(4, 13))
 def test_records_are_fetched_by_every_version(peer: Peer, db: eosdb.Database, version: int) -> None:
     put(db, b"a", b"b")

@@ -348,6 +348,7 @@ def test_everything_that_was_taken_of_the_memory_is_given_back(db: eosdb.Databas
             assert eventually(lambda: server._memory.used == 0, REAL_TIME)
 
 
+@pytest.mark.slow
 def test_frames_wait_for_room_and_all_get_it_in_the_end(db: eosdb.Database) -> None:
     names = ["x" * 200] * 5_000
     Topic = MetadataRequest.MetadataRequestTopic

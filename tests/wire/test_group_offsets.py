@@ -113,6 +113,7 @@ def test_a_topic_that_may_not_be_read_is_refused_alone(db_path: Path, clock: Man
             }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", range(2, 10))
 def test_a_member_that_there_is_not_commits_nothing(
     db: eosdb.Database, peer: Peer, version: int
@@ -189,6 +190,7 @@ def fetch(
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", range(1, 10))
 def test_committed_offsets_are_fetched(db: eosdb.Database, peer: Peer, version: int) -> None:
     assert fetch(peer, version) == {("t", 0): (-1, 0), ("t", 1): (-1, 0)}
@@ -240,6 +242,7 @@ def test_offsets_are_deleted_partition_by_partition(db: eosdb.Database, peer: Pe
     assert committed(db) == {TP: 1}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", range(7))
 def test_groups_are_described(db: eosdb.Database, peer: Peer, version: int) -> None:
     joined = db.broker.join_group(

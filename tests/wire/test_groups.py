@@ -132,6 +132,7 @@ def test_a_waiting_join_outlives_its_session(
     eventually(lambda: in_state(db, "Empty"))
 
 
+@pytest.mark.slow
 def test_members_that_do_not_join_again_are_removed_when_the_rebalance_is_over(
     db: eosdb.Database, clock: ManualClock, one: Peer, two: Peer
 ) -> None:

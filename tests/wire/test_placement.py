@@ -84,6 +84,7 @@ def test_a_replica_can_be_moved_to_the_folder_of_the_file(
     assert moved("/nowhere") == [NO_SUCH_FOLDER, NO_SUCH_FOLDER]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "level", "kind", "code"),
     [

@@ -12,6 +12,7 @@ EXACT, DEFAULT, ANY = range(3)
 Entry = AlterClientQuotasRequest.EntryData
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("components", "code"),
     [
@@ -42,6 +43,7 @@ def test_nobody_has_a_quota(
     assert (answer.error_code, answer.entries) == (code, [] if code == NONE else None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("entity", "removed", "code"),
     [

@@ -102,6 +102,7 @@ def test_a_group_in_error_lists_no_partitions(peer: Peer, db: eosdb.Database) ->
 # -- reading ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", [11, 12, 15, 17])
 @pytest.mark.parametrize(
     ("replica", "code"), [(-2, NONE), (-1, NONE), (0, NOT_LEADER), (1, NOT_LEADER)]
@@ -145,6 +146,7 @@ def test_topics_by_name_and_by_id_are_described_once_and_by_id_from_version_12_o
     assert "".join(shown.get(one.error_code, one.name) for one in found) == answered
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("states", "unknown", "listed"),
     [
@@ -197,6 +199,7 @@ def test_a_topic_whose_settings_change_has_a_name_that_a_topic_can_have(
     assert [one.error_code for one in peer.ask(replaced, 2).responses] == [code]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "key", "value", "removed", "code"),
     [

@@ -17,6 +17,7 @@ def codes(peer: Peer, *topics: tuple[str, int, int], count: int = 0) -> set[int]
     return {topic.error_code for topic in peer.ask(request, 7).topics}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("count", "code"), [(5_000, 0), (5_001, POLICY_VIOLATION)])
 def test_explicit_assignments_count(peer: Peer, count: int, code: int) -> None:
     assert codes(peer, ("a", -1, -1), ("b", -1, -1), count=count) == {code}

@@ -186,6 +186,7 @@ def is_asked(row: Row) -> bool:
 ROWS = [row for row in TABLE if is_asked(row)]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("topics")
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_the_wire_answers_as_the_table_says(

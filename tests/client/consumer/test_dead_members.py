@@ -201,6 +201,7 @@ def test_where_no_lock_can_be_had_the_session_has_to_do(
     assert members(other) == ["dies"]
 
 
+@pytest.mark.slow
 def test_a_forgotten_consumer_is_gone_with_its_object(process: Open, clock: ManualClock) -> None:
     db = process()
     forgotten = member(db, "forgotten")

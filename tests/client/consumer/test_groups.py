@@ -31,6 +31,7 @@ def test_a_static_member_returns_without_a_rebalance_and_fences_its_former_self(
             call()
 
 
+@pytest.mark.slow
 def test_a_static_member_that_closes_keeps_its_place_until_its_session_ends(
     member: Member, clock: ManualClock
 ) -> None:

@@ -21,6 +21,7 @@ def _verified(db: eosdb.Database) -> Iterator[None]:
     assert db.verify().ok
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["range", "roundrobin", "cooperative-sticky"], indirect=True)
 def test_members_share_the_partitions_and_take_over_from_one_that_leaves(
     db: eosdb.Database, member: Member
@@ -118,6 +119,7 @@ def test_unsubscribing_leaves_the_group(db: eosdb.Database, member: Member) -> N
         assert db.broker.describe_group("g").state == "Empty"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["range", "cooperative-sticky"], indirect=True)
 def test_new_partitions_and_topics_that_fit_a_pattern_are_noticed(
     db: eosdb.Database, member: Member

@@ -55,6 +55,7 @@ def test_its_members_return_to_their_partitions(db: eosdb.Database) -> None:
         consumer.close()
 
 
+@pytest.mark.slow
 def test_they_share_with_new_members(db: eosdb.Database, clock: ManualClock) -> None:
     group = [member(db, instance) for instance in ("i0", "i1", None)]
     for _ in range(20):

@@ -52,6 +52,7 @@ def filled(db: eosdb.Database) -> eosdb.Database:
     return db
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", ["read_committed", "read_uncommitted"])
 @pytest.mark.parametrize("limit", [None, 1, 7, 130, 10_000])
 @pytest.mark.parametrize("of_text", [False, True])

@@ -61,6 +61,7 @@ KINDS: dict[str, tuple[Make, dict[str, Any]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("count", "reset"), [(50, "latest"), (100, "earliest"), (150, "latest"), (150, "earliest")]
 )

@@ -354,6 +354,7 @@ def test_a_unit_that_sqlite_undoes_is_processed_again_without_the_culprit(
     assert db.verify().ok
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("refused", [0, 1, 2, 3])
 @pytest.mark.parametrize("ways", [(), *product(("raised", "undone"), repeat=2)])
 def test_however_attempts_and_commits_have_failed_each_record_is_stored_once_in_its_place(

@@ -163,6 +163,7 @@ def test_what_leaving_the_group_meets_hides_neither_the_cause_nor_keeps_the_tran
     assert db.admin.open_transactions() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("config", "result"),
     [

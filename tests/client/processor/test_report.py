@@ -53,6 +53,7 @@ def test_it_counts_records_results_retries_and_dead_letters(
     assert report.metrics["process-total"] == 2
 
 
+@pytest.mark.slow
 def test_what_was_undone_and_processed_again_counts_once(db: eosdb.Database) -> None:
     db.producer().send_many("in", ["a", "b", "c"])
     calls = 0

@@ -158,6 +158,7 @@ def cases(rows: Sequence[tuple[str, type[EosdbError]]]) -> list[object]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("version", "request_", "error"), cases(RETRIED))
 def test_it_is_repeated_and_nobody_notices(
     scene: Scene, request_: str, error: type[EosdbError]
@@ -169,6 +170,7 @@ def test_it_is_repeated_and_nobody_notices(
     assert scene.db.broker.offset_fetch("g")[TP].offset == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("version", "request_", "error"), cases(TO_ABORT))
 def test_the_transaction_must_be_aborted_and_then_all_is_well(
     scene: Scene, request_: str, error: type[EosdbError]
@@ -185,6 +187,7 @@ def test_the_transaction_must_be_aborted_and_then_all_is_well(
     assert scene.db.broker.offset_fetch("g") == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("version", "request_", "error"), cases(FATALS))
 def test_the_producer_is_done_for(scene: Scene, request_: str, error: type[EosdbError]) -> None:
     cause = error("never again")
@@ -284,6 +287,7 @@ def test_a_commit_that_may_have_been_carried_out_is_repeated_and_in_doubt_until_
     assert committed_values(scene.db, TP) == [b"v"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("error", [errors.DatabaseFullError, errors.DatabaseLockedError])
 @pytest.mark.parametrize("then", ["commit", "abort", "close"])
 def test_a_commit_that_the_file_refused_is_not_written_until_it_is_called_again(

@@ -27,6 +27,7 @@ def _topic(db: eosdb.Database) -> None:
 # -- settings ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("config", "named"),
     [

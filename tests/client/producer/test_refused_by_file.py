@@ -102,6 +102,7 @@ WAYS: dict[str, Callable[[eosdb.Database], list[Any]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize("way", WAYS)
 def test_what_a_lock_keeps_out_is_told_at_once_and_stored_in_order_by_a_repeat(

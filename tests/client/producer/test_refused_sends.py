@@ -106,6 +106,7 @@ NOT_COUNTED: list[object] = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("send", "error"), REFUSED)
 def test_a_transaction_that_lacks_a_record_is_not_committed(
     db: eosdb.Database, network: Refusing, send: Send, error: type[EosdbError]
@@ -152,6 +153,7 @@ def test_what_cannot_be_serialized_or_called_leaves_the_transaction_as_it_was(
     assert committed_values(db, TP) == [b"good"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("send", "error"), [*REFUSED, *NOT_COUNTED])
 def test_without_a_transaction_the_producer_goes_on(
     db: eosdb.Database, network: Refusing, send: Send, error: type[Exception]

@@ -48,6 +48,7 @@ def read(db: eosdb.Database, topic: str) -> list[tuple[Any, ...]]:
 # -- what may be sent ---------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "given",
     [
@@ -194,6 +195,7 @@ def raising(count: int, error: Exception) -> Iterator[bytes]:
     raise error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [0, 7, 600, MANY])
 def test_what_an_iterable_gave_before_it_raised_is_stored(db: eosdb.Database, count: int) -> None:
     db.admin.create_topic("t")
@@ -249,6 +251,7 @@ REFUSED: list[object] = [
 CHOICES = {b"bad": 1, b"k": 0}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("record", "error", "state"), REFUSED)
 @pytest.mark.parametrize("before", [0, 3, 900])
 def test_the_records_before_one_that_is_refused_at_once_are_sent(

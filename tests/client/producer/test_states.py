@@ -57,6 +57,7 @@ CALLS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("state", ["UNINITIALIZED", "READY", "IN_TRANSACTION"])
 @pytest.mark.parametrize("call", CALLS)
 def test_a_call_in_the_wrong_state_changes_nothing(

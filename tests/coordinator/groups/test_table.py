@@ -27,6 +27,7 @@ from tests.coordinator.groups.steps import Hello, Join, Row, Step, Topic, Wait, 
 from tests.coordinator.groups.table import ELECTIONS, PREFERENCES, TABLE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row.name)
 def test_the_decisions_are_those_of_the_table(row: Row) -> None:
     check(row, Decided())
@@ -91,6 +92,7 @@ ACTIONS = st.tuples(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(ACTIONS, max_size=40))
 def test_no_partition_has_two_owners_and_all_are_owned_in_the_end(
     actions: list[tuple[str, int]],

@@ -50,6 +50,8 @@ from tests.coordinator.transactions.requests import (
     metadata,
 )
 
+pytestmark = pytest.mark.slow
+
 EXPIRATION_MS = 5_000
 STORED = [s for s in TransactionState if s not in (DEAD, PREPARE_EPOCH_FENCE)]
 PAIRS = st.tuples(st.sampled_from([7, FRESH]), st.sampled_from([0, 4, 5, 6, 32765, 32766]))

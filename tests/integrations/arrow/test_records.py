@@ -186,6 +186,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return path.read_bytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", [*DAMAGES, "row"])
 def test_a_damaged_record_is_found_as_by_a_scan(whole: bytes, tmp_path: Path, what: str) -> None:
     path = tmp_path / "all.db"

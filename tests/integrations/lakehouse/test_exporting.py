@@ -53,6 +53,7 @@ def test_the_rows_are_the_committed_records_column_by_column(
     assert not second["headers"]  # pyiceberg hands out an empty list for a null one
 
 
+@pytest.mark.slow
 def test_what_is_open_or_aborted_stays_out_until_it_is_committed(
     db: eosdb.Database, table: Table
 ) -> None:
@@ -178,6 +179,7 @@ def test_a_file_that_was_moved_goes_on(tmp_path: Path, table: Table) -> None:
         assert table.export(db).records == 0
 
 
+@pytest.mark.slow
 def test_an_older_copy_put_back_is_an_error_even_when_it_has_grown(
     tmp_path: Path, table: Table
 ) -> None:
@@ -197,6 +199,7 @@ def test_an_older_copy_put_back_is_an_error_even_when_it_has_grown(
     assert len(table.rows()) == 4
 
 
+@pytest.mark.slow
 def test_another_file_in_the_same_place_is_an_error_unless_loss_is_allowed(
     tmp_path: Path, table: Table
 ) -> None:
@@ -214,6 +217,7 @@ def test_another_file_in_the_same_place_is_an_error_unless_loss_is_allowed(
     assert len(table.rows()) == 4
 
 
+@pytest.mark.slow
 def test_records_that_are_gone_before_they_were_exported_are_an_error_unless_loss_is_allowed(
     db: eosdb.Database, table: Table
 ) -> None:

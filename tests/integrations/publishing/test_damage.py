@@ -63,6 +63,7 @@ def test_a_damaged_manifest_is_said_and_replaced(
     assert read(device.fetch()) == 25
 
 
+@pytest.mark.slow
 def test_a_manifest_whose_names_lead_elsewhere_is_refused(device: Device) -> None:
     """Whoever can write there can compute a checksum, too."""
     from eosdb.integrations.publishing import manifest

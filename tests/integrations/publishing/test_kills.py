@@ -86,6 +86,7 @@ def test_chunks_of_removed_snapshots_that_a_kill_left_go_a_day_later(
     assert read(device.fetch()) == device.records()
 
 
+@pytest.mark.slow
 def test_a_chunk_that_a_kill_left_half_written_goes_a_day_later(device: Device) -> None:
     device.publish()
     chunks = device.folder() / "chunks"

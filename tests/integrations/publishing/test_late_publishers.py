@@ -10,6 +10,7 @@ from eosdb.model.failpoints import Failpoint, watched
 from tests.integrations.publishing.conftest import Device, read
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("late_ms", "is_late"), [(0, False), (1, True)])
 def test_what_a_late_publisher_counted_on_is_looked_at_again(
     device: Device, clock: ManualClock, late_ms: int, is_late: bool

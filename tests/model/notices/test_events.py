@@ -46,6 +46,7 @@ def fail_in(record: ConsumerRecord, tx: object) -> bytes:
     raise ValueError("no")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("handler", [fail, fail_in])
 @pytest.mark.parametrize(("attempts", "delays"), [(3, ()), (1, (1, 2))])
 def test_63_failures_and_21_dead_letters_are_84_lines(

@@ -40,6 +40,7 @@ def a_transaction(db: eosdb.Database) -> object:
     return producer
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("use", [nothing, a_member, a_block, a_transaction])
 def test_its_lock_files_are_closed_when_it_is_collected(
     use: Callable[[eosdb.Database], object], db: eosdb.Database, db_path: Path

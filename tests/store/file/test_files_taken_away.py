@@ -79,6 +79,7 @@ WRITES: list[Callable[[eosdb.Database], object]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", ["", "-wal", "-shm", *LOCKS])
 @pytest.mark.parametrize("replaced", [False, True], ids=["removed", "replaced"])
 @pytest.mark.parametrize("write", WRITES)

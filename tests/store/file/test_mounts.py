@@ -39,6 +39,7 @@ def say_mounted(monkeypatch: pytest.MonkeyPatch, name: Path | str) -> None:
     monkeypatch.setattr(road, "mount_points", lambda _: {str(name)})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", ["", "-wal", "-shm", *LOCKS])
 @pytest.mark.parametrize("read_only", [False, True])
 @pytest.mark.parametrize("through", ["name", "link", "linked folder"])

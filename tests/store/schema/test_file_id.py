@@ -76,6 +76,7 @@ def test_it_stays_as_long_as_the_history_does(db_path: Path, tmp_path: Path) -> 
         assert db.verify().ok
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", [1, 5, 6, newest.SCHEMA_VERSION])  # Ids began with 6.
 def test_an_older_file_gets_one_when_it_is_upgraded_and_keeps_it(
     tmp_path: Path, version: int

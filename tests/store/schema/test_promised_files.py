@@ -32,6 +32,7 @@ def test_there_is_a_file_of_every_schema() -> None:
     assert names == {schema_file(version).name for version in VERSIONS}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_file_of_every_schema_is_upgraded_and_goes_on(
     tmp_path: Path, clock: eosdb.ManualClock, version: int

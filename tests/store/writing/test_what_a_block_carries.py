@@ -117,6 +117,7 @@ def works(db: eosdb.Database, stored: int) -> None:
     assert db.verify().ok
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shop", ["own", "adopted"], indirect=True)
 @pytest.mark.parametrize("place", [block, handler, asynchronous])
 def test_no_temporary_object_hides_a_table_of_eosdbs(shop: eosdb.Database, place: Any) -> None:
@@ -141,6 +142,7 @@ def test_the_engine_refuses_them_too(shop: eosdb.Database) -> None:
     works(shop, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shop", ["own", "adopted"], indirect=True)
 @pytest.mark.parametrize("place", [block, handler, asynchronous])
 def test_settings_of_the_connection_are_not_set(shop: eosdb.Database, place: Any) -> None:
@@ -195,6 +197,7 @@ REFUSED: dict[str, Callable[[sqlite3.Connection], object]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", REFUSED)
 def test_what_would_change_eosdbs_own_statements_is_refused(
     shop: eosdb.Database, what: str
@@ -226,6 +229,7 @@ UNDONE: dict[str, Callable[[sqlite3.Connection], object]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", UNDONE)
 @pytest.mark.parametrize("fails", [False, True])
 def test_what_is_the_programs_own_ends_with_its_block(
