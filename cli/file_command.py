@@ -46,7 +46,6 @@ def _transactional_ids(db: Database) -> Iterable[str]:
 _NAMES: Final[dict[str, Callable[[Database], Iterable[str]]]] = {
     "topic": _topics,
     "topics": _topics,
-    "topic_option": _topics,
     "to_topic": _topics,
     "group": _groups,
     "transactional_id": _transactional_ids,
@@ -135,42 +134,87 @@ _DB: Final = click.Option(
 )  # fmt: skip
 
 
+def _refuse_server(context: click.Context, _: click.Parameter, server: str | None) -> None:
+    if server is not None and not context.resilient_parsing:
+        raise click.UsageError(
+            "--bootstrap-server: eosdb opens the file itself, also while `eosdb serve` runs; type: "
+            f"{context.command_path} FILE …",
+            context,
+        )
+
+
+_SERVER: Final = click.Option(
+    ["--bootstrap-server"], hidden=True, expose_value=False, callback=_refuse_server, is_eager=True
+)
+_KAFKAS: Final = ("topic", "partition", "group", "transactional-id")
+"""Arguments that Kafka's tools take as options: `--topic orders` is understood, too."""
+
+
 class FileCommand(click.Command):
     """A command on a file; its function is called with the `Session` first."""
 
     def __init__(self, name: str | None, *, callback: Callable[..., Any], **options: Any) -> None:
         super().__init__(name, callback=pass_session(callback), **options)
         complete_names(self.params)
-        self.params = [_FILE, *self.params, _DB]
+        own = {option for param in self.params for option in param.opts}
+        arguments = [param for param in self.params if isinstance(param, click.Argument)]
+        self._named = {
+            option: argument
+            for argument in arguments
+            for name in _KAFKAS
+            if (option := f"--{name}") not in own
+            and (argument.name or "").replace("_", "-").removesuffix("s") == name
+        }
+        self.params = [_FILE, *self.params, _DB, _SERVER]
+        self._arguments = arguments
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if ctx.resilient_parsing:  # The shell asks what may follow.
             is_named = named_file(ctx) is not None or "--db" in args
-            begins_with_file = not is_named or bool(args and _is_database(args[0]))
-            if begins_with_file and args:  # An option without its value leaves FILE unread.
+            if args and (not is_named or _is_database(args[0])):
                 ctx.meta[FILE] = args[0]
-        else:
-            begins_with_file = self._begins_with_file(ctx, args)
-        return super().parse_args(ctx, args if begins_with_file else [_NoFile(), *args])
+                return super().parse_args(ctx, args)
+            return super().parse_args(ctx, [_NoFile(), *args] if is_named else args)
+        args, named = self._taken_out(args)
+        given, words, at = self._words(ctx, args)
+        if self._begins_with_file(ctx, given, words, len(named)):
+            return super().parse_args(ctx, [*args[:at], words[0], *named, *args[at + 1 :]])
+        return super().parse_args(ctx, [_NoFile(), *named, *args])
+
+    def _taken_out(self, args: list[str]) -> tuple[list[str], list[str]]:
+        """The line without Kafka's options for our arguments, and their values in the arguments' order."""
+        rest, values = [], dict[click.Argument, str]()
+        words = iter(args)
+        for word in words:
+            option, equals, value = word.partition("=")
+            if option in self._named and (equals or (value := next(words, ""))):
+                values[self._named[option]] = value
+            else:
+                rest.append(word)
+        return rest, [values[each] for each in self._arguments if each in values]
+
+    def _words(self, ctx: click.Context, args: list[str]) -> tuple[dict[str, Any], list[str], int]:
+        """The options' values by name, the words beside the options, and where the first of them stands."""
+        own: list[click.Parameter] = [p for p in self.params if isinstance(p, click.Option)]
+        parser = click.Command(self.name, params=own).make_parser(ctx)
+        given, words, _ = parser.parse_args(list(args))
+        parser.allow_interspersed_args = False
+        return given, words, len(args) - len(parser.parse_args(list(args))[1])
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        least, arguments = self._expected({})
-        is_ambiguous = least < len(arguments) or _repeats(arguments)
+        is_ambiguous = any(not each.required or each.nargs == -1 for each in self._arguments)
         formatter.write_paragraph()
         formatter.write_text(f"{FOOTER} {_FOOTER_AMBIGUOUS}" if is_ambiguous else FOOTER)
 
-    def _begins_with_file(self, ctx: click.Context, args: list[str]) -> bool:
-        """Whether the first word of `args`, apart from options and their values, is FILE."""
-        own_options: list[click.Parameter] = [
-            param for param in self.params if isinstance(param, click.Option)
-        ]
-        parser = click.Command(self.name, params=own_options).make_parser(ctx)
-        given, words, _ = parser.parse_args(list(args))
-        least, arguments = self._expected(given)
-        if len(words) <= least:
+    def _begins_with_file(
+        self, ctx: click.Context, given: dict[str, Any], words: list[str], named: int
+    ) -> bool:
+        """Whether the first word beside the options is FILE; so many arguments were given as options."""
+        arguments = self._arguments
+        if len(words) <= sum(argument.required for argument in arguments) - named:
             return False
         behind = given.get(_DB.name or "")
-        if not _could_be(words, arguments):
+        if not _could_be(words, arguments[named:]):
             if behind is not None:
                 raise click.UsageError(
                     f"the file is named twice: {words[0]!r} and --db {behind!r}", ctx
@@ -195,32 +239,29 @@ class FileCommand(click.Command):
             )
         return False
 
-    def _expected(self, given: dict[str, Any]) -> tuple[int, list[click.Argument]]:
-        """The number of required arguments behind FILE, and all arguments."""
-        arguments = [param for param in self.params[1:] if isinstance(param, click.Argument)]
-        if given.get("topic_option") is not None:  # Kafka's --topic, instead of an argument.
-            return 0, []
-        instead = any(param.name == "topic_option" for param in self.params)
-        return instead + sum(argument.required for argument in arguments), arguments
-
 
 class FileGroup(click.Group):
-    """A group of commands on a file; `--db` may also stand between its name and theirs."""
+    """A group of commands on a file; `--db` may also stand between its name and theirs. Kafka's tools have
+    options for them, such as --list, which are answered with the command."""
 
     command_class = FileCommand
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self.params.append(_DB)
+        self.params += [_DB, _SERVER]
 
-
-def _repeats(arguments: Sequence[click.Argument]) -> bool:
-    return any(argument.nargs == -1 for argument in arguments)
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        for name in self.commands:
+            if f"--{name}" in args and not set(args) & self.commands.keys():
+                raise click.UsageError(
+                    f"--{name} is a command here: {ctx.command_path} {name} FILE …", ctx
+                )
+        return super().parse_args(ctx, args)
 
 
 def _could_be(words: Sequence[str], arguments: Sequence[click.Argument]) -> bool:
     """Whether the words fit the arguments: not too many, and numbers where numbers are expected."""
-    if len(words) > len(arguments) and not _repeats(arguments):
+    if len(words) > len(arguments) and not any(argument.nargs == -1 for argument in arguments):
         return False
     return all(
         word.lstrip("-").isdecimal() or not isinstance(argument.type, click.types.IntParamType)

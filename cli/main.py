@@ -153,21 +153,23 @@ def _tell_version(context: click.Context, _: click.Parameter, is_asked: bool) ->
 )
 @click.option(
     "--db", "path", envvar="EOSDB_DB", type=click.Path(dir_okay=False), metavar="PATH",
-    help="The database file.",
+    help="The database file; EOSDB_DB sets it, too.",
 )  # fmt: skip
 @click.option("--read-only", is_flag=True, help="Refuse commands that write.")
 @click.option(
-    "--principal", envvar="EOSDB_PRINCIPAL", default="User:ANONYMOUS", show_default=True,
-    help="Run as this principal (access control).",
+    "--run-as", "principal", metavar="PRINCIPAL", envvar="EOSDB_PRINCIPAL", default="User:ANONYMOUS",
+    show_default=True,
+    help="Principal for access control.",
 )  # fmt: skip
 @click.option(
-    "--log-level", type=click.Choice(LEVELS), envvar="EOSDB_LOG", default="warning", show_default=True,
-    help="Level of log output on stderr; EOSDB_LOG sets it, too.",
+    "--log-level", type=click.Choice(LEVELS), metavar="LEVEL", envvar="EOSDB_LOG", default="warning",
+    show_default=True,
+    help="Log level on stderr.",
 )  # fmt: skip
 @click.option("-v", "--verbose", is_flag=True, help="The same as --log-level info.")
 @click.option(
     "--version", is_flag=True, expose_value=False, is_eager=True, callback=_tell_version,
-    help="Show the version, and whether the accelerator is used, and exit.",
+    help="Show the version, and whether the accelerator is used.",
 )  # fmt: skip
 @click.pass_context
 def main(
@@ -180,15 +182,7 @@ def main(
 ) -> None:
     """Kafka's exactly-once machinery in one SQLite file.
 
-    FILE, the database, is the first word after the command's name, or --db PATH before or behind it, or
-    the variable EOSDB_DB. A word that may also be another argument is FILE only if nothing else names it.
-
-    \b
-    Example:
-      eosdb init shop.db
-      eosdb topics create shop.db orders --partitions 4
-      echo "hello" | eosdb produce shop.db orders
-      eosdb consume --db shop.db orders --from-beginning
+    Name the database first (`eosdb topics list shop.db`), or with --db, or in EOSDB_DB.
     """
     is_quieter = LEVELS.index(log_level) > LEVELS.index("info")
     context.with_resource(shown("info" if verbose and is_quieter else log_level))

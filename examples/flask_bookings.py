@@ -1,7 +1,7 @@
 """A Flask application with a database of its own gets an outbox, in the file it already has.
 
     python examples/flask_bookings.py old bookings.db       # the file as it was before eosdb
-    eosdb adopt bookings.db --wal
+    eosdb init bookings.db --adopt --wal
     BOOKINGS_DB=bookings.db flask --app examples/flask_bookings run
     python examples/flask_bookings.py mail bookings.db      # beside it, in as many copies as you like
 

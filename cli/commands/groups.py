@@ -227,45 +227,38 @@ def _numbers(text: str, whole: str) -> list[int]:
 
 @groups.command()
 @click.argument("group", nargs=-1, required=True)
+@click.option(
+    "--topic", "topics", multiple=True, metavar="TOPIC[:P,P…]",
+    help="Delete only the offsets of this topic, or of some of its partitions (repeatable). No member may "
+    "subscribe to it.",
+)  # fmt: skip
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
-def delete(session: Session, group: tuple[str, ...], yes: bool) -> None:
-    """Delete GROUP and its offsets. It must not have members.
+def delete(session: Session, group: tuple[str, ...], topics: tuple[str, ...], yes: bool) -> None:
+    """Delete GROUP and its offsets, or with --topic some of its offsets. It must not have members.
 
     \b
     Example:
-      eosdb groups delete billing --yes
+      eosdb groups delete shop.db billing
+      eosdb groups delete shop.db billing --topic orders
     """
     names = list(dict.fromkeys(group))
+    offsets = f"the offsets of {', '.join(topics)}" if topics else "all committed offsets"
     with session.open() as db:
         # All are checked before the first is deleted, so that a bad name changes nothing.
+        chosen = {name: _partitions(db, name, topics) for name in names if topics}
         for name in names:
-            if count := len(db.broker.describe_group(name).members):
+            if (count := len(db.broker.describe_group(name).members)) and not topics:
                 raise NonEmptyGroupError(
                     f"group {name!r} has {count} members; it can be deleted when all of them have left"
                 )
         if not yes:
-            click.confirm(
-                f"delete {', '.join(names)} with all committed offsets?", abort=True, err=True
-            )
+            all_names = ", ".join(names)
+            what = f"{offsets} in {all_names}" if topics else f"{all_names} with {offsets}"
+            click.confirm(f"delete {what}?", abort=True, err=True)
         for name in names:
-            db.broker.delete_group(name)
-            output.line(f"deleted group {name}")
-
-
-@groups.command("delete-offsets")
-@click.argument("group")
-@click.option(
-    "--topic", "topics", multiple=True, required=True, metavar="TOPIC[:P,P…]",
-    help="Topic, or some of its partitions (repeatable).",
-)  # fmt: skip
-def delete_offsets(session: Session, group: str, topics: tuple[str, ...]) -> None:
-    """Delete the committed offsets of GROUP for topics that no member subscribes to.
-
-    \b
-    Example:
-      eosdb groups delete-offsets billing --topic orders
-    """
-    with session.open() as db:
-        tps = _partitions(db, group, topics)
-        db.broker.offset_delete(group, tps)
-    output.line(f"deleted the offsets of group {group} in {', '.join(topics)}")
+            if topics:
+                db.broker.offset_delete(name, chosen[name])
+                output.line(f"deleted {offsets} in group {name}")
+            else:
+                db.broker.delete_group(name)
+                output.line(f"deleted group {name}")

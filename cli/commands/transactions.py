@@ -31,7 +31,7 @@ def transactions() -> None:
 
 @transactions.command(name="list")
 @click.option(
-    "--state", "states", multiple=True, callback=_states,
+    "--in-state", "states", multiple=True, callback=_states,
     help="Only transactions in this state (repeatable).",
 )  # fmt: skip
 @click.option(
@@ -55,7 +55,7 @@ def list_(
 
     \b
     Example:
-      eosdb transactions list --state Ongoing --duration-filter 60000
+      eosdb transactions list --in-state Ongoing --duration-filter 60000
     """
     with session.open(read_only=True) as db:
         listings = db.broker.list_transactions(states, producer_ids, duration_filter)
@@ -77,15 +77,27 @@ def list_(
 
 @transactions.command()
 @click.argument("transactional_id")
+@click.option("--history", is_flag=True, help="Show its events in the journal instead.")
+@click.option(
+    "--last", type=click.IntRange(min=1), metavar="N", help="With --history: only the last N."
+)
 @output.format_option
-def describe(session: Session, transactional_id: str, output_format: str) -> None:
+def describe(
+    session: Session, transactional_id: str, history: bool, last: int | None, output_format: str
+) -> None:
     """Describe TRANSACTIONAL_ID and its transaction.
 
     \b
     Example:
-      eosdb transactions describe shop-1
+      eosdb transactions describe shop.db shop-1
+      eosdb transactions describe shop.db shop-1 --history --last 20
     """
+    if last is not None and not history:
+        raise click.UsageError("--last needs --history")
     with session.open(read_only=True) as db:
+        if history:
+            _show_history(db, transactional_id, last, output_format)
+            return
         described = db.broker.describe_transactions([transactional_id])[transactional_id]
         open_since = (
             described.transaction_start_time_ms
@@ -250,20 +262,11 @@ def fence(session: Session, transactional_id: str) -> None:
     )
 
 
-@transactions.command()
-@click.argument("transactional_id")
-@click.option("--last", type=click.IntRange(min=1), help="Only the last N events.")
-@output.format_option
-def history(session: Session, transactional_id: str, last: int | None, output_format: str) -> None:
-    """Show the journal events of TRANSACTIONAL_ID, with times.
-
-    \b
-    Example:
-      eosdb transactions history shop-1 --last 20
-    """
-    with session.open(read_only=True) as db:
-        entries = db.admin.transaction_history(transactional_id)
-        texts = transitions(db, transactional_id)
+def _show_history(
+    db: eosdb.Database, transactional_id: str, last: int | None, output_format: str
+) -> None:
+    entries = db.admin.transaction_history(transactional_id)
+    texts = transitions(db, transactional_id)
     before = [entries[0].timestamp, *(entry.timestamp for entry in entries)]
     output.rows(
         ("Position", "Timestamp", "ElapsedMs", "Event", "Detail"),

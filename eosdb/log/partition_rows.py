@@ -217,7 +217,7 @@ def _partition(row: tuple[Any, ...]) -> Partition:
     if row_checksum(*columns) != checksum or (*map(type, columns),) not in _CELLS:
         raise CorruptDatabaseError(
             f"partitions: the row of {partition.topic_partition} does not fit its checksum; "
-            "`eosdb rebuild` restores it from the events, `eosdb verify` shows what else is damaged"
+            "`eosdb inspect rebuild` restores it from the events, `eosdb verify` shows what else is damaged"
         )
     return partition
 

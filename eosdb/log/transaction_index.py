@@ -119,8 +119,8 @@ def linked(
 def _damaged(partition: Partition, what: str) -> CorruptDatabaseError:
     return CorruptDatabaseError(
         f"transaction_index: {partition.topic_partition}: {what}, so aborted records cannot be told from "
-        "committed ones; `eosdb rebuild` restores it from the events, `eosdb verify` shows what else "
-        "is damaged"
+        "committed ones; `eosdb inspect rebuild` restores it from the events, `eosdb verify` shows what "
+        "else is damaged"
     )
 
 

@@ -221,7 +221,7 @@ def test_every_function_that_is_called_is_looked_at(own: sqlite3.Connection) -> 
 
 def test_a_file_without_eosdbs_tables_is_named(tmp_path: Path) -> None:
     for name, words in (
-        (tmp_path / "plain.db", r"plain\.db has .*eosdb adopt"),
+        (tmp_path / "plain.db", r"plain\.db has .*eosdb init --adopt"),
         (":memory:", "in memory"),
     ):
         own = sqlite3.connect(name)

@@ -16,16 +16,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from eosdb.store.file.file_system import LOCKS
-from tests.cli.conftest import MAIN, Run
+from tests.cli.conftest import MAIN
 from tests.cli.test_every_command import COMMANDS, LEAVES, make
 from tests.readers import dump_state
 
 NEVER_ENDING = {
     "simulate",
-    "perf produce",
-    "perf consume",
-    "spark read",
-    "spark stream",
     "serve",
     "ui",
     "top",
@@ -138,19 +134,3 @@ def test_usage_errors_have_status_2(words: list[str]) -> None:
     result = CliRunner().invoke(MAIN, words)
     assert result.exit_code == 2
     assert result.stderr.strip()
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        ["read", "--subscribe", "a\udcff"],
-        ["read", "--master", "a\udcff"],
-        ["read", "--option", "a=a\udcff"],
-        ["stream", "--to-parquet", "out", "--checkpoint", "c", "--conf", "a\udcff=a"],
-    ],
-)
-def test_spark_is_not_even_started_with_what_is_no_utf_8(run: Run, line: list[str]) -> None:
-    """It would lose its connection to the JVM over it."""
-    told = run("spark", *line)
-    assert told.exit_code == 1
-    assert "UTF-8" in told.output

@@ -180,7 +180,7 @@ def test_a_refusal_is_one_line_and_status_1(
     ("topics", "create", "x", "--config", "novalue"), ("ingest", "orders", "-"),
     ("consume", "orders", "--format", "xml"),
     ("consume", "orders", "--follow", "--format", "table"),
-    ("produce", "orders", "--key-separator", ""), ("transactions", "list", "--state", "Open"),
+    ("produce", "orders", "--key-separator", ""), ("transactions", "list", "--in-state", "Open"),
 ], ids=" ".join)  # fmt: skip
 def test_wrong_usage_is_status_2(shop: Run, arguments: tuple[str, ...]) -> None:
     assert shop(*arguments).exit_code == 2

@@ -34,8 +34,8 @@ def shop(tmp_path: Path) -> str:
 
 
 def test_topics_groups_and_transactional_ids_of_the_file(shop: str) -> None:
-    assert offered("tail", shop, "") == ["invoices", "orders", "orders.dlq"]
-    assert offered("tail", shop, "ord") == ["orders", "orders.dlq"]
+    assert offered("consume", shop, "") == ["invoices", "orders", "orders.dlq"]
+    assert offered("consume", shop, "ord") == ["orders", "orders.dlq"]
     assert offered("consume", shop, "orders", "in") == ["invoices"]
     assert offered("groups", "describe", shop, "") == ["billing"]
     assert offered("groups", "describe", shop, "__e") == ["__eosdb.ingest:orders:f"]
@@ -46,13 +46,13 @@ def test_topics_groups_and_transactional_ids_of_the_file(shop: str) -> None:
 
 
 def test_the_file_is_named_in_every_way(shop: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert offered("--db", shop, "tail", "i") == ["invoices"]
+    assert offered("--db", shop, "consume", "i") == ["invoices"]
     assert offered("topics", "--db", shop, "describe", "i") == ["invoices"]
-    assert offered("tail", "--db", shop, "i") == ["invoices"]
-    assert offered("tail", "i") == ["i"]  # The shell completes FILE.
+    assert offered("consume", "--db", shop, "i") == ["invoices"]
+    assert offered("consume", "i") == ["i"]  # The shell completes FILE.
     monkeypatch.setenv("EOSDB_DB", shop)
-    assert offered("tail", "i") == ["invoices"]
-    assert offered("tail", shop, "i") == ["invoices"]
+    assert offered("consume", "i") == ["invoices"]
+    assert offered("consume", shop, "i") == ["invoices"]
 
 
 def test_a_file_that_cannot_be_read_has_no_names_and_no_error(
@@ -60,7 +60,7 @@ def test_a_file_that_cannot_be_read_has_no_names_and_no_error(
 ) -> None:
     (tmp_path / "damaged.db").write_bytes(b"SQLite format 3\0 and then nonsense" * 100)
     for path in ("none.db", "damaged.db", ".", "\ud800"):
-        assert offered("tail", "--db", str(tmp_path / path), "") == []
+        assert offered("consume", "--db", str(tmp_path / path), "") == []
     assert not (tmp_path / "none.db").exists()
     assert capfd.readouterr() == ("", "")
 
@@ -69,5 +69,5 @@ def test_looking_writes_nothing_and_waits_for_nobody(shop: str) -> None:
     with eosdb.connect(shop) as db:
         before = Path(shop).read_bytes()
         with db.begin():
-            assert offered("tail", shop, "i") == ["invoices"]
+            assert offered("consume", shop, "i") == ["invoices"]
         assert Path(shop).read_bytes() == before

@@ -30,7 +30,7 @@ def shop(path: Path) -> Path:
 
 def options(table: Table) -> list[str]:
     given = [f"--option={name}={value}" for name, value in table.options.items()]
-    return [table.target, "--format", table.format, *given]
+    return [table.target, "--table-format", table.format, *given]
 
 
 @pytest.mark.slow
@@ -38,7 +38,7 @@ def options(table: Table) -> list[str]:
 def test_a_command_adds_what_is_new(tmp_path: Path, path: Path, run: Run, format: str) -> None:
     table = Table(format, tmp_path)
     for expected in (3, 0):
-        done = run("export", *options(table), "--subscribe", "orders")
+        done = run("export", *options(table), "--topic", "orders")
         assert done.exit_code == 0, done.output
         assert f"{path}: {expected} records in" in done.stdout
     assert len(table.rows()) == 3
@@ -76,7 +76,7 @@ def test_a_topic_that_no_file_has_leaves_nothing_behind(
     tmp_path: Path, path: Path, run: Run, format: str
 ) -> None:
     for more in ([], ["--files", str(path)]):
-        done = run("export", *options(Table(format, tmp_path)), "--subscribe", "nosuch", *more)
+        done = run("export", *options(Table(format, tmp_path)), "--topic", "nosuch", *more)
         assert done.exit_code == 1
         assert "no topic nosuch, expected of orders" in done.stderr
     assert {it.name.partition("-")[0] for it in tmp_path.iterdir()} == {path.name}
@@ -103,18 +103,17 @@ def test_following_goes_on_after_a_kill_and_ends_with_sigterm_and_ctrl_c(
 @pytest.mark.parametrize(
     ("line", "status", "says"),
     [
-        (["t", "--format", "csv"], 2, "csv"),
-        (["t", "--subscribe", " ,"], 2, "expected topics, such as a,b"),
-        (["t", "--subscribe", "nowhere"], 1, "no topic nowhere, expected of orders"),
+        (["t", "--table-format", "csv"], 2, "csv"),
+        (["t", "--topic", "nowhere"], 1, "no topic nowhere, expected of orders"),
         (["t", "--option", "a"], 2, "expected NAME=VALUE"),
         (["t", "--option", "a=b"], 1, "Parquet has none"),
         (["t\udcff"], 1, "UTF-8"),
         ([""], 1, "expected the path"),
-        (["t", "--format", "iceberg"], 1, "expected a table such as"),
-        (["a.b", "--format", "iceberg", "--catalog", "nosuch"], 1, "Iceberg says"),
+        (["t", "--table-format", "iceberg"], 1, "expected a table such as"),
+        (["a.b", "--table-format", "iceberg", "--catalog", "nosuch"], 1, "Iceberg says"),
         (["t", "--files", "no-such-*.db"], 1, "no-such-"),
         (["/proc/nowhere"], 1, "cannot be written"),
-        (["/proc/nowhere", "--format", "delta"], 1, "Delta says"),
+        (["/proc/nowhere", "--table-format", "delta"], 1, "Delta says"),
     ],
 )
 def test_what_is_wrong_is_said_in_a_line(
@@ -137,6 +136,6 @@ def test_without_its_packages_it_says_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "deltalake", None)
     monkeypatch.delitem(sys.modules, "eosdb.integrations.lakehouse.delta", raising=False)
-    done = run("export", "t", "--format", "delta")
+    done = run("export", "t", "--table-format", "delta")
     assert done.exit_code == 1
     assert "delta needs the extra 'lakehouse': pip install " in done.stderr

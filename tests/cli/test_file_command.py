@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 import eosdb
 from eosdb.cli.session import Session
-from tests.cli.conftest import MAIN
+from tests.cli.conftest import MAIN, Run
 from tests.cli.test_every_command import COMMANDS
 
 WITHOUT_FILE = {"fetch", "simulate"}
@@ -69,6 +69,11 @@ def test_a_word_is_the_file_if_it_can_be_nothing_else(db_path: Path) -> None:
         ["log", "dump", file, "orders", "0"],
         ["dlq", "show", file, "orders/0/17"],
         ["why", file, "--topic", "orders"],
+        ["why", "--topic", "orders", file, "--partition=0"],
+        ["consume", file, "--topic", "orders"],
+        ["topics", "describe", "--topic", "orders", file],
+        ["groups", "reset-offsets", "--group", "g", file, "--topic", "orders", "--to-latest"],
+        ["transactions", "describe", "--transactional-id", "a", file],
         ["verify", file],
     ):
         assert named(line, "third.db") == file, line
@@ -101,7 +106,37 @@ def test_what_has_two_meanings_is_refused_with_both_spellings(
     assert message.replace("FILE", str(db_path)) in result.stderr
 
 
-@pytest.mark.parametrize("line", [["verify"], ["tail", "orders"], ["why", "orders", "0"]])
+@pytest.mark.parametrize(
+    ("line", "answer"),
+    [
+        (["topics", "--bootstrap-server", "localhost:9092", "--list"], "eosdb topics list FILE …"),
+        (["topics", "list", "--bootstrap-server", "localhost:9092"], "eosdb topics list FILE …"),
+        (["topics", "--list"], "eosdb topics list FILE …"),
+        (["groups", "--describe", "--group", "g"], "eosdb groups describe FILE …"),
+    ],
+)
+def test_an_option_of_kafkas_tools_is_answered_with_the_command(
+    line: list[str], answer: str
+) -> None:
+    result = CliRunner().invoke(MAIN, line, prog_name="eosdb")
+    assert result.exit_code == 2
+    assert result.stderr.rstrip().endswith(answer)
+
+
+def test_kafkas_options_are_the_arguments(run: Run) -> None:
+    run("init")
+    run("topics", "create", "--topic", "orders", "--partitions", "2")
+    assert run("produce", "--topic", "orders", "--partition", "1", stdin="a\n").exit_code == 0
+    consumed = run("consume", "--topic", "orders", "--group", "g", "--from-beginning")
+    assert consumed.stdout == "a\n"
+    shown = run("groups", "describe", "--group", "g", "--format", "csv").stdout.splitlines()
+    assert [line.split(",")[:4] for line in shown[1:]] == [
+        ["g", "orders", "0", "0"],
+        ["g", "orders", "1", "1"],
+    ]
+
+
+@pytest.mark.parametrize("line", [["verify"], ["consume", "orders"], ["why", "orders", "0"]])
 def test_a_command_without_a_file_says_how_to_name_one(line: list[str]) -> None:
     result = CliRunner().invoke(MAIN, line, env={"EOSDB_DB": None})
     assert result.exit_code == 2

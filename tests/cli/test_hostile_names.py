@@ -148,7 +148,7 @@ def test_a_file_with_such_a_name_is_named_in_an_error_of_one_line(
 
 
 def test_a_pipe_gets_values_as_they_are(original: Path) -> None:
-    result = CliRunner().invoke(MAIN, ["--db", str(original), "tail", "orders", "-n", "1"])
+    result = CliRunner().invoke(MAIN, ["--db", str(original), "consume", "orders", "--last", "1"])
     assert result.stdout_bytes == EVIL.encode() + b"\n"
 
 

@@ -94,7 +94,7 @@ def test_a_wait_for_the_write_lock_is_interrupted(
 
 FOLLOWING = (
     "consume t --from-beginning --follow",
-    "tail t -n 4000 -f",
+    "consume t --last 4000 --follow",
     "journal --last 4000 --follow",
 )
 

@@ -1,4 +1,4 @@
-"""`eosdb rebuild`, `backup` and `restore`: what they make, and what they are refused."""
+"""`eosdb inspect rebuild`, `backup` and `restore`: what they make, and what they are refused."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_rebuild_mends_what_verify_finds(run: Run, db_path: Path) -> None:
     connection.execute("UPDATE partitions SET log_end_offset = 99")
     connection.commit()
     connection.close()
-    assert "`eosdb rebuild`" in run("verify").stderr
+    assert "`eosdb inspect rebuild`" in run("verify").stderr
     result = run("rebuild")
     assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout.startswith("rebuilt from ")
@@ -155,8 +155,6 @@ def test_an_interrupted_copy_leaves_nothing_and_changes_nothing(
     assert len(values(db_path)) == 402
 
 
-@pytest.mark.parametrize(
-    "name", ["verify", "rebuild", "backup", "restore", "housekeeping", "compact"]
-)
+@pytest.mark.parametrize("name", ["verify", "backup", "restore", "housekeeping", "compact"])
 def test_every_command_has_an_example(name: str) -> None:
     assert f"Example:\n      eosdb {name} shop.db" in MAIN.commands[name].help

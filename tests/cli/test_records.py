@@ -38,15 +38,23 @@ def run(path: Path, *words: str, stdin: str = "") -> Result:
     return CliRunner().invoke(MAIN, ["--db", str(path), *words], input=stdin)
 
 
-def test_tail_prints_the_last_records_of_all_partitions_in_order(path: Path) -> None:
-    assert run(path, "tail", "orders", "-n", "5").stdout.split() == ["v7", "v8", "v9", "v10", "v11"]
-    assert run(path, "tail", "orders", "-n", "100").stdout.split() == [f"v{i}" for i in range(12)]
-    assert run(path, "tail", "orders", "-n", "0").stdout == ""
+def test_last_prints_the_last_records_of_all_partitions_in_order(path: Path) -> None:
+    assert run(path, "consume", "orders", "--last", "5").stdout.split() == [
+        "v7",
+        "v8",
+        "v9",
+        "v10",
+        "v11",
+    ]
+    assert run(path, "consume", "orders", "--last", "100").stdout.split() == [
+        f"v{i}" for i in range(12)
+    ]
+    assert run(path, "consume", "orders", "--last", "0").stdout == ""
 
 
 @pytest.mark.process
-def test_tail_follows_with_an_object_a_line(path: Path) -> None:
-    words = ["--db", str(path), "tail", "orders", "-n", "1", "-f", "--format", "json"]
+def test_last_follows_with_an_object_a_line(path: Path) -> None:
+    words = ["--db", str(path), "consume", "orders", "--last", "1", "--follow", "--format", "json"]
     with subprocess.Popen(
         [sys.executable, "-m", "eosdb.cli", *words], stdout=subprocess.PIPE, text=True
     ) as tail:
@@ -66,11 +74,11 @@ def test_tail_follows_with_an_object_a_line(path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "line", "expected"),
     [
-        (["--key", "ann"], "a:b", ("ann", "a:b")),
+        (["--fixed-key", "ann"], "a:b", ("ann", "a:b")),
         (["--key-separator", ":"], "a:b:c", ("a", "b:c")),
         (["--property", "parse.key=true"], "a\tb", ("a", "b")),
         (["--property", "parse.key=true", "--property", "key.separator=|"], "a|b", ("a", "b")),
-        (["--key", "ann", "--property", "null.marker=NULL"], "NULL", ("ann", None)),
+        (["--fixed-key", "ann", "--property", "null.marker=NULL"], "NULL", ("ann", None)),
         (["--property", "key.separator=:"], "a:b", (None, "a:b")),
     ],
 )
@@ -85,12 +93,12 @@ def test_produce_takes_keys_as_kafka_console_producer_does(
 
 
 def test_produce_refuses_options_that_contradict_each_other(path: Path) -> None:
-    for words in (["--key", "a", "--key-separator", ":"], ["--property", "parse.kye=true"]):
+    for words in (["--fixed-key", "a", "--key-separator", ":"], ["--property", "parse.kye=true"]):
         assert run(path, "produce", "orders", *words).exit_code == 2
 
 
 def test_json_lines_and_times_for_people_and_programs(path: Path) -> None:
-    words = ["tail", "orders", "-n", "12", "--format"]
+    words = ["consume", "orders", "--last", "12", "--format"]
     first = run(path, *words, "jsonl").stdout.splitlines()[0]
     assert json.loads(first)["timestamp"] == 1_700_000_000_001
     assert "2023-11-14T22:13:20.001Z" in run(path, *words, "table").stdout

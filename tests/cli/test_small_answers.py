@@ -48,16 +48,15 @@ def test_a_topic_that_exists_with_other_partitions_is_told(
     assert (vars(line)["partitions"], vars(line)["wanted"]) == (2, 3)
 
 
-def test_stats_shows_the_ten_largest_lines_and_the_others_when_asked(run: Run) -> None:
+def test_sizes_are_the_ten_largest_lines_and_all_for_programs(run: Run) -> None:
     run("init")
     run("topics", "create", "t")
     run("produce", "t", stdin="a\n")
-    few, every = run("stats"), run("stats", "--all")
-    shown, lines = few.stdout.splitlines()[1:], every.stdout.splitlines()[1:]
+    few = run("info", "--sizes")
+    every = json.loads(run("info", "--sizes", "--format", "json").stdout)
+    shown, lines = few.stdout.splitlines()[1:], [row["BYTES"] for row in every]
     assert len(shown) == 10 < len(lines)
     assert [shown[0].split()[0], shown[-1].split()[:3]] == ["total", ["journal", "of", "a"]]
-    sizes = sorted((int(line.split()[-1]) for line in lines[1:-1]), reverse=True)
+    sizes = sorted(lines[1:-1], reverse=True)
     assert sorted((int(line.split()[-1]) for line in shown[1:-1]), reverse=True) == sizes[:8]
-    assert few.stderr == f"{len(lines) - 10} smaller ones more: eosdb stats --all\n"
-    assert every.stderr == ""
-    assert len(json.loads(run("stats", "--format", "json").stdout)) == len(lines)
+    assert few.stderr == f"{len(lines) - 10} smaller parts: eosdb info --sizes --format csv\n"

@@ -16,14 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 from datasette.app import Datasette  # type: ignore[import-untyped]
 from datasette.plugins import pm  # type: ignore[import-untyped]
 
 import eosdb
 from eosdb import ManualClock
+from eosdb.integrations.datasette.metadata import main, of_instance
 from scripts import make_datasette
-from tests.cli.conftest import MAIN
 from tests.docs import shop
 from tests.docs.shop_answers import ANSWERS, INCIDENTAL
 from tests.docs.test_sql_page import QUERIES, VIEWS
@@ -48,32 +47,18 @@ def test_the_metadata_is_what_the_page_says() -> None:
     assert make_datasette.document() == METADATA, "run `make docs`"
 
 
-def printed(*arguments: str) -> Any:
-    """What `eosdb datasette-metadata` prints."""
-    result = CliRunner().invoke(MAIN, ["datasette-metadata", *arguments])
-    assert result.exit_code == 0, result.output
-    return json.loads(result.stdout)
-
-
-def test_the_command_prints_the_metadata_for_any_name() -> None:
-    assert printed("--name", "flights")["databases"] == {"flights": json.loads(METADATA)}
-
-
-def test_the_command_prints_the_metadata_of_a_file_and_its_typed_views(
-    typed: Path, tmp_path: Path
+def test_a_file_and_its_typed_views_are_described_by_any_name(
+    typed: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    everything = printed(str(typed))
-    (found,) = everything["databases"].values()
-    about = found["tables"]["totals"]
+    main(str(typed), "flights")
+    (found,) = json.loads(capsys.readouterr().out)["databases"].items()
+    about = found[1]["tables"]["totals"]
     general = json.loads(METADATA)
-    assert found == general | {"tables": general["tables"] | {"totals": about}}
+    assert found == ("flights", general | {"tables": general["tables"] | {"totals": about}})
     assert list(about["columns"]) == ["total", "_partition", "_offset", "_timestamp", "_key"]
     assert "topic bills" in about["description"]
-    named = CliRunner().invoke(
-        MAIN, ["--db", str(typed), "datasette-metadata", "--output", str(tmp_path / "made.json")]
-    )
-    assert (named.exit_code, named.output) == (0, "")
-    assert json.loads((tmp_path / "made.json").read_text(encoding="utf-8")) == everything
+    main(str(typed))
+    assert list(json.loads(capsys.readouterr().out)["databases"]) == [typed.stem]
 
 
 def test_views_are_described_and_inner_tables_hidden(file: Path) -> None:
@@ -140,9 +125,11 @@ def whole(typed: Path, request: pytest.FixtureRequest) -> Iterator[Get]:
     if request.param == "the plugin":
         yield asking(Datasette([str(typed)]))
         return
+    with eosdb.connect(typed, read_only=True) as db:
+        metadata = of_instance(typed.stem, db.admin.list_views())
     plugin = pm.unregister(name="eosdb")
     try:
-        yield asking(Datasette([str(typed)], metadata=printed(str(typed))))
+        yield asking(Datasette([str(typed)], metadata=metadata))
     finally:
         pm.register(plugin, "eosdb")
 

@@ -86,7 +86,7 @@ def own_tables(path: Path) -> dict[str, list[tuple[object, ...]]]:
 def test_an_application_with_a_database_of_its_own_gets_an_outbox(tmp_path: Path) -> None:
     path, port = tmp_path / "bookings.db", free_port()
     run("flask_bookings.py", "old", str(path), folder=tmp_path)
-    adopt = [sys.executable, "-m", "eosdb.cli", "adopt", str(path), "--wal"]
+    adopt = [sys.executable, "-m", "eosdb.cli", "init", str(path), "--adopt", "--wal"]
     subprocess.run(adopt, check=True, capture_output=True, env=dict(os.environ))
     with ThreadPoolExecutor(CLIENTS) as clients:
         with application(path, port) as server:

@@ -273,7 +273,7 @@ def test_what_decides_who_sees_what_is_checked_and_rebuilt(path: Path, what: str
     connection = everything.raw(path)
     DECIDES[what](connection)
     connection.close()
-    with pytest.raises(CorruptDatabaseError, match="eosdb rebuild"):
+    with pytest.raises(CorruptDatabaseError, match="eosdb inspect rebuild"):
         all_of(path)
     with eosdb.connect(path) as db:
         db.rebuild()

@@ -321,18 +321,18 @@ def test_who_has_the_file_open_is_told_and_writes_nothing_into_it(adopted: Path,
         assert consumer.poll(timeout_ms=5_000)
         db.extract(new)
         for opened in (db, other):
-            with pytest.raises(eosdb.StorageError, match="eosdb extract"):
+            with pytest.raises(eosdb.StorageError, match="eosdb inspect extract"):
                 opened.producer().send("t", b"after").result()
             with (
-                pytest.raises(eosdb.StorageError, match="eosdb extract"),
+                pytest.raises(eosdb.StorageError, match="eosdb inspect extract"),
                 opened.begin() as tx,
             ):
                 tx.publish("t", b"after")
-            with pytest.raises(eosdb.StorageError, match="eosdb extract"):
+            with pytest.raises(eosdb.StorageError, match="eosdb inspect extract"):
                 opened.admin.list_topics()
-        with pytest.raises(eosdb.StorageError, match="eosdb extract"):
+        with pytest.raises(eosdb.StorageError, match="eosdb inspect extract"):
             producer.send("t", b"after").result()
-        with pytest.raises(eosdb.StorageError, match="eosdb extract"):
+        with pytest.raises(eosdb.StorageError, match="eosdb inspect extract"):
             consumer.commit()
         assert other.verify().problems[0].endswith("is gone")
     assert theirs(adopted) == before

@@ -13,7 +13,7 @@ from tests.tidy.tree import imports, modules
 PLACES = {
     # What others have named must not steer the terminal, nor forge a line.
     "click.echo": {"eosdb.cli.output", "eosdb.cli.main"},
-    "print": {"eosdb.cli.commands.spark"},
+    "print": set(),
     # What is nested too deeply is a RecursionError of Python's.
     "json.loads": {"eosdb.model.damage", "eosdb.events.encoding"},
     "json.load": set(),

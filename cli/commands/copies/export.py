@@ -31,11 +31,13 @@ class _Where(TypedDict):
 @click.command(cls=FileCommand)
 @click.argument("target")
 @click.option(
-    "--format", "table_format", type=click.Choice(["parquet", "delta", "iceberg"]), default="parquet",
+    "--table-format", type=click.Choice(["parquet", "delta", "iceberg"]), default="parquet",
     show_default=True,
     help="Table format. TARGET is a folder, for delta also a URI, for iceberg NAMESPACE.TABLE.",
 )  # fmt: skip
-@click.option("--subscribe", metavar="TOPICS", help="Comma-separated list of topics; default: all.")
+@click.option(
+    "--topic", "topics", multiple=True, help="Topic to export (repeatable); default: all."
+)
 @click.option(
     "--files", metavar="PATH",
     help="Directory or glob of files, instead of FILE. Files that cannot be read are named and left out.",
@@ -65,7 +67,7 @@ def export(
     /,
     target: str,
     table_format: str,
-    subscribe: str | None,
+    topics: tuple[str, ...],
     files: str | None,
     follow: bool,
     every: int,
@@ -76,14 +78,9 @@ def export(
 
     \b
     Example:
-      eosdb export shop.db lake/events --format delta --subscribe orders,payments
+      eosdb export shop.db lake/events --table-format delta --topic orders --topic payments
     """
-    topics = None
-    if subscribe is not None:
-        topics = [name.strip() for name in subscribe.split(",") if name.strip()]
-        if not topics:
-            raise click.UsageError(f"--subscribe: got {subscribe!r}, expected topics, such as a,b")
-
+    chosen = list(topics) or None
     results = _Results(quiet=follow)
 
     def work() -> None:
@@ -92,14 +89,14 @@ def export(
 
             if files is None:
                 with session.open(read_only=True) as db:
-                    done = lakehouse.export(db, target, table_format, topics=topics, **where)
+                    done = lakehouse.export(db, target, table_format, topics=chosen, **where)
                 results.tell(session.named_path(), done)
                 return
             for path, result in lakehouse.export_files(
                 _paths(files),
                 target,
                 table_format,
-                topics=topics,
+                topics=chosen,
                 principal=session.principal,
                 **where,
             ):

@@ -293,10 +293,10 @@ def ingest(
     source_id: str | None,
     on_error: str,
 ) -> None:
-    """Append each line of the INPUT files to TOPIC exactly once.
+    """Append the lines of files to TOPIC exactly once.
 
-    Restarted after a kill, it resumes. If the same file is ingested twice at a time, the later process
-    takes over and the earlier one ends with PRODUCER_FENCED.
+    Restarted after a kill, it resumes. If two processes ingest the same file, the later one takes over and
+    the earlier one ends with PRODUCER_FENCED.
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""`eosdb journal`: list events; format an event in one line."""
+"""`eosdb inspect journal`: list events; format an event in one line."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def journal(
 
     \b
     Example:
-      eosdb journal --follow --kind TransactionStateChanged --kind MarkerWritten
+      eosdb inspect journal --follow --kind TransactionStateChanged --kind MarkerWritten
     """
     if from_position is not None and last is not None:
         raise click.UsageError("give --from-position or --last, not both")

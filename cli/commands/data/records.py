@@ -1,11 +1,12 @@
-"""`eosdb produce`, `consume` and `tail` (kafka-console-producer.sh, kafka-console-consumer.sh)."""
+"""`eosdb produce` and `consume` (kafka-console-producer.sh, kafka-console-consumer.sh)."""
 
 from __future__ import annotations
 
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain
+from itertools import chain, islice
+from typing import TypedDict, Unpack
 
 import click
 
@@ -23,17 +24,11 @@ from .topics import settings_of
 
 _BATCH_BYTES = 1_000_000
 Splitter = Callable[[bytes], tuple[bytes | None, bytes | None]]
-_format_option = click.option(
-    "--format", "output_format", type=click.Choice(["value", *output.FORMATS]), default="value",
-    show_default=True,
-    help="Output format: one value per line, or rows with all fields. With --follow, json is an object a "
-    "line, like jsonl.",
-)  # fmt: skip
 
 
 @click.command(cls=FileCommand)
 @click.argument("topic")
-@click.option("--key", help="Key of all records.")
+@click.option("--fixed-key", "key", metavar="TEXT", help="Key of all records.")
 @click.option("--key-separator", help="Separator of key and value in each line.")
 @click.option(
     "--property", "properties", callback=settings, multiple=True,
@@ -57,7 +52,7 @@ def produce(
 
     \b
     Example:
-      printf 'k1:hello\\nk2:world\\n' | eosdb produce orders --key-separator :
+      printf 'k1:hello\\nk2:world\\n' | eosdb produce shop.db orders --key-separator :
     """
     split = _splitter(key, key_separator, properties)
     failed: list[EosdbError] = []
@@ -120,7 +115,7 @@ def _splitter(key: str | None, separator: str | None, properties: dict[str, str]
     if separator == "":
         raise click.UsageError("--key-separator: got an empty text, expected one such as :")
     if key is not None and separator is not None:
-        raise click.UsageError("give --key, or a separator of keys in the lines, not both")
+        raise click.UsageError("give --fixed-key, or a separator of keys in the lines, not both")
     marker = properties.get("null.marker")
 
     def unmarked(data: bytes) -> bytes | None:
@@ -134,6 +129,14 @@ def _splitter(key: str | None, separator: str | None, properties: dict[str, str]
     return split
 
 
+class _End(TypedDict):
+    """When `consume` stops."""
+
+    max_records: int | None
+    follow: bool
+    timeout_ms: int
+
+
 @click.command(cls=FileCommand)
 @click.argument("topics", nargs=-1, required=True)
 @click.option(
@@ -143,6 +146,10 @@ def _splitter(key: str | None, separator: str | None, properties: dict[str, str]
 @click.option(
     "--from-beginning", is_flag=True,
     help="Without committed offsets, start at the earliest, not the latest.",
+)  # fmt: skip
+@click.option(
+    "--last", type=click.IntRange(min=0), metavar="N",
+    help="Start at the last N committed records of all partitions, in the order of their times.",
 )  # fmt: skip
 @click.option("--max-records", type=click.IntRange(min=1), help="Stop after this many records.")
 @click.option(
@@ -154,31 +161,39 @@ def _splitter(key: str | None, separator: str | None, properties: dict[str, str]
 @click.option(
     "--timeout-ms", type=int, default=0, help="Stop when no record arrives for this long."
 )
-@_format_option
+@click.option(
+    "--format", "output_format", type=click.Choice(["value", *output.FORMATS]), default="value",
+    show_default=True,
+    help="Output format: one value per line, or rows with all fields. With --follow, json is an object a "
+    "line, like jsonl.",
+)  # fmt: skip
 @output.file_option
 def consume(
     session: Session,
+    /,
     topics: tuple[str, ...],
     group: str | None,
     from_beginning: bool,
-    max_records: int | None,
+    last: int | None,
     isolation_level: IsolationLevel,
-    follow: bool,
-    timeout_ms: int,
     output_format: str,
+    **end: Unpack[_End],
 ) -> None:
     """Print the records of TOPICS as a consumer sees them.
 
     \b
     Example:
-      eosdb consume orders --from-beginning --max-records 10 --format json
+      eosdb consume shop.db orders --from-beginning --max-records 10 --format json
+      eosdb consume shop.db orders --last 20 --follow
     """
-    if group is not None and click.get_current_context().params.get("output_file"):
+    if last is not None and (group is not None or from_beginning):
+        raise click.UsageError("--last starts at other records than --group and --from-beginning")
+    if group and click.get_current_context().params.get("output_file"):
         raise click.UsageError(
             "--group commits the offsets of printed records, but -o writes its file only at the end: "
             "use > PATH instead of -o"
         )
-    output_format = _checked(output_format, follow)
+    output_format = _checked(output_format, end["follow"])
     with (
         session.open(read_only=group is None) as db,
         db.consumer(
@@ -187,37 +202,17 @@ def consume(
             auto_offset_reset="earliest" if from_beginning else "latest",
         ) as consumer,
     ):
-        consumer.subscribe(topics)
+        if last is None:
+            consumer.subscribe(topics)
         # A table is printed at the end, so nothing may be committed before.
         committing = group is not None and output_format != "table"
-        records = _records(consumer, max_records, follow, timeout_ms, committing)
-        _show(records, output_format)
+        found = () if last is None else _last(consumer, topics, last)
+        records = _records(consumer, committing, **end)
+        _show(
+            islice(chain(found, records), end["max_records"]) if found else records, output_format
+        )
         if group is not None and not committing:
             consumer.commit()
-
-
-@click.command(cls=FileCommand)
-@click.argument("topic")
-@click.option(
-    "-n", "--lines", "count", type=click.IntRange(min=0), default=10, show_default=True,
-    help="Number of records.",
-)  # fmt: skip
-@click.option("-f", "--follow", is_flag=True, help="Wait for new records; stop with Ctrl-C.")
-@_format_option
-@output.file_option
-def tail(session: Session, topic: str, count: int, follow: bool, output_format: str) -> None:
-    """Print the last committed records of TOPIC, by time.
-
-    \b
-    Example:
-      eosdb tail orders -n 20 -f
-    """  # fmt: skip
-    output_format = _checked(output_format, follow)
-    with session.open(read_only=True) as db, db.consumer() as consumer:
-        consumer.assign([TopicPartition(topic, p) for p in range(consumer.partitions_for(topic))])
-        last = _last(consumer, count)
-        records = chain(last, _records(consumer, None, True, 0, False)) if follow else last
-        _show(records, output_format)
 
 
 def _checked(output_format: str, follow: bool) -> str:
@@ -232,8 +227,13 @@ def _checked(output_format: str, follow: bool) -> str:
     return "jsonl" if output_format == "json" else output_format
 
 
-def _last(consumer: eosdb.Consumer, count: int) -> list[eosdb.ConsumerRecord]:
+def _last(
+    consumer: eosdb.Consumer, topics: Iterable[str], count: int
+) -> list[eosdb.ConsumerRecord]:
     """The last records of all partitions, ordered by timestamp. Leaves the consumer at the end offsets."""
+    consumer.assign(
+        [TopicPartition(t, p) for t in topics for p in range(consumer.partitions_for(t))]
+    )
     ends = consumer.end_offsets(consumer.assignment())
     latest: list[eosdb.ConsumerRecord] = []
     for tp, begin in consumer.beginning_offsets(ends).items() if count else ():
@@ -266,10 +266,10 @@ def _show(records: Iterable[eosdb.ConsumerRecord], output_format: str) -> None:
 
 def _records(
     consumer: eosdb.Consumer,
+    committing: bool,
     max_records: int | None,
     follow: bool,
     timeout_ms: int,
-    committing: bool,
 ) -> Iterator[eosdb.ConsumerRecord]:
     """Yield records as they arrive; with `committing`, commit after each batch."""
     left = max_records

@@ -98,7 +98,7 @@ def timeline(
     by: str,
     path: Path | None,
 ) -> None:
-    """Draw the transactions of TOPIC along its offsets, or along time, and the positions of its readers.
+    """Draw the transactions of TOPIC along offsets or time, and the positions of its readers.
 
     One lane per partition, in the terminal or in a file. Transactions that are too many to be drawn one by
     one become columns in the colours of their outcomes, with the long and the open ones above them. TIME:

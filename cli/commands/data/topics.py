@@ -1,4 +1,4 @@
-"""`eosdb topics`: create, list, describe, alter, delete (kafka-topics.sh, kafka-configs.sh)."""
+"""`eosdb topics` and `delete-records` (kafka-topics.sh, kafka-configs.sh, kafka-delete-records.sh)."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from collections.abc import Iterable, Mapping
 import click
 
 import eosdb
+from eosdb import TopicPartition
 from eosdb.cli import output
-from eosdb.cli.file_command import FileGroup
-from eosdb.cli.params import settings
+from eosdb.cli.file_command import FileCommand, FileGroup
+from eosdb.cli.params import partition_argument, settings
 from eosdb.cli.session import Session
 from eosdb.errors import TopicAlreadyExistsError, UnknownTopicOrPartitionError
 from eosdb.model.topic_config import TOPIC_SETTINGS, TopicConfig, without_effect
@@ -166,6 +167,29 @@ def delete(session: Session, topic: str, yes: bool) -> None:
             click.confirm(f"delete topic {topic} and all its records?", abort=True, err=True)
         db.admin.delete_topic(topic)
     output.line(f"deleted topic {topic}")
+
+
+@click.command("delete-records", cls=FileCommand)
+@partition_argument()
+@click.option(
+    "--before-offset", type=click.IntRange(min=-1), required=True,
+    help="Delete records below this offset; -1 deletes everything up to the high watermark.",
+)  # fmt: skip
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+def delete_records(session: Session, where: TopicPartition, before_offset: int, yes: bool) -> None:
+    """Delete the oldest records of a partition by moving its log start offset forward.
+
+    \b
+    Example:
+      eosdb delete-records orders/0 --before-offset 1000 --yes
+    """
+    with session.open() as db:
+        db.broker.offsets(where)
+        if not yes:
+            before = "all offsets" if before_offset < 0 else f"offsets before {before_offset}"
+            click.confirm(f"delete {before} of {where}?", abort=True, err=True)
+        start = db.broker.delete_records(where, before_offset)
+    output.line(f"{where} now begins at offset {start}")
 
 
 def settings_of(db: eosdb.Database, topic: str) -> TopicConfig:

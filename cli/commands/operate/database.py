@@ -1,4 +1,4 @@
-"""Commands about the file itself: init, info, stats, migrate, sql, adopt, extract."""
+"""Commands about the file itself: init, migrate, info, sql."""
 
 from __future__ import annotations
 
@@ -16,48 +16,65 @@ from eosdb.cli.progress import progress
 from eosdb.cli.session import Session
 from eosdb.errors import InvalidRequestError
 
-_STATS_LINES: Final = 10
+_SIZES_SHOWN: Final = 10
 
 
 @click.command(cls=FileCommand)
-def init(session: Session) -> None:
-    """Create the database file if it does not exist.
+@click.option(
+    "--adopt", is_flag=True,
+    help="FILE is another application's database: add eosdb's tables, and change nothing else.",
+)  # fmt: skip
+@click.option(
+    "--wal", is_flag=True,
+    help="With --adopt: switch FILE to WAL mode, for every program that uses it.",
+)  # fmt: skip
+def init(session: Session, adopt: bool, wal: bool) -> None:
+    """Create FILE if it does not exist, or upgrade it to the schema of this version. Every command that
+    writes upgrades FILE, too.
+
+    With --adopt, all is done in one commit. A file that cannot be adopted is left unchanged, byte for
+    byte, and the error names every obstacle.
 
     \b
     Example:
       eosdb init shop.db
+      eosdb init app.db --adopt
     """
-    with session.open(create=True) as db:
-        output.line(f"{db.path} is ready")
+    if wal and not adopt:
+        raise click.UsageError("--wal needs --adopt")
+    how: bool | str = "wal" if wal else adopt
+    with session.open(create=not adopt, adopt=how) as db:
+        output.line(f"{db.path} is ready: schema {db.info()['schema_version']}")
 
 
 @click.command(cls=FileCommand)
+def migrate(session: Session) -> None:
+    """Upgrade FILE to the schema of this version, as `eosdb init` does. A missing file is an error here."""
+    with session.open() as db:
+        output.line(f"{db.path} is ready: schema {db.info()['schema_version']}")
+
+
+@click.command(cls=FileCommand)
+@click.option(
+    "--sizes", is_flag=True,
+    help="Show the bytes of tables, indexes and topics instead. A table has the ten largest, other formats "
+    "all. Reads the journal and every index.",
+)  # fmt: skip
 @output.format_option
-def info(session: Session, output_format: str) -> None:
+def info(session: Session, sizes: bool, output_format: str) -> None:
     """Show sizes, counts and versions of the file.
 
     \b
     Example:
-      eosdb info shop.db --format json
+      eosdb info shop.db
+      eosdb info shop.db --sizes
     """
     with session.open(read_only=True) as db:
-        output.facts(db.info(), output_format)
-
-
-@click.command(cls=FileCommand)
-@click.option("--all", "is_whole", is_flag=True, help="Show every line, not only the largest.")
-@output.format_option
-def stats(session: Session, is_whole: bool, output_format: str) -> None:
-    """Show the disk usage of the file, by table and topic: its ten largest parts, or with --all every
-    table, index and the free pages; the records and the journal events of each topic, which are parts of
-    these tables; and the average size of a transaction in the journal. Reads the journal and every index.
-
-    \b
-    Example:
-      eosdb stats shop.db
-    """
-    with session.open(read_only=True) as db, progress(db.clock, "stats", "pages") as on_progress:
-        report = db.admin.stats(on_progress=on_progress)
+        if not sizes:
+            output.facts(db.info(), output_format)
+            return
+        with progress(db.clock, "info", "pages") as on_progress:
+            report = db.admin.stats(on_progress=on_progress)
     lines: list[tuple[object, ...]] = [("total", "", None, report.total_bytes)]
     lines += [(part.kind, part.name, None, part.bytes) for part in report.parts]
     for topic in report.topics:
@@ -65,37 +82,27 @@ def stats(session: Session, is_whole: bool, output_format: str) -> None:
         lines.append(("journal of topic", topic.topic, None, topic.journal_bytes))
     each = round(report.bytes_per_transaction)
     lines.append(("journal of a transaction", "", report.transactions, each))
-    shown = lines if is_whole or output_format != "table" else _largest(lines)
+    shown = lines if output_format != "table" else _largest(lines)
     output.rows(("PART", "NAME", "COUNT", "BYTES"), shown, output_format)
     if len(shown) < len(lines):
-        output.line(f"{len(lines) - len(shown)} smaller ones more: eosdb stats --all", err=True)
+        output.line(
+            f"{len(lines) - len(shown)} smaller parts: eosdb info --sizes --format csv", err=True
+        )
     if report.is_estimate:
         output.line("estimated: this SQLite is built without dbstat, which counts pages", err=True)
 
 
 def _largest(lines: list[tuple[object, ...]]) -> list[tuple[object, ...]]:
     """The first line, the last, and between them those of the most bytes, in their order."""
-    inner = sorted(lines[1:-1], key=itemgetter(3), reverse=True)[: _STATS_LINES - 2]
+    inner = sorted(lines[1:-1], key=itemgetter(3), reverse=True)[: _SIZES_SHOWN - 2]
     return [lines[0], *(line for line in lines[1:-1] if line in inner), lines[-1]]
-
-
-@click.command(cls=FileCommand)
-def migrate(session: Session) -> None:
-    """Upgrade the file to the schema of this version. Any other command that writes does so, too.
-
-    \b
-    Example:
-      cp shop.db shop-before.db && eosdb migrate shop.db
-    """
-    with session.open() as db:
-        output.line(f"{db.path} has schema {db.info()['schema_version']}")
 
 
 @click.command(cls=FileCommand)
 @click.argument("query")
 @output.format_option
 def sql(session: Session, query: str, output_format: str) -> None:
-    """Run a read-only SQL QUERY (- reads it from standard input). `.views` lists the views, with their
+    """Run a read-only SQL QUERY. `-` reads it from standard input; `.views` lists the views, with their
     columns and meaning.
 
     \b
@@ -123,39 +130,3 @@ def _views(db: eosdb.Database) -> Iterator[tuple[str, str, str]]:
     for typed in db.admin.list_views():
         columns = ", ".join(f"{name} {kind}" for name, kind in typed.columns.items())
         yield typed.name, columns, f"JSON values of topic {typed.topic}"
-
-
-@click.command(cls=FileCommand)
-@click.option(
-    "--wal", is_flag=True,
-    help="Switch a file in rollback-journal mode to WAL mode, which applies to every program that uses it.",
-)  # fmt: skip
-def adopt(session: Session, wal: bool) -> None:
-    """Add eosdb's tables to another application's database, the SQLite file FILE.
-
-    In one commit: a file that cannot be adopted is left unchanged, byte for byte, and the error names every
-    obstacle. The application's tables, application_id and user_version are not changed.
-
-    \b
-    Example:
-      eosdb adopt app.db
-    """
-    with session.open(adopt="wal" if wal else True) as db:
-        output.line(f"{db.path} has eosdb's tables (schema {db.info()['schema_version']})")
-
-
-@click.command(cls=FileCommand)
-@click.argument("target", metavar="NEW", type=click.Path())
-def extract(session: Session, target: str) -> None:
-    """Move eosdb's tables out of FILE, which has another application's tables, too, into a new file, NEW.
-
-    NEW is written, verified and synced first; then the tables are dropped from FILE in one commit. If the
-    command is killed in between, run it again. Afterwards, programs that use eosdb open NEW.
-
-    \b
-    Example:
-      eosdb extract app.db orders.db
-    """
-    with session.open() as db, progress(db.clock, "extract", "events") as report:
-        position = db.extract(target, on_progress=report)
-    output.line(f"{target} has eosdb's tables, with {position} events; {session.path} has its own")

@@ -1,4 +1,4 @@
-"""Commands on the whole file: verify, rebuild, backup, restore, housekeeping, compact."""
+"""Commands on the whole file: verify, backup, restore, housekeeping, compact."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def verify(session: Session, untrusted: bool) -> None:
         output.line(problem)
     if not result.ok:
         raise CorruptDatabaseError(
-            f"{len(result.problems)} problems in {session.path}; `eosdb rebuild` rebuilds the tables "
-            "from the events, restore lost records from a backup"
+            f"{len(result.problems)} problems in {session.path}; `eosdb inspect rebuild` makes "
+            "the tables again from the events, restore lost records from a backup"
         )
     output.line(f"ok: {result.events} events, {result.elapsed_s:.1f} s")
 
@@ -67,19 +67,6 @@ def _verify_untrusted(path: str) -> None:
     for other in result.others:
         output.line(f"not eosdb's, and not looked into: {other}")
     output.line(f"ours and sound: {result.events} events, {result.elapsed_s:.1f} s")
-
-
-@click.command(cls=FileCommand)
-def rebuild(session: Session) -> None:
-    """Rebuild every derived table from the events, in one commit.
-
-    \b
-    Example:
-      eosdb rebuild shop.db
-    """
-    with session.open() as db, progress(db.clock, "rebuild", "events") as report:
-        done = db.rebuild(on_progress=report)
-    output.line(f"rebuilt from {done.events} events, {done.elapsed_s:.1f} s")
 
 
 @click.command(cls=FileCommand)

@@ -22,8 +22,8 @@ from eosdb.system.signals import Stop, stopped_by_signals
     help="Address to listen on, with --port.  [default: 127.0.0.1]",
 )  # fmt: skip
 def metrics(session: Session, port: int | None, listen: str | None) -> None:
-    """Print the metrics of FILE for Prometheus, or serve them: partitions, groups, open transactions, dead
-    letters and sizes. The file is only read, and no writer waits. The counters of a program are in its own
+    """Print metrics for Prometheus, or serve them: partitions, groups, open transactions, dead letters and
+    sizes of FILE. The file is only read, and no writer waits. A program's own counters are in its
     db.metrics_text().
 
     \b

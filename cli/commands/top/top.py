@@ -129,8 +129,8 @@ _FIRST_S: Final = 0.6
     "-b", "--batch", is_flag=True, help="Print plain text with all rows, for files and pipes."
 )
 def top(session: Session, delay_s: float, iterations: int | None, batch: bool) -> None:
-    """Show the activity of a file: lag of groups, open transactions and the records held back by them,
-    topics by rate, dead letters, and the growth of the file and its WAL.
+    """Show the activity of a file, such as lag, live: groups, open transactions and the records behind
+    them, topics by rate, dead letters, and the growth of the file and its WAL.
 
     Only reads, and holds no lock or snapshot between two readings. Press h for the keys.
 

@@ -1,15 +1,20 @@
 """Metadata for Datasette: descriptions of views and columns, canned queries, and hidden internal tables.
 
 datasette.json is generated from docs/sql.md (`make docs`) and part of the package. This module adds the
-name that Datasette gives the database, and the file's typed views.
+name that Datasette gives the database, and the file's typed views. Run as a module,
+with FILE [NAME], it prints the metadata for a Datasette without the plugin.
 """
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Iterable
 from importlib.resources import files
+from pathlib import Path
 from typing import Any, Final
 
+from eosdb.database import connect
 from eosdb.model.damage import parsed
 from eosdb.model.reports import JsonView
 
@@ -35,8 +40,7 @@ def of_instance(name: str, views: Iterable[JsonView] = ()) -> dict[str, Any]:
     """Return complete metadata for a file that Datasette calls `name`: the file name without suffix."""
     return {
         "title": f"{name}: an eosdb file",
-        "description": "Kafka's exactly-once machinery in one SQLite file: records, transactions, "
-        "producers and groups as views, everything that happened in the journal.",
+        "description": "Kafka's exactly-once machinery in one SQLite file: views, and the journal.",
         "databases": {name: of_database(views)},
     }
 
@@ -47,3 +51,13 @@ def _typed(view: JsonView) -> dict[str, Any]:
         "description": f"The committed JSON values of topic {view.topic}, a column for each field.",
         "columns": fields | _COORDINATES,
     }
+
+
+def main(path: str, name: str | None = None) -> None:
+    with connect(path, read_only=True) as db:
+        metadata = of_instance(name or Path(path).stem, db.admin.list_views())
+    json.dump(metadata, sys.stdout, indent=2, ensure_ascii=False)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:3])

@@ -1,5 +1,5 @@
 """A plugin for Datasette 0.65, which loads it if eosdb is installed in the same environment: `datasette
-shop.db` then uses the metadata that `eosdb datasette-metadata` prints.
+shop.db` then uses the metadata of `eosdb.integrations.datasette.metadata`.
 
 The plugin is also a workaround: without the metadata's queries in their place, Datasette answers 500 for
 views with BLOBs (its issue 2601).

@@ -145,7 +145,7 @@ def _all_older_below(connection: sqlite3.Connection, partition: Partition, times
 def _misleading(partition: Partition, entry: tuple[object, object]) -> CorruptDatabaseError:
     return CorruptDatabaseError(
         f"time_index: {partition.topic_partition}: the entry of offset {entry[1]!r:.40} does not fit the "
-        "records before it; `eosdb rebuild` restores it from the events, `eosdb verify` shows what "
+        "records before it; `eosdb inspect rebuild` restores it from the events, `eosdb verify` shows what "
         "else is damaged"
     )
 

@@ -160,9 +160,9 @@ def translate(error: sqlite3.Error, path: str) -> EosdbError:
     if extended == sqlite3.SQLITE_ERROR and "no such table" in str(error):
         # The statement is eosdb's own: users' statements do not come here.
         return StorageError(
-            f"{path}: eosdb's tables, or some of them, are missing: `eosdb extract` has moved them to a "
-            "file of their own, which is the one to open, or another program has dropped them; nothing was "
-            f"written (SQLite: {error})"
+            f"{path}: eosdb's tables, or some of them, are missing: `eosdb inspect extract` has moved "
+            "them to a file of their own, which is the one to open, or another program has dropped them; "
+            f"nothing was written (SQLite: {error})"
         )
     primary = sqlite3.SQLITE_FULL if extended in _FULL_EXTENDED else extended & 0xFF
     if primary == sqlite3.SQLITE_BUSY:

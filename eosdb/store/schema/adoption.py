@@ -162,8 +162,8 @@ def adopt(path: str, busy_timeout_ms: int, *, to_wal: bool, made_here: WriterMut
 
 _ROLLBACK: Final = (
     "its rollback-journal mode, for eosdb needs the write-ahead log (`PRAGMA journal_mode=WAL` in any "
-    "SQLite client switches it, for good and for every program that uses it; `eosdb adopt --wal`, or "
-    'adopt="wal", switches and adopts)'
+    "SQLite client switches it, for good and for every program that uses it; `eosdb init --adopt --wal`, "
+    'or adopt="wal", switches and adopts)'
 )
 
 

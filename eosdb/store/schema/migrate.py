@@ -244,7 +244,7 @@ def _looked_at(
     raise NotAnEosdbFileError(
         f"{path} is a SQLite database of another application (application_id "
         f"{content.application_id:#x}, expected {APPLICATION_ID:#x}); eosdb did not touch it. To have "
-        "eosdb's tables beside its own: `eosdb adopt FILE`, or eosdb.connect(path, adopt=True)"
+        "eosdb's tables beside its own: `eosdb init --adopt FILE`, or eosdb.connect(path, adopt=True)"
     )
 
 

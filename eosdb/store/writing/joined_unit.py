@@ -217,7 +217,7 @@ def _take_lock(connection: sqlite3.Connection, path: str) -> None:
         code = error.sqlite_errorcode
         if code == sqlite3.SQLITE_ERROR:
             raise NotAnEosdbFileError(
-                f"{path} has no tables of eosdb's; put them there with `eosdb adopt --wal FILE`, or "
+                f"{path} has no tables of eosdb's; put them there with `eosdb init --adopt --wal FILE`, or "
                 'eosdb.connect(path, adopt="wal"), and open your connection to that file'
             ) from error
         if code & 0xFF == sqlite3.SQLITE_BUSY:

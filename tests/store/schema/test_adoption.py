@@ -122,7 +122,7 @@ REFUSED: dict[str, tuple[Callable[[Path], object], type[eosdb.EosdbError], tuple
     "rollback journal": (
         lambda path: write(path, PLACES, mode="DELETE"),
         eosdb.NotAnEosdbFileError,
-        ("rollback-journal mode", "PRAGMA journal_mode=WAL", "eosdb adopt --wal"),
+        ("rollback-journal mode", "PRAGMA journal_mode=WAL", "eosdb init --adopt --wal"),
     ),
     "hot journal": (hot_journal, eosdb.StorageError, ("-journal", "own program")),
     "log without its index": (killed_and_copied, eosdb.StorageError, ("-wal", "own program")),
@@ -279,7 +279,7 @@ def test_names_are_refused_before_the_journal_mode_is_switched(db_path: Path) ->
 def test_without_asking_the_error_names_the_way_and_leaves_nothing_behind(db_path: Path) -> None:
     write(db_path, PLACES)
     before = folder_of(db_path)
-    with pytest.raises(eosdb.NotAnEosdbFileError, match=r"eosdb adopt .*adopt=True"):
+    with pytest.raises(eosdb.NotAnEosdbFileError, match=r"eosdb init --adopt .*adopt=True"):
         eosdb.connect(db_path)
     assert folder_of(db_path) == before
 

@@ -1,4 +1,4 @@
-"""`eosdb perf`: the figures add up, in Kafka's words or as rows, and what was sent is in the topic."""
+"""`python -m benchmarks.perf`: the figures add up, in Kafka's words or as rows; what was sent is stored."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ import pytest
 from click.testing import Result
 
 import eosdb
+from benchmarks.perf import Latencies, _paced, perf
 from eosdb import ManualClock
-from eosdb.cli.commands.operate.perf import Latencies, _paced
-from tests.cli.conftest import MAIN
+from tests.cli.conftest import MAIN, run
 
 Run = Callable[..., Result]
+__all__ = ["run"]
 SENTENCE = re.compile(
     r"40 records sent, \d+\.\d records/sec \(\d+\.\d\d MB/sec\), \d+\.\d\d ms avg latency, "
     r"\d+\.\d\d ms max latency, \d+\.\d\d ms 50th, \d+\.\d\d ms 95th, \d+\.\d\d ms 99th, "
@@ -26,7 +27,8 @@ SENTENCE = re.compile(
 
 
 @pytest.fixture(autouse=True)
-def _topic(run: Run) -> None:
+def _topic(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(MAIN.commands, "perf", perf)
     run("init")
     run("topics", "create", "t", "--partitions", "2")
 
@@ -175,8 +177,3 @@ def test_a_record_that_cannot_be_stored_is_the_end(run: Run, db_path: Path) -> N
         result = run("perf", "produce", "keyed", "--num-records", "10", "--record-size", "1", *more)
         assert (result.exit_code, result.stdout) == (1, "")
         assert result.stderr.startswith("error: INVALID_RECORD: ")
-
-
-@pytest.mark.parametrize("name", ["produce", "consume"])
-def test_every_command_has_an_example(name: str) -> None:
-    assert f"Example:\n      eosdb perf {name} " in MAIN.commands["perf"].commands[name].help

@@ -1,10 +1,12 @@
-"""`eosdb perf`: throughput and latency (kafka-producer-perf-test, kafka-consumer-perf-test)."""
+"""Throughput and latency of a file's producers and consumers, in the words of kafka-producer-perf-test
+and kafka-consumer-perf-test: `python -m benchmarks.perf produce shop.db orders --num-records 100000 …`."""
 
 from __future__ import annotations
 
 import contextlib
 import random
 import string
+import sys
 import threading
 from collections.abc import Iterator
 from functools import partial
@@ -17,6 +19,7 @@ import eosdb
 from eosdb.cli import output
 from eosdb.cli.commands.data.topics import settings_of
 from eosdb.cli.file_command import FileGroup
+from eosdb.cli.main import main
 from eosdb.cli.progress import progress
 from eosdb.cli.session import Session
 from eosdb.errors import MessageTooLargeError
@@ -199,7 +202,7 @@ def produce(
 
     \b
     Example:
-      eosdb perf produce orders --num-records 100000 --record-size 100 --transaction-size 1000
+      python -m benchmarks.perf produce shop.db orders --num-records 100000 --record-size 100
     """
     if transactional_id is not None and transaction_size is None:
         raise click.UsageError("--transactional-id needs --transaction-size")
@@ -277,7 +280,7 @@ def consume(
 
     \b
     Example:
-      eosdb perf consume orders --num-records 100000
+      python -m benchmarks.perf consume shop.db orders --num-records 100000
     """
     with (
         session.open(read_only=group is None) as db,
@@ -324,3 +327,8 @@ def consume(
         "fetch.nMsg.sec": round(count / fetch_s, 4),
     }
     output.rows(tuple(figures), [tuple(figures.values())], output_format)
+
+
+if __name__ == "__main__":
+    main.add_command(perf)
+    main(["perf", *sys.argv[1:]])

@@ -1,5 +1,6 @@
-"""`eosdb log dump`, `eosdb snapshots` and `eosdb delete-records` (kafka-dump-log.sh,
-kafka-delete-records.sh)."""
+"""`eosdb inspect`: a file as it is stored (kafka-dump-log.sh), and its tables made again from the journal.
+
+`log dump`, `snapshots`, `journal` and `rebuild` are earlier, hidden names of these commands."""
 
 from __future__ import annotations
 
@@ -8,11 +9,14 @@ from itertools import islice
 
 import click
 
-from eosdb import LoggedBatch, SnapshotInfo, TopicPartition
+from eosdb import LoggedBatch, SnapshotEntry, SnapshotInfo, TopicPartition
 from eosdb.cli import output
-from eosdb.cli.file_command import FileCommand, FileGroup
+from eosdb.cli.file_command import FileGroup
 from eosdb.cli.params import partition_argument
+from eosdb.cli.progress import progress
 from eosdb.cli.session import Session
+
+from .data.journal import journal
 
 _BATCH = (
     "baseOffset", "lastOffset", "count", "baseSequence", "lastSequence", "producerId",
@@ -27,11 +31,11 @@ _RECORD = (
 
 
 @click.group(cls=FileGroup)
-def log() -> None:
-    """Dump the log as it is stored."""
+def inspect() -> None:
+    """Show the log, journal and snapshots; rebuild tables."""
 
 
-@log.command()
+@inspect.command("log")
 @partition_argument()
 @click.option(
     "--from-offset", "offset", type=click.IntRange(min=0), default=0, show_default=True,
@@ -53,7 +57,7 @@ def dump(
 
     \b
     Example:
-      eosdb log dump orders 0 --from-offset 100 --print-data-log
+      eosdb inspect log shop.db orders/0 --from-offset 100 --print-data-log
     """
     with session.open(read_only=True) as db:
         db.broker.offsets(where)
@@ -107,35 +111,29 @@ def _record_rows(batches: Iterable[LoggedBatch], offset: int) -> Iterator[tuple[
                 )
 
 
-@click.group(cls=FileGroup)
-def snapshots() -> None:
-    """Take, list and show producer state snapshots."""
-
-
-@snapshots.command()
+@inspect.command("snapshots")
+@partition_argument(required=False)
+@click.option(
+    "--offset", type=click.IntRange(min=0), help="Offset of the snapshot (default: the newest one)."
+)
 @output.format_option
-def take(session: Session, output_format: str) -> None:
-    """Take a producer state snapshot of every partition. Of each partition, the two newest are kept.
+def snapshots_(
+    session: Session, where: TopicPartition | None, offset: int | None, output_format: str
+) -> None:
+    """List the snapshots of producer states, or show the newest one of a partition.
 
     \b
     Example:
-      eosdb snapshots take
+      eosdb inspect snapshots shop.db
+      eosdb inspect snapshots shop.db orders/0
     """
-    with session.open() as db:
-        _list(db.take_snapshot(), output_format)
-
-
-@snapshots.command(name="list")
-@output.format_option
-def list_(session: Session, output_format: str) -> None:
-    """List the producer state snapshots.
-
-    \b
-    Example:
-      eosdb snapshots list
-    """
+    if where is None and offset is not None:
+        raise click.UsageError("--offset needs a partition, such as orders/0")
     with session.open(read_only=True) as db:
-        _list(db.admin.list_snapshots(), output_format)
+        if where is None:
+            _list(db.admin.list_snapshots(), output_format)
+        else:
+            _show(db.admin.describe_snapshot(where, offset), output_format)
 
 
 def _list(snapshots: Iterable[SnapshotInfo], output_format: str) -> None:
@@ -144,21 +142,8 @@ def _list(snapshots: Iterable[SnapshotInfo], output_format: str) -> None:
     output.rows(columns, rows, output_format)
 
 
-@snapshots.command()
-@partition_argument()
-@click.option(
-    "--offset", type=click.IntRange(min=0), help="Offset of the snapshot (default: the newest one)."
-)
-@output.format_option
-def show(session: Session, where: TopicPartition, offset: int | None, output_format: str) -> None:
-    """Show the producer states in a producer state snapshot, with the field names of kafka-dump-log.sh.
-
-    \b
-    Example:
-      eosdb snapshots show orders/0
-    """
-    with session.open(read_only=True) as db:
-        entries = db.admin.describe_snapshot(where, offset)
+def _show(entries: Iterable[SnapshotEntry], output_format: str) -> None:
+    """The fields have the names of kafka-dump-log.sh."""
     output.rows(
         (
             "producerId", "producerEpoch", "coordinatorEpoch", "currentTxnFirstOffset",
@@ -182,24 +167,66 @@ def show(session: Session, where: TopicPartition, offset: int | None, output_for
     )  # fmt: skip
 
 
-@click.command("delete-records", cls=FileCommand)
-@partition_argument()
-@click.option(
-    "--before-offset", type=click.IntRange(min=-1), required=True,
-    help="Delete records below this offset; -1 deletes everything up to the high watermark.",
-)  # fmt: skip
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
-def delete_records(session: Session, where: TopicPartition, before_offset: int, yes: bool) -> None:
-    """Delete the oldest records of a partition by moving its log start offset forward.
+@inspect.command()
+def rebuild(session: Session) -> None:
+    """Rebuild every derived table from the events, in one commit.
 
     \b
     Example:
-      eosdb delete-records orders/0 --before-offset 1000 --yes
+      eosdb inspect rebuild shop.db
     """
+    with session.open() as db, progress(db.clock, "rebuild", "events") as report:
+        done = db.rebuild(on_progress=report)
+    output.line(f"rebuilt from {done.events} events, {done.elapsed_s:.1f} s")
+
+
+@inspect.command()
+@click.argument("target", metavar="NEW", type=click.Path())
+def extract(session: Session, target: str) -> None:
+    """Move eosdb's tables out of FILE, which has another application's tables, too, into a new file, NEW.
+
+    NEW is written, verified and synced first; then the tables are dropped from FILE in one commit. If the
+    command is killed in between, run it again. Afterwards, programs that use eosdb open NEW.
+
+    \b
+    Example:
+      eosdb inspect extract app.db orders.db
+    """
+    with session.open() as db, progress(db.clock, "extract", "events") as report:
+        position = db.extract(target, on_progress=report)
+    output.line(f"{target} has eosdb's tables, with {position} events; {session.path} has its own")
+
+
+inspect.add_command(journal)
+
+
+@click.group(cls=FileGroup)
+def log() -> None:
+    """See `eosdb inspect log`."""
+
+
+log.add_command(dump, "dump")
+
+
+@click.group(cls=FileGroup)
+def snapshots() -> None:
+    """See `eosdb inspect snapshots`."""
+
+
+snapshots.add_command(snapshots_, "show")
+
+
+@snapshots.command(name="list")
+@output.format_option
+def list_(session: Session, output_format: str) -> None:
+    """List the snapshots of producer states."""
+    with session.open(read_only=True) as db:
+        _list(db.admin.list_snapshots(), output_format)
+
+
+@snapshots.command()
+@output.format_option
+def take(session: Session, output_format: str) -> None:
+    """Take a snapshot of the producer states of every partition, also of those that are not due."""
     with session.open() as db:
-        db.broker.offsets(where)
-        if not yes:
-            before = "all offsets" if before_offset < 0 else f"offsets before {before_offset}"
-            click.confirm(f"delete {before} of {where}?", abort=True, err=True)
-        start = db.broker.delete_records(where, before_offset)
-    output.line(f"{where} now begins at offset {start}")
+        _list(db.take_snapshot(), output_format)
