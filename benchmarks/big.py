@@ -87,7 +87,7 @@ def one_percent(db: eosdb.Database) -> str:
 
 def retention(db: eosdb.Database) -> str:
     """Records and history: half of the bytes of each partition, and the events that described them."""
-    sizes = db.admin.log_directory().sizes
+    sizes = db.admin._log_directory().sizes
     for topic in SHAPE.topics:
         largest = max(size for tp, size in sizes.items() if tp.topic == topic)
         db.admin.alter_topic_config(topic, {"retention.bytes": largest // 2})

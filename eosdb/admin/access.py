@@ -76,7 +76,7 @@ class AccessAdmin(RequestHandler):
             )
         self._put(credentials)
 
-    def put_credential(self, credential: ScramCredential) -> None:
+    def _put_credential(self, credential: ScramCredential) -> None:
         """Add a user or change a password, with keys that the client has derived from the password.
         Raises UnacceptableCredentialError and UnsupportedSaslMechanismError."""
         self._put([users.check_credential(credential)])
@@ -104,7 +104,7 @@ class AccessAdmin(RequestHandler):
 
         self._coordinator.write(remove)
 
-    def list_credentials(self) -> list[ScramCredential]:
+    def _list_credentials(self) -> list[ScramCredential]:
         """Return the credentials of all users, ordered by name and mechanism."""
         with self._store.read() as connection:
             self._authorizer.check(connection, "describe", "cluster", CLUSTER)

@@ -124,7 +124,7 @@ class GroupAdmin(RequestHandler):
             self._authorizer.check(connection, "describe_configs", "group", group_id)
             return configs.of_group(self._config, group_configs.own(connection, group_id))
 
-    def list_group_configs(self) -> list[str]:
+    def _list_group_configs(self) -> list[str]:
         """Return the groups with settings of their own. Raises ClusterAuthorizationFailedError."""
         with self._store.read() as connection:
             self._authorizer.check(connection, "describe_configs", "cluster", CLUSTER)

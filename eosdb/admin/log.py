@@ -62,7 +62,7 @@ class LogAdmin(RequestHandler):
                 connection, self._store.path, self._coordinator.foresight(connection), may_see
             )
 
-    def log_directory(self) -> LogDirectory:
+    def _log_directory(self) -> LogDirectory:
         """Return the path of the file and the bytes of records in each partition. Raises
         ClusterAuthorizationFailedError."""
         with self._store.read() as connection:
@@ -96,7 +96,7 @@ class LogAdmin(RequestHandler):
         with self._store.read() as connection:
             return consistent_cut.read(connection, self._authorizer)
 
-    def transactions_in(
+    def _transactions_in(
         self, topic_partition: TopicPartition, start: int, end: int
     ) -> list[dict[TopicPartition, tuple[int, int]]]:
         """Return the committed transactions with data in the offsets [start, end), each with its first
@@ -110,7 +110,7 @@ class LogAdmin(RequestHandler):
             partition = partition_rows.read(connection, tp)
             return consistent_cut.transactions_in(connection, partition, start, end)
 
-    def first_record_at(
+    def _first_record_at(
         self,
         topic_partition: TopicPartition,
         timestamp: int,
@@ -134,13 +134,13 @@ class LogAdmin(RequestHandler):
                 connection, partition, timestamp, read_committed=read_committed
             )
 
-    def history_mark(self) -> str:
+    def _history_mark(self) -> str:
         """Return a mark for programs that store offsets outside the file. Later `history_departure`
         tells whether they are still offsets of this file and its history."""
         with self._store.read() as connection:
             return str(journal.mark(connection))
 
-    def history_departure(self, mark: str) -> str | None:
+    def _history_departure(self, mark: str) -> str | None:
         """Return None if the file still has the history of the mark, else why not: the path now holds
         another file, or an older copy. Raises InvalidRequestError for text that is not a mark."""
         with self._store.read() as connection:

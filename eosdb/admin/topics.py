@@ -89,9 +89,9 @@ class TopicAdmin(RequestHandler):
     def alter_topic_config(self, name: str, config: Mapping[str, object | None]) -> None:
         """Change some of the topic's own settings; None resets one to the broker's value. Raises
         InvalidConfigError and UnknownTopicOrPartitionError."""
-        self.change_topic_config(name, settings(config))
+        self._change_topic_config(name, settings(config))
 
-    def change_topic_config(
+    def _change_topic_config(
         self,
         name: str,
         changes: Iterable[ConfigChange],
@@ -140,7 +140,7 @@ class TopicAdmin(RequestHandler):
             partitions = partition_rows.read_topic(connection, name)
         return TopicDescription(name, tuple(p.offsets() for p in partitions), config)
 
-    def topic_config(self, name: str) -> TopicConfig:
+    def _topic_config(self, name: str) -> TopicConfig:
         """Return the topic's effective settings: its own, and the broker's for the rest."""
         return TopicConfig.resolve(self._config, self.describe_topic(name).config)
 
@@ -152,7 +152,7 @@ class TopicAdmin(RequestHandler):
             self._authorizer.check(connection, "describe_configs", "topic", name)
             return configs.of_topic(self._config, topics.read_config(connection, name))
 
-    def describe_new_topic_config(self, config: Mapping[str, str]) -> list[ConfigEntry]:
+    def _describe_new_topic_config(self, config: Mapping[str, str]) -> list[ConfigEntry]:
         """As `describe_topic_config`, for a new topic with these settings of its own. Raises
         InvalidConfigError."""
         TopicConfig.resolve(self._config, config)

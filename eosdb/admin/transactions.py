@@ -175,7 +175,7 @@ class TransactionAdmin(RequestHandler):
                 return
             after = position
 
-    def journal_position(self, newest: int = 0) -> int:
+    def _journal_position(self, newest: int = 0) -> int:
         """Return the position after which the last `newest` events begin."""
         with self._store.read() as connection:
             return max(journal.last_position(connection) - newest, 0)

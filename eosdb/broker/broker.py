@@ -39,6 +39,6 @@ class Broker(
         return self._config.transaction_version
 
     @property
-    def request_metrics(self) -> Metrics:
+    def _request_metrics(self) -> Metrics:
         """The metrics of the requests made through this object."""
         return self._core.metrics

@@ -81,7 +81,7 @@ class RequestHandler:
         except EosdbError as error:
             catalog.HOUSEKEEPING_LATER.say(file=self._store.path, cause=error, error=error)
 
-    def authorized_operations(self, resource_type: str, name: str) -> frozenset[str]:
+    def _authorized_operations(self, resource_type: str, name: str) -> frozenset[str]:
         """The operations that the principal may perform on the topic, group, transactional_id or cluster
         (KIP-430).
 

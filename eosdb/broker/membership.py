@@ -247,7 +247,7 @@ class MembershipRequests(Answering):
 
         return self._not_synced(leave)
 
-    def remove_members(
+    def _remove_members(
         self, group_id: str, members: Sequence[tuple[str, str | None]]
     ) -> list[ApiError | None]:
         """Remove each of these members, named by member id, group instance id, or both, if it exists.
@@ -290,7 +290,7 @@ class MembershipRequests(Answering):
         self._coordinator.leadership.ensure_elected()
         return self._coordinator.write(remove, sync=False)
 
-    def is_waiting(self, group_id: str, member_id: str, generation_id: int | None = None) -> bool:
+    def _is_waiting(self, group_id: str, member_id: str, generation_id: int | None = None) -> bool:
         """Whether the member's join, or with `generation_id` its sync, is still incomplete."""
         self._check_names(group_id, member_id, None)
         with self._store.read() as connection:

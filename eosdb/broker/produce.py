@@ -99,7 +99,7 @@ class ProduceRequests(Answering):
             raise result.error
         return result
 
-    def append_within(
+    def _append_within(
         self, unit: Unit, tp: TopicPartition, batch: PreparedBatch, transactional_id: str | None
     ) -> ProduceResult:
         """`append` within the caller's unit."""

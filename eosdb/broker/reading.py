@@ -47,7 +47,7 @@ class ReadRequests(Answering):
         )
 
     @answers(requests.FetchBatches)
-    def fetch_batches(self, request: requests.FetchBatches) -> Block:
+    def _fetch_batches(self, request: requests.FetchBatches) -> Block:
         return self._fetch(request, Want.BATCHES)
 
     @answers(requests.FetchData)
@@ -76,7 +76,7 @@ class ReadRequests(Answering):
                 check_crcs=bool(request.check_crcs),
             )
 
-    def idle(
+    def _idle(
         self, positions: Mapping[TopicPartition, int], *, isolation_level: IsolationLevel
     ) -> dict[TopicPartition, PartitionOffsets]:
         """The partitions with nothing to read at these positions, with their offsets. Partitions that may
@@ -90,7 +90,7 @@ class ReadRequests(Answering):
                 if may_read(partition.topic)
             }
 
-    def have_moved(self, listed: str, *, isolation_level: IsolationLevel) -> bool:
+    def _have_moved(self, listed: str, *, isolation_level: IsolationLevel) -> bool:
         """Whether any of the partitions in `ends.listed` has another end for this isolation level, or is
         gone. Not authorized: the read that follows is."""
         read_committed = reading.check_isolation_level(isolation_level)
@@ -128,10 +128,10 @@ class ReadRequests(Answering):
 
     def topics(self) -> list[str]:
         """The names of all topics the principal may describe."""
-        return list(self.topic_partitions())
+        return list(self._topic_partitions())
 
     @answers(requests.TopicPartitions)
-    def topic_partitions(self, request: requests.TopicPartitions) -> dict[str, int]:
+    def _topic_partitions(self, request: requests.TopicPartitions) -> dict[str, int]:
         with self._store.read() as connection:
             return {
                 name: count
@@ -139,7 +139,7 @@ class ReadRequests(Answering):
                 if self._authorizer.allows(connection, "describe", "topic", name)
             }
 
-    def every_partition_count(self) -> dict[str, int]:
+    def _every_partition_count(self) -> dict[str, int]:
         """The number of partitions of every topic, for requests that need a right on the cluster and none
         on topics. No authorization is checked."""
         with self._store.read() as connection:
@@ -154,7 +154,7 @@ class ReadRequests(Answering):
                 if self._authorizer.allows(connection, "describe", "topic", topic.name)
             ]
 
-    def topic_names(self) -> dict[UUID, str]:
+    def _topic_names(self) -> dict[UUID, str]:
         """The names of all topics by id, for requests that name topics by id. No authorization is
         checked: the request that uses the names is authorized itself."""
         with self._store.read() as connection:
@@ -195,15 +195,15 @@ class ReadRequests(Answering):
         return self.topic(topic).partitions
 
     @answers(requests.DataVersion)
-    def data_version(self, request: requests.DataVersion) -> int:
+    def _data_version(self, request: requests.DataVersion) -> int:
         return self._store.data_version()
 
     @answers(requests.WaitForChange)
-    def wait_for_change(self, request: requests.WaitForChange) -> int:
-        with self.listener() as listener:
+    def _wait_for_change(self, request: requests.WaitForChange) -> int:
+        with self._listener() as listener:
             return listener.wait(request.version, request.timeout_ms, request.cancelled)
 
-    def listener(self) -> Listener:
+    def _listener(self) -> Listener:
         """A listener that can be reused, for callers that would call `wait_for_change` repeatedly."""
         return Listener(self._store, self._clock)
 

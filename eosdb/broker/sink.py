@@ -170,7 +170,7 @@ class OnceAppender(RequestHandler):
             sequence = sequences.get(part.tp, 0)
             batch = part.batch if sender is None else sender.signed(part, sequence)
             try:
-                result = self._requests.append_within(unit, part.tp, batch, name)
+                result = self._requests._append_within(unit, part.tp, batch, name)
             except MessageTooLargeError:
                 if len(part.records) == 1:
                     raise

@@ -93,7 +93,7 @@ class Parking:
 
     def _watch(self) -> None:
         """Wake requests whose condition holds, and do due work, until closed."""
-        with self._broker.listener() as listener:
+        with self._broker._listener() as listener:
             looked, clients_seen_ms = -1, 0
             while not self.is_closed:
                 try:

@@ -64,7 +64,7 @@ class Session:
 
     def may(self, operation: str, kind: str, name: str) -> bool:
         """Whether the principal may do this, for requests that the broker does not check."""
-        return operation in self.broker.authorized_operations(kind, name)
+        return operation in self.broker._authorized_operations(kind, name)
 
     def check(self, operation: str) -> None:
         """Raises ClusterAuthorizationFailedError unless the principal may do this with the cluster."""
@@ -83,7 +83,7 @@ class Session:
         (KIP-430)."""
         if not requested:
             return {_NOT_ASKED}
-        allowed = self.broker.authorized_operations(kind, name)
+        allowed = self.broker._authorized_operations(kind, name)
         if kind == "cluster" and "describe" not in allowed:
             return set()
         return {int(ACLOperation[operation.upper()]) for operation in allowed}

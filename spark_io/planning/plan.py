@@ -192,7 +192,7 @@ def _at_time(
     at_end: bool,
 ) -> int:
     # An end is resolved like a start, so that consecutive time ranges do not overlap.
-    first = db.admin.first_record_at(tp, time_ms, isolation_level=options.isolation_level)
+    first = db.admin._first_record_at(tp, time_ms, isolation_level=options.isolation_level)
     if first is not None:
         return min(first.offset, state.end)
     if at_end or options.late_start_is_latest:

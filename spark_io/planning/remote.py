@@ -31,7 +31,7 @@ def look(path: str, marks_of: Callable[[str], Iterable[str]]) -> FileSummary:
     if unknown:
         with connect(path) as db:
             for mark in unknown:
-                if (why := db.admin.history_departure(mark)) is not None:
+                if (why := db.admin._history_departure(mark)) is not None:
                     departures[mark] = why
     return FileSummary(
         manifest.file_id, manifest.position, manifest.mark, manifest.partitions, departures, {}

@@ -57,7 +57,7 @@ def _checked(
     db: eosdb.Database, source: Range, names: Sequence[str], options: ReadOptions
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records of one range, and check that file and topic are the planned ones."""
-    departure = None if source.mark is None else db.admin.history_departure(source.mark)
+    departure = None if source.mark is None else db.admin._history_departure(source.mark)
     if departure is not None:
         departure = f"the file is another than was there: {departure}"
     if _is_lost(departure or _other_topic(db, source), source, options):

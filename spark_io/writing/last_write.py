@@ -62,7 +62,7 @@ class LastWrite(NamedTuple):
         """Raises SparkOptionError if the file lacks what the query wrote before this batch."""
         files, file_id = self.files(), db.broker.cluster_id()
         if (here := files.get(file_id)) is not None:
-            if (why := db.admin.history_departure(here.mark)) is not None:
+            if (why := db.admin._history_departure(here.mark)) is not None:
                 raise SparkOptionError(
                     f"{db.path}: when the query last wrote here, the file had its batches up to "
                     f"{here.last} (of {self.sink!r}); now it has another history, and may lack some of "
@@ -99,7 +99,7 @@ class LastWrite(NamedTuple):
         files, file_id = self.files(), db.broker.cluster_id()
         before = files.get(file_id, Written("", batch_id, batch_id))
         files[file_id] = Written(
-            db.admin.history_mark(), before.first, batch_id, {**before.topics, **(topics or {})}
+            db.admin._history_mark(), before.first, batch_id, {**before.topics, **(topics or {})}
         )
         with contextlib.suppress(OSError):
             self.note.parent.mkdir(exist_ok=True)

@@ -119,7 +119,7 @@ def targets_of(options: WriteOptions, columns: Collection[str]) -> Targets:
             topics = {
                 name: Topic(
                     db.broker.topic(name, may_create=False).partitions,
-                    db.admin.topic_config(name).compact,
+                    db.admin._topic_config(name).compact,
                 )
                 for name in names
             }

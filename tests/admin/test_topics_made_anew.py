@@ -59,7 +59,7 @@ def test_lines_that_went_into_a_topic_that_is_gone_do_not_count_in_the_new_one(
     path.write_text("".join(f"{i}\n" for i in range(40)))
 
     def ingest() -> Ingest:
-        settings = db.admin.topic_config("t")
+        settings = db.admin._topic_config("t")
         return Ingest(db, "t", settings, Source(path, "lines", None), "in.txt")
 
     db.admin.create_topic("t")

@@ -295,6 +295,6 @@ def test_the_journal_is_read_with_filters_in_order(classic_db: eosdb.Database) -
     assert list(
         classic_db.admin.journal(transactional_id="x")
     ) == classic_db.admin.transaction_history("x")
-    newest = classic_db.admin.journal_position(newest=3)
+    newest = classic_db.admin._journal_position(newest=3)
     assert list(classic_db.admin.journal(newest)) == everything[-3:]
     assert list(classic_db.admin.journal(10**9)) == []

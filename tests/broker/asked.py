@@ -68,7 +68,7 @@ class Asked:
                 generation = self.generation(step)
                 broker.heartbeat(group_id, generation, self.id_of(who), group_instance_id=instance)
             case steps.Leave(who, instance):
-                (refused,) = broker.remove_members(group_id, [(self.id_of(who), instance)])
+                (refused,) = broker._remove_members(group_id, [(self.id_of(who), instance)])
                 if refused is not None:
                     raise refused
             case steps.Hello():

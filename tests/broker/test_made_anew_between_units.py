@@ -154,7 +154,7 @@ def test_an_ingest_has_all_lines_in_one_topic(tmp_path: Path) -> None:
 
     def work(db: eosdb.Database) -> None:
         source = Source(path, "lines", None)
-        Ingest(db, "t", db.admin.topic_config("t"), source, "in.txt").run(10, skip=False)
+        Ingest(db, "t", db.admin._topic_config("t"), source, "in.txt").run(10, skip=False)
 
     stopped = 0
     for place in places(tmp_path, lambda db: make(db, OLD), work):

@@ -23,7 +23,7 @@ def file(db_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def passes(path: Path, password: str) -> list[bool]:
     with eosdb.connect(path) as db:
-        return [scram.is_password(c, password) for c in db.admin.list_credentials()]
+        return [scram.is_password(c, password) for c in db.admin._list_credentials()]
 
 
 def test_users_are_added_listed_and_removed(run: Run, db_path: Path) -> None:

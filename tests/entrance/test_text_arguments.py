@@ -144,7 +144,8 @@ TAKES_NO_TEXT = {
     "OnDelivery | None", "OnChange | None", "Collection[tuple[int, int]] | None",
     "Callable[[bytes], MadeKey] | None", "Callable[[bytes], MadeValue] | None", "Any",
     "Transport | AnyBroker | None", "Handlers[MadeKey, MadeValue]", "SentRecords | None",
-    "Request[A]", "Limits | None", "Interfere | None", "UUID | None", "Mapping[TopicPartition, UUID] | None", "Mapping[str, UUID] | None",
+    "Request[A]", "Limits | None", "Interfere | None", "UUID | None",
+    "Mapping[TopicPartition, UUID] | None", "Mapping[str, UUID] | None",
     "Mapping[UUID, Collection[int]] | None",
     "Never",
 }  # fmt: skip
@@ -172,7 +173,7 @@ GOOD: dict[str, Any] = {
 }  # fmt: skip
 """By name: what is right for a parameter that must be given."""
 NOT_FOR_USERS = {
-    "Broker.append_within", "Broker.have_moved", "Broker.turn", "Admin.ensure_topic", "Admin.read_blocks",
+    "Broker.turn", "Admin.ensure_topic", "Admin.read_blocks",
     "Database.publish",  # The old name of publish_copy.
 }  # fmt: skip
 

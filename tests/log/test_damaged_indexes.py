@@ -123,7 +123,7 @@ def by_time(db: eosdb.Database, tp: TopicPartition, start: int) -> Found:
     """The same for lookups by time: one here and there."""
     for at in range(START + start, START + 2_000, 333):
         yield db.broker.list_offsets(tp, at)
-        yield (db.admin.first_record_at(tp, at),)
+        yield (db.admin._first_record_at(tp, at),)
 
 
 FACES: dict[str, Callable[[eosdb.Database, TopicPartition, int], Found]] = {

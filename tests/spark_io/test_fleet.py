@@ -44,7 +44,7 @@ def fleet(tmp_path: Path) -> Path:
 
 def id_of(path: Path) -> str:
     with eosdb.connect(path, read_only=True) as db:
-        return db.admin.history_mark().partition(".")[0]
+        return db.admin._history_mark().partition(".")[0]
 
 
 def damage(path: Path) -> None:

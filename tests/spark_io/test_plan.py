@@ -192,7 +192,7 @@ def test_an_offset_outside_the_log_is_an_error_or_is_logged(
 def test_offsets_of_a_checkpoint_are_those_of_one_file_and_topic(
     log: eosdb.Database, tmp_path: Path
 ) -> None:
-    mark, topic_id = log.admin.history_mark(), log.broker.topic("t").topic_id
+    mark, topic_id = log.admin._history_mark(), log.broker.topic("t").topic_id
 
     def start(value: str) -> dict[int, tuple[int, int]]:
         return planned(log, startingOffsets=f'{{"t":{{"0":"{value}"}}}}')
@@ -201,7 +201,7 @@ def test_offsets_of_a_checkpoint_are_those_of_one_file_and_topic(
         start(f"5@{mark}@{topic_id}") == start(f"5@{mark}") == start("5") == {0: (5, 10), 1: (0, 0)}
     )
     with eosdb.connect(tmp_path / "other.db") as other:
-        another = other.admin.history_mark()
+        another = other.admin._history_mark()
     with pytest.raises(SparkOptionError, match=r"offset 5 of t-0 .* this is another file: its id"):
         start(f"5@{another}@{topic_id}")
     log.admin.delete_topic("t")

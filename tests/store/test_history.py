@@ -22,17 +22,17 @@ def grow(db: eosdb.Database, value: str, count: int = 1) -> None:
 
 def test_a_mark_holds_as_long_as_the_history_only_grows(db_path: Path, tmp_path: Path) -> None:
     with eosdb.connect(db_path) as db:
-        marks = [db.admin.history_mark()]
+        marks = [db.admin._history_mark()]
         db.admin.create_topic("t")
         for i in range(3):
-            marks.append(db.admin.history_mark())
+            marks.append(db.admin._history_mark())
             grow(db, f"{i}")
         db.rebuild()
         assert len(set(marks)) == 4
-        assert [db.admin.history_departure(mark) for mark in marks] == [None] * 4
+        assert [db.admin._history_departure(mark) for mark in marks] == [None] * 4
         db.backup(tmp_path / "copy.db")
     with eosdb.connect(tmp_path / "copy.db", read_only=True) as copy:
-        assert [copy.admin.history_departure(mark) for mark in marks] == [None] * 4
+        assert [copy.admin._history_departure(mark) for mark in marks] == [None] * 4
 
 
 @pytest.mark.slow
@@ -45,33 +45,33 @@ def test_marks_outlive_an_upgrade(tmp_path: Path, version: int) -> None:
         events = [(at, journal._event(connection, at)) for (at,) in positions]
     assert events
     with eosdb.connect(path) as db:
-        file_id = db.admin.history_mark().partition(".")[0]
+        file_id = db.admin._history_mark().partition(".")[0]
         for at, digest in events:
-            assert db.admin.history_departure(f"{file_id}.{at}.{digest}") is None
+            assert db.admin._history_departure(f"{file_id}.{at}.{digest}") is None
 
 
 def test_another_file_and_an_older_copy_are_told_apart(db_path: Path, tmp_path: Path) -> None:
     copy_path = tmp_path / "copy.db"
     with eosdb.connect(db_path) as db:
         db.admin.create_topic("t")
-        early = db.admin.history_mark()
+        early = db.admin._history_mark()
         db.backup(copy_path)
         grow(db, "a", 3)
-        mark = db.admin.history_mark()
+        mark = db.admin._history_mark()
     with eosdb.connect(copy_path) as copy:
-        assert "ends with event" in (copy.admin.history_departure(mark) or "")
+        assert "ends with event" in (copy.admin._history_departure(mark) or "")
         grow(copy, "b", 3)
-        assert "has another event" in (copy.admin.history_departure(mark) or "")
+        assert "has another event" in (copy.admin._history_departure(mark) or "")
         grow(copy, "b", 3)
-        assert "has another event" in (copy.admin.history_departure(mark) or "")
-        assert copy.admin.history_departure(early) is None
+        assert "has another event" in (copy.admin._history_departure(mark) or "")
+        assert copy.admin._history_departure(early) is None
     with eosdb.connect(tmp_path / "other.db") as other:
         other.admin.create_topic("t")
         grow(other, "a", 3)
-        assert "another file" in (other.admin.history_departure(mark) or "")
+        assert "another file" in (other.admin._history_departure(mark) or "")
 
 
 @pytest.mark.parametrize("told", ["", "x", "a.b.c", "a.1", 5])
 def test_what_is_no_mark_is_refused(db: eosdb.Database, told: str) -> None:
     with pytest.raises(InvalidRequestError):
-        db.admin.history_departure(told)
+        db.admin._history_departure(told)

@@ -93,7 +93,7 @@ def message(request: Any, version: int, correlation_id: int = 1) -> bytes:
 @contextmanager
 def served(db: eosdb.Database, **limits: Any) -> Iterator[Server]:
     """`db` behind a server with these limits, with the topic "t"."""
-    if "t" not in db.broker.topic_partitions():
+    if "t" not in db.broker._topic_partitions():
         db.admin.create_topic("t")
     with db.serve(limits=Limits(**limits)) as server:
         yield server

@@ -72,10 +72,10 @@ def test_a_client_creates_widens_and_deletes_topics(
 ) -> None:
     new = [NewTopic("a", 3, 1, config={"retention.ms": "1000"}), NewTopic("b", -1, -1)]
     assert outcomes(client.create_topics(new)) == {"a": "ok", "b": "ok"}
-    assert db.broker.topic_partitions() == {"a": 3, "b": 1, "t": 2}
+    assert db.broker._topic_partitions() == {"a": 3, "b": 1, "t": 2}
     assert db.admin.describe_topic("a").config == {"retention.ms": "1000"}
     assert outcomes(client.create_partitions([NewPartitions("a", 5)])) == {"a": "ok"}
-    assert db.broker.topic_partitions()["a"] == 5
+    assert db.broker._topic_partitions()["a"] == 5
     assert outcomes(client.delete_topics(["a", "none"])) == {
         "a": "ok",
         "none": "UNKNOWN_TOPIC_OR_PART",
@@ -108,7 +108,7 @@ def test_each_topic_of_a_request_has_its_own_answer(
 
 
 def test_what_is_only_validated_does_not_happen(db: eosdb.Database, client: AdminClient) -> None:
-    before = db.admin.journal_position()
+    before = db.admin._journal_position()
     new = [NewTopic("new", 1, 1), NewTopic("t", 1, 1)]
     assert outcomes(client.create_topics(new, validate_only=True)) == {
         "new": "ok",
@@ -117,7 +117,7 @@ def test_what_is_only_validated_does_not_happen(db: eosdb.Database, client: Admi
     for total, expected in ((9, "ok"), (2, "INVALID_PARTITIONS")):
         wider = client.create_partitions([NewPartitions("t", total)], validate_only=True)
         assert outcomes(wider) == {"t": expected}
-    assert db.admin.journal_position() == before
+    assert db.admin._journal_position() == before
 
 
 def test_a_request_creates_10000_partitions_at_most(
@@ -231,7 +231,7 @@ def test_added_partitions_are_assigned_to_the_one_broker(
     assert ask(4, [[1], [2]]) == [39]
     assert ask(4, [[1], [1]], {"name": "none", "count": 1, "assignments": None}) == [0, 3]
     assert ask(9, [[1]], {"name": "t", "count": 9, "assignments": None}) == [42]
-    assert db.broker.topic_partitions() == {"t": 4}
+    assert db.broker._topic_partitions() == {"t": 4}
 
 
 def test_one_request_adds_ten_thousand_partitions_at_most(db: eosdb.Database, peer: Peer) -> None:

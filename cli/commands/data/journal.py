@@ -69,7 +69,7 @@ def journal(
         if from_position is not None:
             after = from_position - 1
         else:
-            after = 0 if last is None else db.admin.journal_position(last)
+            after = 0 if last is None else db.admin._journal_position(last)
         _show(_entries(db, after, follow, filters), output_format, follow)
 
 
@@ -86,8 +86,8 @@ def _entries(
 ) -> Iterator[JournalEntry]:
     ended = False
     while not ended:
-        version = db.broker.data_version()
-        newest = db.admin.journal_position()
+        version = db.broker._data_version()
+        newest = db.admin._journal_position()
         for entry in db.admin.journal(after, **filters):
             after = entry.position
             yield entry
@@ -95,7 +95,7 @@ def _entries(
         if not follow:
             return
         try:
-            db.broker.wait_for_change(version, _WAIT_MS)
+            db.broker._wait_for_change(version, _WAIT_MS)
         except KeyboardInterrupt:
             ended = True  # All entries so far have been printed, and a JSON array is closed.
 

@@ -197,7 +197,7 @@ def settings_of(db: eosdb.Database, topic: str) -> TopicConfig:
     creates it.
     """
     try:
-        return db.admin.topic_config(topic)
+        return db.admin._topic_config(topic)
     except UnknownTopicOrPartitionError as error:
         raise UnknownTopicOrPartitionError(
             f"{error}: eosdb topics create {shlex.quote(topic)} --partitions 4"

@@ -55,7 +55,7 @@ def list_(session: Session, output_format: str) -> None:
       eosdb users list
     """
     with session.open(read_only=True) as db:
-        credentials = db.admin.list_credentials()
+        credentials = db.admin._list_credentials()
     columns = ("User", "Mechanism", "Iterations")
     output.rows(columns, [(c.user, c.mechanism, c.iterations) for c in credentials], output_format)
 

@@ -328,7 +328,7 @@ class _Exporter:
             progress.check_topics(source, self._topics)
             known = self._numbers()
             mark = progress.known_mark(source, known)
-            departure = None if mark is None else db.admin.history_departure(mark)
+            departure = None if mark is None else db.admin._history_departure(mark)
             wanted = progress.ranges(
                 source, known, departure, self._topics, allow_data_loss=self._allow_data_loss
             )
@@ -464,7 +464,7 @@ def _look(db: Database) -> Source:
     while True:
         ids = _topic_ids(db)
         cut = db.admin.consistent_cut()
-        mark = db.admin.history_mark()
+        mark = db.admin._history_mark()
         if ids == _topic_ids(db):
             break
     path = os.path.abspath(db.path)

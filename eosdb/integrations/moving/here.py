@@ -75,7 +75,7 @@ class Here:
                     {number: at.log_start_offset for number, at in of.items()},
                     config.get(MOVING_TO, ""),
                     config.get(MOVED_TO, ""),
-                    admin.topic_config(name).compact,
+                    admin._topic_config(name).compact,
                 )
             )
         self._ids |= {name: available[name] for name in names}
@@ -128,7 +128,7 @@ class Here:
         return {
             "transactional_ids": len(self._db.broker.list_transactions()),
             "acls": len(self._db.admin.list_acls()),
-            "users": len({credential.user for credential in self._db.admin.list_credentials()}),
+            "users": len({credential.user for credential in self._db.admin._list_credentials()}),
         }
 
     # -- changes --------------------------------------------------------------------------------------

@@ -58,10 +58,10 @@ class FileSource:
         ]
 
     def departure(self, mark: str) -> str | None:
-        return self._db.admin.history_departure(mark)
+        return self._db.admin._history_departure(mark)
 
     def mark(self) -> str:
-        return self._db.admin.history_mark()
+        return self._db.admin._history_mark()
 
     def bounds(self, topics: Sequence[SourceTopic]) -> dict[TopicPartition, Bounds]:
         names = {topic.name for topic in topics}
@@ -79,7 +79,7 @@ class FileSource:
         return translating(self.where, lambda: self._read(limits))
 
     def _read(self, limits: Limits) -> Chunk:
-        self._version = self._db.broker.data_version()
+        self._version = self._db.broker._data_version()
         cut = self._db.admin.consistent_cut()
         self._ends = {tp: cut[tp][1] for tp in self._positions if tp in cut}
         if len(self._ends) < len(self._positions):
@@ -87,7 +87,7 @@ class FileSource:
         most = min(limits.records, self._most)
         while True:
             ranges = planning.next_ranges(
-                self._positions, self._ends, most, self._db.admin.transactions_in
+                self._positions, self._ends, most, self._db.admin._transactions_in
             )
             chunk = self._read_ranges(ranges, limits.bytes)
             is_whole = all(chunk.positions.get(tp) == end for tp, (_, end) in ranges.items())
@@ -139,7 +139,7 @@ class FileSource:
         return all(self._positions[tp] >= end for tp, end in self._ends.items())
 
     def wait(self, timeout_ms: int, stopped: Callable[[], bool]) -> None:
-        self._db.broker.wait_for_change(self._version, timeout_ms, stopped)
+        self._db.broker._wait_for_change(self._version, timeout_ms, stopped)
 
     def note(self, relay: str, positions: Mapping[TopicPartition, int]) -> None:
         offsets = {tp: OffsetAndMetadata(offset) for tp, offset in positions.items()}

@@ -54,7 +54,7 @@ class FileTarget:
         result = {}
         for name in topics:
             if name in existing:
-                config = self._db.admin.topic_config(name)
+                config = self._db.admin._topic_config(name)
                 append_time = config.timestamp_type is TimestampType.LOG_APPEND_TIME
                 result[name] = TopicFacts(
                     existing[name].partitions,

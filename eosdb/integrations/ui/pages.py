@@ -330,7 +330,9 @@ class Pages:
         start, end = _offset(request, "from"), _offset(request, "before")
         when = request.query_params.get("time", "").strip()
         if when:
-            at = self._db.admin.first_record_at(tp, _time(when), isolation_level="read_uncommitted")
+            at = self._db.admin._first_record_at(
+                tp, _time(when), isolation_level="read_uncommitted"
+            )
             start = high if at is None else at.offset
         shown = page(
             self._db,

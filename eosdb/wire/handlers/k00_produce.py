@@ -85,7 +85,7 @@ def _decode(session: Session, request: ProduceRequest, version: int) -> _Decoded
     allowance = Allowance(session.lease)
     unknown = set[str]()
     if version >= 13:
-        name_by_id(request.topic_data, session.broker.topic_names())
+        name_by_id(request.topic_data, session.broker._topic_names())
         for topic in request.topic_data:
             if topic.name is None:
                 topic.name = f"?{topic.topic_id}"

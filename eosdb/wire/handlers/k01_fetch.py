@@ -166,12 +166,12 @@ def _idle(
         for place, wanted in requested.items()
         if place.topic in names or not isinstance(place.topic, UUID)
     }
-    return broker.idle(positions, isolation_level=level)
+    return broker._idle(positions, isolation_level=level)
 
 
 def _names(broker: Broker, ids: Set[UUID]) -> dict[UUID, str]:
     """The names of the ids whose topics exist."""
-    names = broker.topic_names() if ids else {}
+    names = broker._topic_names() if ids else {}
     return {topic_id: names[topic_id] for topic_id in ids & names.keys()}
 
 
@@ -200,7 +200,7 @@ def _read_partition(
     block: Block | None = None
     while True:
         try:
-            block = broker.fetch_batches(
+            block = broker._fetch_batches(
                 tp, offset, isolation_level=level, max_records=_STEP, max_bytes=max(room, 0)
             )
         except CorruptRecordError:
@@ -221,7 +221,7 @@ def _has_moved(bounds: Mapping[TopicPartition, int], level: IsolationLevel) -> L
 
     def look(broker: Broker) -> bool:
         try:
-            return broker.have_moved(listed, isolation_level=level)
+            return broker._have_moved(listed, isolation_level=level)
         except EosdbError:
             return True  # The fetch reports it to the reader.
 

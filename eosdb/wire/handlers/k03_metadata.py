@@ -66,7 +66,7 @@ def _asked(
     by_id = topic_id is not None
     try:
         if topic_id is not None:
-            name = session.broker.topic_names().get(topic_id)
+            name = session.broker._topic_names().get(topic_id)
             if name is None:
                 raise unknown_id(topic_id)
         topic = session.broker.topic(name or "", may_create=may_create and not by_id)

@@ -59,7 +59,7 @@ def offset_commit(session: Session, request: OffsetCommitRequest, version: int) 
     ids: dict[TopicPartition, UUID] = {}
     topics = request.topics
     if version >= 10:
-        name_by_id(topics, session.broker.topic_names())
+        name_by_id(topics, session.broker._topic_names())
         topics = [topic for topic in topics if topic.name is not None]
         ids = {tp: topic.topic_id for topic in topics for tp, _ in partitions_of([topic])}
     group = ConsumerGroupMetadata(

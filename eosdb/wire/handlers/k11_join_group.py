@@ -68,7 +68,7 @@ def join_group(session: Session, request: JoinGroupRequest, version: int) -> Fie
         return joined
 
     joined = when_complete(
-        session, join, lambda broker: broker.is_waiting(request.group_id, member_id)
+        session, join, lambda broker: broker._is_waiting(request.group_id, member_id)
     )
     # A leader that cannot be told to keep the assignment is not told that it leads.
     follows = joined.skip_assignment and version < 9

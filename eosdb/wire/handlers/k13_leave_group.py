@@ -17,7 +17,7 @@ def leave_group(session: Session, request: LeaveGroupRequest, version: int) -> F
     names: list[tuple[str, str | None]] = [(request.member_id, None)]
     if version >= 3:
         names = [(member.member_id, member.group_instance_id) for member in request.members]
-    errors = session.broker.remove_members(request.group_id, names)
+    errors = session.broker._remove_members(request.group_id, names)
     if version < 3:
         return {"error": errors[0]}
     return {

@@ -30,6 +30,6 @@ def sync_group(session: Session, request: SyncGroupRequest, version: int) -> Fie
             protocol_name=request.protocol_name,
             waits=True,
         ),
-        lambda broker: broker.is_waiting(group_id, member_id, request.generation_id),
+        lambda broker: broker._is_waiting(group_id, member_id, request.generation_id),
     )
     return {"like": synced}

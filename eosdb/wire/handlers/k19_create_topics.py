@@ -75,7 +75,7 @@ def _create(session: Session, topic: _Topic, validate_only: bool) -> Fields:
         "replication_factor": 1,
         "configs": [
             {"like": entry, "config_source": entry.source.value}
-            for entry in session.admin.describe_new_topic_config(config)
+            for entry in session.admin._describe_new_topic_config(config)
         ],
     }
 

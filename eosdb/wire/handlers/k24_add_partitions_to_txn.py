@@ -35,7 +35,7 @@ def add_partitions(session: Session, request: AddPartitionsToTxnRequest, _: int)
     except EosdbError as error:
         failure = error
     if isinstance(failure, TopicAuthorizationFailedError | UnknownTopicOrPartitionError):
-        counts = session.broker.topic_partitions()
+        counts = session.broker._topic_partitions()
         may = {topic: session.may("write", "topic", topic) for topic in {tp.topic for tp in tps}}
 
     def answer(tp: TopicPartition, _: object) -> Fields | EosdbError | None:

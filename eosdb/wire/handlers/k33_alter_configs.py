@@ -91,7 +91,7 @@ def _alter(
         if not name:
             raise InvalidRequestError("topic: got no name, expected one; topics have no defaults")
         check_topic_name(name)
-        session.admin.change_topic_config(name, changes, anew=anew, validate_only=validate_only)
+        session.admin._change_topic_config(name, changes, anew=anew, validate_only=validate_only)
         if not validate_only:
             log_without_effect(name, given)
     else:

@@ -13,7 +13,7 @@ from eosdb.wire.apis import Fields, Session, by_topic, partitions_of, serves
 
 @serves(DescribeLogDirsRequest, 1, 4, failed=lambda _, error, __: {"error": error})
 def describe_log_dirs(session: Session, request: DescribeLogDirsRequest, _: int) -> Fields:
-    folder = session.admin.log_directory()
+    folder = session.admin._log_directory()
     tps = sorted(folder.sizes)
     if request.topics is not None:
         tps = sorted({tp for tp, _ in partitions_of(request.topics)} & folder.sizes.keys())

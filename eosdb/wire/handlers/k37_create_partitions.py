@@ -22,7 +22,7 @@ from eosdb.wire.handlers.k19_create_topics import (
 @serves(CreatePartitionsRequest, 0, 3)
 def create_partitions(session: Session, request: CreatePartitionsRequest, _: int) -> Fields:
     again = repeated(topic.name for topic in request.topics)
-    counts, room = session.broker.every_partition_count(), PARTITIONS_AT_ONCE
+    counts, room = session.broker._every_partition_count(), PARTITIONS_AT_ONCE
 
     def create(topic: Any) -> None:
         nonlocal room

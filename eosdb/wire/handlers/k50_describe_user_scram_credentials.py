@@ -21,7 +21,7 @@ NUMBERS: Final = {name: number for number, name in enumerate(scram.MECHANISMS, s
 @serves(DescribeUserScramCredentialsRequest, 0, 0)
 def describe(session: Session, request: DescribeUserScramCredentialsRequest, _: int) -> Fields:
     by_user: dict[str, list[Fields]] = {}
-    for one in session.admin.list_credentials():
+    for one in session.admin._list_credentials():
         info = {"mechanism": NUMBERS[one.mechanism], "iterations": one.iterations}
         by_user.setdefault(one.user, []).append(info)
     requested = Counter([user.name for user in request.users] if request.users else list(by_user))

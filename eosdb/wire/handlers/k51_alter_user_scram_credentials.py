@@ -47,4 +47,4 @@ def _apply(session: Session, change: Any) -> None:
         bytes(change.salt),
         bytes(change.salted_password),
     )
-    session.admin.put_credential(credential._replace(mechanism=mechanism))
+    session.admin._put_credential(credential._replace(mechanism=mechanism))

@@ -23,7 +23,7 @@ def list_config_resources(
     resources = [
         *((TOPIC, name) for name in session.broker.topics()),
         (BROKER, str(NODE_ID)),
-        *((GROUP, name) for name in session.admin.list_group_configs()),
+        *((GROUP, name) for name in session.admin._list_group_configs()),
     ]
     return {
         "config_resources": [

@@ -32,7 +32,7 @@ def describe_topic_partitions(
             }
     left = max(1, min(request.response_partition_limit, _MOST_PARTITIONS))
     topics, following = list[Fields](), None
-    for name in names or sorted(session.broker.topic_partitions()):
+    for name in names or sorted(session.broker._topic_partitions()):
         if name < begin:
             continue
         if left == 0:

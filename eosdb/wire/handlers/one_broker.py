@@ -62,7 +62,7 @@ _QUOTAS_OF_IP: Final = ("connection_creation_rate",)
 
 def _known(session: Session, check: Answer) -> Answer:
     """The answer for an existing partition; any other is unknown."""
-    counts = session.broker.every_partition_count()
+    counts = session.broker._every_partition_count()
 
     def answer(tp: TopicPartition, asked: Any) -> Fields | EosdbError | None:
         if not 0 <= tp.partition < counts.get(tp.topic, 0):
@@ -89,7 +89,7 @@ def _moved(request: AlterReplicaLogDirsRequest, answer: Callable[[str], Answer])
 def alter_log_dirs(session: Session, request: AlterReplicaLogDirsRequest, _: int) -> Fields:
     """A replica may be moved to the folder of the file, where it is. (2 flexible.)"""
     is_there = _known(session, lambda *_: None)
-    path = session.admin.log_directory().path
+    path = session.admin._log_directory().path
     nowhere: Answer = lambda *_: {"error_code": LOG_DIR_NOT_FOUND}  # noqa: E731
     return _moved(request, lambda wanted: is_there if wanted == path else nowhere)
 
@@ -110,7 +110,7 @@ def elect_leaders(session: Session, request: ElectLeadersRequest, _: int) -> Fie
             f"election_type: got {request.election_type}, expected 0 (preferred) or 1 (unclean)"
         )
     if request.topic_partitions is None:
-        names = session.broker.every_partition_count()
+        names = session.broker._every_partition_count()
         topics = [{"topic": name} for name in names]
         return {"replica_election_results": topics}
     needless = ElectionNotNeededError("the one broker leads every partition")
@@ -218,7 +218,7 @@ def describe_quorum(session: Session, request: DescribeQuorumRequest, _: int) ->
     def quorum(tp: TopicPartition, _: object) -> Fields:
         if not is_known:
             raise UnknownTopicOrPartitionError(f"expected partition 0 of {_METADATA} alone")
-        end, now = session.admin.journal_position(), session.core.clock.time_ms()
+        end, now = session.admin._journal_position(), session.core.clock.time_ms()
         caught_up = {"last_fetch_timestamp": now, "last_caught_up_timestamp": now}
         voter = {"replica_id": NODE_ID, "log_end_offset": end, **caught_up}
         leader = {"leader_id": NODE_ID, "leader_epoch": LEADER_EPOCH, "high_watermark": end}

@@ -145,7 +145,7 @@ def test_planning_needs_the_manifest_only(device: Device, tmp_path: Path) -> Non
     with eosdb.connect(tmp_path / "other.db") as other:
         other.admin.create_topic("u", partitions=2)
         other.publish_copy(device.url)
-        mark = other.admin.history_mark()
+        mark = other.admin._history_mark()
         cut = other.admin.consistent_cut()
     device.publish()
     found = publishing.published(device.url)

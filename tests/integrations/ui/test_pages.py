@@ -156,14 +156,14 @@ def test_without_the_flag_there_is_nothing_to_change(reading: UiServer, db: eosd
 
 
 def test_without_the_token_nothing_is_changed(changing: UiServer, db: eosdb.Database) -> None:
-    before = db.admin.journal_position()
+    before = db.admin._journal_position()
     for token in ("", "wrong", changing.token[:-1], changing.token + "x", "ä"):
         assert post(changing, "/abort", {**OPEN, "token": token}).status_code == 403
         form = {"topic": "orders.dlq", "token": token}
         assert post(changing, "/replay", form).status_code == 403
     assert post(changing, "/abort", {**OPEN, "x": "y" * 20_000}).status_code == 413
     assert get(changing, "/abort").status_code == 405
-    assert db.admin.journal_position() == before
+    assert db.admin._journal_position() == before
 
 
 def test_with_the_token_a_transaction_is_aborted(changing: UiServer, db: eosdb.Database) -> None:

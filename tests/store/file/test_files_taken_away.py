@@ -140,7 +140,7 @@ READS: list[Callable[[eosdb.Database], object]] = [
     lambda db: db.query("SELECT 1").all(),
     lambda db: db.consumer().partitions_for("t"),
     lambda db: db.engine.connect().execute(text("SELECT 1")),
-    lambda db: db.broker.listener().__enter__().wait(-1, 0, lambda: False),
+    lambda db: db.broker._listener().__enter__().wait(-1, 0, lambda: False),
 ]
 
 
