@@ -16,19 +16,19 @@ import eosdb
 from eosdb.spark_io.planning.errors import SkippedFile
 from eosdb.spark_io.writing.micro_batch import WriteReport
 
-from .planning import options as reading_options
-from .planning.cut import Lens
-from .planning.errors import SparkOptionError
-from .planning.files import absolute
-from .python import explained, use_this_python
-from .reading import table_function
-from .source import EosdbDataSource
-from .writing import micro_batch
-from .writing.last_write import last_write_of
-from .writing.micro_batch import Calls, MicroBatch
-from .writing.outgoing import Outgoing, as_bytes, parse
-from .writing.running import active, query_of
-from .writing.writes import Content, bring_in, is_taken, plan_of, rows_of, sink_of, topics_of
+from eosdb.spark_io.planning import options as reading_options
+from eosdb.spark_io.planning.cut import Lens
+from eosdb.spark_io.planning.errors import SparkOptionError
+from eosdb.spark_io.planning.files import absolute
+from eosdb.spark_io.python import explained, use_this_python
+from eosdb.spark_io.reading import table_function
+from eosdb.spark_io.source import EosdbDataSource
+from eosdb.spark_io.writing import micro_batch
+from eosdb.spark_io.writing.last_write import last_write_of
+from eosdb.spark_io.writing.micro_batch import Calls, MicroBatch
+from eosdb.spark_io.writing.outgoing import Outgoing, as_bytes, parse
+from eosdb.spark_io.writing.running import active, query_of
+from eosdb.spark_io.writing.writes import Content, bring_in, is_taken, plan_of, rows_of, sink_of, topics_of
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 """A file, a directory, a glob, or a list of them."""

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from eosdb.model.damage import parsed
 
-from .planning.offsets import parse_offset
+from eosdb.spark_io.planning.offsets import parse_offset
 
 
 class OffsetsBehindLatest(NamedTuple):

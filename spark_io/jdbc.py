@@ -21,8 +21,8 @@ import eosdb
 from eosdb import TopicPartition
 from eosdb.admin import pinned
 
-from .planning.errors import SparkOptionError
-from .python import name_this_python
+from eosdb.spark_io.planning.errors import SparkOptionError
+from eosdb.spark_io.python import name_this_python
 
 ENVIRONMENT = "EOSDB_SQLITE_JDBC_JAR"
 DRIVER = "org.sqlite.JDBC"

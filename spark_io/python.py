@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from .planning.errors import SparkOptionError
+from eosdb.spark_io.planning.errors import SparkOptionError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

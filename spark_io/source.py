@@ -17,11 +17,11 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from .planning import columns, files, kafka_options, options, plan
-from .planning.errors import SparkOptionError
-from .reading import tasks
-from .reading.stream import StreamReader
-from .writing.sink import BatchWriter, StreamWriter
+from eosdb.spark_io.planning import columns, files, kafka_options, options, plan
+from eosdb.spark_io.planning.errors import SparkOptionError
+from eosdb.spark_io.reading import tasks
+from eosdb.spark_io.reading.stream import StreamReader
+from eosdb.spark_io.writing.sink import BatchWriter, StreamWriter
 
 
 class EosdbDataSource(DataSource):

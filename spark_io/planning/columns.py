@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from .errors import SparkOptionError
-from .options import boolean
+from eosdb.spark_io.planning.errors import SparkOptionError
+from eosdb.spark_io.planning.options import boolean
 
 KAFKA: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
 TYPES: Final[dict[str, str]] = {

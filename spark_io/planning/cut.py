@@ -16,11 +16,11 @@ from eosdb.admin import summary
 from eosdb.errors import EosdbError
 from eosdb.model.notices import catalog
 
-from . import files, remote
-from .errors import SkippedFile, SparkOptionError, with_advice
-from .known_files import KnownFiles, MarksOf
-from .offsets import ONLY, MarkedOffset
-from .options import ReadOptions
+from eosdb.spark_io.planning import files, remote
+from eosdb.spark_io.planning.errors import SkippedFile, SparkOptionError, with_advice
+from eosdb.spark_io.planning.known_files import KnownFiles, MarksOf
+from eosdb.spark_io.planning.offsets import ONLY, MarkedOffset
+from eosdb.spark_io.planning.options import ReadOptions
 
 
 class State(NamedTuple):

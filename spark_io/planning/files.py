@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from eosdb.integrations import publishing
 from eosdb.model.damage import parsed
 
-from . import kafka_options, remote
-from .errors import SparkOptionError
-from .options import boolean
+from eosdb.spark_io.planning import kafka_options, remote
+from eosdb.spark_io.planning.errors import SparkOptionError
+from eosdb.spark_io.planning.options import boolean
 
 SUFFIX = ".db"
 Given = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]

@@ -16,7 +16,7 @@ from eosdb.errors import EosdbError, UnknownMemberIdError
 from eosdb.model.clock import Clock, SystemClock
 from eosdb.model.notices import catalog
 
-from .offsets import Place
+from eosdb.spark_io.planning.offsets import Place
 
 _LATER_MS: Final = 60_000
 _PATIENCE: Final = eosdb.BrokerConfig(lock_timeout_ms=1_000)

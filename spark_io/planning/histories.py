@@ -10,10 +10,10 @@ from typing import Final
 
 from eosdb.model.notices import catalog
 
-from .cut import Cut, other_file, other_topic
-from .errors import SkippedFile, SparkOptionError
-from .offsets import ONLY, Positions
-from .options import ReadOptions
+from eosdb.spark_io.planning.cut import Cut, other_file, other_topic
+from eosdb.spark_io.planning.errors import SkippedFile, SparkOptionError
+from eosdb.spark_io.planning.offsets import ONLY, Positions
+from eosdb.spark_io.planning.options import ReadOptions
 
 
 class Histories:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 from typing import Final
 
-from .errors import SparkOptionError
+from eosdb.spark_io.planning.errors import SparkOptionError
 
 HONOURED: Final = (
     "assign", "subscribe", "subscribePattern", "startingTimestamp", "startingOffsetsByTimestamp",

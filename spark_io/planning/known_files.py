@@ -23,7 +23,7 @@ from eosdb.errors import EosdbError
 from eosdb.model import threads
 from eosdb.model.clock import Clock, SystemClock
 
-from . import remote
+from eosdb.spark_io.planning import remote
 
 T = TypeVar("T")
 R = TypeVar("R")

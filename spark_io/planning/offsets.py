@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 from eosdb import TopicPartition
 from eosdb.admin import summary
 
-from .errors import SparkOptionError
+from eosdb.spark_io.planning.errors import SparkOptionError
 
 ONLY: Final = ""
 """The key of the file if the request names a single one, whatever its id."""

@@ -15,9 +15,9 @@ from eosdb.model.damage import parsed
 from eosdb.model.validation import check_group_id
 from eosdb.model.values import IsolationLevel
 
-from . import kafka_options
-from .errors import Ignoring, SparkOptionError
-from .offsets import MarkedOffset, parse_offset
+from eosdb.spark_io.planning import kafka_options
+from eosdb.spark_io.planning.errors import Ignoring, SparkOptionError
+from eosdb.spark_io.planning.offsets import MarkedOffset, parse_offset
 
 _READING = {
     "path", "paths", "subscribe", "subscribepattern", "assign", "startingoffsets", "endingoffsets",

@@ -15,12 +15,12 @@ import eosdb
 from eosdb import EARLIEST, LATEST, TopicPartition
 from eosdb.model.notices import catalog
 
-from . import files, remote
-from .cut import Cut, FileState, Lens, State, other_file, other_topic
-from .errors import SparkOptionError
-from .known_files import in_parallel
-from .offsets import ONLY
-from .options import Limit, ReadOptions
+from eosdb.spark_io.planning import files, remote
+from eosdb.spark_io.planning.cut import Cut, FileState, Lens, State, other_file, other_topic
+from eosdb.spark_io.planning.errors import SparkOptionError
+from eosdb.spark_io.planning.known_files import in_parallel
+from eosdb.spark_io.planning.offsets import ONLY
+from eosdb.spark_io.planning.options import Limit, ReadOptions
 
 
 class Range(NamedTuple):

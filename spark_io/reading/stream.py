@@ -25,7 +25,7 @@ from eosdb.spark_io.planning.known_files import in_parallel
 from eosdb.spark_io.planning.offsets import Place, Positions
 from eosdb.spark_io.planning.trigger import Trigger
 
-from . import tasks
+from eosdb.spark_io.reading import tasks
 
 _MOST_OFFSETS: Final = 5_000_000
 """The default of maxOffsetsPerTrigger. A backfill is split into micro-batches, so that a killed query does

@@ -15,7 +15,7 @@ from pyspark.sql.functions import arrow_udtf
 
 from eosdb.spark_io.planning import columns, files, options, plan
 
-from . import tasks
+from eosdb.spark_io.reading import tasks
 
 _NAME: Final = "eosdb"
 

@@ -14,7 +14,7 @@ from eosdb.spark_io.planning.errors import with_advice
 from eosdb.spark_io.planning.options import ReadOptions
 from eosdb.spark_io.planning.plan import Range
 
-from . import batches as reading
+from eosdb.spark_io.reading import batches as reading
 
 
 def batches(

@@ -28,7 +28,7 @@ from eosdb.model.damage import parsed
 from eosdb.model.notices import catalog
 from eosdb.spark_io.planning.errors import OtherTargetError
 
-from .writes import plan_of
+from eosdb.spark_io.writing.writes import plan_of
 
 _RUN: Final = "run "
 

@@ -38,10 +38,10 @@ from eosdb.model.threads import Thread
 from eosdb.spark_io.planning.errors import OtherTargetError, SparkOptionError
 from eosdb.system.road import road
 
-from .last_write import LastWrite, checkpoint_of, last_write_of
-from .micro_batch import Call, MicroBatch, WriteReport, left_out, of_result
-from .outgoing import Outgoing, WriteOptions, as_bytes, parse
-from .writes import (
+from eosdb.spark_io.writing.last_write import LastWrite, checkpoint_of, last_write_of
+from eosdb.spark_io.writing.micro_batch import Call, MicroBatch, WriteReport, left_out, of_result
+from eosdb.spark_io.writing.outgoing import Outgoing, WriteOptions, as_bytes, parse
+from eosdb.spark_io.writing.writes import (
     Content,
     Rows,
     bring_in,

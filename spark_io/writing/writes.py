@@ -28,8 +28,8 @@ from eosdb.errors import (
 from eosdb.spark_io.planning.errors import OtherTargetError, SparkOptionError
 from eosdb.spark_io.planning.files import local
 
-from .last_write import PUT_BACK, LastWrite
-from .outgoing import Outgoing, values
+from eosdb.spark_io.writing.last_write import PUT_BACK, LastWrite
+from eosdb.spark_io.writing.outgoing import Outgoing, values
 
 _DIGEST_SIZE: Final = 2**128
 _DIGEST: Final = methodcaller("digest")

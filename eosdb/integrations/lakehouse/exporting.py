@@ -37,9 +37,9 @@ from eosdb.model.failpoints import Failpoint, reach
 from eosdb.model.validation import check_choice, check_path, check_text, check_texts, shown
 from eosdb.model.words import needs_extra
 
-from . import progress
-from .progress import Numbers, Range, Source
-from .targets import DataFile, Target, one_line
+from eosdb.integrations.lakehouse import progress
+from eosdb.integrations.lakehouse.progress import Numbers, Range, Source
+from eosdb.integrations.lakehouse.targets import DataFile, Target, one_line
 
 _WAITING_BYTES: Final = 64 * 2**20
 """The size of buffered rows at which they are written, as one row group for each file."""
@@ -443,18 +443,18 @@ def _target(
 ) -> Target:
     try:
         if format == "delta":
-            from .delta import DeltaTarget
+            from eosdb.integrations.lakehouse.delta import DeltaTarget
 
             return DeltaTarget(target, options, clock)
         if format == "iceberg":
-            from .iceberg import IcebergTarget
+            from eosdb.integrations.lakehouse.iceberg import IcebergTarget
 
             return IcebergTarget(target, catalog, options)
     except ModuleNotFoundError as error:
         raise ImportError(needs_extra(format, "lakehouse", error)) from error
     if options:
         raise ConfigError(f"got options {', '.join(options)}, Parquet has none")
-    from .parquet import ParquetTarget
+    from eosdb.integrations.lakehouse.parquet import ParquetTarget
 
     return ParquetTarget(target)
 

@@ -17,8 +17,8 @@ from eosdb.errors import ConfigError, CorruptDatabaseError, IllegalStateError, S
 from eosdb.model.damage import parsed
 from eosdb.model.failpoints import Failpoint, reach
 
-from .progress import Numbers, NumbersByFile, flat
-from .targets import COLUMNS, DataFile, SyncedFile, local_path, sync_folders
+from eosdb.integrations.lakehouse.progress import Numbers, NumbersByFile, flat
+from eosdb.integrations.lakehouse.targets import COLUMNS, DataFile, SyncedFile, local_path, sync_folders
 
 _OURS: Final = "_eosdb"
 """Spark, pyarrow and others ignore folders whose names begin so."""

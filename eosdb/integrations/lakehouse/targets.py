@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 from eosdb.store.schema.new_file import sync_folder
 from eosdb.system.road import road
 
-from .progress import Numbers, NumbersByFile
+from eosdb.integrations.lakehouse.progress import Numbers, NumbersByFile
 
 COLUMNS: Final = (
     "key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers", "source_file",
