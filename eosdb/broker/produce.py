@@ -43,6 +43,7 @@ class _Request(NamedTuple):
     """The common fields of a request's batches."""
 
     transactional_id: str | None
+    is_transactional: bool
     now: int
     version: int
     topic_ids: Mapping[str, UUID] = MappingProxyType({})
@@ -63,12 +64,15 @@ class ProduceRequests(Answering):
                 prepared[check_topic_partition(key)] = prepare(batch, now)
             except ApiError as error:
                 refused[key] = ProduceResult(error=error)
+        is_transactional = any(batch.is_transactional for batch in prepared.values())
         try:
             self._check_request(prepared.values(), request.transactional_id, request.acks)
         except ApiError as error:
             refused |= {tp: ProduceResult(error=error) for tp in prepared}
             prepared = {}
-        shared = _Request(request.transactional_id, now, version, request.topic_ids or {})
+        shared = _Request(
+            request.transactional_id, is_transactional, now, version, request.topic_ids or {}
+        )
 
         def apply(unit: Unit) -> dict[TopicPartition, ProduceResult]:
             for result in refused.values():
@@ -104,7 +108,10 @@ class ProduceRequests(Answering):
     ) -> ProduceResult:
         """`append` within the caller's unit."""
         request = _Request(
-            transactional_id, self._clock.time_ms(), self._config.transaction_version
+            transactional_id,
+            batch.is_transactional,
+            self._clock.time_ms(),
+            self._config.transaction_version,
         )
         return self._append_at_once(unit, {tp: batch}, request)[tp]
 
@@ -155,7 +162,8 @@ class ProduceRequests(Answering):
         self, unit: Unit, prepared: dict[TopicPartition, PreparedBatch], request: _Request
     ) -> dict[TopicPartition, ProduceResult]:
         """Append to every partition, or raise the first error."""
-        self._authorize_produce(unit, prepared, request.transactional_id)
+        if request.is_transactional:  # `init_producer_id` authorizes idempotent producers.
+            self._may_transact(unit, request.transactional_id or "")
         partitions = {tp: self._partition(unit, tp, request.topic_ids) for tp in prepared}
         begun = self._join(unit, partitions, prepared, request)
         return {
@@ -244,16 +252,6 @@ class ProduceRequests(Answering):
         )
         attempts.forget(partition.partition_id, batch.producer_id)
         return result
-
-    def _authorize_produce(
-        self,
-        unit: Unit,
-        prepared: Mapping[TopicPartition, PreparedBatch],
-        transactional_id: str | None,
-    ) -> None:
-        """Check the right to the transactional id. `init_producer_id` authorizes idempotent producers."""
-        if any(batch.is_transactional for batch in prepared.values()):
-            self._authorizer.check(unit, "write", "transactional_id", transactional_id or "")
 
     def _load(self, unit: Unit, tp: TopicPartition) -> partition_rows.Partition:
         try:

@@ -7,10 +7,9 @@ import base64
 import binascii
 import json
 from collections.abc import Sequence
-from contextlib import suppress
 from operator import add
 from types import NoneType
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple
 
 from eosdb.errors import InvalidRecordError, InvalidTimestampError
 from eosdb.log.checksum import content_sums
@@ -71,7 +70,7 @@ def prepare(batch: object, now_ms: int) -> PreparedBatch:
     columns = _columns(checked.records)
     payload, stamps = columns.payload, columns.timestamps
     size, has_null_key, sums = _measured(payload)
-    timestamps = cast("list[int]", stamps)
+    timestamps: list[Any] = stamps
     if None in stamps:
         timestamps = [now_ms if time is None else time for time in stamps]
     if set(map(type, timestamps)) != _INT or min(timestamps) < 0 or max(timestamps) > INT64_MAX:
@@ -101,9 +100,11 @@ def _measured(payload: list[bytes | None]) -> tuple[int, bool, list[int]]:
     without headers. Raises InvalidRecordError."""
     module = accelerator.rows()
     if module is not None:
-        with suppress(TypeError, OverflowError):  # decisions/0060
+        try:
             measured: tuple[int, bool, list[int]] = module.measured(payload)
             return measured
+        except (TypeError, OverflowError):
+            pass  # decisions/0060
     if not _PAYLOAD_TYPES.issuperset(map(type, payload)):
         _refuse_payload(payload)
     keys = payload[::2]

@@ -89,7 +89,7 @@ def check_int(
     error: type[ApiError] = InvalidRequestError,
 ) -> int:  # fmt: skip
     """Raises `error` unless the value is a whole number in [low, high]."""
-    if _is_int(value, low, high):
+    if (type(value) is int and low <= value <= high) or _is_int(value, low, high):
         return value
     raise error(f"{name}: got {shown(value)}, expected a whole number from {low} to {high}")
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, InvalidStateError
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -310,9 +310,9 @@ class RecordAccumulator:
             batch.is_filling = False
             self.buffered_bytes -= batch.size
 
-    def waiting(self) -> Iterator[ProducerBatch]:
-        for queue in self._waiting.values():
-            yield from queue
+    def waiting(self) -> list[ProducerBatch]:
+        """All waiting batches."""
+        return [batch for queue in self._waiting.values() for batch in queue]
 
     def recount(self) -> None:
         """Recompute the counts, after an interrupt between a change and its count."""

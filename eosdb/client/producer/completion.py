@@ -179,7 +179,7 @@ class BatchCompletion:
         flight are sent again, or finished; without any, nothing changes. `in_hand` are the batches last
         taken to be sent."""
         self._accumulator.recount()
-        waiting = list(self._accumulator.waiting())
+        waiting = self._accumulator.waiting()
         sent = {id(batch) for batch in (*waiting, *on_the_way)}
         batches = {id(batch): batch for batch in in_hand}
         for _, progress in self._manager.partitions_in_progress():
@@ -227,7 +227,7 @@ class BatchCompletion:
         if now_ms < self._expires_ms:
             return
         limit = self._settings.delivery_timeout_ms
-        batches = list(self._accumulator.waiting())
+        batches = self._accumulator.waiting()
         for _, progress in self._manager.partitions_in_progress():
             batches += [batch for batch in progress.unacknowledged if batch.is_sent]
         self._expires_ms = min([now_ms, *[batch.created_ms for batch in batches]]) + limit

@@ -176,7 +176,7 @@ class Sender:
         RecordAccumulator.abortUndrainedBatches)."""
         if not self._is_running:
             self._begin_step()
-        for batch in list(self._accumulator.waiting()):
+        for batch in self._accumulator.waiting():
             if not (unsent_only and batch.identity):
                 self._completion.give_up(batch, why)
         if not self._is_running:

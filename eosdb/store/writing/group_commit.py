@@ -22,7 +22,6 @@ from collections import deque
 from collections.abc import Callable
 from contextvars import ContextVar
 from functools import partial
-from itertools import islice, takewhile
 from typing import Any, Final, TypeVar
 
 from eosdb.errors import IllegalStateError
@@ -370,9 +369,12 @@ class GroupCommit:
 
     def _run_next_round(self) -> None:
         with self._lock:
-            self._first()
-            waiting = (request for request in self._queue if request.is_waiting)
-            batch = list(islice(takewhile(lambda request: not request.alone, waiting), _ROUND_MAX))
+            batch: list[Request] = []
+            for request in self._queue:
+                if not (request.done or request.is_left):
+                    if request.alone or len(batch) == _ROUND_MAX:
+                        break
+                    batch.append(request)
         try:
             self._run_round(batch)
         finally:
