@@ -530,6 +530,7 @@ class Database(WholeFile, Closeable):
 Where: TypeAlias = Database | str | os.PathLike[str]
 
 
+# decisions/0086: one signature, whose keywords help and editors show.
 @keywords_of(Database.processor)
 def process(
     db: Where,

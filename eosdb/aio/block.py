@@ -33,8 +33,6 @@ Offsets = Mapping[TopicPartition, OffsetAndMetadata | int]
 
 
 class Runs(Protocol):
-    """Calls functions in the transaction's thread."""
-
     def run(
         self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
     ) -> Coroutine[Any, Any, T]: ...

@@ -15,7 +15,7 @@ class Buffer:
 
     def __init__(self) -> None:
         self._waiting: dict[TopicPartition, tuple[Records, int]] = {}
-        """The records, and the number of them that have been delivered; at least one has not."""
+        """The records, and the number of delivered ones; at least one is left."""
 
     def add(self, polled: Mapping[TopicPartition, Records]) -> None:
         """Add records of partitions that have none in the buffer."""
@@ -23,7 +23,7 @@ class Buffer:
             self._waiting[tp] = (records, 0)
 
     def take_one(self, wanted: Collection[TopicPartition]) -> ConsumerRecord | None:
-        """Return the next record of the wanted partitions, or of any if `wanted` is empty."""
+        """The next record of the wanted partitions, or of any if `wanted` is empty."""
         for tp in wanted or self._waiting:
             if tp in self._waiting:
                 records, place = self._waiting[tp]
@@ -37,7 +37,7 @@ class Buffer:
     def take(
         self, wanted: Collection[TopicPartition], limit: int | None
     ) -> dict[TopicPartition, Records]:
-        """Return the next records of the wanted partitions, at most `limit` altogether."""
+        """The next records of the wanted partitions, at most `limit` altogether."""
         taken: dict[TopicPartition, Records] = {}
         for tp in [tp for tp in wanted or self._waiting if tp in self._waiting]:
             records, place = self._waiting.pop(tp)
@@ -51,7 +51,7 @@ class Buffer:
         return taken
 
     def first_offsets(self) -> dict[TopicPartition, int]:
-        """Return the offset of each partition's first undelivered record."""
+        """The offset of each partition's first undelivered record."""
         return {tp: records[place].offset for tp, (records, place) in self._waiting.items()}
 
     def put_back(

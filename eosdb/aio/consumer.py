@@ -1,8 +1,8 @@
 """The consumer for asyncio: aiokafka's calls, carried out in a thread of the consumer.
 
-A poll belongs to the consumer, not to the task that waits for it: its records go into a buffer, and if the
-task is cancelled they stay there for the next one. Positions and commits, also the commit at `stop`, count
-only delivered records.
+A poll belongs to the consumer, not to the waiting task. Its records go into a buffer, and stay there for
+the next task if this one is cancelled. Positions and commits, also the commit at `stop`, count only
+delivered records.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ T = TypeVar("T")
 OnLoop = Callable[[list[TopicPartition]], object]
 
 _SLICE_MS: Final = 1_000
-"""The longest single poll, after which the thread of an abandoned consumer ends."""
+"""The longest single poll; then the thread of an abandoned consumer ends."""
 
 
 class AsyncConsumer(Generic[Key, Value]):
@@ -71,7 +71,7 @@ class AsyncConsumer(Generic[Key, Value]):
         """The poll whose records are not in the buffer yet."""
         self._polled: asyncio.Future[Found] | None = None
         self._unwanted: set[TopicPartition] | None = set()
-        """The partitions whose records of that poll must not be delivered; None: all partitions."""
+        """Partitions of that poll whose records must not be delivered; None: all partitions."""
         self._failure: BaseException | None = None
         self._is_started = self._is_stopping = False
         self._stopped: Future[None] | None = None
@@ -101,7 +101,6 @@ class AsyncConsumer(Generic[Key, Value]):
         await self._worker.outlive(self.begin_to_stop())
 
     def begin_to_stop(self) -> Future[None]:
-        """Have the thread close the consumer and end."""
         if self._stopped is None:
             self._is_stopping = True
             self._consumer.wakeup()
@@ -320,8 +319,8 @@ class AsyncConsumer(Generic[Key, Value]):
     # -- small steps ----------------------------------------------------------------------------
 
     async def _ask(self, function: Callable[[], T]) -> T:
-        """Call the function in the thread. It completes even if the task is cancelled, but a wait for a
-        change in it ends then."""
+        """Call the function in the thread. It completes even if the task is cancelled, but its wait for a
+        change ends then."""
         self._check()
         is_left = False
 
@@ -329,7 +328,7 @@ class AsyncConsumer(Generic[Key, Value]):
             while True:
                 try:
                     return function()
-                except WakeupError:  # Meant for a poll, as a rule.
+                except WakeupError:  # Usually the wake-up was for a poll.
                     if is_left or self._is_stopping:
                         raise
 
@@ -345,8 +344,8 @@ class AsyncConsumer(Generic[Key, Value]):
     async def _reposition(
         self, partitions: Iterable[TopicPartition] | None, function: Callable[[], object]
     ) -> None:
-        """Call a function that changes the positions of these partitions (None: of all). Their undelivered
-        records are dropped, and polled again if the function does not change the position."""
+        """Call a function that changes the positions of these partitions (None: of all). Their
+        undelivered records are dropped, and polled again if the position does not change."""
         self._check()
         given = None if partitions is None else set(partitions)
 

@@ -24,7 +24,7 @@ T = TypeVar("T")
 Found = dict[TopicPartition, Records]
 
 _PIECE: Final = 500
-"""The most records that are made in one call into C, during which no other Python thread runs."""
+"""The most records of one call into C, during which no other Python thread runs."""
 _LOOK_AGAIN_S: Final = 1.0
 
 
@@ -57,7 +57,7 @@ class PolledConsumer(Consumer[Key, Value]):
     def poll_records(
         self, timeout_ms: int, max_records: int | None, wanted: Collection[TopicPartition]
     ) -> Found:
-        """Poll, and return records by partition; of the wanted partitions only, if there are any. Returns
+        """Poll, and return records by partition; only of the wanted partitions, if there are any. Returns
         nothing after `wakeup`."""
         self.put_back()
         aside = self.assignment() - self.paused() - set(wanted) if wanted else set()
@@ -82,8 +82,8 @@ def with_undelivered(
     poll: Future[Found] | None,
     function: Callable[[], T],
 ) -> T:
-    """Call the function with `consumer.undelivered` set: to the first records in the buffer, and to those
-    of a poll that was still running when the call was queued."""
+    """Call the function with `consumer.undelivered` set to the first records in the buffer, and to those
+    of a poll that was running when the call was queued."""
     polled = {} if poll is None or poll.exception() is not None else poll.result()
     before = consumer.undelivered
     consumer.undelivered = {tp: records[0].offset for tp, records in polled.items()} | dict(

@@ -1,7 +1,7 @@
 """`await db.process(…)`: the processor in a thread of its own, whose handlers run in the event loop.
 
-While the thread waits for a handler's coroutine it carries out what that asks of its transaction, so a unit
-has one thread from begin to commit.
+The thread that waits for a handler's coroutine carries out the coroutine's calls of its transaction, so a
+unit has one thread from begin to commit.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class Inbox:
         return await asyncio.wrap_future(done)
 
     def wait_for(self, awaited: Future[T], loop: asyncio.AbstractEventLoop) -> T:
-        """Run calls until the coroutine is done, and return its result. Raises asyncio.CancelledError if it
-        was cancelled, or the loop is closed."""
+        """Run calls until the coroutine is done, and return its result. Raises asyncio.CancelledError if
+        it was cancelled, or the loop is closed."""
         awaited.add_done_callback(self._end)
         while not (self._is_over and self._calls.empty()):
             try:
@@ -63,11 +63,11 @@ class Inbox:
         try:
             return awaited.result()
         except concurrent.futures.CancelledError:
-            # Not an Exception, for which the record would have failed.
+            # No Exception, which would fail the record.
             raise asyncio.CancelledError from None
 
     def _end(self, _: object) -> None:
-        self._is_over = True  # In the loop's thread, as `run` looks at it.
+        self._is_over = True  # In the loop's thread, where `run` reads it.
         self._calls.put(lambda: None)
 
 
@@ -80,7 +80,7 @@ class Processing:
         self._workers = Workers(home, "processor")
         self._processor: Processor | None = None
         self._task: asyncio.Task[Any] | None = None
-        """Awaits the user's handler."""
+        """The task of the user's handler."""
         self._is_stopping = False
         self.ended: Future[Any] | None = None
         """Done when the processor has left its group."""
@@ -89,7 +89,7 @@ class Processing:
         self, make: Callable[[Callable[..., Any]], Processor], until_idle_ms: int | None
     ) -> ProcessReport:
         """Run the processor that `make` returns for a handler. If the task is cancelled, so is the user's
-        handler, and the end of its transaction is waited for."""
+        handler; this waits for the end of its transaction."""
 
         def run() -> ProcessReport:
             self._processor = processor = make(self._called())
@@ -111,8 +111,8 @@ class Processing:
             self._workers.end()
 
     def stop(self) -> None:
-        """Make the processor end, and cancel the user's handler. In the loop's thread, or when the loop is
-        closed."""
+        """Make the processor end, and cancel the user's handler. Call it in the loop's thread, or when
+        the loop is closed."""
         self._is_stopping = True
         if self._processor is not None:
             self._processor.stop()

@@ -30,8 +30,6 @@ T = TypeVar("T")
 
 
 class Sending(Item[RecordMetadata]):
-    """A record to send."""
-
     __slots__ = ("_is_in_transaction", "_send", "_sent")
 
     def __init__(
@@ -69,13 +67,13 @@ class Sending(Item[RecordMetadata]):
 
 class Outgoing:
     """The thread's side of an AsyncProducer: a Producer, used only there. Several AsyncProducers without
-    transactions may share one, so that their records share commits."""
+    transactions may share one, and so share commits."""
 
     def __init__(self, producer: Producer, *, is_transactional: bool) -> None:
         self.producer: Final = producer
         self.is_transactional: Final = is_transactional
         self.users = 0
-        """The number of AsyncProducers that use this one, counted by the loop."""
+        """The AsyncProducers that use this one, counted by the loop."""
         self._refused: BaseException | None = None
         """The error of a record that the open transaction lacks."""
 
@@ -114,8 +112,7 @@ class Outgoing:
             raise
 
     def _lacks_a_record(self, error: BaseException) -> None:
-        """Keep the error of a refused record for `commit`, because the task may not have seen it when it
-        commits."""
+        """Keep the error of a refused record for `commit`: the task may not have seen it by then."""
         if self._refused is None and self.producer.state == "IN_TRANSACTION":
             self._refused = error
 

@@ -1,7 +1,7 @@
 """Methods of `Database` and its `Admin` as coroutines, with their signatures.
 
-Methods that read run in a small pool of threads; methods that write go through the writer's queue, so that
-no reader queues behind a write that itself waits for a long transaction of `db.begin()`.
+Methods that read run in a small pool of threads; methods that write go through the writer's queue. So no
+reader waits behind a write that waits for a long transaction of `db.begin()`.
 """
 
 from __future__ import annotations

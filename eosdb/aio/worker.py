@@ -1,8 +1,8 @@
 """The worker threads of an event loop, and the effects of cancelling a task that waits for them.
 
 Nothing here blocks the loop: calls are queued, and their results are futures of the loop. A thread cannot
-be interrupted, so there are three ways to wait, which differ after a cancellation: with `run` a call that
-has begun continues, `acquire` undoes it, `to_the_end` waits for it.
+be interrupted, so there are three ways to wait. After a cancellation, `run` lets a begun call continue,
+`acquire` undoes it, and `to_the_end` waits for it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ T = TypeVar("T")
 _TURN_MS: Final = 2
 """How long a task may send, or take buffered records, before it yields to other tasks."""
 LOOK_S: Final = 1.0
-"""The time between two checks whether the loop has been closed."""
+"""The time between two checks whether the loop was closed."""
 
 
 class Stoppable(Protocol):
@@ -51,7 +51,7 @@ class Home:
         self._turn_began_ms = 0
         self._pools = weakref.WeakSet[ThreadPoolExecutor]()
         self.stoppable: Final = weakref.WeakSet[Stoppable]()
-        """What goes on in a thread until it is stopped."""
+        """Objects that run in a thread until they are stopped."""
         self._ended = threading.Event()
         args = weakref.ref(self.loop), self._pools, self.stoppable, self._ended
         Thread("the event loop", "eosdb-aio-loop", _end_with_the_loop, *args).start()
@@ -63,7 +63,6 @@ class Home:
         return pool
 
     def end(self) -> None:
-        """Mark the database as closed."""
         self._ended.set()
 
     def check(self) -> None:
@@ -85,7 +84,7 @@ class Home:
         return DatabaseClosedError("the database has been closed")
 
     def check_may_write(self) -> None:
-        """Like `check`; also raises IllegalStateError in the task that holds the write lock, which would
+        """Like `check`. Also raises IllegalStateError in the task that holds the write lock, which would
         wait for itself."""
         self.check()
         if self.inside and asyncio.current_task() in self.inside:
@@ -107,7 +106,7 @@ def _end_with_the_loop(
     stoppable: weakref.WeakSet[Stoppable],
     ended: threading.Event,
 ) -> None:
-    """Poll until the loop is closed, of which nothing notifies, and end its threads then, without waiting
+    """Poll until the loop is closed, which it does not announce; then end its threads, without waiting
     for garbage collection."""
     while not ended.wait(LOOK_S):
         its = loop()
@@ -134,8 +133,8 @@ class Workers:
         return asyncio.wrap_future(self.post(function, *args, **kwargs), loop=self._home.loop)
 
     def post(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Queue a call without waiting for its result. Raises StorageError if no thread can be started, and
-        DatabaseClosedError; the call is not made then."""
+        """Queue a call without waiting for its result. Raises StorageError if no thread can be started,
+        and DatabaseClosedError; then the call is not made."""
         done, call = deferred(function, *args, **kwargs)
         try:
             with threads.needed("the event loop"):
@@ -167,14 +166,13 @@ class Workers:
             raise
 
     def end(self) -> None:
-        """End the threads when all queued calls are done."""
         self._pool.shutdown(wait=False)
 
 
 def deferred(
     function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
 ) -> tuple[Future[T], Callable[[], None]]:
-    """Return the future result of a call, and what makes the call."""
+    """A future, and the function that makes the call and completes it."""
     done = Future[T]()
 
     def call() -> None:
@@ -193,10 +191,8 @@ def _undo(result: Future[T], undo: Callable[[T], object]) -> None:
 
 
 async def outlived(future: asyncio.Future[T]) -> T:
-    """Wait for a future that continues even if the waiting task is cancelled.
-
-    Unlike `asyncio.shield`, it does not log errors that no task waits for any more.
-    """
+    """Wait for a future that continues even if the waiting task is cancelled. Unlike `asyncio.shield`, it
+    does not log errors that no task waits for any more."""
     try:
         await asyncio.wait({future})
     except (asyncio.CancelledError, GeneratorExit):
@@ -211,8 +207,8 @@ def _retrieve(future: asyncio.Future[T]) -> None:
 
 
 async def behind(error: BaseException | None, closed: Callable[[], Awaitable[object]]) -> None:
-    """Wait for what closes an object at the end of a block that raised `error`; of a block whose generator
-    is closed there is no waiting."""
+    """Wait for the function that closes an object at the end of a block that raised `error`. No waiting
+    for a block whose generator is closed."""
     if isinstance(error, GeneratorExit):
         return
     try:
@@ -224,8 +220,8 @@ async def behind(error: BaseException | None, closed: Callable[[], Awaitable[obj
 async def to_the_end(
     future: asyncio.Future[T], cancelled: asyncio.CancelledError | None = None
 ) -> T:
-    """Wait until the future is done, even if the task is cancelled, or has been before; the cancellation
-    takes effect then."""
+    """Wait until the future is done, even if the task is cancelled, or was before; the cancellation takes
+    effect then."""
     while not future.done():
         try:
             await asyncio.wait({future})
@@ -237,8 +233,8 @@ async def to_the_end(
 
 
 async def to_the_end_of_a_block(left: asyncio.Future[T], error: BaseException | None) -> None:
-    """Wait until a block that ended with `error`, if any, has been left. If the task is cancelled, that is
-    raised instead of errors of leaving."""
+    """Wait until a block that ended with `error`, if any, was left. A cancellation of the task is raised
+    instead of errors of leaving."""
     if isinstance(error, GeneratorExit):
         return  # The loop is closed; the thread leaves the block.
     try:

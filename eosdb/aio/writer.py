@@ -91,7 +91,7 @@ class Writer:
         self._workers = Workers(home, "writer")
         self._queue: deque[tuple[Owner, Item[Any], int]] = deque()
         self._is_asked = False
-        """Whether the thread has been asked to empty the queue, and has not begun yet."""
+        """Whether the thread was asked to empty the queue, and has not begun yet."""
         self._records = self._bytes = 0
         self._room = asyncio.Event()
         self._room.set()
@@ -134,16 +134,15 @@ class Writer:
             raise
 
     def emptied(self) -> Future[None]:
-        """What is done, in whatever thread waits for it, when all queued items are."""
+        """Done, for a waiting thread, when all queued items are."""
         return self._workers.post(self._empty)
 
     def end(self) -> None:
-        """End the thread when all queued items are done."""
         self._workers.end()
 
     # -- the thread -----------------------------------------------------------------------------
 
-    # decisions/0043: one thread, each of whose rounds has the items queued during the last one.
+    # decisions/0043: one thread; a round has the items queued during the last one.
     def _empty(self) -> None:
         self._is_asked = False  # First: items queued from now on wake the thread again.
         queue = self._queue
@@ -170,7 +169,7 @@ class Writer:
             self._tell(_hand_over, items[start : start + _PIECE])
 
     def _tell(self, function: Callable[..., None], *args: object) -> None:
-        with contextlib.suppress(RuntimeError):  # The loop has been closed: no task waits.
+        with contextlib.suppress(RuntimeError):  # The loop was closed: no task waits.
             self._home.loop.call_soon_threadsafe(function, *args)
 
     def _make_room(self, records: int, size: int) -> None:

@@ -1,7 +1,7 @@
 """The world in which programs are tested: a file, processes that have it open, faulty networks, and a
 clock.
 
-Nothing here knows what the programs do. Faults are injected by it, and checkers read the file.
+It injects faults and does not know the programs; checkers read the file.
 """
 
 from __future__ import annotations
@@ -79,7 +79,6 @@ class Arena(Closeable):
         self.history: list[str] = []
         self.transports: list[SimulatedTransport] = []
         self.presences: dict[int, SimulatedPresence] = {}
-        """The presence of every member so far, by number."""
         self.scheduler.ended = self._end_presences
         self.config = config or BrokerConfig()
         self._folder = tempfile.mkdtemp(prefix="eosdb-simulation-", dir=memory_folder())
@@ -96,7 +95,6 @@ class Arena(Closeable):
             raise
 
     def close(self) -> None:
-        """Stop every actor and remove the file."""
         self.scheduler.kill_all()
         for node in self.nodes:
             node.abandon()
@@ -113,7 +111,6 @@ class Arena(Closeable):
         return network
 
     def say(self, line: str) -> None:
-        """Add a line to the history."""
         time = self.clock.monotonic_ms() - START_MS
         self.history.append(f"step {self.scheduler.steps} at {time} ms: {line}")
 
@@ -165,7 +162,7 @@ class Arena(Closeable):
     # -- fate -----------------------------------------------------------------------------------
 
     def reached(self, point: Failpoint) -> None:
-        """Crash the coordinator, sometimes, between the two steps of a commit."""
+        """Sometimes crash the coordinator between the two steps of a commit."""
         if point is not Failpoint.END_TXN_DECIDED or self._running_on is None:
             return
         if self._crash_rng.random() < self.faults.crash_between_steps:
@@ -177,7 +174,7 @@ class Arena(Closeable):
         return self._running_on is None or self._crash_rng.random() < 0.5
 
     def restart(self, node: int) -> None:
-        """Replace a process that has died, and its actors, by another that opens the file."""
+        """Replace a dead process, and its actors, by another that opens the file."""
         self.say(f"node {node} crashes")
         self.counts["node crash"] += 1
         for actor in [a for a in self.scheduler.actors if a.node == node]:
@@ -225,8 +222,8 @@ class NodeBroker:
 
 
 class ServedBroker(NodeBroker):
-    """The broker as a client reaches it through a server: the client has no presence, and the server waits
-    for the others in the client's name."""
+    """The broker as a client reaches it through a server: the client has no presence, and the server
+    waits for other members in its name."""
 
     def presence(self, transactional_id: str | None = None) -> Presence | None:
         return None
@@ -238,8 +235,8 @@ class ServedBroker(NodeBroker):
 
 
 class SimulatedPresence:
-    """The presence of an actor as a group member, and the time since when it is gone. The arena keeps it,
-    so that nothing depends on when an abandoned consumer is garbage-collected."""
+    """The presence of an actor as a group member, and the time of its end. The arena keeps it, so that
+    garbage collection of an abandoned consumer does not matter."""
 
     def __init__(self, real: Presence, actor: Actor | None, clock: Clock) -> None:
         self.number: Final = real.number
@@ -288,7 +285,7 @@ class SimulatedTransport(FaultyTransport):
 
 
 def _short(request: Request[object]) -> str:
-    """The request with what has to be given."""
+    """The request with its required fields."""
     given = (f for f in fields(request) if not f.kw_only or f.default is MISSING)  # type: ignore[arg-type]
     return f"{request.name}({', '.join(_plain(getattr(request, f.name)) for f in given)})"
 

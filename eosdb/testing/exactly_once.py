@@ -26,7 +26,7 @@ from eosdb.testing.arena import Arena, Faults
 from eosdb.testing.scheduler import NodeCrashed
 
 _LONGEST_SCHEDULE: Final = 4_000
-"""The number of turns after which the faults end, and the program is run once more to finish its work."""
+"""After this number of turns the faults end, and the program runs once more to finish its work."""
 _TOLD: Final = 60
 
 

@@ -88,7 +88,7 @@ class FaultyTransport:
             exchange, name = Exchange[T](), request.name
             self._numbers += 1
             label = f"{name} #{self._numbers}"
-            # Everything is drawn at once, so that one request's fate does not shift the others'.
+            # All draws at once, so that one request's fate does not shift the others'.
             happens = {fault: self._rng.random() < p for fault, p in self._chances.items()}
             there, back, again = self._way(happens["reorder"]), self._way(False), self._way(True)
             if self._only is not None and name not in self._only:
@@ -106,7 +106,7 @@ class FaultyTransport:
             return exchange
 
     def presence(self, transactional_id: str | None = None) -> Presence | None:
-        """The broker's presence: a process and its own locks have no network between them."""
+        """The broker's presence: between a process and its own locks there is no network."""
         return presence(self._broker, transactional_id)
 
     def poll(self) -> int | None:

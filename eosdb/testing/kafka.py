@@ -104,7 +104,7 @@ class KafkaDouble(str, Closeable):
         """Die as by `kill -9`: connections break, and the file stays as it is. Clients are refused until
         `restart`. Idempotent."""
         if self._end():
-            # Nobody else may get the port meanwhile, least of all a client that connects to itself.
+            # Otherwise another process could get the port, or a client could connect to itself.
             self._reserved = _reserve(self._port)
             self.db.abandon()
 
@@ -115,7 +115,7 @@ class KafkaDouble(str, Closeable):
         self.db = eosdb.connect(self.path, clock=self.clock, durability="off", config=self._config)
         self._reserved.close()
         self._faults.resume()
-        with warnings.catch_warnings():  # Of kafka-python, where a test takes warnings for errors.
+        with warnings.catch_warnings():  # kafka-python's, in a test that takes warnings for errors.
             warnings.simplefilter("ignore", DeprecationWarning)
             self._server = self.db.serve(self._port, _HOST, interfere=self._faults)
         self._is_alive = True
@@ -136,7 +136,6 @@ class KafkaDouble(str, Closeable):
 
 
 def _reserve(port: int) -> socket.socket:
-    """Reserve the port without listening."""
     reserved = socket.socket()
     reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     reserved.bind((_HOST, port))

@@ -1,8 +1,8 @@
 """Runs many actors, one at a time, in an order that a seed determines.
 
-An actor is ordinary blocking code in a thread of its own. It runs until it sends a request or sleeps; then
-the scheduler chooses the next actor. Only one thread runs at a time, so the same seed gives the same
-history. Time advances only when all actors sleep.
+An actor is ordinary blocking code in its own thread. It runs until it sends a request or sleeps; then the
+scheduler chooses the next actor. Only one thread runs at a time, so the same seed gives the same history.
+Time advances only when all actors sleep.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class ActorKilled(BaseException):
 
 
 class NodeCrashed(BaseException):
-    """The process that was carrying out a request has died in the middle of it."""
+    """The process died in the middle of carrying out a request."""
 
     def __init__(self, node: int) -> None:
         super().__init__(f"node {node} crashed")
@@ -40,7 +40,7 @@ class Actor:
         self.wake_ms = 0
         """The time until which it sleeps."""
         self.suspended_until = 0
-        """The step before which it gets no turn, whatever it waits for."""
+        """The step before which it gets no turn."""
         self.error: BaseException | None = None
         self.finished = False
         self.killed = False
@@ -67,7 +67,7 @@ class Actor:
             raise ActorKilled
 
     def kill(self) -> None:
-        """Kill the actor where it is; its cleanup has no effect."""
+        """Kill the actor; its cleanup has no effect."""
         self.killed = True
         if not self.finished:
             self.resume()
@@ -88,8 +88,6 @@ class Actor:
 
 
 class Scheduler:
-    """Gives the turns to the actors."""
-
     def __init__(self, rng: random.Random, clock: SimulatedClock) -> None:
         self._rng = rng
         self._clock = clock

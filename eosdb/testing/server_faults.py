@@ -1,8 +1,7 @@
-"""Faults between clients and a server, planned by a test for the next request of a name: the request or its
-response is lost, it is delayed, or it is answered with an error.
+"""Faults between clients and a server, planned by a test for the next request of a name.
 
-The faults are named as in `FaultyTransport`. A lost message breaks the connection: over TCP a message
-cannot be lost otherwise.
+The request or its response is lost, it is delayed, or it is answered with an error. The faults have the
+names of `FaultyTransport`. A lost message breaks the connection: TCP loses messages in no other way.
 """
 
 from __future__ import annotations

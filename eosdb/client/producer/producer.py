@@ -213,6 +213,7 @@ class Producer(Closeable):
 
     # -- records --------------------------------------------------------------------------------
 
+    # decisions/0085: the key is a keyword.
     def send(
         self,
         topic: str,

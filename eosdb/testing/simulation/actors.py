@@ -1,4 +1,4 @@
-"""The programs that run in the simulated world, written as users write them.
+"""The programs of the simulated world, written as users write them.
 
 Each is a plain function that runs until it is killed, or returns because its producer is fenced; then a
 successor is started.
@@ -54,7 +54,7 @@ Role = Callable[[World, Me], None]
 
 
 def idempotent_writer(world: World, me: Me) -> None:
-    """Writes the input, and data among the transactions of others, without transactions."""
+    """Writes the input without transactions, also between the records of other transactions."""
     producer = world.producer(me.full_name, me.node)
     number = 0
     while True:
@@ -174,7 +174,7 @@ def worker(world: World, me: Me) -> None:
 
 
 def member(world: World, me: Me, *, changes: bool = False) -> None:
-    """Shares the input as a member of a group. Every life has a transactional id of its own, so only its
+    """Shares the input as a member of a group. Every life has its own transactional id, so only its
     membership can fence it (KIP-447). With `changes` it may be a server's client, and ends now and then."""
     producer = _initialized(world, me, me.full_name)
     if producer is None:
@@ -210,7 +210,7 @@ def member(world: World, me: Me, *, changes: bool = False) -> None:
             world.ledger.believe(metadata, consumer.assignment())
             for _ in range(
                 me.rng.choice((0, 0, 1, 4))
-            ):  # What comes may be of the next generation.
+            ):  # New records may be of the next generation.
                 world.clock.sleep_ms(me.rng.randint(20, 300))
                 records = [*records, *consumer.poll(max_records=me.rng.randint(1, 4))]
             for consumed in records:
@@ -234,8 +234,8 @@ def member(world: World, me: Me, *, changes: bool = False) -> None:
 
 
 def assigned_member(world: World, me: Me, *, changes: bool = False) -> None:
-    """The same in a group whose partitions the coordinator assigns (KIP-848). With `changes`, old
-    heartbeats arrive again, and it ends now and then."""
+    """The same in a group of the new protocol (KIP-848). With `changes`, old heartbeats arrive again, and
+    it ends now and then."""
     producer = _initialized(world, me, me.full_name)
     if producer is None:
         return
@@ -282,7 +282,7 @@ def assigned_member(world: World, me: Me, *, changes: bool = False) -> None:
 
 
 def changing_member(world: World, me: Me) -> None:
-    """Either of them, in one group, which changes over from one protocol to the other and back."""
+    """Either of them, in one group, which changes from one protocol to the other and back."""
     role = member if me.rng.random() < 0.6 else assigned_member
     world.counts[f"a life of a changing member: {role.__name__}"] += 1
     role(world, me, changes=True)
@@ -296,7 +296,6 @@ def _seat(me: Me) -> str:
 def _send_result(
     producer: Producer, record: TransactionRecord, consumed: ConsumerRecord, topic: str
 ) -> None:
-    """Send the result of an input record, whose number is in it."""
     value = f"{record.key}|{consumed.offset * INPUTS + consumed.partition}".encode()
     tp = TopicPartition(topic, consumed.offset % TOPICS[topic])
     record.sent[value] = tp
@@ -344,7 +343,7 @@ def _initialized(world: World, me: Me, transactional_id: str | None = None) -> P
 
 
 def _begin(world: World, me: Me, producer: Producer, number: int) -> TransactionRecord | None:
-    """Begin a transaction; None if the last one was empty and a new epoch could not be had."""
+    """Begin a transaction; None if the last one was empty and no new epoch was available."""
     for _ in range(3):
         try:
             token = producer.begin_transaction()
@@ -358,7 +357,7 @@ def _begin(world: World, me: Me, producer: Producer, number: int) -> Transaction
 
 def _resolve(world: World, me: Me, producer: Producer, record: TransactionRecord) -> bool:
     """After an error, abort, or repeat the request. False if the producer cannot continue; then the
-    database says what became of the transaction."""
+    database tells the outcome of the transaction."""
     for _ in range(3):
         try:
             if producer.state == "COMMITTING_TRANSACTION":
@@ -392,4 +391,4 @@ ROLES: Final[dict[str, tuple[Role, Sequence[str]]]] = {
     "uncommitted_reader": (uncommitted_reader, ("uncommitted",)),
     "admin": (lambda world, me: None, ()),
 }
-"""The function and the actors of each role. The admin's actions are chosen by the run itself."""
+"""The function and the actors of each role. The run itself chooses the admin's actions."""

@@ -1,5 +1,7 @@
-"""Checks how long members stay in a group: a member whose process has died must be removed by the next
-write, one that hangs or is cut off when its session has ended, and no other member may be removed.
+"""Checks when members leave a group.
+
+The next write must remove a member whose process has died. A member that hangs or is cut off goes when
+its session has ended. No other member may be removed.
 """
 
 from __future__ import annotations
@@ -13,9 +15,9 @@ from eosdb.model.damage import parsed
 from eosdb.testing.simulation.model import require
 
 _NOTICED_MS: Final = 300
-"""How long writes may continue after a death before one of them must have noticed it."""
+"""How long writes may continue after a death without noticing it."""
 _WAITED_IN: Final = ("PreparingRebalance", "CompletingRebalance")
-"""States in which a member that has joined may wait for others, and need not heartbeat."""
+"""In these states a member that has joined may wait for others without heartbeats."""
 Row = tuple[str, str, int, str, str, int]
 """A member's lease: group, its state, rebalance deadline and members, member id, expiry."""
 
@@ -39,8 +41,6 @@ class _Seen:
 
 
 class Attendance:
-    """Follows the members of one file. Its methods raise Violation."""
-
     def __init__(self, presences: Mapping[int, KnownPresence], counts: Counter[str]) -> None:
         self._presences = presences
         self._counts = counts
@@ -50,7 +50,7 @@ class Attendance:
         self._now_ms = 0
 
     def wrote(self, now_ms: int) -> None:
-        """Called when a request that writes has been answered."""
+        """Called after the answer to a request that writes."""
         self._last_write_ms = now_ms
 
     def asked_to_leave(self, group_id: str, member_id: str) -> None:

@@ -1,5 +1,7 @@
-"""Checks a group that changes over between the two protocols: no partition is believed owned by two members
-whose commits pass, and the members of a group that is classic again go on in the generation they know.
+"""Checks a group that changes between the two protocols.
+
+No partition may be owned by two members whose commits pass. Members of a group that is classic again keep
+their known generation.
 """
 
 from __future__ import annotations
@@ -15,31 +17,28 @@ from eosdb.testing.simulation.model import MEMBERS, assigned, require
 
 
 class Beliefs:
-    """Follows the group that shares the input. Its methods raise Violation."""
-
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self.members: list[tuple[str, int]] = []
         """The members, each with the generation or epoch that its commits must name."""
         self._checked = -1
         self._epoch: int | None = None
-        """The epoch of the group, while it is one of the new kind."""
+        """The group's epoch while it uses the new protocol."""
         self.seen = 0
         """The journal position up to which changes have been read."""
         self.changes_over = 0
         self._had: dict[str, set[int]] = {}
-        """What each classic member was given last."""
+        """The last assignment of each classic member."""
         self._targets: dict[str, set[int]] = {}
-        """What the coordinator means each member to have."""
+        """The coordinator's target for each member."""
 
     def take(self, members: Iterable[Mapping[str, Any]], generation: int) -> None:
-        """Take the members as they are stored now."""
         self.members = [(m["member_id"], m.get("member_epoch", generation)) for m in members]
         self._checked = -1
 
     def check(self) -> None:
-        """Check whatever a member has ever taken for its own in the generation in which its commits pass:
-        they may still be on their way."""
+        """Check every partition that a member ever owned in the generation in which its commits pass:
+        such commits may still be in flight."""
         if self._checked == self._ledger.beliefs:
             return
         self._checked = self._ledger.beliefs
@@ -50,7 +49,7 @@ class Beliefs:
                 require(other == member, f"{tp} is believed owned by {other} and {member}")
 
     def add(self, changes: Iterable[tuple[int, str, str]]) -> None:
-        """Follow the change-overs: position, kind and detail of each event of a group."""
+        """Follow the changes of protocol: position, kind and detail of each event of a group."""
         for position, kind, detail in changes:
             self.seen = position
             event = parsed(detail)
@@ -81,7 +80,7 @@ class Beliefs:
                     require(had == meant, f"{name} has {had} of {meant} when the group is classic")
 
     def _begin(self, members: Iterable[Mapping[str, Any]]) -> None:
-        """Check that a group that changes over leaves its classic members what they were given last."""
+        """Check that a group that changes its protocol keeps its classic members' last assignments."""
         self.changes_over += 1
         for member in members:
             has = _numbers([*member["assigned"], *member["pending_revocation"]])

@@ -65,7 +65,7 @@ class Checker:
         self._newest: dict[tuple[TopicPartition, str], int] = {}
         self.outcomes: dict[str, str] = {}
         self._outputs: dict[tuple[str, int], set[int]] = defaultdict(set)
-        """By group and input partition: the offsets whose results are committed."""
+        """The offsets with committed results, by group and input partition."""
         self._consumed: dict[tuple[str, int], int] = defaultdict(int)
         self._commits = Commits()
         self._read: dict[tuple[str, TopicPartition], int] = {}
@@ -91,7 +91,7 @@ class Checker:
     # -- after every step -----------------------------------------------------------------------
 
     def look(self, now_ms: int) -> None:
-        """Read the new rows, and check everything that must hold now."""
+        """Read the new rows, and check every invariant."""
         (version,) = self._file.execute("PRAGMA data_version").fetchone()
         if version != self._version:
             self._version = version
@@ -287,8 +287,8 @@ class Checker:
         self._read[group, tp] = offset
 
     def _look_at_assignments(self) -> None:
-        """Check that no two members of a generation have the same partition, and that generations only
-        grow, until the group is deleted: one without members and offsets is, and begins at 1 again."""
+        """Check that no two members of a generation have the same partition. Generations must only grow
+        until the group is deleted, which happens without members and offsets."""
         for (group,) in self._file.execute(_DELETED_GROUPS, (self._groups_seen,)):
             self._generations.pop(group, None)
             for key in [key for key in self._member_epochs if key[0] == group]:
@@ -317,8 +317,8 @@ class Checker:
     def _look_at_members(
         self, group: str, members: list[dict[str, Any]], epoch: int, assigned_for: int
     ) -> None:
-        """Check that no partition has two owners, that epochs only grow and follow each other, and that a
-        stable group owns everything (KIP-848)."""
+        """Check that no partition has two owners, that epochs grow in order, and that a stable group owns
+        everything (KIP-848)."""
         require(assigned_for <= epoch, f"{group}: assignment {assigned_for} of epoch {epoch}")
         leases = {member for (member,) in self._file.execute(_LEASED, (group,))}
         ghosts = {member["member_id"] for member in members} - leases
@@ -436,7 +436,7 @@ class Checker:
         visible: dict[int, bytes],
         shown: dict[int, bytes],
     ) -> None:
-        """Check that at least the newest committed value of each key is stored, and no foreign record."""
+        """Check that the newest committed value of each key is stored, and no foreign record."""
         require(shown.items() <= visible.items(), f"{tp}: committed_records shows too much")
         missing = {offset for offset in self._kept(tp, model) if offset in visible} - set(shown)
         require(

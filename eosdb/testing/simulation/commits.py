@@ -1,5 +1,7 @@
-"""The expected offsets of a group to which both transactions and plain commits write: the later request
-wins, not the later marker. The order of the journal says which request came later.
+"""The expected offsets of a group with commits inside and outside of transactions: the later request
+wins, not the later marker.
+
+The order of the journal shows the later request.
 """
 
 from __future__ import annotations
@@ -12,14 +14,11 @@ from eosdb.model.values import TopicPartition
 from eosdb.testing.simulation.model import require
 
 OF_ITS_OWN: Final = "offsets of "
-"""Groups to which a producer commits in both ways; each offset is committed by one request only, which may
-be repeated."""
+"""Groups to which a producer commits in both ways. One request commits each offset, and may be repeated."""
 Place = tuple[str, TopicPartition]
 
 
 class Commits:
-    """Follows the requests that name such a group."""
-
     def __init__(self) -> None:
         self.expected: dict[Place, int] = {}
         self.seen = 0

@@ -1,6 +1,5 @@
-"""A member of a group whose partitions the coordinator assigns (KIP-848), as the simulation plays it: by
-plain heartbeats, of which some answers are lost.
-"""
+"""A member of a group of the new protocol (KIP-848) in the simulation: it sends plain heartbeats, and
+some answers are lost."""
 
 from __future__ import annotations
 
@@ -36,7 +35,7 @@ _FENCED: Final = (
 
 
 class CoordinatedMember:
-    """One membership after the other, and the consumer of what is owned."""
+    """One membership after the other, and the consumer of its partitions."""
 
     def __init__(self, world: World, name: str, node: int, rng: random.Random, place: str) -> None:
         self._world = world
@@ -58,7 +57,7 @@ class CoordinatedMember:
         return ConsumerGroupMetadata(MEMBERS, self._epoch, self._member_id, self._instance)
 
     def beat(self) -> None:
-        """Send a heartbeat, and take over what its answer says, unless that is lost. Raises EosdbError."""
+        """Send a heartbeat, and take over its answer, unless that is lost. Raises EosdbError."""
         joins, is_full = self._epoch == 0, self._is_unsure
         by_name = self._joins % 2 or not is_full
         beat = ConsumerGroupHeartbeat(
@@ -89,7 +88,7 @@ class CoordinatedMember:
         self._world.ledger.believe(self.metadata, self._consumer.assignment())
 
     def repeat(self) -> None:
-        """A heartbeat of long ago arrives, perhaps again."""
+        """An old heartbeat arrives, perhaps again."""
         older = [beat for beat in self._sent if beat.member_epoch < self._epoch]
         if older:
             late = self._rng.choice(older[-6:])
@@ -107,13 +106,13 @@ class CoordinatedMember:
         self._forget()
 
     def poll(self) -> list[ConsumerRecord]:
-        """Records of what is owned. Raises EosdbError."""
+        """Records of its own partitions. Raises EosdbError."""
         if not self._owned:
             return []
         return list(self._consumer.poll(max_records=self._rng.randint(1, 4)))
 
     def forget_positions(self) -> None:
-        """Read on from the committed offsets, because a transaction has failed."""
+        """Return to the committed offsets after a failed transaction."""
         self._consumer.assign([])
         self._assign()
 
@@ -128,7 +127,7 @@ class CoordinatedMember:
         self._consumer.assign([TopicPartition(INPUT, number) for number in numbers])
 
     def _forget(self) -> None:
-        """Own nothing, and join next time as another member."""
+        """Give up everything, and join next time as another member."""
         self._joins += 1
         self._member_id = f"{self._name}#{self._joins}"
         self._epoch = 0

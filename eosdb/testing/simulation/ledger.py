@@ -1,7 +1,7 @@
-"""The ledger of what the actors sent and which responses they got. The checker compares the log with it.
+"""The ledger of the actors' records and their responses, which the checker compares with the log.
 
-A value contains its origin, `producer|transaction|number`, so the checker needs nothing from the engine to
-recognise it.
+A value contains its origin, `producer|transaction|number`, so the checker recognises it without the
+engine.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class TransactionRecord:
 
 @dataclass(slots=True)
 class Ledger:
-    """All records sent, and all promises made to their senders."""
+    """All sent records, and all promises to their senders."""
 
     acknowledged: dict[bytes, tuple[TopicPartition, int]] = field(default_factory=dict)
     """Acknowledged records outside of transactions, and the places in their responses."""
@@ -35,15 +35,14 @@ class Ledger:
     transactions: dict[str, TransactionRecord] = field(default_factory=dict)
     fresh_answers: list[str] = field(default_factory=list)
     issued: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """By producer id: the highest epoch that the broker has issued, and when (journal position)."""
+    """By producer id: the highest issued epoch, and its journal position."""
     retired: dict[int, int] = field(default_factory=dict)
-    """Producer ids that have been replaced, and when."""
+    """Producer ids that were replaced, and when."""
     holders: dict[str, int] = field(default_factory=dict)
     believed: dict[tuple[str, int], set[TopicPartition]] = field(default_factory=dict)
-    """By member and its generation or epoch: all partitions that its program ever took for its own in it,
-    whose offsets may still be on their way."""
+    """By member and its generation or epoch: all partitions that it ever owned in it. Their offsets may
+    still be in flight."""
     beliefs: int = 0
-    """The number of partitions there."""
 
     def acknowledge(self, value: bytes, tp: TopicPartition, offset: int) -> None:
         self.acknowledged[value] = (tp, offset)
@@ -58,7 +57,7 @@ class Ledger:
         self.fresh_answers.append(record.key)
 
     def believe(self, me: ConsumerGroupMetadata, owned: Collection[TopicPartition]) -> None:
-        """Note what a member takes for its own."""
+        """Note the partitions that a member owns."""
         known = self.believed.setdefault((me.member_id, me.generation_id), set())
         self.beliefs += len(set(owned) - known)
         known.update(owned)
@@ -77,6 +76,6 @@ class Ledger:
 
 
 def transaction_of(value: bytes) -> str | None:
-    """The key of the transaction that a value belongs to; None if it is outside of transactions."""
+    """The key of the value's transaction; None outside of transactions."""
     producer, transaction, _ = value.decode().rsplit("|", 2)
     return f"{producer}|{transaction}" if transaction != "-" else None

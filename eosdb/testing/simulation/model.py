@@ -1,6 +1,7 @@
-"""A model of the log, built from its rows by Kafka's rules alone: a marker ends its producer's open
-transaction in the partition, and data counts if it is outside of a transaction or followed by a COMMIT
-marker.
+"""A model of the log, built from its rows by Kafka's rules alone.
+
+A marker ends its producer's open transaction in the partition. Data counts if it is outside of a
+transaction or followed by a COMMIT marker.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class PartitionModel:
         return max(first_open, self.log_start)
 
     def newest_by_key(self, below: int) -> dict[bytes | None, int]:
-        """By key the last committed offset below this one: what a compaction must keep."""
+        """By key the last committed offset below this one: the records that a compaction must keep."""
         return {self.rows[o].key: o for o in sorted(self.committed) if o < below}
 
 

@@ -32,13 +32,13 @@ class Settings:
     seed: int
     steps: int = 2_000
     roles: Sequence[str] = ()
-    """The roles that take part; empty for those that the seed chooses."""
+    """The roles that take part; empty if the seed chooses them."""
     faults: Faults = field(default_factory=Faults)
     transaction_version: int = 2
 
     @property
     def cast(self) -> tuple[str, ...]:
-        """Choose the roles. A consumer group needs quiet to become stable, so some seeds run one of either
+        """Choose the roles. A group needs quiet to become stable, so some seeds run one of either
         protocol with few other roles."""
         if self.roles:
             return tuple(self.roles)
@@ -63,12 +63,11 @@ class Result:
 
     @property
     def digest(self) -> str:
-        """A hash of the whole history."""
         return hashlib.sha256("\n".join(self.history).encode()).hexdigest()[:16]
 
 
 def run(settings: Settings) -> Result:
-    """Run one simulated world. Violations, and other errors of the engine, are returned in the result, not
+    """Run one simulated world. The result has violations, and other errors of the engine; nothing is
     raised."""
     with World(
         settings.seed, settings.faults, transaction_version=settings.transaction_version
@@ -242,8 +241,8 @@ class _Life:
         self._world.nodes[self._node()].rebuild()
 
     def _truncate(self) -> None:
-        """Delete records of any data partition, also within open transactions; of the input only those with
-        committed results."""
+        """Delete records of any data partition, also within open transactions. Of the input, delete only
+        those with committed results."""
         world = self._world
         partitions = world.checker.partitions.items()
         opened = [tp for tp, model in partitions if model.open and tp.topic != TABLE]

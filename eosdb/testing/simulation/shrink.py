@@ -14,11 +14,9 @@ _OTHER_SEEDS = 40
 
 
 def shrink(failed: Result, runs: int = _ENOUGH_RUNS) -> Result:
-    """The failing run with the shortest history among about `runs` smaller ones.
-
-    It tries fewer actors, fewer kinds of faults and other seeds; a run that still breaks a promise in fewer
-    lines is kept and reduced further.
-    """
+    """The failing run with the shortest history among about `runs` smaller ones. It tries fewer actors,
+    fewer kinds of faults and other seeds; a run that still breaks a promise in fewer lines is kept and
+    reduced further."""
     best, left = failed, runs
     improved = True
     while improved and left > 0:
