@@ -1,7 +1,7 @@
 """Publish in Django's own transaction: `join` in `transaction.atomic()`.
 
-The file of the database alias has been adopted (docs/web.md). Nothing is opened here and nothing kept, so
-there is nothing to take care of at a fork, in threads, or in `AppConfig.ready`.
+The file of the database alias was adopted (docs/web.md). Nothing is opened or kept here, so forks,
+threads and `AppConfig.ready` need no care.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class DjangoTransaction(JoinedTransaction):
             with super()._unit() as unit:
                 yield unit
         finally:
-            # SQLite has undone the whole transaction, and each statement that follows would be its own.
+            # SQLite has rolled back the whole transaction, and each later statement would be its own.
             if self._wrapper.in_atomic_block and not self._connection.in_transaction:
                 self._wrapper.needs_rollback = True
 

@@ -43,11 +43,8 @@ _is_committing: Final = ContextVar("eosdb_commits", default=False)
 
 # decisions/0047: instrumented by a call, so that other programs have no overhead.
 def instrument(tracer_provider: TracerProvider | None = None) -> None:
-    """Make spans in this process from now on; idempotent.
-
-    `tracer_provider` provides the tracer; None for the global provider. Raises ConfigError if
-    opentelemetry-api is not installed.
-    """
+    """Make spans in this process from now on; idempotent. `tracer_provider` provides the tracer; None for
+    the global provider. Raises ConfigError if opentelemetry-api is not installed."""
     try:
         from opentelemetry import trace
     except ImportError as error:
@@ -78,8 +75,8 @@ def uninstrument() -> None:
 
 
 def context_of(record: ConsumerRecord) -> Context:
-    """Return the trace context of a record, for programs that read with a consumer: pass it as `context` to
-    start a span. For a record without `traceparent` it is the current context."""
+    """Return the trace context of a record, for programs that read with a consumer: pass it as `context`
+    to start a span. A record without `traceparent` gets the current context."""
     from opentelemetry import propagate
 
     carrier = {name: data.decode(errors="replace") for name, data in record.headers if data}
@@ -111,8 +108,8 @@ def _sending(tracer: Tracer, original: Callable[..., Any]) -> Callable[..., Any]
 
 
 def _sending_async(tracer: Tracer, original: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap AsyncProducer.send. The span and the header are made in the loop's thread, because the current
-    span is not known in the thread that sends."""
+    """Wrap AsyncProducer.send. The loop's thread makes the span and the header: the sending thread does
+    not know the current span."""
     from opentelemetry.trace import SpanKind
 
     async def send(
@@ -130,7 +127,7 @@ def _sending_async(tracer: Tracer, original: Callable[..., Any]) -> Callable[...
 
 
 def _is_traced(headers: Iterable[object]) -> bool:
-    """Whether a record has a trace already, for example that of a record that is forwarded."""
+    """Whether a record has a trace already, for example a forwarded one."""
     return any(isinstance(one, tuple) and one[:1] == ("traceparent",) for one in headers)
 
 
@@ -173,7 +170,7 @@ def _processing(tracer: Tracer, original: Callable[..., Any]) -> Callable[..., A
 
 
 def _sending_failed(tracer: Tracer, original: Callable[..., Any]) -> Callable[..., Any]:
-    """A span for a record sent to a retry topic or as a dead letter, which keeps the trace that it has."""
+    """A span for a record sent to a retry topic or as a dead letter, which keeps its trace."""
     from opentelemetry.trace import SpanKind
 
     def send_failed(
@@ -270,7 +267,6 @@ def _committing_now() -> Iterator[None]:
 
 
 def _attributes(topic: str | None, name: str, kind: str) -> dict[str, str | int]:
-    """Return the attributes of OpenTelemetry's semantic conventions for messaging."""
     attributes: dict[str, str | int] = {
         "messaging.system": SYSTEM,
         "messaging.operation.name": name,

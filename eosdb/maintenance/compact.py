@@ -1,9 +1,8 @@
 """Compacts a file: rewrites it without its free pages, while readers and other processes have it open.
 
-SQLite's VACUUM does this in one statement. Here it takes two steps, which report progress, can be
-interrupted, and use the disk that the file is on: the content is written to a second file, and then
-copied over the file page by page, in one commit. Other writers wait meanwhile; readers keep their
-snapshots.
+SQLite's VACUUM does this in one statement. These two steps report progress, can be interrupted, and use
+the file's own disk: the content is written to a second file, and then copied back page by page, in one
+commit. Other writers wait meanwhile; readers keep their snapshots.
 """
 
 from __future__ import annotations
@@ -35,8 +34,8 @@ _PAGES_A_STEP: Final = 256
 
 
 def compact(store: Store, clock: Clock, on_progress: Progress | None) -> CompactReport:
-    """Compact the file. Raises DatabaseFullError, before anything is done if there is too little disk
-    space, or when the disk fills up meanwhile; DatabaseLockedError if another writer does not finish."""
+    """Compact the file. Raises DatabaseFullError for too little disk space, before or during the work,
+    and DatabaseLockedError if another writer does not finish."""
     start = clock.monotonic_ms()
     before = report_progress(on_progress, lambda report: _compact(store, report))
     is_held = os.path.getsize(f"{store.path}-wal") > 0
@@ -49,7 +48,6 @@ def compact(store: Store, clock: Clock, on_progress: Progress | None) -> Compact
 
 
 def _compact(store: Store, report: Progress) -> int:
-    """Compact the file; returns its size before."""
     path, patience_ms = store.path, store.lock_timeout_ms
     with (
         forking.at_work(),
@@ -75,8 +73,8 @@ def _compact(store: Store, report: Progress) -> int:
 def _write_beside(
     writer: Writer, reader: sqlite3.Connection, path: str, used: int, report: Progress
 ) -> int:
-    """Write the file's content without free pages to a second file; returns the version that was copied.
-    Progress counts pages: first those written, then those copied back."""
+    """Write the file's content without free pages to a second file; returns the copied version. Progress
+    counts pages: first the written ones, then the copied ones."""
     forget_unfinished(path)
     (page_size,) = reader.execute("PRAGMA page_size").fetchone()
 
@@ -87,9 +85,9 @@ def _write_beside(
 
     report(0, 2 * used)
     if not space.gives_back(reader) and not kind.of(reader).is_adopted:
-        reader.execute(GIVES_PAGES_BACK)  # Of the new content.
+        reader.execute(GIVES_PAGES_BACK)  # For the new content.
     try:
-        # Against programs that do not know our mutex: what is read now is what will be replaced.
+        # Against programs that do not know our mutex: the read content is the one that will be replaced.
         writer.begin(sync=True, careful=False)
         version = _version(reader)
         with hearing(reader, look):
@@ -100,7 +98,7 @@ def _write_beside(
 
 
 def _version(reader: sqlite3.Connection) -> int:
-    """Return a number that changes with every commit of another connection."""
+    """A number that changes with every commit of another connection."""
     return int(reader.execute("PRAGMA data_version").fetchone()[0])
 
 
@@ -121,7 +119,7 @@ def _copy_over(
         is_first = True
 
         def copied(status: int, left: int, _: int) -> None:
-            # From its first step on the copy holds SQLite's lock; later ones may begin the WAL anew, which
+            # The copy holds SQLite's lock from its first step on. Later steps may restart the WAL, which
             # counts as a change.
             nonlocal is_first
             is_busy = status in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
@@ -144,7 +142,7 @@ def _copy_over(
 
 @contextlib.contextmanager
 def _room(path: str, size: int) -> Iterator[None]:
-    """Check the free disk space first, and report how much is needed if it does run out."""
+    """Check the free disk space first, and report the needed space if it does run out."""
     needed = (
         f"compacting needs {2 * size} bytes beside the file for a while: its content once as a file, and "
         "once in the WAL"

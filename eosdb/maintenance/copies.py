@@ -1,5 +1,8 @@
 """Consistent copies of a file during writes, by SQLite's online backup, and published copies for other
-hosts; both are durable before they appear."""
+hosts.
+
+Both are durable before they appear.
+"""
 
 from __future__ import annotations
 
@@ -29,27 +32,27 @@ from eosdb.system.lock_file import LOCK
 from eosdb.system.road import road
 
 _PARTS: Final = ("", "-wal", "-shm", "-journal", *reversed(LOCKS))
-"""The files of an attempt; the lock goes last, and whatever is there has one."""
+"""The files of an attempt; the lock goes last, and every attempt has one."""
 _LOCK_NAME: Final = re.compile(rf".+\.unfinished-[0-9a-f]{{8}}{LOCK}", re.DOTALL)
 
 
 def claim(path: str) -> int:
     """Open the file at `path`, creating it if necessary, and claim it: no other program can claim it
-    before this process has closed it or died. Raises OSError, also for a link: what it leads to would be
+    before this process has closed it or died. Raises OSError, also for a link, whose target would be
     overwritten.
 
     The claim is the kernel's (`flock`). On NFS the server keeps it for all hosts, unless the folder is
-    mounted with `nolock` or `local_lock`; then a copy that another host makes looks abandoned.
+    mounted with `nolock` or `local_lock`; then a copy by another host looks abandoned.
     """
     while (descriptor := _claimed(path, os.O_CREAT, fcntl.LOCK_EX)) is None:
-        pass  # It was removed or renamed by whoever had it.
+        pass  # Its holder has removed or renamed it.
     return descriptor
 
 
 @contextlib.contextmanager
 def unfinished(target: str) -> Iterator[str]:
-    """Return a free path beside `target` at which the file for it is prepared; nothing is left there.
-    What killed processes have left in the folder, for whichever file, is removed. Raises OSError."""
+    """Yield a free path beside `target` to prepare its file; nothing is left there. The remains of killed
+    processes in the folder are removed. Raises OSError."""
     _remove_abandoned(os.path.dirname(os.path.abspath(target)))
     path = f"{target}.unfinished-{secrets.token_hex(4)}"
     descriptor = -1
@@ -57,7 +60,7 @@ def unfinished(target: str) -> Iterator[str]:
         # Not the file itself: closing it would drop SQLite's locks, and on NFS the two kinds meet.
         descriptor = claim(path + LOCK)
         yield path
-    finally:  # Also of a claim that was interrupted: nobody else has this name.
+    finally:  # Also after an interrupted claim: nobody else has this name.
         try:
             _remove(path)
         finally:
@@ -86,7 +89,7 @@ def _remove(path: str) -> None:
 
 
 def _claimed(path: str, flags: int, operation: int) -> int | None:
-    """Return a descriptor with the claim; None if `path` does not lead to what was claimed any more."""
+    """Return a descriptor with the claim; None if `path` no longer leads to the claimed file."""
     descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | flags, 0o600)
     try:
         fcntl.flock(descriptor, operation)
@@ -104,8 +107,6 @@ _PAGES_A_STEP: Final = 4_096
 
 
 def back_up(store: Store, target: str, on_progress: Progress | None) -> None:
-    """Copy the current state of the file to `target`."""
-
     def work(report: Progress) -> None:
         with store.read() as connection:
             copy(connection, target, report)
@@ -152,7 +153,6 @@ def _is_written(path: str, busy_timeout_ms: int) -> bool:
 def copy_pages(
     source: sqlite3.Connection, target: sqlite3.Connection, on_progress: Progress = silent
 ) -> None:
-    """Copy every page of `source`'s snapshot."""
     source.backup(
         target,
         pages=_PAGES_A_STEP,
@@ -182,10 +182,9 @@ def copy(
 ) -> None:
     """Copy `source`'s snapshot to the new file `target`, apply `change` to the copy, and publish it.
 
-    `source` is inside a transaction: others may write between two steps of the copy, and their pages
-    must not get into it. `on_progress` counts pages. `target` appears complete and durable, or not at
-    all. Raises IllegalStateError if it exists, and StorageError or DatabaseFullError if it cannot be
-    written.
+    `source` is inside a transaction, so pages that others write between two steps do not get into the
+    copy. `on_progress` counts pages. `target` appears complete and durable, or not at all. Raises
+    IllegalStateError if it exists, and StorageError or DatabaseFullError if it cannot be written.
     """
     if os.path.exists(target):
         raise IllegalStateError(
@@ -206,7 +205,7 @@ def copy(
 
 @contextlib.contextmanager
 def _appearing(target: str, put: Callable[[str, str], None]) -> Iterator[str]:
-    """Return the path at which the block writes what `put` then names `target`, durable."""
+    """Yield a path for the block to write; `put` then names it `target`, durable."""
     try:
         with unfinished(target) as path:
             with translated(target):
@@ -226,15 +225,15 @@ def _appearing(target: str, put: Callable[[str, str], None]) -> Iterator[str]:
 
 
 _EVERYTHING: Final = Authorizer("User:publisher", "User:publisher")
-"""Authorises all topics: a copy is complete, whoever makes it."""
+"""Authorises all topics: every copy is complete."""
 
 
 def freeze(store: Store, folder: str | None) -> tuple[int, FileSummary]:
     """Create a page-for-page copy of the file; returns its descriptor and the facts of the same instant.
 
     The copy needs neither WAL nor shared memory, and has no name once it is complete, so it disappears
-    with the descriptor. It is created in `folder`, or beside the file; what a killed process left of one
-    is reused. Raises StorageError and DatabaseFullError.
+    with the descriptor. It is created in `folder`, or beside the file; a killed process's remains are
+    reused. Raises StorageError and DatabaseFullError.
     """
     name = f"{os.path.basename(store.path)}.publishing"
     path = os.path.join(folder or os.path.dirname(store.path), name)
@@ -243,7 +242,7 @@ def freeze(store: Store, folder: str | None) -> tuple[int, FileSummary]:
         try:
             os.ftruncate(descriptor, 0)
         except BaseException:
-            os.close(descriptor)  # Else the next attempt of this process waits for it.
+            os.close(descriptor)  # Otherwise the next attempt of this process would wait for it.
             raise
     except OSError as error:
         raise StorageError(f"{path} cannot be written: {error.strerror}") from error

@@ -1,8 +1,8 @@
 """Moves eosdb's tables out of another application's file into a separate file.
 
-The new file appears complete, verified and durable before the tables are dropped here, in one commit. In
-between, both files have them: if the process is killed there, run it again; it finds the copy and
-continues. No one else writes eosdb's tables meanwhile; the owner's programs can write theirs.
+The new file appears complete, verified and durable; then one commit drops the tables here. In between,
+both files have them. After a kill, a second run finds the copy and continues. Nobody else writes eosdb's
+tables meanwhile; the owner's programs can write theirs.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _extract(store: Store, clock: Clock, target: str, report: Progress) -> int:
             _check_twin(path, target, mark, clock, patience_ms, report)
         else:
             _make(path, target, clock, patience_ms, report)
-        # decisions/0044: from here on a second attempt finds the twin.
+        # decisions/0044: from here on a second attempt finds the copy.
         reach(Failpoint.EXTRACT_LINKED)
         _drop(path, patience_ms, writer, mark)
         writer.wrote(0)
@@ -104,7 +104,6 @@ def _check_twin(
 
 
 def _make(path: str, target: str, clock: Clock, patience_ms: int, report: Progress) -> None:
-    """Create a durable file at `target` with all of eosdb's tables."""
     unfinished, had_lock = new_file.unfinished_name(target), os.path.exists(target + _LOCK)
     try:
         mutex = WriterMutex(target + _LOCK, patience_ms)
@@ -145,7 +144,7 @@ def _fill(unfinished: str, path: str, report: Progress) -> None:
         with hearing(new, lambda: report(0, last)):
             _copy_tables(new)
         new.execute("COMMIT")
-        new.execute("DETACH adopted")  # Views are made by names that both have.
+        new.execute("DETACH adopted")  # Both files have the views' names.
         new.execute("BEGIN")
         json_views.make_all(new)
         newest.stamp(new, newest.SCHEMA_VERSION)
@@ -171,7 +170,7 @@ def _copy_tables(new: sqlite3.Connection) -> None:
 def _checked(
     path: str, clock: Clock, patience_ms: int, report: Progress
 ) -> Iterator[sqlite3.Connection]:
-    """Return a read connection on the file after verifying it."""
+    """Verify the file, then yield a read connection on it."""
     store = Store(path, apply=apply, read_only=True, lock_timeout_ms=patience_ms)
     try:
         problems = verify.verify(store, clock, report).problems
@@ -200,7 +199,7 @@ def _sync_in_wal_mode(path: str) -> None:
 def _drop(path: str, patience_ms: int, writer: Writer, mark: journal.Mark) -> None:
     """Drop everything of eosdb's in one commit; from then on the file is the owner's alone."""
     with contextlib.closing(connect(path, patience_ms)) as connection:
-        connection.execute("PRAGMA foreign_keys=OFF")  # Nothing refers to what is dropped.
+        connection.execute("PRAGMA foreign_keys=OFF")  # Nothing refers to the dropped tables.
         connection.execute(f"PRAGMA synchronous={writer.durable}")
         connection.execute("BEGIN IMMEDIATE")
         try:

@@ -1,12 +1,12 @@
 """Housekeeping: work that becomes due by time alone, on the injectable clock.
 
-Time-outs and expirations are also handled by any write that finds one due (see the coordinator). A whole
-round runs on demand. Every log.retention.check.interval.ms one writing process runs a round by itself, a
-few steps after each of its writes, without a thread (decisions/0023).
+Any write also does due time-outs and expirations (see the coordinator). A whole round runs on demand.
+Every log.retention.check.interval.ms one writing process runs a round by itself, a few steps after each
+of its writes, without a thread (decisions/0023).
 
-A round goes in steps, each of which is a read of a snapshot or one bounded write unit. The caller may wait
-between two steps: every unit checks again what a read has found. A new kind of housekeeping is one more
-generator in `_PARTS`, which yields after each step.
+A step is a read of a snapshot or one bounded write unit. The caller may wait between two steps: every
+unit checks again what a read has found. A new kind of housekeeping is one more generator in `_PARTS`,
+which yields after each step.
 """
 
 from __future__ import annotations
@@ -42,16 +42,15 @@ from eosdb.store.writing.unit import STEPS_PER_UNIT, Unit, late
 K = TypeVar("K")
 T = TypeVar("T")
 Steps = Generator[None, None, T]
-"""Yields after each step; returns what the steps have done."""
+"""Yields after each step; returns the results."""
 _PAGES_OF_IDS: Final = 10
-"""So many pages of producer ids a round looks at: those of records that are kept for ever are looked at
-again and again."""
+"""The pages of producer ids per round: ids with records that are kept for ever are read again and again."""
 _WITH_RECORDS: Final = "log_end_offset > log_start_offset"
 
 
 class Round:
-    """The steps of a round, counting what they do. `unit_ms` is the target duration of one unit; unless
-    `sync`, its writes become durable with the next synced unit."""
+    """The steps of a round and their counts. `unit_ms` is the target duration of one unit; unless `sync`,
+    its writes become durable with the next synced unit."""
 
     def __init__(
         self,
@@ -69,8 +68,7 @@ class Round:
         self._unit_ns = unit_ms * 1_000_000
         self._sync = sync
         self.first_id = first_id
-        """The producer id at which it begins to look for those to be forgotten; then that at which the next
-        round begins. None: it looks at all."""
+        """The first producer id to check; afterwards that of the next round. None: all ids."""
         self._report = on_progress
         self._done: Counter[str] = Counter()
 
@@ -80,7 +78,6 @@ class Round:
             yield from part(self)
 
     def report(self) -> HousekeepingReport:
-        """Return what has been done so far."""
         return HousekeepingReport(**self._done)
 
     def take_snapshots(self) -> Steps[None]:
@@ -106,7 +103,7 @@ class Round:
         self, due: Sequence[K], work: Callable[[Unit, K], int], counted: str | None = None
     ) -> Steps[list[K]]:
         """Call `work` for each item, some items per unit so that other writers get their turn, and count
-        its results. Returns the items for which it did something."""
+        its results. Returns the items with a result."""
         at, worked_on = 0, list[K]()
         while at < len(due):
 
@@ -127,8 +124,8 @@ class Round:
         return worked_on
 
     def _due(self, condition: str, is_due: IsDue) -> Steps[list[Partition]]:
-        """Yield the partitions that are due among those that meet an SQL condition: page by page, each
-        on its own snapshot, without the writer's lock."""
+        """Yield the due partitions among those that meet an SQL condition: page by page, each on its own
+        snapshot, without the writer's lock."""
         due: list[Partition] = []
         configs: dict[int, TopicConfig] = {}
         after: int | None = 0
@@ -149,8 +146,8 @@ class Round:
     # -- the parts ------------------------------------------------------------------------------
 
     def _forget_groups(self) -> Steps[None]:
-        """Expire groups. This precedes the expiration of members, so that a group that loses its last
-        member now is seen empty once."""
+        """Expire groups. This precedes the expiration of members, so that a group is once seen empty
+        after it loses its last member."""
         now_ms = self._clock.time_ms()
         with self._store.read() as connection:
             idle = group_offsets.idle_groups(connection)
@@ -193,7 +190,7 @@ class Round:
             ),
         )
         moving = [partition.partition_id for partition in due]
-        while moving:  # One event moves the log start by a bounded number: another may be due.
+        while moving:  # An event moves the log start by a bounded number, so another may be due.
             moving = yield from self._for_each(moving, move, "deleted_records")
         reach(Failpoint.RETENTION_MOVED)
         cut = yield from self._due(
@@ -246,7 +243,7 @@ class Round:
         self._report(total, total)
 
     def _forget_producer_ids(self) -> Steps[None]:
-        """Forget to which transactional ids those producer ids belonged of which nothing is left."""
+        """Forget the transactional ids of producer ids without records."""
         now_ms = self._clock.time_ms()
         first: int | None = self.first_id or 0
         pages = 0
@@ -260,7 +257,6 @@ class Round:
         self.first_id = first or 0
 
     def _forget_what_was_done_once(self) -> Steps[None]:
-        """Expire idempotency keys and sinks."""
         now_ms = self._clock.time_ms()
         before_ms = now_ms - self._config.idempotency_retention_ms
         while self._config.idempotency_retention_ms >= 0:
@@ -308,15 +304,15 @@ _PARTS: Final[tuple[Callable[[Round], Steps[None]], ...]] = (
     Round._trim_history,
     Round._free_pages,
 )
-"""The order matters: the last parts return the pages that the earlier ones have freed."""
+"""The last parts return the pages that the earlier ones have freed."""
 
 
 _UNIT_MS: Final = 2
 """The target duration of one unit of background housekeeping, for which other writers wait."""
 _UNIT_ON_DEMAND_MS: Final = 20
 _AFTER_A_WRITE_NS: Final = 50_000_000
-"""The time limit of the steps after one write; the first write of a program uses all of it, because it
-may be its last."""
+"""The time limit of the steps after one write. A program's first write may be its last, so it uses all of
+it."""
 _NS_A_ROW: Final = 3_000
 """The cost of deleting a row, so that a program that writes many rows also deletes many."""
 
@@ -328,17 +324,15 @@ class Housekeeper:
         self._core = core
         self._lock = threading.Lock()
         self._looked_ms = self._look_at_ms = 0
-        """When a round was last checked for, and when to check again; the lock file stores when the last
-        one began."""
+        """When a round was last checked for, and when to check again. The lock file stores the start of
+        the last one."""
         self._steps: Iterator[None] | None = None
         """The steps of the current round."""
         self._whole: Round | None = None
         """The current or last round."""
         self._rested_ns: int | None = None
-        """When the last steps ended."""
         self._took_ns = 0
         self._rows_before = 0
-        """The number of rows written by then."""
 
     def run(self, on_progress: Progress | None = None) -> HousekeepingReport:
         """Run everything that is due now; `on_progress` counts records in compacted partitions."""
@@ -353,14 +347,13 @@ class Housekeeper:
         return whole.report()
 
     def run_when_due(self) -> None:
-        """Run the next steps of the current round after a write, or the first ones of a new round if the
-        interval has passed; does nothing if another thread is running steps.
+        """After a write, run the next steps of the current round, or the first ones of a new round if the
+        interval has passed. Does nothing while another thread is running steps.
 
-        A failure ends the round, and a later round continues, because the write has already been
-        committed.
+        A failure ends the round, and a later round continues, because the write is already committed.
         """
         now_ms = self._core.clock.time_ms()
-        # After the clock was set back, times from before are in the future.
+        # After the clock was set back, earlier times are in the future.
         if self._steps is None and self._looked_ms <= now_ms < self._look_at_ms:
             return
         if not self._lock.acquire(blocking=False):
@@ -375,7 +368,6 @@ class Housekeeper:
             self._lock.release()
 
     def _tell_of(self, whole: Round) -> None:
-        """Log what a round has deleted, if anything."""
         report = whole.report()
         done = {name: getattr(report, name) for name in catalog.HOUSEKEPT.fields[1:]}
         if any(done.values()):
@@ -404,8 +396,8 @@ class Housekeeper:
         return is_due
 
     def _take_steps(self) -> None:
-        """Run one step, or more after a write of many rows; none until as much time has passed as the
-        last steps took, so that half of the time is left for other work."""
+        """Run one step, or more after a write of many rows. First as much time must pass as the last
+        steps took, so that half of the time is left for other work."""
         assert self._steps is not None
         store, clock = self._core.store, self._core.clock
         began, allowance = monotonic_ns(clock), _AFTER_A_WRITE_NS
@@ -429,7 +421,7 @@ EVENTS_PER_UNIT: Final = 250
 _BYTES_PER_UNIT: Final = 256 * 1024
 _MEASURED_PER_UNIT: Final = 5_000
 _UNMEASURED_MAX: Final = 1_000
-"""The most events that a reader measures; more are measured once, in a unit."""
+"""The most events that a reader measures; a unit measures more, once."""
 _SIZE: Final = (
     "length(kind) + length(CAST(detail AS BLOB)) + ifnull(length(topic), 0) "
     "+ ifnull(length(CAST(transactional_id AS BLOB)), 0) + 32"
@@ -471,8 +463,8 @@ def is_due(connection: sqlite3.Connection, config: BrokerConfig, now_ms: int) ->
 
 
 def advance(unit: Unit, config: BrokerConfig, now_ms: int) -> int:
-    """Run one bounded step if it is due. Returns the number of events folded into the baseline; 0 also
-    if it had to measure first."""
+    """Run one bounded step if it is due. Returns the number of events folded into the baseline; 0 also if
+    it had to measure first."""
     last = unit.last_position()
     at = before = baseline.read(unit)
     if _may_be_too_large(unit, config):
@@ -502,7 +494,6 @@ def _may_be_too_large(source: Unit | sqlite3.Connection, config: BrokerConfig) -
 
 
 def _measured(unit: Unit, at: Baseline) -> Baseline:
-    """Add the size of some more events to the measured ones."""
     until, size = unit.execute(_MEASURE, (at.measured_position, _MEASURED_PER_UNIT)).fetchone()
     if until is None:
         return at
@@ -512,8 +503,8 @@ def _measured(unit: Unit, at: Baseline) -> Baseline:
 def _due(
     unit: Unit, at: Baseline, last: int, config: BrokerConfig, now_ms: int
 ) -> Sequence[_Sized]:
-    """Return the next events after the baseline that are due, in order up to the first that is not,
-    within the limits of a unit."""
+    """The next due events after the baseline, up to the first that is not due, within the limits of a
+    unit."""
     due: list[_Sized] = []
     folded, excess = 0, at.measured_bytes - config.history_retention_bytes
     rows = unit.execute(
@@ -533,7 +524,7 @@ def _due(
 
 
 def _fold(unit: Unit, due: Sequence[_Sized]) -> int:
-    """Fold the events into the baseline's tables. Returns what that adds to the sum of their rows. Raises
+    """Fold the events into the baseline's tables. Returns the addition to the sum of their rows. Raises
     CorruptDatabaseError."""
     baseline.watch(unit.connection)
     try:
@@ -550,7 +541,6 @@ def _fold(unit: Unit, due: Sequence[_Sized]) -> int:
 
 
 def _after(at: Baseline, due: Sequence[_Sized], rows_sum: int) -> Baseline:
-    """Return the baseline after folding these events."""
     position, event, _ = due[-1]
     measured = sum([size for place, _, size in due if place <= at.measured_position])
     return Baseline(

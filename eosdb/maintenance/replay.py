@@ -1,5 +1,5 @@
-"""Replays the journal on top of the baseline: into the tables themselves (`rebuild`), or into a copy for
-comparison (`verify`)."""
+"""Replays the journal on top of the baseline: into the tables (`rebuild`), or into a copy for comparison
+(`verify`)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from eosdb.store.schema.newest import materialized_tables
 from eosdb.store.writing.unit import Apply, Unit, late
 
 _EVENTS_REMEMBERED: Final = 20_000
-"""The number of events after which the memos are dropped."""
+"""The memos are dropped after this many events."""
 _PROBLEMS_PER_TABLE: Final = 20
 _UNFOLDABLE: Final = (sqlite3.Error, TypeError, AttributeError, OverflowError)
 
@@ -41,7 +41,7 @@ def rebuild(unit: Unit, on_progress: Progress = silent) -> int:
     try:
         baseline.fill(unit.connection, unit.connection)
         json_views.make_all(unit.connection)
-        # An error that somebody keeps, as an interactive Python does, must not keep the journal open.
+        # An error that is kept, as in an interactive Python, must not keep the journal open.
         with (
             closing(journal.events(unit.connection, after=begun)) as events,
             late(unit.connection, unit.projection) as folding,
@@ -77,14 +77,12 @@ def fold(
     return count
 
 
-# decisions/0001: everything but journal and records can be folded anew, so a file can be proved.
+# decisions/0001: all tables but journal and records can be folded anew, so a file can be proved.
 def verify(
     connection: sqlite3.Connection, apply: Apply, inspect: Inspect, on_progress: Progress = silent
 ) -> tuple[int, list[str]]:
     """Fold every event after the baseline into a copy of it, and compare that with the file's tables.
-
-    Returns the number of events and the differences. `inspect` gets every event as it is folded.
-    """
+    Returns the number of events and the differences. `inspect` gets every event as it is folded."""
     with closing(sqlite3.connect("", isolation_level=None)) as scratch:
         scratch.execute("BEGIN")
         create_materialized(scratch)
@@ -145,13 +143,13 @@ def _misplaced(position: int, kind: type[Event], begun: int, last: int) -> Itera
 
 
 def _told_by(begun: int) -> str:
-    """Return what the folded tables come from, for messages."""
+    """The source of the folded tables, for messages."""
     return "the baseline and the events" if begun else "the events"
 
 
 def _first_unfoldable(connection: sqlite3.Connection, apply: Apply) -> tuple[int, Exception] | None:
-    """Return the position before the first event that cannot be folded, and the error. With deferred
-    writes a row may fail long after its event, so here every row is written at once."""
+    """The position before the first event that cannot be folded, and the error. A deferred row may fail
+    long after its event, so here every row is written at once."""
     begun = last = baseline.read(connection).position
 
     def note(position: int, _: Event | Lean) -> None:
@@ -170,8 +168,8 @@ def _first_unfoldable(connection: sqlite3.Connection, apply: Apply) -> tuple[int
 
 
 def differences(stored: sqlite3.Connection, folded: sqlite3.Connection, told_by: str) -> list[str]:
-    """Return the differences between the stored materialized tables and the folded ones; `told_by` names
-    the source of the latter."""
+    """The differences between the stored materialized tables and the folded ones; `told_by` names the
+    source of the latter."""
     problems: list[str] = []
     for table in materialized_tables():
         described = folded.execute(f'PRAGMA table_info("{table}")').fetchall()

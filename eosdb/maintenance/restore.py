@@ -2,8 +2,8 @@
 folded again.
 
 The copy's future is another history, so it gets a new file id. Nothing before the baseline can be
-restored. Records that retention or compaction has removed since cannot be restored either: the copy
-records that in events that advance the log start, or the clean offset, past them.
+restored, and no record that retention or compaction has removed since. Events in the copy advance the log
+start, or the clean offset, past such records.
 """
 
 from __future__ import annotations
@@ -57,8 +57,6 @@ def restore_to(
     timestamp: int | None,
     on_progress: Progress | None,
 ) -> int:
-    """Write the restored file to `target`. Returns its position."""
-
     def work(report: Progress) -> int:
         with store.read() as connection:
             check_known(connection)
@@ -72,9 +70,9 @@ def restore_to(
 def wanted_position(
     connection: sqlite3.Connection, position: int | None, timestamp: int | None
 ) -> int:
-    """Return the position to restore: the given one, or that of the newest event at or before a time
-    (ms). Raises InvalidRequestError for a position beyond the journal or before the baseline, for a time
-    before the first event, and unless exactly one is given."""
+    """The position to restore: the given one, or that of the newest event at or before a time (ms).
+    Raises InvalidRequestError for a position beyond the journal or before the baseline, for a time before
+    the first event, and unless exactly one is given."""
     if (position is None) == (timestamp is None):
         raise InvalidRequestError("expected either a journal position or a timestamp, and not both")
     if position is not None:
@@ -100,8 +98,8 @@ def _copy_after(
     now_ms: int,
     on_progress: Progress,
 ) -> None:
-    """Create `target` as the file was after `position`. Progress counts the file's pages, the events,
-    and the pages again, because the rest is rewritten."""
+    """Create `target` as the file was after `position`. Progress counts the file's pages, the events, and
+    the pages again, because the rest is rewritten."""
     pages = copies.page_count(source)
     total = pages + position + pages
 
@@ -129,7 +127,7 @@ def _cut_after(
     rebuild(unit, on_progress)
     for partition in read_all(connection):
         _admit_losses(unit, partition, since.get(partition.partition_id, _Since()), now_ms)
-    # Those of eosdb's are there again.
+    # eosdb's triggers exist again.
     present = {name for name, _ in connection.execute(_TRIGGERS)}
     for name, sql in triggers:
         if name not in present:
@@ -143,18 +141,18 @@ def _cut_after(
 
 
 class _Since(NamedTuple):
-    """What has gone from a partition since: below the log start, and what compaction removed below
-    `clean_offset` (-1: nothing)."""
+    """The records that a partition has lost since: below the log start, and by compaction below
+    `clean_offset` (-1: none)."""
 
     log_start_offset: int = 2**63 - 1
     clean_offset: int = -1
     missing_sum: int = 0
-    """The sum of the records that are missing unlawfully, which the copy does not admit."""
+    """The sum of the wrongly missing records, which the copy must not hide."""
 
 
 @reads("journal")
 def _since(connection: sqlite3.Connection, position: int) -> dict[int, _Since]:
-    """Return what has gone from each partition since the position."""
+    """The records that each partition has lost since the position."""
     found = {}
     for partition in sound(connection, "partitions", ()):
         start, clean = partition.log_start_offset, partition.clean_offset

@@ -1,8 +1,8 @@
 """Checks a file from elsewhere before anything in it is executed.
 
-The schema is compared with eosdb's, text for text; only if they are equal are statements run on its tables,
-and the events folded. That happens in a process of its own, which the system bounds in memory and CPU time,
-and which may be killed by bytes that were made for it without harm to the caller.
+The schema is compared with eosdb's, text for text. Only if they are equal do statements run on its
+tables, and are the events folded. A separate process does that: the system limits its memory and CPU
+time, and malicious bytes may kill it without harm to the caller.
 """
 
 from __future__ import annotations
@@ -51,23 +51,19 @@ _LONGEST_PROBLEM: Final = 1_000
 
 
 class Verdict(Enum):
-    """What a file from elsewhere is."""
-
     SOUND = "sound"
-    """Its schema is eosdb's, and its tables are what the events give."""
+    """Its schema is eosdb's, and its tables follow from the events."""
     DAMAGED = "damaged"
     """Its schema is eosdb's, and something else differs, or the check met a limit."""
     NOT_OURS = "not ours"
-    """The schema is not what eosdb makes: no statement was run on the file's tables."""
+    """The schema is not eosdb's: no statement was run on the file's tables."""
 
 
 class Report(NamedTuple):
-    """The answer for a file from elsewhere."""
-
     verdict: Verdict
     problems: tuple[str, ...] = ()
     others: tuple[str, ...] = ()
-    """Tables, views, triggers and indexes of an owner, which are not eosdb's and do not touch it."""
+    """An owner's tables, views, triggers and indexes, which do not touch eosdb's."""
     events: int = 0
     elapsed_s: float = 0
 
@@ -79,16 +75,16 @@ def check(
     memory_bytes: int = MEMORY_BYTES,
     cpu_s: int | None = None,
 ) -> Report:
-    """Check the file in a process of its own. Without `cpu_s` that has a minute, and a second for each
+    """Check the file in a separate process. Without `cpu_s` that has a minute, and a second for each
     MiB."""
     allowed_s = _CPU_S + os.stat(path).st_size // _MIB if cpu_s is None else cpu_s
     call = (
         f"from {__name__} import main; main({os.path.abspath(path)!r}, {memory_bytes}, {allowed_s})"
     )
-    # -P: nor is anything of the current folder imported.
+    # -P: nothing of the current folder is imported, either.
     command = [sys.executable, "-P", "-c", call]
     report = None
-    # Ctrl-C is the caller's, who ends it.
+    # Ctrl-C goes to the caller, who ends the process.
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, encoding="utf-8", start_new_session=True
     ) as process:
@@ -115,18 +111,18 @@ def check(
 
 
 def main(path: str, memory_bytes: int, cpu_s: int) -> None:
-    """Run in the process of its own: print progress, then the report, as lines of JSON."""
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Nobody listens any more.
+    """Run in the separate process: print progress, then the report, as lines of JSON."""
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # The caller may be gone.
     limits = {
         resource.RLIMIT_AS: memory_bytes,
         resource.RLIMIT_CPU: cpu_s,
-        # What the folding spills.
+        # Temporary files of the folding.
         resource.RLIMIT_FSIZE: 4 * os.stat(path).st_size + 64 * _MIB,
     }
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for limit, most in limits.items():
         with contextlib.suppress(ValueError, OSError):  # Not every system has each.
-            resource.setrlimit(limit, (most, most + 1))  # At the second one it would be killed.
+            resource.setrlimit(limit, (most, most + 1))  # The second limit would kill it.
 
     def tell(done: int, total: int) -> None:
         sys.stdout.write(f"[{done}, {total}]\n")
@@ -138,7 +134,7 @@ def main(path: str, memory_bytes: int, cpu_s: int) -> None:
         report = Report(Verdict.DAMAGED, (str(error),))
     except MemoryError:
         report = Report(Verdict.DAMAGED, (f"it needs more memory than {size(memory_bytes)}",))
-    except Exception as error:  # Whatever it is, the file has caused it.
+    except Exception as error:  # The file has caused any error here.
         report = Report(Verdict.DAMAGED, (f"{error!r}",))
     problems = [text[:_LONGEST_PROBLEM] for text in report.problems[:_PROBLEMS]]
     told = {**report._asdict(), "verdict": report.verdict.value, "problems": problems}
@@ -171,7 +167,7 @@ def _checked(path: str, on_progress: Progress) -> Report:
 
 
 def _not_at_rest(path: str) -> str | None:
-    """Return why the file is not looked into, if it is not: SQLite would replay what lies beside it."""
+    """Why the file is not opened, if it is not: SQLite would replay the files beside it."""
     status = os.stat(path)
     if not stat.S_ISREG(status.st_mode):
         return "it is no regular file"
@@ -188,14 +184,13 @@ def _not_at_rest(path: str) -> str | None:
 
 
 def _is_marked(path: str) -> bool:
-    """Whether the header says that the file is eosdb's."""
     with open(path, "rb") as file:
         return int.from_bytes(file.read(72)[68:], "big") == APPLICATION_ID
 
 
 def _compared(connection: sqlite3.Connection) -> tuple[list[str], list[str], list[str]]:
-    """Compare the schema with eosdb's. Returns what keeps statements from being run, what is missing, and
-    the owner's objects, which eosdb's tables have nothing to do with."""
+    """Compare the schema with eosdb's. Returns the differences that keep statements from running, the
+    missing objects, and the owner's objects, which do not touch eosdb's tables."""
     connection.text_factory = lambda text: text.decode(errors="backslashreplace")
     rows = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master").fetchall()
     connection.text_factory = str

@@ -1,12 +1,12 @@
 """Verify and rebuild: the events are folded again, into a copy or into the tables.
 
-SQLite's own check is a single statement that takes as long as a full scan, outside the interpreter's
-lock, so it runs in a second thread beside the folding.
+SQLite's own check is one statement that takes as long as a full scan, without the interpreter's lock, so
+a second thread runs it beside the folding.
 
-Each record row is compared with its event in every column, and with its own checksum, which covers what
-only the row stores: content, timestamp and timestamp type. Records from before schema 7 have no checksum;
-for them the event has the newest timestamp, the size and a CRC of the content. A batch partly removed by
-retention or compaction is compared as far as it exists.
+Each record row is compared with its event in every column, and with its own checksum, which covers the
+content, timestamp and timestamp type that only the row stores. Records from before schema 7 have no
+checksum; for them the event has the newest timestamp, the size and a CRC of the content. A batch partly
+removed by retention or compaction is compared as far as it exists.
 """
 
 from __future__ import annotations
@@ -94,8 +94,8 @@ SELECT sum(wanted = (
     WHERE partition_id = partition AND "offset" >= first AND "offset" < beyond
 )) FROM asked
 """
-"""Counts the batches whose rows are as wanted: by the accelerator, whose connections are not held up by
-Python meanwhile."""
+"""Counts the batches with the expected rows: by the accelerator, on a connection without Python
+functions."""
 _MARKERS: Final = f"""
 WITH asked (partition, place, at, producer, epoch, kind, time, wanted) AS (VALUES {{rows}})
 SELECT count(*) FROM asked CROSS JOIN records ON partition_id = partition AND "offset" = place
@@ -114,7 +114,7 @@ _AT_ONCE_BYTES: Final = 1024 * 1024
 
 @dataclass(slots=True)
 class _Partition:
-    """What the folded events say of a partition, and what of its records has been found."""
+    """The folded events' view of a partition, and its counted records."""
 
     partition_id: int
     topic: str
@@ -130,19 +130,18 @@ class _Partition:
 
     @property
     def kept_from(self) -> int:
-        """From here on no record is missing."""
+        """No record is missing from here on."""
         return max(self.log_start_offset, self.clean_offset)
 
     def count(self, offset: int, rows: int, size: int) -> None:
-        """Count records from the offset on, which are all on one side of the log start, and of the clean
-        offset."""
+        """Count records from the offset on, all on one side of the log start and of the clean offset."""
         if offset >= self.kept_from:
             self.rows += rows
         if offset >= self.log_start_offset:
             self.size += size
 
     def differences(self, connection: sqlite3.Connection) -> Iterator[str]:
-        """Yield what does not fit, when all have been counted."""
+        """Yield the differences, when all records are counted."""
         where = f"records: {self.topic}-{self.partition}"
         if self.rows != (expected := max(0, self.log_end_offset - self.kept_from)):
             yield (
@@ -197,7 +196,7 @@ class RecordCheck:
         if type(event) is BatchAppended:
             partition = self._partitions.get(event.partition_id)
             kept_from = event.base_offset + 1 if partition is None else partition.kept_from
-            # Where records are gone, or have no checksums, one query for many does not help.
+            # If records are gone, or have no checksums, one query for many does not help.
             is_plain = event.has_checksums and event.base_offset >= kept_from
             if not is_plain:
                 self._range(position, event)
@@ -212,9 +211,9 @@ class RecordCheck:
                 self._look_at_markers()
 
     def _whole(self, row: Lean) -> Event:
-        """Return a lean event at or before the baseline in full. The state before it is not known any
-        more, so the producer is taken from its first record, which its own checksum proves. Raises
-        KeyError, TypeError and ValueError."""
+        """Return a lean event at or before the baseline in full. The state before it is unknown, so the
+        producer comes from its first record, which its own checksum proves. Raises KeyError, TypeError
+        and ValueError."""
         where = lean.place(row)
         stored = self._connection.execute(_WRITTEN_BY, where or (-1, 0, 0)).fetchone()
         producer = ProducerIdAndEpoch(*stored or (NO_PRODUCER_ID, NO_PRODUCER_EPOCH))
@@ -226,7 +225,6 @@ class RecordCheck:
         return lean.fill_in(row, usual)
 
     def _check_place(self, position: int, event: Event) -> None:
-        """Check that the event's records begin where the log ended."""
         where = lean.place(event)
         if where is None:
             return
@@ -239,7 +237,7 @@ class RecordCheck:
         self._ends[where.partition_id] = where.last_offset + 1
 
     def finish(self) -> list[str]:
-        """Return the problems, after every event has been inspected."""
+        """Return the problems, after every event was inspected."""
         self._look_at_batches()
         self._look_at_markers()
         for partition in self._partitions.values():
@@ -252,7 +250,6 @@ class RecordCheck:
         return self.problems
 
     def _is_checked(self, marker: MarkerWritten) -> bool:
-        """Whether the marker must have a checksum."""
         partition = self._partitions.get(marker.partition_id)
         return partition is not None and 0 <= partition.checked_from <= marker.offset
 
@@ -284,14 +281,14 @@ class RecordCheck:
         query = _PROOFS.format(rows=", ".join(["(?, ?, ?, ?)"] * len(batches)))
         try:
             (right,) = self._connection.execute(query, parameters).fetchone()
-        except (sqlite3.Error, MemoryError):  # decisions/0060: Python finds what is unusual.
+        except (sqlite3.Error, MemoryError):  # decisions/0060: Python finds the fault.
             return False
         return bool(right == len(batches))
 
     def _are_whole(self, batches: list[tuple[int, BatchAppended]]) -> bool:
         """Whether one query shows that everything `_range` checks is right for all batches. SQLite
-        guarantees no order here, though it follows the index: a difference leads to a detailed check,
-        and is not reported as such."""
+        guarantees no order here, though it follows the index: a difference leads to a detailed check, and
+        is not reported as such."""
         parameters: list[int] = []
         for position, event in batches:
             first, serial = event.base_offset, event.base_sequence
@@ -343,7 +340,7 @@ class RecordCheck:
             self._range(position, event)
 
     def _range(self, position: int, event: BatchAppended | MarkerWritten) -> None:
-        """Check the rows of one event and report what is wrong with them."""
+        """Check the rows of one event and report their faults."""
         of_all: tuple[object, ...]
         if isinstance(event, MarkerWritten):
             first = last = event.offset
@@ -385,7 +382,7 @@ class RecordCheck:
 
 
 def _differs(rows: Sequence[_Row], first: int, of_all: tuple[object, ...]) -> str | None:
-    """Return the first column that differs from the event."""
+    """The first column that differs from the event."""
     looked_at = attrgetter(*_COLUMNS)
     for row in rows:
         for name, value, wanted in zip(_COLUMNS, looked_at(row), of_all, strict=True):
@@ -397,7 +394,7 @@ def _differs(rows: Sequence[_Row], first: int, of_all: tuple[object, ...]) -> st
 
 
 def _altered(rows: Sequence[_Row], *, is_old: bool) -> str | None:
-    """Return the first row that does not match its checksum."""
+    """The first row that does not match its checksum."""
     i = checksum.first_altered(
         [row.key for row in rows],
         [row.value for row in rows],
@@ -437,8 +434,7 @@ def _batch_differs(rows: Sequence[_Row], event: BatchAppended) -> str | None:
 
 
 def _crc_before_7(rows: Iterable[_Row]) -> int:
-    """Return the checksum that older events store: the CRC-32 of the concatenated keys, values and
-    headers."""
+    """The checksum of older events: the CRC-32 of the concatenated keys, values and headers."""
     return crc32(
         b"".join(
             (row.key or b"") + (row.value or b"") + (row.headers or "").encode() for row in rows

@@ -32,7 +32,7 @@ _STORED: Final = {
 
 
 class ReadsBlocks(Protocol):
-    """What is asked of a database: `Admin.read_blocks`."""
+    """The part of a database that `batches` needs: `Admin.read_blocks`."""
 
     def read_blocks(
         self, tp: TopicPartition, start: int, end: int, want: Want, /,

@@ -28,7 +28,6 @@ _COORDINATES: Final = {
 
 
 def of_database(views: Iterable[JsonView] = ()) -> dict[str, Any]:
-    """Return the metadata of a database with these typed views."""
     metadata: dict[str, Any] = parsed(
         files("eosdb.integrations.datasette").joinpath(FILE).read_text(encoding="utf-8")
     )

@@ -23,7 +23,6 @@ _METADATA: Final[WeakKeyDictionary[Any, dict[str, Any]]] = WeakKeyDictionary()
 
 @hookimpl
 async def startup(datasette: Any) -> None:
-    """Build the metadata of the files that are eosdb's."""
     _METADATA[datasette] = {
         name: of_database(await _typed_views(database))
         for name, database in datasette.databases.items()

@@ -15,7 +15,7 @@ Labels = Mapping[str, object]
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A metric and its samples. The name of a counter ends in `_total`; that of a histogram is without
+    """A metric and its samples. The name of a counter ends in `_total`; that of a histogram omits
     `_bucket`."""
 
     name: str
@@ -88,7 +88,6 @@ _ERRORS: Final = "errors-total:"
 
 
 def of_process(figures: Mapping[str, float], times: CommitTimes) -> Iterator[Metric]:
-    """Convert `Database.metrics` to Prometheus' names and units."""
     for key, (name, text) in _COUNTERS.items():
         yield counter(name, text, [({}, figures.get(key, 0))])
     yield counter(
@@ -129,7 +128,6 @@ def _named(figures: Mapping[str, float], prefix: str, suffix: str) -> Iterable[t
 
 
 def of_file(overview: Overview) -> Iterator[Metric]:
-    """The metrics of the file, from one snapshot."""
     yield gauge("eosdb_file_bytes", "Size of the database file.", [({}, overview.size_bytes)])
     yield gauge("eosdb_wal_bytes", "Size of its WAL.", [({}, overview.wal_bytes)])
     yield gauge(

@@ -15,14 +15,12 @@ from eosdb.model.threads import Thread
 
 LOOPBACK: Final = "127.0.0.1"
 _PATIENCE_S: Final = 10
-"""How long a client may be silent in the middle of its request, or read nothing."""
+"""How long a client may pause in the middle of its request, or read nothing."""
 
 
 class FigureServer(Closeable):
-    """Serves a text at http://HOST:PORT/metrics, from threads of this process. A context manager.
-
-    When `text` raises an EosdbError the answer is 503 with its message.
-    """
+    """Serves a text at http://HOST:PORT/metrics, from threads of this process. A context manager. When
+    `text` raises an EosdbError the answer is 503 with its message."""
 
     def __init__(self, port: int, text: Callable[[], str], host: str = LOOPBACK) -> None:
         class Answer(BaseHTTPRequestHandler):

@@ -1,5 +1,8 @@
-"""A Delta table, partitioned by topic and day. The progress is stored as Delta's application transactions,
-in the same commit as the data: one for the next offset of each partition, and one for each other number."""
+"""A Delta table, partitioned by topic and day.
+
+Delta's application transactions store the progress in the commit of the data: one for the next offset of
+each partition, and one for each other number.
+"""
 
 from __future__ import annotations
 
@@ -102,7 +105,7 @@ class DeltaTarget:
             except CommitFailedError:
                 now = self.load()
                 if all(now.get(name) == before.get(name) for name in flat(after)):
-                    raise  # for something else than another export
+                    raise  # The file exists for another reason than another export.
                 return False
             before_it = self._table.version()
             self._table.update_incremental()
@@ -121,8 +124,8 @@ class DeltaTarget:
         pass
 
     def _transactions(self) -> Numbers:
-        """Read our application transactions from the table's log: its newest checkpoint and the commits
-        behind it. deltalake returns one at a time, and reads the whole log for each."""
+        """Read our application transactions from the table's log: its newest checkpoint and the later
+        commits. deltalake returns one at a time, and reads the whole log for each."""
         files, version = self._remote(), self._table.version()
         checkpoints: dict[int, list[re.Match[str]]] = {}
         for info in files.get_file_info(pa.fs.FileSelector(_LOG)):
@@ -154,7 +157,6 @@ class DeltaTarget:
 
 
 def _transactions_in(files: pa.fs.FileSystem, path: str) -> Iterable[Mapping[str, Any]]:
-    """Yield the application transactions of a part of the log."""
     if path.endswith(".parquet"):
         column = pq.read_table(path, filesystem=files, columns=["txn"]).column("txn")
         found: list[dict[str, Any]] = column.filter(column.is_valid()).to_pylist()

@@ -44,7 +44,7 @@ from eosdb.integrations.lakehouse.targets import DataFile, Target, one_line
 _WAITING_BYTES: Final = 64 * 2**20
 """The size of buffered rows at which they are written, as one row group for each file."""
 _BATCH_BYTES: Final = 6 * 2**10
-"""The memory that a record batch takes besides its rows."""
+"""The memory of a record batch besides its rows."""
 _FILE_BYTES: Final = 128 * 2**20
 _OPEN_FILES: Final = 64
 _NUMERIC: Final = ("partition", "offset")
@@ -72,7 +72,6 @@ class DataFiles:
         self._open: dict[tuple[str, str], _Growing] = {}
         """Least recently written first."""
         self.size_bytes = 0
-        """The size of all rows in memory."""
         self.created: list[str] = []
         """The paths of all files, including unfinished ones."""
         self._finished: list[DataFile] = []
@@ -86,7 +85,7 @@ class DataFiles:
             self._write_out()
 
     def take(self, other: DataFiles) -> int:
-        """Add the rows of `other`, which ends. Returns the number of data files that they are in."""
+        """Add the rows of `other`, which ends. Returns the number of its data files."""
         if not other.created:
             for key, rows in other._waiting.items():
                 self.add(*key, *rows)
@@ -106,7 +105,6 @@ class DataFiles:
         return self._finished
 
     def give_up(self) -> None:
-        """Remove the created files."""
         for growing in self._open.values():
             with contextlib.suppress(OSError, pa.ArrowException):
                 growing.abandon()
@@ -165,7 +163,7 @@ class _Growing:
 
 
 def _span(footer: Any) -> Mapping[str, tuple[int, int]]:
-    """Return the least and the greatest value of each numeric column."""
+    """The least and the greatest value of each numeric column."""
     found = {}
     for name in _NUMERIC:
         at = footer.schema.names.index(name)
@@ -176,11 +174,11 @@ def _span(footer: Any) -> Mapping[str, tuple[int, int]]:
 
 FORMATS: Final = ("parquet", "delta", "iceberg")
 _COMMIT_BYTES: Final = 2**30
-"""Files are read into one commit until their rows take so much memory, were they all kept, …"""
+"""Files are read into one commit until their rows would take this much memory, …"""
 _COMMIT_NUMBERS: Final = 50_000
-"""… or until it stores so many numbers."""
+"""… or until it stores this many numbers."""
 _TICK_NS: Final = 3_000_000_000
-"""More than a tick of the coarsest file times, which are those of FAT: two seconds."""
+"""More than a tick of the coarsest file times, FAT's two seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,7 +286,7 @@ def _exporter(
 
 
 class _Exporter:
-    """Reads new records of one file after the other, and commits what it has read."""
+    """Reads new records of one file after the other, and commits them."""
 
     _files: DataFiles
 
@@ -299,8 +297,8 @@ class _Exporter:
         self._topics: Final = topics
         self._allow_data_loss: Final = allow_data_loss
         self._known: dict[str, int] | None = None
-        """The progress that the target has, and will have after the commit. It is loaded when a file could
-        be read, so that an error in the files or topics leaves no empty table behind."""
+        """The target's progress after the commit. It is loaded after the first file was read, so that
+        errors in the files or topics leave no empty table."""
         self.is_loading = False
         """Whether the target failed to load; all other errors of `read` and `read_file` are the file's."""
         self._begin()
@@ -310,7 +308,7 @@ class _Exporter:
         return self._files.size_bytes >= _COMMIT_BYTES or len(self._before) >= _COMMIT_NUMBERS
 
     def read_file(self, path: str, principal: str, clock: Clock) -> Exported:
-        """Do `read`, unless the file is as it was when the target got all of it."""
+        """`read`, unless the file is unchanged since the target got all of it."""
         stamp = self._stamp(path, principal, clock)
         if stamp and self._known is not None and stamp.items() <= self._known.items():
             return Exported(0, 0)
@@ -320,7 +318,7 @@ class _Exporter:
             )
 
     def read(self, db: Database, stamp: Callable[[], Numbers] = dict) -> Exported:
-        """Read the new records. `stamp` returns what else is to be stored when they are read."""
+        """Read the new records. After that, `stamp` returns further numbers to store."""
         # A path without a UTF-8 form is refused: the formats write JSON.
         check_text("path", db.path, ConfigError)
         while True:
@@ -332,7 +330,7 @@ class _Exporter:
             wanted = progress.ranges(
                 source, known, departure, self._topics, allow_data_loss=self._allow_data_loss
             )
-            # Rows of a file that turns out to be damaged, or of another topic, must not be committed.
+            # Rows of a damaged file, or of another topic, must not be committed.
             mine = self._new_files()
             try:
                 with contextlib.suppress(UnknownTopicIdError, UnknownTopicOrPartitionError):
@@ -345,8 +343,8 @@ class _Exporter:
                 mine.give_up()
 
     def commit(self, db: Database | None = None) -> bool:
-        """Commit what was read. False if another export committed first, or if a topic of `db` is another
-        one by now: then nothing of it is committed, and the files must be read again."""
+        """Commit the rows. False if another export committed first, or if a topic of `db` was recreated:
+        then nothing is committed, and the files must be read again."""
         if self._read:
             written = self._files.finish()
             reach(Failpoint.EXPORT_WRITTEN)
@@ -361,7 +359,7 @@ class _Exporter:
                 is_done = self._sink.commit(written, self._before, self._after, _about(self._read))
             except StorageError as error:
                 if error.__cause__ is not None:
-                    in_doubt(error)  # The table or its catalog failed, before or behind the commit.
+                    in_doubt(error)  # The table or its catalog failed, before or after the commit.
                 raise
             if not is_done:
                 files.give_up()
@@ -372,7 +370,7 @@ class _Exporter:
         return True
 
     def forget(self) -> None:
-        """Forget what was read, and load the target again before the next file."""
+        """Forget the rows, and load the target again before the next file."""
         self._files.give_up()
         self._known = None
         self._begin()
@@ -426,11 +424,11 @@ class _Exporter:
             known[name] = self._after.setdefault(source.file_id, {})[name] = number
 
     def _stamp(self, path: str, principal: str, clock: Clock) -> Numbers:
-        """Return a number that differs after every change of what the export sees in the file; nothing if
-        there is none."""
+        """A number that differs after every change that the export would see in the file; none if no
+        number can show that."""
         found = stamp_of(os.path.realpath(path))
-        # decisions/0075: what is committed into a file without a WAL goes through a new WAL, and leaves it
-        # by a write to the file, in a later tick than the writes that are in its times now.
+        # decisions/0075: a commit into a file without a WAL goes through a new WAL, and a checkpoint then
+        # writes the file in a later tick than its current times.
         now_ns = clock.time_ms() * 1_000_000
         if found is None or found.wal is not None or found.newest_ns > now_ns - _TICK_NS:
             return {}
@@ -460,7 +458,6 @@ def _target(
 
 
 def _look(db: Database) -> Source:
-    """Read the state of the file in one snapshot."""
     while True:
         ids = _topic_ids(db)
         cut = db.admin.consistent_cut()
@@ -487,7 +484,7 @@ def _topic_ids(db: Database) -> dict[str, str]:
 
 
 def _is_current(db: Database, source: Source, wanted: Sequence[Range]) -> bool:
-    """Whether the topics are still those of `source`. Ids are not reused: if they are now, they were when
+    """Whether the topics are still those of `source`. Ids are never reused, so they were the same when
     the ranges were read."""
     now = _topic_ids(db)
     topics = {it.topic_partition.topic for it in wanted}
@@ -495,7 +492,6 @@ def _is_current(db: Database, source: Source, wanted: Sequence[Range]) -> bool:
 
 
 def _about(read: Sequence[tuple[Source, Sequence[Range]]]) -> dict[str, object]:
-    """Return a description of the export for the table's history."""
     if len(read) > 1:
         return {"source_files": len(read)}
     ((source, wanted),) = read

@@ -1,5 +1,7 @@
-"""An Iceberg table, partitioned by topic and day(timestamp). The progress is stored in the table's
-properties and in the summary of the snapshot, in the same commit as the data."""
+"""An Iceberg table, partitioned by topic and day(timestamp).
+
+The table's properties and the summary of the snapshot store the progress, in the commit of the data.
+"""
 
 from __future__ import annotations
 
@@ -52,8 +54,8 @@ _PARTITIONED_BY: Final = PartitionSpec(
 )
 _FILE_ID: Final = "eosdb.file-id"
 _NUMBERS: Final = "eosdb.numbers"
-"""In a summary pairs of a file's id and its numbers. Earlier versions wrote the numbers of one file, whose
-id was the other property; they refuse pairs, for they would export again what these hold."""
+"""In a summary: pairs of a file's id and its numbers. Earlier versions wrote the numbers of one file,
+with its id in the other property. They refuse pairs, which they would export again."""
 _ATTEMPTS: Final = 20
 
 
@@ -125,11 +127,11 @@ class IcebergTarget:
     def _append(
         self, files: Sequence[DataFile], after: NumbersByFile, about: Mapping[str, object]
     ) -> None:
-        # decisions/0038: pyiceberg repeats a commit that lost against another, but if that was an export of
-        # the same file, its progress must be read first. The property changes only in this process.
+        # decisions/0038: pyiceberg repeats a commit that lost against another. After an export of the
+        # same file its progress must be read first. This property changes only in this process.
         properties = {**self._table.metadata.properties, "commit.retry.num-retries": "0"}
         self._table.metadata = self._table.metadata.model_copy(update={"properties": properties})
-        # All numbers of each file, including partitions that are not exported now.
+        # All numbers of each file, including partitions outside of this export.
         remembered = self._remembered()
         all_of = {id_: {**remembered.get(id_, {}), **numbers} for id_, numbers in after.items()}
         pairs = json.dumps([*all_of.items()])
@@ -155,8 +157,8 @@ class IcebergTarget:
             self._table = self._catalog.load_table(self._identifier)
 
     def _remembered(self) -> NumbersByFile:
-        """Read the progress of all files, the newest first: from the snapshots' summaries, which are right
-        also after a rollback of the table, and from the properties if snapshots have expired."""
+        """Read the progress of all files, the newest first: from the snapshots' summaries, which are
+        right even after a rollback of the table. If snapshots have expired, the properties have it."""
         found: dict[str, Numbers] = {}
         oldest = None
         for oldest in ancestors_of(self._table.current_snapshot(), self._table.metadata):
@@ -173,7 +175,6 @@ class IcebergTarget:
         return found
 
     def _sync_metadata(self) -> None:
-        """Make the local files that pyiceberg wrote for the commit durable."""
         snapshot = self._table.current_snapshot()
         assert snapshot is not None
         manifests = [it.manifest_path for it in snapshot.manifests(self._table.io)]
@@ -194,7 +195,6 @@ class IcebergTarget:
 
 
 def _columns(schema: Schema) -> list[tuple[str, str]]:
-    """Return names and types, without the ids of nested fields."""
     return [(it.name, re.sub(r"\d+: ", "", str(it.field_type))) for it in schema.fields]
 
 

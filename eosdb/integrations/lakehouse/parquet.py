@@ -21,7 +21,7 @@ from eosdb.integrations.lakehouse.progress import Numbers, NumbersByFile, flat
 from eosdb.integrations.lakehouse.targets import COLUMNS, DataFile, SyncedFile, local_path, sync_folders
 
 _OURS: Final = "_eosdb"
-"""Spark, pyarrow and others ignore folders whose names begin so."""
+"""Spark, pyarrow and others ignore folders with this prefix."""
 _STAGED: Final = f"{_OURS}/staged"
 _SUFFIX: Final = ".unfinished"
 """DuckDB reads these folders, too, but only files that match the given pattern."""
@@ -94,7 +94,7 @@ class ParquetTarget:
             os.close(self._lock)
 
     def _locked(self) -> int:
-        """Make the folder if there is none, and return the descriptor that holds its lock."""
+        """Make the folder if there is none, and return the descriptor with its lock."""
         local = self._folder
         if os.path.exists(local) and os.listdir(local) and not os.path.exists(self._at(_OURS)):
             raise ConfigError(
@@ -112,7 +112,6 @@ class ParquetTarget:
         return lock
 
     def _put_in_place(self, paths: Sequence[str]) -> None:
-        """Rename committed data files that are not yet at their final paths."""
         moved = []
         for path in paths:
             os.makedirs(os.path.dirname(self._at(path)), exist_ok=True)

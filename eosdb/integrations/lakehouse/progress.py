@@ -1,7 +1,7 @@
-"""The progress of exports, and the ranges that the next export reads: pure decisions.
+"""The progress of exports, and the ranges of the next export: pure decisions.
 
-A target stores named numbers, because Delta's application transactions can hold nothing else: for each
-source file the next offset of every partition, and the mark of the file's history at the last export.
+A target stores named numbers, the form of Delta's application transactions. For each source file: the
+next offset of every partition, and the mark of the file's history at the last export.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _DIGEST_BYTES: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The state of a file in one snapshot. `mark` is that of its history (`db.admin.history_mark`), `place`
-    its host and path; a recreated topic has a new id in `topic_ids`; `ends` are the offsets up to which
-    each partition can be read without seeing part of a transaction."""
+    """The state of a file in one snapshot. `mark` is that of its history (`db.admin.history_mark`),
+    `place` its host and path. A recreated topic has a new id in `topic_ids`. Up to `ends`, each partition
+    can be read without a part of a transaction."""
 
     path: str
     place: str
@@ -40,7 +40,6 @@ class Source:
         return self.mark.partition(".")[0]
 
     def name(self, tp: TopicPartition) -> str:
-        """The name under which the next offset of the partition is stored."""
         return f"{self.file_id}:{self.topic_ids[tp.topic]}/{tp.partition}"
 
 
@@ -54,7 +53,6 @@ class Range:
 
 
 def flat(by_file: NumbersByFile) -> dict[str, int]:
-    """Return the numbers of all files."""
     return {name: it[name] for it in reversed([*by_file.values()]) for name in it}
 
 
@@ -68,7 +66,7 @@ def check_topics(source: Source, topics: Collection[str] | None) -> None:
 
 
 def known_mark(source: Source, known: Numbers) -> str | None:
-    """Return the mark of the file's history at its last export; None if it was never exported."""
+    """The mark of the file's history at its last export; None before the first."""
     position = known.get(f"{source.file_id}:position")
     if position is None:
         return None
@@ -84,12 +82,10 @@ def ranges(
     *,
     allow_data_loss: bool,
 ) -> list[Range]:
-    """Return the ranges that are new since the last export, of the given topics or of all. `departure` says
-    how the file's history differs from the exported one; None if it does not.
-
-    Raises IllegalStateError if the file or its history is not the exported one; OffsetOutOfRangeError if
-    records that were not exported have been removed, unless `allow_data_loss`.
-    """
+    """The ranges that are new since the last export, of the given topics or of all. `departure` is the
+    difference from the exported history; None without one. Raises IllegalStateError if the file or its
+    history is not the exported one, and OffsetOutOfRangeError if unexported records were removed, unless
+    `allow_data_loss`."""
     if departure is not None:
         raise IllegalStateError(
             f"{source.path}: {departure}. The target holds records of the newer history: export into a new "
@@ -113,7 +109,6 @@ def ranges(
 
 
 def after(source: Source, read: Collection[Range]) -> dict[str, int]:
-    """Return the numbers to store after an export of the ranges."""
     _, position, digest = source.mark.split(".")
     return {
         **{source.name(it.topic_partition): it.end for it in read},

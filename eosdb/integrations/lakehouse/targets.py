@@ -55,13 +55,12 @@ class Target(Protocol):
         after: NumbersByFile,
         about: Mapping[str, object],
     ) -> bool:
-        """Atomically add the files and store `after`, if the numbers that it replaces are still those in
-        `before`. Otherwise another export committed first: nothing is changed, and False is returned.
-        `about` describes the export in the table's history. Raises StorageError; the outcome is unknown
-        then."""
+        """Atomically add the files and store `after`, if the numbers in `before` are still stored.
+        Otherwise another export committed first: nothing changes, and False is returned. `about`
+        describes the export in the table's history. Raises StorageError; then the outcome is unknown."""
 
     def remove(self, path: str) -> None:
-        """Remove a data file that has not been committed."""
+        """Remove a data file that was not committed."""
 
     def close(self) -> None: ...
 
@@ -100,7 +99,7 @@ def sync_file(path: str) -> None:
 
 
 def local_path(uri: str) -> str | None:
-    """Return the local path of a URI that names a file on this machine; None for other URIs."""
+    """The local path of a URI of a file on this machine; None for other URIs."""
     if "://" not in uri and not uri.startswith("file:"):
         return os.path.abspath(uri)
     parts = urlsplit(uri)
@@ -108,7 +107,6 @@ def local_path(uri: str) -> str | None:
 
 
 def one_line(error: Exception) -> str:
-    """Return a library's error message as one line without colours."""
     return (
         " ".join(re.sub(r"\x1b\[[0-9;]*m|\u21b3", "", str(error)).split()) or type(error).__name__
     )

@@ -7,7 +7,7 @@ by fingerprints: the record at a translated offset must be the same, and so must
 Pure functions, which read each side's records once.
 """
 
-# decisions/0046: no positions that somebody noted, only what both sides have.
+# decisions/0046: no stored positions, only the records of both sides.
 from __future__ import annotations
 
 import hashlib
@@ -81,7 +81,6 @@ class SurveyHere:
     digest: int
     first: int | None
     marks: Mapping[int, Mark]
-    """By committed offset."""
 
     @property
     def wanted(self) -> frozenset[int]:
@@ -106,7 +105,7 @@ def survey_here(
     prints: Iterable[Print], committed: Iterable[int] = (), skip: int = 0
 ) -> SurveyHere:
     """Survey the file's records without the first `skip`, which the cluster has deleted; marks among them
-    are left out."""
+    are omitted."""
     count, digest, first = 0, 0, None
     waiting = sorted(set(committed), reverse=True)
     indexes: dict[int, tuple[int, int | None]] = {}
@@ -144,7 +143,7 @@ def _grown(digest: int, content: int) -> int:
 
 
 def difference(tp: TopicPartition, here: SurveyHere, there: SurveyThere) -> str | None:
-    """How the cluster's last records differ from those of the file; None if they do not."""
+    """The difference between the cluster's last records and the file's; None without one."""
     if not here.count:
         return None
     if there.count < here.count:
@@ -162,8 +161,8 @@ def difference(tp: TopicPartition, here: SurveyHere, there: SurveyThere) -> str 
 
 
 def translated(tp: TopicPartition, offset: int, here: SurveyHere, there: SurveyThere) -> int:
-    """The cluster's offset for a group's offset in the file. Raises IllegalStateError if the record at that
-    place differs, or has been deleted in the cluster."""
+    """The cluster's offset for a group's offset in the file. Raises IllegalStateError if the record there
+    differs, or the cluster has deleted it."""
     mark = here.marks.get(offset)
     if mark is None:
         raise IllegalStateError(
@@ -187,7 +186,7 @@ def translated(tp: TopicPartition, offset: int, here: SurveyHere, there: SurveyT
 def compacted_difference(
     tp: TopicPartition, here: Iterable[Print], there: Iterable[Print]
 ) -> str | None:
-    """How the newest records of all keys differ; None if they do not."""
+    """The difference between the newest records of all keys; None without one."""
     ours, theirs = _newest(here), _newest(there)
     if ours == theirs:
         return None
@@ -213,9 +212,9 @@ def _newest(prints: Iterable[Print]) -> dict[int, int]:
 def compacted_translated(
     tp: TopicPartition, offset: int, here: Iterable[Print], there: Iterable[Print], end: int
 ) -> int:
-    """The cluster's offset of the first record from `offset` on that the cluster still has: a record
-    compacted away on one side has a newer record of its key on both. Raises IllegalStateError if it has
-    none of the records that follow."""
+    """The cluster's offset of the first record from `offset` on that the cluster still has: a record that
+    one side has compacted has a newer record of its key on both. Raises IllegalStateError if the cluster
+    has no later record."""
     left = [fingerprint.content for fingerprint in here if fingerprint.offset >= offset]
     if not left:
         return end

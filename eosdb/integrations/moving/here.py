@@ -35,14 +35,14 @@ class Here:
         self._db: Final = db
         self.where: Final = db.path
         self._ids: dict[str, UUID] = {}
-        """The topics that are looked at since `begin`."""
+        """The topics found since `begin`."""
 
     def begin(self) -> None:
         """Begin a work of several steps, in which the topics stay the same."""
         self._ids.clear()
 
     def _check(self, now: Mapping[str, UUID]) -> None:
-        """Raises UnknownTopicIdError if a topic is not the one that an earlier step has looked at."""
+        """Raises UnknownTopicIdError if a topic was recreated since an earlier step."""
         for name, topic_id in self._ids.items():
             if now.get(name) != topic_id:
                 raise UnknownTopicIdError(
@@ -54,8 +54,8 @@ class Here:
         return {topic.name: topic.topic_id for topic in self._db.broker.topic_metadata()}
 
     def topics(self, requested: Iterable[str] | None) -> tuple[TopicHere, ...]:
-        """The topics to move. Raises UnknownTopicOrPartitionError, and UnknownTopicIdError if one of them
-        is another one than at the last call."""
+        """The topics to move. Raises UnknownTopicOrPartitionError, and UnknownTopicIdError if one was
+        recreated since the last call."""
         admin, available = self._db.admin, self._now()
         names = planning.wanted(available, requested)
         self._check(available)
@@ -83,12 +83,10 @@ class Here:
         return tuple(result)
 
     def others(self, topics: Iterable[TopicHere]) -> tuple[str, ...]:
-        """The topics that do not move."""
         moving = {topic.name for topic in topics}
         return tuple(name for name in sorted(self._db.admin.list_topics()) if name not in moving)
 
     def groups(self, topics: Iterable[TopicHere]) -> tuple[Group, ...]:
-        """The groups that have offsets in these topics."""
         names, result = {topic.name for topic in topics}, []
         for described in self._db.broker.describe_groups():
             name = described.group_id
@@ -124,7 +122,6 @@ class Here:
         return tuple(transactions.values())
 
     def counts(self) -> Mapping[str, int]:
-        """Numbers that the plan only mentions."""
         return {
             "transactional_ids": len(self._db.broker.list_transactions()),
             "acls": len(self._db.admin.list_acls()),
@@ -138,11 +135,9 @@ class Here:
         self._alter({topic.name: {MOVING_TO: address} for topic in topics if not topic.is_closed})
 
     def finish(self, topics: Iterable[TopicHere], address: str) -> None:
-        """Mark the topics as moved."""
         self._alter({topic.name: {MOVED_TO: address, MOVING_TO: None} for topic in topics})
 
     def open(self, topics: Iterable[TopicHere]) -> None:
-        """Allow writes to the topics again."""
         self._alter(
             {topic.name: {MOVED_TO: None, MOVING_TO: None} for topic in topics if topic.is_closed}
         )
@@ -161,7 +156,7 @@ class Here:
     def end(self, transaction: OpenTransaction) -> None:
         """Abort the transaction, or complete it as decided. Ignores one that has ended meanwhile."""
         try:
-            if transaction.at is not None:  # The next one of the same id may concern other topics.
+            if transaction.at is not None:  # The next transaction of the same id may concern other topics.
                 self._db.admin.abort_transaction(*transaction.at)
             elif transaction.transactional_id is not None:
                 self._db.admin.fence_producer(transaction.transactional_id)

@@ -1,6 +1,4 @@
-"""The move, step by step. Every step first finds out what is already done, so a move that was killed can be
-resumed.
-"""
+"""The move, step by step. Every step first finds the finished work, so a killed move can be resumed."""
 
 from __future__ import annotations
 
@@ -32,7 +30,7 @@ T = TypeVar("T")
 _LOOK_MS: Final = 200
 _PLAN_PATIENCE_MS: Final = 10_000
 _CLOSE: Final = 1_000
-"""The number of offsets left to relay at which the topics are closed: relaying them takes a moment."""
+"""The topics are closed when this many offsets are left to relay, which takes a moment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +159,6 @@ class Move:
         return offsets
 
     def _without_members(self, wait_ms: int) -> Facts:
-        """Wait until the groups have no members, and return the facts."""
         clock, is_reported = self._db.clock, False
         deadline = clock.monotonic_ms() + wait_ms
         while True:
@@ -188,7 +185,7 @@ class Move:
                 clock.sleep_ms(_LOOK_MS)
                 continue
             for transaction in transactions:
-                if transaction in reported:  # Its owner is at it.
+                if transaction in reported:  # Its owner is still working.
                     clock.sleep_ms(_LOOK_MS)
                 else:
                     self._tell(f"ending the open transaction {transaction}")
@@ -196,8 +193,8 @@ class Move:
                 self._here.end(transaction)
 
     def _bring_records(self, *, until_close: bool = False) -> None:
-        """Relay everything committed by now. With `until_close` less than a chunk may be left: while others
-        write, there is no end."""
+        """Relay everything committed by now. With `until_close` less than a chunk may be left: while
+        others write, there is no end."""
         settings = self._settings
 
         def progress(done: int, total: int) -> None:
@@ -247,8 +244,8 @@ class Move:
     def _offsets_there(
         self, facts: Facts, compared: Mapping[TopicPartition, Compared]
     ) -> dict[str, dict[TopicPartition, int]]:
-        """The cluster's offsets by group. Raises IllegalStateError for a group that has read further in the
-        cluster."""
+        """The cluster's offsets by group. Raises IllegalStateError for a group that has read further in
+        the cluster."""
         offsets = {
             group.name: {tp: compared[tp].offsets[at] for tp, at in group.offsets.items()}
             for group in facts.groups

@@ -34,7 +34,7 @@ _LOG_APPEND: Final = "LogAppendTime"
 
 
 def plan(facts: Facts) -> Plan:
-    """The plan for these facts. Steps already taken are `done`."""
+    """The plan for these facts. Finished steps are `done`."""
     return Plan(tuple(_steps(facts)), tuple(_obstacles(facts)), tuple(_notes(facts)))
 
 
@@ -135,7 +135,6 @@ def is_about_members(obstacle: str) -> bool:
 
 
 def refuse(obstacles: Iterable[str], *, except_members: bool = False) -> None:
-    """Raises IllegalStateError if there are obstacles."""
     if reasons := [text for text in obstacles if not (except_members and is_about_members(text))]:
         raise IllegalStateError("; ".join(reasons))
 
@@ -152,7 +151,6 @@ def ahead(offsets: Offsets, there: Mapping[str, Group]) -> list[str]:
 
 
 def outcome(done: Plan, offsets: Offsets) -> Plan:
-    """The plan with the offsets that were committed for the groups."""
     steps = tuple(
         replace(step, detail=_offsets(offsets[step.subject]))
         if step.action == COMMIT and step.subject in offsets

@@ -35,11 +35,10 @@ class There:
         return self._client.cluster_id()
 
     def rest(self) -> None:
-        """Close connections."""
         self._client.rest()
 
     def ids(self, topics: Iterable[TopicHere]) -> Mapping[str, str]:
-        """The ids of those topics that the cluster has, and tells the ids of."""
+        """The known ids of those topics that the cluster has."""
         return self._client.topic_ids(topic.name for topic in topics)
 
     def topics(
@@ -67,11 +66,10 @@ class There:
         )
 
     def has_deleted(self, tp: TopicPartition) -> bool:
-        """Whether the cluster has deleted the oldest records of the partition."""
         return self._client.start(*tp) > 0
 
     def positions(self, relay: str, source_id: str) -> dict[TopicPartition, int]:
-        """How far the relay has come, as stored in the cluster."""
+        """The relay's positions, as stored in the cluster."""
         if self._positions_topic not in self._client.partitions():
             return {}
         tp = TopicPartition(self._positions_topic, 0)
@@ -123,7 +121,6 @@ class There:
         return offsets
 
     def commit(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Set the offsets of a group without members. Raises the cluster's errors."""
         kafka = self._kafka
         wanted = kafka.ConsumerGroupTopicPartitions(
             name, [kafka.TopicPartition(*tp, offset) for tp, offset in offsets.items()]

@@ -24,7 +24,6 @@ class TopicHere:
 
     @property
     def is_closed(self) -> bool:
-        """Whether it takes no more records."""
         return bool(self.moving_to or self.moved_to)
 
 
@@ -50,7 +49,7 @@ class Group:
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
     """An open transaction with records or offsets of topics that move. `at` is its start in one of them;
-    None if it has offsets alone."""
+    None if it has only offsets."""
 
     transactional_id: str | None
     at: tuple[TopicPartition, int] | None = None
@@ -69,7 +68,7 @@ class Facts:
     topics: tuple[TopicHere, ...]
     there: Mapping[str, TopicThere] = field(default_factory=dict)
     positions: Mapping[TopicPartition, int] = field(default_factory=dict)
-    """How far the relay has come, as stored in the cluster."""
+    """The relay's positions, as stored in the cluster."""
     groups: tuple[Group, ...] = ()
     groups_there: Mapping[str, Group] = field(default_factory=dict)
     open_transactions: tuple[OpenTransaction, ...] = ()
@@ -77,7 +76,6 @@ class Facts:
     acls: int = 0
     users: int = 0
     others: tuple[str, ...] = ()
-    """Topics of the file that do not move."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,8 @@
 """Decides which blocks of a new snapshot must be uploaded, and where readers find each block.
 
-The blocks of a region may be in several chunks: the first has all of them, later chunks those that have
-changed since. A chunk that is mostly outdated is dropped, and its current blocks are uploaded again;
-likewise a region with too many chunks is uploaded again. So the storage used is at most about twice the
-file.
+The blocks of a region may be in several chunks: the first has all of them, later ones the changed ones.
+If a chunk is mostly outdated, its current blocks are uploaded again; likewise a region with too many
+chunks. So the storage holds at most about twice the file.
 """
 
 from __future__ import annotations
@@ -39,8 +38,8 @@ def divide(
     chunks: Sequence[Chunk],
     usable: Collection[str],
 ) -> Division:
-    """Decide which chunks to reuse and which to upload. `before` and `chunks` are the hashes and chunks of
-    an earlier snapshot; only chunks named in `usable` may be reused."""
+    """Decide which chunks to reuse and which to upload. `before` and `chunks` are the hashes and chunks
+    of an earlier snapshot; only chunks in `usable` may be reused."""
     place = places(chunks)
     by_region: dict[int, list[tuple[Chunk, list[int]]]] = {}
     for chunk in chunks:
@@ -68,7 +67,7 @@ def divide(
 
 
 def places(chunks: Iterable[Chunk]) -> dict[int, tuple[str, int]]:
-    """Return for each block the name of the object that has it, and its index there."""
+    """Return for each block the name of its object, and its index there."""
     return {
         block: (chunk.name, index) for chunk in chunks for index, block in enumerate(chunk.blocks)
     }
@@ -91,5 +90,5 @@ def runs(wanted: Iterable[int], chunks: Iterable[Chunk]) -> Iterator[Run]:
 
 
 def block_length(block: int, size: int) -> int:
-    """Return the length of a block in a file of `size` bytes: only the last block may be shorter."""
+    """The length of a block in a file of `size` bytes: only the last block may be shorter."""
     return min(BLOCK, size - block * BLOCK)

@@ -28,14 +28,13 @@ from eosdb.system.road import road
 ENVIRONMENT: Final = "EOSDB_CACHE"
 SIZE_BYTES: Final = 10 * 1024**3
 IN_USE_MS: Final = 10 * 60 * 1000
-"""The time after its last request during which a snapshot is not removed: a program may be about to open
-it."""
+"""A snapshot stays for this time after its last request: a program may be about to open it."""
 _SUFFIX: Final = ".db"
 
 
 @dataclass(frozen=True, slots=True)
 class Cache:
-    """The folder, and the most bytes of snapshots that it may hold."""
+    """The folder, and the most bytes of snapshots in it."""
 
     folder: str
     size_bytes: int = SIZE_BYTES
@@ -61,7 +60,7 @@ class Cache:
         return os.path.join(self.folder, file_id, snapshot + _SUFFIX)
 
     def newest(self, file_id: str) -> str | None:
-        """Return the path of the file's most recently used snapshot; None if there is none."""
+        """The path of the file's most recently used snapshot; None if there is none."""
         return max(self._found(file_id), default=(0, 0, None))[2]
 
     @contextlib.contextmanager
@@ -90,7 +89,7 @@ class Cache:
                 too_much -= size
 
     def _found(self, file_id: str) -> list[tuple[int, int, str]]:
-        """Return for each snapshot the time of its last use (ns), its size, and its path."""
+        """For each snapshot the time of its last use (ns), its size, and its path."""
         snapshots = []
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             for entry in os.scandir(os.path.join(self.folder, file_id)):
@@ -229,8 +228,8 @@ def into_cache(one: Published, cache: Cache, clock: Clock, report: Progress) -> 
 
 
 def _check_replaceable(path: str) -> None:
-    """Check that the path is free or has a published copy: a file that may be live is not replaced. Raises
-    IllegalStateError and StorageError."""
+    """Check that the path is free or has a published copy: a file that may be live is not replaced.
+    Raises IllegalStateError and StorageError."""
     try:
         with open(path, "rb") as file:
             head = file.read(FORMAT_AT.stop)
@@ -247,8 +246,8 @@ def _check_replaceable(path: str) -> None:
 def _put_together(
     source: Published, path: str, unfinished: str, previous: str | None, report: Progress
 ) -> None:
-    """Assemble the file, which appears complete, verified, durable and read-only. Blocks of an interrupted
-    attempt and of `previous` are reused."""
+    """Assemble the file, which appears complete, verified, durable and read-only. Blocks of an
+    interrupted attempt and of `previous` are reused."""
     hashes = _hashes(source)
     size = source.manifest.size
     try:
@@ -286,7 +285,7 @@ def _hashes(one: Published) -> list[bytes]:
 
 
 def _missing(sources: list[int], hashes: list[bytes], size: int) -> list[int]:
-    """Return the blocks that no source has at their place, and copy the others to the first source."""
+    """The blocks that no source has at their place; copies the others to the first source."""
     missing = []
     for block, expected in enumerate(hashes):
         for source in sources:

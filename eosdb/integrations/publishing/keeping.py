@@ -1,7 +1,7 @@
 """Decides which objects may be reused and which may be removed while others publish the same file.
 
-decisions/0037: an object that might be removed is never reused, and times are those of the storage. A chunk
-of an older snapshot, or one that no snapshot has named for long, is uploaded again under another name, so
+decisions/0037: an object that might be removed is never reused, and times are those of the storage. A
+chunk of an older snapshot, or one without a snapshot for long, is uploaded again under another name, so
 that its removal harms no publisher.
 """
 
@@ -15,9 +15,9 @@ from eosdb.integrations.publishing.manifest import Manifest
 HURRY_S: Final = 1800.0
 """The maximum age in s of a publisher's listing of the storage when it writes its snapshot."""
 SUPERSEDED_S: Final = 2 * HURRY_S
-"""The time in s for which a snapshot stays after the next one, however many there are."""
+"""A snapshot stays for this time (s) after the next one, however many there are."""
 UNNAMED_S: Final = 24 * 3600.0
-"""The time in s for which a chunk stays that no snapshot names: a publisher may be about to name it."""
+"""An unnamed chunk stays for this time (s): a publisher may be about to name it."""
 
 
 class Stored(NamedTuple):
@@ -28,15 +28,14 @@ class Stored(NamedTuple):
 
 
 def in_order(snapshots: Mapping[str, Stored]) -> list[str]:
-    """Return the names, the newest snapshot first."""
     return sorted(snapshots, key=lambda name: (snapshots[name].modified or 0.0, name), reverse=True)
 
 
 def usable(
     chunks: Mapping[str, Stored], newest: Manifest | None, all_named: Collection[str], now: float
 ) -> set[str]:
-    """Return the chunks that no publisher may remove within `HURRY_S`: those of the newest snapshot, and
-    recently uploaded ones that no snapshot names yet."""
+    """The chunks that no publisher may remove within `HURRY_S`: those of the newest snapshot, and
+    recently uploaded ones without a snapshot."""
     of_newest: Collection[str] = newest.objects if newest is not None else ()
     return {
         name
@@ -53,8 +52,8 @@ def usable(
 def removable_snapshots(
     snapshots: Mapping[str, Stored], latest: str, keep: int, now: float
 ) -> list[str]:
-    """Return the snapshots that are not among the `keep` newest, are not the latest, and were superseded
-    more than `SUPERSEDED_S` ago."""
+    """The snapshots that are not among the `keep` newest, are not the latest, and were superseded more
+    than `SUPERSEDED_S` ago."""
     order = in_order(snapshots)
     found = []
     for next_newer, name in zip(order[keep - 1 :], order[keep:], strict=False):
@@ -67,8 +66,8 @@ def removable_snapshots(
 def removable_chunks(
     chunks: Mapping[str, Stored], named: Collection[str], released: Collection[str], now: float
 ) -> list[str]:
-    """Return the chunks to remove. `named` are those of snapshots that stay, `released` those of snapshots
-    that are being removed."""
+    """The chunks to remove. `named` are those of snapshots that stay, `released` those of snapshots that
+    are being removed."""
     return [
         name
         for name, stored in chunks.items()

@@ -1,8 +1,8 @@
-"""The manifest of a published snapshot: a small JSON object with the chunks that contain its blocks, and
-the facts that readers need for planning without a download.
+"""The manifest of a published snapshot: a small JSON object with the chunks of its blocks, and facts for
+planning without a download.
 
 The file is divided into blocks; a chunk is an object with some blocks of one region, in order. Chunks of
-earlier snapshots are reused; if two chunks contain the same block, the later one counts.
+earlier snapshots are reused; of two chunks with the same block, the later one counts.
 """
 
 from __future__ import annotations
@@ -43,12 +43,9 @@ class Chunk(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """A snapshot.
-
-    `position` is the position of the last event, `mark` the mark of the history there (`history_mark`),
-    `marks` those of earlier snapshots of the same history; `hashes` is the chunk with the blocks' hashes,
-    and `partitions` the result of `admin.consistent_cut`.
-    """
+    """A snapshot. `position` is the position of the last event, `mark` the mark of the history there
+    (`history_mark`), `marks` those of earlier snapshots of the same history; `hashes` is the chunk with
+    the blocks' hashes, and `partitions` the result of `admin.consistent_cut`."""
 
     file_id: str
     name: str
@@ -63,7 +60,6 @@ class Manifest:
 
     @property
     def objects(self) -> frozenset[str]:
-        """The names of all chunks of the snapshot."""
         return frozenset((self.hashes, *(chunk.name for chunk in self.chunks)))
 
 
@@ -110,11 +106,9 @@ def to_bytes(manifest: Manifest) -> bytes:
 
 
 def parse(data: bytes, where: str) -> Manifest:
-    """Parse a manifest written by `to_bytes`.
-
-    Raises CorruptDatabaseError if the data is no valid manifest (the message names the object `where`), and
-    UnsupportedVersionError if a newer eosdb wrote it.
-    """
+    """Parse a manifest written by `to_bytes`. Raises CorruptDatabaseError if the data is no valid
+    manifest (the message names the object `where`), and UnsupportedVersionError if a newer eosdb wrote
+    it."""
     try:
         given = parsed(data)
         body = given["snapshot"]
@@ -161,7 +155,6 @@ def _canonical(body: object) -> str:
 
 
 def _to_runs(blocks: tuple[int, ...]) -> list[list[int]]:
-    """Encode numbers as a list of [first, count], one for each run."""
     runs: list[list[int]] = []
     for block in blocks:
         if runs and block == sum(runs[-1]):

@@ -1,7 +1,7 @@
 """Publishing: uploads a frozen copy of the file as chunks, then the snapshot that names them, then the
-pointer to the latest snapshot.
+pointer to the latest one.
 
-An interrupted attempt leaves chunks that no snapshot names; the next attempt reuses them. decisions/0037.
+An interrupted attempt leaves chunks without a snapshot; the next attempt reuses them (decisions/0037).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SNAPSHOTS: Final = "snapshots"
 _TIME: Final = "publishing"
 _SUFFIX: Final = ".json"
 _MARKS: Final = 20
-"""The number of earlier snapshots whose marks are kept, by which a reader can check without a download that
+"""The number of earlier snapshots whose marks are kept. A reader checks by them, without a download, that
 its offsets belong to this history."""
 
 
@@ -56,7 +56,6 @@ class Survey:
     now: float
     chunks: dict[str, Stored]
     snapshots: list[Manifest]
-    """The newest first."""
 
     @property
     def newest(self) -> Manifest | None:
@@ -99,8 +98,6 @@ def publish(
 
 
 class _Publisher:
-    """One attempt to publish one copy."""
-
     def __init__(
         self, store: Store, clock: Clock, storage: Storage, facts: FileSummary, anew: bool,
         report: Progress,
@@ -112,7 +109,7 @@ class _Publisher:
         self._anew: Final = anew
         self._report: Final = report
         self.may_be_published = False
-        """Whether the snapshot has been, or may have been, stored with all that it names."""
+        """Whether the snapshot may be stored with all its chunks."""
         self._known: dict[str, Manifest | None] = {}
         self._sent: list[Sent] = []
 
@@ -128,7 +125,7 @@ class _Publisher:
                 published = self._send(copy, hashes, survey)
                 reach(Failpoint.CHUNKS_SENT)
                 if self._is_late(began_ms):
-                    continue  # Chunks that were usable may have been removed.
+                    continue  # Usable chunks may have been removed.
                 self.may_be_published = True
                 self._storage.write(_path(published), manifest.to_bytes(published))
                 reach(Failpoint.SNAPSHOT_SENT)
@@ -172,7 +169,7 @@ class _Publisher:
         }
 
     def _read(self, name: str) -> Manifest | None:
-        """Read a snapshot; None if it has been removed, or is damaged and so unreadable for all."""
+        """Read a snapshot; None if it was removed, or is damaged and so unreadable for all."""
         if name not in self._known:
             where = f"{SNAPSHOTS}/{name}{_SUFFIX}"
             data = self._storage.read(where)
@@ -246,8 +243,8 @@ class _Publisher:
     # -- afterwards -----------------------------------------------------------------------------
 
     def _name_latest(self, published: Manifest) -> Manifest:
-        """Point to the latest snapshot. Others may publish the same file concurrently, so each checks
-        afterwards whether there is a newer snapshot of this history, and points to that."""
+        """Point to the latest snapshot. Others may publish the same file concurrently. So each looks for
+        a newer snapshot of this history afterwards, and points to that."""
         latest = published
         self._storage.write(LATEST, manifest.to_bytes(latest))
         for name in self._snapshots():
@@ -265,8 +262,7 @@ class _Publisher:
         return tuple(sorted(ours, key=lambda mark: at[mark])[-_MARKS:])
 
     def _are_ours(self, marks: set[str]) -> set[str]:
-        """Return the marks that belong to the history of the file; a restored older copy has another
-        history."""
+        """The marks of the file's history; a restored older copy has another history."""
         with self._store.read() as connection:
             return {mark for mark in marks if journal.departure(connection, mark) is None}
 
@@ -290,7 +286,7 @@ def _path(snapshot: Manifest) -> str:
 
 
 def _whole(newest: Manifest, survey: Survey) -> set[str]:
-    """Return the names of the snapshot's chunks that are in the storage in full length."""
+    """The snapshot's chunks that are in the storage in full length."""
     return {
         chunk.name
         for chunk in newest.chunks

@@ -1,5 +1,8 @@
-"""A folder in object storage, through fsspec. Objects are read and written as a whole, with retries after
-network errors; all failures are eosdb's errors."""
+"""A folder in object storage, through fsspec.
+
+Objects are read and written as a whole, with retries after network errors; all failures are eosdb's
+errors.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +68,6 @@ class Storage:
         return cls(url, system, root, clock or SystemClock())
 
     def inside(self, name: str) -> Storage:
-        """Return a folder in this folder."""
         return Storage(f"{self.url}/{name}", self._system, f"{self._root}/{name}", self._clock)
 
     def read(self, name: str, start: int | None = None, end: int | None = None) -> bytes | None:
@@ -99,7 +101,7 @@ class Storage:
         }
 
     def now(self, name: str) -> float:
-        """Return the storage's time (s): that of a small object written for this."""
+        """The storage's time (s): that of a small object written for this."""
         self.write(name, b"This object tells the time.\n")
         path = self._path(name)
 
@@ -164,12 +166,11 @@ def each(work: Callable[[T], R], items: list[T], on_done: Callable[[R], object])
 
 
 def finished_name(name: str) -> str:
-    """Return the name that an object will have, of that under which a local file is written."""
+    """The final name of an object that is being written under this one."""
     return _UNFINISHED.sub("", name)
 
 
 def _make_folder(path: str) -> None:
-    """Create a folder and its parents durably."""
     if not os.path.isdir(path):
         _make_folder(os.path.dirname(path))
         with contextlib.suppress(FileExistsError):

@@ -1,7 +1,7 @@
 """Interfaces of the source and the target of a relay.
 
-Both raise the errors of `eosdb.integrations.relay.failure`: `InterruptedRelayError` makes the relay start a
-new session, `TooLargeError` means that records are too large; any other error stops the relay.
+Both raise the errors of `eosdb.integrations.relay.failure`: `InterruptedRelayError` makes the relay start
+a new session, `TooLargeError` means that records are too large; any other error stops the relay.
 """
 
 from __future__ import annotations
@@ -34,8 +34,7 @@ class Source(Protocol):
         """The topics to relay. Raises UnknownTopicOrPartitionError for a topic that does not exist."""
 
     def departure(self, mark: str) -> str | None:
-        """Why the source's history is not the one in which the mark was taken; None if it is, or if that is
-        unknown."""
+        """Why the mark is not of the source's history; None if it is, or if that is unknown."""
 
     def mark(self) -> str:
         """A mark of the source's current history; empty if the source has none."""
@@ -59,7 +58,7 @@ class Source(Protocol):
         """Wait until there may be more records, `timeout_ms` have passed, or `stopped` is true."""
 
     def note(self, relay: str, positions: Mapping[TopicPartition, int]) -> None:
-        """Publish, at the source, how far it has been relayed. For display only: the target's positions
+        """Publish, at the source, how far it was relayed. For display only: the target's positions
         count."""
 
     def rest(self) -> None:
@@ -83,8 +82,8 @@ class Target(Protocol):
         """Create the position topic if it does not exist."""
 
     def take_over(self, transactional_id: str, stopped: Callable[[], bool]) -> None:
-        """Initialise the transactional id: aborts or completes its previous holder's transaction and fences
-        the holder. `stopped` is polled to interrupt waits, in this call and in later ones."""
+        """Initialise the transactional id: end its previous holder's transaction and fence the holder.
+        `stopped` is polled to interrupt waits, in this call and in later ones."""
 
     def position_records(self) -> Iterable[tuple[bytes | None, bytes | None]]:
         """Key and value of each committed record of the position topic, up to its current end."""

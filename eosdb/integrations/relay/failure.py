@@ -1,7 +1,7 @@
 """Classifies failures of a relay: start a new session, put a record aside, or stop.
 
-A source and a target translate the errors of their own libraries. Any error other than the two classes here
-needs an operator, and stops the relay.
+A source and a target translate the errors of their own libraries. Any error other than the two classes
+here needs an operator, and stops the relay.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 class InterruptedRelayError(EosdbError):
-    """A failure that may pass. A new session finds out what became of the last transaction, and whether
+    """A failure that may pass. A new session learns the outcome of the last transaction, and whether
     another relay has fenced this one or the transaction took too long."""
 
     outcome: Outcome = "unknown"
@@ -60,7 +60,7 @@ _TRANSIENT: Final = (
     TransactionCoordinatorFencedError,
     UnknownProducerIdError,
 )
-# librdkafka's own numbers, for what has none in Kafka's protocol.
+# librdkafka's own codes, for errors outside of Kafka's protocol.
 _LOCAL_AUTHENTICATION: Final = -169
 _LOCAL_UNKNOWN_TOPIC: Final = -188
 _LOCAL_UNKNOWN_PARTITION: Final = -190
@@ -70,7 +70,6 @@ _CLASSES: Final = {error.code: error for error in ApiError.__subclasses__()}
 
 
 def of_file(error: EosdbError, where: str) -> EosdbError:
-    """Translate an error of eosdb."""
     return InterruptedRelayError(f"{where}: {error}") if _is_transient(error) else error
 
 

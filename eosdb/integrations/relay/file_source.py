@@ -16,7 +16,7 @@ from eosdb.model.fetched import Block
 from eosdb.model.values import OffsetAndMetadata, TopicPartition
 
 GROUP_PREFIX: Final = "__eosdb_relay."
-"""The prefix of the group whose offsets show, in the file, how far it has been relayed."""
+"""The prefix of the group whose offsets show the relay's progress in the file."""
 
 
 _FEW: Final = 16
@@ -122,8 +122,7 @@ class FileSource:
         return Chunk(records, positions)
 
     def _check_topics(self) -> None:
-        """Check that the topics still have their ids: a recreated topic's offsets are not those of the old
-        one."""
+        """Check that the topics still have their ids: the offsets of a recreated topic are new ones."""
         ids = {there.name: there for there in self._db.broker.topic_metadata()}
         for topic in self._topics:
             current = ids.get(topic.name)

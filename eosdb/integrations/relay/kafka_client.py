@@ -1,6 +1,5 @@
-"""The Kafka side of a relay: clients of confluent-kafka with the relay's settings, the translation of their
-errors, and lookups of topics.
-"""
+"""The Kafka side of a relay: clients of confluent-kafka with the relay's settings, their errors, and
+look-ups of topics."""
 
 from __future__ import annotations
 
@@ -55,13 +54,12 @@ class KafkaClient:
         self._admin: Any = None
 
     def producer(self, **fixed: object) -> Any:
-        """Create a producer with the settings given, overridden by those of the relay."""
         return self._make(self.module.Producer, fixed)
 
     def consumer(self, **fixed: object) -> Any:
         """Create a read_committed consumer, to which partitions are assigned."""
         own = {
-            "group.id": "eosdb-relay",  # Required, and never used: nothing is committed to it.
+            "group.id": "eosdb-relay",  # Required but unused: nothing is committed to it.
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,
             "isolation.level": "read_committed",
@@ -73,7 +71,6 @@ class KafkaClient:
 
     @property
     def admin(self) -> Any:
-        """An AdminClient, created on first use."""
         if self._admin is None:
             self._admin = self._make(self.module.admin.AdminClient, {})
         return self._admin
@@ -102,15 +99,14 @@ class KafkaClient:
             raise ConfigError(f"the Kafka client does not take its settings: {text}") from None
 
     def notice(self, error: Any) -> None:
-        """Remember an error that librdkafka reports on its own: it may be the cause of a later time-out."""
+        """Remember an error that librdkafka reports by itself: it may be the cause of a later time-out."""
         if self._last is None or self._last[0] != _LOCAL_AUTHENTICATION:
             self._last = (error.code(), error.str())
 
     def meaning(self, error: Any, topic: str | None = None) -> EosdbError:
-        """Translate a KafkaError. If it is only a time-out, the cause that librdkafka has reported is
-        added."""
+        """Translate a KafkaError. A mere time-out gets the cause that librdkafka has reported."""
         code, text = error.code(), error.str().strip()
-        if not text or text.endswith(":"):  # Brokers may send a code and no words.
+        if not text or text.endswith(":"):  # Brokers may send a code without a text.
             text = f"{text} {error.name()}".strip()
         if self._last is not None and code < 0:
             why, self._last = self._last, None
@@ -121,7 +117,7 @@ class KafkaClient:
 
     @contextlib.contextmanager
     def translating(self) -> Iterator[None]:
-        """A context for calls of confluent-kafka, which translates their errors."""
+        """A context that translates the errors of confluent-kafka."""
         try:
             yield
         except self.module.KafkaException as error:
@@ -138,7 +134,6 @@ class KafkaClient:
         return int(text) / 1000 if text.isdigit() else _TRANSACTION_S
 
     def cluster_id(self) -> str:
-        """The cluster's id."""
         with self.translating():
             cluster = self._metadata().cluster_id
         if not cluster:
@@ -157,13 +152,11 @@ class KafkaClient:
         return self.admin.list_topics(timeout=_ASK_S)
 
     def partitions(self) -> dict[str, int]:
-        """All topics, and their numbers of partitions."""
         with self.translating():
             topics = self._metadata().topics
         return {name: len(topic.partitions) for name, topic in topics.items() if not topic.error}
 
     def topic_ids(self, names: Iterable[str]) -> dict[str, str]:
-        """The ids of those topics that exist."""
         if not (requested := list(names)):
             return {}
         kafka = self.module
@@ -193,7 +186,7 @@ class KafkaClient:
                 meaning = self.meaning(error.args[0])
                 if isinstance(meaning, InterruptedRelayError):
                     raise meaning from None
-                entries[resource.name] = {}  # Not allowed to look; not needed either.
+                entries[resource.name] = {}  # The user may not describe it, and the settings are optional.
         return entries
 
     def high_watermark(self, topic: str, partition: int) -> int:
@@ -216,8 +209,8 @@ class KafkaClient:
             )
             result = int(futures[tp].result().offset)
         if result < 0:
-            # librdkafka says so, and nothing of an error, when its connection breaks. Taken for an empty
-            # topic of positions, it would make a relay begin at the start.
+            # librdkafka's answer, without an error, when its connection breaks. If the position topic
+            # seemed empty, the relay would begin at the start.
             raise InterruptedRelayError(f"{self.where}: {topic}-{partition} does not tell its end")
         return result
 

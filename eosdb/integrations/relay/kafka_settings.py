@@ -78,7 +78,6 @@ def kafka_settings(
 
 
 def from_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """The settings in the variables of an environment."""
     return {
         name.removeprefix(ENVIRONMENT).lower().replace("_", "."): value
         for name, value in environment.items()

@@ -20,8 +20,8 @@ _AT_ONCE: Final = 500
 
 
 class KafkaSource:
-    """Reads with a read_committed consumer without a group. A source transaction may arrive in several
-    parts, because the protocol does not show a consumer of several partitions where a transaction ends."""
+    """Reads with a read_committed consumer without a group. A source transaction may arrive in parts: the
+    protocol does not show a consumer of several partitions where a transaction ends."""
 
     def __init__(self, client: KafkaClient) -> None:
         self._client: Final = client
@@ -56,7 +56,7 @@ class KafkaSource:
 
     def bounds(self, topics: Sequence[SourceTopic]) -> dict[TopicPartition, Bounds]:
         consumer, result = self._connected(), {}
-        consumer.unassign()  # A broker answers each question behind a fetch, which waits for records.
+        consumer.unassign()  # A broker answers in order, and a fetch would wait for records.
         for topic in topics:
             for number in range(topic.partitions):
                 with self._client.translating():
@@ -123,8 +123,7 @@ class KafkaSource:
             raise self._client.meaning(error)
 
     def _check_topics(self) -> None:
-        """Check that the topics still have their ids: a recreated topic's offsets are not those of the old
-        one."""
+        """Check that the topics still have their ids: the offsets of a recreated topic are new ones."""
         ids = self._client.topic_ids(topic.name for topic in self._topics)
         for topic in self._topics:
             if ids.get(topic.name) != topic.topic_id:
@@ -165,7 +164,6 @@ class KafkaSource:
 
 
 def _own(config: Mapping[str, Any]) -> dict[str, str]:
-    """The settings that were set for the topic itself."""
     return {
         name: entry.value
         for name, entry in config.items()

@@ -27,8 +27,8 @@ _ONE_MS: Final = 1
 
 
 class KafkaTarget:
-    """Writes with a transactional producer. After any failure the producer is dropped: `init_transactions`
-    of the next one finds out what became of the transaction."""
+    """Writes with a transactional producer. After any failure the producer is dropped;
+    `init_transactions` of the next one learns the outcome of the transaction."""
 
     def __init__(self, client: KafkaClient, positions_topic: str) -> None:
         self._client: Final = client
@@ -59,7 +59,7 @@ class KafkaTarget:
                 "delivery.report.only.error": True,
                 "on_delivery": self._failed,
                 "batch.size": self._batch_bytes,
-                "message.max.bytes": _ANY_SIZE,  # The cluster knows what it takes.
+                "message.max.bytes": _ANY_SIZE,  # The cluster's own limit applies.
             }
         )
         with self._client.translating():
@@ -73,13 +73,13 @@ class KafkaTarget:
             except self._client.module.KafkaException as error:
                 failed = error
             finally:
-                self._producer.poll(0)  # For what librdkafka says of itself.
+                self._producer.poll(0)  # Serves librdkafka's own reports.
             if not failed.args[0].retriable() or self._stopped():
                 break
         raise failed
 
     def position_records(self) -> Iterator[tuple[bytes | None, bytes | None]]:
-        """Includes records of other relays, and waits until their open transactions have ended."""
+        """Includes records of other relays, and waits for their open transactions."""
         consumer = self._client.consumer(
             **{
                 "fetch.wait.max.ms": _POSITIONS_WAIT_MS,
@@ -126,8 +126,8 @@ class KafkaTarget:
         return result
 
     def _fit(self, facts: Iterable[TopicFacts]) -> None:
-        """Limit the batch size to what the topics accept, so that a batch is refused only if a record is
-        too large by itself."""
+        """Limit the batch size to that of the topics, so that a batch is refused only if a single record
+        is too large."""
         limits = [fact.max_message_bytes for fact in facts if fact.max_message_bytes is not None]
         most = max(min([self._batch_bytes, *(size - _ROOM_IN_BATCH for size in limits)]), 1)
         if most < self._batch_bytes:
@@ -207,8 +207,8 @@ class KafkaTarget:
         if producer is None:
             return
         with contextlib.suppress(Exception):
-            # Readers of the topics need not wait for a time-out. If it does not work, the next producer
-            # of this transactional id does it.
+            # Spares readers of the topics the time-out. If it fails, the next producer of this
+            # transactional id does it.
             if self._is_open:
                 producer.purge()
                 producer.abort_transaction(_ABORT_S)

@@ -1,4 +1,4 @@
-"""The decisions of a relay: where to resume a partition, what the next chunk contains, how long to wait.
+"""The decisions of a relay: where to resume a partition, the next chunk, the pauses.
 
 Pure functions.
 """
@@ -37,12 +37,9 @@ def start_of(
     target_id: str | None = "",
 ) -> int:
     """The first offset to relay. `target_id` is the id of the target's topic: None if the topic does not
-    exist, empty if the id is unknown.
-
-    Raises OffsetOutOfRangeError if the source no longer has the next records, or the target the previous
-    ones, unless `on_gap` lets the relay continue; and always if the source lacks records that were relayed,
-    because then it is another history.
-    """
+    exist, empty if the id is unknown. Raises OffsetOutOfRangeError if the source no longer has the next
+    records, or the target the previous ones, unless `on_gap` lets the relay continue; and always if the
+    source lacks records that were relayed, because then it is another history."""
     if position is None:
         return bounds.start
     if position.topic_id != topic_id:
@@ -125,8 +122,8 @@ def _whole(
 def _shares(
     positions: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], most: int
 ) -> dict[TopicPartition, tuple[int, int]]:
-    """Ranges of `most` offsets that may split transactions. Partitions with less than an equal share leave
-    the rest to the others."""
+    """Ranges of `most` offsets that may split transactions. Partitions with less than an equal share
+    leave the rest to the others."""
     behind = {tp: ends[tp] - at for tp, at in positions.items() if ends.get(tp, at) > at}
     ranges: dict[TopicPartition, tuple[int, int]] = {}
     left, partitions = most, len(behind)
@@ -160,8 +157,8 @@ def config_to_copy(
 
 
 def wanted(available: Iterable[str], requested: Iterable[str] | None) -> list[str]:
-    """The topics to relay; by default all whose names do not begin with two underscores. Raises ConfigError
-    when `asked` is empty."""
+    """The topics to relay; by default all whose names do not begin with two underscores. Raises
+    ConfigError when `asked` is empty."""
     if requested is None:
         return sorted(name for name in available if not name.startswith("__"))
     if not (names := sorted(set(requested))):

@@ -1,9 +1,9 @@
-"""The position topic in the target: how far each partition of a source has been relayed.
+"""The position topic in the target: how far each partition of a source was relayed.
 
-Positions are written in the transaction of the records that they follow, so either both are committed or
+Positions are written in the transaction of the records before them, so either both are committed or
 neither. The topic is compacted: the newest record of a key counts, and none expires, as group offsets
-would. For each relay and source it also has one claim: the run of the relay that wrote last, and a mark of
-the source's history at that time. All records are JSON, readable for people.
+would. Each relay and source also has one claim: the run of the relay that wrote last, and a mark of the
+source's history at that time. All records are readable JSON.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ POSITIONS_CONFIG: Final = {"cleanup.policy": "compact"}
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The state that the target stores of a relay and a source. `run` and `mark` are empty before the first
-    claim."""
+    """The target's state of a relay and a source. `run` and `mark` are empty before the first claim."""
 
     positions: Mapping[TopicPartition, Position] = field(default_factory=dict)
     run: str = ""
@@ -42,14 +41,12 @@ class Keeper:
     topic: str = POSITIONS_TOPIC
 
     def position(self, tp: TopicPartition, position: Position) -> Outgoing:
-        """The record of a partition's position."""
         value = {"offset": position.offset, "topic_id": position.topic_id}
         if position.target_id:
             value["target_id"] = position.target_id
         return self._record({"topic": tp.topic, "partition": tp.partition}, value)
 
     def claim(self, run: str, mark: str) -> Outgoing:
-        """The record of the writing run and the source's history."""
         return self._record({}, {"run": run, "mark": mark})
 
     def standing(self, records: Iterable[tuple[bytes | None, bytes | None]]) -> Standing:

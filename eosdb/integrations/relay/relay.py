@@ -1,9 +1,9 @@
 """The loop of a relay: committed records of the source are written to the target, exactly once and in
 order.
 
-The relay itself has no state that must survive. Each session first takes the transactional id, which ends
-or completes the transaction of a dead relay and fences one that is alive, and then reads its positions from
-the target. After any failure, the next session finds out what became of the last transaction.
+The relay has no state that must survive. Each session first takes the transactional id, which ends the
+transaction of a dead relay and fences a living one. Then it reads its positions from the target. After
+any failure, the next session learns the outcome of the last transaction.
 
 Records that a target refuses as too large become dead letters.
 """
@@ -68,12 +68,11 @@ class Aside:
         return record.topic + DEAD_LETTERS
 
     def forget(self) -> None:
-        """Forget the records, because they have arrived."""
         self._failures.clear()
         self._is_bare.clear()
 
     def outgoing(self, record: RelayRecord) -> Outgoing:
-        """The form in which a record is sent: as it is, or as a dead letter."""
+        """The form of a record for the target: as it is, or as a dead letter."""
         topic, partition, offset, timestamp, key, value, headers = record
         failure = self._failures.get((topic, partition, offset)) if self._failures else None
         if failure is None:
@@ -113,7 +112,7 @@ class Relay(Closeable):
         self._failures: Iterator[int] = planning.pauses()
         self._looked_ms = self._noted_ms = clock.monotonic_ms()
         self._retimed: set[str] = set()
-        """Topics whose timestamps the target replaces, which has been logged."""
+        """Topics whose timestamps the target replaces, which was logged."""
         self._is_away = False
         self._aside = Aside(settings.name)
         self._closing: Final = Closing(target.close, source.close)
@@ -165,7 +164,7 @@ class Relay(Closeable):
         if target.id() == keeper.source_id:
             raise ConfigError(f"{target.where} is the source, too; name another target")
         target.ready()
-        if self._found_run is not None:  # Fenced, perhaps: then the id is left to who has it.
+        if self._found_run is not None:  # After a fence the id stays with its new holder.
             self._check_claim(keeper.standing(target.position_records()))
         # decisions/0045: first the id, then the positions; a predecessor cannot write in between.
         target.take_over(transactional_id(keeper.relay, keeper.source_id), self._is_stopped)
@@ -222,7 +221,7 @@ class Relay(Closeable):
         self._source.rest()
         pause_ms = next(self._failures)
         self._progress.failed(str(error))
-        if not self._is_away:  # Once, however long it lasts.
+        if not self._is_away:  # Logged once, however long it lasts.
             self._tell(catalog.RELAY_WAITS, cause=str(error), error=error)
         self._is_away = True
         until_ms = self._clock.monotonic_ms() + pause_ms
@@ -280,7 +279,7 @@ class Relay(Closeable):
                     "partitions, or let the relay do so"
                 )
             target.create(topic.name, topic.partitions, topic.config)
-        for _ in range(_CREATED_LOOKS):  # A cluster takes a moment to let everybody know.
+        for _ in range(_CREATED_LOOKS):  # A cluster takes a moment to spread a new topic.
             facts |= target.facts([name for name in names if name not in facts])
             if len(facts) == len(names):
                 break
@@ -333,7 +332,7 @@ class Relay(Closeable):
         return self._is_target_another()
 
     def _is_target_another(self) -> bool:
-        """Whether a topic of the target is not the one that has been written to."""
+        """Whether a topic of the target was recreated."""
         there = self._target.facts(self._target_ids)
         return {name: fact.topic_id for name, fact in there.items()} != self._target_ids
 

@@ -64,18 +64,15 @@ class Progress:
         self._error = ""
 
     def began(self, starts: Mapping[TopicPartition, int]) -> None:
-        """Note the offsets at which a session starts."""
         with self._lock:
             self._positions = dict(starts)
             self._error = ""
 
     def ends(self, ends: Mapping[TopicPartition, int]) -> None:
-        """Note the ends of the source's partitions."""
         with self._lock:
             self._ends = dict(ends)
 
     def wrote(self, chunk: Chunk) -> None:
-        """Note that a chunk's transaction is committed."""
         with self._lock:
             self._positions |= chunk.positions
             self._transactions += 1
@@ -87,7 +84,6 @@ class Progress:
                     self._newest[TopicPartition(record.topic, record.partition)] = record.timestamp
 
     def failed(self, error: str) -> None:
-        """Note a failure, after which the relay starts a new session, or stops."""
         with self._lock:
             self._failures += 1
             self._error = error
@@ -100,7 +96,6 @@ class Progress:
             return changed
 
     def status(self) -> RelayStatus:
-        """The current status."""
         with self._lock:
             now_ms, mean = self._clock.time_ms(), self._bytes / max(self._records, 1)
             partitions = tuple(

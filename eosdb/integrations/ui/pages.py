@@ -53,7 +53,7 @@ class Drawn:
 
     @property
     def window(self) -> tuple[str, str]:
-        """The ends of the axis as the form shows and takes them: offsets, or times."""
+        """The ends of the axis in the form: offsets, or times."""
         return self._worded(*self.timeline.axis)
 
     @property
@@ -72,10 +72,8 @@ class Drawn:
 def draw(
     db: Database, topic: str, partition: int, start: int | None, end: int | None, by: str = "offset"
 ) -> Drawn:
-    """Draw a partition. `start` and `end` are offsets, or by="time" times (epoch ms); None: the whole log.
-
-    Raises UnknownTopicOrPartitionError, TopicAuthorizationFailedError and InvalidRequestError.
-    """
+    """Draw a partition. `start` and `end` are offsets, or by="time" times (epoch ms); None: the whole
+    log. Raises UnknownTopicOrPartitionError, TopicAuthorizationFailedError and InvalidRequestError."""
     window = {"start": start, "end": end} if by == "offset" else {"since": start, "until": end}
     (timeline,) = db.admin.timeline(
         topic, partition, by=by, **window, max_transactions=BARS, max_bins=COLUMNS
@@ -90,7 +88,7 @@ def draw(
         return f"{here}&from={first}&to={last + 1}"
 
     links = svg.Links(transaction, lambda low, high: f"{here}&from={low}&to={high}")
-    # Everything in it is escaped where it is written.
+    # Its content is escaped where it is written.
     picture = Markup(svg.embedded(timeline, links))
     return Drawn(timeline, picture, svg.caption(timeline))
 
@@ -202,10 +200,8 @@ class RecordPage:
 def page(
     db: Database, tp: TopicPartition, first: int, last: int, *, fate: str, newest: bool
 ) -> RecordPage:
-    """Return up to PAGE records with offsets in [first, last): the newest of them, or the oldest.
-
-    Raises TopicAuthorizationFailedError.
-    """
+    """Return up to PAGE records with offsets in [first, last): the newest of them, or the oldest. Raises
+    TopicAuthorizationFailedError."""
     db.broker.fetch(tp, last, max_records=1)  # The view does not check authorization.
     if fate:
         first, last = (

@@ -1,10 +1,9 @@
-"""Serves the pages on loopback, from a thread: the ASGI application, what it refuses, and the changes
-that it offers.
+"""Serves the pages on loopback, from a thread: the ASGI application, its refusals, and its changes.
 
 decisions/0049: the server renders whole pages, and a browser reloads a page when the file has changed.
-Requests that do not come from a page of this server are refused: other host names, and scripts, frames and
-links of other origins. `eosdb ui --allow-changes` adds the paths that change something: every form must
-contain the token that the command prints, and the file is opened for writing for one change at a time.
+Requests that do not come from a page of this server are refused: other host names, and scripts, frames
+and links of other origins. `eosdb ui --allow-changes` adds paths for changes: every form must contain the
+token that the command prints, and the file is opened for writing for one change at a time.
 """
 
 from __future__ import annotations
@@ -132,9 +131,7 @@ HEADERS: Final = {
 
 def refusal(headers: Mapping[str, str], port: int) -> str | None:
     """Return why a request with these headers (names in lower case) is refused; None if it is allowed.
-
-    The host name is checked because any name may be made to resolve to this machine (DNS rebinding).
-    """
+    The host name is checked because any name may resolve to this machine (DNS rebinding)."""
     hosts = {f"{name}:{port}" for name in _NAMES} | (set(_NAMES) if port == 80 else set())
     host = headers.get("host", "")
     if host not in hosts:
@@ -304,7 +301,7 @@ class _Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Also drop the connections that uvicorn has given up on, or accepted while it was stopping: its
-        event loop ends, and nobody else would close them."""
+        event loop ends, and nothing else would close them."""
         await super().shutdown(sockets)
         for connection in list(self.server_state.connections):
             connection.transport.abort()

@@ -1,5 +1,7 @@
-"""Reads the overview of the file at most once per second, shared by all browsers and pages. Without
-requests it reads nothing, and it holds no snapshot."""
+"""Reads the overview of the file at most once per second, for all browsers and pages.
+
+Without requests it reads nothing, and it holds no snapshot.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,7 @@ class Watcher:
             overview.size_bytes,
             overview.journal_position,
             len(overview.transactions),
-            # What is due comes with time, and not with a write.
+            # Due work comes with time, and not with a write.
             sum(len(group.due) for group in overview.groups),
             sum(one.hanging is not None for one in overview.transactions),
         )
