@@ -4,16 +4,18 @@
 
 A name, a parameter, a default, a type, an error's code, a command's option, a view's column, a notice or a
 version of the wire that comes, goes or changes is a line of that file, which a test compares and a review
-sees. What is public in Python is what the reference (docs/reference) shows.
+sees. What is public in Python is what the reference (docs/reference) shows. `EXPERIMENTAL` names the parts
+that may still change in a minor version; everything else is stable.
 """
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from difflib import unified_diff
 from importlib import import_module
+from textwrap import wrap
 from typing import Any, Final
 
 import click
@@ -32,14 +34,31 @@ _ENTRY: Final = re.compile(r"^::: (\S+)\n((?: +.*\n)*)", re.MULTILINE)
 _FILTERS: Final = re.compile(r"filters: \[(.*)\]")
 _QUOTED: Final = re.compile(r'"!([^"]*)"')
 _LITERAL: Final = re.compile(r"-?\d+|'[^']*'|\(.*\)")
+EXPERIMENTAL: Final = re.compile(
+    r"(class )?eosdb\.(integrations\.(relay|moving|publishing|lakehouse|ui)\b|PublishReport\b"
+    r"|ConsumerGroup(Description|Heartbeat|MemberDescription)\b|AssignedTopic\b)"
+    r"|  (publish_copy|consumer_group_heartbeat|describe_consumer_group)\("
+    r"|eosdb (relay|migrate-to-kafka|publish|fetch|export|ui)( |$)"
+)
+"""Relay, moving to Kafka, publishing, lakehouse, the page, and groups of KIP-848 in the library. A method
+of a stable class is listed below its class's name."""
+STABLE: Final = "stable"
+UNTIL: Final = "experimental until 1.1"
+_INDENTED: Final[Any] = {"initial_indent": "  ", "subsequent_indent": "    "}
+_FILE: Final = ("  FILE file",)
+_LISTING: Final = ("  --format [table|json|jsonl|csv] = table", "  -o --output file")
 _STARS: Final = {ParameterKind.var_positional: "*", ParameterKind.var_keyword: "**"}
 
 
 def document() -> str:
+    stable, experimental = parted(python())
+    commands_stable, commands_experimental = parted(commands())
     parts = {
-        "Python": python(),
+        f"Python, {STABLE}": stable,
+        f"Python, {UNTIL}": experimental,
         "errors": errors(),
-        "commands": commands(),
+        f"commands, {STABLE}": commands_stable,
+        f"commands, {UNTIL}": commands_experimental,
         "views": views(),
         "notices": notices(),
         "metrics": metrics(),
@@ -48,6 +67,23 @@ def document() -> str:
     return "\n".join(
         f"# {title}\n\n" + "".join(f"{line}\n" for line in lines) for title, lines in parts.items()
     )
+
+
+def parted(lines: Iterable[str]) -> tuple[list[str], list[str]]:
+    """The lines of stable entries, and those of experimental ones."""
+    stable: list[str] = []
+    experimental: list[str] = []
+    found, head, is_whole = stable, "", False
+    for line in lines:
+        if not line.startswith(" "):
+            head, is_whole = line, EXPERIMENTAL.match(line) is not None
+            found = experimental if is_whole else stable
+        elif not is_whole and re.match("  [a-z]", line):  # A method or field of a class.
+            found = experimental if EXPERIMENTAL.match(line) else stable
+            if found is experimental and head not in experimental:
+                experimental.append(head)
+        found.append(line)
+    return stable, experimental
 
 
 def python() -> Iterator[str]:
@@ -88,9 +124,18 @@ def members(name: str, cls: Class, options: str) -> Iterator[str]:
     filters = _FILTERS.search(options)
     hidden = re.compile("|".join(_QUOTED.findall(filters[1])) if filters else "^_")
     names = {each for each in cls.all_members if not hidden.search(each)}
+    if name.endswith(".AsyncAdmin"):
+        yield from wrap(
+            f"methods of Admin, awaited: {', '.join(sorted(names))}", WIDTH, **_INDENTED
+        )
+        return
     if "merge_init_into_class: false" not in options and "__init__" in cls.all_members:
         names.add("__init__")
         names -= {each.name for each in cls.parameters}
+    if names == {"__init__"}:
+        first, *fields = functions("__init__", cls.all_members["__init__"])  # type: ignore[arg-type]
+        yield from (f"  {line}" for line in fields or [first])
+        return
     for each in sorted(names):
         member: Any = cls.all_members[each]
         found = member.final_target if member.is_alias else member
@@ -103,7 +148,7 @@ def members(name: str, cls: Class, options: str) -> Iterator[str]:
 
 
 def functions(name: str, function: Function) -> Iterator[str]:
-    """The overloads of a function, or the function itself; long ones with a line for each parameter."""
+    """The overloads of a function, or the function itself; a long one has a line for each parameter."""
     for each in function.overloads or [function]:
         returns = f" -> {each.returns}" if each.returns is not None else ""
         parameters = [*_parameters(each.parameters)]
@@ -111,11 +156,7 @@ def functions(name: str, function: Function) -> Iterator[str]:
         if len(line) <= WIDTH:
             yield line
         else:
-            yield from (
-                f"{name}(",
-                *(f"    {parameter}" for parameter in parameters),
-                f"  ){returns}",
-            )
+            yield from (f"{name}(…){returns}", *(f"    {each}" for each in parameters))
 
 
 def _parameters(parameters: Any) -> Iterator[str]:
@@ -153,11 +194,17 @@ def errors() -> Iterator[str]:
 
 def commands() -> Iterator[str]:
     context = main.make_context("eosdb", [], resilient_parsing=True)
+    yield "FILE may be named by --db FILE instead, before or behind the command; (listing) is"
+    yield from _LISTING
     for command, below in leaves(main, context):
-        yield below.command_path
-        for each in command.get_params(below):
-            if each.name != "_click_default_help":
-                yield f"  {_option(each)}"
+        parameters = [
+            each for each in command.get_params(below) if not getattr(each, "hidden", False)
+        ]
+        options = [f"  {_option(each)}" for each in parameters]
+        has_file, is_listing = ({*common} <= {*options} for common in (_FILE, _LISTING))
+        common = (*_FILE * has_file, *_LISTING * is_listing, "  -h --help flag")
+        yield f"{below.command_path}{' FILE' * has_file}{' (listing)' * is_listing}"
+        yield from (option for option in options if option not in common)
 
 
 def _option(parameter: click.Parameter) -> str:

@@ -28,7 +28,15 @@ from eosdb.spark_io.writing.last_write import last_write_of
 from eosdb.spark_io.writing.micro_batch import Calls, MicroBatch
 from eosdb.spark_io.writing.outgoing import Outgoing, as_bytes, parse
 from eosdb.spark_io.writing.running import active, query_of
-from eosdb.spark_io.writing.writes import Content, bring_in, is_taken, plan_of, rows_of, sink_of, topics_of
+from eosdb.spark_io.writing.writes import (
+    Content,
+    bring_in,
+    is_taken,
+    plan_of,
+    rows_of,
+    sink_of,
+    topics_of,
+)
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 """A file, a directory, a glob, or a list of them."""

@@ -26,7 +26,15 @@ from eosdb.model.damage import parsed
 from eosdb.model.records.arrow_types import schema
 
 from eosdb.integrations.lakehouse.progress import Numbers, NumbersByFile, flat
-from eosdb.integrations.lakehouse.targets import COLUMNS, DataFile, SyncedFile, local_path, one_line, sync_file, sync_folders
+from eosdb.integrations.lakehouse.targets import (
+    COLUMNS,
+    DataFile,
+    SyncedFile,
+    local_path,
+    one_line,
+    sync_file,
+    sync_folders,
+)
 
 _PARTITIONED_BY: Final = ["topic", "day"]
 _SCHEMA: Final = schema(COLUMNS).append(pa.field("day", pa.date32()))

@@ -25,7 +25,15 @@ from eosdb.errors import ConfigError, EosdbError, StorageError
 from eosdb.model.damage import parsed
 
 from eosdb.integrations.lakehouse.progress import Numbers, NumbersByFile, flat
-from eosdb.integrations.lakehouse.targets import COLUMNS, DataFile, SyncedFile, local_path, one_line, sync_file, sync_folders
+from eosdb.integrations.lakehouse.targets import (
+    COLUMNS,
+    DataFile,
+    SyncedFile,
+    local_path,
+    one_line,
+    sync_file,
+    sync_folders,
+)
 
 _HEADER: Final = types.StructType(
     types.NestedField(11, "key", types.StringType()),

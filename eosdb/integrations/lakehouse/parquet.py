@@ -18,7 +18,13 @@ from eosdb.model.damage import parsed
 from eosdb.model.failpoints import Failpoint, reach
 
 from eosdb.integrations.lakehouse.progress import Numbers, NumbersByFile, flat
-from eosdb.integrations.lakehouse.targets import COLUMNS, DataFile, SyncedFile, local_path, sync_folders
+from eosdb.integrations.lakehouse.targets import (
+    COLUMNS,
+    DataFile,
+    SyncedFile,
+    local_path,
+    sync_folders,
+)
 
 _OURS: Final = "_eosdb"
 """Spark, pyarrow and others ignore folders with this prefix."""
