@@ -150,7 +150,8 @@ def _shown(default: object) -> str:
 def _list_members(cls: Class) -> None:
     made = _made(cls)
     assert issubclass(made, Enum)
-    assert cls.docstring is not None, cls.path
+    if cls.docstring is None:
+        return  # Not one of the reference.
     members = "".join(f"\n- `{member.name}` = `{member.value!r}`" for member in made)
     cls.docstring.value += f"\n\nMembers:\n{members}"
 

@@ -13,19 +13,16 @@ from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamReader
 
 import eosdb
-from eosdb.spark_io.planning.errors import SkippedFile
-from eosdb.spark_io.writing.micro_batch import WriteReport
-
 from eosdb.spark_io.planning import options as reading_options
 from eosdb.spark_io.planning.cut import Lens
-from eosdb.spark_io.planning.errors import SparkOptionError
+from eosdb.spark_io.planning.errors import SkippedFile, SparkOptionError
 from eosdb.spark_io.planning.files import absolute
 from eosdb.spark_io.python import explained, use_this_python
 from eosdb.spark_io.reading import table_function
 from eosdb.spark_io.source import EosdbDataSource
 from eosdb.spark_io.writing import micro_batch
 from eosdb.spark_io.writing.last_write import last_write_of
-from eosdb.spark_io.writing.micro_batch import Calls, MicroBatch
+from eosdb.spark_io.writing.micro_batch import Calls, MicroBatch, WriteReport
 from eosdb.spark_io.writing.outgoing import Outgoing, as_bytes, parse
 from eosdb.spark_io.writing.running import active, query_of
 from eosdb.spark_io.writing.writes import (

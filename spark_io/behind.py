@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from eosdb.model.damage import parsed
-
 from eosdb.spark_io.planning.offsets import parse_offset
 
 

@@ -20,7 +20,6 @@ from pyspark.sql import DataFrame, SparkSession
 import eosdb
 from eosdb import TopicPartition
 from eosdb.admin import pinned
-
 from eosdb.spark_io.planning.errors import SparkOptionError
 from eosdb.spark_io.python import name_this_python
 

@@ -15,7 +15,6 @@ from eosdb import PartitionOffsets, TopicPartition
 from eosdb.admin import summary
 from eosdb.errors import EosdbError
 from eosdb.model.notices import catalog
-
 from eosdb.spark_io.planning import files, remote
 from eosdb.spark_io.planning.errors import SkippedFile, SparkOptionError, with_advice
 from eosdb.spark_io.planning.known_files import KnownFiles, MarksOf

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from eosdb.integrations import publishing
 from eosdb.model.damage import parsed
-
 from eosdb.spark_io.planning import kafka_options, remote
 from eosdb.spark_io.planning.errors import SparkOptionError
 from eosdb.spark_io.planning.options import boolean

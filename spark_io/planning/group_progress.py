@@ -15,7 +15,6 @@ from eosdb import OffsetAndMetadata, TopicPartition
 from eosdb.errors import EosdbError, UnknownMemberIdError
 from eosdb.model.clock import Clock, SystemClock
 from eosdb.model.notices import catalog
-
 from eosdb.spark_io.planning.offsets import Place
 
 _LATER_MS: Final = 60_000

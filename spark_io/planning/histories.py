@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Final
 
 from eosdb.model.notices import catalog
-
 from eosdb.spark_io.planning.cut import Cut, other_file, other_topic
 from eosdb.spark_io.planning.errors import SkippedFile, SparkOptionError
 from eosdb.spark_io.planning.offsets import ONLY, Positions

@@ -22,7 +22,6 @@ from eosdb.admin.summary import LONG_AGO_NS, Stamp, stamp_of
 from eosdb.errors import EosdbError
 from eosdb.model import threads
 from eosdb.model.clock import Clock, SystemClock
-
 from eosdb.spark_io.planning import remote
 
 T = TypeVar("T")

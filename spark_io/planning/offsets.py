@@ -16,7 +16,6 @@ from typing import Any, Final, NamedTuple
 
 from eosdb import TopicPartition
 from eosdb.admin import summary
-
 from eosdb.spark_io.planning.errors import SparkOptionError
 
 ONLY: Final = ""

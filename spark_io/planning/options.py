@@ -14,7 +14,6 @@ from eosdb.errors import InvalidGroupIdError
 from eosdb.model.damage import parsed
 from eosdb.model.validation import check_group_id
 from eosdb.model.values import IsolationLevel
-
 from eosdb.spark_io.planning import kafka_options
 from eosdb.spark_io.planning.errors import Ignoring, SparkOptionError
 from eosdb.spark_io.planning.offsets import MarkedOffset, parse_offset

@@ -14,7 +14,6 @@ from typing import NamedTuple
 import eosdb
 from eosdb import EARLIEST, LATEST, TopicPartition
 from eosdb.model.notices import catalog
-
 from eosdb.spark_io.planning import files, remote
 from eosdb.spark_io.planning.cut import Cut, FileState, Lens, State, other_file, other_topic
 from eosdb.spark_io.planning.errors import SparkOptionError

@@ -24,7 +24,6 @@ from eosdb.spark_io.planning.histories import Histories
 from eosdb.spark_io.planning.known_files import in_parallel
 from eosdb.spark_io.planning.offsets import Place, Positions
 from eosdb.spark_io.planning.trigger import Trigger
-
 from eosdb.spark_io.reading import tasks
 
 _MOST_OFFSETS: Final = 5_000_000

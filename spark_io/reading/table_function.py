@@ -14,7 +14,6 @@ from pyspark.sql import SparkSession
 from pyspark.sql.functions import arrow_udtf
 
 from eosdb.spark_io.planning import columns, files, options, plan
-
 from eosdb.spark_io.reading import tasks
 
 _NAME: Final = "eosdb"

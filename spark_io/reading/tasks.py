@@ -13,7 +13,6 @@ from eosdb.model.notices import catalog
 from eosdb.spark_io.planning.errors import with_advice
 from eosdb.spark_io.planning.options import ReadOptions
 from eosdb.spark_io.planning.plan import Range
-
 from eosdb.spark_io.reading import batches as reading
 
 

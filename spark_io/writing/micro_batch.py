@@ -27,7 +27,6 @@ from eosdb.errors import BatchDiffersError
 from eosdb.model.damage import parsed
 from eosdb.model.notices import catalog
 from eosdb.spark_io.planning.errors import OtherTargetError
-
 from eosdb.spark_io.writing.writes import plan_of
 
 _RUN: Final = "run "

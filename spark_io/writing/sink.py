@@ -36,8 +36,6 @@ import eosdb
 from eosdb.errors import BatchDiffersError, SchemaOutOfDateError
 from eosdb.model.threads import Thread
 from eosdb.spark_io.planning.errors import OtherTargetError, SparkOptionError
-from eosdb.system.road import road
-
 from eosdb.spark_io.writing.last_write import LastWrite, checkpoint_of, last_write_of
 from eosdb.spark_io.writing.micro_batch import Call, MicroBatch, WriteReport, left_out, of_result
 from eosdb.spark_io.writing.outgoing import Outgoing, WriteOptions, as_bytes, parse
@@ -52,6 +50,7 @@ from eosdb.spark_io.writing.writes import (
     topics_of,
     total,
 )
+from eosdb.system.road import road
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,6 @@ from eosdb.errors import (
 )
 from eosdb.spark_io.planning.errors import OtherTargetError, SparkOptionError
 from eosdb.spark_io.planning.files import local
-
 from eosdb.spark_io.writing.last_write import PUT_BACK, LastWrite
 from eosdb.spark_io.writing.outgoing import Outgoing, values
 

@@ -21,10 +21,6 @@ from deltalake.fs import DeltaStorageHandler
 from deltalake.transaction import AddAction
 
 from eosdb.errors import ConfigError, StorageError
-from eosdb.model.clock import Clock
-from eosdb.model.damage import parsed
-from eosdb.model.records.arrow_types import schema
-
 from eosdb.integrations.lakehouse.progress import Numbers, NumbersByFile, flat
 from eosdb.integrations.lakehouse.targets import (
     COLUMNS,
@@ -35,6 +31,9 @@ from eosdb.integrations.lakehouse.targets import (
     sync_file,
     sync_folders,
 )
+from eosdb.model.clock import Clock
+from eosdb.model.damage import parsed
+from eosdb.model.records.arrow_types import schema
 
 _PARTITIONED_BY: Final = ["topic", "day"]
 _SCHEMA: Final = schema(COLUMNS).append(pa.field("day", pa.date32()))

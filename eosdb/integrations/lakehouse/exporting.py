@@ -32,14 +32,13 @@ from eosdb.errors import (
     UnknownTopicOrPartitionError,
     in_doubt,
 )
+from eosdb.integrations.lakehouse import progress
+from eosdb.integrations.lakehouse.progress import Numbers, Range, Source
+from eosdb.integrations.lakehouse.targets import DataFile, Target, one_line
 from eosdb.model.clock import Clock, SystemClock
 from eosdb.model.failpoints import Failpoint, reach
 from eosdb.model.validation import check_choice, check_path, check_text, check_texts, shown
 from eosdb.model.words import needs_extra
-
-from eosdb.integrations.lakehouse import progress
-from eosdb.integrations.lakehouse.progress import Numbers, Range, Source
-from eosdb.integrations.lakehouse.targets import DataFile, Target, one_line
 
 _WAITING_BYTES: Final = 64 * 2**20
 """The size of buffered rows at which they are written, as one row group for each file."""

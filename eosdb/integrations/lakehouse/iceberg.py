@@ -22,8 +22,6 @@ from pyiceberg.table.snapshots import ancestors_of
 from pyiceberg.transforms import DayTransform, IdentityTransform
 
 from eosdb.errors import ConfigError, EosdbError, StorageError
-from eosdb.model.damage import parsed
-
 from eosdb.integrations.lakehouse.progress import Numbers, NumbersByFile, flat
 from eosdb.integrations.lakehouse.targets import (
     COLUMNS,
@@ -34,6 +32,7 @@ from eosdb.integrations.lakehouse.targets import (
     sync_file,
     sync_folders,
 )
+from eosdb.model.damage import parsed
 
 _HEADER: Final = types.StructType(
     types.NestedField(11, "key", types.StringType()),

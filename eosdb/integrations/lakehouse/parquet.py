@@ -14,9 +14,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import BinaryIO, Final, TypedDict
 
 from eosdb.errors import ConfigError, CorruptDatabaseError, IllegalStateError, StorageError
-from eosdb.model.damage import parsed
-from eosdb.model.failpoints import Failpoint, reach
-
 from eosdb.integrations.lakehouse.progress import Numbers, NumbersByFile, flat
 from eosdb.integrations.lakehouse.targets import (
     COLUMNS,
@@ -25,6 +22,8 @@ from eosdb.integrations.lakehouse.targets import (
     local_path,
     sync_folders,
 )
+from eosdb.model.damage import parsed
+from eosdb.model.failpoints import Failpoint, reach
 
 _OURS: Final = "_eosdb"
 """Spark, pyarrow and others ignore folders with this prefix."""

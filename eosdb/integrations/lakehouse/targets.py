@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from typing import BinaryIO, Final, Protocol
 from urllib.parse import unquote, urlsplit
 
+from eosdb.integrations.lakehouse.progress import Numbers, NumbersByFile
 from eosdb.store.schema.new_file import sync_folder
 from eosdb.system.road import road
-
-from eosdb.integrations.lakehouse.progress import Numbers, NumbersByFile
 
 COLUMNS: Final = (
     "key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers", "source_file",
