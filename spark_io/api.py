@@ -41,7 +41,7 @@ _CALLS: Final = Calls()
 # Not asked of Spark: its answer starts workers with a Python that may have no eosdb.
 _REGISTERED: Final = weakref.WeakSet[SparkSession]()
 _WRITES: Final = ("txnappid", "txnversion", "writename", "topic")
-"""The options that tell the writes of a micro-batch apart."""
+"""The options that distinguish the writes of a micro-batch."""
 _SESSION: Final = ("ignoreCorruptFiles", "ignoreMissingFiles")
 
 
@@ -183,7 +183,7 @@ def _append(frame: DataFrame, batch_id: int, given: dict[str, str], sink_id: str
     place = f"{query.id} {sink}"
     calls = _CALLS.of(place, run)
     this = MicroBatch(owner, batch_id, query.run, query.checkpoint, query.is_its_thread, calls)
-    # In other threads the calls have no order: a repeat is recognized by its rows alone.
+    # In other threads the calls have no order: only the rows identify a repeat.
     plan = plan_of(query.checkpoint, query.id, batch_id) if query.is_its_thread else None
     is_numbered = query.is_its_thread and sink_id is None
     content = Content(lambda: batches, rows, topics, plan, this.notes, is_numbered)

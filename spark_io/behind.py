@@ -31,7 +31,6 @@ def offsets_behind_latest(source: Mapping[str, Any]) -> OffsetsBehindLatest:
 
 
 def _flat(offsets: Any) -> dict[tuple[str, ...], int]:
-    """Offsets by topic and partition, and for several files also by file."""
     if offsets is None:
         return {}
     if not isinstance(offsets, Mapping):
@@ -39,11 +38,10 @@ def _flat(offsets: Any) -> dict[tuple[str, ...], int]:
     return {
         (name, *rest): offset
         for name, nested in offsets.items()
-        if not name.startswith("@")  # A file's path, or the skipped files: no topic.
+        if not name.startswith("@")  # Not a topic but a file's path, or the skipped files.
         for rest, offset in _flat(nested).items()
     }
 
 
 def _parsed(offsets: Any) -> Any:
-    """Spark reports a JSON object, or its text."""
     return parsed(offsets) if isinstance(offsets, str) else offsets

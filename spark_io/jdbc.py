@@ -188,7 +188,7 @@ def _predicates(
     offset: str,
     rows_per_task: int,
 ) -> tuple[str, ...]:
-    """Return one predicate for each task: part of a large partition, or several small partitions."""
+    """One predicate for each task: part of a large partition, or several small partitions."""
     cut = db.admin.consistent_cut()
     wanted = None if topics is None else set(topics)
     missing = sorted((wanted or set()) - {tp.topic for tp in cut})

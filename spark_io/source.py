@@ -55,8 +55,6 @@ class EosdbDataSource(DataSource):
 
 
 class Task(InputPartition):
-    """The ranges that one task reads."""
-
     def __init__(self, ranges: tuple[plan.Range, ...]) -> None:
         super().__init__(None)
         self.ranges = ranges

@@ -1,1 +1,1 @@
-"""What is to be read: options, offsets, the cut through all files, the ranges of tasks."""
+"""Plans a read: options, offsets, the cut through all files, the ranges of tasks."""

@@ -27,10 +27,7 @@ TYPES: Final[dict[str, str]] = {
 
 
 def chosen(options: Mapping[str, str], *, is_fleet: bool) -> tuple[str, ...]:
-    """Return the requested columns, from option `columns` or by the connector's rules.
-
-    Raises SparkOptionError.
-    """
+    """The requested columns, from option `columns` or by the connector's rules. Raises SparkOptionError."""
     given = {name.lower(): value for name, value in options.items()}
     if (text := given.get("columns")) is not None:
         names = tuple(name.strip() for name in text.split(",") if name.strip())
@@ -51,5 +48,4 @@ def check(names: Sequence[str]) -> None:
 
 
 def sql_schema(names: Sequence[str]) -> str:
-    """Return the schema in the form that Spark parses."""
     return ", ".join(f"`{name}` {TYPES[name]}" for name in names)

@@ -23,18 +23,16 @@ from eosdb.spark_io.planning.options import ReadOptions
 
 
 class State(NamedTuple):
-    """The offsets of a partition, and the end up to which it is read by default: below it every transaction
-    is complete, also across partitions."""
+    """The offsets of a partition, and the default end of reading: below it every transaction is complete,
+    also across partitions."""
 
     offsets: PartitionOffsets
     end: int
 
 
 class FileState(NamedTuple):
-    """The requested partitions of a file in one snapshot, and the mark of its history.
-
-    `departures` maps each requested mark that is not part of this history to the reason.
-    """
+    """The requested partitions of a file in one snapshot, and the mark of its history. `departures` has
+    each requested mark of another history, with the reason."""
 
     path: str
     file_id: str
@@ -62,16 +60,13 @@ class Lens:
         self._options: Final = options
         self._known_files = KnownFiles(self._look)
         self._copies: dict[str, frozenset[str]] = {}
-        """The marks of the copies of a file, by its id."""
         self._told: set[SkippedFile] = set()
 
     def cut(self, marks_of: MarksOf = lambda file_id: (), *, may_be_gone: bool = False) -> Cut:
-        """Take a cut. `marks_of` returns the remembered marks of the file with an id.
-
-        Raises SparkOptionError if copies of one file have diverged, or if a named topic or partition is in
-        none of the files (unless `may_be_gone`: a stream that has read the topic reports the loss itself);
-        and EosdbError for an unreadable file, unless the options allow to skip it.
-        """
+        """Take a cut. `marks_of` returns the remembered marks of a file id. Raises SparkOptionError if
+        copies of one file have diverged, or if no file has a named topic or partition (unless
+        `may_be_gone`: a stream that has read the topic reports the loss itself). Raises EosdbError for an
+        unreadable file that the options do not allow to skip."""
         ignoring = self._options.ignoring
         listed = files.resolve(self._request, may_be_missing=ignoring.missing)
         skipped = [SkippedFile(path, "there is no such file") for path in listed.missing]
@@ -102,7 +97,6 @@ class Lens:
         return Cut(by_key, tuple(skipped))
 
     def tell(self, skipped: Iterable[SkippedFile]) -> None:
-        """Log each skipped file once."""
         for one in skipped:
             if one not in self._told:
                 self._told.add(one)
@@ -170,7 +164,7 @@ def check_named(states: Iterable[FileState], options: ReadOptions) -> None:
 
 
 def _older(copy: FileState, newest: FileState) -> SkippedFile:
-    """Return why the copy is skipped. Raises SparkOptionError if both have been written to since."""
+    """Why the copy is skipped. Raises SparkOptionError if both have been written to since."""
     if copy.mark in newest.departures:
         raise SparkOptionError(
             f"{newest.path} and {copy.path} are copies of one file (id {copy.file_id}), and each has been "
@@ -181,7 +175,7 @@ def _older(copy: FileState, newest: FileState) -> SkippedFile:
 
 
 def other_file(tp: TopicPartition, marked: MarkedOffset, file: FileState) -> str | None:
-    """Return why the offset does not belong to this file's history; None if nothing indicates that."""
+    """Why the offset is not of this file's history; None if nothing indicates that."""
     if marked.mark is not None and marked.mark in file.departures:
         return file.departures[marked.mark]
     state = file.states.get(tp)
@@ -193,7 +187,7 @@ def other_file(tp: TopicPartition, marked: MarkedOffset, file: FileState) -> str
 
 
 def other_topic(tp: TopicPartition, marked: MarkedOffset, file: FileState) -> str | None:
-    """Return why the offset belongs to an earlier topic of this name; None if nothing indicates that."""
+    """Why the offset is of an earlier topic of this name; None if nothing indicates that."""
     if tp.topic not in {there.topic for there in file.states}:
         return "the topic has been deleted"
     now = file.topic_ids.get(tp.topic)

@@ -1,4 +1,4 @@
-"""Errors in the use of the Spark source and sinks, and the files that may be skipped in spite of theirs.
+"""Errors in the use of the Spark source and sinks, and the errors of files that may be skipped.
 
 Options ignoreCorruptFiles and ignoreMissingFiles have Spark's meaning. A corrupt file is damaged,
 incomplete, of another schema, or not an eosdb file; a missing file existed before. Both are errors unless
@@ -27,7 +27,7 @@ class SparkOptionError(ConfigError):
 
 
 class OtherTargetError(BatchDiffersError):
-    """The batch with this number and name was written to other topics than it would be now."""
+    """The batch with this number and name went to other topics than it would now."""
 
 
 _CORRUPT: Final = (
@@ -40,8 +40,6 @@ _CORRUPT: Final = (
 
 
 class SkippedFile(NamedTuple):
-    """A file that a reader skips, and the reason."""
-
     path: str
     reason: str
 

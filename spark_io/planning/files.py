@@ -1,4 +1,4 @@
-"""Which eosdb files a reader reads: one path, a list, globs, directories. `named` expands a path."""
+"""The eosdb files of a request: one path, a list, globs, directories. `named` expands a path."""
 
 from __future__ import annotations
 
@@ -25,14 +25,11 @@ class Files:
     paths: tuple[str, ...]
     is_fleet: bool
     missing: tuple[str, ...] = ()
-    """Named files that do not exist."""
 
 
 def given(options: Mapping[str, str]) -> Given:
-    """Return the path or paths: Spark passes `load("x")` as `path`, `load(["x", "y"])` as `paths` (JSON).
-
-    Raises SparkOptionError if there is neither.
-    """
+    """The path or paths: Spark passes `load("x")` as `path`, `load(["x", "y"])` as `paths` (JSON). Raises
+    SparkOptionError if there is neither."""
     many, one = options.get("paths"), options.get("path")
     if many is not None:
         try:
@@ -55,7 +52,6 @@ def of_options(options: Mapping[str, str]) -> Files:
 
 
 def local(path: str) -> str:
-    """Remove the scheme that Spark prepends to a path."""
     return path.removeprefix("file://").removeprefix("file:")
 
 
@@ -96,12 +92,12 @@ def resolve(request: Given, *, may_be_missing: bool = False) -> Files:
 
 
 def named(path: str) -> list[str]:
-    """Expand one path to absolute paths, in order: the files of a folder or a pattern, the file itself, or
-    the files published below a URL or in a folder. Lists each folder once and opens nothing."""
+    """Expand one path to absolute paths, in order: the files of a folder or a pattern, the file itself,
+    or the files published below a URL or in a folder. Lists each folder once and opens nothing."""
     if remote.is_remote(path):
         return publishing.files(path)
     if os.path.isdir(path):
-        # Like a pattern, skip hidden files.
+        # Like a pattern, omits hidden files.
         names = [n for n in os.listdir(path) if n.endswith(SUFFIX) and not n.startswith(".")]
         folder = os.path.abspath(path)
         return _under(folder, names) or _published_in(folder)

@@ -35,7 +35,7 @@ class GroupProgress:
         self._warned_of: set[type[Exception]] = set()
 
     def tell(self, places: Mapping[Place, int]) -> None:
-        """Commit these offsets, below which everything has been written. Never raises."""
+        """Commit these offsets, below which everything was written. Never raises."""
         now_ms = self._clock.monotonic_ms()
         refused: dict[type[Exception], list[tuple[str, Exception]]] = {}
         for path, offsets in _by_file(places).items():

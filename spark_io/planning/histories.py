@@ -21,12 +21,11 @@ class Histories:
     def __init__(self, options: ReadOptions) -> None:
         self._options: Final = options
         self.missing: tuple[SkippedFile, ...] = ()
-        """The files of the last checkpoint that are missing."""
         self._told: set[str] = set()
 
     def still_valid(self, positions: Positions, cut: Cut) -> Positions:
-        """Return the positions without files of another history and without recreated topics, which are
-        then read from their beginning. Raises SparkOptionError unless data loss is allowed."""
+        """The positions without files of another history and without recreated topics, which are then
+        read from their beginning. Raises SparkOptionError unless data loss is allowed."""
         gone: set[str] = set()
         others: set[tuple[str, str]] = set()
         for (key, tp), marked in positions.offsets.items():

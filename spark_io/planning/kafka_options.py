@@ -38,7 +38,6 @@ REFUSED: Final = {
 _KAFKAS_OWN: Final = "kafka."
 _SPARKS_OWN: Final = frozenset({"checkpointlocation", "queryname", "outputmode"})
 _INNER: Final = frozenset({"microbatch", "report"})
-"""Set by `write` for the commit."""
 _SPELLING: Final = {
     name.lower(): name
     for name in (
@@ -64,7 +63,6 @@ def check(options: Mapping[str, str], own: Collection[str]) -> None:
 
 
 def spelled(name: str) -> str:
-    """Spell an option, given in lower case, as the page about Spark does."""
     return _SPELLING.get(name, name)
 
 

@@ -1,10 +1,9 @@
-"""Remembers the state of many files, so that only changed files are opened again.
+"""Remembers the state of many files, so that only changed files are opened again (decisions/0036).
 
-A file and its WAL are compared by inode, size and times. This is not proof of no change: a file may change
-twice within one tick of its timestamps, and a commit becomes readable an instant after its write to the
-WAL. So an entry is trusted only if the file had not changed for a while before it was opened; and each pass
-reopens a few files in any case, least recently opened first, so that no change is missed for ever
-(decisions/0036).
+A file and its WAL are compared by inode, size and times. That does not prove that nothing changed: a file
+may change twice within one tick of its times, and a commit becomes readable an instant after its write to
+the WAL. So an entry is trusted only if the file had not changed for a while before it was opened. Each
+pass also reopens the least recently opened files, so that no change is missed for ever.
 """
 
 from __future__ import annotations
@@ -28,19 +27,18 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _A_WHILE_MS: Final = 3_000
-"""A file with recent times is trusted once it has been seen unchanged for this long: the coarsest
-timestamps (FAT) have ticks of two seconds."""
+"""A file with recent times is trusted once it was seen unchanged for this long: the coarsest timestamps
+(FAT) have ticks of two seconds."""
 _AGAIN: Final = 50
-"""How many trusted files each pass reopens; takes some 40 ms."""
+"""The trusted files that each pass reopens, in some 40 ms."""
 _AT_ONCE: Final = min(max(os.cpu_count() or 1, 2), 8)
-"""Number of threads."""
 _CHUNK: Final = 32
 _MANY: Final = 500
 """Below this number of files, starting child processes takes longer than opening the files."""
 
 
 class Look(Protocol):
-    """What `KnownFiles` needs of the state of a file."""
+    """The state of a file, as `KnownFiles` needs it."""
 
     @property
     def file_id(self) -> str: ...
@@ -51,14 +49,13 @@ class Look(Protocol):
 
 F = TypeVar("F", bound=Look)
 MarksOf = Callable[[str], Collection[str]]
-"""The remembered marks of the file with this id."""
 
 
 @dataclass(slots=True)
 class _Entry(Generic[F]):
     stamp: Stamp
     since_ms: int
-    """When the file was first seen with this stamp (monotonic)."""
+    """When the file first had this stamp (monotonic)."""
     is_trusted: bool
     look: F | EosdbError
     checked: frozenset[str]
@@ -66,21 +63,19 @@ class _Entry(Generic[F]):
 
 
 class KnownFiles(Generic[F]):
-    """Caches the results of `look`, which opens a file and raises EosdbError if it cannot be read. Not
+    """Caches the results of `look`, which opens a file and raises EosdbError if it is unreadable. Not
     thread-safe."""
 
     def __init__(self, look: Callable[[str, MarksOf], F], clock: Clock | None = None) -> None:
         self._look: Final = look
         self._clock: Final = clock or SystemClock()
         self._entries: dict[str, _Entry[F]] = {}
-        """By path, least recently opened first."""
         self.looked_at = 0
-        """How many files the last pass opened."""
 
     def looks(
         self, paths: Sequence[str], marks_of: MarksOf = lambda file_id: ()
     ) -> dict[str, F | EosdbError]:
-        """Return the state of each file, or the error that reading it raised."""
+        """The state of each file, or the error of reading it."""
         entries, now = self._entries, self._clock.monotonic_ms()
         old_ns = self._clock.time_ms() * 1_000_000 - LONG_AGO_NS
         again = frozenset(itertools.islice(entries, _AGAIN))
@@ -111,7 +106,6 @@ class KnownFiles(Generic[F]):
         return {path: entries[path].look if path in entries else gone[path] for path in paths}
 
     def forget_others(self, paths: Iterable[str]) -> None:
-        """Drop the entries of all other files."""
         named = frozenset(paths)
         for path in [path for path in self._entries if path not in named]:
             del self._entries[path]
@@ -134,7 +128,7 @@ class KnownFiles(Generic[F]):
         before = self._entries.get(path)
         stamp = stamp or Stamp((), None)
         since = before.since_ms if before is not None and before.stamp == stamp else now
-        # The stamp is from before the look: what changes between the two changes the next stamp.
+        # The stamp precedes the look, so a change in between changes the next stamp.
         is_trusted = (
             now - since >= _A_WHILE_MS or (stamp.newest_ns if stamp.database else 0) < old_ns
         )
@@ -142,8 +136,8 @@ class KnownFiles(Generic[F]):
 
 
 def in_processes(function: Callable[[T], R], items: Sequence[T]) -> list[R]:
-    """Return the results, which must be picklable, in order. Many files are opened by child processes,
-    because threads that read schemas block each other inside SQLite."""
+    """Return the results, which must be picklable, in order. Child processes open many files: threads
+    that read schemas block each other inside SQLite."""
     # decisions/0019: a child inherits no SQLite connection and opens its own.
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
     if len(items) < _MANY or cores < 2:
@@ -185,7 +179,7 @@ def in_parallel(function: Callable[[T], R], items: Sequence[T]) -> list[R]:
 
 
 def _covers(entry: _Entry[F], marks_of: MarksOf) -> bool:
-    """Whether the entry has been compared with all these marks; its own mark needs no comparison."""
+    """Whether the entry was compared with all these marks; its own mark needs no comparison."""
     if isinstance(entry.look, EosdbError):
         return True
     own = entry.look.mark

@@ -1,10 +1,10 @@
 """The position of a stream in each partition, and its form in Spark's checkpoint.
 
 The form is the Kafka connector's, `{"topic": {"0": "23@MARK@TOPIC"}}`. If the request may match several
-files, each file has such an object under its id, with its last path: `{"ID": {"@": "PATH", "topic": …}}`.
-MARK identifies the file's history at that offset, and TOPIC is the topic's id, since a topic may be
-recreated under its name (decisions/0057). Earlier versions wrote no topic id, and before that no mark, and
-paths instead of file ids.
+files, each has such an object under its id, with its last path: `{"ID": {"@": "PATH", "topic": …}}`. MARK
+identifies the file's history at that offset, and TOPIC is the topic's id, since a topic may be recreated
+under its name (decisions/0057). Earlier versions wrote no topic id, and before that no mark, and paths
+instead of file ids.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Positions:
         )
 
     def without_topics(self, topics: Collection[tuple[str, str]]) -> Positions:
-        """Return the positions without these topics, each given by its file's key and its name."""
+        """The positions without these topics, each given by its file's key and its name."""
         if not topics:
             return self
         kept = {
@@ -84,7 +84,6 @@ def numbers(offsets: MarkedOffsets) -> dict[Place, int]:
 
 
 def marks(*several: MarkedOffsets) -> dict[str, set[str]]:
-    """Collect the marks, by file."""
     by_file: dict[str, set[str]] = {}
     for offsets in several:
         for (key, _), marked in offsets.items():
@@ -100,8 +99,8 @@ def moved(
     paths: Mapping[str, str],
     topic_ids: Mapping[str, Mapping[str, str]],
 ) -> Positions:
-    """Return the new positions: each partition that has moved gets the newest mark and path of its file and
-    its topic's id. Others stay as they are, because Spark takes any difference for a new micro-batch."""
+    """The new positions: each partition that has moved gets the newest mark and path of its file and its
+    topic's id. Others stay as they are: Spark takes any difference for a new micro-batch."""
     if offsets == numbers(before.offsets):
         return before
     positions: dict[Place, MarkedOffset] = {}
@@ -119,7 +118,6 @@ def moved(
 
 
 def to_json(positions: Positions, *, is_fleet: bool) -> dict[str, Any]:
-    """Build the JSON object that Spark stores."""
     by_file: dict[str, dict[str, Any]] = {}
     for (key, tp), marked in sorted(positions.offsets.items(), key=itemgetter(0)):
         topics = by_file.get(key)
@@ -132,8 +130,8 @@ def to_json(positions: Positions, *, is_fleet: bool) -> dict[str, Any]:
 
 
 def parse(given: Mapping[str, Any], *, is_fleet: bool) -> Positions:
-    """Parse the JSON object that Spark stored. The query may have named one file then, and several now, or
-    the other way round. Raises SparkOptionError if the offsets are not those of the one file."""
+    """Parse Spark's JSON object. The query may have named one file then, and several now, or the other
+    way round. Raises SparkOptionError if the offsets are not those of the one file."""
     if is_fleet and _has(given, is_fleet=False):
         given = _by_file(given)
     elif not is_fleet and _has(given, is_fleet=True):
@@ -161,7 +159,6 @@ def parse(given: Mapping[str, Any], *, is_fleet: bool) -> Positions:
 
 
 def _has(given: Mapping[str, Any], *, is_fleet: bool) -> bool:
-    """Whether there is an entry of this form."""
     return any(
         isinstance(nested, Mapping) == is_fleet
         for topics in given.values()
@@ -208,7 +205,7 @@ def _text(marked: MarkedOffset) -> int | str:
 
 
 def _id_of(key: str, stored: Iterable[MarkedOffset]) -> str:
-    """Return the file id: if an earlier version wrote a path, the id that the first mark contains."""
+    """The file id. If an earlier version wrote a path, the first mark has the id."""
     if _SLASH not in key:
         return key
     return next((summary.id_in(marked.mark) for marked in stored if marked.mark is not None), key)

@@ -44,7 +44,7 @@ Offsets = Mapping[str, Mapping[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """Where reading begins or ends: EARLIEST or LATEST, or offsets or times (ms) for all or each
+    """The start or end of reading: EARLIEST or LATEST, or offsets or times (ms) for all or each
     partition."""
 
     special: int | None = None
@@ -52,7 +52,7 @@ class Limit:
     timestamp: int | None = None
     timestamps: Offsets | None = None
     marked: Mapping[TopicPartition, MarkedOffset] = field(default_factory=dict)
-    """The offsets that come from a checkpoint, with the mark of their file and the id of their topic."""
+    """The offsets of a checkpoint, with the mark of their file and the id of their topic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +240,7 @@ def _by_partition(name: str, text: str) -> Offsets:
 
 
 def _marked(text: str) -> dict[TopicPartition, MarkedOffset]:
-    """The offsets that have a mark, in a text that is already known to be valid."""
+    """The marked offsets in a text that was already validated."""
     return {
         TopicPartition(topic, int(partition)): marked
         for topic, partitions in parsed(text).items()

@@ -1,7 +1,7 @@
-"""Plans what the tasks read: ranges of offsets, fixed in one snapshot of each file.
+"""Plans the reads of the tasks: ranges of offsets, fixed in one snapshot of each file.
 
-Below the last stable offset a range never changes, so late tasks read the same records as early ones. Each
-task costs Spark some 50 ms, so one task reads several small ranges.
+Below the last stable offset a range never changes, so late tasks read the same records as early ones.
+Each task costs Spark some 50 ms, so one task reads several small ranges.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from eosdb.spark_io.planning.options import Limit, ReadOptions
 
 
 class Range(NamedTuple):
-    """Offsets [start, end) of a partition of a file; `mark` and `topic_id` identify the file's history and
-    the topic at planning time (decisions/0057)."""
+    """Offsets [start, end) of a partition of a file; `mark` and `topic_id` identify the file's history
+    and the topic at planning time (decisions/0057)."""
 
     path: str
     topic: str
@@ -51,11 +51,9 @@ def batch(request: files.Given, options: ReadOptions) -> list[Range]:
 
 
 def limits_cut(lens: Lens, options: ReadOptions) -> Cut:
-    """Take a cut, and check the starting and ending offsets of the options against it.
-
-    Raises SparkOptionError for partitions that do not exist, as Kafka's connector does, and for offsets
-    from a checkpoint that belong to another file or topic.
-    """
+    """Take a cut, and check the starting and ending offsets of the options against it. Raises
+    SparkOptionError for missing partitions, as Kafka's connector does, and for offsets from a checkpoint
+    that belong to another file or topic."""
     limits = {"starting": options.start, "ending": options.end}
     marks = {m.mark for limit in limits.values() for m in limit.marked.values() if m.mark}
     cut = lens.cut(lambda _: marks)
@@ -118,8 +116,8 @@ def positions(
 
 
 def split(ranges: Iterable[Range], options: ReadOptions) -> list[tuple[Range, ...]]:
-    """Distribute the ranges over tasks of about equal size: split large ranges and combine small ones. The
-    ranges of a file are adjacent, so that a task opens it once."""
+    """Distribute the ranges over tasks of about equal size: split large ranges and combine small ones.
+    The ranges of a file are adjacent, so that a task opens it once."""
     wanted = sorted((range_ for range_ in ranges if range_.size), key=attrgetter("path"))
     total = sum(range_.size for range_ in wanted)
     tasks = -(-total // options.rows_per_task)

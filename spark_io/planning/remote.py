@@ -25,7 +25,7 @@ def look(path: str, marks_of: Callable[[str], Iterable[str]]) -> FileSummary:
     CorruptDatabaseError and ConfigError."""
     (published,) = publishing.published(path)
     manifest = published.manifest
-    # The manifest has the marks of the preceding snapshots; for older ones the file is needed.
+    # The manifest has the marks of the preceding snapshots; older ones need the file.
     unknown = set(marks_of(manifest.file_id)) - {manifest.mark, *manifest.marks}
     departures = {}
     if unknown:

@@ -1,7 +1,7 @@
 """Reads one file in a Spark task, as Arrow batches.
 
-Spark may run a task long after planning. Meanwhile the file may have been replaced, a topic recreated, or
-records deleted: each is detected, and is an error or a logged loss.
+Spark may run a task long after planning. If the file was replaced, a topic recreated, or records deleted
+meanwhile, that is an error or a logged loss.
 """
 
 from __future__ import annotations
@@ -30,13 +30,10 @@ _AGAIN: Final = (
 def batches(
     ranges: Sequence[Range], names: Sequence[str], options: ReadOptions
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the records of at least one range of a single file, in order.
-
-    Raises SparkOptionError if the file was replaced or a topic recreated since planning, and
-    OffsetOutOfRangeError if retention has removed records of the range. With failOnDataLoss=false a stream
-    skips what is lost, and a DataFrame reads the remaining records unless the file or topic is another.
-    Raises CorruptRecordError for a damaged record.
-    """
+    """Yield the records of at least one range of a single file, in order. Raises SparkOptionError if the
+    file was replaced or a topic recreated since planning, OffsetOutOfRangeError if retention has removed
+    records of the range, and CorruptRecordError for a damaged record. With failOnDataLoss=false a stream
+    skips lost records, and a DataFrame reads the remaining ones, unless the file or topic was replaced."""
     with contextlib.ExitStack() as cleanup:
         # The collector would spend a sixth of the time on millions of tuples, which form no cycles.
         cleanup.enter_context(without_garbage_collection())
@@ -78,8 +75,8 @@ def _checked(
             skip_lost=not options.fail_on_data_loss,
             source_file=source.path,
         ):
-            # Ids are not reused: if the id is unchanged now, it was unchanged when this batch was read. The
-            # scan itself raises UnknownTopicIdError if a later batch is another topic's.
+            # Ids are never reused: an unchanged id was unchanged when this batch was read. The scan
+            # itself raises UnknownTopicIdError if a later batch is another topic's.
             if is_first and _is_lost(_other_topic(db, source), source, options):
                 return
             is_first = False
@@ -107,7 +104,7 @@ def _is_lost(why: str | None, source: Range, options: ReadOptions) -> bool:
 
 
 def _other_topic(db: eosdb.Database, source: Range) -> str | None:
-    """Return why the topic is not the planned one; None if it is."""
+    """Why the topic is not the planned one; None if it is."""
     if source.topic_id is None:
         return None
     try:
@@ -124,7 +121,6 @@ def _log_start(db: eosdb.Database, source: Range) -> int:
 
 
 def _tell(source: Range, first: int, options: ReadOptions) -> None:
-    """Log that the records of a range below `first` are lost."""
     if first > source.start:
         catalog.RECORDS_LOST.say(
             file=source.path,

@@ -1,5 +1,7 @@
-"""The stream reader: micro-batches of committed records, from offsets that Spark stores in its checkpoint.
-`Histories` checks that these still belong to the files."""
+"""The stream reader: micro-batches of committed records, from the offsets in Spark's checkpoint.
+
+`Histories` checks that these still belong to the files.
+"""
 
 from __future__ import annotations
 
@@ -27,21 +29,19 @@ from eosdb.spark_io.planning.trigger import Trigger
 from eosdb.spark_io.reading import tasks
 
 _MOST_OFFSETS: Final = 5_000_000
-"""The default of maxOffsetsPerTrigger. A backfill is split into micro-batches, so that a killed query does
-not repeat all of it; Kafka's connector reads everything in one."""
+"""The default of maxOffsetsPerTrigger. A backfill is split into micro-batches, so that a killed query
+does not repeat all of it; Kafka's connector reads everything in one."""
 
 
 class StreamTask(InputPartition):
-    """The ranges that one task of a micro-batch reads."""
-
     def __init__(self, ranges: tuple[plan.Range, ...]) -> None:
         super().__init__(None)
         self.ranges = ranges
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Runs in the driver, one for each query. A micro-batch contains each transaction whole or not at all,
-    unless maxOffsetsPerTrigger, or its default, limits the micro-batch."""
+    """Runs in the driver, one for each query. A micro-batch contains each transaction whole or not at
+    all, unless maxOffsetsPerTrigger, or its default, limits it."""
 
     def __init__(self, given: MutableMapping[str, str], schema: StructType) -> None:
         # Spark also creates one for each micro-batch, only to send it to the tasks: open nothing here.
@@ -86,8 +86,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         cut, (position,) = self._cut_at(start)
         before = offsets.numbers(position.offsets)
         if self._group is not None:
-            # Everything before the next micro-batch has been written. (Spark calls `commit` one batch
-            # late, and not after the last one.)
+            # Everything before the next micro-batch was written. (Spark calls `commit` one batch late,
+            # and not after the last one.)
             self._group.tell(
                 {
                     (cut.files[key].path, tp): offset
@@ -127,7 +127,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return told
 
     def skipped_files(self) -> list[SkippedFile]:
-        """The files that were skipped when the last micro-batch was planned."""
+        """The files that the last planning of a micro-batch skipped."""
         return [] if self._last is None else [*self._last.skipped, *self._histories.missing]
 
     def prepareForTriggerAvailableNow(self) -> None:
@@ -164,8 +164,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # -- inside ---------------------------------------------------------------------------------
 
     def _cut_at(self, *told: Mapping[str, Any]) -> tuple[Cut, list[Positions]]:
-        """Take a cut of the files, and return it with those of the checkpoint's positions that are valid in
-        it."""
+        """Take a cut of the files, and return it with the checkpoint's positions that are valid in it."""
         known = [self._parsed(each) for each in told]
         cut = self._cut(*known)
         ids = {file.path: key for key, file in cut.files.items()}
@@ -213,7 +212,7 @@ def _not_back(before: Mapping[Place, int], newest: Mapping[Place, int]) -> dict[
 def _limited(
     before: Mapping[Place, int], first: Mapping[Place, int], newest: Mapping[Place, int], most: int
 ) -> dict[Place, int]:
-    """Advance by at most `most` offsets, shared among the partitions in which offsets wait."""
+    """Advance by at most `most` offsets, shared among the partitions with waiting offsets."""
     starts = {place: before.get(place, first.get(place, 0)) for place in newest}
     waiting = {place: newest[place] - start for place, start in starts.items()}
     waiting = {place: count for place, count in waiting.items() if count > 0}
@@ -225,8 +224,8 @@ def _limited(
 
 
 def _shares(waiting: Mapping[Place, int], most: int, turn: int) -> dict[Place, int]:
-    """Share `most` offsets, fewer than wait: one for each partition, and the others in proportion, so that
-    a backlog starves no small partition. If more partitions than offsets wait, they take turns."""
+    """Share `most` offsets, fewer than wait: one for each partition, and the others in proportion, so
+    that a backlog starves no small partition. If more partitions than offsets wait, they take turns."""
     places = sorted(waiting)
     if len(places) > most:
         return {places[(turn + i) % len(places)]: 1 for i in range(most)}

@@ -19,8 +19,8 @@ from eosdb.spark_io.reading import batches as reading
 def batches(
     ranges: Iterable[Range], names: Sequence[str], options: ReadOptions
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the records of the ranges, in order. If reading a file fails part-way and the options allow to
-    skip it, the batches read so far are kept and the rest is skipped; otherwise the error is raised."""
+    """Yield the records of the ranges, in order. If reading a file fails midway and the options allow to
+    skip it, its earlier batches are kept and the rest is skipped. Otherwise the error is raised."""
     for path, of_file in itertools.groupby(ranges, key=attrgetter("path")):
         try:
             yield from reading.batches(tuple(of_file), names, options)

@@ -1,1 +1,1 @@
-"""The exactly-once sink: staged rows, the identity of a write, the report of what it did."""
+"""The exactly-once sink: staged rows, the identity of a write, the report of its result."""

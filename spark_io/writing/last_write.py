@@ -1,7 +1,7 @@
-"""Notes in a query's checkpoint to which files the query wrote, as marks of their histories.
+"""A note in a query's checkpoint of the files that the query wrote, as marks of their histories.
 
 Spark considers the batches of its checkpoint written. A target that is another file, or an older copy,
-lacks them. The batch ids do not reveal this, because a query may skip ids; the file's id and the mark do.
+lacks them. The batch ids do not show this, because a query may skip ids; the file's id and the mark do.
 The note holds ids and no paths: a link may point elsewhere, and a file may be moved (decisions/0057).
 """
 
@@ -49,7 +49,7 @@ class LastWrite(NamedTuple):
     sink: str
 
     def files(self) -> dict[str, Written]:
-        """Return what the query wrote, by the ids of the files."""
+        """The query's writes by file id."""
         with contextlib.suppress(OSError, ValueError):  # No note yet, or one truncated by a crash.
             found: dict[str, list[Any]] = parsed(self.note.read_text())
             return {file_id: Written(*written) for file_id, written in found.items()}
@@ -59,7 +59,7 @@ class LastWrite(NamedTuple):
         return {}
 
     def check(self, db: eosdb.Database, batch_id: int) -> None:
-        """Raises SparkOptionError if the file lacks what the query wrote before this batch."""
+        """Raises SparkOptionError if the file lacks earlier writes of the query."""
         files, file_id = self.files(), db.broker.cluster_id()
         if (here := files.get(file_id)) is not None:
             if (why := db.admin._history_departure(here.mark)) is not None:
@@ -80,7 +80,7 @@ class LastWrite(NamedTuple):
                 )
 
     def check_topics(self, db: eosdb.Database, topics: Mapping[str, str]) -> None:
-        """Raises OtherTargetError if a topic was deleted, and with it what the query wrote there."""
+        """Raises OtherTargetError if a topic with earlier writes of the query was deleted."""
         here = self.files().get(db.broker.cluster_id())
         for name, now in topics.items():
             if here is not None and here.topics.get(name, now) != now:
@@ -111,7 +111,7 @@ class LastWrite(NamedTuple):
 def last_write_of(
     checkpoint: str | None, path: str | os.PathLike[str], sink: str
 ) -> LastWrite | None:
-    """Return the note; None if the checkpoint is not a folder on this host."""
+    """The note; None if the checkpoint is not a folder on this host."""
     if checkpoint is None or not os.path.isdir(folder := local(checkpoint)):
         return None
     note, earlier = (
@@ -122,9 +122,9 @@ def last_write_of(
 
 
 def checkpoint_of(location: str | None, name: str | None, query_id: str | None) -> str | None:
-    """Return the checkpoint of a query whose session names only the folder above
-    (`spark.sql.streaming.checkpointLocation`): Spark takes the query's name there, or a random one. None
-    if it cannot be found on this host."""
+    """The checkpoint of a query whose session names only the parent folder
+    (`spark.sql.streaming.checkpointLocation`), in which Spark uses the query's name, or a random one.
+    None if this host does not have it."""
     if location is None or query_id is None:
         return None
     with contextlib.suppress(OSError):

@@ -1,11 +1,11 @@
-"""The micro-batch in which a write takes place, and the number of the write among those to one target.
+"""The micro-batch of a write, and the write's number among those to one target.
 
-In the thread in which Spark calls a function for `foreachBatch` the order of the calls is known, and a
-replayed call is recognized by its number and Spark's plan. Elsewhere only its rows identify it. Rows that
-an earlier attempt did not write may be a replay that differs, or new ones, which is an error.
+In the thread in which Spark calls a function for `foreachBatch` the order of the calls is known: the
+number and Spark's plan identify a replayed call. Elsewhere only its rows identify it. Rows that an
+earlier attempt did not write may be a different replay, or new ones, which is an error.
 
-A write is reported, as returned and as logged. A skipped batch is always reported: it may be a repeat, or a
-user's mistake.
+A write is reported, as returned and as logged. A skipped batch is always reported: it may be a repeat, or
+a user's mistake.
 """
 
 from __future__ import annotations
@@ -65,8 +65,7 @@ class MicroBatch(NamedTuple):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """A text to store with a write whose order is unknown. It tells the attempt, and is no other
-        write's."""
+        """A text to store with a write whose order is unknown. It identifies the attempt and the write."""
         named = not self.is_in_order and self.run is not None
         return (f"{_RUN}{self.run} {uuid.uuid4().hex}",) if named else ()
 
@@ -99,7 +98,6 @@ class MicroBatch(NamedTuple):
         raise AssertionError
 
     def _is_own(self, held: Iterable[str]) -> bool:
-        """Whether another write of this attempt has taken the number."""
         return any(text.startswith(f"{_RUN}{self.run} ") for text in held)
 
 
@@ -123,7 +121,7 @@ class Calls:
         self._runs: dict[str, tuple[object, list[Call]]] = {}
 
     def of(self, sink: str, run: object) -> tuple[Call, ...]:
-        """Return the calls so far. `run` identifies one attempt of a micro-batch."""
+        """The calls so far. `run` identifies one attempt of a micro-batch."""
         with self._lock:
             last, calls = self._runs.get(sink, (run, []))
             return tuple(calls) if last == run else ()
@@ -141,13 +139,12 @@ class WriteReport:
     rows: int | None
     """The number of appended rows; None if unknown, as over Spark Connect to another host."""
     offsets: dict[TopicPartition, int] = field(default_factory=dict)
-    """The first offset of the rows in each partition that got some."""
+    """The first offset of the rows in each partition with new rows."""
     skipped: bool = False
     why: str | None = None
     """Why the rows were skipped, as logged."""
 
     def say(self, path: str | os.PathLike[str]) -> None:
-        """Log a warning if the rows were skipped."""
         if self.skipped:
             catalog.BATCH_LEFT_OUT.say(file=os.fspath(path), cause=self.why)
 
@@ -159,7 +156,7 @@ class WriteReport:
 
 
 def of_file(path: str) -> tuple[WriteReport, Call | None]:
-    """Return the report, and the call if it belongs to a micro-batch."""
+    """The report, and the call if it belongs to a micro-batch."""
     try:
         found, call = parsed(Path(path).read_text())
     except OSError:

@@ -43,19 +43,17 @@ Pair = tuple[TopicPartition, Sequence[Record]]
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """The options of a writer.
-
-    `app_id` and `version` identify a batch job and its run; `sink_id` identifies a stream; None if Spark's
-    ids do. `name` distinguishes several writes of one batch. `micro_batch` is the text of a MicroBatch.
-    `report` is the file in which the commit leaves its report for the driver.
-    """
+    """The options of a writer. `app_id` and `version` identify a batch job and its run; `sink_id`
+    identifies a stream; None if Spark's ids do. `name` distinguishes several writes of one batch.
+    `micro_batch` is the text of a MicroBatch. `report` is the file in which the commit leaves its report
+    for the driver."""
 
     path: str
     topic: str | None
     partitioner: str
     staging: str
     is_shared: bool
-    """Whether the user named the staging folder, which may then be shared by several hosts."""
+    """Whether the user named the staging folder, which several hosts may then share."""
     checkpoint: str | None
     query_name: str | None
     sink_id: str | None
@@ -67,7 +65,6 @@ class WriteOptions:
 
     @property
     def which(self) -> str:
-        """Name this write among those of a batch, by the options."""
         return f"name={self.name}" if self.name is not None else self.topic or "*"
 
 
@@ -141,11 +138,8 @@ class Outgoing:
 
     def pairs(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Pair]:
         """Yield records by partition, a few Arrow batches at a time. Within a partition the order of rows
-        is kept.
-
-        Arrow groups the rows, and no Python object is created for a record. Raises
-        UnknownTopicOrPartitionError and SparkOptionError.
-        """
+        is kept. Arrow groups the rows, without a Python object per record. Raises
+        UnknownTopicOrPartitionError and SparkOptionError."""
         for table in _tables(batches):
             for topic, its_rows in self._by_topic(table):
                 for partition, rows in _grouped(its_rows, self._partitions(topic, its_rows)):
@@ -160,8 +154,7 @@ class Outgoing:
         return _grouped(table, topics)
 
     def _partitions(self, topic: str, table: pa.Table) -> list[int]:
-        """Return the partition of each row: its own, or by its key. Rows with neither share a random
-        one."""
+        """The partition of each row: its own, or by its key. Rows with neither share a random one."""
         given = _column(table, "partition")
         if None not in given:
             return given
@@ -213,13 +206,11 @@ def _records(rows: pa.Table) -> RecordColumns:
 
 
 def _column(table: pa.Table, name: str) -> list[Any]:
-    """Return the values of a column; None for each row if there is no such column."""
     is_given = name in table.schema.names
     return values(table.column(name)) if is_given else [None] * table.num_rows
 
 
 def values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
-    """Convert a column to Python values; timestamps become ms."""
     if pa.types.is_timestamp(column.type):
         return [
             None if us is None else us // 1_000

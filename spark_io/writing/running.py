@@ -25,7 +25,7 @@ class Query(NamedTuple):
 
 
 def query_of(spark: SparkSession) -> Query:
-    """Return the query; fields that the session does not reveal are None."""
+    """The query; fields that the session does not reveal are None."""
     try:
         context = spark.sparkContext
         query_id = context.getLocalProperty("sql.streaming.queryId")
@@ -65,8 +65,8 @@ def _running(spark: Any, query_id: str | None) -> Query | None:
 
 @contextlib.contextmanager
 def active(spark: Any) -> Iterator[None]:
-    """Make this session the active one during the block. Spark resolves data sources in the active session,
-    and in a thread that it did not start that may be another, where `eosdb` is not registered."""
+    """Make this session the active one during the block. Spark resolves data sources in the active
+    session. In a thread that it did not start, that may be another one, without the format `eosdb`."""
     before = classes = None
     with contextlib.suppress(Exception):  # Spark Connect has its session on the server.
         classes = SparkSession._get_j_spark_session_class(spark._jvm)

@@ -1,13 +1,13 @@
 """The exactly-once sink: tasks stage their rows in files, and the driver's commit appends them.
 
-Files of repeated, failed or speculative tasks are ignored, because the commit names the files to append. It
-calls `Database.append_once`, which stores all rows of a batch and the batch's id atomically, and
-skips a batch that Spark replays after a crash if its content is the same. (Spark's own Kafka sink is
+Files of repeated, failed or speculative tasks are ignored, because the commit names the files to append.
+It calls `Database.append_once`, which stores all rows of a batch and the batch's id atomically, and skips
+a batch that Spark replays after a crash if its content is the same. (Spark's own Kafka sink is
 at-least-once.)
 
-The name of a staged file contains the write it belongs to. Once a write is committed, its remaining files
-and those of earlier batches are removed: files of failed or speculative attempts, and of a killed driver.
-A row that its topic does not take fails in the first task that sees it, before it is staged.
+The name of a staged file contains its write. A commit removes the remaining files of its write and of
+earlier batches: those of failed or speculative attempts, and of a killed driver. A row that its topic
+rejects fails in the first task that sees it, before it is staged.
 """
 
 from __future__ import annotations
@@ -137,8 +137,7 @@ _SIGN_S: Final = 300.0
 
 
 class Write(NamedTuple):
-    """The write that a staged file belongs to: a job, the number of a batch, and the name of the write in
-    the batch."""
+    """The write of a staged file: a job, the number of a batch, and the name of the write in the batch."""
 
     job: str
     batch: int
@@ -146,7 +145,6 @@ class Write(NamedTuple):
 
     @classmethod
     def of(cls, owner: str, batch: int, name: str = "") -> Write:
-        """Build a write from an owner and name of any characters and length."""
         return cls(*(_short(owner), batch, _short(name)))
 
     def makes_useless(self, other: Write) -> bool:
@@ -228,12 +226,11 @@ def sweep(folder: str, done: Write, now_ms: int) -> None:
             is_orphan = os.stat(path).st_mtime * 1000 < now_ms - _ORPHAN_MS
             if is_orphan or (other is not None and done.makes_useless(other)):
                 os.unlink(path)
-    with contextlib.suppress(OSError):  # Others may be staging.
+    with contextlib.suppress(OSError):  # Other writers may be staging.
         os.rmdir(folder)
 
 
 def _remove(path: str) -> None:
-    """Remove a staged file, and the folder if it is then empty."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)
     with contextlib.suppress(OSError):
@@ -286,7 +283,7 @@ def stage(
     own_id: str | None = None,
 ) -> Staged:
     """Write the rows to a new file, and return the message for the commit. `own_id` distinguishes several
-    writes of one micro-batch. Raises SparkOptionError for a row that its topic does not take."""
+    writes of one micro-batch. Raises SparkOptionError for a row that its topic rejects."""
     context = TaskContext.get()
     task = 0 if context is None else context.partitionId()
     query_id, batch_id, run, checkpoints = (
@@ -302,7 +299,7 @@ def stage(
     path = None
     with alive(options.staging, write):
         if (first := next(full, None)) is not None:
-            sync = options.is_shared  # The host of the task may fail while the driver's runs on.
+            sync = options.is_shared  # The task's host may fail while the driver's runs on.
             with new_file(options.staging, write, first.schema, sync=sync) as (path, file):
                 for batch in chain([first], full):
                     targets.check(batch)
@@ -363,7 +360,6 @@ def bring(
 
 
 def discard(messages: Sequence[object]) -> None:
-    """Remove the staged files of these messages."""
     for message in _staged(messages):
         if message.path is not None:
             _remove(message.path)
@@ -406,7 +402,7 @@ class BatchWriter(DataSourceArrowWriter):
             report.say(options.path)
 
     def _micro_batch(self, staged: Sequence[Staged]) -> MicroBatch | None:
-        """Return the micro-batch: as `write` knows it, or what the tasks know."""
+        """The micro-batch, from `write` or from the tasks."""
         if self._options.micro_batch is not None:
             return MicroBatch.of_text(self._options.micro_batch)
         for m in staged:
@@ -422,7 +418,7 @@ class BatchWriter(DataSourceArrowWriter):
         rows = total(m.rows for m in staged)
         if this is not None:
             call = Call(_file_id(self._options.path), str(rows), 0)
-            # Another write of one run is no replay of the first: then only the rows may match.
+            # Another write of the same run is no replay of the first, so only its rows may match.
             others = any(one != call for one in this.calls if one.file_id == call.file_id)
             plan = this.plan if this.is_in_order and not others else None
         try:
@@ -465,7 +461,7 @@ class BatchWriter(DataSourceArrowWriter):
         return self._report(result, staged, sink_id, this.batch_id), call
 
     def _last_write(self, sink_id: str, this: MicroBatch | None) -> LastWrite | None:
-        """Return the sink's state in the query's checkpoint."""
+        """The sink's state in the query's checkpoint."""
         if this is None:
             return None
         return last_write_of(this.checkpoint, self._options.path, sink_id)

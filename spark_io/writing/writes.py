@@ -1,9 +1,9 @@
-"""The identity of a write, and of its content, by which a repeat is recognized and skipped. Different
-content under the same identity is an error.
+"""The identity of a write and of its content, by which a repeat is recognized and skipped.
 
-Content is identified by its rows, and by Spark's plan of the micro-batch. One match is enough: a replayed
-batch may compute different rows, and a new checkpoint may bring the same rows again. Both include the ids
-of the target topics, because the same rows in another topic are another write.
+Different content under the same identity is an error. Content is identified by its rows, and by Spark's
+plan of the micro-batch. One match is enough: a replayed batch may compute different rows, and a new
+checkpoint may bring the same rows again. Both include the ids of the target topics, because the same rows
+in another topic are another write.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _NUMBER: Final[Callable[[bytes, Any], int]] = int.from_bytes
 _TEXT: Final = "rows2"
 """The prefix of a text that identifies rows; it was "rows" when the hashes were SHA-256."""
 _NOWHERE: Final = "nowhere"
-"""The id of a topic that does not exist, and gets no rows."""
+"""The id of a missing topic, which gets no rows."""
 _PLAN: Final = "plan "
 _TO: Final = " to "
 """Separates the content of a batch from its target topics, which earlier versions omitted."""
@@ -62,15 +62,13 @@ def rows_of(batches: Iterable[pa.RecordBatch]) -> Rows:
 
 
 def topics_of(batches: Iterable[pa.RecordBatch]) -> set[str]:
-    """Collect the topics that the rows name."""
     return {
         name for batch in batches for name in batch.column("topic").unique().to_pylist() if name
     }
 
 
 def text_before(batches: Iterable[pa.RecordBatch]) -> str:
-    """Return the text that earlier versions stored for these rows, to recognize a replay of their last
-    batch."""
+    """The text that earlier versions stored for these rows, to recognize a replay of their last batch."""
     rows = total(Rows(batch.num_rows, _sum(batch, hashlib.sha256, "big")) for batch in batches)
     return str(rows).replace(_TEXT, "rows", 1)
 
@@ -92,9 +90,8 @@ def total(parts: Iterable[Rows]) -> Rows:
 
 
 def plan_of(checkpoint: str | None, query_id: str | None, batch_id: int) -> str | None:
-    """Return a digest of the file that Spark stores in the checkpoint before it runs the micro-batch, with
-    the sources' offsets and the time. None if it cannot be read here; then only the rows identify the
-    content."""
+    """A digest of the checkpoint file that Spark stores before it runs the micro-batch, with the sources'
+    offsets and the time. None if it cannot be read here; then only the rows identify the content."""
     if checkpoint is None:
         return None
     try:
@@ -117,19 +114,18 @@ class Content(NamedTuple):
     """Returns the rows; may be called several times."""
     rows: Rows
     topics: Collection[str]
-    """The target topics."""
     plan: str | None = None
     notes: tuple[str, ...] = ()
     """Texts to store with the batch, which identify nothing."""
     is_numbered: bool = False
-    """Whether a query and its batch number, and no name of a user's, identify the write as well."""
+    """Whether a query and its batch number identify the write as well, without a user's name for it."""
 
     @property
     def held(self) -> tuple[str, ...]:
         return (str(self.rows),) if self.plan is None else (str(self.rows), self.plan)
 
     def repeats_without_plan(self, batch_id: int, error: BatchDiffersError) -> bool:
-        """Whether this is the batch whose number is taken, stored when its plan could not be read."""
+        """Whether this is the batch with that number, stored when its plan could not be read."""
         planned = any(text.startswith(_PLAN) for text in error.held)
         is_it = self.is_numbered and self.plan is not None and error.newest == batch_id
         return is_it and bool(error.held) and not planned
@@ -146,7 +142,7 @@ def bring_in(
     consecutive: bool = False,
 ) -> eosdb.AppendOnceResult:
     """Append the content exactly once. Raises BatchDiffersError, with advice, and SparkOptionError if the
-    file lacks batches that the same query has written."""
+    file lacks earlier batches of the same query."""
     if last_write is not None:
         last_write.check(db, batch_id)
     if consecutive and content.is_numbered and batch_id:
@@ -192,7 +188,7 @@ def is_taken(db: eosdb.Database, sink_id: str, batch_id: int) -> bool:
 def _check_known(
     db: eosdb.Database, sink_id: str, batch_id: int, last_write: LastWrite | None
 ) -> None:
-    """Raises SparkOptionError if nothing tells that the file has the earlier batches of the query."""
+    """Raises SparkOptionError if nothing shows that the file has the earlier batches of the query."""
     if last_write is not None and last_write.files():
         return
     if not is_taken(db, sink_id, 0):
@@ -204,7 +200,7 @@ def _check_known(
 
 
 def _id_of(db: eosdb.Database, topic: str, *, may_create: bool) -> str:
-    """Return the topic's id. The topic of an empty write need not exist."""
+    """The topic's id. The topic of an empty write need not exist."""
     try:
         return str(db.broker.topic(topic, may_create=may_create).topic_id)
     except UnknownTopicOrPartitionError:
@@ -225,7 +221,6 @@ def _together(ids: Iterable[str]) -> str:
 def _explained(
     db: eosdb.Database, error: BatchDiffersError, ids: Mapping[str, str], there: str
 ) -> BatchDiffersError:
-    """Return the same error with advice."""
     went_to = {text.partition(_TO)[2] for text in error.held} - {"", there}
     if not went_to:
         return BatchDiffersError(

@@ -156,9 +156,7 @@ class Here:
     def end(self, transaction: OpenTransaction) -> None:
         """Abort the transaction, or complete it as decided. Ignores one that has ended meanwhile."""
         try:
-            if (
-                transaction.at is not None
-            ):  # The next transaction of the same id may concern other topics.
+            if transaction.at is not None:  # A later transaction may differ.
                 self._db.admin.abort_transaction(*transaction.at)
             elif transaction.transactional_id is not None:
                 self._db.admin.fence_producer(transaction.transactional_id)

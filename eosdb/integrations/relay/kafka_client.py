@@ -186,9 +186,7 @@ class KafkaClient:
                 meaning = self.meaning(error.args[0])
                 if isinstance(meaning, InterruptedRelayError):
                     raise meaning from None
-                entries[
-                    resource.name
-                ] = {}  # The user may not describe it, and the settings are optional.
+                entries[resource.name] = {}  # Not allowed, and optional.
         return entries
 
     def high_watermark(self, topic: str, partition: int) -> int:
