@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
@@ -42,8 +41,7 @@ def orders(run: Run, db_path: Path) -> Run:
 def draw(run: Run, path: Path, *options: str) -> bytes:
     result = run("timeline", "orders", "-o", str(path), *options)
     assert result.exit_code == 0, result.output
-    assert result.stdout == f"wrote {path}\n"
-    assert [p for p in path.parent.iterdir() if p.name.startswith(".timeline")] == []
+    assert result.stdout == ""
     return path.read_bytes()
 
 
@@ -55,8 +53,7 @@ def test_svg_has_words_as_text_and_tells_of_each_bar(orders: Run, tmp_path: Path
         "Timeline of orders",
         "partition 2",
         "no records",
-        "LSO 62",
-        "log end 92",
+        "log 0 to 92, LSO 62",
         "shop-2",
     ):
         assert word in text
@@ -65,33 +62,6 @@ def test_svg_has_words_as_text_and_tells_of_each_bar(orders: Run, tmp_path: Path
         'a <b> & "c" ü\\n\\x1b[31m $x^2$: committed, 30 records' in title for title in titles
     )
     assert draw(orders, tmp_path / "y.svg") == content
-
-
-def test_a_link_at_the_name_under_which_it_is_written_is_not_followed(
-    orders: Run, tmp_path: Path
-) -> None:
-    precious = tmp_path / "precious.txt"
-    precious.write_text("nobody may touch this")
-    for trap in (f".timeline-{os.getpid()}.tmp", f"{tmp_path.name}.csv.{os.getpid()}.part"):
-        (tmp_path / trap).symlink_to(precious)
-    for command in (
-        ("timeline", "orders", "-o", str(tmp_path / "x.svg")),
-        ("topics", "list", "--format", "csv", "-o", str(tmp_path / f"{tmp_path.name}.csv")),
-    ):
-        result = orders(*command)
-        assert result.exit_code == 1
-        assert "File exists" in result.stderr
-    assert precious.read_text() == "nobody may touch this"
-
-
-def test_html_stands_alone_with_its_figures(orders: Run, tmp_path: Path) -> None:
-    content = draw(orders, tmp_path / "x.html").decode()
-    assert content.startswith("<!DOCTYPE html>")
-    assert content.count("<svg") == content.count("</svg>") == 1 + 3  # and samples in the table
-    assert "a &lt;b&gt; &amp; &quot;c&quot;" in content
-    assert "<b>" not in content
-    assert "http://www.w3.org/2000/svg" in content
-    assert "<script" not in content
 
 
 def test_a_window_and_a_partition_can_be_drawn(orders: Run, tmp_path: Path) -> None:
@@ -113,8 +83,7 @@ def test_too_many_transactions_are_aggregated_and_said_so(
             with producer.transaction():
                 producer.send("orders", b"v", partition=2)
     text = " ".join(ET.fromstring(draw(orders, tmp_path / "x.svg")).itertext())
-    assert "Partition 2 is aggregated: 400 transactions" in text
-    assert "too many to list" in draw(orders, tmp_path / "x.html").decode()
+    assert "Too many transactions to be drawn one by one: partition 2." in text
 
 
 @pytest.fixture
@@ -171,7 +140,7 @@ def test_many_are_bands_of_colour_with_the_long_and_the_open_ones_above(
     bands = {band.get("id"): band for band in shapes(root, "band-")}
     assert sorted(map(str, bands)) == ["band-0-aborted", "band-0-committed", "band-0-open"]
     bars = shapes(root, "transaction-0-")
-    described = [bar.findtext(f"{SVG}rect/{SVG}title", "").partition(",")[0] for bar in bars]
+    described = [bar.findtext(f".//{SVG}title", "").partition(",")[0] for bar in bars]
     assert described == ["long one: committed", "open one: open"]
     assert sum(1 for _ in root.iter(f"{SVG}path")) < 120
     assert min(heights_of(bands["band-0-aborted"])) >= 3
@@ -181,19 +150,15 @@ def test_many_are_bands_of_colour_with_the_long_and_the_open_ones_above(
 
 
 @pytest.mark.slow
-def test_the_times_are_below_the_offsets_and_the_offsets_below_the_times(
-    busy: Run, tmp_path: Path
-) -> None:
+def test_the_axis_has_round_offsets_or_times(busy: Run, tmp_path: Path) -> None:
     def words(*options: str) -> list[str]:
         root = ET.fromstring(draw(busy, tmp_path / "x.svg", *options))
         return [(text.text or "").strip() for text in root.iter(f"{SVG}text")]
 
     by_offset = words("--from-offset", "0", "--before-offset", "20")
-    for word in ("UTC", "2026-11-22", "12:00:01", "12:00:10"):
-        assert word in by_offset
+    assert {"0", "10", "20"} <= set(by_offset)
     by_time = words("--by", "time", "--until", "2026-11-22T12:01")
-    for word in ("2026-11-22", "12:00:10", "12:00:50", "18", "98", "offset"):
-        assert word in by_time
+    assert {"2026-11-22 12:00:10", "12:00:20", "12:00:50"} <= set(by_time)
 
 
 @pytest.mark.slow
@@ -205,31 +170,10 @@ def test_a_window_of_time_can_be_drawn(busy: Run, tmp_path: Path) -> None:
         assert len(shapes(root, "transaction-0-")) == 9
 
 
-@pytest.mark.slow
-def test_the_page_lists_the_long_and_the_open_ones_of_too_many(busy: Run, tmp_path: Path) -> None:
-    content = draw(busy, tmp_path / "x.html").decode()
-    assert content.count("<tr>") == 3
-    assert "2026-11-22T12:01:41.000Z" in content
-
-
 def test_what_is_no_time_and_no_axis_is_a_usage_error(orders: Run, tmp_path: Path) -> None:
     for option in (("--since", "noon"), ("--until", "12:00"), ("--by", "size")):
         result = orders("timeline", "orders", "-o", str(tmp_path / "x.svg"), *option)
         assert result.exit_code == 2, option
-
-
-@pytest.mark.parametrize("name", ["x.gif", "x", "x.db"])
-def test_other_kinds_of_files_are_a_usage_error(orders: Run, tmp_path: Path, name: str) -> None:
-    result = orders("timeline", "orders", "-o", str(tmp_path / name))
-    assert result.exit_code == 2
-    assert ".svg or .html" in result.stderr
-
-
-def test_png_says_what_to_do_instead(orders: Run, tmp_path: Path) -> None:
-    result = orders("timeline", "orders", "-o", str(tmp_path / "x.png"))
-    assert result.exit_code == 2
-    assert "a browser converts an .svg" in result.stderr
-    assert not (tmp_path / "x.png").exists()
 
 
 def test_what_cannot_be_drawn_or_written_is_one_line(orders: Run, tmp_path: Path) -> None:
@@ -256,7 +200,13 @@ def test_in_the_terminal_each_outcome_has_a_character_of_its_own(
     assert max(map(len, lines)) <= 100
     bars = next(line for line in lines if line.startswith("a <b>"))
     assert re.fullmatch(r'a <b> & "c" ü\\n\\x1b\[31m \$x\^2\$█+▌shop-2╳+open one░+', bars)
-    for word in ("orders-2  0 transactions", "no records", "LSO 62", "log end 92", "▲", "·····"):
+    for word in (
+        "partition 2     0 transactions",
+        "no records",
+        "log 0 to 92, LSO 62",
+        "▲",
+        "·····",
+    ):
         assert word in result.stdout
 
 
@@ -270,7 +220,7 @@ def test_in_the_terminal_many_are_columns_as_wide_as_it(
     assert (len(ground), set(ground)) == (80, set("█╳░"))
     assert ground.count("╳") == 2
     bars = next(line for line in lines if "long one" in line)
-    assert re.fullmatch(r" +long one█+▌ +░", bars)
+    assert re.fullmatch(r" +long one█+▌ +open one ░", bars)
     by_time = busy("timeline", "orders", "--by", "time", "--until", "2026-11-22T13:30").stdout
     assert re.search(r"open one░+$", by_time, re.MULTILINE)
     assert "2026-11-22" in by_time

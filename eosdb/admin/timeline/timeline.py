@@ -150,20 +150,6 @@ class PartitionTimeline:
         done = (offset - part.first_offset) / max(after - part.first_offset, 1)
         return part.first_ms + min(done, 1) * max(until - part.first_ms, 0)
 
-    def offset_at(self, time_ms: float) -> int:
-        """Estimate the first offset appended at this time (epoch ms) or later."""
-        bins = self._stored_bins()
-        at = bisect.bisect_right(bins, time_ms, key=lambda part: part.first_ms)
-        after = bins[at].first_offset if at < len(bins) else self.end
-        if at == 0:
-            return after
-        part = bins[at - 1]
-        until = bins[at].first_ms if at < len(bins) else self.end_ms
-        if self.by == "time":
-            until = min(until, part.end)
-        done = (time_ms - part.first_ms) / max(until - part.first_ms, 1)
-        return part.first_offset + round(min(done, 1) * (after - part.first_offset))
-
     def _stored_bins(self) -> list[TimelineBin]:
         """The bins that are not empty, by offset."""
         return sorted(

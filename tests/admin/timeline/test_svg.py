@@ -31,22 +31,27 @@ def write(db: eosdb.Database, transactions: int, clock: ManualClock | None = Non
 
 
 def bars(root: ET.Element) -> list[ET.Element]:
-    return [g[0] for g in root.iter(f"{SVG}g") if g.get("id", "").startswith("transaction-")]
+    return [
+        next(g.iter(f"{SVG}rect"))
+        for g in root.iter(f"{SVG}g")
+        if g.get("id", "").startswith("transaction-")
+    ]
 
 
 def test_a_few_transactions_are_bars_from_left_to_right() -> None:
     with eosdb.connect(":memory:", clock=(clock := ManualClock(1_795_348_800_000))) as db:
         write(db, 5, clock)
         root = ET.fromstring(svg.document(db.admin.timeline("t")))
+        by_time = ET.fromstring(svg.document(db.admin.timeline("t", by="time")))
     committed = "committed"
     assert [bar.get("class") for bar in bars(root)] == [committed] * 2 + ["aborted"] + [
         committed
     ] * 2
     lefts = [float(bar.get("x", "")) for bar in bars(root)]
     assert lefts == sorted(set(lefts))
-    words = [text.text or "" for text in root.iter(f"{SVG}text")]
-    assert [word for word in words if re.match(r"\d\d:|\d{4}-", word)] == [
-        "12:00:00", "2026-11-22", "12:00:05",
+    words = [text.text or "" for text in by_time.iter(f"{SVG}text")]
+    assert [word for word in words if re.match(r"\d\d:|\d{4}-", word)][:2] == [
+        "2026-11-22 12:00:00.000", "12:00:01.000",
     ]  # fmt: skip
 
 
@@ -98,5 +103,25 @@ def test_a_log_without_records_has_its_offsets_alone() -> None:
     with eosdb.connect(":memory:") as db:
         db.admin.create_topic("t")
         words = list(ET.fromstring(svg.document(db.admin.timeline("t"))).itertext())
-    assert "log start = LSO = log end 0" in words
+    assert "0 transactions · log 0 to 0, LSO 0" in words
     assert "no records" in words
+
+
+def test_marks_are_lines_through_all_lanes_and_each_lane_is_a_table() -> None:
+    with eosdb.connect(":memory:", clock=(clock := ManualClock(1_795_348_800_000))) as db:
+        write(db, 5, clock)
+        content = svg.document(
+            db.admin.timeline("t", by="time"), [(1_795_348_802_500, "ingest killed")]
+        )
+    root = ET.fromstring(content)
+    assert (root.get("role"), root.findtext(f"{SVG}title")) == ("group", "Timeline of t")
+    (table,) = (g for g in root.iter(f"{SVG}g") if g.get("role") == "table")
+    rows = [g for g in table if g.get("role") == "row"]
+    assert len(rows) == 5
+    assert (
+        rows[0].findtext(f".//{SVG}title", "").startswith("a: committed, 1 record, offsets 0 to 1")
+    )
+    lines = [p.get("d", "") for p in root.iter(f"{SVG}path") if p.get("class") == "mark"]
+    (low, high) = float(bars(root)[0].get("x", "")), float(bars(root)[-1].get("x", ""))
+    assert low < float(lines[-1][1:].split()[0]) < high
+    assert "ingest killed" in root.itertext()
