@@ -213,7 +213,6 @@ def test_a_tier_keeps_within_its_budget(tier: str) -> None:
     assert lines <= BUDGET[tier], f"{tier}: {lines} lines, the budget is {BUDGET[tier]}"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(modules()))
 def test_a_module_imports_what_stands_below_it_or_in_its_room(name: str) -> None:
     if is_empty(name):

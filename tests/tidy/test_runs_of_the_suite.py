@@ -34,16 +34,8 @@ def test_that_costs():
 
 def run(folder: Path, *options: str) -> str:
     (folder / "test_planted.py").write_text(PLANTED)
-    command = [sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml")]
-    command += [
-        "--rootdir",
-        str(folder),
-        "-p",
-        "tests.conftest",
-        "-p",
-        "no:cacheprovider",
-        *options,
-    ]
+    command = [sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml"), *options]
+    command += ["--rootdir", str(folder), "-p", "tests.conftest", "-p", "no:cacheprovider"]
     done = subprocess.run(
         [*command, str(folder)], cwd=ROOT, capture_output=True, text=True, check=False
     )
@@ -62,7 +54,7 @@ def test_the_end_of_the_first_failure_is_on_the_last_screen(
 
 
 def test_each_run_has_a_fresh_seed_which_repeats_it(tmp_path: Path) -> None:
-    runs = [run(tmp_path, "-k", "seeds", "-n", "2") for _ in range(2)]
+    runs = [run(tmp_path, "-k", "seeds", *workers) for workers in ((), ("-n", "2"))]
     seeds = [re.findall(r"AssertionError: \[(\d+)\]", said)[0] for said in runs]
     assert seeds[0] != seeds[1]
     for seed, said in zip(seeds, runs, strict=True):

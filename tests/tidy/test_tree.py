@@ -83,7 +83,6 @@ with eosdb.connect(sys.argv[1]) as db:
 """
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(modules()))
 def test_a_module_says_what_lives_there_and_stays_small(name: str) -> None:
     text = modules()[name].read_text(encoding="utf-8")

@@ -27,7 +27,6 @@ from tests.coordinator.groups.steps import Hello, Join, Row, Step, Topic, Wait, 
 from tests.coordinator.groups.table import ELECTIONS, PREFERENCES, TABLE
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row.name)
 def test_the_decisions_are_those_of_the_table(row: Row) -> None:
     check(row, Decided())

@@ -55,7 +55,6 @@ def test_the_table_has_every_state() -> None:
     assert set(ALL) == {None, *TransactionState}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_request_in_state(row: Row) -> None:
     assert answer(row.request, row.current) == row.answer
