@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 from eosdb.errors import InvalidConfigError
-from eosdb.model.setting_names import unknown_text
+from eosdb.model.setting_names import keywords_of, unknown_text
 from eosdb.model.values import TimestampType
 
 INT64_MAX: Final = 2**63 - 1
@@ -19,9 +19,21 @@ INT32_MAX: Final = 2**31 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfig:
-    """Kafka's broker settings; times are in ms. Raises InvalidConfigError for unknown names and bad
-    values."""
+    """Kafka's broker settings; times are in ms. Programs may need the first five, and seldom the others.
+    Raises InvalidConfigError for unknown names and bad values."""
 
+    log_retention_ms: int = 604_800_000
+    """How long records are kept (-1: for ever), for topics without `retention.ms`."""
+    history_retention_ms: int = 604_800_000
+    """How long events are kept (-1: for ever); events of stored records are kept as long as these (not a
+    Kafka setting)."""
+    auto_create_topics_enable: bool = False
+    """Whether a topic is created when a client first uses it."""
+    max_message_bytes: int = 1_048_588
+    """The largest batch, in bytes, for topics without a `max.message.bytes` of their own."""
+    lock_timeout_ms: int = 30_000
+    """How long a write waits in all for others that write, in this process and elsewhere, before it
+    raises DatabaseLockedError (not a Kafka setting)."""
     # decisions/0007: every transaction has an epoch of its own; version 1 must be requested.
     transaction_version: int = 2
     """The transaction version offered to producers: 2 (KIP-890, an epoch for each transaction), or 1."""
@@ -33,8 +45,6 @@ class BrokerConfig:
     """How long a partition remembers a producer after its last record."""
     producer_id_block_size: int = 1000
     """How many producer ids are reserved at a time."""
-    max_message_bytes: int = 1_048_588
-    """The largest batch, in bytes, for topics without a `max.message.bytes` of their own."""
     offset_metadata_max_bytes: int = 4096
     """The longest metadata string of an offset commit, in bytes."""
     offsets_retention_minutes: int = 10_080
@@ -59,19 +69,12 @@ class BrokerConfig:
     """The longest interval of heartbeats that a group's own settings may have."""
     group_consumer_max_size: int = 2_147_483_647
     """The most members that a consumer group may have."""
-    auto_create_topics_enable: bool = False
-    """Whether a topic is created when a client first uses it."""
     num_partitions: int = 1
     """Partitions of topics that are created automatically, or without a number."""
-    log_retention_ms: int = 604_800_000
-    """How long records are kept (-1: for ever), for topics without `retention.ms`."""
     log_retention_bytes: int = -1
     """How many bytes of a partition are kept (-1: all), for topics without `retention.bytes`."""
     log_retention_check_interval_ms: int = 300_000
     """The time between two rounds of retention and compaction."""
-    history_retention_ms: int = 604_800_000
-    """How long events are kept (-1: for ever); events of stored records are kept as long as these (not a
-    Kafka setting)."""
     history_retention_bytes: int = 1_073_741_824
     """How many bytes of events are kept (-1: all); applies together with the time (not a Kafka setting)."""
     idempotency_retention_ms: int = 604_800_000
@@ -90,9 +93,6 @@ class BrokerConfig:
     connection."""
     super_users: str = ""
     """Principals to whom no ACL applies, separated by semicolons."""
-    lock_timeout_ms: int = 30_000
-    """How long a write waits in all for others that write, in this process and elsewhere, before it
-    raises DatabaseLockedError (not a Kafka setting)."""
     slow_commit_ms: int = 1000
     """A commit that takes this long or longer is logged as a warning with its parts; -1 turns this off (not
     a Kafka setting)."""
@@ -126,6 +126,7 @@ class BrokerConfig:
         timestamp_type("log_message_timestamp_type", self.log_message_timestamp_type)
 
 
+keywords_of(BrokerConfig.__init__)(BrokerConfig.__new__)
 _BROKER_RANGES: Final = (
     ("transaction_version", 1, 2),
     ("transaction_max_timeout_ms", 1, INT32_MAX),

@@ -125,20 +125,11 @@ def _flag() -> TopicSetting:
     return TopicSetting(SettingKind.BOOLEAN, "false", _boolean)
 
 
-# decisions/0032: all of Kafka's, or clients that send them could not create topics.
-TOPIC_SETTINGS: Final = {
-    "cleanup.policy": TopicSetting(
-        SettingKind.LIST, "delete", cleanup_policy, "policies", "log_cleanup_policy"
-    ),
+_WITHOUT_EFFECT: Final = {
     "compression.gzip.level": TopicSetting(SettingKind.INT, "-1", _gzip_level),
     "compression.lz4.level": _int(9, 1, 17),
     "compression.type": TopicSetting(SettingKind.STRING, "producer", _codec),
     "compression.zstd.level": _int(3, -131_072, 22),
-    "delete.retention.ms": _long(
-        86_400_000, 0, "delete_retention_ms", "log_cleaner_delete_retention_ms"
-    ),
-    MOVED_TO: TopicSetting(SettingKind.STRING, "", _place, "moved_to"),
-    MOVING_TO: TopicSetting(SettingKind.STRING, "", _place, "moving_to"),
     "file.delete.delay.ms": _long(60_000, 0),
     "flush.messages": _long(INT64_MAX, 1),
     "flush.ms": _long(INT64_MAX, 0),
@@ -148,11 +139,34 @@ TOPIC_SETTINGS: Final = {
     "local.retention.bytes": _long(-2, -2),
     "local.retention.ms": _long(-2, -2),
     "max.compaction.lag.ms": _long(INT64_MAX, 1),
+    "message.timestamp.after.max.ms": _long(3_600_000, 0),
+    "message.timestamp.before.max.ms": _long(INT64_MAX, 0),
+    "min.cleanable.dirty.ratio": TopicSetting(SettingKind.DOUBLE, "0.5", _ratio),
+    "min.insync.replicas": _int(1, 1),
+    "preallocate": _flag(),
+    "remote.log.copy.disable": _flag(),
+    "remote.log.delete.on.disable": _flag(),
+    "remote.storage.enable": _flag(),
+    "segment.bytes": _int(1_073_741_824, 1_048_576),
+    "segment.index.bytes": _int(10_485_760, 4),
+    "segment.jitter.ms": _long(0, 0),
+    "segment.ms": _long(604_800_000, 1),
+    "unclean.leader.election.enable": _flag(),
+}
+"""Kafka's settings that a file has no use for: checked, stored and shown (decisions/0032), because clients
+that send them could not create topics otherwise. docs/reference/database.md has the same table."""
+_IN_EFFECT: Final = {
+    "cleanup.policy": TopicSetting(
+        SettingKind.LIST, "delete", cleanup_policy, "policies", "log_cleanup_policy"
+    ),
+    "delete.retention.ms": _long(
+        86_400_000, 0, "delete_retention_ms", "log_cleaner_delete_retention_ms"
+    ),
+    MOVED_TO: TopicSetting(SettingKind.STRING, "", _place, "moved_to"),
+    MOVING_TO: TopicSetting(SettingKind.STRING, "", _place, "moving_to"),
     "max.message.bytes": TopicSetting(
         SettingKind.INT, "1048588", _whole(0, INT32_MAX), "max_message_bytes", "max_message_bytes"
     ),
-    "message.timestamp.after.max.ms": _long(3_600_000, 0),
-    "message.timestamp.before.max.ms": _long(INT64_MAX, 0),
     "message.timestamp.type": TopicSetting(
         SettingKind.STRING,
         "CreateTime",
@@ -160,23 +174,13 @@ TOPIC_SETTINGS: Final = {
         "timestamp_type",
         "log_message_timestamp_type",
     ),
-    "min.cleanable.dirty.ratio": TopicSetting(SettingKind.DOUBLE, "0.5", _ratio),
     "min.compaction.lag.ms": _long(
         0, 0, "min_compaction_lag_ms", "log_cleaner_min_compaction_lag_ms"
     ),
-    "min.insync.replicas": _int(1, 1),
-    "preallocate": _flag(),
-    "remote.log.copy.disable": _flag(),
-    "remote.log.delete.on.disable": _flag(),
-    "remote.storage.enable": _flag(),
     "retention.bytes": _long(-1, -1, "retention_bytes", "log_retention_bytes"),
     "retention.ms": _long(604_800_000, -1, "retention_ms", "log_retention_ms"),
-    "segment.bytes": _int(1_073_741_824, 1_048_576),
-    "segment.index.bytes": _int(10_485_760, 4),
-    "segment.jitter.ms": _long(0, 0),
-    "segment.ms": _long(604_800_000, 1),
-    "unclean.leader.election.enable": _flag(),
 }
+TOPIC_SETTINGS: Final = dict(sorted({**_IN_EFFECT, **_WITHOUT_EFFECT}.items()))
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,9 @@ from eosdb.model.values import IsolationLevel, OffsetReset
 class ConsumerConfig(TypedDict, total=False):
     """The settings that `db.consumer(group_id, …)` accepts, besides the deserializers."""
 
-    isolation_level: IsolationLevel
     auto_offset_reset: OffsetReset
     enable_auto_commit: bool
+    isolation_level: IsolationLevel
     auto_commit_interval_ms: int
     max_poll_records: int
     fetch_max_wait_ms: int
@@ -39,14 +39,18 @@ class ConsumerConfig(TypedDict, total=False):
 class ConsumerSettings:
     """A consumer's settings, checked. Raises ConfigError naming the setting."""
 
-    isolation_level: IsolationLevel = "read_committed"
-    """Either "read_committed", or "read_uncommitted", which also returns records of open and aborted
-    transactions."""
+    key_deserializer: Deserializer | None = None
+    """Converts a key's bytes to `record.key`. None: the bytes."""
+    value_deserializer: Deserializer | None = None
+    """Converts a value's bytes to `record.value`. None: the bytes."""
     auto_offset_reset: OffsetReset = "latest"
     """Where to begin without a committed offset: "latest" (records written from now on), "earliest", or
     "none", which raises OffsetOutOfRangeError."""
     enable_auto_commit: bool = False
     """Whether `poll` and `close` commit the offsets of records that earlier polls have returned."""
+    isolation_level: IsolationLevel = "read_committed"
+    """Either "read_committed", or "read_uncommitted", which also returns records of open and aborted
+    transactions."""
     auto_commit_interval_ms: int = 5_000
     """The time between two automatic commits, in ms."""
     max_poll_records: int = 500
@@ -73,10 +77,6 @@ class ConsumerSettings:
     partition_assignment_strategy: str | Sequence[str] = "range"
     """How a group assigns partitions: "range", "roundrobin", "sticky" or "cooperative-sticky"; or several
     of these in order of preference, separated by commas or as a sequence."""
-    key_deserializer: Deserializer | None = None
-    """Converts a key's bytes to `record.key`. None: the bytes."""
-    value_deserializer: Deserializer | None = None
-    """Converts a value's bytes to `record.value`. None: the bytes."""
     client_id: str | None = None
     """A name for the member, shown by `eosdb groups describe`."""
     group_instance_id: str | None = None

@@ -26,14 +26,14 @@ time."""
 class ProcessorConfig(TypedDict, Generic[MadeKey, MadeValue], total=False):
     """The settings of `db.processor(…)` besides the topics, the handler, the sink and the two ids."""
 
+    value_deserializer: Callable[[bytes], MadeValue] | None
+    key_deserializer: Callable[[bytes], MadeKey] | None
+    dead_letter_topic: str | None
+    max_attempts: int
+    retry_delays_ms: Sequence[int]
     transaction_size: int
     transaction_interval_ms: int
-    max_attempts: int
     retry_backoff_ms: int
-    retry_delays_ms: Sequence[int]
-    dead_letter_topic: str | None
-    key_deserializer: Callable[[bytes], MadeKey] | None
-    value_deserializer: Callable[[bytes], MadeValue] | None
     key_serializer: Serializer | None
     value_serializer: Serializer | None
     consumer: ConsumerConfig
@@ -52,24 +52,24 @@ class ProcessConfig(ProcessorConfig[MadeKey, MadeValue], total=False):
 class ProcessorSettings:
     """A processor's settings, checked. Raises ConfigError naming the setting."""
 
+    value_deserializer: Deserializer | None = None
+    """Converts a value's bytes to the handler's `record.value`. None: the bytes."""
+    key_deserializer: Deserializer | None = None
+    """Converts a key's bytes to the handler's `record.key`. None: the bytes."""
+    dead_letter_topic: str | None = None
+    """The topic for records whose attempts and retries are used up; headers have the reason. None: such a
+    record ends the run with HandlerFailedError."""
+    max_attempts: int = 3
+    """How many times in a row a failing record is tried."""
+    retry_delays_ms: Sequence[int] = ()
+    """The delays of the retry topics, in ms. A record that has used up its attempts waits in each retry
+    topic in turn, and is tried `max_attempts` times again after each delay."""
     transaction_size: int = 500
     """The number of records after which a transaction is committed."""
     transaction_interval_ms: int = 100
     """The time after its first record, in ms, after which a transaction is committed."""
-    max_attempts: int = 3
-    """How many times in a row a failing record is tried."""
     retry_backoff_ms: int = 100
     """The pause between two of these attempts, in ms."""
-    retry_delays_ms: Sequence[int] = ()
-    """The delays of the retry topics, in ms. A record that has used up its attempts waits in each retry
-    topic in turn, and is tried `max_attempts` times again after each delay."""
-    dead_letter_topic: str | None = None
-    """The topic for records whose attempts and retries are used up; headers have the reason. None: such a
-    record ends the run with HandlerFailedError."""
-    key_deserializer: Deserializer | None = None
-    """Converts a key's bytes to the handler's `record.key`. None: the bytes."""
-    value_deserializer: Deserializer | None = None
-    """Converts a value's bytes to the handler's `record.value`. None: the bytes."""
     key_serializer: Serializer | None = None
     """Converts the keys that the handler returns to bytes. None: keys are `bytes`, `str` (UTF-8) or
     None."""

@@ -20,11 +20,14 @@ class ProducerConfig(TypedDict, total=False):
     """The settings that `db.producer(…)` accepts, besides `transport`."""
 
     transactional_id: str | None
+    key_serializer: Serializer | None
+    value_serializer: Serializer | None
+    linger_ms: int
+    partitioner: str | Partitioner
     enable_idempotence: bool
     acks: str | int
     retries: int
     max_in_flight_requests_per_connection: int
-    linger_ms: int
     batch_size: int
     delivery_timeout_ms: int
     request_timeout_ms: int
@@ -32,9 +35,6 @@ class ProducerConfig(TypedDict, total=False):
     max_block_ms: int
     transaction_timeout_ms: int
     max_request_size: int
-    partitioner: str | Partitioner
-    key_serializer: Serializer | None
-    value_serializer: Serializer | None
     client_id: str | None
 
 
@@ -44,6 +44,16 @@ class ProducerSettings:
 
     transactional_id: str | None = None
     """The id that identifies the producer's transactions, also after a restart. None: no transactions."""
+    key_serializer: Serializer | None = None
+    """Converts a key to bytes. None: keys are `bytes`, `str` (UTF-8) or None."""
+    value_serializer: Serializer | None = None
+    """Converts a value to bytes. None: values are `bytes`, `str` (UTF-8) or None."""
+    linger_ms: int = 0
+    """How long a record waits for further records of its batch, in ms. 0: outside a transaction, `send`
+    returns when its record is stored."""
+    partitioner: str | Partitioner = "consistent_random"
+    """Either "consistent_random" (librdkafka's), "murmur2_random" (the Java client's), or a function of the
+    key's bytes and the partition count that returns a partition."""
     enable_idempotence: bool = True
     """Whether a batch that is sent twice is stored once."""
     acks: str | int = "all"
@@ -53,9 +63,6 @@ class ProducerSettings:
     """How many times a batch is sent again after retriable errors."""
     max_in_flight_requests_per_connection: int = 5
     """The most requests in flight; at most 5 with idempotence."""
-    linger_ms: int = 0
-    """How long a record waits for further records of its batch, in ms. 0: outside a transaction, `send`
-    returns when its record is stored."""
     batch_size: int = 16_384
     """The maximum size of a batch in bytes, unless a single record is larger. Without a `transport`,
     batches may be larger."""
@@ -72,13 +79,6 @@ class ProducerSettings:
     """How long a transaction may stay open, in ms, before the coordinator aborts it."""
     max_request_size: int = 1_048_576
     """The largest record, in bytes of key, value and headers."""
-    partitioner: str | Partitioner = "consistent_random"
-    """Either "consistent_random" (librdkafka's), "murmur2_random" (the Java client's), or a function of the
-    key's bytes and the partition count that returns a partition."""
-    key_serializer: Serializer | None = None
-    """Converts a key to bytes. None: keys are `bytes`, `str` (UTF-8) or None."""
-    value_serializer: Serializer | None = None
-    """Converts a value to bytes. None: values are `bytes`, `str` (UTF-8) or None."""
     client_id: str | None = None
     """The name of the producer's background thread. None: `producer`."""
 
