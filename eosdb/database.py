@@ -423,10 +423,10 @@ class Database(WholeFile, Closeable):
         """
         self._store.check_open()
         try:
-            from eosdb.integrations.arrow import records
+            from eosdb.integrations import arrow
         except ModuleNotFoundError as error:
             raise IllegalStateError(needs_extra("scan_arrow", "lakehouse", error)) from None
-        return records.batches(
+        return arrow.batches(
             self.admin, topic_partition, start, end, columns, isolation_level=isolation_level,
             skip_lost=skip_lost, source_file=os.path.abspath(self.path),
         )  # fmt: skip
@@ -492,10 +492,10 @@ class Database(WholeFile, Closeable):
 
         Names begin with `eosdb_`; times are in seconds, sizes in bytes (docs/observability.md).
         """
-        from eosdb.integrations.exposition import figures
+        from eosdb.integrations import exposition
 
-        of_process = figures.of_process(self.metrics(), self._core.store.commit_times())
-        return figures.written([*of_process, *figures.of_file(self.admin.overview())])
+        of_process = exposition.of_process(self.metrics(), self._core.store.commit_times())
+        return exposition.written([*of_process, *exposition.of_file(self.admin.overview())])
 
     def close(self) -> None:
         """Take a final snapshot and release the file. Idempotent; after an interrupt, call it again."""

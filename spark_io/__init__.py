@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from eosdb.spark_io.writing.micro_batch import WriteReport
 
     from .api import foreach_batch, read, read_stream, register, skipped_files, snapshot, write
-    from .behind import OffsetsBehindLatest, offsets_behind_latest
     from .jdbc import JdbcOptions, jdbc_options, read_jdbc, spark_conf
     from .planning.errors import SparkOptionError
+    from .planning.offsets import OffsetsBehindLatest, offsets_behind_latest
 
 _OLDEST = (4, 2)
 """Read limits of Python streams are new in this version."""
@@ -37,8 +37,9 @@ _check_spark()
 _HOMES = {
     "foreach_batch": "api", "read": "api", "read_stream": "api", "register": "api", "snapshot": "api",
     "skipped_files": "api", "write": "api", "SparkOptionError": "planning.errors", "spark_conf": "jdbc",
-    "JdbcOptions": "jdbc", "jdbc_options": "jdbc", "read_jdbc": "jdbc", "OffsetsBehindLatest": "behind",
-    "offsets_behind_latest": "behind", "WriteReport": "writing.micro_batch",
+    "JdbcOptions": "jdbc", "jdbc_options": "jdbc", "read_jdbc": "jdbc",
+    "OffsetsBehindLatest": "planning.offsets", "offsets_behind_latest": "planning.offsets",
+    "WriteReport": "writing.micro_batch",
 }  # fmt: skip
 
 __all__ = [

@@ -21,14 +21,13 @@ from eosdb.spark_io.python import explained, use_this_python
 from eosdb.spark_io.reading import table_function
 from eosdb.spark_io.source import EosdbDataSource
 from eosdb.spark_io.writing import micro_batch
-from eosdb.spark_io.writing.last_write import last_write_of
-from eosdb.spark_io.writing.micro_batch import Calls, MicroBatch, WriteReport
+from eosdb.spark_io.writing.micro_batch import Calls, MicroBatch, WriteReport, active, query_of
 from eosdb.spark_io.writing.outgoing import Outgoing, as_bytes, parse
-from eosdb.spark_io.writing.running import active, query_of
 from eosdb.spark_io.writing.writes import (
     Content,
     bring_in,
     is_taken,
+    last_write_of,
     plan_of,
     rows_of,
     sink_of,

@@ -17,7 +17,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from eosdb.spark_io.planning import columns, files, kafka_options, options, plan
+from eosdb.spark_io.planning import columns, files, options, plan
 from eosdb.spark_io.planning.errors import SparkOptionError
 from eosdb.spark_io.reading import tasks
 from eosdb.spark_io.reading.stream import StreamReader
@@ -36,7 +36,7 @@ class EosdbDataSource(DataSource):
 
     def schema(self) -> str:
         if "provider" in self.options:  # Set only when a table is created.
-            raise SparkOptionError(kafka_options.CATALOG)
+            raise SparkOptionError(options.CATALOG)
         names = columns.chosen(self.options, is_fleet=files.of_options(self.options).is_fleet)
         return columns.sql_schema(names)
 

@@ -15,8 +15,8 @@ from functools import partial
 from types import TracebackType
 from typing import Final, Generic, Self, TypeVar
 
-from eosdb.aio.buffer import Buffer
 from eosdb.aio.polling import (
+    Buffer,
     Found,
     PolledConsumer,
     ask,

@@ -23,7 +23,7 @@ TYPES: Final[dict[str, str]] = {
     "sequence": "int",
     "source_file": "string",
 }
-"""The SQL type of every possible column; `eosdb.integrations.arrow.records` has the Arrow types."""
+"""The SQL type of every possible column; `eosdb.integrations.arrow` has the Arrow types."""
 
 
 def chosen(options: Mapping[str, str], *, is_fleet: bool) -> tuple[str, ...]:

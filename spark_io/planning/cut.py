@@ -15,7 +15,7 @@ from eosdb import PartitionOffsets, TopicPartition
 from eosdb.admin import summary
 from eosdb.errors import EosdbError
 from eosdb.model.notices import catalog
-from eosdb.spark_io.planning import files, remote
+from eosdb.spark_io.planning import files
 from eosdb.spark_io.planning.errors import SkippedFile, SparkOptionError, with_advice
 from eosdb.spark_io.planning.known_files import KnownFiles, MarksOf
 from eosdb.spark_io.planning.offsets import ONLY, MarkedOffset
@@ -103,7 +103,7 @@ class Lens:
                 catalog.FILE_LEFT_OUT.say(file=one.path, cause=one.reason)
 
     def _look(self, path: str, marks_of: MarksOf) -> FileState:
-        file = (remote.look if remote.is_remote(path) else summary.look)(path, marks_of)
+        file = (files.look if files.is_remote(path) else summary.look)(path, marks_of)
         states = {
             tp: State(offsets, end if self._options.read_committed else offsets.log_end_offset)
             for tp, (offsets, end) in file.cut.items()

@@ -4,14 +4,45 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import eosdb
+from eosdb.admin.summary import FileSummary
 from eosdb.integrations import publishing
 from eosdb.model.damage import parsed
-from eosdb.spark_io.planning import kafka_options, remote
 from eosdb.spark_io.planning.errors import SparkOptionError
-from eosdb.spark_io.planning.options import boolean
+from eosdb.spark_io.planning.options import CATALOG, boolean
+
+
+def is_remote(path: str | os.PathLike[str]) -> bool:
+    """Whether the path is a URL other than `file:`, which Spark prepends to local paths."""
+    text = os.fspath(path)
+    return publishing.is_url(text) and not text.startswith("file:")
+
+
+def look(path: str, marks_of: Callable[[str], Iterable[str]]) -> FileSummary:
+    """Return the summary of the latest snapshot, like `summary.look` for a local file. Raises StorageError,
+    CorruptDatabaseError and ConfigError."""
+    (published,) = publishing.published(path)
+    manifest = published.manifest
+    # The manifest has the marks of the preceding snapshots; older ones need the file.
+    unknown = set(marks_of(manifest.file_id)) - {manifest.mark, *manifest.marks}
+    departures = {}
+    if unknown:
+        with connect(path) as db:
+            for mark in unknown:
+                if (why := db.admin._history_departure(mark)) is not None:
+                    departures[mark] = why
+    return FileSummary(
+        manifest.file_id, manifest.position, manifest.mark, manifest.partitions, departures, {}
+    )
+
+
+def connect(path: str) -> eosdb.Database:
+    """Open a file read-only; fetch it first if it is remote."""
+    return eosdb.connect(publishing.fetch(path) if is_remote(path) else path, read_only=True)
+
 
 SUFFIX = ".db"
 Given = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
@@ -38,7 +69,7 @@ def given(options: Mapping[str, str]) -> Given:
             raise SparkOptionError(f"option paths: got {many!r}, expected a JSON array") from None
     if one is None:
         raise SparkOptionError(
-            f"no file is named; give load(path), or option path. In a table: {kafka_options.CATALOG}"
+            f"no file is named; give load(path), or option path. In a table: {CATALOG}"
         )
     return one
 
@@ -60,14 +91,14 @@ def is_fleet(request: Given) -> bool:
     if not isinstance(request, str | os.PathLike):
         return True
     path = local(os.fspath(request))
-    if remote.is_remote(path):
+    if is_remote(path):
         return not publishing.is_file(path)
     return os.path.isdir(path) or (glob.has_magic(path) and not os.path.exists(path))
 
 
 def absolute(path: str | os.PathLike[str]) -> str:
     """Make a path absolute; a URL stays as it is."""
-    return os.fspath(path) if remote.is_remote(path) else os.path.abspath(local(os.fspath(path)))
+    return os.fspath(path) if is_remote(path) else os.path.abspath(local(os.fspath(path)))
 
 
 def resolve(request: Given, *, may_be_missing: bool = False) -> Files:
@@ -94,7 +125,7 @@ def resolve(request: Given, *, may_be_missing: bool = False) -> Files:
 def named(path: str) -> list[str]:
     """Expand one path to absolute paths, in order: the files of a folder or a pattern, the file itself,
     or the files published below a URL or in a folder. Lists each folder once and opens nothing."""
-    if remote.is_remote(path):
+    if is_remote(path):
         return publishing.files(path)
     if os.path.isdir(path):
         # Like a pattern, omits hidden files.

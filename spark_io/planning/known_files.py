@@ -21,7 +21,7 @@ from eosdb.admin.summary import LONG_AGO_NS, Stamp, stamp_of
 from eosdb.errors import EosdbError
 from eosdb.model import threads
 from eosdb.model.clock import Clock, SystemClock
-from eosdb.spark_io.planning import remote
+from eosdb.spark_io.planning import files
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -94,8 +94,8 @@ class KnownFiles(Generic[F]):
         def entry_of(one: tuple[str, Stamp | None]) -> _Entry[F]:
             return self._entry(*one, marks_of, now, old_ns)
 
-        here = [one for one in due if not remote.is_remote(one[0])]
-        due = here + [one for one in due if remote.is_remote(one[0])]
+        here = [one for one in due if not files.is_remote(one[0])]
+        due = here + [one for one in due if files.is_remote(one[0])]
         fresh = [*in_processes(entry_of, here), *in_parallel(entry_of, due[len(here) :])]
         for (path, stamp), entry in zip(due, fresh, strict=True):
             entries.pop(path, None)

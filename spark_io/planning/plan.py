@@ -14,7 +14,7 @@ from typing import NamedTuple
 import eosdb
 from eosdb import EARLIEST, LATEST, TopicPartition
 from eosdb.model.notices import catalog
-from eosdb.spark_io.planning import files, remote
+from eosdb.spark_io.planning import files
 from eosdb.spark_io.planning.cut import Cut, FileState, Lens, State, other_file, other_topic
 from eosdb.spark_io.planning.errors import SparkOptionError
 from eosdb.spark_io.planning.known_files import in_parallel
@@ -109,7 +109,7 @@ def positions(
         if tp not in timed
     }
     if timed:
-        with remote.connect(file.path) as db:
+        with files.connect(file.path) as db:
             for tp, time_ms in timed.items():
                 resolved[tp] = _at_time(db, tp, time_ms, file.states[tp], options, at_end=at_end)
     return resolved

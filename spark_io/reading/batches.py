@@ -14,10 +14,10 @@ import pyarrow as pa
 
 import eosdb
 from eosdb.errors import OffsetOutOfRangeError, UnknownTopicIdError, UnknownTopicOrPartitionError
-from eosdb.integrations.arrow import records
+from eosdb.integrations import arrow
 from eosdb.model.notices import catalog
 from eosdb.model.records.garbage import without_garbage_collection
-from eosdb.spark_io.planning import remote
+from eosdb.spark_io.planning import files
 from eosdb.spark_io.planning.errors import SparkOptionError
 from eosdb.spark_io.planning.options import ReadOptions
 from eosdb.spark_io.planning.plan import Range
@@ -38,7 +38,7 @@ def batches(
         # The collector would spend a sixth of the time on millions of tuples, which form no cycles.
         cleanup.enter_context(without_garbage_collection())
         path = ranges[0].path
-        db = cleanup.enter_context(remote.connect(path))
+        db = cleanup.enter_context(files.connect(path))
         for source in ranges:
             try:
                 yield from _checked(db, source, names, options)
@@ -65,7 +65,7 @@ def _checked(
         _tell(source, start, options)
     is_first = True
     try:
-        for batch in records.batches(
+        for batch in arrow.batches(
             db.admin,
             source.topic_partition,
             start,

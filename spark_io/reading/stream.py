@@ -1,10 +1,15 @@
 """The stream reader: micro-batches of committed records, from the offsets in Spark's checkpoint.
 
-`Histories` checks that these still belong to the files.
+A checkpoint outlives the files. Before an offset is used, its file must be the same, with a history that
+has only grown since, and its topic must not have been recreated.
+
+The query resumes from Spark's checkpoint, so a failed commit of a group's offsets (`groupId`) does not
+stop it: it is logged once and retried later.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping, MutableMapping
 from typing import Any, Final
 
@@ -18,14 +23,17 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
+import eosdb
+from eosdb import OffsetAndMetadata, TopicPartition
+from eosdb.errors import EosdbError, UnknownMemberIdError
+from eosdb.model.clock import Clock, SystemClock
+from eosdb.model.notices import catalog
 from eosdb.spark_io.planning import columns, files, offsets, options, plan
-from eosdb.spark_io.planning.cut import Cut, Lens
-from eosdb.spark_io.planning.errors import SkippedFile
-from eosdb.spark_io.planning.group_progress import GroupProgress
-from eosdb.spark_io.planning.histories import Histories
+from eosdb.spark_io.planning.cut import Cut, Lens, other_file, other_topic
+from eosdb.spark_io.planning.errors import SkippedFile, SparkOptionError
 from eosdb.spark_io.planning.known_files import in_parallel
-from eosdb.spark_io.planning.offsets import Place, Positions
-from eosdb.spark_io.planning.trigger import Trigger
+from eosdb.spark_io.planning.offsets import ONLY, Place, Positions
+from eosdb.spark_io.planning.options import ReadOptions
 from eosdb.spark_io.reading import tasks
 
 _MOST_OFFSETS: Final = 5_000_000
@@ -238,3 +246,168 @@ def _shares(waiting: Mapping[Place, int], most: int, turn: int) -> dict[Place, i
             shares[place] += 1
             left -= 1
     return shares
+
+
+class Trigger:
+    """The trigger of one query. The first micro-batch does not wait, as in Kafka's connector."""
+
+    def __init__(self, least: int | None, most_ms: int, clock: Clock | None = None) -> None:
+        self._least = least
+        self._most_ms = most_ms
+        self._clock = clock or SystemClock()
+        self._last_ms: int | None = None
+
+    def is_due(self, waiting: int) -> bool:
+        """Whether to read the `waiting` offsets: they reach the minimum, or the maximum delay has
+        passed."""
+        if self._least is None:
+            return True
+        now_ms = self._clock.monotonic_ms()
+        is_long_ago = self._last_ms is None or now_ms - self._last_ms >= self._most_ms
+        if waiting < self._least and not is_long_ago:
+            return False
+        self._last_ms = now_ms
+        return True
+
+
+class Histories:
+    """The checks of one stream reader, and the losses it has logged."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options: Final = options
+        self.missing: tuple[SkippedFile, ...] = ()
+        self._told: set[str] = set()
+
+    def still_valid(self, positions: Positions, cut: Cut) -> Positions:
+        """The positions without files of another history and without recreated topics, which are then
+        read from their beginning. Raises SparkOptionError unless data loss is allowed."""
+        gone: set[str] = set()
+        others: set[tuple[str, str]] = set()
+        for (key, tp), marked in positions.offsets.items():
+            file = cut.files.get(key)
+            if file is None or key in gone:
+                continue
+            if (why := other_file(tp, marked, file)) is not None:
+                self.lost(
+                    f"{file.path}, {tp}: the checkpoint is at offset {marked.offset}, but {why}. Give the "
+                    "query a new checkpoint, or put the newest file back"
+                )
+                gone.add(key)
+            elif (why := other_topic(tp, marked, file)) and (key, tp.topic) not in others:
+                self.lost(
+                    f"{file.path}, topic {tp.topic}: {why}, so the checkpoint's offsets are not of this "
+                    "topic; what the query had not read of the other is gone. Give the query a new "
+                    "checkpoint"
+                )
+                others.add((key, tp.topic))
+        return positions.without(gone).without_topics(others)
+
+    def lost(self, what: str) -> None:
+        """Raises SparkOptionError unless data loss is allowed; then it is logged, once."""
+        if self._options.fail_on_data_loss:
+            raise SparkOptionError(f"{what}. Set failOnDataLoss=false to read what there is")
+        if what in self._told:
+            return
+        self._told.add(what)
+        catalog.LOSS_ACCEPTED.say(loss=what)
+
+    def note_missing(self, positions: Positions, cut: Cut) -> None:
+        """Find the missing files, whose offsets are kept. Raises SparkOptionError unless files may be
+        missing."""
+        keys = {key for key, _ in positions.offsets if key != ONLY and key not in cut.files}
+        told, self.missing = {one.path for one in self.missing}, ()
+        if not keys:
+            return
+        left_out = {one.path for one in cut.skipped}
+        now_at = {file.path: file.file_id for file in cut.files.values()}
+        missing = []
+        for key in sorted(keys):
+            path = positions.paths.get(key, key)
+            if path in left_out:
+                continue
+            reason = (
+                f"the file with the id {key}, which the checkpoint knows from there, is missing"
+            )
+            if path in now_at:
+                reason += f"; there is another file: its id is {now_at[path]}"
+            if not self._options.ignoring.missing and self._options.fail_on_data_loss:
+                raise SparkOptionError(
+                    f"{path}: {reason}. Put it back, in whatever place the query reads; or set "
+                    "ignoreMissingFiles=true to go on without it: its offsets are kept"
+                )
+            if path not in told:
+                catalog.FILE_LEFT_OUT.say(file=path, cause=reason)
+            missing.append(SkippedFile(path, reason))
+        self.missing = tuple(missing)
+
+
+_LATER_MS: Final = 60_000
+_PATIENCE: Final = eosdb.BrokerConfig(lock_timeout_ms=1_000)
+"""A query must not wait long for another writer."""
+
+Offsets = dict[TopicPartition, int]
+
+
+class GroupProgress:
+    """Commits a query's offsets for one group, in the files whose offsets have moved."""
+
+    def __init__(self, group_id: str, clock: Clock | None = None) -> None:
+        self._group_id = group_id
+        self._clock = clock or SystemClock()
+        self._told: dict[str, Offsets] = {}
+        self._not_before: dict[str, int] = {}
+        self._warned_of: set[type[Exception]] = set()
+
+    def tell(self, places: Mapping[Place, int]) -> None:
+        """Commit these offsets, below which everything was written. Never raises."""
+        now_ms = self._clock.monotonic_ms()
+        refused: dict[type[Exception], list[tuple[str, Exception]]] = {}
+        for path, reached in _by_file(places).items():
+            if self._told.get(path) == reached or now_ms < self._not_before.get(path, now_ms):
+                continue
+            try:
+                self._commit(path, reached)
+            except Exception as error:  # No failure here may stop the query.
+                self._not_before[path] = now_ms + _LATER_MS
+                refused.setdefault(type(error), []).append((path, error))
+            else:
+                self._told[path] = reached
+        for kind, cases in refused.items():
+            if kind not in self._warned_of:
+                self._warned_of.add(kind)
+                self._warn(*cases[0], len(cases) - 1)
+
+    def _commit(self, path: str, offsets: Offsets) -> None:
+        with eosdb.connect(path, create=False, migrate=False, config=_PATIENCE) as db:
+            existing = db.admin.partition_offsets()
+            db.broker.offset_commit(
+                self._group_id,
+                {tp: OffsetAndMetadata(offset) for tp, offset in offsets.items() if tp in existing},
+            )
+
+    def _warn(self, path: str, error: Exception, more: int) -> None:
+        why = str(error)
+        if isinstance(error, UnknownMemberIdError):
+            why = (
+                f"the group has members ({self._members(path)}), and its offsets are theirs; choose a "
+                "groupId that no consumer uses"
+            )
+        catalog.OFFSETS_NOT_NOTED.say(
+            file=path,
+            group_id=self._group_id,
+            files=f"{path} and {more} more files" if more else path,
+            cause=why,
+        )
+
+    def _members(self, path: str) -> str:
+        with contextlib.suppress(EosdbError), eosdb.connect(path, read_only=True) as db:
+            members = db.broker.describe_group(self._group_id).members
+            return ", ".join(f"{m.member_id} of client {m.client_id}" for m in members)
+        return "unknown"
+
+
+def _by_file(places: Mapping[Place, int]) -> dict[str, Offsets]:
+    by_file: dict[str, Offsets] = {}
+    for (path, tp), offset in places.items():
+        by_file.setdefault(path, {})[tp] = offset
+    return by_file

@@ -16,9 +16,9 @@ from eosdb import Record, TopicPartition
 from eosdb.model.records.partitioner import Partitioner, partitioner_of, partitions_of
 from eosdb.model.records.record_columns import RecordColumns
 from eosdb.model.values import Header
-from eosdb.spark_io.planning import kafka_options
 from eosdb.spark_io.planning.errors import SparkOptionError
 from eosdb.spark_io.planning.files import absolute
+from eosdb.spark_io.planning.options import CATALOG, check
 
 COLUMNS: Final = {
     "key": ("string", "binary"),
@@ -71,12 +71,12 @@ class WriteOptions:
 def parse(given: Mapping[str, str], types: Mapping[str, str]) -> WriteOptions:
     """Parse the options of a writer. Raises SparkOptionError."""
     options = {name.lower(): value for name, value in given.items()}
-    kafka_options.check(options, _OPTIONS)
+    check(options, _OPTIONS)
     path = options.get("path")
     if not path:
         raise SparkOptionError(
             "no file is named; give save(path), start(path) or option path. In INSERT and saveAsTable: "
-            f"{kafka_options.CATALOG}"
+            f"{CATALOG}"
         )
     # Executors may run in other folders than the driver, where this is parsed.
     path = absolute(path)

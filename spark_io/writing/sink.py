@@ -36,14 +36,16 @@ import eosdb
 from eosdb.errors import BatchDiffersError, SchemaOutOfDateError
 from eosdb.model.threads import Thread
 from eosdb.spark_io.planning.errors import OtherTargetError, SparkOptionError
-from eosdb.spark_io.writing.last_write import LastWrite, checkpoint_of, last_write_of
 from eosdb.spark_io.writing.micro_batch import Call, MicroBatch, WriteReport, left_out, of_result
 from eosdb.spark_io.writing.outgoing import Outgoing, WriteOptions, as_bytes, parse
 from eosdb.spark_io.writing.writes import (
     Content,
+    LastWrite,
     Rows,
     bring_in,
+    checkpoint_of,
     is_taken,
+    last_write_of,
     plan_of,
     rows_of,
     sink_of,

@@ -17,7 +17,7 @@ import eosdb
 import eosdb.aio
 from eosdb import StorageError
 from eosdb.aio import AsyncDatabase
-from eosdb.integrations.exposition.server import FigureServer
+from eosdb.integrations.exposition import FigureServer
 from eosdb.model import threads
 from tests.readers import committed_values
 from tests.requests import TP

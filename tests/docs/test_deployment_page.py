@@ -15,7 +15,7 @@ import pytest
 
 import eosdb
 from eosdb.cli.commands.kafka.serve import serve
-from eosdb.integrations.exposition.server import FigureServer
+from eosdb.integrations.exposition import FigureServer
 from tests.tidy.tree import ROOT
 
 PAGE = (ROOT / "docs/deployment.md").read_text(encoding="utf-8")

@@ -12,7 +12,7 @@ import pytest
 import eosdb
 from eosdb import AbortedTransaction, LogRecord, Record, RecordBatch, TopicPartition
 from eosdb.errors import CorruptDatabaseError, CorruptRecordError
-from eosdb.integrations.arrow import records
+from eosdb.integrations import arrow
 from eosdb.log.partition_rows import Partition
 from eosdb.log.reading import row_check
 from tests.log import damaged_cells
@@ -91,7 +91,7 @@ def by_scan(db: eosdb.Database, tp: TopicPartition, start: int) -> Found:
 
 def by_arrow(db: eosdb.Database, tp: TopicPartition, start: int) -> Found:
     end = db.broker.offsets(tp).last_stable_offset
-    for batch in records.batches(db.admin, tp, start, end, ("offset", "key", "value")):
+    for batch in arrow.batches(db.admin, tp, start, end, ("offset", "key", "value")):
         for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
             yield tp.partition, *row
 

@@ -16,7 +16,7 @@ from pyspark.sql.types import BinaryType, StructType
 import eosdb
 from eosdb.errors import DatabaseNotFoundError, UnknownTopicOrPartitionError
 from eosdb.spark_io import jdbc_options, skipped_files
-from eosdb.spark_io.planning import kafka_options, options
+from eosdb.spark_io.planning import options
 from eosdb.spark_io.planning.errors import SparkOptionError
 from eosdb.spark_io.reading.table_function import Records
 from eosdb.spark_io.source import EosdbDataSource
@@ -128,7 +128,7 @@ def test_an_option_with_a_typing_error_gets_a_guess(name: str, guess: str) -> No
         options.parse({"xyz": "1"}, streaming=False)
     for own in (options._READING, outgoing._OPTIONS):
         for known in own:
-            assert kafka_options.spelled(known).lower() == known
+            assert options.spelled(known).lower() == known
 
 
 def test_null_for_the_topics_is_all_of_them(orders: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 import eosdb
 from eosdb import Acl, ManualClock, TopicPartition
-from eosdb.spark_io.planning.group_progress import GroupProgress
+from eosdb.spark_io.reading.stream import GroupProgress
 from tests.spark_io.like_spark import Reader
 from tests.spark_io.making import make
 

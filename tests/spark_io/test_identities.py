@@ -13,8 +13,8 @@ from eosdb.errors import BatchDiffersError
 from eosdb.spark_io.planning import files
 from eosdb.spark_io.planning.cut import Lens
 from eosdb.spark_io.planning.errors import SparkOptionError
-from eosdb.spark_io.planning.histories import Histories
 from eosdb.spark_io.planning.options import parse
+from eosdb.spark_io.reading.stream import Histories
 from eosdb.spark_io.writing.micro_batch import Call, Calls, MicroBatch
 from eosdb.spark_io.writing.writes import Rows, total
 

@@ -10,10 +10,10 @@ import pytest
 
 from eosdb import EARLIEST, LATEST, ManualClock, TopicPartition
 from eosdb.spark_io import offsets_behind_latest
-from eosdb.spark_io.planning import kafka_options
+from eosdb.spark_io.planning import options
 from eosdb.spark_io.planning.errors import SparkOptionError
 from eosdb.spark_io.planning.options import Limit, parse
-from eosdb.spark_io.planning.trigger import Trigger
+from eosdb.spark_io.reading.stream import Trigger
 from eosdb.spark_io.writing import outgoing
 from tests.tidy.tree import ROOT
 
@@ -131,16 +131,16 @@ def test_every_option_of_kafkas_connector_is_in_the_docs_as_the_code_has_it() ->
         for options, here in DOCUMENTED.findall(page)
         for option in re.findall(r"[\w.]+", options)
     }
-    decided = dict.fromkeys(kafka_options.HONOURED, "honoured")
-    decided |= dict.fromkeys(kafka_options.ACCEPTED, "accepted")
-    decided |= dict.fromkeys(kafka_options.REFUSED, "refused")
+    decided = dict.fromkeys(options.HONOURED, "honoured")
+    decided |= dict.fromkeys(options.ACCEPTED, "accepted")
+    decided |= dict.fromkeys(options.REFUSED, "refused")
     assert documented == decided
 
 
-@pytest.mark.parametrize("name", [*kafka_options.ACCEPTED, *kafka_options.REFUSED])
+@pytest.mark.parametrize("name", [*options.ACCEPTED, *options.REFUSED])
 def test_what_is_accepted_changes_nothing_and_what_is_refused_is_refused(name: str) -> None:
     written = {"path": "x", "topic": "t"}
-    if name in kafka_options.REFUSED:
+    if name in options.REFUSED:
         for parsed in (
             lambda: parse({name: "1"}, streaming=True),
             lambda: outgoing.parse({**written, name: "1"}, GOOD),
@@ -163,7 +163,7 @@ WORTH_SETTING = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", sorted({*kafka_options.HONOURED} - {"topic", "includeHeaders"}))
+@pytest.mark.parametrize("name", sorted({*options.HONOURED} - {"topic", "includeHeaders"}))
 def test_what_is_honoured_changes_what_is_read(name: str) -> None:
     given = {name: WORTH_SETTING[name]}
     assert parse(given, streaming=False) != parse({}, streaming=False)

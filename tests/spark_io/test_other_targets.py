@@ -15,10 +15,16 @@ from pyspark.sql.types import BinaryType, StructType
 import eosdb
 from eosdb.spark_io import foreach_batch, write
 from eosdb.spark_io.planning.errors import OtherTargetError, SparkOptionError
-from eosdb.spark_io.writing.last_write import last_write_of
 from eosdb.spark_io.writing.outgoing import Outgoing, parse
 from eosdb.spark_io.writing.sink import StreamWriter
-from eosdb.spark_io.writing.writes import Content, bring_in, rows_of, text_before, topics_of
+from eosdb.spark_io.writing.writes import (
+    Content,
+    bring_in,
+    last_write_of,
+    rows_of,
+    text_before,
+    topics_of,
+)
 from tests.spark_io.like_spark import Query, forget_last_batch, frame, to_topic
 from tests.spark_io.making import append, expected, make, numbers_in, out, remove, topic_anew
 

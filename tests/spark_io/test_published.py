@@ -10,7 +10,7 @@ import pytest
 import eosdb
 from eosdb import Record, RecordBatch, TopicPartition
 from eosdb.spark_io import SparkOptionError, snapshot
-from eosdb.spark_io.planning import files, options, plan, remote
+from eosdb.spark_io.planning import files, options, plan
 from eosdb.spark_io.source import EosdbDataSource
 from tests.spark_io.like_spark import SCHEMA, Reader, tables, texts
 
@@ -65,11 +65,11 @@ def test_planning_downloads_nothing(
     # What a checkpoint remembers of earlier snapshots is known without the file, too.
     marks = []
     for value in (b"d", b"e", b"f"):
-        marks.append(remote.look(url, lambda _: []).mark)
+        marks.append(files.look(url, lambda _: []).mark)
         for device in fleet:
             device.append(value)
             device.publish()
-    assert remote.look(url, lambda _: marks).departures == {}
+    assert files.look(url, lambda _: marks).departures == {}
 
 
 @pytest.mark.slow
@@ -78,13 +78,13 @@ def test_an_older_copy_that_was_put_back_is_noticed(fleet: list[Device], tmp_pat
         db.backup(tmp_path / "older.db")
     fleet[0].append(b"0-d")
     url = fleet[0].publish()
-    known = remote.look(url, lambda _: []).mark
+    known = files.look(url, lambda _: []).mark
     older = fleet[0]
     older.path = tmp_path / "older.db"
     older.append(b"0-x")
     older.append(b"0-y")
     older.publish()
-    assert "another event" in remote.look(url, lambda _: [known]).departures[known]
+    assert "another event" in files.look(url, lambda _: [known]).departures[known]
 
 
 @pytest.mark.slow

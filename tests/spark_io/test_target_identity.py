@@ -13,7 +13,7 @@ import pytest
 from eosdb.errors import BatchDiffersError
 from eosdb.spark_io import foreach_batch, write
 from eosdb.spark_io.planning.errors import OtherTargetError, SparkOptionError
-from eosdb.spark_io.writing.last_write import checkpoint_of
+from eosdb.spark_io.writing.writes import checkpoint_of
 from tests.spark_io.like_spark import LOCATION, Query, forget_last_batch, to_topic
 from tests.spark_io.making import append, make, numbers_in, out, remove, topic_anew
 

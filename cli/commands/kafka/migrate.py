@@ -15,7 +15,7 @@ from eosdb.cli.progress import progress
 from eosdb.cli.session import Session
 from eosdb.errors import IllegalStateError
 from eosdb.integrations.moving import Plan, to_kafka
-from eosdb.integrations.relay.kafka_settings import from_file
+from eosdb.integrations.relay.kafka_client import from_file
 from eosdb.system.signals import stopped_by_signals
 
 _COLUMNS = ("Step", "Subject", "Detail", "State")

@@ -15,9 +15,9 @@ from eosdb.cli.file_command import FileCommand
 from eosdb.cli.params import command_config_option, metrics_port_option
 from eosdb.cli.progress import progress
 from eosdb.cli.session import Session
-from eosdb.integrations.exposition.figures import Metric, counter, gauge, written
+from eosdb.integrations.exposition import Metric, counter, gauge, written
 from eosdb.integrations.relay import from_kafka, to_file, to_kafka
-from eosdb.integrations.relay.kafka_settings import from_file
+from eosdb.integrations.relay.kafka_client import from_file
 from eosdb.integrations.relay.positions import POSITIONS_TOPIC
 from eosdb.integrations.relay.settings import RelayOptions
 from eosdb.integrations.relay.status import PartitionStatus, RelayStatus
@@ -151,7 +151,7 @@ def relay(
             running = to_file(db, other, **options)
         cleanup.enter_context(running)
         if metrics_port is not None:
-            from eosdb.integrations.exposition.server import FigureServer
+            from eosdb.integrations.exposition import FigureServer
 
             name = options["name"]
             server = FigureServer(metrics_port, lambda: prometheus_text(running.status(), name))

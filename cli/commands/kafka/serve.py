@@ -134,7 +134,7 @@ def serve(
         output.line(f"serving {db.path} at {server.bootstrap_servers}")
         with contextlib.ExitStack() as cleanup:
             if metrics_port is not None:
-                from eosdb.integrations.exposition.server import FigureServer
+                from eosdb.integrations.exposition import FigureServer
 
                 shown = cleanup.enter_context(FigureServer(metrics_port, db.metrics_text))
                 output.line(f"figures at http://127.0.0.1:{shown.port}/metrics", err=True)

@@ -8,7 +8,7 @@ import eosdb
 from eosdb.cli import output
 from eosdb.cli.file_command import FileCommand
 from eosdb.cli.session import Session
-from eosdb.integrations.exposition.figures import of_file, written
+from eosdb.integrations.exposition import of_file, written
 from eosdb.system.signals import Stop, stopped_by_signals
 
 
@@ -39,7 +39,7 @@ def metrics(session: Session, port: int | None, listen: str | None) -> None:
         if port is None:
             output.exact(text_of(db))
             return
-        from eosdb.integrations.exposition.server import FigureServer
+        from eosdb.integrations.exposition import FigureServer
 
         with FigureServer(port, lambda: text_of(db), host) as server:
             shown = f"[{host}]" if ":" in host else host

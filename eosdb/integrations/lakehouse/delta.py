@@ -21,11 +21,13 @@ from deltalake.fs import DeltaStorageHandler
 from deltalake.transaction import AddAction
 
 from eosdb.errors import ConfigError, StorageError
-from eosdb.integrations.lakehouse.progress import Numbers, NumbersByFile, flat
 from eosdb.integrations.lakehouse.targets import (
     COLUMNS,
     DataFile,
+    Numbers,
+    NumbersByFile,
     SyncedFile,
+    flat,
     local_path,
     one_line,
     sync_file,

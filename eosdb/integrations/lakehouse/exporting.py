@@ -32,9 +32,8 @@ from eosdb.errors import (
     UnknownTopicOrPartitionError,
     in_doubt,
 )
-from eosdb.integrations.lakehouse import progress
-from eosdb.integrations.lakehouse.progress import Numbers, Range, Source
-from eosdb.integrations.lakehouse.targets import DataFile, Target, one_line
+from eosdb.integrations.lakehouse import targets
+from eosdb.integrations.lakehouse.targets import DataFile, Numbers, Range, Source, Target, one_line
 from eosdb.model.clock import Clock, SystemClock
 from eosdb.model.failpoints import Failpoint, reach
 from eosdb.model.validation import check_choice, check_path, check_text, check_texts, shown
@@ -322,11 +321,11 @@ class _Exporter:
         check_text("path", db.path, ConfigError)
         while True:
             source = _look(db)
-            progress.check_topics(source, self._topics)
+            targets.check_topics(source, self._topics)
             known = self._numbers()
-            mark = progress.known_mark(source, known)
+            mark = targets.known_mark(source, known)
             departure = None if mark is None else db.admin._history_departure(mark)
-            wanted = progress.ranges(
+            wanted = targets.ranges(
                 source, known, departure, self._topics, allow_data_loss=self._allow_data_loss
             )
             # Rows of a damaged file, or of another topic, must not be committed.
@@ -417,7 +416,7 @@ class _Exporter:
         if wanted:
             self._read.append((source, wanted))
         known = self._numbers()
-        numbers = {**(progress.after(source, wanted) if wanted else {}), **stamp}
+        numbers = {**(targets.after(source, wanted) if wanted else {}), **stamp}
         for name, number in numbers.items():
             self._before.setdefault(name, known.get(name))
             known[name] = self._after.setdefault(source.file_id, {})[name] = number
@@ -432,7 +431,7 @@ class _Exporter:
         if found is None or found.wal is not None or found.newest_ns > now_ns - _TICK_NS:
             return {}
         seen = (found, None if self._topics is None else sorted(self._topics), principal)
-        return {f"stamp:{_place(path)}": progress.number_of(repr(seen))}
+        return {f"stamp:{_place(path)}": targets.number_of(repr(seen))}
 
 
 def _target(

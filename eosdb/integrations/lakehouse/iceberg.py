@@ -22,11 +22,13 @@ from pyiceberg.table.snapshots import ancestors_of
 from pyiceberg.transforms import DayTransform, IdentityTransform
 
 from eosdb.errors import ConfigError, EosdbError, StorageError
-from eosdb.integrations.lakehouse.progress import Numbers, NumbersByFile, flat
 from eosdb.integrations.lakehouse.targets import (
     COLUMNS,
     DataFile,
+    Numbers,
+    NumbersByFile,
     SyncedFile,
+    flat,
     local_path,
     one_line,
     sync_file,

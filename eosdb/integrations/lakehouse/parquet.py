@@ -14,11 +14,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import BinaryIO, Final, TypedDict
 
 from eosdb.errors import ConfigError, CorruptDatabaseError, IllegalStateError, StorageError
-from eosdb.integrations.lakehouse.progress import Numbers, NumbersByFile, flat
 from eosdb.integrations.lakehouse.targets import (
     COLUMNS,
     DataFile,
+    Numbers,
+    NumbersByFile,
     SyncedFile,
+    flat,
     local_path,
     sync_folders,
 )

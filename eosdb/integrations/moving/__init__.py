@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from eosdb.integrations.moving.move import Move, to_kafka
-from eosdb.integrations.moving.values import Plan, Step
+from eosdb.integrations.moving.plan import Plan, Step
 
 __all__ = ["Move", "Plan", "Step", "to_kafka"]

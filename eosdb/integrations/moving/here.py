@@ -16,9 +16,9 @@ from eosdb.errors import (
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
 )
-from eosdb.integrations.moving.values import Group, OpenTransaction, TopicHere
+from eosdb.integrations.moving.plan import Group, OpenTransaction, TopicHere
 from eosdb.integrations.relay import planning
-from eosdb.integrations.relay.file_source import records_of
+from eosdb.integrations.relay.file_ends import records_of
 from eosdb.integrations.relay.values import RelayRecord
 from eosdb.model.requests import AlterTopicConfig
 from eosdb.model.topic_config import MOVED_TO, MOVING_TO, settings

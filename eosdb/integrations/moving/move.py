@@ -11,14 +11,22 @@ from eosdb.database import Database
 from eosdb.errors import ConfigError, IllegalStateError
 from eosdb.integrations.moving.comparison import compare
 from eosdb.integrations.moving.here import Here
-from eosdb.integrations.moving.plan import ahead, outcome, plan, refuse
+from eosdb.integrations.moving.plan import (
+    Compared,
+    Facts,
+    Offsets,
+    OpenTransaction,
+    Plan,
+    ahead,
+    outcome,
+    plan,
+    refuse,
+)
 from eosdb.integrations.moving.there import There
-from eosdb.integrations.moving.values import Compared, Facts, Offsets, OpenTransaction, Plan
 from eosdb.integrations.relay import Relay
 from eosdb.integrations.relay import to_kafka as to_kafka_relay
 from eosdb.integrations.relay.failure import InterruptedRelayError
-from eosdb.integrations.relay.kafka_client import KafkaClient
-from eosdb.integrations.relay.kafka_settings import kafka_settings
+from eosdb.integrations.relay.kafka_client import KafkaClient, kafka_settings
 from eosdb.integrations.relay.planning import pauses as pauses_between_attempts
 from eosdb.integrations.relay.positions import POSITIONS_TOPIC
 from eosdb.model.progress import Progress

@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from eosdb.errors import GroupIdNotFoundError
-from eosdb.integrations.moving.values import Group, TopicHere, TopicThere
+from eosdb.integrations.moving.plan import Group, TopicHere, TopicThere
 from eosdb.integrations.relay.failure import InterruptedRelayError
 from eosdb.integrations.relay.kafka_client import TIMEOUT_S, KafkaClient
-from eosdb.integrations.relay.kafka_source import record_of
+from eosdb.integrations.relay.kafka_ends import record_of
 from eosdb.integrations.relay.positions import Keeper
 from eosdb.integrations.relay.values import RelayRecord
 from eosdb.model.values import TopicPartition

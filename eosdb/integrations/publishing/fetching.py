@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 from eosdb.errors import CorruptDatabaseError, IllegalStateError, StorageError
-from eosdb.integrations.publishing import chunking, manifest
-from eosdb.integrations.publishing.chunking import Run, block_length
-from eosdb.integrations.publishing.manifest import BLOCK, Manifest
+from eosdb.integrations.publishing import manifest
+from eosdb.integrations.publishing.manifest import BLOCK, Manifest, Run, block_length
 from eosdb.integrations.publishing.sending import CHUNKS, LATEST, SNAPSHOTS
 from eosdb.integrations.publishing.storage import Storage, each
 from eosdb.maintenance import copies
@@ -278,7 +277,7 @@ def _hashes(one: Published) -> list[bytes]:
     if manifest.digest(data) != one.manifest.hashes[:64]:
         raise _damaged(one, name)
     hashes = manifest.split_hashes(data)
-    held = chunking.places(one.manifest.chunks)
+    held = manifest.places(one.manifest.chunks)
     if len(hashes) != -(-one.manifest.size // BLOCK) or not held.keys() >= set(range(len(hashes))):
         raise _damaged(one, name)
     return hashes
@@ -325,7 +324,7 @@ def _download(
         done += length
         report(done, size)
 
-    each(load, list(chunking.runs(missing, one.manifest.chunks)), note)
+    each(load, list(manifest.runs(missing, one.manifest.chunks)), note)
 
 
 def _gone(one: Published, name: str) -> StorageError:

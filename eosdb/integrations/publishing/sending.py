@@ -15,9 +15,8 @@ from typing import Final, NamedTuple
 from eosdb.admin.summary import FileSummary
 from eosdb.errors import CorruptDatabaseError, StorageError, in_doubt
 from eosdb.integrations.publishing import keeping, manifest
-from eosdb.integrations.publishing.chunking import block_length, divide
 from eosdb.integrations.publishing.keeping import HURRY_S, Stored
-from eosdb.integrations.publishing.manifest import BLOCK, Chunk, Manifest
+from eosdb.integrations.publishing.manifest import BLOCK, Chunk, Manifest, block_length, divide
 from eosdb.integrations.publishing.storage import Storage, each, finished_name
 from eosdb.maintenance import copies
 from eosdb.model.clock import Clock

@@ -10,12 +10,9 @@ from typing import Unpack
 
 from eosdb.database import Database
 from eosdb.errors import ConfigError
-from eosdb.integrations.relay.file_source import FileSource
-from eosdb.integrations.relay.file_target import FileTarget
-from eosdb.integrations.relay.kafka_client import KafkaClient
-from eosdb.integrations.relay.kafka_settings import kafka_settings
-from eosdb.integrations.relay.kafka_source import KafkaSource
-from eosdb.integrations.relay.kafka_target import KafkaTarget
+from eosdb.integrations.relay.file_ends import FileSource, FileTarget
+from eosdb.integrations.relay.kafka_client import KafkaClient, kafka_settings
+from eosdb.integrations.relay.kafka_ends import KafkaSource, KafkaTarget
 from eosdb.integrations.relay.relay import Relay
 from eosdb.integrations.relay.settings import RelayOptions, RelaySettings
 from eosdb.integrations.relay.status import PartitionStatus, RelayStatus

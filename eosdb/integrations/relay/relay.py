@@ -11,8 +11,8 @@ Records that a target refuses as too large become dead letters.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, Protocol
 
 from eosdb.client.processor.failure import Failure
 from eosdb.errors import (
@@ -24,18 +24,111 @@ from eosdb.errors import (
     UnknownTopicOrPartitionError,
 )
 from eosdb.integrations.relay import planning
-from eosdb.integrations.relay.ends import Source, Target
 from eosdb.integrations.relay.failure import InterruptedRelayError, TooLargeError
-from eosdb.integrations.relay.file_source import GROUP_PREFIX
+from eosdb.integrations.relay.file_ends import GROUP_PREFIX
 from eosdb.integrations.relay.positions import Keeper, Standing, transactional_id
 from eosdb.integrations.relay.settings import DEAD_LETTERS, RelaySettings
 from eosdb.integrations.relay.status import Progress, RelayStatus
-from eosdb.integrations.relay.values import Chunk, Outgoing, Position, RelayRecord, SourceTopic
+from eosdb.integrations.relay.values import (
+    Bounds,
+    Chunk,
+    Limits,
+    Outgoing,
+    Position,
+    RelayRecord,
+    SourceTopic,
+    TopicFacts,
+)
 from eosdb.model.clock import Clock
 from eosdb.model.closing import Closeable, Closing
 from eosdb.model.notices import catalog
 from eosdb.model.notices.notice import Notice
 from eosdb.model.values import TopicPartition
+
+
+class Source(Protocol):
+    """Where committed records come from. Used by one thread."""
+
+    @property
+    def where(self) -> str:
+        """The source's name in messages."""
+
+    def id(self) -> str:
+        """The id under which positions are stored: constant as long as offsets keep their meaning."""
+
+    def topics(self, requested: Iterable[str] | None) -> list[SourceTopic]:
+        """The topics to relay. Raises UnknownTopicOrPartitionError for a topic that does not exist."""
+
+    def departure(self, mark: str) -> str | None:
+        """Why the mark is not of the source's history; None if it is, or if that is unknown."""
+
+    def mark(self) -> str:
+        """A mark of the source's current history; empty if the source has none."""
+
+    def bounds(self, topics: Sequence[SourceTopic]) -> dict[TopicPartition, Bounds]:
+        """The current start and end of each partition."""
+
+    def begin(self, topics: Sequence[SourceTopic], starts: Mapping[TopicPartition, int]) -> None:
+        """Start reading from these offsets."""
+
+    def read(self, limits: Limits) -> Chunk:
+        """Read the next chunk, and advance; empty if there is nothing to read."""
+
+    def ends(self) -> dict[TopicPartition, int]:
+        """The ends of the partitions when they were last looked up."""
+
+    def is_caught_up(self) -> bool:
+        """Whether the last `read` reached the end of every partition."""
+
+    def wait(self, timeout_ms: int, stopped: Callable[[], bool]) -> None:
+        """Wait until there may be more records, `timeout_ms` have passed, or `stopped` is true."""
+
+    def note(self, relay: str, positions: Mapping[TopicPartition, int]) -> None:
+        """Publish, at the source, how far it was relayed. For display only: the target's positions
+        count."""
+
+    def rest(self) -> None:
+        """Release connections while the relay waits."""
+
+    def close(self) -> None:
+        """Close the source."""
+
+
+class Target(Protocol):
+    """Where records go, in one transaction per chunk. Used by one thread."""
+
+    @property
+    def where(self) -> str:
+        """The target's name in messages."""
+
+    def id(self) -> str:
+        """The id of the target; must differ from the source's."""
+
+    def ready(self) -> None:
+        """Create the position topic if it does not exist."""
+
+    def take_over(self, transactional_id: str, stopped: Callable[[], bool]) -> None:
+        """Initialise the transactional id: end its previous holder's transaction and fence the holder.
+        `stopped` is polled to interrupt waits, in this call and in later ones."""
+
+    def position_records(self) -> Iterable[tuple[bytes | None, bytes | None]]:
+        """Key and value of each committed record of the position topic, up to its current end."""
+
+    def facts(self, topics: Iterable[str]) -> dict[str, TopicFacts]:
+        """Facts about those of these topics that exist."""
+
+    def create(self, name: str, partitions: int, config: Mapping[str, str]) -> None:
+        """Create a topic with those settings that the target knows."""
+
+    def write(self, records: Sequence[Outgoing]) -> None:
+        """Write the records in one transaction, and commit it."""
+
+    def release(self) -> None:
+        """Abort an open transaction, if that is possible soon, and give up the transactional id."""
+
+    def close(self) -> None:
+        """Close the target."""
+
 
 _Place = tuple[str, int, int]
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import eosdb
 from eosdb import Header, ManualClock, Record, RecordBatch, TopicPartition
 from eosdb.errors import EosdbError
-from eosdb.integrations.arrow import records
+from eosdb.integrations import arrow
 from eosdb.log.reading import block
 from eosdb.model.records.arrow_types import schema
 from tests.maintenance import everything
@@ -63,7 +63,7 @@ def by_scan(db: eosdb.Database, end: int, start: int = 0, **options: Any) -> lis
 def by_arrow(db: eosdb.Database, end: int, start: int = 0, **options: Any) -> list[list[Any]]:
     found: list[list[Any]] = []
     try:
-        for batch in records.batches(db.admin, TP, start, end, NAMES, **options):
+        for batch in arrow.batches(db.admin, TP, start, end, NAMES, **options):
             assert batch.num_rows
             assert batch.schema == schema(NAMES)
             columns = [
@@ -123,7 +123,7 @@ def test_they_hold_what_a_scan_returns(seed: int) -> None:
         elif rng.random() < 0.3:
             db.broker.delete_records(TP, rng.randrange(db.broker.offsets(TP).log_end_offset + 1))
         offsets = db.broker.offsets(TP)
-        with mock.patch.object(records, "MOST_ROWS", rng.choice((1, 7, 4_000))):
+        with mock.patch.object(arrow, "MOST_ROWS", rng.choice((1, 7, 4_000))):
             for level, bound in (
                 ("read_committed", offsets.last_stable_offset),
                 ("read_uncommitted", offsets.high_watermark),
@@ -152,7 +152,7 @@ def test_an_ordinary_log_is_never_read_row_by_row() -> None:
             # Part by part, for the type of the timestamps changes once.
             with (
                 mock.patch.object(block, "_by_row", side_effect=AssertionError),
-                mock.patch.object(records, "MOST_ROWS", 1),
+                mock.patch.object(arrow, "MOST_ROWS", 1),
             ):
                 assert by_arrow(db, end, start) == expected
     assert rows > 60
@@ -162,7 +162,7 @@ def test_large_records_come_in_small_batches(db: eosdb.Database) -> None:
     db.admin.create_topic("t")
     for _ in range(8):
         db.broker.append(TP, RecordBatch([Record(value=bytes(600_000))]))
-    found = list(records.batches(db.admin, TP, 0, 8, ("value",)))
+    found = list(arrow.batches(db.admin, TP, 0, 8, ("value",)))
     assert len(found) == 8
     assert all(batch.column(0)[0].as_py() == bytes(600_000) for batch in found)
 
@@ -205,7 +205,7 @@ def test_a_damaged_record_is_found_as_by_a_scan(whole: bytes, tmp_path: Path, wh
         end = db.broker.offsets(TP).last_stable_offset
         found = by_arrow(db, end)
         assert found == by_scan(db, end)
-        with mock.patch.object(records, "MOST_ROWS", 1):
+        with mock.patch.object(arrow, "MOST_ROWS", 1):
             assert by_arrow(db, end) == found
         assert found[-1][0] is eosdb.CorruptRecordError
         assert "offset 12" in found[-1][1]

@@ -19,8 +19,7 @@ from prometheus_client.samples import Sample
 import eosdb
 from eosdb import ManualClock
 from eosdb.errors import ListenError, StorageError
-from eosdb.integrations.exposition.figures import gauge, histogram, written
-from eosdb.integrations.exposition.server import FigureServer
+from eosdb.integrations.exposition import FigureServer, gauge, histogram, written
 from tests.cli.conftest import MAIN
 
 NASTY = 'back\\slash "quoted"\nline'
@@ -168,7 +167,7 @@ def test_a_port_that_is_taken_and_a_file_that_fails_are_told_of() -> None:
 
 
 def test_a_client_that_stops_in_its_request_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("eosdb.integrations.exposition.server._PATIENCE_S", 0.1)
+    monkeypatch.setattr("eosdb.integrations.exposition._PATIENCE_S", 0.1)
     with (
         FigureServer(0, lambda: "") as server,
         socket.create_connection(("127.0.0.1", server.port), timeout=60) as client,

@@ -28,7 +28,7 @@ from eosdb.errors import (
     NotAnEosdbFileError,
     StorageError,
 )
-from eosdb.integrations.lakehouse import Exported, exporting, progress
+from eosdb.integrations.lakehouse import Exported, exporting, targets
 from tests.integrations.lakehouse.tables import Table, append, committed
 
 NOTHING = Exported(0, 0)
@@ -336,8 +336,8 @@ def test_progress_of_an_earlier_version_is_found_in_iceberg_s_snapshots(
     (file,) = table.data_files()
     with eosdb.connect(fleet[1], read_only=True) as db:
         source = exporting._look(db)
-        every = progress.ranges(source, {}, None, None, allow_data_loss=False)
-        numbers = json.dumps(progress.after(source, every))
+        every = targets.ranges(source, {}, None, None, allow_data_loss=False)
+        numbers = json.dumps(targets.after(source, every))
     catalog = load_catalog("default", **table.options)
     found = catalog.load_table(table.target)
     summary = {"eosdb.file-id": source.file_id, "eosdb.numbers": numbers}

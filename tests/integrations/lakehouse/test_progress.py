@@ -6,7 +6,7 @@ import pytest
 
 from eosdb import PartitionOffsets, TopicPartition
 from eosdb.errors import ConfigError, IllegalStateError, OffsetOutOfRangeError
-from eosdb.integrations.lakehouse.progress import (
+from eosdb.integrations.lakehouse.targets import (  # fmt: skip
     Range,
     Source,
     after,
@@ -14,7 +14,7 @@ from eosdb.integrations.lakehouse.progress import (
     flat,
     known_mark,
     ranges,
-)  # fmt: skip
+)
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 0)
 

@@ -7,8 +7,19 @@ from dataclasses import replace
 import pytest
 
 from eosdb import TopicPartition
-from eosdb.integrations.moving.plan import COMMIT, CREATE, END, FINISH, RELAY, plan
-from eosdb.integrations.moving.values import Facts, Group, OpenTransaction, TopicHere, TopicThere
+from eosdb.integrations.moving.plan import (
+    COMMIT,
+    CREATE,
+    END,
+    FINISH,
+    RELAY,
+    Facts,
+    Group,
+    OpenTransaction,
+    TopicHere,
+    TopicThere,
+    plan,
+)
 
 WHERE = "broker:9092"
 HERE = TopicHere("orders", {"retention.ms": "-1"}, {0: 10, 1: 0}, {0: 2, 1: 0})

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eosdb.integrations.publishing import chunking
 from eosdb.integrations.publishing.keeping import (
     HURRY_S,
     SUPERSEDED_S,
@@ -18,7 +17,7 @@ from eosdb.integrations.publishing.keeping import (
     removable_snapshots,
     usable,
 )
-from eosdb.integrations.publishing.manifest import REGION, Chunk, Manifest
+from eosdb.integrations.publishing.manifest import REGION, Chunk, Manifest, divide, runs
 
 DAY = UNNAMED_S
 
@@ -44,7 +43,7 @@ def test_whatever_changes_every_block_is_found_with_its_content(seed: int) -> No
         for _ in range(rng.choice([0, 1, 3, 40]) if content else 0):
             content[rng.randrange(len(content))] = rng.randrange(10**9)
         there = {chunk.name for chunk in chunks if rng.random() < 0.9}
-        kept, fresh = chunking.divide(hashes_of(content), hashes_of(before), chunks, there)
+        kept, fresh = divide(hashes_of(content), hashes_of(before), chunks, there)
         assert {chunk.name for chunk in kept} <= there
         made = []
         for number, blocks in enumerate(fresh):
@@ -53,7 +52,7 @@ def test_whatever_changes_every_block_is_found_with_its_content(seed: int) -> No
             made.append(Chunk(name, len(blocks), blocks))
         chunks, before = [*kept, *made], list(content)
         found: dict[int, int] = {}
-        for run in chunking.runs(range(len(content)), chunks):
+        for run in runs(range(len(content)), chunks):
             values = objects[run.name][run.at : run.at + len(run.blocks)]
             found |= dict(zip(run.blocks, values, strict=True))
         assert [found[block] for block in range(len(content))] == content
@@ -68,9 +67,9 @@ def test_a_change_is_sent_and_what_is_beside_it_is_not() -> None:
     changed = list(content)
     changed[REGION + 6] = changed[REGION + 7] = -1
     names = {chunk.name for chunk in first}
-    kept, fresh = chunking.divide(hashes_of(changed), hashes_of(content), first, names)
+    kept, fresh = divide(hashes_of(changed), hashes_of(content), first, names)
     assert (kept, fresh) == (first, [(REGION + 6, REGION + 7)])
-    kept, fresh = chunking.divide(hashes_of(changed), hashes_of(content), first, {"0", "2"})
+    kept, fresh = divide(hashes_of(changed), hashes_of(content), first, {"0", "2"})
     assert (kept, fresh) == ([first[0], first[2]], [tuple(range(REGION, 2 * REGION))])
 
 

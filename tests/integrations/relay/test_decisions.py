@@ -18,7 +18,7 @@ from eosdb.errors import (
 )
 from eosdb.integrations.relay import failure, planning
 from eosdb.integrations.relay.failure import InterruptedRelayError
-from eosdb.integrations.relay.kafka_settings import (
+from eosdb.integrations.relay.kafka_client import (
     KafkaSettings,
     from_environment,
     from_lines,

@@ -6,7 +6,7 @@ import pytest
 
 import eosdb
 from eosdb import Record, RecordBatch, TopicPartition
-from eosdb.integrations.relay.file_source import FileSource
+from eosdb.integrations.relay.file_ends import FileSource
 from eosdb.integrations.relay.values import Limits
 
 TP = TopicPartition("t", 0)

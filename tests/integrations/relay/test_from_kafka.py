@@ -8,7 +8,7 @@ import eosdb
 from eosdb import TopicPartition
 from eosdb.errors import ConfigError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from eosdb.integrations import relay
-from eosdb.integrations.relay.kafka_source import KafkaSource
+from eosdb.integrations.relay.kafka_ends import KafkaSource
 from eosdb.testing.kafka import KafkaDouble
 from tests.integrations.relay.contents import Running, contents, fill, values
 

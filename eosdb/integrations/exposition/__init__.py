@@ -1,1 +1,0 @@
-"""Metrics for Prometheus: the metrics of a database, and a small HTTP server."""
