@@ -6,12 +6,11 @@ import click
 
 import eosdb
 from eosdb import OpenTransaction, TopicPartition, TransactionState
+from eosdb.admin.history import told
 from eosdb.cli import output
 from eosdb.cli.file_command import FileGroup
 from eosdb.cli.params import partition_argument
 from eosdb.cli.session import Session
-
-from .data.journal import entry_row, transitions
 
 _STATES = [state.label for state in TransactionState]
 _MINUTE_MS = 60_000
@@ -266,14 +265,13 @@ def _show_history(
     db: eosdb.Database, transactional_id: str, last: int | None, output_format: str
 ) -> None:
     entries = db.admin.transaction_history(transactional_id)
-    texts = transitions(db, transactional_id)
+    events = told(db.query, transactional_id, entries)
     before = [entries[0].timestamp, *(entry.timestamp for entry in entries)]
     output.rows(
         ("Position", "Timestamp", "ElapsedMs", "Event", "Detail"),
         [
-            (position, entry.timestamp, entry.timestamp - earlier, event, detail)
-            for entry, earlier in list(zip(entries, before, strict=False))[-(last or 0) :]
-            for position, _, event, detail in [entry_row(entry, texts)]
+            (entry.position, entry.timestamp, entry.timestamp - earlier, entry.kind, text)
+            for (entry, text), earlier in list(zip(events, before, strict=False))[-(last or 0) :]
         ],
         output_format,
     )

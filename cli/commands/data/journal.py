@@ -1,9 +1,9 @@
-"""`eosdb inspect journal`: list events; format an event in one line."""
+"""`eosdb inspect journal`: list events."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Final, TypedDict, Unpack
+from collections.abc import Iterator
+from typing import TypedDict, Unpack
 
 import click
 
@@ -14,7 +14,6 @@ from eosdb.cli.file_command import FileCommand
 from eosdb.cli.session import Session
 from eosdb.cli.stopping import until_stopped
 from eosdb.events.kinds import KINDS
-from eosdb.model.damage import parsed, reads
 
 _COLUMNS = (
     "Position", "Timestamp", "Kind", "Topic", "Partition", "TransactionalId", "Detail",
@@ -110,45 +109,3 @@ def _row(entry: JournalEntry) -> tuple[object, ...]:
         entry.transactional_id,
         entry.detail,
     )
-
-
-_TRANSITIONS: Final = """
-SELECT position, from_state, to_state, producer_id, producer_epoch, partitions
-FROM transaction_history WHERE transactional_id = ?
-"""
-
-
-@reads("journal")
-def transitions(db: eosdb.Database, transactional_id: str) -> dict[int, str]:
-    """A sentence for each transition of the transactional id, by journal position."""
-    texts = {}
-    for row in db.query(_TRANSITIONS, (transactional_id,)).rows:
-        position, from_state, to_state, producer_id, producer_epoch, partitions = row
-        tps = ", ".join(f"{tp['topic']}/{tp['partition']}" for tp in parsed(partitions))
-        texts[position] = (
-            f"{from_state or 'new'} -> {to_state}, producer {producer_id} epoch {producer_epoch}"
-            + (f", {tps}" if tps else "")
-        )
-    return texts
-
-
-@reads("journal")
-def entry_row(entry: JournalEntry, transitions: Mapping[int, str]) -> tuple[object, ...]:
-    """Position, time, kind and a sentence about the event."""
-    detail = parsed(entry.detail)
-    where = "" if entry.topic is None else f"{entry.topic}/{entry.partition}"
-    text = transitions.get(entry.position, entry.detail)
-    match entry.kind:
-        case "TransactionStateChanged" if detail.get("groups"):
-            text += f", groups {', '.join(detail['groups'])}"
-        case "BatchAppended":
-            first = detail["base_offset"]
-            text = f"{where} offsets {first} to {first + detail.get('count', 1) - 1}"
-        case "MarkerWritten":
-            text = f"{where} offset {detail['offset']} {detail.get('control', 'COMMIT')}"
-        case "TxnOffsetsCommitted":
-            offsets = ", ".join(
-                f"{o['topic']}/{o['partition']} at {o['offset']}" for o in detail["offsets"]
-            )
-            text = f"group {detail['group_id']}: {offsets}"
-    return entry.position, output.Time(entry.timestamp), entry.kind, text

@@ -8,18 +8,21 @@ from __future__ import annotations
 import base64
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Final
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
+from eosdb.admin.history import told
 from eosdb.admin.timeline import svg
 from eosdb.admin.timeline.timeline import BY, PartitionTimeline, TransactionSpan
 from eosdb.database import Database
@@ -28,9 +31,7 @@ from eosdb.integrations.ui.watching import Watcher
 from eosdb.model import words
 from eosdb.model.clock import format_time_ms, parse_time_ms
 from eosdb.model.damage import parsed, reads
-from eosdb.model.overview import Overview, PartitionFigures
-from eosdb.model.reports import OpenTransaction
-from eosdb.model.values import TopicPartition
+from eosdb.model.values import PartitionOffsets, TopicPartition
 from eosdb.model.words import printable
 
 COLUMNS: Final = 290
@@ -142,111 +143,49 @@ def moment(epoch_ms: int | None) -> str:
 
 PAGE: Final = 50
 SEARCHED: Final = 20_000
-"""How many offsets one search for records of a fate covers."""
+"""How many offsets one search for a key or a fate covers."""
 FATES: Final = ("committed", "aborted", "open", "plain", "marker")
-_COLUMNS: Final = (
-    '"offset", timestamp, timestamp_type, key, value, headers, producer_id, producer_epoch, '
-    "sequence, transactional_id, is_transactional, control, status"
-)
 # The status is expensive to compute, so the window bounds the number of rows.
-_RECORDS: Final = (
-    f"SELECT {_COLUMNS} FROM all_records WHERE topic = ? AND partition = ? "
-    'AND "offset" >= ? AND "offset" < ?'
-)
-_WHERE: Final = {
-    "marker": " AND control IS NOT NULL",
-    "plain": " AND NOT is_transactional",
-    **{
-        fate: f" AND is_transactional AND control IS NULL AND status = '{fate}'"
-        for fate in ("committed", "aborted", "open")
-    },
-}
-
-
+_RECORDS: Final = """
+SELECT * FROM (
+    SELECT *, CASE
+        WHEN control IS NOT NULL THEN 'marker' WHEN is_transactional THEN status ELSE 'plain'
+    END AS fate
+    FROM all_records WHERE topic = ?1 AND partition = ?2 AND "offset" >= ?3 AND "offset" < ?4
+) WHERE (?5 = '' OR fate = ?5) AND (?6 = X'' OR key = ?6)
+"""
 _TRANSACTIONS: Final = (
     "SELECT transactional_id, producer_id, producer_epoch, state, last_update_time "
     "FROM transactions ORDER BY last_update_time DESC LIMIT ?"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class StoredRecord:
-    """A stored record or marker."""
-
-    offset: int
-    timestamp: int
-    timestamp_type: str
-    key: object
-    value: object
-    headers: tuple[tuple[str, object], ...]
-    producer_id: int
-    producer_epoch: int
-    sequence: int
-    transactional_id: str | None
-    control: str | None
-    fate: str
-    """One of FATES: "plain" is not in a transaction, "marker" ends one."""
-
-
-@dataclass(frozen=True, slots=True)
-class RecordPage:
-    """Records in [start, end), newest first; older ones exist if `start` is above the log start."""
-
-    records: tuple[StoredRecord, ...]
-    start: int
-    end: int
-
-
-def page(
-    db: Database, tp: TopicPartition, first: int, last: int, *, fate: str, newest: bool
-) -> RecordPage:
-    """Return up to PAGE records with offsets in [first, last): the newest of them, or the oldest. Raises
-    TopicAuthorizationFailedError."""
-    db.broker.fetch(tp, last, max_records=1)  # The view does not check authorization.
-    if fate:
-        first, last = (
-            (max(first, last - SEARCHED), last) if newest else (first, min(last, first + SEARCHED))
-        )
-    order = "DESC" if newest else "ASC"
-    rows = db.query(
-        f'{_RECORDS}{_WHERE.get(fate, "")} ORDER BY "offset" {order} LIMIT {PAGE}',
-        (*tp, first, last),
-    ).rows
-    stored = sorted((_record(row) for row in rows), key=lambda record: -record.offset)
-    if len(stored) == PAGE:
-        first, last = (stored[-1].offset, last) if newest else (first, stored[0].offset + 1)
-    return RecordPage(tuple(stored), first, last)
-
-
-def record_at(db: Database, tp: TopicPartition, offset: int) -> StoredRecord | None:
-    """Return the record at this offset, or None. Raises TopicAuthorizationFailedError."""
-    stored = page(db, tp, offset, offset + 1, fate="", newest=True).records
-    return stored[0] if stored else None
-
-
-def latest_transactions(db: Database, count: int) -> list[tuple[Any, ...]]:
-    """Return transactional id, producer id, epoch, state and time of the last change, latest first."""
-    return [tuple(row) for row in db.query(_TRANSACTIONS, (count,)).rows]
+_WRITTEN: Final = (
+    'SELECT count(*) FROM all_records WHERE topic = ? AND partition = ? AND "offset" >= ? '
+    "AND producer_id = ? AND control IS NULL"
+)
+_HISTORY: Final = 50
+_LETTERS: Final = 50
 
 
 @reads("records")
-def _record(row: tuple[Any, ...]) -> StoredRecord:
-    (offset, timestamp, timestamp_type, key, value, headers, producer_id, epoch, sequence, name,
-     is_transactional, control, status) = row  # fmt: skip
-    fate = "marker" if control else status if is_transactional else "plain"
-    return StoredRecord(
-        offset, timestamp, timestamp_type, key, value, tuple(_headers(headers)), producer_id, epoch,
-        sequence, name, control, fate,
-    )  # fmt: skip
+def headers(stored: object) -> list[tuple[str, object]]:
+    """Parse the headers of a stored record."""
+    return [
+        (name, None if value is None else base64.b64decode(value))
+        for name, value in (parsed(str(stored)) if stored else ())
+    ]
 
 
-def _headers(stored: object) -> Iterator[tuple[str, object]]:
-    for name, value in parsed(str(stored)) if stored else ():
-        yield name, None if value is None else base64.b64decode(value)
-
-
-_HISTORY: Final = 50
-_LETTERS: Final = 50
+def spark(series: Sequence[tuple[float, float]], label: str) -> Markup:
+    """Draw `series`, of places from 0 to 1 and values, as a line above its area."""
+    most = max((value for _, value in series), default=0)
+    drawn = "L".join(f"{200 * x:.1f} {36 - 34 * value / (most or 1):.1f}" for x, value in series)
+    text = escape(f"{label}: at most {words.number(most)}")
+    area = f"M{drawn}L{200 * series[-1][0]:.1f} 38L{200 * series[0][0]:.1f} 38Z" if series else ""
+    return Markup(
+        f'<svg class="spark" viewBox="0 0 200 38" preserveAspectRatio="none" role="img" '
+        f'aria-label="{text}"><title>{text}</title><path class="area" d="{area}"/>'
+        f'<path class="line" d="{"M" + drawn if series else ""}"/></svg>'
+    )
 
 
 class Pages:
@@ -255,6 +194,7 @@ class Pages:
     def __init__(self, db: Database, watcher: Watcher, *, may_change: bool) -> None:
         self._db = db
         self._watcher = watcher
+        self._may_change = may_change
         self._templates = Environment(
             loader=PackageLoader("eosdb.integrations.ui"),
             autoescape=select_autoescape(default=True),
@@ -269,86 +209,71 @@ class Pages:
         }  # fmt: skip
         self._templates.filters |= {
             "shown": shown, "moment": moment, "duration": words.duration, "size": words.size,
-            "number": words.number, "counted": words.counted,
+            "number": words.number, "counted": words.counted, "headers": headers, "spark": spark,
         }  # fmt: skip
 
     def routes(self) -> list[Route]:
-        pages: Mapping[str, Callable[[Request], Response]] = {
-            "/": self.overview,
-            "/topics": self.topics,
+        pages: dict[str, Callable[[Request], Response]] = {
+            "/": self._figures("overview"),
+            "/topics": self._figures("topics"),
             "/topics/{topic}": self.topic,
             "/topics/{topic}/timeline": self.timeline,
             "/topics/{topic}/{partition:int}": self.partition,
             "/topics/{topic}/{partition:int}/{offset:int}": self.record,
-            "/groups": self.groups,
+            "/groups": self._figures("groups"),
             "/group": self.group,
             "/transactions": self.transactions,
             "/transaction": self.transaction,
-            "/dead-letters": self.dead_letters,
+            "/dead-letters": self._figures("dead_letters"),
             "/dead-letters/{topic}": self.letters,
         }
-        return [Route(path, page, name=page.__name__) for path, page in pages.items()]
-
-    def overview(self, request: Request) -> Response:
-        return self._page("overview", holders=self._holders(), **self._figures())
-
-    def topics(self, request: Request) -> Response:
-        by_topic: dict[str, list[PartitionFigures]] = {}
-        for partition in self._watcher.overview().partitions:
-            by_topic.setdefault(partition.topic, []).append(partition)
-        return self._page("topics", by_topic=by_topic, **self._figures())
+        if self._may_change:
+            pages |= {"/abort": self.abort, "/replay": self.replay}
+        return [Route(path, page) for path, page in pages.items()]
 
     def topic(self, request: Request) -> Response:
         name = request.path_params["topic"]
         described = self._db.admin.describe_topic(name)
-        overview = self._watcher.overview()
-        return self._page(
-            "topic",
-            topic=name,
-            config=described.config,
-            partitions=[partition for partition in overview.partitions if partition.topic == name],
-            groups=[
-                (group, position)
-                for group in overview.groups
-                for position in group.positions
-                if position.topic == name
-            ],
-            **self._figures(),
-        )
+        if key := request.query_params.get("key", "").strip():
+            ends = [(TopicPartition(name, i), one) for i, one in enumerate(described.partitions)]
+            having = (
+                tp.partition for tp, at in ends if self._records(tp, _log(at), key=key)["records"]
+            )
+            found = f"/topics/{quote(name, safe='')}/{next(having, 0)}"
+            return RedirectResponse(f"{found}?{urlencode({'key': key})}")
+        return self._figures("topic", topic=name, config=described.config)(request)
 
     def partition(self, request: Request) -> Response:
-        tp = TopicPartition(request.path_params["topic"], request.path_params["partition"])
-        offsets = self._offsets(tp)
-        fate = request.query_params.get("fate", "")
+        tp, partitions = self._found(request)
+        offsets = partitions[tp.partition]
+        fate, key, when = (
+            request.query_params.get(name, "").strip() for name in ("fate", "key", "time")
+        )
         if fate not in ("", *FATES):
             raise HTTPException(400, f"fate: got {fate!r}, expected one of {FATES}")
-        low, high = offsets.log_start_offset, offsets.log_end_offset
+        log = _log(offsets)
         start, end = _offset(request, "from"), _offset(request, "before")
-        when = request.query_params.get("time", "").strip()
         if when:
             at = self._db.admin._first_record_at(
                 tp, _time(when), isolation_level="read_uncommitted"
             )
-            start = high if at is None else at.offset
-        shown = page(
-            self._db,
-            tp,
-            low if start is None else min(max(start, low), high),
-            high if end is None else max(min(end, high), low),
-            fate=fate,
-            newest=start is None,
-        )
-        return self._page("partition", tp=tp, offsets=offsets, page=shown, fate=fate, when=when)
+            start = log.stop if at is None else at.offset
+        ends = log.start if start is None else start, log.stop if end is None else end
+        window = range(*(min(max(each, log.start), log.stop) for each in ends))
+        found = self._records(tp, window, fate=fate, key=key, newest=start is None)
+        return self._page(
+            "partition", tp=tp, partitions=partitions, offsets=offsets, fate=fate, key=key, when=when,
+            **found,
+        )  # fmt: skip
 
     def record(self, request: Request) -> Response:
-        tp = TopicPartition(request.path_params["topic"], request.path_params["partition"])
+        tp, partitions = self._found(request)
         offset = request.path_params["offset"]
-        offsets = self._offsets(tp)
-        if not offsets.log_start_offset <= offset < offsets.log_end_offset or not (
-            stored := record_at(self._db, tp, offset)
-        ):
+        is_there = offset in _log(partitions[tp.partition])
+        found = is_there and self._records(tp, range(offset, offset + 1))["records"]
+        if not found:
             raise HTTPException(404, f"{tp.topic}-{tp.partition} has no record at offset {offset}")
-        return self._page("record", tp=tp, record=stored, limit=LONG)
+        return self._page("record", tp=tp, record=found[0], limit=LONG)
 
     def timeline(self, request: Request) -> Response:
         name = request.path_params["topic"]
@@ -364,41 +289,69 @@ class Pages:
         partitions = len(self._db.admin.describe_topic(name).partitions)
         return self._page("timeline", topic=name, drawn=drawn, partitions=partitions)
 
-    def groups(self, request: Request) -> Response:
-        return self._page("groups", **self._figures())
-
     def group(self, request: Request) -> Response:
         name = request.query_params.get("id", "")
         return self._page("group", report=self._db.admin.describe_group_offsets(name))
 
     def transactions(self, request: Request) -> Response:
-        return self._page(
-            "transactions",
-            holders=self._holders(),
-            known=latest_transactions(self._db, _HISTORY),
-            **self._figures(),
-        )
+        known = self._db.query(_TRANSACTIONS, (_HISTORY,)).all()
+        return self._figures("transactions", known=known)(request)
 
     def transaction(self, request: Request) -> Response:
         name = request.query_params.get("id", "")
-        history = self._db.admin.transaction_history(name)
-        return self._page(
-            "transaction", name=name, history=history[-_HISTORY:][::-1], all=len(history)
-        )
-
-    def dead_letters(self, request: Request) -> Response:
-        return self._page("dead_letters", **self._figures())
+        every = self._db.admin.transaction_history(name)
+        history = told(self._db.query, name, every[-_HISTORY:][::-1])
+        return self._page("transaction", name=name, history=history, all=len(every))
 
     def letters(self, request: Request) -> Response:
         name = request.path_params["topic"]
-        waiting = []
-        for letter in self._db.dead_letters(name).letters():
-            if not letter.is_replayed and letter.failure is not None:
-                waiting.append(letter)
-            if len(waiting) > _LETTERS:
-                break
+        waiting = list(islice(self._waiting(name), _LETTERS + 1))
         return self._page(
             "letters", topic=name, letters=waiting[:_LETTERS], more=len(waiting) > _LETTERS
+        )
+
+    def replay(self, request: Request) -> Response:
+        """Say where dead letters would go: one, or all of a topic."""
+        fields = dict(request.query_params)
+        topic = fields.get("topic", "")
+        one = _offset(request, "partition"), _offset(request, "offset")
+        places = Counter(
+            (letter.failure.topic, letter.failure.partition)
+            for letter in self._waiting(topic)
+            if "offset" not in fields or (letter.record.partition, letter.record.offset) == one
+        )
+        act = f"Send {words.counted(places.total(), 'dead letter')} of {topic} back"
+        effect = (
+            "Each is appended once to the partition it came from, and its groups read it again."
+        )
+        back = f"/dead-letters/{quote(topic, safe='')}"
+        return self._page(
+            "confirm", act=act, effect=effect, places=places, fields=fields, back=back
+        )
+
+    def abort(self, request: Request) -> Response:
+        """Say what would become of an open transaction."""
+        fields = dict(request.query_params)
+        where = fields.get("topic"), _offset(request, "partition"), _offset(request, "offset")
+        every = self._db.admin.open_transactions()
+        one = next((it for it in every if (*it.topic_partition, it.start_offset) == where), None)
+        if one is None:
+            raise HTTPException(404, f"no open transaction begins at {where}; it may have ended")
+        places = {
+            it.topic_partition: self._db.query(
+                _WRITTEN, (*it.topic_partition, it.start_offset, it.producer_id)
+            ).one()[0]
+            for it in every
+            if (it.producer_id, it.hanging) == (one.producer_id, one.hanging)
+        }
+        verb, effect = "Abort", (
+            "Its records become aborted, and read_committed readers skip them. Its producer is fenced."
+        )  # fmt: skip
+        if one.state == "PrepareCommit":
+            verb, effect = "Commit", "Its commit is decided: its records become committed."
+        act = f"{verb} the transaction of {one.transactional_id or f'producer {one.producer_id}'}"
+        return self._page(
+            "confirm", act=act, effect=effect, places=places, fields=fields, back="/transactions"
         )
 
     def error(self, request: Request, error: Exception) -> Response:
@@ -406,37 +359,73 @@ class Pages:
         status, why = _status(error)
         return self._page("error", status=status, why=why, code=status)
 
-    def done(self, what: str) -> Response:
+    def done(self, what: str, back: str) -> Response:
         """Render the result of a change as a page."""
-        return self._page("done", what=what)
+        return self._page("done", what=what, back=back)
 
-    def _figures(self) -> dict[str, Any]:
-        return {"now": self._watcher.overview(), "rates": self._watcher.rates()}
+    def _figures(self, section: str, **values: Any) -> Callable[[Request], Response]:
+        """A page that shows the figures of the file."""
 
-    def _holders(self) -> list[tuple[OpenTransaction, int]]:
-        """Return the open transactions that hold a last stable offset, and the number of offsets behind
-        each."""
-        overview: Overview = self._watcher.overview()
-        ends = {
-            partition.topic_partition: partition.offsets.log_end_offset
-            for partition in overview.partitions
-        }
-        return [
-            (holder, ends[holder.topic_partition] - holder.start_offset)
-            for holder in overview.holders()
-        ]
+        def page(request: Request) -> Response:
+            now = self._watcher.overview()
+            ends = {one.topic_partition: one.offsets.log_end_offset for one in now.partitions}
+            held = {
+                (one.topic_partition, one.start_offset): ends[one.topic_partition]
+                - one.start_offset
+                for one in now.holders()
+            }
+            rates, trends = self._watcher.rates(), self._watcher.trends()
+            return self._page(section, now=now, held=held, rates=rates, trends=trends, **values)
 
-    def _offsets(self, tp: TopicPartition) -> Any:
+        return page
+
+    def _records(
+        self,
+        tp: TopicPartition,
+        window: range,
+        *,
+        fate: str = "",
+        key: str = "",
+        newest: bool = True,
+    ) -> dict[str, Any]:
+        """Return up to PAGE records of these offsets, newest first, and the offsets searched: the newest
+        of them, or the oldest. Raises TopicAuthorizationFailedError."""
+        self._db.broker.fetch(
+            tp, window.stop, max_records=1
+        )  # The view does not check authorization.
+        if fate or key:
+            window = window[-SEARCHED:] if newest else window[:SEARCHED]
+        first, last = window.start, window.stop
+        rows = self._db.query(
+            f'{_RECORDS} ORDER BY "offset" {"DESC" if newest else "ASC"} LIMIT {PAGE}',
+            (*tp, first, last, fate, key.encode()),
+        ).all()
+        if len(rows) == PAGE:
+            first, last = (rows[-1].offset, last) if newest else (first, rows[-1].offset + 1)
+        return {"records": rows if newest else rows[::-1], "start": first, "end": last}
+
+    def _waiting(self, topic: str) -> Iterator[Any]:
+        """The dead letters that have an origin and have not been sent back."""
+        letters = self._db.dead_letters(topic).letters()
+        return (one for one in letters if not one.is_replayed and one.failure is not None)
+
+    def _found(self, request: Request) -> tuple[TopicPartition, tuple[PartitionOffsets, ...]]:
+        """The partition of the address, and the offsets of all partitions of its topic."""
+        tp = TopicPartition(request.path_params["topic"], request.path_params["partition"])
         partitions = self._db.admin.describe_topic(tp.topic).partitions
         if tp.partition >= len(partitions):
             raise HTTPException(
                 404, f"{tp.topic} has no partition {tp.partition}, only 0 to {len(partitions) - 1}"
             )
-        return partitions[tp.partition]
+        return tp, partitions
 
     def _page(self, section: str, *, code: int = 200, **values: object) -> Response:
         html = self._templates.get_template(f"{section}.html").render(section=section, **values)
         return HTMLResponse(html.encode("utf-8", "backslashreplace"), code)
+
+
+def _log(partition: PartitionOffsets) -> range:
+    return range(partition.log_start_offset, partition.log_end_offset)
 
 
 def _offset(request: Request, name: str) -> int | None:

@@ -16,7 +16,7 @@ import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from importlib.resources import files
 from typing import Final, Self
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, quote
 
 import uvicorn
 from starlette.applications import Starlette
@@ -41,66 +41,61 @@ from eosdb.model.words import counted
 # decisions/0049: the token is a field of the form, no cookie.
 _BODY_MAX: Final = 10_000
 Open = Callable[[], Database]
-Show = Callable[[str], Response]
+Show = Callable[[str, str], Response]
+Change = Callable[[Database, Mapping[str, str]], tuple[str, str]]
 
 
-class Changes:
-    """Two paths that take a form. `open_to_write` opens the file; `show` makes the page of the result."""
+def changes(token: str, open_to_write: Open, show: Show) -> list[Route]:
+    """The paths of the two forms that change something: `open_to_write` opens the file, `show` makes the
+    page of the result, from what happened and the address that leads back."""
 
-    def __init__(self, token: str, open_to_write: Open, show: Show) -> None:
-        self._token = token.encode()
-        self._open = open_to_write
-        self._show = show
+    def route(path: str, change: Change) -> Route:
+        async def changed(request: Request) -> Response:
+            form = await _form(request, token)
 
-    def routes(self) -> list[Route]:
-        return [
-            Route("/replay", self._replay, methods=["POST"]),
-            Route("/abort", self._abort, methods=["POST"]),
-        ]
+            def run() -> tuple[str, str]:
+                with open_to_write() as db:
+                    return change(db, form)
 
-    async def _replay(self, request: Request) -> Response:
-        form = await self._form(request)
-        topic = form.get("topic", "")
-        chosen = (
-            [(_number(form, "partition"), _number(form, "offset"))] if "offset" in form else None
+            return show(*await run_in_threadpool(run))
+
+        return Route(path, changed, methods=["POST"])
+
+    return [route("/replay", _replay), route("/abort", _abort)]
+
+
+async def _form(request: Request, token: str) -> Mapping[str, str]:
+    """Return the fields of the form after checking its token."""
+    body = b""
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > _BODY_MAX:
+            raise HTTPException(413, f"the form has more than {_BODY_MAX} bytes")
+    form = {name: values[-1] for name, values in parse_qs(body.decode("latin-1")).items()}
+    if not hmac.compare_digest(form.pop("token", "").encode(), token.encode()):
+        raise HTTPException(
+            403,
+            "nothing was changed: the token is missing or wrong. It is in the address that "
+            "`eosdb ui --allow-changes` printed",
         )
+    return form
 
-        def replay() -> str:
-            with self._open() as db:
-                report = db.dead_letters(topic).replay(chosen)
-            skipped = f"; {report.skipped} had been sent back before" if report.skipped else ""
-            return f"{counted(report.replayed, 'dead letter')} of {topic} sent back{skipped}."
 
-        return self._show(await run_in_threadpool(replay))
+def _replay(db: Database, form: Mapping[str, str]) -> tuple[str, str]:
+    topic = form.get("topic", "")
+    chosen = [(_number(form, "partition"), _number(form, "offset"))] if "offset" in form else None
+    report = db.dead_letters(topic).replay(chosen)
+    skipped = f"; {report.skipped} had been sent back before" if report.skipped else ""
+    what = f"{counted(report.replayed, 'dead letter')} of {topic} sent back{skipped}."
+    return what, f"/dead-letters/{quote(topic, safe='')}"
 
-    async def _abort(self, request: Request) -> Response:
-        form = await self._form(request)
-        tp = TopicPartition(form.get("topic", ""), _number(form, "partition"))
-        offset = _number(form, "offset")
 
-        def abort() -> str:
-            with self._open() as db:
-                outcome = db.admin.abort_transaction(tp, offset)
-            where = f"{tp.topic}-{tp.partition}, offset {offset}"
-            return f"The transaction that begins at {where} has ended with {outcome}."
-
-        return self._show(await run_in_threadpool(abort))
-
-    async def _form(self, request: Request) -> Mapping[str, str]:
-        """Return the fields of the form after checking its token."""
-        body = b""
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > _BODY_MAX:
-                raise HTTPException(413, f"the form has more than {_BODY_MAX} bytes")
-        form = {name: values[-1] for name, values in parse_qs(body.decode("latin-1")).items()}
-        if not hmac.compare_digest(form.pop("token", "").encode(), self._token):
-            raise HTTPException(
-                403,
-                "nothing was changed: the token is missing or wrong. It is in the address that "
-                "`eosdb ui --allow-changes` printed",
-            )
-        return form
+def _abort(db: Database, form: Mapping[str, str]) -> tuple[str, str]:
+    tp = TopicPartition(form.get("topic", ""), _number(form, "partition"))
+    offset = _number(form, "offset")
+    outcome = db.admin.abort_transaction(tp, offset)
+    where = f"{tp.topic}-{tp.partition}, offset {offset}"
+    return f"The transaction that begins at {where} has ended with {outcome}.", "/transactions"
 
 
 def _number(form: Mapping[str, str], name: str) -> int:
@@ -166,6 +161,7 @@ class Guard:
         await app(scope, receive, guarded)
 
 
+_FILES: Final = files("eosdb.integrations.ui") / "static"
 _TYPES: Final = {"ui.css": "text/css", "ui.js": "text/javascript"}
 _QUIET_S: Final = 15
 """The interval of keep-alive comments in a stream."""
@@ -190,25 +186,18 @@ def make_app(
     routes: list[BaseRoute] = [
         *pages.routes(),
         Route("/live", _live(watcher, stopping)),
-        *(Route(f"/{name}", _static(_file(name), kind)) for name, kind in _TYPES.items()),
-        Route("/timeline.css", _static(STYLE.encode(), "text/css")),
+        *(_static(name, _FILES.joinpath(name).read_bytes(), kind) for name, kind in _TYPES.items()),
+        _static("timeline.css", STYLE.encode(), "text/css"),
     ]
     if may_change and open_to_write is not None:
-        routes += Changes(token, open_to_write, pages.done).routes()
+        routes += changes(token, open_to_write, pages.done)
     handlers = dict.fromkeys((HTTPException, EosdbError, Exception), pages.error)
     app = Starlette(routes=routes, exception_handlers=handlers)
     return Guard(app, port)  # Outermost, so that error pages get its headers, too.
 
 
-def _file(name: str) -> bytes:
-    return files("eosdb.integrations.ui").joinpath("static", name).read_bytes()
-
-
-def _static(content: bytes, kind: str) -> Callable[[Request], Response]:
-    def file(request: Request) -> Response:
-        return Response(content, media_type=kind)
-
-    return file
+def _static(name: str, content: bytes, kind: str) -> Route:
+    return Route(f"/{name}", lambda _: Response(content, media_type=kind))
 
 
 def _live(watcher: Watcher, stopping: Callable[[], bool]) -> Callable[[Request], Response]:
@@ -260,12 +249,9 @@ class UiServer(Closeable):
         self.port: Final[int] = self._socket.getsockname()[1]
         self.token: Final = "" if open_to_write is None else secrets.token_urlsafe(24)
         app = make_app(
-            db,
-            self.port,
-            token=self.token,
-            open_to_write=open_to_write,
+            db, self.port, token=self.token, open_to_write=open_to_write,
             stopping=lambda: self._server.should_exit,
-        )
+        )  # fmt: skip
         # Streams of live changes do not end by themselves, so the server does not wait for them.
         config = uvicorn.Config(
             app, log_level="warning", access_log=False, timeout_graceful_shutdown=1, lifespan="off",

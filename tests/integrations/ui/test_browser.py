@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
@@ -55,11 +56,16 @@ def test_a_transaction_is_aborted_with_the_token_of_the_address(
 ) -> None:
     page.goto(changing.url)
     assert "token" not in page.url
-    page.click("text=Abort")
+    page.click("text=Abort…")
+    assert len(db.admin.open_transactions()) == 1
+    page.click("button")
     expect(page.locator("#done")).to_contain_text("has ended with ABORT")
     assert db.admin.open_transactions() == []
+    page.click("text=Back")
+    expect(page.locator("h1")).to_have_text("Open transactions")
     page.goto(f"http://127.0.0.1:{changing.port}/dead-letters/orders.dlq")
-    page.click("text=Send all back")
+    page.click("text=Send all back…")
+    page.click("button")
     expect(page.locator("#done")).to_contain_text("3 dead letters")
 
 
@@ -67,8 +73,9 @@ def test_without_the_token_the_button_changes_nothing(
     page: Page, changing: UiServer, db: eosdb.Database
 ) -> None:
     page.goto(f"http://127.0.0.1:{changing.port}/")
-    page.fill("input.token >> nth=0", "guessed")
-    page.click("text=Abort")
+    page.click("text=Abort…")
+    page.fill(".token input", "guessed")
+    page.click("button")
     expect(page.locator(".warn")).to_contain_text("nothing was changed")
     assert len(db.admin.open_transactions()) == 1
 
@@ -112,11 +119,83 @@ def test_a_page_of_another_origin_reads_and_changes_nothing(
     assert len(db.admin.open_transactions()) == 1
 
 
-def test_it_fits_a_telephone(browser: Browser, reading: UiServer) -> None:
+def test_a_telephone_shows_key_value_and_what_is_behind(
+    browser: Browser, reading: UiServer
+) -> None:
     context = browser.new_context(viewport={"width": 390, "height": 800})
     page = context.new_page()
-    for path in ("/", "/topics/orders/0", "/topics/orders/timeline", "/dead-letters/orders.dlq"):
+    for path, seen in (
+        ("/", ["Records behind"]),
+        ("/groups", ["Records behind"]),
+        ("/topics/orders/0", ["Key", "Value"]),
+        ("/topics/orders/timeline", []),
+        ("/dead-letters/orders.dlq", ["Error", "Value"]),
+    ):
         page.goto(f"http://127.0.0.1:{reading.port}{path}")
         wide = page.evaluate("document.documentElement.scrollWidth")
         assert wide <= 390, path
+        for name in seen:
+            box = page.get_by_role("columnheader", name=name).last.bounding_box()
+            assert box is not None
+            assert box["width"] > 30, (path, name)
+            assert box["x"] + box["width"] <= 390, (path, name)
     context.close()
+
+
+_CONTRAST = """() => {
+  const lum = ([r, g, b]) => [r, g, b]
+    .map(c => (c /= 255) <= .03928 ? c / 12.92 : ((c + .055) / 1.055) ** 2.4)
+    .reduce((sum, c, i) => sum + c * [.2126, .7152, .0722][i], 0);
+  const colour = text => text.match(/[\\d.]+/g).map(Number);
+  const ground = one => {
+    for (; one; one = one.parentElement) {
+      const c = colour(getComputedStyle(one).backgroundColor);
+      if (c.length < 4 || c[3] === 1) return c.slice(0, 3);
+    }
+    return matchMedia("(prefers-color-scheme: dark)").matches ? [0, 0, 0] : [255, 255, 255];
+  };
+  return [...document.querySelectorAll("body *:not(svg *)")]
+    .filter(one => one.checkVisibility())
+    .filter(one => [...one.childNodes].some(n => n.nodeType === 3 && n.data.trim()))
+    .map(one => {
+      const [a, b] = [lum(colour(getComputedStyle(one).color).slice(0, 3)), lum(ground(one))];
+      return [(Math.max(a, b) + .05) / (Math.min(a, b) + .05), one.outerHTML.slice(0, 80)];
+    }).filter(([ratio]) => ratio < 4.5);
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_page_can_be_read_and_used_without_a_mouse_or_a_screen(
+    browser: Browser, changing: UiServer, scheme: Literal["light", "dark"]
+) -> None:
+    context = browser.new_context(color_scheme=scheme)
+    page = context.new_page()
+    tree = context.new_cdp_session(page)
+    asking = ("/abort?topic=orders&partition=0&offset=5", "/replay?topic=orders.dlq", "/nowhere")
+    for path in (*PAGES, *asking):
+        page.goto(f"http://127.0.0.1:{changing.port}{path}")
+        page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement.className") == "skip", path
+        assert page.locator("h1").count() == 1, path
+        assert page.locator("th:not([scope])").count() == 0, path
+        assert page.locator("table:not([aria-label])").count() == 0, path
+        assert page.evaluate(_CONTRAST) == [], path
+        for node in tree.send("Accessibility.getFullAXTree")["nodes"]:
+            role = node.get("role", {}).get("value")
+            if role in ("link", "button", "textbox", "combobox", "image", "table"):
+                assert node["ignored"] or node["name"]["value"].strip(), (path, node)
+    context.close()
+
+
+def test_the_timeline_is_a_group_of_links_and_a_table(page: Page, reading: UiServer) -> None:
+    page.goto(f"http://127.0.0.1:{reading.port}/topics/orders/timeline")
+    picture = page.get_by_role("group", name="Transactions along the offsets")
+    named = picture.get_by_role("link")
+    expect(named).to_have_count(3)
+    expect(picture.get_by_role("link", name="settled: aborted, 1 record")).to_have_count(1)
+    page.focus("a.skip[href='#as-table']")
+    page.keyboard.press("Enter")
+    page.keyboard.press("Enter")
+    rows = page.locator("details").get_by_role("row")
+    expect(rows).to_have_count(4)
+    expect(rows.nth(1)).to_contain_text("settled")

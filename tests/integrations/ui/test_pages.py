@@ -10,7 +10,7 @@ import socket
 import sqlite3
 import threading
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import httpx
 import pytest
@@ -19,7 +19,10 @@ from click.testing import CliRunner
 import eosdb
 from eosdb import TopicPartition
 from eosdb.cli.main import main
+from eosdb.integrations.ui import pages
 from eosdb.integrations.ui.server import HEADERS, UiServer, refusal
+from eosdb.integrations.ui.watching import Watcher
+from eosdb.model.clock import ManualClock
 from tests.integrations.ui.files import HARM
 
 pytestmark = pytest.mark.slow
@@ -76,6 +79,42 @@ def test_each_record_is_shown_with_its_fate(reading: UiServer) -> None:
     assert re.findall(r'id="o(\d+)"', aborted) == ["1"]
     assert re.findall(r'id="o(\d+)"', get(reading, "/topics/orders/0?from=4").text) == ["5", "4"]
     assert re.findall(r'id="o(\d+)"', get(reading, "/topics/orders/0?time=2100-01-01").text) == []
+
+
+def test_records_are_found_by_their_key(reading: UiServer) -> None:
+    assert re.findall(r'id="o(\d+)"', get(reading, "/topics/orders/0?key=a").text) == ["0"]
+    nothing = get(reading, "/topics/orders/1?key=a").text
+    assert "no record with this key" in nothing
+    assert "/topics/orders/0?fate=&amp;key=a" in nothing
+    for key, partition in (("a", 0), (HARM, 1), ("nobody", 0)):
+        found = get(reading, f"/topics/orders?key={quote(key)}")
+        assert found.status_code == 307
+        assert found.headers["location"].startswith(f"/topics/orders/{partition}?key=")
+    assert (
+        'id="o0"'
+        in get(reading, get(reading, f"/topics/orders?key={quote(HARM)}").headers["location"]).text
+    )
+    assert "/topics/orders/0?key=a" in get(reading, "/topics/orders/0/0").text
+
+
+def test_a_transactional_id_has_its_history_in_sentences(reading: UiServer) -> None:
+    page = get(reading, "/transaction?id=settled").text
+    assert "orders/0 offset 2 ABORT" in page
+    assert "PrepareCommit -&gt; CompleteCommit" in page
+    assert "{" not in page.partition("<main")[2]
+
+
+def test_the_overview_draws_what_has_been_seen(db: eosdb.Database) -> None:
+    clock = ManualClock(start_ms=1_700_000_000_000)
+    watcher = Watcher(db, clock)
+    assert watcher.trends() == ([], [])
+    for _ in range(3):
+        watcher.overview()
+        clock.advance(300_000)
+    events, behind = watcher.trends()
+    assert [place for place, _ in events] == [0.5]
+    assert [place for place, _ in behind] == [0.0, 0.5]
+    assert pages.spark([(0, 1), (1, 2)], "<lag>").count("&lt;lag&gt;: at most 2") == 2
 
 
 def test_a_transaction_that_holds_the_last_stable_offset_is_named(reading: UiServer) -> None:
@@ -151,7 +190,9 @@ def test_what_is_asked_by_a_program_on_this_machine_is_answered() -> None:
 def test_without_the_flag_there_is_nothing_to_change(reading: UiServer, db: eosdb.Database) -> None:
     for path in ("/abort", "/replay"):
         assert post(reading, path, {**OPEN, "token": ""}).status_code == 404
-    assert "<form method" not in get(reading, "/").text
+        assert get(reading, f"{path}?{urlencode(OPEN)}").status_code == 404
+    for page in ("/", "/transactions", "/dead-letters/orders.dlq"):
+        assert "…</a>" not in get(reading, page).text
     assert len(db.admin.open_transactions()) == 1
 
 
@@ -162,7 +203,25 @@ def test_without_the_token_nothing_is_changed(changing: UiServer, db: eosdb.Data
         form = {"topic": "orders.dlq", "token": token}
         assert post(changing, "/replay", form).status_code == 403
     assert post(changing, "/abort", {**OPEN, "x": "y" * 20_000}).status_code == 413
-    assert get(changing, "/abort").status_code == 405
+    for page in ("/", "/abort", "/replay", "/dead-letters/orders.dlq"):
+        get(changing, page)
+    assert db.admin._journal_position() == before
+
+
+def test_a_page_asks_before_anything_is_changed(changing: UiServer, db: eosdb.Database) -> None:
+    before = db.admin._journal_position()
+    asked = get(changing, f"/abort?{urlencode(OPEN)}").text
+    assert "Abort the transaction of producer 3" in asked
+    assert "Its records become aborted" in asked
+    assert '/topics/orders/0">orders-0</a></td><td>1</td>' in asked
+    assert get(changing, f"/abort?{urlencode(OPEN | {'offset': '4'})}").status_code == 404
+    asked = get(changing, "/replay?topic=orders.dlq").text
+    assert "Send 3 dead letters of orders.dlq back" in asked
+    assert '/topics/orders/1">orders-1</a></td><td>2</td>' in asked
+    asked = get(changing, "/replay?topic=orders.dlq&partition=0&offset=1").text
+    assert "Send 1 dead letter of orders.dlq back" in asked
+    asked = get(changing, "/replay?topic=orders.dlq&partition=0&offset=9").text
+    assert "<button>" not in asked
     assert db.admin._journal_position() == before
 
 
@@ -179,7 +238,9 @@ def test_with_the_token_dead_letters_are_sent_back_once(
     changing: UiServer, db: eosdb.Database
 ) -> None:
     one = {"topic": "orders.dlq", "partition": "0", "offset": "1", "token": changing.token}
-    assert "1 dead letter of orders.dlq sent back" in post(changing, "/replay", one).text
+    done = post(changing, "/replay", one).text
+    assert "1 dead letter of orders.dlq sent back" in done
+    assert '<a href="/dead-letters/orders.dlq">Back</a>' in done
     every = {"topic": "orders.dlq", "token": changing.token}
     assert "2 dead letters of orders.dlq sent back" in post(changing, "/replay", every).text
     assert "0 dead letters" in post(changing, "/replay", every).text

@@ -15,9 +15,9 @@
   const fillTokens = () => {
     const token = sessionStorage.getItem("token");
     if (!token) return;
-    for (const input of document.querySelectorAll("input.token")) {
-      input.value = token;
-      input.hidden = true;
+    for (const label of document.querySelectorAll(".token")) {
+      label.querySelector("input").value = token;
+      label.hidden = true;
     }
   };
 
@@ -46,16 +46,20 @@
       }
       const fresh = new DOMParser().parseFromString(text, "text/html").getElementById("main");
       const old = document.getElementById("main");
-      const focused = document.activeElement && document.activeElement.getAttribute("href");
+      const active = old.contains(document.activeElement) ? document.activeElement : null;
+      const href = active && active.getAttribute("href");
+      const focused = active && (active.id ? `#${CSS.escape(active.id)}` : href && `#main a[href="${CSS.escape(href)}"]`);
+      const open = [...old.querySelectorAll("details")].map((one) => one.open);
       const scrolled = [...old.querySelectorAll(".scroll")].map((one) => one.scrollLeft);
       old.replaceWith(document.importNode(fresh, true));
       document.querySelectorAll("#main .scroll").forEach((one, i) => {
         one.scrollLeft = scrolled[i] || 0;
       });
-      if (focused) {
-        const same = document.querySelector(`#main a[href="${CSS.escape(focused)}"]`);
-        if (same) same.focus({ preventScroll: true });
-      }
+      document.querySelectorAll("#main details").forEach((one, i) => {
+        one.open = open[i] || false;
+      });
+      const same = focused && document.querySelector(focused);
+      if (same) same.focus({ preventScroll: true });
       fillTokens();
     } catch {
       again = true;
@@ -66,7 +70,7 @@
 
   remember();
   fillTokens();
-  // The page of a change that was made, or refused, must stay.
+  // The page of a change, before it and after, must stay.
   if (!/^\/(replay|abort)$/.test(location.pathname)) {
     const live = new EventSource("/live");
     let first = true;
