@@ -14,7 +14,7 @@ import eosdb
 from eosdb import Record, RecordBatch
 from eosdb.spark_io.planning import columns, files, options, plan
 from eosdb.spark_io.planning.errors import SparkOptionError
-from eosdb.spark_io.reading import batches as reading
+from eosdb.spark_io.reading import tasks
 from eosdb.spark_io.source import EosdbDataSource
 from tests.readers import committed_values
 from tests.spark_io.like_spark import SCHEMA, tables, texts
@@ -32,8 +32,8 @@ def test_what_retention_takes_between_planning_and_reading_is_an_error_unless_al
         options.parse({"failOnDataLoss": word}, streaming=False) for word in ("true", "false")
     )
     with pytest.raises(eosdb.OffsetOutOfRangeError, match="failOnDataLoss=false"):
-        list(reading.batches(all_of_it, ("offset",), strict))
-    left = list(reading.batches(all_of_it, ("offset",), forgiving))
+        list(tasks.batches(all_of_it, ("offset",), strict))
+    left = list(tasks.batches(all_of_it, ("offset",), forgiving))
     assert min(offset for batch in left for offset in batch.column(0).to_pylist()) >= 10
 
 
@@ -49,7 +49,7 @@ def test_a_damaged_record_is_no_row(tmp_path: Path) -> None:
     file.close()
     names = ("offset", "value")
     given = options.parse({}, streaming=False)
-    found = reading.batches([plan.Range(str(path), *TP0, 0, 9)], names, given)
+    found = tasks.batches([plan.Range(str(path), *TP0, 0, 9)], names, given)
     assert next(found).column("offset").to_pylist() == [0, 1, 2, 3]
     with pytest.raises(eosdb.CorruptRecordError, match=f"{TP0}: the record at offset 4"):
         next(found)
