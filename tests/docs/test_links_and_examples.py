@@ -33,12 +33,24 @@ def test_links_lead_somewhere(path: Path) -> None:
             assert (path.parent / target).exists(), target
 
 
-def python_of(page: str, folder: Path) -> None:
-    """Runs the page's Python blocks, as one program."""
+EMPTIED = """
+import os, shutil
+for entry in os.scandir():
+    shutil.rmtree(entry) if entry.is_dir() else os.unlink(entry)
+"""
+
+
+def python_in(page: str) -> str:
+    """The page's Python blocks."""
     text = pages.python_of((ROOT / page).read_text())
     assert text
+    return text
+
+
+def python_of(page: str, folder: Path, *, followed_by: str = "") -> None:
+    """Runs the page's Python blocks, as one program."""
     program = folder / "page.py"
-    program.write_text(text)
+    program.write_text(python_in(page) + followed_by)
     done = subprocess.run(
         [sys.executable, str(program)], cwd=folder, capture_output=True, text=True, check=False
     )
@@ -145,31 +157,17 @@ def test_the_page_about_lakehouses_does_what_it_says(tmp_path: Path) -> None:
     python_of("docs/lakehouse.md", tmp_path)
 
 
-def small_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_pages_about_many_files_and_spark_do_what_they_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One program, and so one JVM, which keeps its working directory: the second page finds it empty."""
+    if shutil.which("java") is None or jdbc.find() is None:
+        pytest.skip(f"NO JAVA OR SQLITE JDBC DRIVER: these pages are not run; {jdbc.INSTALL}")
     for name, value in small.environment().items():
         monkeypatch.setenv(name, value)
-
-
-def test_the_page_about_spark_does_what_it_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if shutil.which("java") is None or jdbc.find() is None:
-        pytest.skip(
-            f"NO JAVA OR SQLITE JDBC DRIVER: the page about Spark is not run; {jdbc.INSTALL}"
-        )
-    small_spark(monkeypatch)
-    python_of("docs/spark.md", tmp_path)
-
-
-def test_the_page_about_many_files_does_what_it_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if shutil.which("java") is None:
-        pytest.skip("NO JAVA: the page about many files is not run")
-    small_spark(monkeypatch)
     monkeypatch.setenv("EOSDB_CACHE", str(tmp_path / "cache"))
     commands_of("docs/fleet.md", tmp_path)
-    python_of("docs/fleet.md", tmp_path)
+    python_of("docs/fleet.md", tmp_path, followed_by=f"{EMPTIED}{python_in('docs/spark.md')}")
 
 
 def test_every_command_has_help_with_an_example() -> None:

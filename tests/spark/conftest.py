@@ -29,7 +29,7 @@ NO_JAVA = "NO JAVA: Spark itself is not tested here; apt-get install default-jre
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All of the room are marked, and skipped without Java; `tests/groups.py` lets them share a worker."""
+    """Mark the tests of the room, and skip them without Java."""
     here = Path(__file__).parent
     has_java = shutil.which("java") is not None or "JAVA_HOME" in os.environ
     for item in items:
