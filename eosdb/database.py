@@ -402,7 +402,7 @@ class Database(WholeFile, Closeable):
         """
         check_text("sql", sql)
         columns, rows = queries.query(self._store, sql, parameters)
-        return QueryResult(columns, rows)
+        return QueryResult(columns, rows, partial(queries.types, self._store, sql))
 
     def scan_arrow(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from html import escape
 from itertools import chain, islice, zip_longest
 from typing import TYPE_CHECKING, Any, Final
@@ -55,9 +55,15 @@ class QueryResult(Closeable):
     close it before all rows are read, use `with` or `close`, or drop it.
     """
 
-    def __init__(self, columns: tuple[str, ...], rows: Iterator[tuple[Any, ...]]) -> None:
+    def __init__(
+        self,
+        columns: tuple[str, ...],
+        rows: Iterator[tuple[Any, ...]],
+        types: Callable[[], Sequence[str]] = tuple,
+    ) -> None:
         self.columns: Final = columns
         self._source = rows
+        self._types = types
         self._kind = type("Row", (Row,), {"__slots__": (), "_columns": columns})
         self._ahead: list[Row] = []
         """Rows read for display, and not returned yet."""
@@ -96,24 +102,47 @@ class QueryResult(Closeable):
         )
 
     def df(self) -> pandas.DataFrame:
-        """The remaining rows as a data frame. Raises ConfigError if pandas is not installed."""
+        """The remaining rows as a data frame. BOOLEAN and `_timestamp` of typed views arrive as `boolean`
+        and `datetime64[ms, UTC]`. Raises ConfigError if pandas is not installed."""
         frames = _module("pandas", "df")
-        return frames.DataFrame([tuple(row) for row in self], columns=list(self.columns))
+        rows = [tuple(row) for row in self]
+        frame = frames.DataFrame(rows, columns=list(self.columns))
+        for place, (kind, values) in enumerate(self._typed(rows)):
+            if kind:
+                kind = "boolean" if kind == "BOOLEAN" else "datetime64[ms, UTC]"
+                frame.isetitem(place, frames.Series(values, dtype=kind))
+        return frame
 
     def arrow(self) -> pyarrow.Table:
-        """The remaining rows as an Arrow table. Raises ConfigError if pyarrow is not installed, and
-        InvalidRequestError for a column with values of several types, which SQLite allows."""
+        """The remaining rows as an Arrow table. BOOLEAN and `_timestamp` of typed views arrive as `bool`
+        and `timestamp[ms, tz=UTC]`. Raises ConfigError if pyarrow is not installed, and InvalidRequestError
+        for a column with values of several types, which SQLite allows."""
         arrow = _module("pyarrow", "arrow")
-        columns = list(zip(*self, strict=True)) or [()] * len(self.columns)
+        types = {"BOOLEAN": arrow.bool_(), "TIMESTAMP": arrow.timestamp("ms", tz="UTC")}
         arrays = []
-        for name, values in zip(self.columns, columns, strict=True):
+        for name, (kind, values) in zip(self.columns, self._typed(list(self)), strict=True):
             try:
-                arrays.append(arrow.array(values))
+                arrays.append(arrow.array(values, type=types.get(kind)))
             except (arrow.ArrowInvalid, arrow.ArrowTypeError) as error:
                 raise InvalidRequestError(
                     f"column {name!r} is no Arrow column: {error}; CAST it to one type in the query"
                 ) from None
         return arrow.table(arrays, names=list(self.columns))
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self.arrow().__arrow_c_stream__(requested_schema)
+
+    def _typed(self, rows: list[Any]) -> Iterator[tuple[str, Sequence[Any]]]:
+        """The values of each column, with BOOLEAN or TIMESTAMP if that is its type."""
+        columns = list(zip(*rows, strict=True)) or [()] * len(self.columns)
+        types = self._types()
+        for place, values in enumerate(columns):
+            kind = types[place] if len(types) == len(columns) else ""
+            if kind in ("BOOLEAN", "TIMESTAMP") and {*map(type, values)} <= {int, type(None)}:
+                as_bool = kind == "BOOLEAN"
+                yield kind, [bool(v) if as_bool and v is not None else v for v in values]
+            else:
+                yield "", values
 
     def close(self) -> None:
         """Release the snapshot, which keeps the WAL from being reused; idempotent. No more rows can be

@@ -6,6 +6,7 @@ import os
 import re
 import sqlite3
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from itertools import takewhile
 from typing import Any, Final
 
@@ -190,6 +191,34 @@ def columns(connection: sqlite3.Connection, view: str) -> dict[str, str]:
             "SELECT name, type FROM pragma_table_info(?)", (view,)
         )
     }
+
+
+_PARAMETER: Final = re.compile(
+    r"""('[^']*'|"[^"]*"|`[^`]*`|\[[^]]*]|--[^\n]*|/\*.*?\*/)|\?\d*|[:@$]\w+""", re.DOTALL
+)
+
+
+@reads("eosdb_json_views")
+def types(store: Store, sql: str) -> list[str]:
+    """Return the types of the columns of a query, as far as it takes them from typed views. SQLite knows no
+    type of a computed column, so tables with types stand in for the views while it resolves the query."""
+    try:
+        with closing(connect(store.path, store.lock_timeout_ms, read_only=True)) as connection:
+            views = connection.execute("SELECT name, columns FROM eosdb_json_views").fetchall()
+            views = [(name, text) for name, text in views if name.lower() in sql.lower()]
+            if not views:
+                return []
+            for name, text in views:
+                columns = "".join(f'"{one["name"]}" {one["type"]}, ' for one in parsed(text))
+                columns += "_partition, _offset, _timestamp TIMESTAMP, _key"
+                connection.execute(f'CREATE TEMP TABLE "{name}" ({columns})')
+            # A view takes no parameters.
+            query = _PARAMETER.sub(lambda found: found[1] or "NULL", sql)
+            connection.execute(f"CREATE TEMP VIEW eosdb_query AS {query}")
+            found = connection.execute("SELECT type FROM pragma_table_info('eosdb_query')")
+            return [kind for (kind,) in found]
+    except (sqlite3.Error, sqlite3.Warning):
+        return []
 
 
 _JSON_TYPES = {

@@ -8,6 +8,7 @@ import sqlite3
 import struct
 from pathlib import Path
 
+import pyarrow
 import pytest
 
 import eosdb
@@ -49,6 +50,38 @@ def test_fields_become_columns_with_their_types(flights: eosdb.Database) -> None
     assert row[:6] == ("UA", -2, 1400.5, 1, '{"seats":3}', 3)
     assert row[6:8] == (0, 0)
     assert row[9] == "k"
+
+
+def test_booleans_and_times_arrive_as_such_in_data_frames(flights: eosdb.Database) -> None:
+    send(flights, FLIGHT, {"carrier": "AA"}, {"carrier": "?", "late": False})
+    by_name = "SELECT carrier, late AS l, _timestamp AS t FROM typed f WHERE carrier <> ? -- ?"
+    joined = (
+        "WITH x AS (SELECT late, _timestamp, _offset FROM TYPED) SELECT x.* FROM x JOIN all_records"
+    )
+    for sql, given, booleans, times in (
+        ("SELECT * FROM typed", (), ["late"], ["_timestamp"]),
+        (by_name, ("?",), ["l"], ["t"]),
+        ("SELECT * FROM typed WHERE 0", (), ["late"], ["_timestamp"]),
+        (joined, (), ["late"], ["_timestamp"]),
+        ("SELECT sum(late) AS late, max(_timestamp) AS _timestamp FROM typed", (), [], []),
+        ("SELECT late FROM typed UNION ALL SELECT 'typed'", (), [], []),
+        ("SELECT * FROM committed_records", (), [], []),
+    ):
+        frame = flights.query(sql, given).df()
+        table = flights.query(sql, given).arrow() if "'typed'" not in sql else None
+        assert [n for n, t in frame.dtypes.items() if t == "boolean"] == booleans, sql
+        assert [n for n, t in frame.dtypes.items() if t == "datetime64[ms, UTC]"] == times, sql
+        if table is not None:
+            assert [
+                one.name for one in table.schema if pyarrow.types.is_boolean(one.type)
+            ] == booleans
+            utc = pyarrow.timestamp("ms", tz="UTC")
+            assert [one.name for one in table.schema if one.type == utc] == times
+    table = pyarrow.table(flights.query("SELECT late, _timestamp FROM typed ORDER BY _offset"))
+    assert table["late"].to_pylist() == [True, None, False]
+    (stored,) = flights.query("SELECT _timestamp FROM typed WHERE _offset = 0").one()
+    assert table["_timestamp"][0].as_py().timestamp() * 1000 == stored
+    assert flights.query("SELECT late FROM typed WHERE _offset = 0").one() == (1,)
 
 
 def test_what_does_not_fit_is_null_and_hides_nothing(flights: eosdb.Database) -> None:
