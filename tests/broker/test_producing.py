@@ -11,6 +11,9 @@ from eosdb import (
     RecordBatch,
     TopicPartition,
 )
+from eosdb.broker import produce
+from eosdb.log import batch as batch_module
+from eosdb.log.batch import PreparedBatch
 from eosdb.log.producer_state import sequence_of
 from tests.log.producer_batches import EPOCH, PRODUCER_ID
 from tests.log.sequences import CASES, FIRST, Past
@@ -104,3 +107,23 @@ def test_one_request_carries_one_transactional_producer(classic_db: eosdb.Databa
         if r.error
     }
     assert errors == {"INVALID_PRODUCER_ID_MAPPING"}
+
+
+def test_batches_are_checked_and_encoded_before_any_lock(
+    db: eosdb.Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    db.admin.create_topic("t")
+    leads: list[bool] = []
+
+    def prepare(batch: object, now_ms: int) -> PreparedBatch:
+        leads.append(db._store._group._is_ours())
+        return original(batch, now_ms)
+
+    original = batch_module.prepare
+    monkeypatch.setattr(produce, "prepare", prepare)
+    db.producer().send("t", b"alone")
+    with db.producer(transactional_id="x") as producer:
+        producer.init_transactions()
+        with producer.transaction():
+            producer.send("t", b"in a turn")
+    assert leads == [False, False]
