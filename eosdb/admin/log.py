@@ -317,7 +317,7 @@ class _SameTopic:
     def checked(self, partition: Partition) -> Partition:
         if self._partition_id not in (None, partition.partition_id):
             raise UnknownTopicIdError(
-                f"{partition.topic_partition}: the topic was deleted and made anew while it was read"
+                f"{partition.topic_partition}: the topic was deleted and recreated; read again"
             )
         self._partition_id = partition.partition_id
         return partition

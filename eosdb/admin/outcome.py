@@ -69,7 +69,7 @@ def read(connection: sqlite3.Connection, token: TransactionToken) -> str:
     """
     if not isinstance(token, TransactionToken):
         raise InvalidRequestError(
-            f"token: got {token!r}, expected what begin_transaction() returned"
+            f"token: got {token!r}, expected the token of begin_transaction()"
         )
     check_identity(token.transactional_id, token.producer_id, token.producer_epoch)
     check_int("number", token.number, 0)

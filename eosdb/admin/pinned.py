@@ -12,8 +12,8 @@ def first_offset(start: int, file_id: str, topic: str, topic_number: int) -> str
     """Return an expression for the lower bound of a range. It fails through SQLite's JSON functions,
     which quote their argument: the only way to raise an error with a text of one's own in a SELECT."""
     told = literal(
-        f"since this was planned the file was replaced, or topic {topic} was deleted or made anew: make "
-        "the DataFrame again"
+        f"since this was planned the file was replaced, or topic {topic} was deleted or recreated: "
+        "make the DataFrame again"
     )
     # decisions/0057: as the bound of an index it is computed whatever the file has.
     return (

@@ -230,8 +230,8 @@ class TransactionAdmin(RequestHandler):
         partition = partition_rows.find_by_id(unit, partition_id)
         if partition is None:
             raise UnknownTopicIdError(
-                f"{transaction.topic_partition}: the topic was deleted meanwhile, or made anew; nothing "
-                "was changed"
+                f"{transaction.topic_partition}: the topic was deleted meanwhile, perhaps "
+                "recreated; nothing was changed"
             )
         entry, start = (
             producer_rows.load(unit, partition_id, transaction.producer_id),

@@ -191,13 +191,9 @@ def check_still_there(source: Source, held: Mapping[str, int], done: str) -> Non
     now = numbers(source, held)
     for name, number in held.items():
         if name not in now:
-            raise UnknownTopicOrPartitionError(
-                f"topic {name!r} was deleted while this went on; {done}"
-            )
+            raise UnknownTopicOrPartitionError(f"topic {name!r} was deleted meanwhile; {done}")
         if now[name][0] != number:
-            raise UnknownTopicIdError(
-                f"topic {name!r} was deleted and made anew while this went on; {done}"
-            )
+            raise UnknownTopicIdError(f"topic {name!r} was deleted and recreated meanwhile; {done}")
 
 
 def by_number(source: Source) -> dict[int, str]:

@@ -535,7 +535,7 @@ def _fold(unit: Unit, due: Sequence[_Sized]) -> int:
     except (sqlite3.IntegrityError, TypeError, AttributeError, OverflowError) as error:
         raise CorruptDatabaseError(
             f"journal: the events from position {due[0].position} on do not fit the baseline before them "
-            f"({error!r}), so the history stays as it is; `eosdb verify` shows what is damaged"
+            f"({error!r}), so the history stays as it is; `eosdb verify` shows the damage"
         ) from error
     return baseline.changed(unit.connection)
 

@@ -51,7 +51,7 @@ def rebuild(unit: Unit, on_progress: Progress = silent) -> int:
     except (sqlite3.IntegrityError, TypeError, AttributeError, OverflowError) as error:
         raise CorruptDatabaseError(
             f"{_told_by(begun)} do not fit each other ({error!r}), so nothing is rebuilt; `eosdb verify` "
-            "shows what is damaged"
+            "shows the damage"
         ) from error
     on_progress(last, last)
     return count

@@ -138,7 +138,7 @@ class Store:
             raise self._closed_error()
         if self.forked:
             raise IllegalStateError(
-                f"{self.path} was opened before this process was forked; a child opens it anew"
+                f"{self.path} was opened before this process was forked; a child must open it itself"
             )
 
     @property

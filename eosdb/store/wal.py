@@ -168,8 +168,8 @@ def renew(path: str) -> None:
             os.close(descriptor)
     except OSError as error:
         raise StorageError(
-            f"{path}: the disk has failed to sync what was stored ({error.strerror}), so nothing more is "
-            "written. All of it can be read, but might not survive a power cut. Check the disk (the "
+            f"{path}: the disk failed to sync earlier commits ({error.strerror}), so nothing more is "
+            "written. They can be read, but might not survive a power cut. Check the disk (the "
             "system's log says more, such as `dmesg`) and try again, or make a copy on another one "
             "(`eosdb backup`)"
         ) from error
@@ -194,7 +194,7 @@ def _write_anew(descriptor: int) -> None:
         read.update(data)
         at += len(data)
     if read.digest() != written.digest():
-        raise OSError(0, "what was read back is not what was written")
+        raise OSError(0, "the disk returned other data than was written")
 
 
 def _check_whole(descriptor: int, path: str) -> None:
@@ -202,15 +202,14 @@ def _check_whole(descriptor: int, path: str) -> None:
     ones from the disk."""
     index = read_index(path)
     if index is None:
-        raise StorageError(f"{path}-shm is not in memory, so what the WAL holds cannot be checked")
+        raise StorageError(f"{path}-shm is not in memory, so the WAL cannot be checked")
     if index.frames == 0:
         return
     last = next(islice(_valid_frames(descriptor, index.salts), index.frames - 1, None), None)
     if last != index.sums:
         raise CorruptDatabaseError(
-            f"{path}: the disk has failed to sync what was stored, and the system no longer has it; "
-            "restore a backup, or open the file after every program has closed it: what was stored last "
-            "is missing from it"
+            f"{path}: the disk failed to sync the last commits, and the system no longer has them. Restore "
+            "a backup, or open the file without them after every program has closed it"
         )
 
 

@@ -193,4 +193,4 @@ def other_topic(tp: TopicPartition, marked: MarkedOffset, file: FileState) -> st
     now = file.topic_ids.get(tp.topic)
     if None in (marked.topic_id, now) or marked.topic_id == now:
         return None
-    return f"the topic was deleted and made anew: its id is {now}, not {marked.topic_id}"
+    return f"the topic was deleted and recreated: its id is {now}, not {marked.topic_id}"

@@ -135,7 +135,7 @@ def _other_topic(db: eosdb.Database, source: Range) -> str | None:
         return "the topic was deleted"
     if now == source.topic_id:
         return None
-    return f"the topic was deleted and made anew: its id is {now}, not {source.topic_id}"
+    return f"the topic was deleted and recreated: its id is {now}, not {source.topic_id}"
 
 
 def _log_start(db: eosdb.Database, source: Range) -> int:

@@ -104,7 +104,7 @@ class LastWrite(NamedTuple):
                 raise OtherTargetError(
                     f"{db.path}, topic {name}: the query's batches up to {here.last} (of {self.sink!r}) "
                     f"went to topics that are gone (id {here.topics[name]}), and this would go to {name} "
-                    f"(id {now}), which was made anew. Go on under a new name (sinkId, of foreach_batch "
+                    f"(id {now}), which was recreated. Go on under a new name (sinkId, of foreach_batch "
                     "sink_id, of write writeName or txn_app_id), or write everything anew with a new "
                     "checkpoint"
                 )
@@ -360,7 +360,7 @@ def _explained(
     now = ", ".join(f"{name} (id {id_})" for name, id_ in sorted(ids.items()))
     return OtherTargetError(
         f"{db.path}: {error}: that went to {where} (id {other}), and this would go to {now}. Each target "
-        "has a query, a job or a name of its own: a topic that was made anew, or another one, needs a new "
+        "has a query, a job or a name of its own: a topic that was recreated, or another one, needs a new "
         "sinkId (of foreach_batch: sink_id), or a new txnAppId or txnVersion, or a new checkpoint",
         error.newest,
         error.held,

@@ -37,7 +37,7 @@ def test_a_reader_in_several_snapshots_does_not_go_on_in_another_topic(
     next(reader)
     db.admin.delete_topic("t")
     fill(db)
-    with pytest.raises(UnknownTopicIdError, match="t-0: the topic was deleted and made anew"):
+    with pytest.raises(UnknownTopicIdError, match="t-0: the topic was deleted and recreated"):
         next(reader)
 
 

@@ -1,4 +1,4 @@
-"""A name is not an identity: a topic that was deleted and made anew, and a file that was replaced, under
+"""A name is not an identity: a topic that was deleted and recreated, and a file that was replaced, under
 the offsets of a stream and under the plan of a DataFrame. Told, never read over and never skipped."""
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ def test_a_stream_is_told_of_a_topic_that_was_made_anew(
     topic_anew(source, range(100, 100 + count))
     for _ in range(2):
         with pytest.raises(
-            SparkOptionError, match=r"topic orders: .* made anew: its id is .*, not "
+            SparkOptionError, match=r"topic orders: .* recreated: its id is .*, not "
         ):
             strict()
     caplog.clear()
     assert forgiving() == list(range(100, 100 + count)), "from its start"
     assert forgiving() == []
     (line,) = log_lines(caplog)
-    assert "topic orders: the topic was deleted and made anew" in line
+    assert "topic orders: the topic was deleted and recreated" in line
     append(source, range(900, 903))
     assert forgiving() == [900, 901, 902]
 
@@ -89,7 +89,7 @@ def test_a_micro_batch_that_was_planned_on_the_topic_before_is_not_read_from_thi
     strict()
     assert strict.offset is not None
     topic_anew(source, range(100, 200))
-    with pytest.raises(SparkOptionError, match="made anew"):
+    with pytest.raises(SparkOptionError, match="recreated"):
         strict.between(start, strict.offset)
     assert forgiving.between(start, strict.offset) == []
     assert forgiving() == list(range(100, 200))
@@ -106,9 +106,9 @@ def test_tasks_of_a_micro_batch_read_no_other_topic(
         if forgiving:
             caplog.clear()
             assert list(reader.read(task)) == []
-            assert ["made anew" in line for line in log_lines(caplog)] == [True]
+            assert ["recreated" in line for line in log_lines(caplog)] == [True]
         else:
-            with pytest.raises(SparkOptionError, match=r"made anew.*failOnDataLoss=false"):
+            with pytest.raises(SparkOptionError, match=r"recreated.*failOnDataLoss=false"):
                 list(reader.read(task))
 
 
@@ -134,7 +134,7 @@ def test_a_stream_begins_at_offsets_that_are_there(source: Path) -> None:
     reader = Reader(source, startingOffsets='{"orders":{"0":3}}')
     assert reader() == list(range(3, 20))
     topic_anew(source, range(100, 105))
-    with pytest.raises(SparkOptionError, match=r"offset 20 of orders-0 .* deleted and made anew"):
+    with pytest.raises(SparkOptionError, match=r"offset 20 of orders-0 .* deleted and recreated"):
         Reader(source, startingOffsets=json.dumps(reader.offset))()
 
 
@@ -149,7 +149,7 @@ def test_offsets_without_a_topics_id_are_taken_at_their_word_once(source: Path) 
     reader.offset = {"orders": {"0": f"{offset}@{mark}"}}
     assert reader() == list(range(5, 20))
     topic_anew(source, range(100, 140))
-    with pytest.raises(SparkOptionError, match="made anew"):
+    with pytest.raises(SparkOptionError, match="recreated"):
         reader()
 
 
@@ -157,7 +157,7 @@ def test_offsets_without_a_topics_id_are_taken_at_their_word_once(source: Path) 
     ("change", "why"),
     [
         (new_file, "this is another file: its id is"),
-        (topic_anew, "the topic was deleted and made anew"),
+        (topic_anew, "the topic was deleted and recreated"),
         (backup_put_back, "older copy of the file: it has another event"),
     ],
 )
@@ -183,7 +183,7 @@ def test_a_range_is_read_of_one_topic_also_when_that_goes_on_the_way(source: Pat
     found = batches(batch(str(source), options), ("value",), options)
     assert next(found).num_rows < 9_000
     topic_anew(source, range(100_000, 120_000))
-    with pytest.raises(SparkOptionError, match="made anew"):
+    with pytest.raises(SparkOptionError, match="recreated"):
         list(found)
 
 
@@ -201,5 +201,5 @@ def test_what_retention_took_of_a_plan_is_told(
     caplog.clear()
     assert sum(found.num_rows for found in batches(planned, ("value",), forgiving)) == 13
     (line,) = log_lines(caplog)
-    assert "orders-0: offsets 0 to 6 were planned to be read and are gone" in line
+    assert "orders-0: the planned offsets 0 to 6 were deleted" in line
     assert "make the DataFrame again" in line

@@ -208,5 +208,5 @@ def test_offsets_of_a_checkpoint_are_those_of_one_file_and_topic(
     log.admin.create_topic("t", partitions=2)
     for _ in range(10):
         log.broker.append(TP, RecordBatch([Record(value=b"new")]))
-    with pytest.raises(SparkOptionError, match=r"offset 5 of t-0 .* deleted and made anew"):
+    with pytest.raises(SparkOptionError, match=r"offset 5 of t-0 .* deleted and recreated"):
         start(f"5@{mark}@{topic_id}")

@@ -116,8 +116,8 @@ class Source:
                     yield from self._lines(file, start)
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             raise InvalidRecordError(
-                f"{self.path} is not a whole gzip file: {error}; get it again, what was ingested "
-                "before is kept and is not repeated"
+                f"{self.path} is not a whole gzip file: {error}; get it again; the records "
+                "ingested so far are kept and not repeated"
             ) from error
 
     def _open(self) -> IO[bytes]:

@@ -285,8 +285,8 @@ class Consumer(Closeable, Generic[Key, Value]):
         member_of = None if self._subscription is None else self._membership
         if offsets and member_of is not None and member_of.awaits_assignment:
             raise RebalanceInProgressError(
-                f"group {self._group_id!r}: this consumer has joined a new generation and does not know "
-                "yet what it is assigned; nothing was written: poll and commit again"
+                f"group {self._group_id!r}: this consumer has joined a new generation and has no "
+                "assignment yet; nothing was written: poll and commit again"
             )
         if not offsets:
             return

@@ -293,7 +293,7 @@ class Fetcher:
     def _reset_offset(self, tp: TopicPartition) -> int:
         reset, anew = self._settings.auto_offset_reset, self.cursors[tp].was_made_anew
         if reset == "none":
-            why = "the topic was deleted and made anew" if anew else "there is no committed offset"
+            why = "the topic was deleted and recreated" if anew else "there is no committed offset"
             raise OffsetOutOfRangeError(f"{tp}: {why} and auto_offset_reset is 'none'; seek first")
         if reset == "earliest" or anew:
             return self.beginning(tp)

@@ -181,8 +181,8 @@ def _read(
 def _check_same(consumer: Consumer, tp: TopicPartition, member: ConsumerGroupMetadata) -> None:
     if consumer.group_metadata().topic_ids.get(tp) != member.topic_ids[tp]:
         raise UnknownTopicIdError(
-            f"{tp}: the topic was deleted and made anew while its dead letters were read; what had been "
-            "replayed is stored, and nothing of the new topic was replayed"
+            f"{tp}: the topic was deleted and recreated while its dead letters were read. Earlier replays "
+            "are stored; no letter of the new topic was replayed"
         )
 
 

@@ -166,16 +166,16 @@ def translated(tp: TopicPartition, offset: int, here: SurveyHere, there: SurveyT
     mark = here.marks.get(offset)
     if mark is None:
         raise IllegalStateError(
-            f"{tp}: the cluster has deleted records behind offset {offset} of the file that a group has "
-            "not read; raise retention.ms there, and relay anew under another name"
+            f"{tp}: the cluster has deleted records after offset {offset} of the file that a group has "
+            "not read; raise retention.ms there, and relay again under another name"
         )
     if mark.first is None:
         return there.end
     place = there.places.get((there.count - mark.left, mark.first))
     if place is None:
         raise IllegalStateError(
-            f"{tp}: {mark.left} records follow offset {offset} in the file, and the record before as many "
-            "in the cluster is another one: somebody else writes to that topic"
+            f"{tp}: {mark.left} records follow offset {offset} in the file, and another record precedes as "
+            "many in the cluster: somebody else writes to that topic"
         )
     return place
 
@@ -226,7 +226,7 @@ def compacted_translated(
         if candidates := places.get(content):
             return candidates[max(len(candidates) - copies[content], 0)]
     raise IllegalStateError(
-        f"{tp}: the cluster has none of the {len(left)} records from offset {offset} of the file on: "
+        f"{tp}: the cluster has none of the {len(left)} records after offset {offset} of the file: "
         "somebody else writes to that topic"
     )
 

@@ -46,8 +46,8 @@ class Here:
         for name, topic_id in self._ids.items():
             if now.get(name) != topic_id:
                 raise UnknownTopicIdError(
-                    f"{self.where}: topic {name} was deleted while it moved, or made anew; what has been "
-                    "done for the earlier one stays; run it again to begin with what there is now"
+                    f"{self.where}: topic {name} was deleted during the move, perhaps recreated. Finished "
+                    "steps stay; run the command again to continue with the present topics"
                 )
 
     def _now(self) -> dict[str, UUID]:

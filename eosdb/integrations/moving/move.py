@@ -159,8 +159,9 @@ class Move:
         if (now := self._there.ids(facts.topics)) != ids:
             names = ", ".join(name for name, topic_id in ids.items() if now.get(name) != topic_id)
             raise IllegalStateError(
-                f"{facts.address}: topic {names} was deleted or made anew after it was compared; the file "
-                "stays closed, and has everything: see who deletes there, and relay under another name"
+                f"{facts.address}: topic {names} was deleted after the comparison, perhaps recreated. The "
+                "file stays closed and has all records: find out who deletes topics there, and relay under "
+                "another name"
             )
         self._here.finish(facts.topics, facts.address)
         self._tell(f"moved; let the programs connect to {facts.address} (bootstrap.servers)")
@@ -278,8 +279,8 @@ class Move:
             compared = self._compare(facts)
         except IllegalStateError as error:
             raise IllegalStateError(
-                f"the file stays closed, for the cluster has what it has not: {error}; bring that back "
-                "first (eosdb relay --from), or open the topics all the same: eosdb topics alter TOPIC "
+                f"the file stays closed, because the cluster has records that it lacks: {error}. Bring "
+                "them back first (eosdb relay --from), or open the topics anyway: eosdb topics alter TOPIC "
                 f"--delete-config {MOVED_TO} --delete-config {MOVING_TO}"
             ) from None
         offsets = {

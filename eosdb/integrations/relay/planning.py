@@ -43,12 +43,12 @@ def start_of(
     if position is None:
         return bounds.start
     if position.topic_id != topic_id:
-        lost = f"{tp}: the topic was deleted and made anew (its id is {topic_id}, not {position.topic_id})"
+        lost = f"{tp}: the topic was deleted and recreated (its id is {topic_id}, not {position.topic_id})"
     elif position.target_id and target_id != "" and position.target_id != target_id:
-        how = "was deleted and made anew" if target_id else "was deleted"
+        how = "was deleted and recreated" if target_id else "was deleted"
         lost = (
-            f"{tp}: the topic at the target {how}: what has been relayed up to offset {position.offset} is "
-            "gone from there"
+            f"{tp}: the topic at the target {how}, and with it the records relayed up to offset "
+            f"{position.offset}"
         )
     elif position.offset > bounds.end:
         raise OffsetOutOfRangeError(
@@ -57,15 +57,15 @@ def start_of(
         )
     elif position.offset < bounds.start:
         lost = (
-            f"{tp}: relayed up to offset {position.offset}, and the source begins at {bounds.start}: what "
-            "lay between has been deleted, by retention or by hand"
+            f"{tp}: relayed up to offset {position.offset}, and the source begins at {bounds.start}: the "
+            "records between were deleted, by retention or by hand"
         )
     else:
         return position.offset
     if on_gap == "earliest":
         return bounds.start
     raise OffsetOutOfRangeError(
-        f"{lost}; on_gap='earliest' (--on-gap earliest) goes on with the earliest record that there is"
+        f"{lost}; on_gap='earliest' (--on-gap earliest) continues with the earliest record"
     )
 
 

@@ -382,7 +382,7 @@ class Relay(Closeable):
         planning.checked_partitions(self._topics, facts, target.where)
         target_ids = {name: facts[name].topic_id for name in names}
         if any(target_ids[name] != topic_id for name, topic_id in self._target_ids.items()):
-            raise InterruptedRelayError(f"{target.where}: a topic was deleted and made anew")
+            raise InterruptedRelayError(f"{target.where}: a topic was deleted and recreated")
         self._target_ids = target_ids
         for name in names:
             if facts[name].log_append_time and name not in self._retimed:

@@ -44,21 +44,21 @@ DEAD_LETTER: Final = Notice(
 )  # fmt: skip
 PROCESSED_AGAIN: Final = Notice(
     PROCESSOR, INFO, "processed_again", ("group_id", "records", "error"),
-    "group %(group_id)s: a transaction of %(records)d records is undone, and they are processed again: "
-    "%(cause)s",
+    "group %(group_id)s: a transaction of %(records)d records is rolled back, and they are processed "
+    "again: %(cause)s",
     "a transaction could not be committed, as after a rebalance; its records are processed again",
 )  # fmt: skip
 OTHERS_STAND_STILL: Final = Notice(
     PROCESSOR, WARNING, "group_waits", ("group_id",),
-    "group %(group_id)s: this member has nothing left to do and waits for others, which get no further: "
-    "%(holders)s. What a hanging member holds moves to others when its session ends, and what a "
-    "transaction holds can be read when that ends, after transaction_timeout_ms at the latest",
-    "this member has processed everything and other members, which have not, make no progress; once for "
-    "each situation",
+    "group %(group_id)s: this member has read everything and waits for others without progress: "
+    "%(holders)s. A hanging member's partitions move to others when its session ends. Offsets in a "
+    "transaction can be read when it ends, after transaction_timeout_ms at the latest",
+    "this member has processed everything, and other members with unread records make no progress; once "
+    "for each situation",
 )  # fmt: skip
 GROUP_LAG_DENIED: Final = Notice(
     PROCESSOR, WARNING, "group_lag_denied", ("group_id", "error"),
-    "group %(group_id)s: what the group has not read yet may not be looked at: %(error_message)s",
+    "group %(group_id)s: the lag of the group may not be read: %(error_message)s",
     "with `until_idle_ms`: the user may not read the lag of the group, so the processor stops when this "
     "member is idle",
 )  # fmt: skip
@@ -83,8 +83,8 @@ POLLED_TOO_LATE: Final = Notice(
 )  # fmt: skip
 TOPIC_MADE_ANEW: Final = Notice(
     CONSUMER, WARNING, "topic_made_anew", ("topic", "partition", "offset"),
-    "%(topic)s-%(partition)d: the topic was deleted and made anew; this consumer was at offset "
-    "%(offset)s of the former, and goes on where the new one begins",
+    "%(topic)s-%(partition)d: the topic was deleted and recreated; this consumer was at offset "
+    "%(offset)s, and continues at the beginning of the new topic",
     "a topic was deleted and recreated while it was read; the consumer resumes at the beginning of the "
     "new one",
 )  # fmt: skip
@@ -135,9 +135,9 @@ TRANSACTION_TAKEN_OVER: Final = Notice(
 )  # fmt: skip
 RECOVERED: Final = Notice(
     TRANSACTIONS, WARNING, "recovered", ("file", "transactions"),
-    "%(file)s: completed %(transactions)d transactions that a process had decided and left, as one that "
-    "was killed does",
-    "transactions that a process had decided, and had not completed when it ended, have been completed",
+    "%(file)s: completed %(transactions)d transactions that an earlier process had decided but not "
+    "completed, for example because it was killed",
+    "a process had decided transactions, but ended before it completed them; they are complete now",
 )  # fmt: skip
 MEMBER_REMOVED: Final = Notice(
     GROUPS, INFO, "member_removed", ("group_id", "member_id", "reason"),
@@ -232,8 +232,8 @@ CONNECTION_CLOSED: Final = Notice(
 )  # fmt: skip
 REFUSED_BY_FILE: Final = Notice(
     WIRE, WARNING, "refused_by_file", ("client_host", "error"),
-    "closed the connection from %(client_host)s: the file has refused a request, and what stands behind "
-    "it is not carried out: %(cause)s",
+    "closed the connection from %(client_host)s: the file has refused a request, so later ones are not "
+    "carried out: %(cause)s",
     "the file was locked for too long, full or failing, or memory ran out; the server has closed the "
     "connection, so that nothing overtakes the request that was refused",
 )  # fmt: skip
@@ -257,9 +257,9 @@ CERTIFICATE_RENEWED: Final = Notice(
 )  # fmt: skip
 CERTIFICATE_KEPT: Final = Notice(
     WIRE, WARNING, "certificate_kept", ("error",),
-    "the certificate files have changed, and the one before is kept: %(error_message)s",
-    "the server's certificate files have changed, and are not in order; new connections get the "
-    "certificate that was there before",
+    "the changed certificate files are not valid, so the earlier certificate is kept: %(error_message)s",
+    "the server's certificate files have changed, and are not valid; new connections get the earlier "
+    "certificate",
 )  # fmt: skip
 TOO_MANY_CONNECTIONS: Final = Notice(
     WIRE, WARNING, "too_many_connections", ("connections",),
@@ -269,8 +269,8 @@ TOO_MANY_CONNECTIONS: Final = Notice(
 )  # fmt: skip
 STRANGERS_CLOSED: Final = Notice(
     WIRE, WARNING, "strangers_closed", ("connections",),
-    "%(connections)d connections; for each further one the oldest is closed of those that have not logged "
-    "in or, where no login is required, have not sent a request",
+    "%(connections)d connections; each further one closes the oldest connection without a login or, "
+    "where no login is required, without a request",
     "as many connections are open as `Limits` allows, and one that had not logged in was closed for a new "
     "one; once, until there are fewer",
 )  # fmt: skip
@@ -294,7 +294,7 @@ RELAY_GAP: Final = Notice(
     RELAY, WARNING, "relay_gap", ("relay", "topic", "partition", "offset"),
     "relay %(relay)s: %(topic)s-%(partition)d: went on at offset %(offset)d instead of "
     "%(relayed_offset)d, as on_gap says",
-    "the source has deleted what comes next, or a topic was recreated, and `on_gap` lets the relay "
+    "the source has deleted the next records, or a topic was recreated, and `on_gap` lets the relay "
     "continue at `offset`",
 )  # fmt: skip
 RELAY_TIMESTAMPS: Final = Notice(
@@ -321,19 +321,19 @@ REST_LEFT_OUT: Final = Notice(
 )  # fmt: skip
 LOSS_ACCEPTED: Final = Notice(
     SPARK, WARNING, "loss_accepted", (),
-    "%(loss)s. Continuing with what there is: failOnDataLoss=false",
+    "%(loss)s. Continuing with the remaining records: failOnDataLoss=false",
     "data that a query was to read is gone; failOnDataLoss=false",
 )  # fmt: skip
 RECORDS_LOST: Final = Notice(
     SPARK, WARNING, "loss_accepted", (),
-    "%(file)s, %(topic_partition)s: offsets %(first)d to %(last)d were planned to be read and are gone "
-    "since, by retention or delete-records. Continuing with what there is: failOnDataLoss=false%(advice)s",
+    "%(file)s, %(topic_partition)s: the planned offsets %(first)d to %(last)d were deleted before they "
+    "were read. Continuing with the remaining records: failOnDataLoss=false%(advice)s",
     "records were deleted between the planning of a query and its reading; failOnDataLoss=false",
 )  # fmt: skip
 OFFSETS_NOT_NOTED: Final = Notice(
     SPARK, WARNING, "offsets_not_noted", ("file", "group_id"),
-    "group %(group_id)s: the query's progress cannot be committed in %(files)s: %(cause)s. The query goes "
-    "on, and it is tried again every minute",
+    "group %(group_id)s: the query's progress cannot be committed in %(files)s: %(cause)s. The query "
+    "continues, and tries again every minute",
     "a query's progress could not be committed to its group; the query continues",
 )  # fmt: skip
 BATCH_LEFT_OUT: Final = Notice(

@@ -339,9 +339,9 @@ def _upgrade(path: str, busy_timeout_ms: int, file: Found) -> None:
     except DatabaseLockedError:
         who = failures.describe_holders(path, [_IN_USE]) or failures.UNSEEN
         raise DatabaseLockedError(
-            f"{path} has schema {file.version} and is open in {who}, which would go on with that schema "
-            f"while this eosdb upgrades it to {SCHEMA_VERSION}; nothing was changed. Close the file in "
-            "every program, also in those that only read, and open it again"
+            f"{path} has schema {file.version} and is open in {who}, so it cannot be upgraded to "
+            f"{SCHEMA_VERSION}; nothing was changed. Close the file in every program, also in readers, and "
+            "open it again"
         ) from None
 
 

@@ -208,7 +208,7 @@ class Writer:
 
     def _commit(self) -> None:
         if not self.connection.in_transaction:
-            raise sqlite3.OperationalError("SQLite has rolled back what was to be committed")
+            raise sqlite3.OperationalError("SQLite has rolled back the unit")
         try:
             self._unit.write_waiting()
             self._timings.committing()

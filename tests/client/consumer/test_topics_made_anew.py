@@ -80,7 +80,7 @@ def test_all_of_the_new_topic_is_read_and_it_is_told(
         clock.advance(10)
         with caplog.at_level(logging.WARNING, "eosdb.consumer"):
             assert everything(consumer) == new
-        assert [r.message for r in caplog.records if "made anew" in r.message]
+        assert [r.message for r in caplog.records if "recreated" in r.message]
         assert consumer.position(TP) == count
         if "group_id" in config:
             consumer.commit()
@@ -108,7 +108,7 @@ def test_without_a_reset_it_is_an_error_until_somebody_says_where_to_go_on(
         everything(consumer)
         new = make_anew(db, 150)
         for _ in range(2):
-            with pytest.raises(OffsetOutOfRangeError, match=r"made anew.*seek first"):
+            with pytest.raises(OffsetOutOfRangeError, match=r"recreated.*seek first"):
                 consumer.poll()
         consumer.seek(TP, 140)
         assert everything(consumer) == new[140:]

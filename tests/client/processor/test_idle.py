@@ -230,7 +230,7 @@ def test_who_may_not_look_does_not_wait(
             looking = idleness(ann)
             for _ in range(2):
                 assert looking.is_idle()
-    assert len([r for r in caplog.records if "may not be looked at" in r.getMessage()]) == 1
+    assert len([r for r in caplog.records if "may not be read" in r.getMessage()]) == 1
 
 
 class Counting(DirectTransport):

@@ -50,7 +50,7 @@ def test_records_that_the_cluster_has_deleted_are_left_out_unless_a_group_needs_
     here, there = _surveys(ours, theirs, [0, 3, 4], skip=3)
     assert comparison.difference(TP, here, there) is None
     assert [comparison.translated(TP, at, here, there) for at in (3, 4)] == [13, 14]
-    with pytest.raises(IllegalStateError, match="has deleted records behind offset 0"):
+    with pytest.raises(IllegalStateError, match="has deleted records after offset 0"):
         comparison.translated(TP, 0, here, there)
 
 

@@ -248,7 +248,7 @@ def test_a_move_is_not_taken_back_when_the_cluster_has_more(
 ) -> None:
     to_kafka(shop, cluster).execute()
     fill(cluster.db, [99])
-    with pytest.raises(IllegalStateError, match="the cluster has what it has not"):
+    with pytest.raises(IllegalStateError, match="the cluster has records that it lacks"):
         to_kafka(shop, cluster).undo()
     with pytest.raises(PolicyViolationError):
         fill(shop, [1])

@@ -138,7 +138,7 @@ def test_a_topic_made_anew_under_its_name_stops_it(way: Way) -> None:
     way.source.admin.create_topic("orders", 2)
     fill(way.source, range(10, 20))
     with pytest.raises(
-        OffsetOutOfRangeError, match=r"orders-\d: the topic was deleted and made anew"
+        OffsetOutOfRangeError, match=r"orders-\d: the topic was deleted and recreated"
     ):
         way.run()
     assert way.run(on_gap="earliest").records == 10

@@ -93,7 +93,7 @@ def test_a_topic_made_anew_while_it_is_read_stops_it(
         fill(cluster.db, range(100, 120))
         running.join()
         assert isinstance(running.error, OffsetOutOfRangeError)
-        assert "deleted and made anew" in str(running.error)
+        assert "deleted and recreated" in str(running.error)
     assert len(values(target)) == 5
 
 

@@ -31,9 +31,9 @@ def test_a_position_within_the_log_is_where_it_goes_on(offset: int, known: str, 
     ("position", "target_id", "why"),
     [
         (Position(2, "id"), "", "the source begins at 3"),
-        (Position(5, "other"), "", "deleted and made anew"),
-        (Position(5, "id", "t"), "other", "at the target was deleted and made anew"),
-        (Position(5, "id", "t"), None, "at the target was deleted:"),
+        (Position(5, "other"), "", "deleted and recreated"),
+        (Position(5, "id", "t"), "other", "at the target was deleted and recreated"),
+        (Position(5, "id", "t"), None, "at the target was deleted,"),
     ],
 )
 def test_a_gap_stops_it_unless_it_may_go_on_with_the_earliest(

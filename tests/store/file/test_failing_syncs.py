@@ -246,7 +246,7 @@ def test_what_the_system_has_dropped_is_not_written_over_it(db_path: Path) -> No
     mutex = WriterMutex(f"{db_path}-lock", 1_000)
     mutex.note_sync(failed=True)
     mutex.close()
-    with pytest.raises(eosdb.CorruptDatabaseError, match="no longer has it"):
+    with pytest.raises(eosdb.CorruptDatabaseError, match="no longer has them"):
         db.broker.append(TP, eosdb.RecordBatch([eosdb.Record(value=b"refused")]))
-    with pytest.raises(eosdb.CorruptDatabaseError, match="no longer has it"):
+    with pytest.raises(eosdb.CorruptDatabaseError, match="no longer has them"):
         db.close()
