@@ -13,9 +13,10 @@ import threading
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from enum import Enum
-from typing import Final, Protocol
+from typing import Final
 
 from eosdb.client.background import Background
+from eosdb.client.consumer.assigned import AssignedPartitions
 from eosdb.client.consumer.assignors import ASSIGNORS, MemberSubscription
 from eosdb.client.consumer.requests import ConsumerRequests
 from eosdb.client.consumer.settings import ConsumerSettings
@@ -113,18 +114,6 @@ class Phase(Enum):
     STABLE = "stable"
 
 
-class Partitions(Protocol):
-    """The partitions of a member, which the membership assigns and revokes."""
-
-    def assigned(self) -> Collection[TopicPartition]: ...
-
-    def assign(self, partitions: Collection[TopicPartition]) -> None:
-        """Add the partitions; called after every rebalance, even if there are none to add."""
-
-    def revoke(self, partitions: Collection[TopicPartition], *, lost: bool) -> None:
-        """Remove the partitions. If `lost`, other members may own them already."""
-
-
 class Membership:
     """One consumer's membership in its group."""
 
@@ -134,7 +123,7 @@ class Membership:
         clock: Clock,
         settings: ConsumerSettings,
         group_id: str,
-        partitions: Partitions,
+        partitions: AssignedPartitions,
     ) -> None:
         self._requests = requests
         self._clock = clock
