@@ -60,7 +60,7 @@ class Fleet:
         options = [f"--option={name}={value}" for name, value in self.table.options.items()]
         words = [
             self.table.target,
-            "--format",
+            "--table-format",
             self.table.format,
             "--files",
             self._folder,
