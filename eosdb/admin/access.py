@@ -77,8 +77,8 @@ class AccessAdmin(RequestHandler):
         self._put(credentials)
 
     def _put_credential(self, credential: ScramCredential) -> None:
-        """Add a user or change a password, with keys that the client has derived from the password.
-        Raises UnacceptableCredentialError and UnsupportedSaslMechanismError."""
+        """Add a user or change a password, with the client's keys for the password. Raises
+        UnacceptableCredentialError and UnsupportedSaslMechanismError."""
         self._put([users.check_credential(credential)])
 
     def remove_user(self, user: str, mechanism: str | None = None) -> None:

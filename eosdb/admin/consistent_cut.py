@@ -109,7 +109,6 @@ def transactions_in(
 
 
 def _stored(spans: Spans, by_id: dict[int, Partition]) -> Spans:
-    """Return the spans without records removed by retention and without deleted partitions."""
     return {
         id_: (max(first, by_id[id_].log_start_offset), last)
         for id_, (first, last) in spans.items()
@@ -125,7 +124,6 @@ def _committed_in(
     baseline_position: int,
     spans_of: dict[tuple[str, int], Spans],
 ) -> Iterator[Spans]:
-    """Return the committed transactions with data in [start, end)."""
     appends = connection.execute(_APPENDS, (partition_id, start, end)).fetchall()
     yielded: set[tuple[str, int]] = set()
     for (position,) in sorted(appends):
@@ -134,8 +132,8 @@ def _committed_in(
             continue
         transactional_id = row[0]
         to = (transactional_id, position, baseline_position)
-        # Up to the baseline nothing but its markers tells of an end; they are there as long as it has
-        # records, and all of its data comes before the first of them.
+        # Before the baseline only markers show the end of a transaction. They exist as long as it has
+        # records, and all of its data precedes the first of them.
         ended = connection.execute(_MARKED_BEHIND, to).fetchone()
         ended = ended or connection.execute(_END_BEHIND, to[:2]).fetchone()
         if ended is None or ended[1] not in _COMMITTED:

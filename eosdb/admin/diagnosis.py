@@ -125,7 +125,7 @@ def group_report(
         pending.setdefault(TopicPartition(topic, number), []).append(transactional_id)
     names = topics.by_number(connection)
     assigned = readers(group, names)
-    # Also what members that have gone were to read, until the next write removes them.
+    # Also the partitions of members that have gone, until the next write removes them.
     tps = sorted(committed.keys() | pending.keys() | readers(stored, names).keys())
     reports = []
     for tp in tps:

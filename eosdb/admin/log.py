@@ -135,13 +135,13 @@ class LogAdmin(RequestHandler):
             )
 
     def _history_mark(self) -> str:
-        """Return a mark for programs that store offsets outside the file. Later `history_departure`
-        tells whether they are still offsets of this file and its history."""
+        """Return a mark for programs that store offsets outside the file: `history_departure` later tells
+        whether the file still has this history."""
         with self._store.read() as connection:
             return str(journal.mark(connection))
 
     def _history_departure(self, mark: str) -> str | None:
-        """Return None if the file still has the history of the mark, else why not: the path now holds
+        """Return None if the file still has the history of the mark, otherwise why not: the path has
         another file, or an older copy. Raises InvalidRequestError for text that is not a mark."""
         with self._store.read() as connection:
             return journal.departure(connection, check_text("mark", mark))

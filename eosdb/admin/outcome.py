@@ -106,8 +106,8 @@ def _at_baseline(
     connection: sqlite3.Connection, transactional_id: str
 ) -> tuple[Mapping[str, Any], ...]:
     """Return the baseline's knowledge of the transactional id as transitions, newest first: the last
-    transaction, if it was of version 2, and that none has begun with a newly assigned producer id and
-    epoch."""
+    transaction, if it was of version 2, and the fact that none has begun under a newly assigned producer
+    id and epoch."""
     row = connection.execute(BY_ID.baseline, (transactional_id,)).fetchone()
     if row is None:
         return ()
@@ -178,7 +178,7 @@ def outcome_from(
             if is_own_epoch and event["last_producer_epoch"] == token.producer_epoch:
                 return decision
             if is_own_epoch and epoch == token.producer_epoch:
-                break  # The producer id and epoch are assigned here, so nothing before belongs to them.
+                break  # Its producer id and epoch are assigned here, so no earlier event is its.
         elif epoch == token.producer_epoch and _begins(event):
             outcomes.append(decision)
         elif epoch == token.producer_epoch and state == TransactionState.EMPTY.label:

@@ -41,7 +41,7 @@ _DUE_NEVER: Final = json.dumps(
     [DUE, base64.b64encode(str(NEVER).encode()).decode()], separators=(",", ":")
 )
 """As stored in a record's headers, where nothing else can look like it."""
-# `typeof` and `length` do not read what is stored: a large value is not read to look at what follows it.
+# `typeof` and `length` do not read a large value to reach the next column.
 _NEWEST_IS_DEAD: Final = f"""
     SELECT p.partition_id FROM partitions p
     WHERE (
@@ -111,8 +111,8 @@ def _waiting(
     return max(int(letters) - sum(offset >= start for offset in beyond), 0)
 
 
-# One short snapshot, with a fixed number of statements: whoever watches a file must not be what keeps its
-# WAL from shrinking, and what the figures cost does not depend on the file's past.
+# One short snapshot, with a fixed number of statements: a program that watches a file must not keep its
+# WAL from shrinking, and the cost does not depend on the file's past.
 def read(
     connection: sqlite3.Connection,
     path: str,
@@ -176,7 +176,7 @@ def _groups(
         if group_id.startswith(OWN) or not may_see("group", group_id):
             continue
         groups[group_id] = group = known_groups.get(group_id)
-        # Before its first commit a group has read nothing of the partitions that it reads.
+        # Before its first commit a group has read nothing of its partitions.
         begins = diagnosis.readers(group, names).keys() | pending[group_id]
         standing[group_id] = dict.fromkeys(begins, -1) | standing[group_id]
     numbers = {p.topic_partition: p.partition_id for p in partitions}

@@ -56,7 +56,7 @@ def read(
         counts = {
             tree.name: _pages_of(connection, tree.name) for tree in trees if tree.table == "journal"
         }
-        # The journal is read a second time for what is in it. The records' pages are all others.
+        # The journal is read a second time for its content. All remaining pages are the records'.
         total, is_estimate = used + sum(counts.values()), False
         on_progress(0, total)
         for name in (_SCHEMA, *(tree.name for tree in trees if tree.name != "records")):

@@ -57,7 +57,7 @@ class TopicAdmin(RequestHandler):
             self._authorizer.check_create_topic(source, name)
             now = self._clock.time_ms()
             event = topics.checked_creation(source, name, partitions, config, self._config, now)
-            created = topics.metadata_of(source, event)  # Behind the commit nothing may fail.
+            created = topics.metadata_of(source, event)  # After the commit nothing may fail.
             return event
 
         try:
@@ -141,7 +141,6 @@ class TopicAdmin(RequestHandler):
         return TopicDescription(name, tuple(p.offsets() for p in partitions), config)
 
     def _topic_config(self, name: str) -> TopicConfig:
-        """Return the topic's effective settings: its own, and the broker's for the rest."""
         return TopicConfig.resolve(self._config, self.describe_topic(name).config)
 
     def describe_topic_config(self, name: str) -> list[ConfigEntry]:

@@ -176,7 +176,6 @@ class TransactionAdmin(RequestHandler):
             after = position
 
     def _journal_position(self, newest: int = 0) -> int:
-        """Return the position after which the last `newest` events begin."""
         with self._store.read() as connection:
             return max(journal.last_position(connection) - newest, 0)
 
@@ -208,7 +207,7 @@ class TransactionAdmin(RequestHandler):
     def _abort_open(
         self, transactional_id: str, partition_id: int, transaction: OpenTransaction
     ) -> str:
-        """Fence the producer and abort this transaction, and no later one of the same id."""
+        """Fence the producer and abort exactly this transaction, never a later one of the same id."""
 
         def may_end(unit: Unit) -> None:
             self._may_end(unit)
@@ -225,8 +224,8 @@ class TransactionAdmin(RequestHandler):
         return "ABORT"
 
     def _ended(self, unit: Unit, partition_id: int, transaction: OpenTransaction) -> str | None:
-        """How the transaction has ended meanwhile, as its write does that finds it overdue; None if it is
-        open. Raises UnknownTopicIdError."""
+        """The outcome if the transaction has ended meanwhile, also by this write's due work; None if it
+        is open. Raises UnknownTopicIdError."""
         partition = partition_rows.find_by_id(unit, partition_id)
         if partition is None:
             raise UnknownTopicIdError(
@@ -282,8 +281,8 @@ class TransactionAdmin(RequestHandler):
         return _outcome(decided.state)
 
     def _timeout_of(self, transactional_id: str) -> int:
-        """Return the transactional id's own timeout, which its producer keeps; for a new id a default,
-        until its first producer sets one."""
+        """Return the id's timeout, which its producer set. A new id gets a default until its first
+        producer sets one."""
         check_transactional_id(transactional_id)
         with self._store.read() as connection:
             metadata = transaction_rows.read(connection, transactional_id)

@@ -44,7 +44,7 @@ def _say(state: str) -> None:
         return
     address = name.replace("@", "\0", 1) if name.startswith("@") else name
     with (
-        contextlib.suppress(OSError),  # A manager that has gone needs no word.
+        contextlib.suppress(OSError),  # The service manager may have gone.
         socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock,
     ):
         sock.sendto(state.encode(), address)

@@ -374,7 +374,7 @@ def _walk(
                 known.by_bin[number] = known.by_bin.get(number, 0) + count
     steps.close()
     for producer_id, first in unfinished.items():
-        # Also one whose records the log start has passed.
+        # Also if the log start has passed its records.
         running.setdefault(producer_id, Span(producer_id, first, -1)).first = max(first, low)
     for span in running.values():
         collector.finish(span)

@@ -141,7 +141,7 @@ class PartitionTimeline:
         part = bins[at - 1]
         if offset >= self.end:
             return self.end_ms
-        # With an open transaction the end is the current time, which is not that of the last records.
+        # With an open transaction the end is the current time, not that of the last records.
         after, until = self.end, part.first_ms if self.open else self.end_ms
         if at < len(bins):
             after, until = bins[at].first_offset, bins[at].first_ms
