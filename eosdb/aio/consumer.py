@@ -101,6 +101,7 @@ class AsyncConsumer(Generic[Key, Value]):
         await self._worker.outlive(self.begin_to_stop())
 
     def begin_to_stop(self) -> Future[None]:
+        """Have the thread close the consumer and end."""
         if self._stopped is None:
             self._is_stopping = True
             self._consumer.wakeup()

@@ -143,6 +143,7 @@ class UserTransaction(LogTransaction):
         return self._open().connection
 
     def end(self) -> None:
+        """Make the object unusable: the block has ended."""
         with self._lock:
             self._held = None
 

@@ -220,6 +220,7 @@ class WriteReport:
     """Why the rows were skipped, as logged."""
 
     def say(self, path: str | os.PathLike[str]) -> None:
+        """Log that the batch was left out, if it was, and why."""
         if self.skipped:
             catalog.BATCH_LEFT_OUT.say(file=os.fspath(path), cause=self.why)
 
