@@ -6,7 +6,7 @@ PEERS := .venv/.peers
 .PHONY: demo test durations test-portable test-fast chaos fuzz gauntlet judges relay move lakehouse lint bench docs simulate release matrix site copies years clean
 
 demo: $(SETUP)
-	$(PYTHON) demo/flights.py
+	@$(PYTHON) demo/flights.py
 
 # TESTS="tests/log" tests a room, TESTS=--no-skips fails what is skipped; build/test.xml has the time of each test.
 TESTS ?=

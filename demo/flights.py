@@ -12,6 +12,7 @@ anything was off. The database, a plot of the delays and the timeline of the run
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import shutil
 import signal
@@ -23,7 +24,17 @@ import pandas
 from original import real_flights
 from pictures import draw_delays, draw_timeline
 from spark_part import agree, spark_under_fire
-from watching import HERE, PARTITIONS, Checks, Program, committed, say, stable_records
+from watching import (
+    HERE,
+    PARTITIONS,
+    Checks,
+    Program,
+    committed,
+    progress,
+    say,
+    stable_records,
+    step,
+)
 
 import eosdb
 
@@ -67,33 +78,45 @@ def main() -> int:
     folder = arguments.keep.absolute()
     folder.mkdir(parents=True, exist_ok=True)
     remove_earlier_output(folder)
+    logging.getLogger("eosdb").setLevel(logging.ERROR)  # A replayed batch is a warning.
     frame = real_flights().head(arguments.rows or ALL)
-    source, arriving = folder / "flights.ndjson", folder / "arriving.ndjson"
+    source, arriving, path = (
+        folder / name for name in ("flights.ndjson", "arriving.ndjson", "flights.db")
+    )
     early = int(len(frame) * (1 - ARRIVING))
-    for part, file in ((frame[:early], source), (frame[early:], arriving)):
-        say(f"writing {len(part):,} flights to {file}")
-        part.to_json(file, orient="records", lines=True)
-    path = folder / "flights.db"
-    with eosdb.connect(path) as db:
-        for topic in ("flights", "delays", "twins", "delays_by_hour"):
-            db.admin.create_topic(topic, partitions=PARTITIONS)
     checks = Checks()
-    ingest_under_fire(path, source, checks)
-    two_at_once(path, source, early, checks)
-    late_flights = late_flights_under_fire(path, checks)
-    spark_under_fire(path, arriving, arguments.kills, checks)
-    checks.equal("exit status of late_flights.py beside Spark", late_flights.end(), 0)
-    checks.equal("exit status of a last late_flights.py", start_late_flights(path).end(), 0)
-    compare_with_pandas(path, frame, checks)
-    draw_delays(agree(path, frame, checks), folder / "delays.svg")
-    draw_timeline(path, "flights", folder / "timeline.svg")
-    with eosdb.connect(path, read_only=True) as db:
-        report = db.verify()
-    checks.equal(f"problems verify finds in {report.events:,} events", len(report.problems), 0)
+    with step(1):
+        frame[:early].to_json(source, orient="records", lines=True)
+        frame[early:].to_json(arriving, orient="records", lines=True)
+        with eosdb.connect(path) as db:
+            for topic in ("flights", "delays", "twins", "delays_by_hour"):
+                db.admin.create_topic(topic, partitions=PARTITIONS)
+    with step(2):
+        ingest_under_fire(path, source, checks)
+    with step(3):
+        two_at_once(path, source, early, checks)
+    with step(4):
+        late_flights = late_flights_under_fire(path, checks)
+    with step(5):
+        spark = spark_under_fire(path, arriving, arguments.kills, checks)
+        checks.equal("exit status of late_flights.py beside Spark", late_flights.end(), 0)
+        checks.equal("exit status of a last late_flights.py", start_late_flights(path).end(), 0)
+    with step(6):
+        compare_with_pandas(path, frame, checks)
+        in_parquet = agree(spark, path, frame, checks)
+    with step(7):
+        draw_delays(in_parquet, folder / "delays.svg")
+        draw_timeline(path, "flights", folder / "timeline.svg")
+        with eosdb.connect(path, read_only=True) as db:
+            report = db.verify()
+        checks.equal(f"problems verify finds in {report.events:,} events", len(report.problems), 0)
     checks.show()
-    print(f"\nThe database is {path}; delays.svg and timeline.svg are beside it. Queries to try:\n")
+    file, command = (
+        os.path.relpath(name) for name in (path, Path(sys.executable).parent / "eosdb")
+    )
+    print(f"\n{file} is the database; delays.svg and timeline.svg are beside it. Queries to try:\n")
     for query in QUERIES:
-        print(f'  eosdb --db {path} sql "{query}"\n')
+        print(f'{command} sql {file} "{query}"\n')
     return 0 if checks.ok else 1
 
 
@@ -109,7 +132,9 @@ def ingest_under_fire(path: Path, source: Path, checks: Checks) -> None:
     for share in (0.2, 0.6):
         ingest = start_ingest(path, source, "flights")
         wait_until_committed(ingest, path, "flights", int(len(lines) * share))
-        checks.equal(f"ingest killed at {share:.0%}, by signal", ingest.kill(), signal.SIGKILL)
+        checks.equal(
+            f"ingest killed at {share:.0%}, by signal", ingest.kill("ingest"), signal.SIGKILL
+        )
         say(f"killed the ingest with {committed(path, 'flights'):,} records committed")
     checks.equal("exit status of the last ingest", start_ingest(path, source, "flights").end(), 0)
     checks.equal("records after two kills", committed(path, "flights"), len(lines))
@@ -139,9 +164,8 @@ def late_flights_under_fire(path: Path, checks: Checks) -> Program:
     for share in (0.2, 0.6):
         program = start_late_flights(path)
         wait_until_processed(program, path, share)
-        checks.equal(
-            f"late_flights.py killed at {share:.0%}, by signal", program.kill(), signal.SIGKILL
-        )
+        ended_by = program.kill("late_flights")
+        checks.equal(f"late_flights.py killed at {share:.0%}, by signal", ended_by, signal.SIGKILL)
         say(f"killed late_flights.py with {committed(path, 'delays'):,} late flights committed")
     return start_late_flights(path, idle_ms=3_000)
 
@@ -183,8 +207,8 @@ def start_late_flights(path: Path, idle_ms: int = 200) -> Program:
 
 def wait_until_committed(program: Program, path: Path, topic: str, records: int) -> None:
     with eosdb.connect(path, read_only=True) as db:
-        while program.is_running() and stable_records(db, topic) < records:
-            pass
+        while program.is_running() and (done := stable_records(db, topic)) < records:
+            progress(done, records, "records are committed, then the kill")
 
 
 def wait_until_processed(program: Program, path: Path, share: float) -> None:
@@ -193,6 +217,7 @@ def wait_until_processed(program: Program, path: Path, share: float) -> None:
         total = stable_records(db, "flights")
         while program.is_running():
             done = sum(o.offset for o in db.broker.offset_fetch("late-flights").values())
+            progress(done, int(total * share), "flights are processed, then the kill")
             if done >= total * share:
                 break
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import matplotlib
 import pandas
+from watching import KILLS
+
+import eosdb
+from eosdb.admin.timeline import svg
 
 matplotlib.use("svg")
 from matplotlib import pyplot
@@ -28,6 +30,7 @@ def draw_delays(sums: pandas.DataFrame, target: Path) -> None:
 
 
 def draw_timeline(path: Path, topic: str, target: Path) -> None:
-    """By the command that draws them of any topic."""
-    command = ["timeline", topic, "--by", "time", "--output", str(target)]
-    subprocess.run([sys.executable, "-m", "eosdb.cli", "--db", str(path), *command], check=True)
+    """The topic along time, with a line for each program that was killed."""
+    with eosdb.connect(path, read_only=True) as db:
+        lanes = db.admin.timeline(topic, by="time")
+    target.write_text(svg.document(lanes, KILLS), encoding="utf-8")

@@ -11,9 +11,11 @@ replaces. It reads what is committed, and ends when the standard input does and 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -41,11 +43,25 @@ def session(conf: dict[str, str] | None = None) -> SparkSession:
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     warnings.simplefilter("ignore")  # Spark warns of new versions of pandas.
     builder: Any = SparkSession.builder
-    return builder.master("local[2]").config(map=CONF | (conf or {})).getOrCreate()
+    with jvm_says_nothing():
+        return builder.master("local[2]").config(map=CONF | (conf or {})).getOrCreate()
 
 
-def main(path: str, folder: Path, flights_per_batch: int) -> None:
-    spark = session()
+@contextlib.contextmanager
+def jvm_says_nothing() -> Iterator[None]:
+    """What the JVM that starts here writes to its standard error is dropped."""
+    kept, nothing = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nothing)
+
+
+def start(spark: SparkSession, path: str, folder: Path, flights_per_batch: int) -> Any:
+    """Start the query, or go on with it."""
     to_topic = foreach_batch(path, topic="delays_by_hour")
 
     def add(flights: Any, batch: int) -> None:
@@ -56,7 +72,7 @@ def main(path: str, folder: Path, flights_per_batch: int) -> None:
         sums.write.mode("overwrite").parquet(str(folder / f"delays_by_hour.parquet/batch={batch}"))
         sums.unpersist()
 
-    query = (
+    return (
         read_stream(
             spark, path, subscribe="flights", startingOffsets="earliest", groupId="spark-delays",
             maxOffsetsPerTrigger=flights_per_batch,
@@ -68,6 +84,11 @@ def main(path: str, folder: Path, flights_per_batch: int) -> None:
         .option("checkpointLocation", str(folder / "delays_by_hour.checkpoint"))
         .start()
     )  # fmt: skip
+
+
+def main(path: str, folder: Path, flights_per_batch: int) -> None:
+    spark = session()
+    query = start(spark, path, folder, flights_per_batch)
     sys.stdin.read()
     query.processAllAvailable()
     query.stop()

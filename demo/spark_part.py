@@ -4,13 +4,14 @@ numbers are read in every way there is, and compared with pandas on the original
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import pandas
 from arriving_flights import ABORTED, NAME
-from spark_delays import SCHEMA, session
+from spark_delays import SCHEMA, session, start
 from watching import HERE, Checks, Program, say, stable_records
 
 import eosdb
@@ -30,8 +31,9 @@ Sums = dict[tuple[str, int], tuple[int, int]]
 """Flights and minutes of delay of each carrier and hour."""
 
 
-def spark_under_fire(path: Path, arriving: Path, kills: int, checks: Checks) -> None:
-    """The job, killed so often while two programs work on the file beside it."""
+def spark_under_fire(path: Path, arriving: Path, kills: int, checks: Checks) -> Any:
+    """The job, killed so often while two programs work on the file beside it. Its last run is in this
+    process. Returns the session."""
     count = len(arriving.read_bytes().splitlines())
     size = -(-count // TRANSACTIONS)
     with eosdb.connect(path, read_only=True) as db:
@@ -39,14 +41,17 @@ def spark_under_fire(path: Path, arriving: Path, kills: int, checks: Checks) -> 
     arrival = Program(HERE / "arriving_flights.py", path, arriving, size)
     for run in range(1, kills + 1):
         job = Program(HERE / "spark_delays.py", path, path.parent, per_batch)
-        wait_for_micro_batches(job, path, 2)
-        checks.equal(f"Spark driver {run} killed, by signal", job.kill(), signal.SIGKILL)
+        wait_for_micro_batches(job.is_running, path, 2)
+        checks.equal(f"Spark driver {run} killed, by signal", job.kill("Spark"), signal.SIGKILL)
         checks.equal("flights were still arriving then", arrival.is_running(), True)
         say(f"killed Spark driver {run} and its JVM {whereabouts(path.parent)}")
-    job = Program(HERE / "spark_delays.py", path, path.parent, per_batch)
-    wait_for_micro_batches(job, path, 1)
+    spark = session(spark_conf())
+    query = start(spark, str(path), path.parent, per_batch)
+    wait_for_micro_batches(lambda: still(query.isActive), path, 1)
     checks.equal("exit status of arriving_flights.py", arrival.end(), 0)
-    checks.equal("exit status of the last Spark driver", job.end(), 0)
+    query.processAllAvailable()
+    query.stop()
+    checks.equal("error of the last run of the Spark job", query.exception(), None)
     with eosdb.connect(path, read_only=True) as db:
         ((aborted,),) = db.query(
             "SELECT count(*) FROM transaction_history WHERE transactional_id = ? "
@@ -59,16 +64,23 @@ def spark_under_fire(path: Path, arriving: Path, kills: int, checks: Checks) -> 
     )
     lag = sum(partition.lag or 0 for partition in group.partitions)
     checks.equal("flights that the Spark job has not read", lag, 0)
+    return spark
 
 
-def wait_for_micro_batches(job: Program, path: Path, count: int) -> None:
+def wait_for_micro_batches(is_running: Callable[[], bool], path: Path, count: int) -> None:
     """Until the topic has so many more than now."""
     with eosdb.connect(path, read_only=True) as db:
         seen = stable_records(db, "delays_by_hour")
-        while count and job.is_running():
+        while count and is_running():
             now = stable_records(db, "delays_by_hour")
             count -= now != seen
             seen = now
+
+
+def still(is_active: bool) -> bool:
+    """The same a hundredth of a second later, like `Program.is_running`."""
+    time.sleep(0.01)
+    return is_active
 
 
 def whereabouts(folder: Path) -> str:
@@ -86,7 +98,7 @@ def whereabouts(folder: Path) -> str:
 # -- reading it in every way ------------------------------------------------------------------------------
 
 
-def agree(path: Path, frame: pandas.DataFrame, checks: Checks) -> pandas.DataFrame:
+def agree(spark: Any, path: Path, frame: pandas.DataFrame, checks: Checks) -> pandas.DataFrame:
     """Compare what each reader sees with pandas on the original data. Returns what is in Parquet."""
     grouped = frame.groupby(["carrier", "hour"]).dep_delay
     expected = sums_of(grouped.agg(["size", "sum"]).reset_index().itertuples(index=False))
@@ -96,7 +108,6 @@ def agree(path: Path, frame: pandas.DataFrame, checks: Checks) -> pandas.DataFra
         by_pandas = db.query(f"SELECT {SUMS} FROM delays_by_hour_typed GROUP BY 1, 2").df()
     parquet = path.parent / "delays_by_hour.parquet"
     in_parquet = pandas.read_parquet(parquet).astype({"batch": int})
-    spark = session(spark_conf())
     topic, flights = (
         typed(read(spark, path, subscribe=name), schema)
         for name, schema in (

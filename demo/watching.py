@@ -3,11 +3,14 @@ into the file beside them."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,6 +21,18 @@ import eosdb
 
 PARTITIONS = 4
 HERE = Path(__file__).parent
+CONSOLE = Console(width=None if sys.stdout.isatty() else 110, highlight=False)
+STEPS = (
+    "write the flights as NDJSON",
+    "ingest them, killed twice",
+    "ingest a file twice at once",
+    "process them, killed twice",
+    "stream them with Spark while more arrive",
+    "compare all readers with pandas",
+    "draw, and verify the file",
+)
+KILLS: list[tuple[int, str]] = []
+"""The time (epoch ms) and the name of each program that was killed."""
 
 
 @dataclass
@@ -40,11 +55,29 @@ class Checks:
             table.add_column(column)
         for what, found, expected, held in self.rows:
             table.add_row(what, found, expected, "[green]ok" if held else "[bold red]WRONG")
-        Console(width=110).print(table)
+        CONSOLE.print(table)
+
+
+_status = CONSOLE.status("")
+
+
+@contextlib.contextmanager
+def step(number: int) -> Iterator[None]:
+    """One of STEPS: a line that moves while it is under way, and at the end how long it took."""
+    text, began = f"{number}/{len(STEPS)} {STEPS[number - 1]}", time.monotonic()
+    _status.update(f"{text} …")
+    with _status:
+        yield
+    CONSOLE.print(f"{text}: {time.monotonic() - began:.1f} s")
 
 
 def say(text: str) -> None:
-    print(f"· {text}", flush=True)
+    CONSOLE.print(f"    {text}", markup=False)
+
+
+def progress(done: int, of: int, what: str) -> None:
+    """The line that moves."""
+    _status.update(f"    {done:,} of {of:,} {what}")
 
 
 class Program:
@@ -66,9 +99,10 @@ class Program:
             return True
         return False
 
-    def kill(self) -> int:
+    def kill(self, name: str) -> int:
         """It, and what it has started. Returns the signal by which it ended."""
         if self._process.poll() is None:
+            KILLS.append((time.time_ns() // 1_000_000, f"{name} killed"))
             os.killpg(self._process.pid, signal.SIGKILL)
         return -self.end(expected=-signal.SIGKILL)
 

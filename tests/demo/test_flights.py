@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -39,6 +40,15 @@ def test_the_demo_checks_everything_and_says_so(tmp_path: Path) -> None:
     assert done.stdout.count("ok") >= 33
     for killed in ("the ingest", "late_flights.py", "Spark driver 1"):
         assert f"killed {killed}" in done.stdout
+    assert done.stderr == ""
+    assert [line[:3] for line in done.stdout.splitlines() if line[1:3] == "/7"] == [
+        f"{number}/7" for number in range(1, 8)
+    ]
+    marks = re.findall("[a-zA-Z_]+ killed", (out / "timeline.svg").read_text(encoding="utf-8"))
+    assert marks == ["ingest killed"] * 2 + ["late_flights killed"] * 2 + ["Spark killed"]
+    command = next(line for line in done.stdout.splitlines() if " sql " in line)
+    queried = subprocess.run(command, shell=True, capture_output=True, text=True, check=True)
+    assert queried.stdout.startswith("carrier")
     for reader in ("by the data source", "by its JDBC view", "by pandas", "by Spark"):
         assert reader in done.stdout
     for left in ("flights.db", "delays.svg", "timeline.svg", "dear.txt"):
