@@ -106,10 +106,10 @@ def _names_in_file(ctx: click.Context, names: Callable[[Database], Iterable[str]
 
 
 _MAGIC: Final = b"SQLite format 3\0"
-FOOTER: Final = "FILE may also be given as --db PATH, before or behind the command, or as EOSDB_DB."
-_FOOTER_AMBIGUOUS: Final = (
-    "With --db or EOSDB_DB, the first word is an argument; otherwise it is FILE."
+FOOTER: Final = (
+    "FILE is the database. --db PATH anywhere in the line, or EOSDB_DB, may name it instead."
 )
+_FOOTER_AMBIGUOUS: Final = "The first word is FILE only if neither does."
 
 
 class _NoFile(str):

@@ -74,7 +74,11 @@ def partition_argument(*, required: bool = True, whole_topic: bool = False) -> C
 
         for add in (
             click.argument("partition", required=False, type=int),
-            click.argument("topic", required=required, metavar="TOPIC[/PARTITION]"),
+            click.argument(
+                "topic",
+                required=required,
+                metavar="TOPIC[/PARTITION]" if required else "[TOPIC/PARTITION]",
+            ),
         ):
             command = add(command)
         return command  # type: ignore[return-value]

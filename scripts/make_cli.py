@@ -19,14 +19,17 @@ INTRODUCTION = """# The command line
 
 Made from the commands' own help by `make docs`.
 
-FILE, the database, is the first word after the command's name, or `--db PATH` before or behind it, or the
-environment variable `EOSDB_DB`. A word is FILE if the command's own arguments are complete without it.
+Name the database first (`eosdb topics list shop.db`), or with `--db PATH` anywhere in the line, or in `EOSDB_DB`.
+A word is FILE if the command's own arguments are complete without it.
 Where an argument may be left out or repeated (`topics describe [TOPIC]`, `consume TOPICS...`), the first
-word is FILE only if neither `--db` nor `EOSDB_DB` names the file; if `EOSDB_DB` does and the word is a
+word is FILE only if neither `--db` nor `EOSDB_DB` names the file. If `EOSDB_DB` does and the word is a
 database, the command asks for `--db`.
 
-Listings take `--format table|json|jsonl|csv`; JSON is one array. Options that were renamed keep their old
-spelling for one version, with a line on stderr that says the new one. Exit status: 0 done, 1 refused or
+Kafka's options for arguments are understood: `--topic`, `--partition`, `--group`, `--transactional-id`.
+These names stay valid and hidden: `log dump`, `snapshots take|list|show`, `journal`, `rebuild` (now below
+`inspect`), and `migrate` (now `init`).
+
+Listings take `--format table|json|jsonl|csv`; JSON is one array. Exit status: 0 done, 1 refused or
 failed (one line on stderr: the error's name, what was found, what to do), 3 the same, though something
 is stored, or [may be](errors.md), 2 usage, 4 not eosdb's (`verify --untrusted`), 130 Ctrl-C, 143 SIGTERM
 ([what they stop](operations.md#ctrl-c-and-sigterm)). Shell completion,

@@ -27,7 +27,7 @@ def list_(session: Session, topic: str, pending: bool, output_format: str) -> No
 
     \b
     Example:
-      eosdb dlq list orders.dlq --pending
+      eosdb dlq list shop.db orders.dlq --pending
     """
     columns = (
         "ID", "PARTITION", "OFFSET", "KEY", "ORIGIN", "GROUP", "ATTEMPTS", "ERROR", "MESSAGE", "FAILED-AT",
@@ -68,8 +68,8 @@ def show(
 
     \b
     Example:
-      eosdb dlq show orders.dlq/0/17
-      eosdb dlq show orders.dlq 17
+      eosdb dlq show shop.db orders.dlq/0/17
+      eosdb dlq show shop.db orders.dlq 17
     """
     if offset is None:
         topic, partition, offset = _parts(topic)
@@ -120,13 +120,13 @@ def show(
 def replay(
     session: Session, topic: str, offsets: tuple[int, ...], partition: int, to_topic: str | None
 ) -> None:
-    """Send the dead letters in TOPIC back to their original topics, each exactly once: those that were
-    replayed before, also by a run that was killed, are skipped.
+    """Send the dead letters in TOPIC back to their original topics, each exactly once. Those that an
+    earlier run has replayed are skipped, also if that run was killed.
 
     \b
     Example:
-      eosdb dlq replay orders.dlq
-      eosdb dlq replay orders.dlq --offset 17 --offset 21
+      eosdb dlq replay shop.db orders.dlq
+      eosdb dlq replay shop.db orders.dlq --offset 17 --offset 21
     """
     chosen = [(partition, offset) for offset in offsets] or None
     with session.open() as db:

@@ -28,7 +28,7 @@ def list_(session: Session, state: bool, output_format: str) -> None:
 
     \b
     Example:
-      eosdb groups list --state
+      eosdb groups list shop.db --state
     """
     with session.open(read_only=True) as db:
         names = db.broker.list_groups()
@@ -54,16 +54,17 @@ def describe(
     state: bool,
     output_format: str,
 ) -> None:
-    """Describe GROUP: its committed offset in each partition. LAG counts the records it can read now,
-    HELD-BACK those behind the last stable offset; SKIPPED counts offsets of markers and aborted data, which
-    are not lag.
+    """Describe GROUP: its committed offset in each partition.
+
+    LAG counts the records it can read now. HELD-BACK counts records behind the last stable offset. SKIPPED
+    counts offsets of markers and aborted data, which are not lag.
 
     A member whose session has ended or whose process has died is not shown. The next write to the file
     removes it; until then a line on standard error says so.
 
     \b
     Example:
-      eosdb groups describe billing
+      eosdb groups describe shop.db billing
     """
     if bool(group) == all_groups:
         raise click.UsageError("name at least one group, or give --all-groups")
@@ -178,7 +179,7 @@ def reset_offsets(
 
     \b
     Example:
-      eosdb groups reset-offsets billing --topic orders --to-datetime 2026-11-21T12:00 --execute
+      eosdb groups reset-offsets shop.db billing --topic orders --to-datetime 2026-11-21T12:00 --execute
     """
     if dry_run and execute:
         raise click.UsageError("give --dry-run or --execute, not both")

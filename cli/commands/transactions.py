@@ -49,12 +49,12 @@ def list_(
     duration_filter: int,
     output_format: str,
 ) -> None:
-    """List transactional ids and the state of their transactions. A line on standard error names each that
-    the next write to the file ends, because its time is over or its owner has died.
+    """List transactional ids and the state of their transactions. Standard error names those that the next
+    write to the file ends: they have timed out, or their owner has died.
 
     \b
     Example:
-      eosdb transactions list --in-state Ongoing --duration-filter 60000
+      eosdb transactions list shop.db --in-state Ongoing --duration-filter 60000
     """
     with session.open(read_only=True) as db:
         listings = db.broker.list_transactions(states, producer_ids, duration_filter)
@@ -135,7 +135,7 @@ def describe_producers(session: Session, where: TopicPartition, output_format: s
 
     \b
     Example:
-      eosdb transactions describe-producers orders/0
+      eosdb transactions describe-producers shop.db orders/0
     """
     with session.open(read_only=True) as db:
         output.rows(
@@ -173,12 +173,12 @@ def find_hanging(
     max_transaction_timeout: int,
     output_format: str,
 ) -> None:
-    """Find transactions that are open in a partition but that the coordinator will not end: it does not
-    know them, or has completed them, or they are due and nobody has written since.
+    """Find transactions that are open in a partition and that the coordinator will not end. It does not
+    know them, or it has completed them, or they are due and no program has written since.
 
     \b
     Example:
-      eosdb transactions find-hanging
+      eosdb transactions find-hanging shop.db
     """
     if partition is not None and topic is None:
         raise click.UsageError("--partition needs --topic")
@@ -228,11 +228,11 @@ def abort(session: Session, where: TopicPartition, start_offset: int) -> None:
     """Abort a transaction that is open in a partition, so that readers can proceed.
 
     An ongoing transaction is aborted in all its partitions, and its producer fenced. A hanging transaction
-    gets its marker in this partition; if the coordinator had decided to commit it, a commit marker.
+    gets its marker in this partition: a commit marker if the coordinator decided so, or else abort.
 
     \b
     Example:
-      eosdb transactions abort orders/0 --start-offset 200
+      eosdb transactions abort shop.db orders/0 --start-offset 200
     """
     with session.open() as db:
         outcome = db.admin.abort_transaction(where, start_offset)
@@ -251,7 +251,7 @@ def fence(session: Session, transactional_id: str) -> None:
 
     \b
     Example:
-      eosdb transactions fence shop-1
+      eosdb transactions fence shop.db shop-1
     """
     with session.open() as db:
         now = db.admin.fence_producer(transactional_id)

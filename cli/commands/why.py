@@ -35,13 +35,14 @@ _COLUMNS = (
 @click.option("--group", help="Also show the committed offsets of this group.")
 @output.format_option
 def why(session: Session, where: TopicPartition, group: str | None, output_format: str) -> None:
-    """Explain why a consumer is stuck. For each partition of TOPIC, or the given one: the last stable
-    offset, the transaction that holds it back and since when, the records behind it, when that transaction
-    will time out, and the command that aborts it now.
+    """Explain why a consumer is stuck, in each partition of TOPIC or in one.
+
+    Shows the last stable offset, the transaction that holds it back, since when, and the records behind it.
+    Tells when that transaction times out, and the command that aborts it now.
 
     \b
     Example:
-      eosdb why orders/0 --group billing
+      eosdb why shop.db orders/0 --group billing
     """
     with session.open(read_only=True) as db:
         if where.partition < 0:

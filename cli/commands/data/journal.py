@@ -51,7 +51,7 @@ def journal(
 
     \b
     Example:
-      eosdb inspect journal --follow --kind TransactionStateChanged --kind MarkerWritten
+      eosdb inspect journal shop.db --follow --kind TransactionStateChanged --kind MarkerWritten
     """
     if from_position is not None and last is not None:
         raise click.UsageError("give --from-position or --last, not both")

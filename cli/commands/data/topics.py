@@ -45,7 +45,7 @@ def create(
 
     \b
     Example:
-      eosdb topics create orders --partitions 4 --config cleanup.policy=compact
+      eosdb topics create shop.db orders --partitions 4 --config cleanup.policy=compact
     """
     with session.open() as db:
         try:
@@ -68,7 +68,7 @@ def list_(session: Session, output_format: str) -> None:
 
     \b
     Example:
-      eosdb topics list
+      eosdb topics list shop.db
     """
     with session.open(read_only=True) as db:
         output.rows(("Topic",), [(name,) for name in db.admin.list_topics()], output_format)
@@ -83,7 +83,7 @@ def describe(session: Session, topic: str | None, output_format: str) -> None:
 
     \b
     Example:
-      eosdb topics describe orders
+      eosdb topics describe shop.db orders
     """
     columns = (
         "Topic", "Partition", "LogStartOffset", "LogEndOffset", "LastStableOffset",
@@ -137,7 +137,7 @@ def alter(
 
     \b
     Example:
-      eosdb topics alter orders --partitions 8 --config retention.ms=86400000
+      eosdb topics alter shop.db orders --partitions 8 --config retention.ms=86400000
     """
     changes: dict[str, str | None] = {**config, **dict.fromkeys(delete_config)}
     if partitions is None and not changes:
@@ -159,7 +159,7 @@ def delete(session: Session, topic: str, yes: bool) -> None:
 
     \b
     Example:
-      eosdb topics delete orders --yes
+      eosdb topics delete shop.db orders --yes
     """
     with session.open() as db:
         db.admin.describe_topic(topic)
@@ -181,7 +181,7 @@ def delete_records(session: Session, where: TopicPartition, before_offset: int, 
 
     \b
     Example:
-      eosdb delete-records orders/0 --before-offset 1000 --yes
+      eosdb delete-records shop.db orders/0 --before-offset 1000 --yes
     """
     with session.open() as db:
         db.broker.offsets(where)

@@ -46,8 +46,8 @@ def create(session: Session, topic: str, columns: dict[str, str], name: str | No
 
     \b
     Example:
-      eosdb views create flights --json carrier --json dep_delay:INTEGER
-      eosdb sql "SELECT carrier, avg(dep_delay) FROM flights GROUP BY carrier"
+      eosdb views create shop.db flights --json carrier --json dep_delay:INTEGER
+      eosdb sql shop.db "SELECT carrier, avg(dep_delay) FROM flights GROUP BY carrier"
     """
     chosen = name or topic.replace(".", "_").replace("-", "_")
     with session.open() as db:
@@ -62,7 +62,7 @@ def list_(session: Session, output_format: str) -> None:
 
     \b
     Example:
-      eosdb views list
+      eosdb views list shop.db
     """
     with session.open(read_only=True) as db:
         typed = db.admin.list_views()
@@ -84,7 +84,7 @@ def drop(session: Session, name: str, if_exists: bool) -> None:
 
     \b
     Example:
-      eosdb views drop flights
+      eosdb views drop shop.db flights
     """
     with session.open() as db:
         try:

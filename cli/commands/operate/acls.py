@@ -49,11 +49,12 @@ def add(
     deny: bool,
 ) -> None:
     """Add ACLs. With the first ACL, every operation that no ACL allows is denied. Commands run as
-    User:ANONYMOUS unless `eosdb` is given --principal.
+    User:ANONYMOUS unless `eosdb --run-as` names another principal.
 
     \b
     Example:
-      eosdb acls add --principal User:alice --operation write --resource-type topic --resource-name orders
+      eosdb acls add shop.db --principal User:alice --operation write --resource-type topic \\
+        --resource-name orders
     """
     if resource_name is None:
         if resource_type != "cluster":
@@ -90,7 +91,7 @@ def list_(
 
     \b
     Example:
-      eosdb acls list --principal User:alice
+      eosdb acls list shop.db --principal User:alice
     """
     with session.open(read_only=True) as db:
         acls = db.admin.list_acls()
@@ -130,7 +131,7 @@ def remove(
 
     \b
     Example:
-      eosdb acls remove --principal User:alice --operation write
+      eosdb acls remove shop.db --principal User:alice --operation write
     """
     filters = {
         "principal": principal, "operation": operation, "resource_type": resource_type,

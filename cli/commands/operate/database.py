@@ -107,8 +107,8 @@ def sql(session: Session, query: str, output_format: str) -> None:
 
     \b
     Example:
-      eosdb sql .views
-      eosdb sql "SELECT topic, count(*) AS n FROM committed_records GROUP BY topic"
+      eosdb sql shop.db .views
+      eosdb sql shop.db "SELECT topic, count(*) AS n FROM committed_records GROUP BY topic"
     """
     if query == "-":
         query = sys.stdin.read()

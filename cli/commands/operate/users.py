@@ -38,7 +38,7 @@ def add(session: Session, name: str, mechanisms: tuple[str, ...]) -> None:
 
     \b
     Example:
-      eosdb users add alice
+      eosdb users add shop.db alice
     """
     with session.open() as db:
         db.admin.set_password(name, _password(), mechanisms)
@@ -52,7 +52,7 @@ def list_(session: Session, output_format: str) -> None:
 
     \b
     Example:
-      eosdb users list
+      eosdb users list shop.db
     """
     with session.open(read_only=True) as db:
         credentials = db.admin._list_credentials()
@@ -68,7 +68,7 @@ def remove(session: Session, name: str, mechanism: str | None) -> None:
 
     \b
     Example:
-      eosdb users remove alice
+      eosdb users remove shop.db alice
     """
     with session.open() as db:
         db.admin.remove_user(name, mechanism)
