@@ -19,8 +19,8 @@ INTRODUCTION = """# The command line
 
 Made from the commands' own help by `make docs`.
 
-Name the database first (`eosdb topics list shop.db`), or with `--db PATH` anywhere in the line, or in `EOSDB_DB`.
-A word is FILE if the command's own arguments are complete without it.
+Name the database first (`eosdb topics list shop.db`), or with `--db PATH` anywhere in the line, or in
+`EOSDB_DB`. A word is FILE if the command's own arguments are complete without it.
 Where an argument may be left out or repeated (`topics describe [TOPIC]`, `consume TOPICS...`), the first
 word is FILE only if neither `--db` nor `EOSDB_DB` names the file. If `EOSDB_DB` does and the word is a
 database, the command asks for `--db`.
