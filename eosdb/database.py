@@ -515,6 +515,11 @@ class Database(WholeFile, Closeable):
             self._closing = Closing(*sql, partial(self._store.close, orderly=orderly), self._remove)
         self._closing.run()
 
+    def _repr_html_(self) -> str | None:
+        with contextlib.suppress(EosdbError):
+            return self.admin.overview()._repr_html_()
+        return None
+
     def __repr__(self) -> str:
         state = "closed" if self._closing else "read only" if self._store.read_only else "open"
         return f"<eosdb.Database {self.path!r} {state}>"

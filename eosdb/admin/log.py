@@ -250,11 +250,13 @@ class LogAdmin(RequestHandler):
         0.2 s for 20,000 transactions. Raises UnknownTopicOrPartitionError, TopicAuthorizationFailedError
         and InvalidRequestError.
         """
+        from eosdb.admin.timeline.svg import Timelines
+
         window = Window(by, start, end, since, until, max_transactions, max_bins)
         window.check()
         now_ms = self._clock.time_ms()
         with self._store.read() as connection:
-            return tuple(
+            return Timelines(
                 reading.read(connection, self._authorizer, topic, partition, window, now_ms)
             )
 

@@ -1,16 +1,19 @@
-"""The result of a SQL query: rows that are read lazily, shown, and converted to tables."""
+"""The result of a SQL query: rows that are read lazily, shown, and converted to tables. Reports as tables
+of a notebook, without markup of the data."""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from html import escape
 from itertools import chain, islice, zip_longest
 from typing import TYPE_CHECKING, Any, Final
 
 from eosdb.errors import ConfigError, InvalidRequestError
+from eosdb.model.clock import format_time_ms
 from eosdb.model.closing import Closeable
-from eosdb.model.words import counted, decoded, printable
+from eosdb.model.words import counted, decoded, printable, shortened
 
 if TYPE_CHECKING:
     import pandas
@@ -18,6 +21,10 @@ if TYPE_CHECKING:
 
 _SHOWN_ROWS: Final = 20
 _SHOWN_WIDTH: Final = 40
+_REPORT_WIDTH: Final = 80
+_PLACE: Final = "text-align:left"
+_TIMES: Final = 10**11
+"""Above are times (epoch ms), below durations."""
 
 
 class Row(tuple[Any, ...]):
@@ -201,3 +208,61 @@ def _module(name: str, method: str) -> Any:
         raise ConfigError(
             f"{method}() needs {name}, which is not installed ({error}); pip install {name}"
         ) from None
+
+
+class Tabular:
+    """A dataclass that a notebook shows as a table of its fields."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        return "".join(_report(type(self).__name__, dict(_facts(self))))
+
+
+def _report(title: str, facts: Mapping[str, object]) -> Iterator[str]:
+    """A table of the plain facts, and one for each fact that is a sequence of dataclasses."""
+    lists = {name: rows for name, rows in facts.items() if _is_list(rows)}
+    yield f"<table><caption style='{_PLACE}'>{escape(title)}</caption>"
+    for name, value in facts.items():
+        if name not in lists:
+            yield f"<tr><th style='{_PLACE}'>{escape(name)}</th><td>{_fact(name, value)}</td></tr>"
+    yield "</table>"
+    for name, rows in lists.items():
+        yield from _listed(name, rows)
+
+
+def _listed(name: str, rows: Any) -> Iterator[str]:
+    more = f" (the first {_SHOWN_ROWS} of {len(rows):,})" if len(rows) > _SHOWN_ROWS else ""
+    yield f"<table><caption style='{_PLACE}'>{escape(name)}{more}</caption>"
+    heads = "".join(f"<th>{escape(head)}</th>" for head, _ in _facts(rows[0]))
+    yield f"<tr>{heads}</tr>"
+    for row in rows[:_SHOWN_ROWS]:
+        cells = "".join(f"<td>{_fact(*fact)}</td>" for fact in _facts(row))
+        yield f"<tr>{cells}</tr>"
+    yield "</table>"
+
+
+def _facts(value: Any) -> Iterator[tuple[str, object]]:
+    """The fields that a value shows; those of a dataclass inside it stand in its place."""
+    for one in fields(value):
+        found = getattr(value, one.name)
+        if is_dataclass(found):
+            yield from _facts(found)
+        elif one.repr:
+            yield one.name, found
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, tuple) and bool(value) and is_dataclass(value[0])
+
+
+def _fact(name: str, value: object) -> str:
+    if isinstance(value, tuple):
+        is_text = all(isinstance(one, str) for one in value)
+        text = ", ".join(value) if is_text else f"{len(value):,}"
+    elif isinstance(value, int) and value > _TIMES and name.endswith(("_ms", "timestamp")):
+        text = format_time_ms(value)
+    else:
+        is_count = isinstance(value, int) and not isinstance(value, bool)
+        text = f"{value:,}" if is_count else str(value)
+    return escape(printable(shortened(text, _REPORT_WIDTH)))

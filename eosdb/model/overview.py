@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from eosdb.model.answers import Tabular
 from eosdb.model.reports import OpenTransaction
 from eosdb.model.values import PartitionOffsets, TopicPartition
 
@@ -82,7 +83,7 @@ class DeadLetterFigures:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Overview:
+class Overview(Tabular):
     """The figures of a file at one instant, as far as the principal may describe them."""
 
     path: str

@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
+from eosdb.model.answers import Tabular
 from eosdb.model.fetched import LogRecord
 from eosdb.model.values import PartitionOffsets, TopicPartition
 
@@ -45,7 +46,7 @@ class LogDirectory:
 
 
 @dataclass(frozen=True, slots=True)
-class CompactReport:
+class CompactReport(Tabular):
     """The size of the file before and after, and seconds taken.
 
     `held_by` names the reader of an earlier snapshot, if there is one: the file and the WAL shrink at the
@@ -59,7 +60,7 @@ class CompactReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProcessReport:
+class ProcessReport(Tabular):
     """What a processor has committed since it was made, and what it met.
 
     `processed` counts the records whose handler succeeded, `produced` the records that the handler returned
@@ -79,7 +80,7 @@ class ProcessReport:
 
 
 @dataclass(frozen=True, slots=True)
-class PublishReport:
+class PublishReport(Tabular):
     """The result of a publish.
 
     `url` is the file's own folder, `snapshot` the name of the snapshot, `position` its last event, `size`
@@ -121,7 +122,7 @@ class TopicStorage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StorageStats:
+class StorageStats(Tabular):
     """The storage of a file by parts, largest first, which add up to `total_bytes`.
 
     `transactions` is the number of completed ones in the journal; their events take
@@ -261,7 +262,7 @@ class GroupPartition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupReport:
+class GroupReport(Tabular):
     """A group, its state, and every partition with a committed offset or a member.
 
     State and members are as the next write to the file leaves them: `due` says which members it removes,
@@ -276,7 +277,7 @@ class GroupReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Diagnosis:
+class Diagnosis(Tabular):
     """Why a reader of a partition makes no progress: the offsets, and the transaction that holds it back.
 
     Beyond the last stable offset, `waiting_committed` records could be read at once if that transaction

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NamedTuple
 from uuid import UUID
 
 from eosdb.errors import ApiError
+from eosdb.model.answers import Tabular
 
 # Plain `ConsumerRecord` has any type of key and value. Consumers return `bytes | Any`, as typeshed does
 # for `re.Match.group`: `bytes | None` would force a check on everybody that most topics make senseless.
@@ -437,7 +438,7 @@ class ProducerRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class TopicDescription:
+class TopicDescription(Tabular):
     """A topic, the offsets of its partitions, and its own settings."""
 
     name: str
@@ -466,7 +467,7 @@ class SnapshotInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class HousekeepingReport:
+class HousekeepingReport(Tabular):
     """The result of one round of housekeeping."""
 
     recovered_transactions: int = 0
@@ -488,7 +489,7 @@ class HousekeepingReport:
 
 
 @dataclass(frozen=True, slots=True)
-class VerifyReport:
+class VerifyReport(Tabular):
     """`ok` if replaying the events gives exactly the materialized tables."""
 
     ok: bool
@@ -498,7 +499,7 @@ class VerifyReport:
 
 
 @dataclass(frozen=True, slots=True)
-class RebuildReport:
+class RebuildReport(Tabular):
     """The result of a rebuild: events folded, and seconds taken."""
 
     events: int

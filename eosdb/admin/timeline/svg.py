@@ -48,6 +48,15 @@ class Links:
     part: Callable[[int, int], str]
 
 
+class Timelines(tuple[PartitionTimeline, ...]):
+    """The partitions of a topic; a notebook draws them."""
+
+    __slots__ = ()
+
+    def _repr_svg_(self) -> str:
+        return document(self)
+
+
 def document(timelines: Sequence[PartitionTimeline], marks: Sequence[tuple[int, str]] = ()) -> str:
     """The picture as a file of its own, with a title and what must be known to read it. `marks` are times
     (epoch ms) with names."""

@@ -18,6 +18,7 @@ from eosdb.client.processor.failure import Failure, read_failure, unmarked
 from eosdb.client.producer.producer import Producer
 from eosdb.client.transport import Transport
 from eosdb.errors import InvalidRequestError, UnknownTopicIdError, in_doubt
+from eosdb.model.answers import Tabular
 from eosdb.model.clock import Clock
 from eosdb.model.config import INT32_MAX
 from eosdb.model.records.failure_headers import replay_group, replayed_beyond
@@ -43,7 +44,7 @@ class DeadLetter:
 
 
 @dataclass(frozen=True, slots=True)
-class ReplayReport:
+class ReplayReport(Tabular):
     """The result of a replay: the dead letters of this one, and of earlier ones."""
 
     replayed: int
