@@ -21,7 +21,7 @@ from kafka.protocol.producer.transaction import TxnOffsetCommitRequest
 
 import eosdb
 from eosdb import ManualClock, TopicPartition
-from eosdb.errors import ApiError, MemberIdRequiredError
+from eosdb.errors import ApiError, MemberIdRequiredError, UnknownMemberIdError
 from eosdb.model.protocol.consumer_protocol import decode_assignment
 from eosdb.wire.schemas import ConsumerGroupHeartbeatRequest
 from tests.broker.asked import Asked, clock, topics
@@ -179,7 +179,8 @@ def peer(db: eosdb.Database) -> Iterator[Peer]:
 def is_asked(row: Row) -> bool:
     """Not if it waits. Nor if time empties the group: a server's own upkeep may have removed it."""
     has_waited = any(isinstance(step, steps.Wait) for step in row.state)
-    is_emptied = has_waited and row.effect.startswith("Empty")
+    is_gone = row.answer == UnknownMemberIdError.name
+    is_emptied = has_waited and (is_gone or row.effect.startswith("Empty"))
     return not (row.answer == WAITS or is_emptied or isinstance(row.request, steps.Wait))
 
 
