@@ -38,3 +38,14 @@ def test_a_copy_is_not_published_in_the_place_of_a_pipe(tmp_path: Path) -> None:
     ):
         db.publish_copy(pipe)
     assert stat.S_ISFIFO(pipe.stat().st_mode)
+
+
+def test_a_link_at_the_name_under_which_it_is_written_is_not_followed(tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    precious.write_text("precious")
+    path = tmp_path / "shop.db"
+    eosdb.connect(path).close()
+    (tmp_path / f"out.{os.getpid()}.part").symlink_to(precious)
+    done = CliRunner().invoke(MAIN, ["topics", "list", str(path), "-o", str(tmp_path / "out")])
+    assert done.exit_code != 0
+    assert precious.read_text() == "precious"
