@@ -35,12 +35,13 @@ def blocks(language: str) -> dict[str, int]:
 
 
 def run_as_one_program() -> Iterator[str]:
-    """The pages that tests give to `python_of`, which runs every block."""
+    """The pages of which tests run every block, by `python_of` or together by `python_in`."""
     for path in (ROOT / "tests/docs").glob("test_*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             match node:
                 case ast.Call(
-                    func=ast.Name(id="python_of"), args=[ast.Constant(value=str(page)), *_]
+                    func=ast.Name(id="python_of" | "python_in"),
+                    args=[ast.Constant(value=str(page)), *_],
                 ):
                     yield page
 
