@@ -47,7 +47,8 @@ fi
 [ -x .venv/bin/python ] || "$python" -m venv .venv
 pip=(.venv/bin/python -m pip --quiet --disable-pip-version-check)
 "${pip[@]}" install 'pip>=25.1' # The first that knows --group.
-"${pip[@]}" install -e . --group dev
+# Without a box of setuptools' about editable installations.
+PYTHONWARNINGS="ignore:Editable installation" "${pip[@]}" install -e . --group dev
 # Programs start faster; where PYTHONDONTWRITEBYTECODE is set, nobody else would do it.
 .venv/bin/python -m compileall -q cli eosdb migrations spark_io
 # So do pytest's workers, each of which would otherwise rewrite the asserts of all tests.

@@ -188,7 +188,7 @@ def test_a_forked_child_is_told_to_open_the_file_anew(
             lambda: db.verify(),
             lambda: db.query("SELECT 1"),
         ):
-            with pytest.raises(eosdb.IllegalStateError, match="anew"):
+            with pytest.raises(eosdb.IllegalStateError, match="open it itself"):
                 call()
         db.close()
         with eosdb.connect(db_path, clock=clock) as anew:

@@ -61,7 +61,7 @@ def test_what_is_gone_from_the_target_is_told(tmp_path: Path) -> None:
             assert isinstance(place.outcome, OffsetOutOfRangeError | None), place
             if place.outcome is None and values(place.db) != [OLD, OLD]:
                 later += 1
-                with pytest.raises(OffsetOutOfRangeError, match="gone from there"):
+                with pytest.raises(OffsetOutOfRangeError, match="deleted and recreated"):
                     relay(source, place.db)
             told += isinstance(place.outcome, EosdbError)
         assert told > 5
