@@ -37,7 +37,9 @@ _OPEN: Final = """
     LEFT JOIN journal j ON j.position = r.position
     WHERE s.current_txn_start_offset >= 0
 """
-_NAMED: Final = "transactional_id IN (SELECT value FROM json_each(?))"
+_OF_PRODUCERS: Final = """transactional_id IN (
+    SELECT i.transactional_id FROM producer_ids i WHERE i.producer_id IN (SELECT value FROM json_each(?))
+)"""
 _WAITING: Final = """
     SELECT count(*), coalesce(sum(EXISTS (
         SELECT 1 FROM partition_producers s
@@ -64,10 +66,11 @@ def open_transactions(
         f"{_OPEN}{narrowed} ORDER BY 1, 2, 6",
         () if partition is None else (partition.partition_id,),
     ).fetchall()
-    names = json.dumps(sorted({row[-1] for row in rows if row[-1] is not None}))
+    # Producer ids, because `json_each` cuts a transactional id at a NUL character.
+    producers = json.dumps([row[2] for row in rows])
     by_id = {
         metadata.transactional_id: metadata
-        for metadata in transaction_rows.read_where(connection, _NAMED, (names,))
+        for metadata in transaction_rows.read_where(connection, _OF_PRODUCERS, (producers,))
     }
     for topic, number, *state, transactional_id in rows:
         metadata = hanging.Open(TopicPartition(topic, number), *state)

@@ -50,13 +50,14 @@ def refuse(db: eosdb.Database, *, committed: bool) -> None:
         db.broker.end_txn("x", *me, committed)
 
 
+@pytest.mark.parametrize("name", ["x", "x\0y", 'é"\\'])
 def test_a_transaction_that_will_end_does_not_hang(
-    classic_db: eosdb.Database, clock: ManualClock
+    classic_db: eosdb.Database, clock: ManualClock, name: str
 ) -> None:
-    begin(classic_db)
+    begin(classic_db, name)
     (found,) = classic_db.admin.open_transactions()
     assert (found.topic_partition, found.start_offset, found.state) == (TP, 0, "Ongoing")
-    assert found.transactional_id == "x"
+    assert found.transactional_id == name
     assert found.start_time_ms == clock.time_ms()
     assert found.deadline_ms == clock.time_ms() + 60_000
     assert found.hanging is None
