@@ -1,4 +1,4 @@
-"""docs/format.md has every table, column, index, trigger, view, kind of event and member, and no other."""
+"""docs/format.md has every table, column, trigger, kind of event and member, and no other."""
 
 from __future__ import annotations
 
@@ -53,10 +53,6 @@ def objects(of_type: str) -> dict[str, newest.SchemaObject]:
     return {found.name: found for found in newest.newest_schema() if found.type == of_type}
 
 
-def flat(sql: str) -> str:
-    return re.sub(r"\s+", " ", sql).replace('"', "")
-
-
 def test_the_page_has_every_table() -> None:
     described = set(re.findall(r"(?m)^### `(\w+)`$", PAGE))
     copies = {newest.in_baseline(table) for table in newest.materialized_tables()}
@@ -102,18 +98,6 @@ def test_the_baselines_copies_are_as_the_page_says() -> None:
         assert copy == columns
 
 
-def test_the_page_has_every_index() -> None:
-    described = {}
-    for name, on, where in cells(section("Indexes")):
-        if name.startswith("`"):
-            unique = "UNIQUE " if on.endswith(", unique") else ""
-            on = on.removesuffix(", unique").replace("`", "")
-            described[names(name)[0]] = f"CREATE {unique}INDEX {names(name)[0]} ON {on}" + (
-                f" WHERE {where}" if where else ""
-            )
-    assert described == {name: flat(found.sql) for name, found in objects("index").items()}
-
-
 def test_the_page_has_every_trigger() -> None:
     described = {
         names(row[0])[0]: names(row[1])[0]
@@ -121,20 +105,6 @@ def test_the_page_has_every_trigger() -> None:
         if row[0].startswith("`")
     }
     assert described == {name: found.table for name, found in objects("trigger").items()}
-
-
-def test_the_page_has_every_view_with_what_it_reads() -> None:
-    described = {
-        names(row[0])[0]: set(names(row[1]))
-        for row in cells(section("Views"))
-        if row[0].startswith("`")
-    }
-    known = {*objects("table"), *objects("view")}
-    for name, found in objects("view").items():
-        sql = flat(re.sub(r"--.*", "", found.sql))
-        reads = set(re.findall(r"(?:FROM|JOIN) (\w+)", sql)) & known
-        assert described.pop(name) == reads, name
-    assert not described
 
 
 def members_on_the_page(title: str) -> dict[str, dict[str, str]]:
