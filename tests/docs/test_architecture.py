@@ -1,4 +1,4 @@
-"""The page about the architecture is true: rooms, files, folds, and the calls of poll and of produce."""
+"""The page about the architecture is true: rooms, files, calls. Events are folded as folds.py says."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from eosdb import Acl, ManualClock, Record, RecordBatch, TopicPartition
 from eosdb.coordinator import projection
 from eosdb.events.kinds import KINDS
 from eosdb.model.requests import ConsumerGroupHeartbeat
+from tests.docs import folds
 from tests.tidy.test_layers import ROOMS, TIERS
 from tests.tidy.tree import ROOT
 
@@ -73,7 +74,7 @@ def test_every_file_that_is_named_is_there() -> None:
     assert not {name for name in named if not any(f.endswith(f"/{name}") for f in files)}
 
 
-def test_each_event_is_folded_into_the_tables_that_the_page_names(
+def test_each_event_is_folded_into_the_tables_that_are_listed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found: defaultdict[str, set[str]] = defaultdict(set)
@@ -91,21 +92,19 @@ def test_each_event_is_folded_into_the_tables_that_the_page_names(
 
         return folded
 
-    for kind, folds in projection._FOLDS.items():
+    for kind, projections in projection._FOLDS.items():
         name = kind.__name__
-        monkeypatch.setitem(projection._FOLDS, kind, tuple(watched(name, fold) for fold in folds))
+        monkeypatch.setitem(
+            projection._FOLDS, kind, tuple(watched(name, fold) for fold in projections)
+        )
     clock = ManualClock(1_000_000)
     config = eosdb.BrokerConfig(history_retention_ms=-1)
     with eosdb.connect(tmp_path / "all.db", clock=clock, config=config) as db:
         for _ in everything_that_can_happen(db, clock):
             clock.advance(1_000)
-    on_the_page = {in_backticks(e)[0]: set(in_backticks(tables)) for e, tables in table(FOLDS)}
-    assert {kind.__name__ for kind in KINDS.values()} == set(on_the_page)
-    differing = {e: (found[e], on_the_page[e]) for e in on_the_page if found[e] != on_the_page[e]}
-    assert differing == {}
-
-
-FOLDS = "What each event is folded into"
+    listed = {event: set(tables.split()) for event, tables in folds.TABLES.items()}
+    assert {kind.__name__ for kind in KINDS.values()} == set(listed)
+    assert {e: found[e] for e in listed if found[e] != listed[e]} == {}
 
 
 def everything_that_can_happen(db: eosdb.Database, clock: ManualClock) -> Iterator[object]:
@@ -223,19 +222,3 @@ def test_the_calls_of_a_small_transaction(orders: eosdb.Database) -> None:
 
     transaction()
     assert calls(transaction, "coordinator.projection: apply") == on_the_page("commit")
-
-
-def test_the_calls_of_a_heartbeat(orders: eosdb.Database) -> None:
-    joined = orders.broker.join_group("g", protocols=[("range", b"")])
-    member = (joined.generation_id, joined.member_id)
-    orders.broker.sync_group("g", *member, assignments={})
-    assert calls(
-        lambda: orders.broker.heartbeat("g", *member), "groups.rows: renew_session"
-    ) == on_the_page("heartbeat")
-
-
-def test_the_calls_of_produce(orders: eosdb.Database) -> None:
-    batch = {TP: RecordBatch([Record(b"k", b"v")])}
-    assert calls(
-        lambda: orders.broker.produce(batch), "coordinator.projection: apply"
-    ) == on_the_page("produce")
