@@ -222,3 +222,19 @@ def test_the_calls_of_a_small_transaction(orders: eosdb.Database) -> None:
 
     transaction()
     assert calls(transaction, "coordinator.projection: apply") == on_the_page("commit")
+
+
+def test_the_calls_of_a_heartbeat(orders: eosdb.Database) -> None:
+    joined = orders.broker.join_group("g", protocols=[("range", b"")])
+    member = (joined.generation_id, joined.member_id)
+    orders.broker.sync_group("g", *member, assignments={})
+    assert calls(
+        lambda: orders.broker.heartbeat("g", *member), "groups.rows: renew_session"
+    ) == on_the_page("heartbeat")
+
+
+def test_the_calls_of_produce(orders: eosdb.Database) -> None:
+    batch = {TP: RecordBatch([Record(b"k", b"v")])}
+    assert calls(
+        lambda: orders.broker.produce(batch), "coordinator.projection: apply"
+    ) == on_the_page("produce")
