@@ -256,9 +256,8 @@ class LogAdmin(RequestHandler):
         window.check()
         now_ms = self._clock.time_ms()
         with self._store.read() as connection:
-            return Timelines(
-                reading.read(connection, self._authorizer, topic, partition, window, now_ms)
-            )
+            reader = reading.Reader(connection, self._authorizer, window, now_ms)
+            return Timelines(reader.read(topic, partition))
 
     def dump_log(self, topic_partition: TopicPartition, offset: int = 0) -> Iterator[LoggedBatch]:
         """Yield the stored batches from the one that contains `offset`, each read on demand. Raises

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from eosdb.admin.timeline import svg
-from eosdb.admin.timeline.layout import LANES_MAX, Box, Medium, Picture, Shape, cells, draw
+from eosdb.admin.timeline.layout import LANES_MAX, Medium, Picture, cells, draw
 from eosdb.admin.timeline.timeline import BY
 from eosdb.cli import output
 from eosdb.cli.file_command import FileCommand
@@ -20,24 +20,24 @@ from eosdb.cli.params import TIME_MS
 from eosdb.cli.session import Session
 from eosdb.model.words import printable
 
+_NUMBER: Final = click.IntRange(min=0)
+
 
 @click.command(cls=FileCommand)
 @click.argument("topic")
-@click.option("--partition", type=click.IntRange(min=0), help="Only this partition.")
+@click.option("--partition", type=_NUMBER, help="Only this partition.")
 @click.option(
-    "--from-offset", "start", type=click.IntRange(min=0), metavar="OFFSET",
-    help="Start at this offset.",
-)  # fmt: skip
+    "--from-offset", "start", type=_NUMBER, metavar="OFFSET", help="Start at this offset."
+)
 @click.option(
-    "--before-offset", "end", type=click.IntRange(min=0), metavar="OFFSET",
-    help="Only offsets below this one.",
-)  # fmt: skip
+    "--before-offset", "end", type=_NUMBER, metavar="OFFSET", help="Only offsets below this one."
+)
 @click.option(
     "--since", type=TIME_MS, metavar="TIME", help="Only what was appended at TIME or later."
 )
 @click.option("--until", type=TIME_MS, metavar="TIME", help="Only what was appended before TIME.")
 @click.option(
-    "--by", type=click.Choice(BY), default="offset", show_default=True,
+    "--by", type=click.Choice(BY), default=BY[0], show_default=True,
     help="What the picture runs along.",
 )  # fmt: skip
 @output.file_option
@@ -92,19 +92,18 @@ def show(picture: Picture, console: Console) -> None:
                     lines[number][column + 1] = ("", style)
             column += width
 
-    shapes: list[Shape] = [*(shape for _, lane in picture.lanes for shape in lane), *picture.shapes]
-    for shape in shapes:
-        style = _STYLES.get(shape.kind, "")
-        if not isinstance(shape, Box):
+    for shape in [*(shape for _, lane in picture.lanes for shape in lane), *picture.shapes]:
+        style, top = _STYLES.get(shape.kind, ""), round(shape.top)
+        if shape.is_text:
             write(int(shape.top), int(shape.left), shape.text, style)
         elif block := _BLOCKS.get(shape.kind):
             first = min(int(shape.left), console.width - 1)
             count = max(int(shape.left + shape.width) - first, 1)
             end = "▌" if shape.is_closed and shape.kind == "committed" else block
             bottom = max(round(shape.top + shape.height), int(shape.top) + (not shape.height))
-            for number in range(min(round(shape.top), bottom - 1), bottom):
+            for number in range(min(top, bottom - 1), bottom):
                 write(number, first, block * (count - 1) + end, style)
-            write(round(shape.top), first, shape.text, f"reverse {style}")
+            write(top, first, shape.text, f"reverse {style}")
     for cells_of_line in lines:
         line = Text()
         for column in range(max(cells_of_line, default=-1) + 1):

@@ -1,4 +1,4 @@
-"""What lies where in a picture of a topic: boxes and words, in characters and lines. Pure.
+"""What lies where in a picture of a topic: boxes, lines and words, in characters and lines. Pure.
 
 All partitions share one axis, one legend and the marks; each has a lane. A terminal rounds the places, the
 SVG multiplies them.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import unicodedata
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -18,10 +18,9 @@ from eosdb.model.words import counted, duration, printable, shortened
 
 KINDS: Final = ("aborted", "open", "committed", "plain")
 """The parts of a column from the bottom up. The rare ones come first, where heights compare best."""
+_RARE: Final = KINDS[:2]
 LANES_MAX: Final = 48
 """More partitions than this are too many to look at."""
-_LONG: Final = 100
-"""A transaction stands out if it takes at least this part of the axis."""
 _CHART: Final = 5
 _TICK: Final = 16
 _NAMES_MAX, _NAME_LENGTH = 3, 28
@@ -46,33 +45,28 @@ class Medium:
     bars: int
 
 
+Target = TransactionSpan | tuple[int, int]
+"""What a box stands for: a transaction, or a part [start, end) of the axis."""
+
+
 @dataclass(frozen=True, slots=True)
-class Box:
-    """A rectangle, or without a width a line; `goes_to` is its transaction or its part of the axis."""
+class Shape:
+    """A box; without a width or a height, a line; without both, a line of text."""
 
     kind: str
     left: float
     top: float
-    width: float
-    height: float
-    key: str = ""
-    title: str = ""
+    width: float = 0
+    height: float = 0
     text: str = ""
+    title: str = ""
+    key: str = ""
     is_closed: bool = False
-    goes_to: TransactionSpan | tuple[int, int] | None = None
+    goes_to: Target | None = None
 
-
-@dataclass(frozen=True, slots=True)
-class Words:
-    """A line of text."""
-
-    text: str
-    left: float
-    top: float
-    kind: str = ""
-
-
-Shape = Box | Words
+    @property
+    def is_text(self) -> bool:
+        return not self.width and not self.height
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,66 +87,7 @@ def cells(text: str) -> int:
     )
 
 
-def ticks(low: int, high: int, by: str, most: int) -> tuple[int, ...]:
-    """The round offsets, or times (epoch ms, round in UTC), in [low, high]: about `most` of them."""
-    steps = _OFFSETS if by == "offset" else _TIMES
-    step = steps[min(bisect_left(steps, max(high - low, 1) / most), len(steps) - 1)]
-    return tuple(range(-(-low // step) * step, high + 1, step))
-
-
-def heights(timeline: PartitionTimeline, height: float, least: float) -> list[dict[str, float]]:
-    """Return for each bin the height of each of KINDS, a marker counted with its transaction.
-
-    If the axis is offsets, that is the share of the bin's offsets. If it is time, it is proportional to
-    the number of records, and the fullest bin is `height` high. Aborted and open parts are at least
-    `least` high.
-    """
-    most = max((part.stored for part in timeline.bins), default=0)
-    columns = []
-    for part in timeline.bins:
-        unit = height / max(part.end - part.start if timeline.by == "offset" else most, 1)
-        counts = {
-            "aborted": part.aborted + part.abort_markers,
-            "open": part.open,
-            "committed": part.committed + part.commit_markers,
-            "plain": part.plain,
-        }
-        parts = {
-            kind: max(count * unit, least if kind in KINDS[:2] else least / 3)
-            for kind, count in counts.items()
-            if count
-        }
-        if (surplus := sum(parts.values()) - height) > 0:
-            parts[max(parts, key=lambda kind: parts[kind])] -= surplus
-        columns.append(parts)
-    return columns
-
-
-def standing_out(
-    timeline: PartitionTimeline, clearance: float, most_rows: int
-) -> list[tuple[TransactionSpan, int]]:
-    """Choose what to draw one by one when there are too many transactions: open and long ones, as many as
-    fit into `most_rows` rows. Returns each with its row."""
-    low, high = timeline.axis
-
-    def length(span: TransactionSpan) -> int:
-        first, last = timeline.extent(span)
-        return min(last, high) - max(first, low)
-
-    kept = [
-        span
-        for span in (timeline.longest or timeline.transactions)
-        if span.outcome == "open" or length(span) * _LONG >= high - low
-    ]
-    least_first = sorted(kept, key=lambda span: (span.outcome == "open", length(span)))
-    for dropped in least_first:
-        if max(rows([timeline.extent(s) for s in kept], clearance), default=0) < most_rows:
-            break
-        kept.remove(dropped)
-    return list(zip(kept, rows([timeline.extent(s) for s in kept], clearance), strict=True))
-
-
-def fitted(text: str, room: float) -> str:
+def _fitted(text: str, room: float) -> str:
     """As much of the text as fits into `room`; empty if fewer than five characters would be left."""
     width = cells(text)
     if width <= room:
@@ -161,42 +96,32 @@ def fitted(text: str, room: float) -> str:
     return shortened(text, most) if most >= 5 else ""
 
 
-def placed(texts: Sequence[tuple[float, str]], length: float) -> list[tuple[str, float, int]]:
+def _placed(texts: Iterable[tuple[float, str]], length: float) -> list[tuple[str, float, int]]:
     """Centre the texts, which are in order, on their places; move them into [0, length], and onto levels
     on which none touch. Returns each with its left edge and its level."""
-    ends: list[float] = []
-    labels = []
-    for x, text in texts:
-        left = max(0.0, min(x - cells(text) / 2, length - cells(text)))
-        level = next((i for i, end in enumerate(ends) if end <= left), len(ends))
-        ends[level : level + 1] = [left + cells(text) + 2]
-        labels.append((text, left, level))
-    return labels
+    lefts = [(text, max(0.0, min(x - cells(text) / 2, length - cells(text)))) for x, text in texts]
+    levels = rows((left, left + cells(text) + 2) for text, left in lefts)
+    return [(*label, level) for label, level in zip(lefts, levels, strict=True)]
 
 
-def clustered(
-    positions: Sequence[tuple[float, str, int]], length: float
-) -> list[tuple[float, str, float]]:
-    """Give groups that are close together one label, and widen what counts as close until all labels fit
-    on a line. Returns the places, the labels and their left edges."""
-    reach = 1.0
+Group = tuple[float, str, int]
+"""A consumer group's place, its name and its offset."""
+
+
+def _clustered(groups: Iterable[Group], length: float) -> list[tuple[float, str, float]]:
+    """Give groups that are close together one label, so that all labels fit on a line. Returns the places,
+    the labels and their left edges."""
+    clusters = [[group] for group in sorted(groups)]
     while True:
-        clusters: list[list[tuple[float, str, int]]] = []
-        for group in sorted(positions):
-            if clusters and group[0] - clusters[-1][0][0] <= reach:
-                clusters[-1].append(group)
-            else:
-                clusters.append([group])
-        labels = placed([(cluster[0][0], _cluster_text(cluster)) for cluster in clusters], length)
-        if len(clusters) <= 1 or not any(level for *_, level in labels):
-            return [
-                (cluster[0][0], text, left)
-                for cluster, (text, left, _) in zip(clusters, labels, strict=True)
-            ]
-        reach *= 2
+        labels = _placed([(cluster[0][0], _label(cluster)) for cluster in clusters], length)
+        touching = next((i for i, (*_, level) in enumerate(labels) if level), 0)
+        if not touching:
+            break
+        clusters[touching - 1] += clusters.pop(touching)
+    return [(of[0][0], text, left) for of, (text, left, _) in zip(clusters, labels, strict=True)]
 
 
-def _cluster_text(groups: Sequence[tuple[float, str, int]]) -> str:
+def _label(groups: Sequence[Group]) -> str:
     low, high = min(g[2] for g in groups), max(g[2] for g in groups)
     at = f"{low:,}" if low == high else f"{low:,}–{high:,}"
     names = ", ".join(shortened(name, _NAME_LENGTH) for _, name, _ in groups[:_NAMES_MAX])
@@ -205,7 +130,7 @@ def _cluster_text(groups: Sequence[tuple[float, str, int]]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Axis:
+class _Axis:
     """The offsets, or times, that all lanes share, and the length on which they are drawn."""
 
     by: str
@@ -214,7 +139,7 @@ class Axis:
     length: float
 
     @classmethod
-    def around(cls, timelines: Sequence[PartitionTimeline], length: float) -> Axis:
+    def around(cls, timelines: Sequence[PartitionTimeline], length: float) -> _Axis:
         """The axis that encloses the windows of all lanes."""
         axes = [it.axis for it in timelines if it.start < it.end] or [timelines[0].axis]
         low = min(first for first, _ in axes)
@@ -222,12 +147,45 @@ class Axis:
 
     def at(self, place: float) -> float:
         """How far from the left edge a place lies; places outside of the axis are moved to its ends."""
-        return (
-            (min(max(place, self.low), self.high) - self.low) * self.length / (self.high - self.low)
-        )
+        inside = min(max(place, self.low), self.high)
+        return (inside - self.low) * self.length / (self.high - self.low)
+
+    def ticks(self) -> list[tuple[float, int]]:
+        """About so many round offsets, or times (round in UTC), as the length has room for, and where they
+        lie."""
+        steps = _OFFSETS if self.by == "offset" else _TIMES
+        width = max(self.high - self.low, 1) / max(int(self.length / _TICK), 1)
+        step = steps[min(bisect_left(steps, width), len(steps) - 1)]
+        places = range(-(-self.low // step) * step, self.high + 1, step)
+        return [(self.at(place), place) for place in places]
+
+    def drawn(self, y: float) -> Iterator[Shape]:
+        """The line and its ticks (UTC); the day stands where one begins."""
+        yield Shape("axis", 0, y, self.length)
+        ticks = self.ticks()
+        spec = "milliseconds" if len(ticks) > 1 and ticks[1][1] - ticks[0][1] < _S else "seconds"
+        before, texts = "", []
+        for x, place in ticks:
+            text = f"{place:,}"
+            if self.by == "time":
+                day, _, text = format_time_ms(place, spec).rstrip("Z").partition("T")
+                text, before = text if day == before else f"{day} {text}", day
+            texts.append((x, text))
+        for text, left, level in _placed(texts, self.length):
+            if not level:
+                yield Shape("tick", left, y + 1, text=text)
+        yield from (Shape("axis", x, y, text="┴") for x, _ in ticks if x < self.length)
 
 
-def described(span: TransactionSpan) -> str:
+def _moment(time_ms: int) -> str:
+    return format_time_ms(time_ms, "milliseconds")
+
+
+def _counts(*counts: tuple[int, str]) -> str:
+    return ", ".join(f"{count:,} {name}" for count, name in counts if count)
+
+
+def _described(span: TransactionSpan) -> str:
     """A transaction in one line of text."""
     where = f"from offset {span.first_offset:,}, {_moment(span.first_ms)}"
     if span.marker_offset >= 0:
@@ -235,23 +193,28 @@ def described(span: TransactionSpan) -> str:
             f"offsets {span.first_offset:,} to {span.marker_offset:,}, "
             f"{_moment(span.first_ms)} to {_moment(span.marker_ms)}"
         )
-    name = span.transactional_id
-    return (
-        f"{'(unknown)' if name is None else printable(name)}: {span.outcome}, "
-        f"{counted(span.records, 'record')}, {where}, producer id {span.producer_id}"
-    )
+    name = "(unknown)" if span.transactional_id is None else printable(span.transactional_id)
+    records = counted(span.records, "record")
+    return f"{name}: {span.outcome}, {records}, {where}, producer id {span.producer_id}"
 
 
-def _moment(time_ms: int) -> str:
-    return format_time_ms(time_ms, "milliseconds")
+def _part(part: TimelineBin, by: str) -> str:
+    """A part of the axis in one line of text."""
+    where = f"offsets {part.start:,} to {part.end - 1:,}"
+    if by == "time":
+        where = f"{_moment(part.start)}, from offset {part.first_offset:,}"
+    return f"{where}: " + _counts(
+        (part.aborted, "aborted"), (part.open, "open"), (part.committed, "committed"),
+        (part.plain, "plain"), (part.markers, "markers"),
+    )  # fmt: skip
 
 
-def summary(it: PartitionTimeline) -> str:
+def _summary(it: PartitionTimeline) -> str:
     """The partition in one line of text."""
     text = counted(it.total, "transaction")
     if it.total:
-        parts = [(it.committed, "committed"), (it.aborted, "aborted"), (it.open, "open")]
-        text += ": " + ", ".join(f"{count:,} {name}" for count, name in parts if count)
+        outcomes = (it.committed, "committed"), (it.aborted, "aborted"), (it.open, "open")
+        text += ": " + _counts(*outcomes)
     if plain := sum(part.plain for part in it.bins):
         text += f" · {counted(plain, 'plain record')}"
     log = it.offsets
@@ -264,64 +227,36 @@ def draw(
 ) -> Picture:
     """Lay out all partitions. `marks` are times (epoch ms) with a name, lines through all lanes if the axis
     is time."""
-    axis = Axis.around(timelines, medium.columns)
+    axis = _Axis.around(timelines, medium.columns)
     shown = [(axis.at(time), text) for time, text in sorted(marks) if axis.by == "time"]
-    shapes: list[Shape] = [*_legend(bool(shown))]
-    labels = placed(shown, medium.columns)
-    top = 2 + 1 + max((level for *_, level in labels), default=-1)
-    shapes += [Words(text, left, 2 + level, "mark") for text, left, level in labels]
-    drawn = []
-    y = float(top)
+    labels = _placed(shown, medium.columns)
+    top = y = 3 + max((level for *_, level in labels), default=-1.0)
+    lanes = []
     for it in timelines:
-        lane = _Lane(it, axis, medium, y)
-        drawn.append(lane)
-        y = lane.bottom
-    shapes += [Box("mark", x, top, 0, y - top - 1) for x, _ in shown]
-    shapes += _scale(axis, y - 1)
-    return Picture(y + 1, shapes, [(lane.name, lane.shapes) for lane in drawn], _notes(drawn, axis))
+        lanes.append(_Lane(it, axis, medium, y))
+        y = lanes[-1].bottom
+    shapes = [
+        *_legend(bool(shown)),
+        *(Shape("mark", left, 2 + level, text=text) for text, left, level in labels),
+        *(Shape("mark", x, top, height=y - top - 1) for x, _ in shown),
+        *axis.drawn(y - 1),
+    ]
+    return Picture(y + 1, shapes, [(it.name, it.shapes) for it in lanes], _notes(lanes, axis.by))
 
 
 def _legend(has_marks: bool) -> Iterator[Shape]:
     x = 0.0
     for kind, name in (
         ("committed", "committed"), ("aborted", "aborted"), ("open", "open"),
-        ("plain", "outside of transactions"), ("group", "consumer group"), ("mark", "killed"),
+        ("plain", "outside of transactions"), ("group", "consumer group"),
+        *([("mark", "killed")] if has_marks else []),
     ):  # fmt: skip
         if kind == "group":
-            yield Words("▲", x, 0, "group")
-        elif kind != "mark" or has_marks:
-            yield Box(kind, x, 0, 0 if kind == "mark" else 2, 1)
-        if kind != "mark" or has_marks:
-            yield Words(name, x + 3, 0)
+            yield Shape(kind, x, 0, text="▲")
+        else:
+            yield Shape(kind, x, 0, 0 if kind == "mark" else 2, 1)
+        yield Shape("", x + 3, 0, text=name)
         x += cells(name) + 6
-
-
-def _ticks(axis: Axis) -> list[tuple[float, int]]:
-    most = max(int(axis.length / _TICK), 1)
-    return [(axis.at(place), place) for place in ticks(axis.low, axis.high, axis.by, most)]
-
-
-def _scale(axis: Axis, y: float) -> Iterator[Shape]:
-    """The line, and about so many round offsets or times (UTC); the day stands where one begins."""
-    yield Box("axis", 0, y, axis.length, 0)
-    places = _ticks(axis)
-    close = len(places) > 1 and places[1][1] - places[0][1] < _S
-    before, texts = "", []
-    for x, place in places:
-        text = f"{place:,}"
-        if axis.by == "time":
-            day, _, text = format_time_ms(place, "milliseconds" if close else "seconds").partition(
-                "T"
-            )
-            text = text.rstrip("Z") if day == before else f"{day} {text.rstrip('Z')}"
-            before = day
-        texts.append((x, text))
-    yield from (
-        Words(text, left, y + 1, "tick")
-        for text, left, level in placed(texts, axis.length)
-        if not level
-    )
-    yield from (Words("┴", x, y, "axis") for x, _ in places if x < axis.length)
 
 
 @dataclass
@@ -329,137 +264,147 @@ class _Lane:
     """One partition from the top down: a heading, bars, columns or plain records, consumer groups."""
 
     it: PartitionTimeline
-    axis: Axis
+    axis: _Axis
     medium: Medium
     top: float
     shapes: list[Shape] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        it, medium = self.it, self.medium
-        clearance = max(
-            1, round((self.axis.high - self.axis.low) / self.axis.length * medium.least_width)
-        )
-        numbers = it.rows(clearance)
-        self.bars = list(zip(it.transactions, numbers, strict=True))
-        self.is_aggregated = it.aggregated or max(numbers, default=0) >= medium.bars
+        it, axis, medium = self.it, self.axis, self.medium
+        self.clearance = max(1, round((axis.high - axis.low) / axis.length * medium.least_width))
+        spans: Sequence[TransactionSpan] = it.transactions
+        most = max(it.rows(self.clearance), default=0)
+        self.is_aggregated = it.aggregated or most >= medium.bars
         if self.is_aggregated:
-            self.bars = standing_out(it, clearance, medium.bars // 3)
-        self.name = f"partition {it.partition}: {summary(it)}"
+            spans = self._standing_out()
+        self.bars = list(zip(spans, it.rows(self.clearance, spans), strict=True))
         self.body = self.top + 1
         self.chart = self.body + max((row for _, row in self.bars), default=-1) + 1
         has_plain = any(part.plain for part in it.bins)
         self.ground = self.chart + (_CHART if self.is_aggregated else has_plain)
-        name = f"partition {it.partition}"
-        self.shapes += [Words(name, 0, self.top, "partition"), Words(summary(it), 16, self.top)]
+        name, summary = f"partition {it.partition}", _summary(it)
+        self.name = f"{name}: {summary}"
+        self.shapes += [
+            Shape("partition", 0, self.top, text=name), Shape("", 16, self.top, text=summary)
+        ]  # fmt: skip
         if it.start == it.end:
-            log = it.offsets
-            is_empty = log.log_start_offset == log.log_end_offset
+            is_empty = it.offsets.log_start_offset == it.offsets.log_end_offset
             text = "no records" if is_empty else "no records in this window"
-            self.shapes.append(Words(text, 2, self.body))
+            self.shapes.append(Shape("", 2, self.body, text=text))
             self.ground = self.body + 1
         else:
             self.shapes += [*self._background(), *self._columns(), *self._bars()]
-        self.bottom = self.ground + 1
-        groups = [
-            (self.axis.at(self._place(group.offset)), printable(group.group_id), group.offset)
-            for group in it.groups
-        ]
-        for x, text, left in clustered(groups, medium.columns) if groups else ():
-            self.shapes.append(Words("▲", min(x, medium.columns - 1), self.ground, "group"))
-            self.shapes.append(Words(text, left, self.ground + 1, "group"))
-            self.bottom = self.ground + 3
+        groups = [(axis.at(it.place(g.offset)), printable(g.group_id), g.offset) for g in it.groups]
+        for x, text, left in _clustered(groups, medium.columns):
+            self.shapes.append(Shape("group", min(x, medium.columns - 1), self.ground, text="▲"))
+            self.shapes.append(Shape("group", left, self.ground + 1, text=text))
+        self.bottom = self.ground + (3 if groups else 1)
 
-    def _place(self, offset: int) -> float:
-        """Where the offset lies on the axis; beyond its ends if it is outside of the window."""
+    def _standing_out(self) -> list[TransactionSpan]:
+        """Choose what to draw one by one when there are too many transactions: open and long ones, as many
+        as fit into a third of the rows."""
         it = self.it
-        if it.by == "offset" or it.start <= offset <= it.end:
-            return it.place(offset)
-        return float("-inf") if offset < it.start else float("inf")
+        kept = [span for span in it.longest or it.transactions if it.stands_out(span)]
+        for dropped in sorted(kept, key=lambda span: (span.outcome == "open", it.length(span))):
+            if max(it.rows(self.clearance, kept), default=0) < self.medium.bars // 3:
+                break
+            kept.remove(dropped)
+        return kept
 
     def _background(self) -> Iterator[Shape]:
-        left, right = (self.axis.at(end) for end in self.it.axis)
-        yield Box("ground", left, self.body, right - left, self.ground - self.body)
-        for x, _ in _ticks(self.axis):
-            yield Box("grid", x, self.body, 0, self.ground - self.body)
-        log = self.it.offsets
+        it, log, height = self.it, self.it.offsets, self.ground - self.body
+        left, right = map(self.axis.at, it.axis)
+        yield Shape("ground", left, self.body, right - left, height)
+        yield from (Shape("grid", x, self.body, 0, height) for x, _ in self.axis.ticks())
         for kind, offset in (("lso", log.last_stable_offset), ("end", log.log_end_offset)):
-            if self.it.start <= offset <= self.it.end:
-                x = self.axis.at(self._place(offset))
-                yield Box(kind, x, self.body, 0, self.ground - self.body)
+            if it.start <= offset <= it.end:
+                yield Shape(kind, self.axis.at(it.place(offset)), self.body, 0, height)
 
     def _columns(self) -> Iterator[Shape]:
-        """Stacks in the kinds of their records; below bars a line of plain records alone."""
-        it, least = self.it, self.medium
-        high = self.ground - self.chart
-        for part, parts in zip(it.bins, heights(it, high, least.least_height), strict=True):
+        """Stacks in the kinds of their records; below bars a line of plain records alone.
+
+        If the axis is offsets, a height is the share of the part's offsets. If it is time, it is
+        proportional to the number of records, and the fullest part has the full height. A marker is
+        counted with its transaction.
+        """
+        it, least, high = self.it, self.medium, self.ground - self.chart
+        most = max((part.stored for part in it.bins), default=0)
+        for part in it.bins:
+            counts, full = {"plain": part.plain}, 1
+            if self.is_aggregated:
+                counts["aborted"] = part.aborted + part.abort_markers
+                counts["open"] = part.open
+                counts["committed"] = part.committed + part.commit_markers
+                full = max(part.end - part.start if it.by == "offset" else most, 1)
+            heights = {
+                kind: max(count * high / full, least.least_height / (1 if kind in _RARE else 3))
+                for kind in KINDS
+                if (count := counts.get(kind))
+            }
+            if (surplus := sum(heights.values()) - high) > 0:
+                heights[max(heights, key=lambda kind: heights[kind])] -= surplus
             left, right = self.axis.at(part.start), self.axis.at(part.end)
             width, bottom = max(right - left, least.least_width / 4), self.ground
-            for kind in KINDS if self.is_aggregated else KINDS[3:]:
-                if (height := parts.get(kind, 0) if self.is_aggregated else high) and kind in parts:
-                    wide = max(width, least.least_width) if kind in KINDS[:2] else width
-                    key = f"band-{it.partition}-{kind}"
-                    yield Box(kind, left, bottom - height, wide, height, key)
-                    bottom -= height
+            for kind, height in heights.items():
+                bottom -= height
+                wide = max(width, least.least_width) if kind in _RARE else width
+                key = f"band-{it.partition}-{kind}"
+                yield Shape(kind, left, bottom, wide, height, key=key)
             if self.is_aggregated and part.stored:
-                goes_to, text = (part.start, part.end), self._part(part)
-                yield Box("part", left, self.chart, width, high, title=text, goes_to=goes_to)
-
-    def _part(self, part: TimelineBin) -> str:
-        counts = (
-            (part.aborted, "aborted"), (part.open, "open"), (part.committed, "committed"),
-            (part.plain, "plain"), (part.commit_markers + part.abort_markers, "markers"),
-        )  # fmt: skip
-        where = f"offsets {part.start:,} to {part.end - 1:,}"
-        if self.axis.by == "time":
-            where = f"{_moment(part.start)}, from offset {part.first_offset:,}"
-        return f"{where}: " + ", ".join(f"{count:,} {name}" for count, name in counts if count)
+                title, goes_to = _part(part, it.by), (part.start, part.end)
+                yield Shape("part", left, self.chart, width, high, title=title, goes_to=goes_to)
 
     def _bars(self) -> Iterator[Shape]:
+        """Each with its name inside, or before it if it is narrow. A name stands once before narrow bars of
+        one name, unless a bar of another lies between them in their row."""
+        it, in_row = self.it, dict[int, str]()
+        before, began = "", 0.0
         for span, row in self.bars:
-            first, last = self.it.extent(span)
+            first, last = it.extent(span)
             is_closed = span.marker_offset >= 0
-            left = self.axis.at(first)
-            right = self.axis.at(last + (is_closed and self.axis.by == "offset"))
+            left, top = self.axis.at(first), self.chart - 1 - row
+            right = self.axis.at(last + (is_closed and it.by == "offset"))
             width = max(right - left, self.medium.least_width)
             name = printable(span.transactional_id or "")
-            others = [self.axis.at(self.it.extent(s)[1]) for s, at in self.bars if at == row]
-            free = left - max((end for end in others if end <= left), default=0) - 2
-            if width - 1.3 < cells(name) <= free:
-                yield Words(name, left - cells(name) - 1, self.chart - 1 - row, "name")
-                name = ""
-            yield Box(
-                span.outcome, left, self.chart - 1 - row, width, 1,
-                f"transaction-{self.it.partition}-{span.producer_id}-{span.first_offset}",
-                described(span), fitted(name, max(width - 1.3, 0)),
+            text = named = _fitted(name, max(width - 1.3, 0))
+            others = (self.axis.at(it.extent(s)[1]) for s, at in self.bars if at == row)
+            ended = max((end for end in others if end <= left), default=0)
+            follows = name == before and (ended <= began or in_row.get(row) == name)
+            if text != name and (follows or cells(name) <= left - ended - 2):
+                if not follows:
+                    yield Shape("name", left - cells(name) - 1, top, text=name)
+                text, named = "", name
+            began = began if follows else left
+            before = in_row[row] = named
+            key = f"transaction-{it.partition}-{span.producer_id}-{span.first_offset}"
+            yield Shape(
+                span.outcome, left, top, width, 1, text, _described(span), key,
                 is_closed and last <= self.axis.high, span,
             )  # fmt: skip
 
 
-def _notes(drawn: Sequence[_Lane], axis: Axis) -> list[str]:
+def _notes(lanes: Sequence[_Lane], by: str) -> list[str]:
     """What must be known to read the lanes, in sentences."""
     texts = []
-    if any(lane.bars and not lane.is_aggregated for lane in drawn):
-        end = "now, or the window's end" if axis.by == "time" else "the log end"
+    if any(lane.bars and not lane.is_aggregated for lane in lanes):
+        end = "now, or the window's end" if by == "time" else "the log end"
         texts.append(
             "A bar is a transaction, from its first stored record to its marker; an open one extends to "
             f"{end}. Transactions that overlap lie in rows."
         )
-    if many := [lane.it for lane in drawn if lane.is_aggregated]:
-        part = many[0].bins[0]
-        width = part.end - part.start
-        each = (
-            f"{duration(width)}: the more records, the higher"
-            if axis.by == "time"
-            else counted(width, "offset")
-        )
+    if many := [lane.it for lane in lanes if lane.is_aggregated]:
+        width = many[0].bins[0].end - many[0].bins[0].start
+        each = counted(width, "offset")
+        if by == "time":
+            each = f"{duration(width)}: the more records, the higher"
         names = ", ".join(str(it.partition) for it in many)
         texts.append(
             f"Too many transactions to be drawn one by one: partition {names}. Each column sums up "
             f"{each}. Its colours are the shares of the outcomes. Aborted and open ones are always wide "
             "enough to be seen. Bars above are the long and the open transactions."
         )
-    if left_out := sum(lane.it.groups_left_out for lane in drawn):
+    if left_out := sum(lane.it.groups_left_out for lane in lanes):
         texts.append(f"{counted(left_out, 'more group position')} not shown.")
-    if axis.by == "time":
+    if by == "time":
         texts.append("Times (UTC) are those at which records were appended.")
     return texts

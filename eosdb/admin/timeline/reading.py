@@ -15,8 +15,10 @@ from __future__ import annotations
 
 import heapq
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from eosdb.admin.timeline.timeline import (
@@ -39,12 +41,9 @@ MAX_TRANSACTIONS: Final = 300
 MAX_BINS: Final = 480
 MAX_LONGEST: Final = 40
 """How many transactions are listed if there are too many to list all."""
-_LONG: Final = 100
-"""The fraction of the axis that a long transaction covers at least."""
-
-OUTCOMES: Final = {"COMMIT": "committed", "ABORT": "aborted", None: "open"}
-_COLUMNS: Final = ("committed", "aborted", "open", "plain", "COMMIT", "ABORT")
-"""The counters of a bin."""
+MAX_GROUPS: Final = 200
+"""The most group positions shown per partition; those furthest behind come first."""
+_OUTCOMES: Final = {"COMMIT": "committed", "ABORT": "aborted", None: "open"}
 
 
 class Window(NamedTuple):
@@ -77,117 +76,91 @@ class Window(NamedTuple):
 
 
 @dataclass(slots=True)
-class Span:
+class _Running:
     """A transaction as far as the scan has seen it."""
 
-    producer_id: int
     first: int
     first_ms: int
-    marker: int = -1
-    marker_ms: int = -1
     records: int = 0
-    outcome: str = "open"
-    by_bin: dict[int, int] = field(default_factory=dict)
+    by_bin: Counter[int] = field(default_factory=Counter)
 
 
-def in_order(span: Span) -> tuple[int, int]:
-    return span.first, span.marker
-
-
-class Bins:
-    """Counters along an axis of offsets or of time."""
-
-    def __init__(self, axis: tuple[int, int], by: str, most: int) -> None:
-        self.start, self.end = axis
-        self.by_time = by == "time"
-        size = self.end - self.start
-        self.width = max(1, -(-size // most))
-        count = -(-size // self.width)
-        self._counts = [dict.fromkeys(_COLUMNS, 0) for _ in range(count)]
-        self._firsts: list[tuple[int, int]] = [(-1, -1)] * count
-
-    def parts(self, offsets: tuple[int, int], time_ms: int) -> list[tuple[int, int]]:
-        """Yield the bins that contain these offsets, appended at this time, and the number of offsets in
-        each."""
-        if self.by_time:
-            if offsets[0] >= offsets[1] or not self._counts:
-                return []
-            # A clock that was set back must not lose a record.
-            inside = min(max(time_ms, self.start), self.end - 1)
-            touched = [((inside - self.start) // self.width, offsets[1] - offsets[0])]
-        else:
-            touched = list(self._split(max(offsets[0], self.start), min(offsets[1], self.end)))
-        for number, _ in touched:
-            if self._firsts[number][0] < 0:
-                edge = 0 if self.by_time else self.start + number * self.width
-                self._firsts[number] = (max(offsets[0], edge), time_ms)
-        return touched
-
-    def _split(self, at: int, stop: int) -> Iterator[tuple[int, int]]:
-        while at < stop:
-            number = (at - self.start) // self.width
-            edge = min(stop, self.start + (number + 1) * self.width)
-            yield number, edge - at
-            at = edge
-
-    def add(self, column: str, parts: Iterable[tuple[int, int]]) -> None:
-        for number, count in parts:
-            self._counts[number][column] += count
-
-    def made(self) -> tuple[TimelineBin, ...]:
-        edges = range(self.start, self.end, self.width)
-        return tuple(
-            TimelineBin(edge, min(edge + self.width, self.end), offset, time_ms, *counts.values())
-            for edge, counts, (offset, time_ms) in zip(
-                edges, self._counts, self._firsts, strict=True
-            )
-        )
-
-
-class Collector:
+class _Found:
     """The results of a scan: totals and bins always, transactions while they are few, otherwise the
-    longest."""
+    longest. `window` is the timeline without them."""
 
-    def __init__(self, offsets: tuple[int, int], window: Window, bins: Bins) -> None:
-        self.start, self.end = offsets
-        self.totals = dict.fromkeys(OUTCOMES.values(), 0)
-        self.spans: list[Span] = []
-        self.bins = bins
-        self._room = window.max_transactions
-        self._long: list[tuple[int, int, Span]] = []
-        self._open: list[Span] = []
+    def __init__(self, window: PartitionTimeline, limits: Window) -> None:
+        self._window = window
+        low, high = window.axis
+        self._edges = range(low, high, max(1, -(-(high - low) // limits.max_bins)))
+        self._bins = [Counter(first_offset=-1, first_ms=-1) for _ in self._edges]
+        self._room = limits.max_transactions
+        self._totals: Counter[str] = Counter()
+        self._all: list[TransactionSpan] = []
+        self._open: list[TransactionSpan] = []
+        self._long: list[tuple[int, int, TransactionSpan]] = []
 
-    def parts(self, at: int, after: int, time_ms: int) -> list[tuple[int, int]]:
-        """Yield the bins of the offsets [at, after) that are inside the window."""
-        return self.bins.parts((max(at, self.start), min(after, self.end)), time_ms)
+    def parts(self, at: int, after: int, time_ms: int) -> Iterator[tuple[int, int]]:
+        """Yield the bins with offsets of [at, after), appended at this time, and the number in each."""
+        window, (low, high) = self._window, self._window.axis
+        at, after = max(at, window.start), min(after, window.end)
+        while at < after and self._bins:
+            # A clock that was set back must not lose a record.
+            place = at if window.by == "offset" else min(max(time_ms, low), high - 1)
+            number = (place - low) // self._edges.step
+            stop = after
+            if window.by == "offset":
+                stop = min(after, self._edges[number] + self._edges.step)
+            counts = self._bins[number]
+            if counts["first_offset"] < 0:
+                counts["first_offset"], counts["first_ms"] = at, time_ms
+            yield number, stop - at
+            at = stop
 
-    def finish(self, span: Span) -> None:
-        """Add a finished transaction."""
-        self.bins.add(span.outcome, span.by_bin.items())
-        if span.first >= self.end or 0 <= span.marker < self.start:
+    def count(self, column: str, at: int, after: int, time_ms: int) -> None:
+        for number, count in self.parts(at, after, time_ms):
+            self._bins[number][column] += count
+
+    def finish(
+        self, producer_id: int, one: _Running, control: str | None, at: int = -1, time_ms: int = -1
+    ) -> None:
+        """Add a transaction that ends with this marker, or is open."""
+        outcome = _OUTCOMES[control]
+        for number, count in one.by_bin.items():
+            self._bins[number][outcome] += count
+        if one.first >= self._window.end or 0 <= at < self._window.start:
             return
-        self.totals[span.outcome] += 1
-        if sum(self.totals.values()) <= self._room:
-            self.spans.append(span)
+        span = TransactionSpan(
+            producer_id, None, one.first, at, one.records, outcome, one.first_ms, time_ms
+        )
+        self._totals[outcome] += 1
+        if sum(self._totals.values()) <= self._room:
+            self._all.append(span)
         else:
-            self.spans.clear()
-        if span.marker < 0:
+            self._all.clear()
+        if control is None:
             self._open.append(span)
-        elif self._length(span) * _LONG >= self.bins.end - self.bins.start:
+        elif self._window.stands_out(span):
             keep = heapq.heappush if len(self._long) < MAX_LONGEST else heapq.heappushpop
-            keep(self._long, (self._length(span), span.marker, span))
+            keep(self._long, (self._window.length(span), at, span))
 
-    def _length(self, span: Span) -> int:
-        if self.bins.by_time:
-            return min(span.marker_ms, self.bins.end) - max(span.first_ms, self.bins.start)
-        return min(span.marker, self.end) - max(span.first, self.start)
-
-    def longest(self) -> list[Span]:
-        """Return the longest transactions, unless all are listed."""
-        if len(self.spans) == sum(self.totals.values()):
-            return []
-        long = [span for *_, span in self._long]
-        return self._open[:MAX_LONGEST] + long
+    def made(self) -> PartitionTimeline:
+        step, end = self._edges.step, self._edges.stop
+        in_order = attrgetter("first_offset", "marker_offset")
+        longest = self._open[:MAX_LONGEST] + [span for *_, span in self._long]
+        is_listed = len(self._all) == sum(self._totals.values())
+        return replace(
+            self._window,
+            committed=self._totals["committed"],
+            aborted=self._totals["aborted"],
+            open=self._totals["open"],
+            transactions=tuple(sorted(self._all, key=in_order)),
+            bins=tuple(
+                TimelineBin(edge, min(edge + step, end), **counts)
+                for edge, counts in zip(self._edges, self._bins, strict=True)
+            ),
+            longest=() if is_listed else tuple(sorted(longest, key=in_order)),
+        )
 
 
 _WALK: Final = """
@@ -198,23 +171,14 @@ WITH RECURSIVE step ("offset", after, producer_id, is_transactional, control, po
         r."offset",
         CASE
             WHEN r.control IS NOT NULL OR r."offset" < ? THEN r."offset" + 1
-            ELSE max(
-                r."offset" + 1,
-                COALESCE(
-                    (
-                        SELECT json_extract(j.detail, '$.base_offset')
-                            + json_extract(j.detail, '$.count')
-                        FROM journal j WHERE j.position = r.position
-                    ),
-                    0
-                )
-            )
+            ELSE max(r."offset" + 1, COALESCE((
+                SELECT json_extract(j.detail, '$.base_offset') + json_extract(j.detail, '$.count')
+                FROM journal j WHERE j.position = r.position
+            ), 0))
         END,
         r.producer_id, r.is_transactional, r.control, r.position
-    FROM step
-    CROSS JOIN records r ON r.rowid = (
-        SELECT n.rowid FROM records n
-        WHERE n.partition_id = ? AND n."offset" >= step.after
+    FROM step CROSS JOIN records r ON r.rowid = (
+        SELECT n.rowid FROM records n WHERE n.partition_id = ? AND n."offset" >= step.after
         ORDER BY n."offset" LIMIT 1
     )
 )
@@ -226,215 +190,153 @@ FROM step
 _APPENDED: Final = """
     SELECT r."offset", coalesce(j.timestamp, r.timestamp)
     FROM records r LEFT JOIN journal j ON j.position = r.position
-    WHERE r.partition_id = ? AND r."offset" >= ? ORDER BY r."offset" LIMIT 1
+    WHERE r.partition_id = ? AND r."offset" {} ? ORDER BY r."offset" {} LIMIT 1
 """
-_LAST_APPENDED: Final = """
-    SELECT coalesce(j.timestamp, r.timestamp)
-    FROM records r LEFT JOIN journal j ON j.position = r.position
-    WHERE r.partition_id = ? AND r."offset" < ? ORDER BY r."offset" DESC LIMIT 1
-"""
+_FIRST, _LAST = _APPENDED.format(">=", "ASC"), _APPENDED.format("<", "DESC")
 _OPEN: Final = (
     "SELECT producer_id, current_txn_start_offset FROM partition_producers "
     "WHERE partition_id = ? AND current_txn_start_offset >= 0 ORDER BY current_txn_start_offset"
 )
 _TRANSACTIONAL_ID: Final = "SELECT transactional_id FROM producer_ids WHERE producer_id = ?"
-
-
-def _read_partition(
-    connection: sqlite3.Connection, partition: Partition, window: Window, now_ms: int
-) -> PartitionTimeline:
-    begin, stop = _offsets(connection, partition, window)
-    unfinished: dict[int, int] = dict(
-        connection.execute(_OPEN, (partition.partition_id,)).fetchall()
-    )
-    start_ms, end_ms = _times(
-        connection, partition, window, (begin, stop), now_ms if unfinished else -1
-    )
-    axis = (begin, stop) if window.by == "offset" else (start_ms, end_ms)
-    collector = Collector((begin, stop), window, Bins(axis, window.by, window.max_bins))
-    _walk(connection, partition, unfinished, collector)
-    names: dict[int, str | None] = {}
-
-    def made(s: Span) -> TransactionSpan:
-        if s.producer_id not in names:
-            row = connection.execute(_TRANSACTIONAL_ID, (s.producer_id,)).fetchone()
-            names[s.producer_id] = None if row is None else row[0]
-        name = names[s.producer_id]
-        first_ms = start_ms if s.first_ms < 0 else s.first_ms
-        return TransactionSpan(
-            s.producer_id, name, s.first, s.marker, s.records, s.outcome, first_ms, s.marker_ms
-        )
-
-    return PartitionTimeline(
-        topic=partition.topic,
-        partition=partition.partition,
-        offsets=partition.offsets(),
-        start=begin,
-        end=stop,
-        committed=collector.totals["committed"],
-        aborted=collector.totals["aborted"],
-        open=collector.totals["open"],
-        transactions=tuple(map(made, sorted(collector.spans, key=in_order))),
-        bins=collector.bins.made(),
-        by=window.by,
-        start_ms=start_ms,
-        end_ms=end_ms,
-        longest=tuple(map(made, sorted(collector.longest(), key=in_order))),
-    )
-
-
-def _offsets(
-    connection: sqlite3.Connection, partition: Partition, window: Window
-) -> tuple[int, int]:
-    """Return the window in offsets, limited to the log."""
-    low, high = partition.log_start_offset, partition.log_end_offset
-    begin = low if window.start is None else min(max(window.start, low), high)
-    stop = high if window.end is None else max(min(window.end, high), begin)
-    if window.since is not None:
-        begin = min(max(begin, _first_appended(connection, partition, window.since)), stop)
-    if window.until is not None:
-        stop = max(min(stop, _first_appended(connection, partition, window.until)), begin)
-    return begin, stop
-
-
-def _first_appended(connection: sqlite3.Connection, partition: Partition, time_ms: int) -> int:
-    """Return the first offset appended at this time or later, by bisection; the log end if there is
-    none."""
-    low, high = partition.log_start_offset, partition.log_end_offset
-    while low < high:
-        middle = (low + high) // 2
-        row = connection.execute(_APPENDED, (partition.partition_id, middle)).fetchone()
-        if row is None or row[0] >= high or row[1] >= time_ms:
-            high = middle
-        else:
-            low = row[0] + 1
-    return low
-
-
-def _times(
-    connection: sqlite3.Connection,
-    partition: Partition,
-    window: Window,
-    offsets: tuple[int, int],
-    now_ms: int,
-) -> tuple[int, int]:
-    """Return the window in time. `now_ms` is the end of open transactions; -1 if there are none."""
-    begin, stop = offsets
-    first = connection.execute(_APPENDED, (partition.partition_id, begin)).fetchone()
-    last = connection.execute(_LAST_APPENDED, (partition.partition_id, stop)).fetchone()
-    start_ms = (
-        window.since if window.since is not None else first[1] if first and begin < stop else 0
-    )
-    if window.until is not None:
-        return min(start_ms, window.until), window.until
-    end_ms = last[0] + 1 if last and begin < stop else start_ms
-    return start_ms, max(start_ms, end_ms, now_ms if window.end is None else -1)
-
-
-@reads("records")
-def _walk(
-    connection: sqlite3.Connection,
-    partition: Partition,
-    unfinished: dict[int, int],
-    collector: Collector,
-) -> None:
-    """Scan the partition. `unfinished` are the first offsets of the open transactions by producer id."""
-    low = partition.log_start_offset
-    running: dict[int, Span] = {}
-    awaited = 0
-    """The number of current transactions with a marker later in the log."""
-    steps = connection.execute(_WALK, (low, partition.clean_offset, partition.partition_id))
-    next(steps)
-    for at, after, producer_id, is_transactional, control, time_ms in steps:
-        if at >= collector.end and not awaited:
-            break
-        if control is not None:
-            if producer_id in running:
-                span = running.pop(producer_id)
-                awaited -= 1
-            elif at < collector.end:
-                span = Span(producer_id, at, time_ms)
-            else:
-                continue
-            span.marker, span.marker_ms = at, time_ms
-            span.outcome = OUTCOMES[control]
-            collector.bins.add(control, collector.parts(at, after, time_ms))
-            collector.finish(span)
-        elif not is_transactional:
-            collector.bins.add("plain", collector.parts(at, after, time_ms))
-        else:
-            known = running.get(producer_id)
-            if known is None:
-                if at >= collector.end:
-                    continue
-                known = running[producer_id] = Span(producer_id, at, time_ms)
-                awaited += not 0 <= unfinished.get(producer_id, -1) <= at
-            known.records += after - at
-            for number, count in collector.parts(at, after, time_ms):
-                known.by_bin[number] = known.by_bin.get(number, 0) + count
-    steps.close()
-    for producer_id, first in unfinished.items():
-        # Also if the log start has passed its records.
-        running.setdefault(producer_id, Span(producer_id, first, -1)).first = max(first, low)
-    for span in running.values():
-        collector.finish(span)
-
-
-MAX_GROUPS: Final = 200
-"""The most group positions shown per partition; those furthest behind come first."""
 _POSITIONS: Final = (
     "SELECT group_id, committed_offset FROM group_offsets WHERE topic = ? AND partition = ? "
     "ORDER BY committed_offset, group_id"
 )
 
 
-def read(
-    connection: sqlite3.Connection,
-    authorizer: Authorizer,
-    topic: str,
-    partition: int | None,
-    window: Window,
-    now_ms: int,
-) -> Iterator[PartitionTimeline]:
-    """Return the timelines of the topic's partitions, or of one. Raises UnknownTopicOrPartitionError and
-    TopicAuthorizationFailedError."""
-    tp = check_topic_partition(TopicPartition(topic, 0 if partition is None else partition))
-    authorizer.check(connection, "describe", "topic", topic)
-    first = partition_rows.read(connection, tp)
-    for part in [first] if partition is not None else partition_rows.read_topic(connection, topic):
-        read = _read_partition(connection, part, window, now_ms)
-        shown, longest = (
-            tuple(_shown(connection, authorizer, span) for span in spans)
-            for spans in (read.transactions, read.longest)
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Reads timelines on one snapshot, for one principal."""
+
+    connection: sqlite3.Connection
+    authorizer: Authorizer
+    window: Window
+    now_ms: int
+    names: dict[int, str | None] = field(default_factory=dict)
+    """The transactional ids that the principal may see, by producer id."""
+
+    def read(self, topic: str, partition: int | None) -> Iterator[PartitionTimeline]:
+        """Return the timelines of the topic's partitions, or of one. Raises
+        UnknownTopicOrPartitionError and TopicAuthorizationFailedError."""
+        tp = check_topic_partition(TopicPartition(topic, 0 if partition is None else partition))
+        self.authorizer.check(self.connection, "describe", "topic", topic)
+        rows = [partition_rows.read(self.connection, tp)]
+        if partition is None:
+            rows = list(partition_rows.read_topic(self.connection, topic))
+        for row in rows:
+            it = self._read(row)
+            groups = self._groups(row.topic_partition)
+            yield replace(
+                it,
+                transactions=tuple(map(self._named, it.transactions)),
+                longest=tuple(map(self._named, it.longest)),
+                groups=groups[:MAX_GROUPS],
+                groups_left_out=len(groups[MAX_GROUPS:]),
+            )
+
+    @reads("records")
+    def _read(self, row: Partition) -> PartitionTimeline:
+        """Scan the partition."""
+        unfinished: dict[int, int] = dict(self.connection.execute(_OPEN, (row.partition_id,)))
+        window = self._limited(row, has_open=bool(unfinished))
+        found = _Found(window, self.window)
+        low = row.log_start_offset
+        running: dict[int, _Running] = {}
+        awaited = 0
+        """The number of current transactions with a marker later in the log."""
+        steps = self.connection.execute(_WALK, (low, row.clean_offset, row.partition_id))
+        next(steps)
+        for at, after, producer_id, is_transactional, control, time_ms in steps:
+            is_beyond = at >= window.end
+            if is_beyond and not awaited:
+                break
+            if control is None and not is_transactional:
+                found.count("plain", at, after, time_ms)
+                continue
+            one = running.get(producer_id)
+            if one is None:
+                if is_beyond:
+                    continue
+                one = running[producer_id] = _Running(at, time_ms)
+                is_last = control is None and 0 <= unfinished.get(producer_id, -1) <= at
+                awaited += not is_last
+            if control is None:
+                one.records += after - at
+                for number, count in found.parts(at, after, time_ms):
+                    one.by_bin[number] += count
+            else:
+                del running[producer_id]
+                awaited -= 1
+                found.count(f"{control.lower()}_markers", at, after, time_ms)
+                found.finish(producer_id, one, control, at, time_ms)
+        steps.close()
+        for producer_id, first in unfinished.items():
+            # Also if the log start has passed its records.
+            running.setdefault(producer_id, _Running(first, window.start_ms)).first = max(
+                first, low
+            )
+        for producer_id, one in running.items():
+            found.finish(producer_id, one, None)
+        return found.made()
+
+    def _limited(self, row: Partition, has_open: bool) -> PartitionTimeline:
+        """The window, limited to the log. An open transaction extends it to now."""
+        window, low, high = self.window, row.log_start_offset, row.log_end_offset
+        begin = low if window.start is None else min(max(window.start, low), high)
+        stop = high if window.end is None else max(min(window.end, high), begin)
+        if window.since is not None:
+            begin = min(max(begin, self._appended_at(row, window.since)), stop)
+        if window.until is not None:
+            stop = max(min(stop, self._appended_at(row, window.until)), begin)
+        first, last = self._nearest(_FIRST, row, begin), self._nearest(_LAST, row, stop)
+        if begin == stop:
+            first = last = None
+        start_ms = window.since if window.since is not None else first[1] if first else 0
+        end_ms = max(start_ms, last[1] + 1 if last else 0)
+        if window.until is not None:
+            start_ms, end_ms = min(start_ms, window.until), window.until
+        elif has_open and window.end is None:
+            end_ms = max(end_ms, self.now_ms)
+        return PartitionTimeline(
+            row.topic, row.partition, row.offsets(), window.by, begin, stop, start_ms, end_ms
         )
-        groups, left_out = _groups(connection, authorizer, part.topic_partition)
-        yield replace(
-            read, transactions=shown, longest=longest, groups=groups, groups_left_out=left_out
+
+    def _nearest(self, select: str, row: Partition, offset: int) -> tuple[int, int] | None:
+        """The offset of the record that is nearest to this one, and when it was appended."""
+        found: tuple[int, int] | None
+        found = self.connection.execute(select, (row.partition_id, offset)).fetchone()
+        return found
+
+    def _appended_at(self, row: Partition, time_ms: int) -> int:
+        """Return the first offset appended at this time or later, by bisection; the log end if there is
+        none."""
+        low, high = row.log_start_offset, row.log_end_offset
+        while low < high:
+            middle = (low + high) // 2
+            found = self._nearest(_FIRST, row, middle)
+            if found is None or found[0] >= high or found[1] >= time_ms:
+                high = middle
+            else:
+                low = found[0] + 1
+        return low
+
+    def _named(self, span: TransactionSpan) -> TransactionSpan:
+        """The transaction with its transactional id, if the principal may see it."""
+        key = span.producer_id
+        if key not in self.names:
+            row = self.connection.execute(_TRANSACTIONAL_ID, (key,)).fetchone()
+            name = row and row[0]
+            is_shown = name is not None and self.authorizer.allows(
+                self.connection, "describe", "transactional_id", name
+            )
+            self.names[key] = name if is_shown else None
+        return replace(span, transactional_id=self.names[key])
+
+    def _groups(self, tp: TopicPartition) -> tuple[GroupPosition, ...]:
+        """The positions of the groups that the principal may see, without eosdb's internal ones."""
+        return tuple(
+            GroupPosition(group_id, offset)
+            for group_id, offset in self.connection.execute(_POSITIONS, tp)
+            if not group_id.startswith(OWN)
+            and self.authorizer.allows(self.connection, "describe", "group", group_id)
         )
-
-
-def _shown(
-    connection: sqlite3.Connection, authorizer: Authorizer, span: TransactionSpan
-) -> TransactionSpan:
-    name = span.transactional_id
-    if name is None or authorizer.allows(connection, "describe", "transactional_id", name):
-        return span
-    return replace(span, transactional_id=None)
-
-
-def _groups(
-    connection: sqlite3.Connection, authorizer: Authorizer, tp: TopicPartition
-) -> tuple[tuple[GroupPosition, ...], int]:
-    """Return the positions of groups, without eosdb's internal ones, and how many are omitted."""
-    positions: list[GroupPosition] = []
-    left_out = 0
-    for group_id, offset in connection.execute(_POSITIONS, tp):
-        if group_id.startswith(OWN) or not authorizer.allows(
-            connection, "describe", "group", group_id
-        ):
-            continue
-        if len(positions) < MAX_GROUPS:
-            positions.append(GroupPosition(group_id, offset))
-        else:
-            left_out += 1
-    return tuple(positions), left_out

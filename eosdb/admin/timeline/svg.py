@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from html import escape
+from itertools import groupby
 from typing import Final
 
-from eosdb.admin.timeline.layout import Box, Medium, Picture, Shape, draw
-from eosdb.admin.timeline.timeline import PartitionTimeline, TransactionSpan
+from eosdb.admin.timeline.layout import KINDS, Medium, Picture, Shape, Target, cells, draw
+from eosdb.admin.timeline.timeline import PartitionTimeline
 from eosdb.model.words import printable, shortened
 
 # Okabe and Ito's colours: distinct for colour-blind readers, and by lightness in print.
@@ -30,8 +30,9 @@ STYLE: Final = """\
 .timeline .lso { stroke: #8e3b8e; stroke-dasharray: 5 3; } .timeline .end { stroke: #111827; }
 .timeline .mark { stroke: #c0143c; stroke-width: 1.5; }
 .timeline text.mark { stroke: none; fill: #c0143c; font-weight: bold; }
-.timeline text.group { fill: #007a5a; } .timeline text.name { font-size: 10px; pointer-events: none; }
-.timeline text.inside { fill: #14171c; stroke: none; } .timeline text.inside.aborted { fill: #fff; }
+.timeline text.group { fill: #007a5a; } .timeline text.inside.aborted { fill: #fff; }
+.timeline text.name { font-size: 10px; text-anchor: end; pointer-events: none; }
+.timeline text.inside { fill: #14171c; stroke: none; text-anchor: start; }
 .timeline a:hover rect, .timeline a:focus rect { stroke: #111827; stroke-width: 1.5; }
 """
 
@@ -40,12 +41,8 @@ _X, _Y, _MARGIN = 6.4, 17, 12
 _MEDIUM: Final = Medium((WIDTH - 2 * _MARGIN) / _X, 3 / _X, 3 / _Y, 24)
 
 
-@dataclass(frozen=True, slots=True)
-class Links:
-    """The addresses of a page: of a transaction, and of the same picture for [start, end) of the axis."""
-
-    transaction: Callable[[TransactionSpan], str]
-    part: Callable[[int, int], str]
+Link = Callable[[Target], str]
+"""The address of a page: of a transaction, or of the same picture for a part of the axis."""
 
 
 class Timelines(tuple[PartitionTimeline, ...]):
@@ -74,17 +71,12 @@ def document(timelines: Sequence[PartitionTimeline], marks: Sequence[tuple[int, 
     return _framed(parts, -40, height, title, 'xmlns="http://www.w3.org/2000/svg" ')
 
 
-def embedded(it: PartitionTimeline, links: Links) -> str:
-    """The picture of one partition for a page that has a style sheet with `STYLE`, and a title."""
+def embedded(it: PartitionTimeline, link: Link) -> tuple[str, str]:
+    """The picture of one partition, for a page that has a title and `STYLE`, and its notes."""
     picture = draw([it], _MEDIUM)
-    along = "time" if it.by == "time" else "the offsets"
-    label = f"Transactions along {along}"
-    return _framed([*_painted(picture, links)], -6, picture.lines * _Y + 6, label, "")
-
-
-def caption(it: PartitionTimeline) -> str:
-    """What must be known to read the picture of one partition."""
-    return " ".join(draw([it], _MEDIUM).notes)
+    label = f"Transactions along {'time' if it.by == 'time' else 'the offsets'}"
+    svg = _framed([*_painted(picture, link)], -6, picture.lines * _Y + 6, label, "")
+    return svg, " ".join(picture.notes)
 
 
 def _framed(parts: Sequence[str], top: float, height: float, label: str, attributes: str) -> str:
@@ -93,61 +85,66 @@ def _framed(parts: Sequence[str], top: float, height: float, label: str, attribu
     return "\n".join([opening, f"<title>{escape(label)}</title>", *parts, "</svg>"])
 
 
-def _painted(picture: Picture, links: Links | None) -> Iterator[str]:
+def _painted(picture: Picture, link: Link | None) -> Iterator[str]:
     for name, shapes in picture.lanes:
         yield f'<g role="table" aria-label="{escape(name)}">'
-        behind = [s for s in shapes if s.kind in ("ground", "grid")]
-        yield from _elements(behind, links)
-        yield from _elements([s for s in shapes if s not in behind], links)
+        for (layer, _), group in groupby(sorted(shapes, key=_layer), _layer):
+            if layer == 1:
+                yield _band(list(group))
+            else:
+                yield from (text for shape in group for text in _element(shape, link))
         yield "</g>"
-    yield from _elements(picture.shapes, links)
+    for shape in picture.shapes:
+        yield from _element(shape, link)
 
 
-def _elements(shapes: Sequence[Shape], links: Links | None) -> Iterator[str]:
-    bands: dict[str, tuple[str, str]] = {}
-    for shape in shapes:
-        if isinstance(shape, Box) and shape.key.startswith("band-"):
-            kind, outline = bands.get(shape.key, (shape.kind, ""))
-            x, y, width, height = _place(shape)
-            outline += f"M{x:.2f} {y + height:.2f}v{-height:.2f}h{width:.2f}v{height:.2f}z"
-            bands[shape.key] = kind, outline
-    for key, (kind, outline) in bands.items():
-        yield f'<path id="{key}" class="band {kind}" d="{outline}"/>'
-    for shape in shapes:
-        if not isinstance(shape, Box):
-            if shape.text != "┴":
-                left, top = _MARGIN + shape.left * _X, (shape.top + 0.7) * _Y
-                yield _text(left, top, shape.text, shape.kind)
-        elif (shape.kind != "part" or links is not None) and not shape.key.startswith("band-"):
-            yield from _box(shape, links)
+def _layer(shape: Shape) -> tuple[int, int]:
+    """Columns lie on the ground and below the rest, those of a kind together, the rare ones above."""
+    if shape.key.startswith("band-"):
+        return 1, -KINDS.index(shape.kind)
+    return (0 if shape.kind in ("ground", "grid") else 2), 0
 
 
-def _box(box: Box, links: Links | None) -> Iterator[str]:
-    x, y, width, height = _place(box)
-    if not box.width or not box.height:
-        yield f'<path class="{box.kind}" d="M{x:.2f} {y:.2f}l{width:.2f} {height:.2f}"/>'
+def _band(columns: Sequence[Shape]) -> str:
+    """The columns of one kind as one path."""
+    outline = ""
+    for x, y, width, height in map(_place, columns):
+        outline += f"M{x:.2f} {y + height:.2f}v{-height:.2f}h{width:.2f}v{height:.2f}z"
+    return f'<path id="{columns[0].key}" class="band {columns[0].kind}" d="{outline}"/>'
+
+
+def _element(shape: Shape, link: Link | None) -> Iterator[str]:
+    x, y, width, height = _place(shape)
+    if shape.is_text:
+        if shape.kind == "name":  # It ends at its bar, however wide a browser makes it.
+            x += cells(shape.text) * _X
+        if shape.text != "┴":
+            yield _text(x, y + 0.7 * _Y, shape.text, shape.kind)
         return
-    if box.kind not in ("ground", "part"):
+    if not width or not height:
+        yield f'<path class="{shape.kind}" d="M{x:.2f} {y:.2f}l{width:.2f} {height:.2f}"/>'
+        return
+    if shape.kind == "part" and link is None:
+        return
+    if shape.kind not in ("ground", "part"):
         y, height = y + 1.5, height - 3
     place = f'x="{x:.2f}" y="{y:.2f}" width="{width:.2f}" height="{height:.2f}"'
-    title = f"<title>{escape(box.title)}</title>" if box.title else ""
-    rect = f'<rect class="{box.kind}" {place}>{title}</rect>'
-    if box.title:
-        if links is not None and box.goes_to is not None:
-            to = box.goes_to
-            href = links.part(*to) if isinstance(to, tuple) else links.transaction(to)
-            rect = f'<a href="{escape(href)}">{rect}</a>'
-        name = f' id="{box.key}"' if box.key else ""
+    title = f"<title>{escape(shape.title)}</title>" if shape.title else ""
+    rect = f'<rect class="{shape.kind}" {place}>{title}</rect>'
+    if shape.goes_to is not None:
+        if link is not None:
+            rect = f'<a href="{escape(link(shape.goes_to))}">{rect}</a>'
+        name = f' id="{shape.key}"' if shape.key else ""
         rect = f'<g role="row"{name}><g role="cell">{rect}</g></g>'
     yield rect
-    if box.is_closed and box.text:  # A narrow bar would be nothing but its marker.
+    if shape.is_closed and shape.text:  # A narrow bar would be nothing but its marker.
         yield f'<path class="marker" d="M{x + width:.2f} {y - 1:.2f}v{height + 2:g}"/>'
-    if box.text:
-        yield _text(x + 4, y + height / 2 + 3.5, box.text, f"name inside {box.kind}")
+    if shape.text:
+        yield _text(x + 4, y + height / 2 + 3.5, shape.text, f"name inside {shape.kind}")
 
 
-def _place(box: Box) -> tuple[float, float, float, float]:
-    return _MARGIN + box.left * _X, box.top * _Y, box.width * _X, box.height * _Y
+def _place(shape: Shape) -> tuple[float, float, float, float]:
+    return _MARGIN + shape.left * _X, shape.top * _Y, shape.width * _X, shape.height * _Y
 
 
 def _text(x: float, y: float, text: str, kind: str = "") -> str:

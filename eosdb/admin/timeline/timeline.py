@@ -1,5 +1,4 @@
-"""The transactions of one partition along its offsets or along time, as the values from which a drawing is
-made.
+"""The transactions of one partition along its offsets or along time: the values of which a picture is made.
 
 `Database.admin.timeline` returns them. They contain plain numbers and names only.
 """
@@ -7,13 +6,17 @@ made.
 from __future__ import annotations
 
 import bisect
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Final
 
 from eosdb.model.values import PartitionOffsets
 
 BY: Final = ("offset", "time")
 """What the axis of a timeline counts."""
+_LONG: Final = 100
+"""A transaction stands out if it takes at least this part of the axis."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,20 +53,21 @@ class TimelineBin:
     """The first offset stored here; -1 for none."""
     first_ms: int
     """When the record at `first_offset` was appended (epoch ms); -1 for none."""
-    committed: int
-    aborted: int
-    open: int
-    plain: int
-    commit_markers: int
-    abort_markers: int
+    committed: int = 0
+    aborted: int = 0
+    open: int = 0
+    plain: int = 0
+    commit_markers: int = 0
+    abort_markers: int = 0
+
+    @property
+    def markers(self) -> int:
+        return self.commit_markers + self.abort_markers
 
     @property
     def stored(self) -> int:
         """All records, markers included."""
-        return (
-            self.committed + self.aborted + self.open + self.plain
-            + self.commit_markers + self.abort_markers
-        )  # fmt: skip
+        return self.committed + self.aborted + self.open + self.plain + self.markers
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,18 +91,18 @@ class PartitionTimeline:
     topic: str
     partition: int
     offsets: PartitionOffsets
-    start: int
-    end: int
-    committed: int
-    aborted: int
-    open: int
-    transactions: tuple[TransactionSpan, ...]
-    bins: tuple[TimelineBin, ...]
     by: str
     """What the axis counts: `offset` or `time`."""
+    start: int
+    end: int
     start_ms: int
     end_ms: int
     """The current time if a transaction is open and the window has no `until`."""
+    committed: int = 0
+    aborted: int = 0
+    open: int = 0
+    transactions: tuple[TransactionSpan, ...] = ()
+    bins: tuple[TimelineBin, ...] = ()
     longest: tuple[TransactionSpan, ...] = ()
     groups: tuple[GroupPosition, ...] = ()
     groups_left_out: int = 0
@@ -120,59 +124,57 @@ class PartitionTimeline:
 
     def extent(self, span: TransactionSpan) -> tuple[int, int]:
         """The ends of the transaction on the axis; an open one extends to the log end, or to now."""
+        is_open = span.marker_offset < 0
         if self.by == "offset":
-            ended = span.marker_offset >= 0
-            return span.first_offset, (span.marker_offset if ended else self.offsets.log_end_offset)
-        return span.first_ms, max(
-            span.marker_ms if span.marker_ms >= 0 else self.end_ms, span.first_ms
-        )
+            return span.first_offset, self.offsets.log_end_offset if is_open else span.marker_offset
+        return span.first_ms, max(self.end_ms if is_open else span.marker_ms, span.first_ms)
+
+    def length(self, span: TransactionSpan) -> int:
+        """The part of the transaction that is inside the window."""
+        (low, high), (first, last) = self.axis, self.extent(span)
+        return min(last, high) - max(first, low)
+
+    def stands_out(self, span: TransactionSpan) -> bool:
+        """Whether it is drawn even among too many: it is open, or takes a good part of the axis."""
+        low, high = self.axis
+        return span.outcome == "open" or self.length(span) * _LONG >= high - low
 
     def place(self, offset: int) -> float:
-        """The place of an offset on the axis; if the axis is time, the estimate of `time_at`."""
-        return offset if self.by == "offset" else self.time_at(offset)
+        """The place of an offset on the axis; infinite if it is outside of a window of time.
 
-    def time_at(self, offset: int) -> float:
-        """Estimate when the offset was appended (epoch ms): interpolated between the first records of the
-        bins, whose times are exact."""
-        bins = self._stored_bins()
+        A time is interpolated between the first records of the bins, whose times are exact."""
+        if self.by == "offset":
+            return offset
+        if not self.start <= offset <= self.end:
+            return inf if offset > self.end else -inf
+        bins = [part for part in self.bins if part.first_offset >= 0]
+        bins.sort(key=lambda part: part.first_offset)
         at = bisect.bisect_right(bins, offset, key=lambda part: part.first_offset)
-        if at == 0:
-            return self.start_ms
+        if offset == self.end or not at:
+            return self.end_ms if at else self.start_ms
         part = bins[at - 1]
-        if offset >= self.end:
-            return self.end_ms
         # With an open transaction the end is the current time, not that of the last records.
         after, until = self.end, part.first_ms if self.open else self.end_ms
         if at < len(bins):
             after, until = bins[at].first_offset, bins[at].first_ms
-        if self.by == "time":
-            until = min(until, part.end)
         done = (offset - part.first_offset) / max(after - part.first_offset, 1)
-        return part.first_ms + min(done, 1) * max(until - part.first_ms, 0)
+        return part.first_ms + min(done, 1) * max(min(until, part.end) - part.first_ms, 0)
 
-    def _stored_bins(self) -> list[TimelineBin]:
-        """The bins that are not empty, by offset."""
-        return sorted(
-            (part for part in self.bins if part.first_offset >= 0),
-            key=lambda part: part.first_offset,
-        )
-
-    def rows(self, clearance: float = 1) -> tuple[int, ...]:
-        """Return the row of each transaction, so that none overlap (greedy interval colouring).
-
-        `clearance` is the least length a transaction takes on the axis.
-        """
-        return rows([self.extent(span) for span in self.transactions], clearance)
+    def rows(
+        self, clearance: float = 1, spans: Sequence[TransactionSpan] | None = None
+    ) -> list[int]:
+        """Return the row of each transaction, or of those given, so that none overlap. `clearance` is the
+        least length a transaction takes on the axis."""
+        extents = map(self.extent, self.transactions if spans is None else spans)
+        return rows((first, max(last + 1, first + clearance)) for first, last in extents)
 
 
-def rows(extents: list[tuple[int, int]], clearance: float) -> tuple[int, ...]:
+def rows(intervals: Iterable[tuple[float, float]]) -> list[int]:
     """Return for each interval the lowest row in which it overlaps no earlier one."""
     ends: list[float] = []
     chosen = []
-    for first, last in extents:
-        row = next((i for i, end in enumerate(ends) if end <= first), len(ends))
-        if row == len(ends):
-            ends.append(0)
-        ends[row] = max(last + 1, first + clearance)
+    for first, end in intervals:
+        row = next((i for i, before in enumerate(ends) if before <= first), len(ends))
+        ends[row : row + 1] = [end]
         chosen.append(row)
-    return tuple(chosen)
+    return chosen

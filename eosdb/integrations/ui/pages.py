@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote, urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
@@ -24,7 +24,7 @@ from starlette.routing import Route
 
 from eosdb.admin.history import told
 from eosdb.admin.timeline import svg
-from eosdb.admin.timeline.timeline import BY, PartitionTimeline, TransactionSpan
+from eosdb.admin.timeline.timeline import PartitionTimeline, TransactionSpan
 from eosdb.database import Database
 from eosdb.errors import EosdbError
 from eosdb.integrations.ui.watching import Watcher
@@ -38,36 +38,18 @@ COLUMNS: Final = 290
 BARS: Final = 150
 
 
-@dataclass(frozen=True, slots=True)
-class Drawn:
+class Drawn(NamedTuple):
     """A picture, ready for the template."""
 
     timeline: PartitionTimeline
     svg: Markup
     caption: str
-
-    @property
-    def is_part(self) -> bool:
-        """Whether some of the log lies outside of the window."""
-        it = self.timeline
-        return (it.start, it.end) != (it.offsets.log_start_offset, it.offsets.log_end_offset)
-
-    @property
-    def window(self) -> tuple[str, str]:
-        """The ends of the axis in the form: offsets, or times."""
-        return self._worded(*self.timeline.axis)
-
-    @property
-    def halves(self) -> tuple[tuple[str, str], tuple[str, str]]:
-        """The windows to the left and to the right of this one."""
-        low, high = self.timeline.axis
-        width = max(high - low, 1)
-        return self._worded(max(low - width, 0), low), self._worded(high, high + width)
-
-    def _worded(self, low: int, high: int) -> tuple[str, str]:
-        if self.timeline.by == "offset":
-            return str(low), str(high)
-        return format_time_ms(low, "milliseconds"), format_time_ms(high, "milliseconds")
+    is_part: bool
+    """Whether some of the log lies outside of the window."""
+    window: tuple[str, str]
+    """The ends of the axis in the form: offsets, or times."""
+    halves: tuple[tuple[str, str], tuple[str, str]]
+    """The windows to the left and to the right of this one."""
 
 
 def draw(
@@ -76,22 +58,38 @@ def draw(
     """Draw a partition. `start` and `end` are offsets, or by="time" times (epoch ms); None: the whole
     log. Raises UnknownTopicOrPartitionError, TopicAuthorizationFailedError and InvalidRequestError."""
     window = {"start": start, "end": end} if by == "offset" else {"since": start, "until": end}
-    (timeline,) = db.admin.timeline(
+    (it,) = db.admin.timeline(
         topic, partition, by=by, **window, max_transactions=BARS, max_bins=COLUMNS
     )
     here = f"/topics/{quote(topic, safe='')}/timeline?by={by}&partition={partition}"
 
-    def transaction(span: TransactionSpan) -> str:
-        if span.transactional_id:
-            # A damaged name may hold characters that no address can carry.
-            return f"/transaction?id={quote(span.transactional_id, safe='', errors='replace')}"
-        first, last = timeline.extent(span)
-        return f"{here}&from={first}&to={last + 1}"
+    def link(to: TransactionSpan | tuple[int, int]) -> str:
+        if isinstance(to, TransactionSpan):
+            if to.transactional_id:
+                # A damaged name may hold characters that no address can carry.
+                return f"/transaction?id={quote(to.transactional_id, safe='', errors='replace')}"
+            first, last = it.extent(to)
+            to = first, last + 1
+        return f"{here}&from={to[0]}&to={to[1]}"
 
-    links = svg.Links(transaction, lambda low, high: f"{here}&from={low}&to={high}")
-    # Its content is escaped where it is written.
-    picture = Markup(svg.embedded(timeline, links))
-    return Drawn(timeline, picture, svg.caption(timeline))
+    def edges(*places: int) -> tuple[str, str]:
+        low, high = (
+            str(place) if by == "offset" else format_time_ms(place, "milliseconds")
+            for place in places
+        )
+        return low, high
+
+    picture, caption = svg.embedded(it, link)
+    low, high = it.axis
+    width = max(high - low, 1)
+    return Drawn(
+        it,
+        Markup(picture),  # Its content is escaped where it is written.
+        caption,
+        (it.start, it.end) != (it.offsets.log_start_offset, it.offsets.log_end_offset),
+        edges(low, high),
+        (edges(max(low - width, 0), low), edges(high, high + width)),
+    )
 
 
 SHORT: Final = 120
@@ -278,8 +276,6 @@ class Pages:
     def timeline(self, request: Request) -> Response:
         name = request.path_params["topic"]
         by = request.query_params.get("by", "offset")
-        if by not in BY:
-            raise HTTPException(400, f"by: got {by!r}, expected one of {', '.join(BY)}")
         start, end = (
             _offset(request, edge) if by == "offset" else _moment(request, edge)
             for edge in ("from", "to")

@@ -99,6 +99,23 @@ def test_bars_lie_above_the_columns() -> None:
         db.abandon()
 
 
+def test_of_narrow_bars_in_a_row_with_one_name_the_first_is_named() -> None:
+    with eosdb.connect(":memory:") as db:
+        db.admin.create_topic("t")
+        for name in ("arriving", "arriving", "arriving", "another", "arriving"):
+            db.broker.append(
+                eosdb.TopicPartition("t", 0), eosdb.RecordBatch([eosdb.Record(value=b"x")] * 100)
+            )
+            with db.producer(transactional_id=name) as producer:
+                producer.init_transactions()
+                with producer.transaction():
+                    producer.send("t", b"x")
+        root = ET.fromstring(svg.document(db.admin.timeline("t")))
+    names = [t.text for t in root.iter(f"{SVG}text") if t.get("class") == "name"]
+    assert names == ["arriving", "another", "arriving"]
+    assert len(bars(root)) == 5
+
+
 def test_a_log_without_records_has_its_offsets_alone() -> None:
     with eosdb.connect(":memory:") as db:
         db.admin.create_topic("t")
