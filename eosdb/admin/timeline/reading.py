@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import heapq
 import sqlite3
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
@@ -82,7 +82,7 @@ class _Running:
     first: int
     first_ms: int
     records: int = 0
-    by_bin: Counter[int] = field(default_factory=Counter)
+    by_bin: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))
 
 
 class _Found:
@@ -102,15 +102,15 @@ class _Found:
 
     def parts(self, at: int, after: int, time_ms: int) -> Iterator[tuple[int, int]]:
         """Yield the bins with offsets of [at, after), appended at this time, and the number in each."""
-        window, (low, high) = self._window, self._window.axis
+        window, edges = self._window, self._edges
         at, after = max(at, window.start), min(after, window.end)
-        while at < after and self._bins:
-            # A clock that was set back must not lose a record.
-            place = at if window.by == "offset" else min(max(time_ms, low), high - 1)
-            number = (place - low) // self._edges.step
-            stop = after
+        while at < after and edges:
+            place, stop = at, after
+            if window.by == "time":  # A clock that was set back must not lose a record.
+                place = min(max(time_ms, edges.start), edges.stop - 1)
+            number = (place - edges.start) // edges.step
             if window.by == "offset":
-                stop = min(after, self._edges[number] + self._edges.step)
+                stop = min(after, edges[number] + edges.step)
             counts = self._bins[number]
             if counts["first_offset"] < 0:
                 counts["first_offset"], counts["first_ms"] = at, time_ms
