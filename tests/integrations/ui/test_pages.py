@@ -211,7 +211,7 @@ def test_without_the_token_nothing_is_changed(changing: UiServer, db: eosdb.Data
 def test_a_page_asks_before_anything_is_changed(changing: UiServer, db: eosdb.Database) -> None:
     before = db.admin._journal_position()
     asked = get(changing, f"/abort?{urlencode(OPEN)}").text
-    assert "Abort the transaction of producer 3" in asked
+    assert "Abort the transaction of refund &lt;script&gt;" in asked
     assert "Its records become aborted" in asked
     assert '/topics/orders/0">orders-0</a></td><td>1</td>' in asked
     assert get(changing, f"/abort?{urlencode(OPEN | {'offset': '4'})}").status_code == 404
