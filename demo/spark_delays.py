@@ -49,7 +49,7 @@ def session(conf: dict[str, str] | None = None) -> SparkSession:
 
 @contextlib.contextmanager
 def jvm_says_nothing() -> Iterator[None]:
-    """What the JVM that starts here writes to its standard error is dropped."""
+    """Drop the standard error of a JVM that starts inside the block."""
     kept, nothing = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(nothing, 2)
     try:

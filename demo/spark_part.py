@@ -4,7 +4,6 @@ numbers are read in every way there is, and compared with pandas on the original
 from __future__ import annotations
 
 import signal
-import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -47,7 +46,7 @@ def spark_under_fire(path: Path, arriving: Path, kills: int, checks: Checks) -> 
         say(f"killed Spark driver {run} and its JVM {whereabouts(path.parent)}")
     spark = session(spark_conf())
     query = start(spark, str(path), path.parent, per_batch)
-    wait_for_micro_batches(lambda: still(query.isActive), path, 1)
+    wait_for_micro_batches(lambda: not query.awaitTermination(0.01), path, 1)
     checks.equal("exit status of arriving_flights.py", arrival.end(), 0)
     query.processAllAvailable()
     query.stop()
@@ -75,12 +74,6 @@ def wait_for_micro_batches(is_running: Callable[[], bool], path: Path, count: in
             now = stable_records(db, "delays_by_hour")
             count -= now != seen
             seen = now
-
-
-def still(is_active: bool) -> bool:
-    """The same a hundredth of a second later, like `Program.is_running`."""
-    time.sleep(0.01)
-    return is_active
 
 
 def whereabouts(folder: Path) -> str:
