@@ -1,4 +1,4 @@
-"""The events of a transactional id in sentences, for `eosdb transactions history` and `eosdb ui`."""
+"""Tells the events of a transactional id in sentences, for the command line and `eosdb ui`."""
 
 from __future__ import annotations
 
