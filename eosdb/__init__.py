@@ -13,6 +13,8 @@ TYPE_CHECKING = False  # `typing` alone takes longer to import than this file.
 if TYPE_CHECKING:
     from eosdb import errors as errors
     from eosdb import failpoints as failpoints
+    from eosdb.admin.fleet import Fleet as Fleet
+    from eosdb.admin.fleet import fleet as fleet
     from eosdb.broker.broker import Broker as Broker
     from eosdb.broker.outbox import UserTransaction as UserTransaction
     from eosdb.broker.outbox import join as join
@@ -105,6 +107,7 @@ if TYPE_CHECKING:
 __version__ = "1.0.0"
 
 _NAMES = {
+    "eosdb.admin.fleet": "Fleet fleet",
     "eosdb.broker.broker": "Broker",
     "eosdb.broker.outbox": "UserTransaction join",
     "eosdb.client.consumer.consumer": "Consumer",

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import re
 import sqlite3
-from collections.abc import Iterator, Sequence
-from contextlib import closing
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from itertools import takewhile
 from typing import Any, Final
 
@@ -78,6 +78,15 @@ def query(
 ) -> tuple[tuple[str, ...], Iterator[tuple[Any, ...]]]:
     """Run one read-only statement; returns its columns and rows. Raises InvalidRequestError for SQLite's
     refusal."""
+    check(sql)
+    store.check_open()
+    with translated(store.path):
+        connection = connect(store.path, store.lock_timeout_ms, read_only=True)
+    return answer(connection, store.path, sql, parameters)
+
+
+def check(sql: str) -> None:
+    """Raises InvalidRequestError for statements that reach beyond their connection."""
     if sql.lstrip()[:6].upper() == "ATTACH":
         raise InvalidRequestError(_ONLY_READS)
     if (named := _OF_THE_PROCESS.search(sql)) is not None:
@@ -85,19 +94,23 @@ def query(
             f"the statement names {named[0]}, which holds for every connection of this process; a query "
             "may not change it, nor ask for it"
         )
-    rows = _rows(store, sql, parameters)
+
+
+def answer(
+    connection: sqlite3.Connection, path: str, sql: str, parameters: Sequence[object]
+) -> tuple[tuple[str, ...], Iterator[tuple[Any, ...]]]:
+    """Run the statement on a connection that cannot write, and which ends with the rows."""
+    rows = _rows(connection, path, sql, parameters)
     columns: tuple[str, ...] = next(rows)
     return columns, rows
 
 
-def _rows(store: Store, sql: str, parameters: Sequence[object]) -> Iterator[tuple[Any, ...]]:
-    """Yield the columns, then the rows, on a connection that can neither write nor attach databases. A
-    short result is read at once. A longer one holds a snapshot until its last row is read or the iterator
-    is dropped."""
-    store.check_open()
-    with translated(store.path):
-        connection = connect(store.path, store.lock_timeout_ms, read_only=True)
-    try:
+def _rows(
+    connection: sqlite3.Connection, path: str, sql: str, parameters: Sequence[object]
+) -> Iterator[tuple[Any, ...]]:
+    """Yield the columns, then the rows. A short result is read at once. A longer one holds a snapshot until
+    its last row is read or the iterator is dropped."""
+    with refusals(path), closing(connection):
         # Refuses ATTACH anywhere. Not an authorizer: a signal that raises in its callback looks like a
         # refusal.
         connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
@@ -111,17 +124,22 @@ def _rows(store: Store, sql: str, parameters: Sequence[object]) -> Iterator[tupl
         if len(rows) == _AT_ONCE:
             with hearing(connection):
                 yield from cursor
+
+
+@contextmanager
+def refusals(path: str) -> Iterator[None]:
+    """Translate SQLite's errors about a user's statement inside the block."""
+    try:
+        yield
     except sqlite3.Error as error:
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
         if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_AUTH):
             raise InvalidRequestError(_ONLY_READS) from error
         if code in _REFUSED:
             raise InvalidRequestError(f"SQLite refuses the statement: {error}") from error
-        raise translate(error, store.path) from error
+        raise translate(error, path) from error
     except (sqlite3.Warning, ValueError, OverflowError) as error:
         raise InvalidRequestError(f"SQLite refuses the statement: {error}") from error
-    finally:
-        connection.close()
 
 
 _ONLY_READS: Final = (
@@ -200,25 +218,36 @@ _PARAMETER: Final = re.compile(
 
 @reads("eosdb_json_views")
 def types(store: Store, sql: str) -> list[str]:
-    """Return the types of the columns of a query, as far as it takes them from typed views. SQLite knows no
-    type of a computed column, so tables with types stand in for the views while it resolves the query."""
+    """Return the types of the columns of a query, as far as it takes them from typed views."""
     try:
         with closing(connect(store.path, store.lock_timeout_ms, read_only=True)) as connection:
-            views = connection.execute("SELECT name, columns FROM eosdb_json_views").fetchall()
-            views = [(name, text) for name, text in views if name.lower() in sql.lower()]
-            if not views:
-                return []
-            for name, text in views:
-                columns = "".join(f'"{one["name"]}" {one["type"]}, ' for one in parsed(text))
-                columns += "_partition, _offset, _timestamp TIMESTAMP, _key"
-                connection.execute(f'CREATE TEMP TABLE "{name}" ({columns})')
-            # A view takes no parameters.
-            query = _PARAMETER.sub(lambda found: found[1] or "NULL", sql)
-            connection.execute(f"CREATE TEMP VIEW eosdb_query AS {query}")
-            found = connection.execute("SELECT type FROM pragma_table_info('eosdb_query')")
-            return [kind for (kind,) in found]
+            return types_in(connection, typed_views(connection), sql)
     except (sqlite3.Error, sqlite3.Warning):
         return []
+
+
+def typed_views(connection: sqlite3.Connection) -> list[tuple[str, str]]:
+    """Return the names of the typed views, and their columns as JSON."""
+    return connection.execute("SELECT name, columns FROM eosdb_json_views").fetchall()
+
+
+def types_in(
+    connection: sqlite3.Connection, views: Iterable[tuple[str, str]], sql: str, first: str = ""
+) -> list[str]:
+    """`types` on a connection, with columns before those of the views. SQLite knows no type of a computed
+    column, so tables with types stand in for the views while it resolves the query."""
+    views = [(name, text) for name, text in views if name.lower() in sql.lower()]
+    if not views:
+        return []
+    for name, text in views:
+        columns = "".join(f'"{one["name"]}" {one["type"]}, ' for one in parsed(text))
+        columns += "_partition, _offset, _timestamp TIMESTAMP, _key"
+        connection.execute(f'CREATE TEMP TABLE "{name}" ({first}{columns})')
+    # A view takes no parameters.
+    query = _PARAMETER.sub(lambda found: found[1] or "NULL", sql)
+    connection.execute(f"CREATE TEMP VIEW eosdb_query AS {query}")
+    found = connection.execute("SELECT type FROM pragma_table_info('eosdb_query')")
+    return [kind for (kind,) in found]
 
 
 _JSON_TYPES = {

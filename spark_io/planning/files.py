@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import eosdb
+from eosdb.admin.fleet import files_at
 from eosdb.admin.summary import FileSummary
 from eosdb.integrations import publishing
 from eosdb.model.damage import parsed
@@ -44,7 +45,6 @@ def connect(path: str) -> eosdb.Database:
     return eosdb.connect(publishing.fetch(path) if is_remote(path) else path, read_only=True)
 
 
-SUFFIX = ".db"
 Given = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 
@@ -113,7 +113,7 @@ def resolve(request: Given, *, may_be_missing: bool = False) -> Files:
         matches = named(path)
         if not matches and not (may_be_missing and are_many):
             raise SparkOptionError(
-                f"{path}: there is no such file, no file {SUFFIX} in such a folder, nothing that such a "
+                f"{path}: there is no such file, no file .db in such a folder, nothing that such a "
                 "pattern fits, and nothing that is published there"
             )
         if not matches and not os.path.isdir(path) and not glob.has_magic(path):
@@ -124,20 +124,11 @@ def resolve(request: Given, *, may_be_missing: bool = False) -> Files:
 
 def named(path: str) -> list[str]:
     """Expand one path to absolute paths, in order: the files of a folder or a pattern, the file itself,
-    or the files published below a URL or in a folder. Lists each folder once and opens nothing."""
+    or the files published below a URL or in a folder. Opens nothing."""
     if is_remote(path):
         return publishing.files(path)
-    if os.path.isdir(path):
-        # Like a pattern, omits hidden files.
-        names = [n for n in os.listdir(path) if n.endswith(SUFFIX) and not n.startswith(".")]
-        folder = os.path.abspath(path)
-        return _under(folder, names) or _published_in(folder)
-    if os.path.exists(path):
-        return [os.path.abspath(path)]
-    folder, pattern = os.path.split(path)
-    if folder and not glob.has_magic(folder) and pattern != "**":
-        return _under(os.path.abspath(folder), glob.glob(pattern, root_dir=folder))
-    return sorted(os.path.abspath(match) for match in glob.glob(path, recursive=True))
+    found = files_at(os.path.abspath(path))
+    return found if found or not os.path.isdir(path) else _published_in(os.path.abspath(path))
 
 
 def _published_in(folder: str) -> list[str]:
@@ -145,8 +136,3 @@ def _published_in(folder: str) -> list[str]:
     if not glob.glob("*/latest.json", root_dir=folder):
         return []
     return publishing.files(f"local://{folder}")
-
-
-def _under(folder: str, names: Iterable[str]) -> list[str]:
-    """Join without `abspath`, which would take as long as everything else."""
-    return [os.path.join(folder, name) for name in sorted(names)]

@@ -331,3 +331,13 @@ def test_sql_says_that_it_only_reads(shop: Run, statement: str) -> None:
     result = shop("sql", statement)
     assert result.exit_code == 1
     assert "only reads" in result.stderr
+
+
+def test_sql_asks_many_files_at_once(shop: Run, db_path: Path) -> None:
+    query = "SELECT file, count(*) AS n FROM committed_records GROUP BY file"
+    files = str(db_path.parent / "*.db")
+    result = CliRunner().invoke(MAIN, ["sql", "--files", files, query, "--format", "csv"])
+    assert result.stdout == f"file,n\n{db_path},3\n"
+    twice = shop("sql", "--files", files, query)
+    assert twice.exit_code == 2
+    assert "FILE or --files" in twice.stderr

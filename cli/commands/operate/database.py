@@ -100,8 +100,13 @@ def _largest(lines: list[tuple[object, ...]]) -> list[tuple[object, ...]]:
 
 @click.command(cls=FileCommand)
 @click.argument("query")
+@click.option(
+    "--files", multiple=True, metavar="PATTERN",
+    help="Query all of these files instead of FILE: a path, a folder (its *.db) or a quoted pattern "
+    "(repeatable). The column file has the path.",
+)  # fmt: skip
 @output.format_option
-def sql(session: Session, query: str, output_format: str) -> None:
+def sql(session: Session, query: str, files: tuple[str, ...], output_format: str) -> None:
     """Run a read-only SQL QUERY. `-` reads it from standard input; `.views` lists the views, with their
     columns and meaning.
 
@@ -109,19 +114,30 @@ def sql(session: Session, query: str, output_format: str) -> None:
     Example:
       eosdb sql shop.db .views
       eosdb sql shop.db "SELECT topic, count(*) AS n FROM committed_records GROUP BY topic"
+      eosdb sql --files 'fleet/*.db' "SELECT file, count(*) AS n FROM committed_records GROUP BY file"
     """
     if query == "-":
         query = sys.stdin.read()
+    if files:
+        if session.is_named:
+            raise click.UsageError("give FILE or --files, not both")
+        with progress(eosdb.SystemClock(), "sql", "files") as on_progress:
+            found = eosdb.fleet(files).query(query, on_progress=on_progress)
+        _show(found, output_format)
+        return
     with session.open(read_only=True) as db:
         if query.strip() == ".views":
             output.rows(("View", "Columns", "Shows"), _views(db), output_format)
             return
         if query.strip().startswith("."):
             raise InvalidRequestError(f"{query.strip()}: expected .views, or one SQL statement")
-        result = db.query(query)
-        if not result.columns:
-            raise InvalidRequestError("the statement returns no rows; give a SELECT")
-        output.rows(result.columns, result.rows, output_format)
+        _show(db.query(query), output_format)
+
+
+def _show(result: eosdb.QueryResult, output_format: str) -> None:
+    if not result.columns:
+        raise InvalidRequestError("the statement returns no rows; give a SELECT")
+    output.rows(result.columns, result.rows, output_format)
 
 
 def _views(db: eosdb.Database) -> Iterator[tuple[str, str, str]]:

@@ -1,0 +1,167 @@
+"""One query over many files: `eosdb.fleet(paths).query(sql)`.
+
+SQLite attaches at most ten files, so the rows are copied: file by file, each from its own snapshot, into a
+temporary database on disk. Only the columns that the query names are copied. One file is open at a time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import os
+import re
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from eosdb.errors import DatabaseNotFoundError, InvalidRequestError
+from eosdb.model.answers import QueryResult
+from eosdb.model.config import BrokerConfig
+from eosdb.model.progress import Progress, report_progress
+from eosdb.model.validation import check_file, check_text
+from eosdb.store import queries
+from eosdb.store.file import forking
+from eosdb.store.file.connection import hearing
+from eosdb.store.file.failures import translate
+from eosdb.store.schema.migrate import open_file
+
+Path = str | os.PathLike[str]
+_WAIT_MS: Final = BrokerConfig().lock_timeout_ms
+_SCRATCH: Final = "the temporary database"
+_Columns = list[tuple[str, str]]
+_ALL: Final = re.compile(r"(?<!count\()\*|\bnatural\b", re.I)
+"""What uses columns without their names."""
+
+
+def fleet(paths: Path | Iterable[Path]) -> Fleet:
+    """Return the files to query together: paths, folders (their `*.db`) and patterns such as
+    `devices/*.db`. Raises DatabaseNotFoundError for a path or pattern without a file."""
+    given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    for path in given or ["no path"]:
+        if not files_at(check_file("paths", path)):
+            raise DatabaseNotFoundError(
+                f"{path}: there is no such file, no file .db in such a folder, and none that such a "
+                "pattern fits"
+            )
+    return Fleet(tuple(dict.fromkeys(file for path in given for file in files_at(os.fspath(path)))))
+
+
+def files_at(path: str) -> list[str]:
+    """The file itself, or those of a folder or a pattern, in order; hidden ones are omitted."""
+    if os.path.isdir(path):
+        path = os.path.join(glob.escape(path), "*.db")
+    return [path] if os.path.exists(path) else sorted(glob.glob(path, recursive=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """Files that are queried together, built by `eosdb.fleet`."""
+
+    paths: tuple[str, ...]
+
+    def query(
+        self, sql: str, parameters: Sequence[object] = (), *, on_progress: Progress | None = None
+    ) -> QueryResult:
+        """Run one SQL statement that only reads over the rows of all files, each on its own snapshot. Every
+        view and table has the column `file`, the path, before its own. `on_progress` counts files.
+
+        The columns that the statement names are first copied into a temporary database, for which the disk
+        needs room. Raises InvalidRequestError as `Database.query`, and for a file that lacks a view of the
+        first one; and the errors of `connect` for a file that cannot be read.
+        """
+        queries.check(check_text("sql", sql))
+        # SQLite keeps a database without a name in a file of its own, and removes it.
+        scratch = sqlite3.connect("", isolation_level=None, check_same_thread=False)
+        try:
+            with _snapshot(self.paths[0]) as first:
+                used, views = _used(first, sql), queries.typed_views(first)
+            with queries.refusals(_SCRATCH):
+                for table, columns in used.items():
+                    declared = "".join(f", {_quoted(name)} {kind}" for name, kind in columns)
+                    scratch.execute(f"CREATE TABLE {_quoted(table)} (file{declared})")
+            types = _types(scratch, views, sql)
+            report_progress(on_progress, lambda report: _fill(scratch, self.paths, used, report))
+            scratch.execute("PRAGMA query_only=ON")
+        except BaseException:
+            scratch.close()
+            raise
+        names, rows = queries.answer(scratch, _SCRATCH, sql, parameters)
+        return QueryResult(names, rows, lambda: types)
+
+
+@contextlib.contextmanager
+def _snapshot(path: str) -> Iterator[sqlite3.Connection]:
+    with forking.at_work(), queries.refusals(path):
+        reader = open_file(
+            path, create=False, migrate=False, read_only=True, lock_timeout_ms=_WAIT_MS
+        ).reader
+        assert reader is not None
+        with contextlib.closing(reader), hearing(reader):
+            reader.execute("BEGIN")
+            yield reader
+
+
+def _used(reader: sqlite3.Connection, sql: str) -> dict[str, _Columns]:
+    """The views and tables that the statement may use, with the columns."""
+    relations = "SELECT name FROM sqlite_master WHERE type IN ('table', 'view')"
+    has_all = _ALL.search(sql) is not None
+    return {
+        table: [it for it in _columns(reader, table) if has_all or _names(sql, it[0])]
+        for (table,) in reader.execute(relations).fetchall()
+        if _names(sql, table)
+    }
+
+
+def _names(sql: str, name: str) -> bool:
+    """Whether the statement may name this: SQL spells an identifier as it is, but doubles quotes in it."""
+    word = rf"(?<![\w$]){re.escape(name)}(?![\w$])"
+    return not name.isidentifier() or re.search(word, sql, re.I) is not None
+
+
+def _columns(reader: sqlite3.Connection, table: str) -> _Columns:
+    """The columns with their types. As a column's type, ANY would turn text into numbers."""
+    found = reader.execute("SELECT name, type FROM pragma_table_info(?)", (table,))
+    return [(name, "" if kind == "ANY" else kind) for name, kind in found]
+
+
+def _types(scratch: sqlite3.Connection, views: _Columns, sql: str) -> list[str]:
+    scratch.execute("BEGIN")
+    try:
+        return queries.types_in(scratch, views, sql, "file, ")
+    except sqlite3.Error:
+        return []  # The statement itself says what is wrong.
+    finally:
+        scratch.execute("ROLLBACK")
+
+
+def _fill(
+    scratch: sqlite3.Connection, paths: Sequence[str], used: dict[str, _Columns], report: Progress
+) -> None:
+    scratch.execute("BEGIN")
+    for done, path in enumerate(paths):
+        report(done, len(paths))
+        with _snapshot(path) as reader:
+            for table, columns in used.items():
+                there = dict(_columns(reader, table))
+                if not there or not there.keys() >= dict(columns).keys():
+                    raise InvalidRequestError(
+                        f"{path}: {table} is not there, or not as in {paths[0]}; create it alike, or leave "
+                        "the file out"
+                    )
+                names = "".join(f", {_quoted(name)}" for name, _ in columns)
+                marks = ", ".join("?" * (1 + len(columns)))
+                into = f"{_quoted(table)} (file{names}) VALUES ({marks})"
+                rows = reader.execute(f"SELECT ? AS file{names} FROM {_quoted(table)}", (path,))
+                try:
+                    scratch.executemany(f"INSERT INTO {into}", rows)
+                except sqlite3.OperationalError as error:
+                    if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_FULL:
+                        raise translate(error, _SCRATCH) from error  # The reader only reads.
+                    raise
+    scratch.execute("COMMIT")
+    report(len(paths), len(paths))
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
