@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, Final, Never, TypeAlias, Unpack, get_args
 
 from eosdb.admin import outcome
 from eosdb.admin.admin import Admin
+from eosdb.broker import outbox
 from eosdb.broker.broker import Broker
-from eosdb.broker.handler import Core
-from eosdb.broker.outbox import Publisher, UserTransaction
+from eosdb.broker.core import Core
+from eosdb.broker.outbox import UserTransaction
 from eosdb.broker.produce import RATES
-from eosdb.broker.sink import Batches, OnceAppender
+from eosdb.broker.sink import Batches, append_once
 from eosdb.client.consumer.consumer import Consumer
 from eosdb.client.consumer.settings import ConsumerConfig, ConsumerSettings
 from eosdb.client.processor.config import ProcessConfig, ProcessorConfig, ProcessorSettings
@@ -187,8 +188,6 @@ class Database(WholeFile, Closeable):
         super().__init__(core)
         self.broker: Final = Broker(core)
         self.admin: Final = Admin(core)
-        self._publisher = Publisher(core)
-        self._once = OnceAppender(core)
         if not read_only:
             self._recover()
 
@@ -293,7 +292,7 @@ class Database(WholeFile, Closeable):
             group_id,
             transactional_id,
             self._store.path,
-            self._publisher.begin_parts,
+            partial(outbox.begin_parts, self._core),
             **config,
         )
         if sink is not None:
@@ -356,7 +355,7 @@ class Database(WholeFile, Closeable):
         DatabaseLockedError when another writer holds the lock for too long.
         """
         check_may_begin(self._store.path)
-        return self._publisher.begin()
+        return outbox.begin(self._core)
 
     def append_once(
         self, sink_id: str, batch_id: int, batches: Batches, *,
@@ -372,7 +371,7 @@ class Database(WholeFile, Closeable):
         for one commit becomes a transaction of the transactional id `__eosdb.sink:` + `sink_id`. It has no
         time limit unless `batches` pauses for `transaction_max_timeout_ms`; if this process dies, it is
         aborted by the next process that opens or writes the file."""
-        return self._once.append(sink_id, batch_id, batches, held, consecutive=consecutive)
+        return append_once(self._core, sink_id, batch_id, batches, held, consecutive=consecutive)
 
     def outcome(self, token: TransactionToken) -> str:
         """Return the outcome of a transaction: `committed`, `aborted`, `open` or `never started`.

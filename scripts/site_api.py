@@ -40,8 +40,10 @@ _CHECKED: Final = {
 _NOISE: Final = {"class-attribute", "instance-attribute", "module-attribute"}
 _ERROR: Final = re.compile(rf"(?<!`)\b({'|'.join(errors.__all__)})\b(?!`)")
 """An error that a docstring speaks of becomes a link."""
-_PREPARED: Final = re.compile(r"Write\[(.*)\]")
-"""What a method returns that prepares a request: the answer is in brackets."""
+_FACE: Final = re.compile(r"face\(requests\.(\w+)\)")
+"""A method of the broker that makes a request of this type."""
+_ANSWER: Final = re.compile(r"\w+\[(.*)\]")
+_MODULE: Final = re.compile(r"\b(values|reports)\.")
 _KINDS: Final[dict[Any, ParameterKind]] = {
     inspect.Parameter.POSITIONAL_OR_KEYWORD: ParameterKind.positional_or_keyword,
     inspect.Parameter.KEYWORD_ONLY: ParameterKind.keyword_only,
@@ -56,9 +58,8 @@ class Reference(Extension):
         for each in everything:
             if each.docstring is not None:
                 each.docstring.value = _ERROR.sub(r"[\1][eosdb.\1]", each.docstring.value)
-            if each.is_function:
-                for decorator in each.decorators:
-                    _take_fields(each, str(decorator.value))
+            if each.is_attribute and (made := _FACE.fullmatch(str(each.value))):
+                each.parent.set_member(each.name, _face(each.name, pkg, made[1]))
         for cls in everything:
             if not cls.is_class:
                 continue
@@ -121,26 +122,31 @@ def _add_signature(cls: Class) -> None:
     cls.set_member("__init__", Function("__init__", parameters=Parameters(*parameters)))
 
 
-def _take_fields(method: Function, decorator: str) -> None:
-    """The request that a method of the broker makes: what it takes, and what it means."""
-    if not decorator.startswith("answers("):
-        return
-    kind = getattr(requests, decorator[:-1].rpartition(".")[2])
-    if (prepared := _PREPARED.fullmatch(str(method.returns))) is not None:
-        method.returns = prepared[1]
-    method.docstring = Docstring(_ERROR.sub(r"[\1][eosdb.\1]", inspect.getdoc(kind) or ""))
-    method.parameters = Parameters(
-        Parameter("self", kind=ParameterKind.positional_or_keyword),
-        *(
-            Parameter(
-                field.name,
-                annotation=str(field.annotation),
-                kind=_KINDS[field.kind],
-                default=None if field.default is field.empty else _shown(field.default),
-            )
-            for field in inspect.signature(kind).parameters.values()
+def _face(name: str, package: Any, kind: str) -> Function:
+    """A method of the broker: it takes the fields of a request, and returns the answer."""
+    made = getattr(requests, kind)
+    answer = _ANSWER.fullmatch(str(package["model.requests"][kind].bases[0]))
+    assert answer is not None, kind
+    method = Function(
+        name,
+        parameters=Parameters(
+            Parameter("self", kind=ParameterKind.positional_or_keyword),
+            *(
+                Parameter(
+                    field.name,
+                    annotation=str(field.annotation),
+                    kind=_KINDS[field.kind],
+                    default=None if field.default is field.empty else _shown(field.default),
+                )
+                for field in inspect.signature(made).parameters.values()
+            ),
         ),
+        returns=_MODULE.sub("", answer[1]),
     )
+    method.docstring = Docstring(
+        _ERROR.sub(r"[\1][eosdb.\1]", inspect.getdoc(made) or ""), parent=method
+    )
+    return method
 
 
 def _shown(default: object) -> str:

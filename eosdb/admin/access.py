@@ -6,7 +6,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterable, Sequence
 
-from eosdb.broker.handler import RequestHandler
+from eosdb.broker.core import RequestHandler
 from eosdb.coordinator import authorizer, users
 from eosdb.coordinator.authorizer import CLUSTER, check_acl
 from eosdb.errors import ResourceNotFoundError, UnacceptableCredentialError

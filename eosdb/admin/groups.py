@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping
 
+from eosdb.broker.core import RequestHandler
 from eosdb.broker.group_offsets import checked, commit_offsets
-from eosdb.broker.handler import RequestHandler
 from eosdb.coordinator.authorizer import CLUSTER
 from eosdb.coordinator.foresight import Foresight
 from eosdb.coordinator.groups import configs as group_configs

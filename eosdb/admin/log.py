@@ -10,7 +10,7 @@ from typing import Any, Final
 from eosdb.admin import consistent_cut, dump, overview, storage
 from eosdb.admin.timeline.reading import MAX_BINS, MAX_TRANSACTIONS, Window
 from eosdb.admin.timeline.timeline import PartitionTimeline
-from eosdb.broker.handler import RequestHandler
+from eosdb.broker.core import RequestHandler
 from eosdb.coordinator.authorizer import CLUSTER
 from eosdb.errors import InvalidRequestError, UnknownTopicIdError
 from eosdb.log import partition_rows, snapshots

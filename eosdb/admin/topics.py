@@ -8,7 +8,7 @@ from uuid import UUID
 
 from eosdb.admin import configs
 from eosdb.admin.configs import ConfigEntry
-from eosdb.broker.handler import RequestHandler
+from eosdb.broker.core import RequestHandler
 from eosdb.coordinator.authorizer import CLUSTER, Source
 from eosdb.errors import TopicAlreadyExistsError, UnknownTopicOrPartitionError
 from eosdb.events.kinds import (
@@ -119,7 +119,7 @@ class TopicAdmin(RequestHandler):
             self._authorizer.check(unit, "delete", "topic", name)
             return topics.delete(unit, name, self._clock.time_ms())
 
-        self._delete_rows(self._coordinator.write(delete))
+        self._core.delete_rows(self._coordinator.write(delete))
 
     def list_topics(self) -> list[str]:
         """Return the names of all topics that the principal may describe."""

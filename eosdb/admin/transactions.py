@@ -9,7 +9,7 @@ from typing import Final
 
 from eosdb.admin import diagnosis
 from eosdb.admin.hanging import DUE
-from eosdb.broker.handler import RequestHandler
+from eosdb.broker.core import RequestHandler
 from eosdb.coordinator.authorizer import CLUSTER
 from eosdb.coordinator.transactions import rows as transaction_rows
 from eosdb.errors import (

@@ -11,7 +11,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import fields, replace
 from uuid import UUID
 
-from eosdb.broker.asking import Answering, Write, answers
+from eosdb.broker.core import Core, Write, answers, prepares
+from eosdb.broker.membership import with_id
 from eosdb.coordinator.groups import configs as group_configs
 from eosdb.coordinator.groups import consumer_decisions as decisions
 from eosdb.coordinator.groups import migration
@@ -21,7 +22,7 @@ from eosdb.coordinator.groups.consumer_group import AWAY, ConsumerGroup, Consume
 from eosdb.coordinator.groups.consumer_rows import shares
 from eosdb.coordinator.groups.decisions import Group
 from eosdb.coordinator.groups.rows import AnyGroup
-from eosdb.errors import GroupIdNotFoundError, InvalidRequestError, UnknownMemberIdError
+from eosdb.errors import GroupIdNotFoundError, InvalidRequestError
 from eosdb.log import topics as log_topics
 from eosdb.model import requests
 from eosdb.model.protocol import linear_regex
@@ -46,147 +47,130 @@ _UNKNOWN_TOPIC = -1
 """Stands for a topic without any of the member's partitions."""
 
 
-class ConsumerGroupRequests(Answering):
-    """The part of `Broker` for groups whose partitions the coordinator assigns."""
+@prepares(requests.ConsumerGroupHeartbeat)
+def consumer_group_heartbeat(
+    core: Core, request: requests.ConsumerGroupHeartbeat
+) -> Write[ConsumerGroupHeartbeat]:
+    group_id = request.group_id
+    check_group_id(group_id)
+    beat = _checked(request)
+    decisions.check_heartbeat(beat)
+    if beat.subscribed_topic_regex:
+        linear_regex.check(beat.subscribed_topic_regex)
 
-    @answers(requests.ConsumerGroupHeartbeat)
-    def consumer_group_heartbeat(
-        self, request: requests.ConsumerGroupHeartbeat
-    ) -> Write[ConsumerGroupHeartbeat]:
-        group_id = request.group_id
-        check_group_id(group_id)
-        beat = _checked(request)
-        decisions.check_heartbeat(beat)
-        if beat.subscribed_topic_regex:
-            linear_regex.check(beat.subscribed_topic_regex)
+    def handle(unit: Unit) -> ConsumerGroupHeartbeat:
+        core.authorizer.check(unit, "read", "group", group_id)
+        for topic in beat.subscribed_topic_names or ():
+            core.authorizer.check(unit, "describe", "topic", topic)
+        stored = group_rows.load(unit, group_id)
+        group = _consumer_group(core, unit, group_id, stored, beat)
+        if beat.member_epoch in (LEAVE, AWAY):
+            return _leave(core, unit, group, beat)
+        identified = with_id(core, unit, group_id, group, beat)
+        return _beat(core, unit, stored, group, identified)
 
-        def handle(unit: Unit) -> ConsumerGroupHeartbeat:
-            self._authorizer.check(unit, "read", "group", group_id)
-            for topic in beat.subscribed_topic_names or ():
-                self._authorizer.check(unit, "describe", "topic", topic)
-            stored = group_rows.load(unit, group_id)
-            group = self._consumer_group(unit, group_id, stored, beat)
-            if beat.member_epoch in (LEAVE, AWAY):
-                return self._leave(unit, group, beat)
-            identified = self._identified(unit, group, beat)
-            return self._beat(unit, stored, group, identified)
+    return core.not_synced(handle)
 
-        return self._not_synced(handle)
 
-    @answers(requests.DescribeConsumerGroup)
-    def describe_consumer_group(
-        self, request: requests.DescribeConsumerGroup
-    ) -> ConsumerGroupDescription:
-        check_given_group_id(request.group_id)
-        with self._store.read() as connection:
-            self._authorizer.check(connection, "describe", "group", request.group_id)
-            stored = group_rows.load(connection, request.group_id)
-            foresight = self._coordinator.foresight(connection)
-            group = None if stored is None else foresight.group(stored)
-            if not isinstance(group, ConsumerGroup):
-                raise GroupIdNotFoundError(
-                    f"there is no group {request.group_id!r} whose partitions the coordinator assigns"
-                )
-            to_id = log_topics.ids(connection)
-            names = log_topics.by_number(connection)
-            described = _described(group, lambda parts: _named(parts, names, to_id))
-            for topic in sorted(_topics_of(described)):
-                self._authorizer.check(connection, "describe", "topic", topic)
-            return described
-
-    def _consumer_group(
-        self, unit: Unit, group_id: str, stored: AnyGroup | None, request: Heartbeat
-    ) -> ConsumerGroup:
-        """The group; for a joining member perhaps a new one, or a classic one that changes its protocol."""
-        if isinstance(stored, ConsumerGroup):
-            return stored
-        if request.joins:
-            topics = log_topics.numbers(unit)
-            max_size = self._config.group_consumer_max_size
-            return migration.upgraded(stored or Group(group_id), topics, max_size)
-        raise GroupIdNotFoundError(
-            f"there is no group {group_id!r} whose partitions the coordinator assigns; join again"
-        )
-
-    def _identified(self, unit: Unit, group: ConsumerGroup, request: Heartbeat) -> Heartbeat:
-        """The heartbeat with its member id: a repeated first join gets the id of the first, other joins a
-        new one. Raises UnknownMemberIdError if the process has died since it sent the request."""
-        lock = request.owner_lock
-        if lock and not self._coordinator.presences.is_there(lock):
-            raise UnknownMemberIdError(
-                f"group {group.group_id!r}: the process that asked to join has left or died since"
+@answers(requests.DescribeConsumerGroup)
+def describe_consumer_group(
+    core: Core, request: requests.DescribeConsumerGroup
+) -> ConsumerGroupDescription:
+    check_given_group_id(request.group_id)
+    with core.store.read() as connection:
+        core.authorizer.check(connection, "describe", "group", request.group_id)
+        stored = group_rows.load(connection, request.group_id)
+        foresight = core.coordinator.foresight(connection)
+        group = None if stored is None else foresight.group(stored)
+        if not isinstance(group, ConsumerGroup):
+            raise GroupIdNotFoundError(
+                f"there is no group {request.group_id!r} whose partitions the coordinator assigns"
             )
-        if request.member_id:
-            return request
-        repeated = group.owner_of(lock)
-        # Journal positions are never reused, so neither are these ids.
-        new = f"{request.client_id[:255] or 'member'}-{unit.last_position() + 1}"
-        return replace(request, member_id=new if repeated is None else repeated.member_id)
+        to_id = log_topics.ids(connection)
+        names = log_topics.by_number(connection)
+        described = _described(group, lambda parts: _named(parts, names, to_id))
+        for topic in sorted(_topics_of(described)):
+            core.authorizer.check(connection, "describe", "topic", topic)
+        return described
 
-    def _leave(
-        self, unit: Unit, group: ConsumerGroup, request: Heartbeat
-    ) -> ConsumerGroupHeartbeat:
-        now = self._clock.time_ms()
-        member = migration.leaver(group, request.member_id, request.group_instance_id)
-        left: AnyGroup = decisions.leave_for_a_while(group, member)
-        if request.member_epoch == LEAVE:
-            left = group_rows.without(unit, group, {member.member_id}, now)
-        group_rows.record(unit, group, left, now)
-        return ConsumerGroupHeartbeat(request.member_id, request.member_epoch, 0, None)
 
-    def _beat(
-        self,
-        unit: Unit,
-        stored: AnyGroup | None,
-        group: ConsumerGroup,
-        request: Heartbeat,
-    ) -> ConsumerGroupHeartbeat:
-        now = self._clock.time_ms()
-        known = group.member(request.member_id) or group.instance(request.group_instance_id)
-        topics = _subscribed_topics(
-            unit, group, request.subscribed_topic_names or (), _regex(request, known)
-        )
-        to_id = log_topics.ids(unit)
-        request = replace(
-            request,
-            matched=self._matched(unit, topics, request, known),
-            owned=_owned(request.topic_partitions, known, to_id),
-        )
-        session_ms, interval_ms = group_configs.effective(unit, group.group_id, self._config)
-        after = decisions.heartbeat(
-            group,
-            request,
-            topics,
-            now_ms=now,
-            session_timeout_ms=session_ms,
-            max_size=self._config.group_consumer_max_size,
-        )
-        group_rows.record(unit, stored, after, now)
-        member = decisions.known_member(after, request.member_id)
-        group_rows.renew_session(unit, group.group_id, member, now)
-        before = group.member(request.member_id)
-        assignment = None
-        if request.is_full or before is None or before.assigned != member.assigned:
-            names = {number: name for name, (number, _) in topics.items()}
-            assignment = _named(member.assigned, names, to_id)
-        return ConsumerGroupHeartbeat(
-            member.member_id, member.member_epoch, interval_ms, assignment
-        )
+def _consumer_group(
+    core: Core, unit: Unit, group_id: str, stored: AnyGroup | None, request: Heartbeat
+) -> ConsumerGroup:
+    """The group; for a joining member perhaps a new one, or a classic one that changes its protocol."""
+    if isinstance(stored, ConsumerGroup):
+        return stored
+    if request.joins:
+        topics = log_topics.numbers(unit)
+        max_size = core.config.group_consumer_max_size
+        return migration.upgraded(stored or Group(group_id), topics, max_size)
+    raise GroupIdNotFoundError(
+        f"there is no group {group_id!r} whose partitions the coordinator assigns; join again"
+    )
 
-    def _matched(
-        self, unit: Unit, topics: Topics, request: Heartbeat, known: ConsumerMember | None
-    ) -> tuple[int, ...] | None:
-        """The topics that match the member's regular expression and that its principal may describe."""
-        regex = _regex(request, known)
-        if not regex:
-            return None
-        names = linear_regex.matching(regex, tuple(topics))
-        allowed = (
-            name
-            for name in sorted(names)
-            if self._authorizer.allows(unit, "describe", "topic", name)
-        )
-        return tuple(sorted(topics[name][0] for name in allowed))
+
+def _leave(
+    core: Core, unit: Unit, group: ConsumerGroup, request: Heartbeat
+) -> ConsumerGroupHeartbeat:
+    now = core.clock.time_ms()
+    member = migration.leaver(group, request.member_id, request.group_instance_id)
+    left: AnyGroup = decisions.leave_for_a_while(group, member)
+    if request.member_epoch == LEAVE:
+        left = group_rows.without(unit, group, {member.member_id}, now)
+    group_rows.record(unit, group, left, now)
+    return ConsumerGroupHeartbeat(request.member_id, request.member_epoch, 0, None)
+
+
+def _beat(
+    core: Core,
+    unit: Unit,
+    stored: AnyGroup | None,
+    group: ConsumerGroup,
+    request: Heartbeat,
+) -> ConsumerGroupHeartbeat:
+    now = core.clock.time_ms()
+    known = group.member(request.member_id) or group.instance(request.group_instance_id)
+    topics = _subscribed_topics(
+        unit, group, request.subscribed_topic_names or (), _regex(request, known)
+    )
+    to_id = log_topics.ids(unit)
+    request = replace(
+        request,
+        matched=_matched(core, unit, topics, request, known),
+        owned=_owned(request.topic_partitions, known, to_id),
+    )
+    session_ms, interval_ms = group_configs.effective(unit, group.group_id, core.config)
+    after = decisions.heartbeat(
+        group,
+        request,
+        topics,
+        now_ms=now,
+        session_timeout_ms=session_ms,
+        max_size=core.config.group_consumer_max_size,
+    )
+    group_rows.record(unit, stored, after, now)
+    member = decisions.known_member(after, request.member_id)
+    group_rows.renew_session(unit, group.group_id, member, now)
+    before = group.member(request.member_id)
+    assignment = None
+    if request.is_full or before is None or before.assigned != member.assigned:
+        names = {number: name for name, (number, _) in topics.items()}
+        assignment = _named(member.assigned, names, to_id)
+    return ConsumerGroupHeartbeat(member.member_id, member.member_epoch, interval_ms, assignment)
+
+
+def _matched(
+    core: Core, unit: Unit, topics: Topics, request: Heartbeat, known: ConsumerMember | None
+) -> tuple[int, ...] | None:
+    """The topics that match the member's regular expression and that its principal may describe."""
+    regex = _regex(request, known)
+    if not regex:
+        return None
+    names = linear_regex.matching(regex, tuple(topics))
+    allowed = (
+        name for name in sorted(names) if core.authorizer.allows(unit, "describe", "topic", name)
+    )
+    return tuple(sorted(topics[name][0] for name in allowed))
 
 
 def _checked(beat: requests.ConsumerGroupHeartbeat) -> Heartbeat:

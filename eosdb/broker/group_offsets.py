@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from uuid import UUID
+from collections.abc import Sequence
 
-from eosdb.broker.asking import Answering, Write, answers
-from eosdb.broker.handler import Rules
+from eosdb.broker.core import Core, Rules, Write, answers, prepares
 from eosdb.coordinator.groups import consumer_decisions
 from eosdb.coordinator.groups import offsets as group_offsets
 from eosdb.coordinator.groups import rows as group_rows
@@ -42,134 +40,86 @@ from eosdb.store.writing.unit import Unit
 Commit = requests.OffsetCommit | requests.TxnOffsetCommit
 
 
-class OffsetRequests(Answering):
-    """The part of `Broker` for groups' offsets."""
+@prepares(requests.OffsetCommit)
+def offset_commit(core: Core, request: requests.OffsetCommit) -> Write[OffsetErrors]:
+    check_group_id(request.group.group_id)
+    commits = checked(request)
+    return Write(lambda unit: commit_offsets(core, unit, request, commits))
 
-    def offset_commit(
-        self,
-        group_id: str,
-        offsets: Mapping[TopicPartition, OffsetAndMetadata],
-        *,
-        generation_id: int = -1,
-        member_id: str = "",
-        group_instance_id: str | None = None,
-        topic_ids: Mapping[TopicPartition, UUID] | None = None,
-    ) -> None:
-        """Commit offsets of the group, all of them or none.
 
-        A member passes its member id and its generation, or member epoch; the defaults are for groups
-        without members. Raises OffsetOutOfRangeError if the topic's id is not the one in `topic_ids` (it
-        was deleted and recreated), UnknownTopicOrPartitionError, OffsetMetadataTooLargeError,
-        UnknownMemberIdError, IllegalGenerationError, StaleMemberEpochError, FencedInstanceIdError,
-        RebalanceInProgressError, GroupIdNotFoundError and the authorization errors.
-        """
-        group = ConsumerGroupMetadata(
-            group_id, generation_id, member_id, group_instance_id, topic_ids or {}
-        )
-        self.ask(requests.OffsetCommit(group=group, offsets=offsets))
+@answers(requests.OffsetFetch)
+def offset_fetch(
+    core: Core, request: requests.OffsetFetch
+) -> dict[TopicPartition, OffsetAndMetadata | ApiError]:
+    group_id = request.group_id
+    check_group_id(group_id)
+    if request.member_id is not None:
+        check_name("member_id", request.member_id)
+    check_int("member_epoch", request.member_epoch, -(2**31))
+    tps = None if request.partitions is None else check_topic_partitions(request.partitions)
+    with core.store.read() as connection:
+        core.authorizer.check(connection, "describe", "group", group_id)
+        group = group_rows.load(connection, group_id)
+        if isinstance(group, ConsumerGroup):
+            consumer_decisions.check_fetch(group, request.member_id, request.member_epoch)
+        offsets = group_offsets.fetch(connection, group_id, tps)
+        unstable = group_offsets.pending(connection, group_id) if request.require_stable else {}
+        answer: dict[TopicPartition, OffsetAndMetadata | ApiError] = {}
+        for tp in offsets if tps is None else tps:
+            try:
+                core.authorizer.check(connection, "describe", "topic", tp.topic)
+            except ApiError as error:
+                if tps is not None:
+                    answer[tp] = error
+            else:
+                if (found := unstable.get(tp) or offsets.get(tp)) is not None:
+                    answer[tp] = found
+        return answer
 
-    @answers(requests.OffsetCommit)
-    def _offset_commit(self, request: requests.OffsetCommit) -> Write[OffsetErrors]:
-        check_group_id(request.group.group_id)
-        commits = checked(request)
-        return Write(lambda unit: commit_offsets(self._core, unit, request, commits))
 
-    def offset_fetch(
-        self,
-        group_id: str,
-        partitions: Iterable[TopicPartition] | None = None,
-        *,
-        require_stable: bool = False,
-    ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The group's committed offsets; partitions without one are absent. If `partitions` is None, those
-        that may not be described are left out.
+@prepares(requests.OffsetDelete)
+def offset_delete(core: Core, request: requests.OffsetDelete) -> Write[OffsetErrors]:
+    group_id = request.group_id
+    check_given_group_id(group_id)
+    tps = check_topic_partitions(request.partitions)
 
-        With `require_stable`, raises UnstableOffsetCommitError if an open transaction has a pending offset
-        for one of them; raises TopicAuthorizationFailedError.
-        """
-        fetched = self.ask(
-            requests.OffsetFetch(
-                group_id=group_id, partitions=partitions, require_stable=require_stable
-            )
-        )
-        offsets = {}
-        for tp, answer in fetched.items():
-            if isinstance(answer, ApiError):
-                raise answer
-            offsets[tp] = answer
-        return offsets
+    def delete(unit: Unit) -> OffsetErrors:
+        core.authorizer.check(unit, "delete", "group", group_id)
+        group = group_rows.load(unit, group_id)
+        classic = None if isinstance(group, ConsumerGroup) else group
+        check_offset_delete(classic)
 
-    @answers(requests.OffsetFetch)
-    def _offset_fetch(
-        self, request: requests.OffsetFetch
-    ) -> dict[TopicPartition, OffsetAndMetadata | ApiError]:
-        group_id = request.group_id
-        check_group_id(group_id)
-        if request.member_id is not None:
-            check_name("member_id", request.member_id)
-        check_int("member_epoch", request.member_epoch, -(2**31))
-        tps = None if request.partitions is None else check_topic_partitions(request.partitions)
-        with self._store.read() as connection:
-            self._authorizer.check(connection, "describe", "group", group_id)
-            group = group_rows.load(connection, group_id)
+        def check(tp: TopicPartition) -> None:
+            core.authorizer.check(unit, "read", "topic", tp.topic)
+            number = partition_rows.load(unit, tp).topic_id
             if isinstance(group, ConsumerGroup):
-                consumer_decisions.check_fetch(group, request.member_id, request.member_epoch)
-            offsets = group_offsets.fetch(connection, group_id, tps)
-            unstable = group_offsets.pending(connection, group_id) if request.require_stable else {}
-            answer: dict[TopicPartition, OffsetAndMetadata | ApiError] = {}
-            for tp in offsets if tps is None else tps:
-                try:
-                    self._authorizer.check(connection, "describe", "topic", tp.topic)
-                except ApiError as error:
-                    if tps is not None:
-                        answer[tp] = error
-                else:
-                    if (found := unstable.get(tp) or offsets.get(tp)) is not None:
-                        answer[tp] = found
-            return answer
+                consumer_decisions.check_unsubscribed(group, tp.topic, number)
+            check_unsubscribed(classic, tp.topic)
 
-    @answers(requests.OffsetDelete)
-    def offset_delete(self, request: requests.OffsetDelete) -> Write[OffsetErrors]:
-        group_id = request.group_id
-        check_given_group_id(group_id)
-        tps = check_topic_partitions(request.partitions)
+        errors = group_offsets.judged(tps, check, each=request.each)
+        left = group_offsets.passed(tps, errors)
+        group_offsets.delete(unit, group_id, left, "deleted", core.clock.time_ms())
+        return errors
 
-        def delete(unit: Unit) -> OffsetErrors:
-            self._authorizer.check(unit, "delete", "group", group_id)
-            group = group_rows.load(unit, group_id)
-            classic = None if isinstance(group, ConsumerGroup) else group
-            check_offset_delete(classic)
+    return Write(delete)
 
-            def check(tp: TopicPartition) -> None:
-                self._authorizer.check(unit, "read", "topic", tp.topic)
-                number = partition_rows.load(unit, tp).topic_id
-                if isinstance(group, ConsumerGroup):
-                    consumer_decisions.check_unsubscribed(group, tp.topic, number)
-                check_unsubscribed(classic, tp.topic)
 
-            errors = group_offsets.judged(tps, check, each=request.each)
-            left = group_offsets.passed(tps, errors)
-            group_offsets.delete(unit, group_id, left, "deleted", self._clock.time_ms())
-            return errors
+@prepares(requests.DeleteGroup)
+def delete_group(core: Core, request: requests.DeleteGroup) -> Write[None]:
+    group_id = request.group_id
+    check_group_id(group_id)
 
-        return Write(delete)
+    def delete(unit: Unit) -> None:
+        core.authorizer.check(unit, "delete", "group", group_id)
+        group = group_rows.load(unit, group_id)
+        if group is not None and group.members:
+            raise NonEmptyGroupError(
+                f"group {group_id!r} has {len(group.members)} members; it can be deleted when "
+                "all of them have left"
+            )
+        group_offsets.delete(unit, group_id, None, "group deleted", core.clock.time_ms())
 
-    @answers(requests.DeleteGroup)
-    def delete_group(self, request: requests.DeleteGroup) -> Write[None]:
-        group_id = request.group_id
-        check_group_id(group_id)
-
-        def delete(unit: Unit) -> None:
-            self._authorizer.check(unit, "delete", "group", group_id)
-            group = group_rows.load(unit, group_id)
-            if group is not None and group.members:
-                raise NonEmptyGroupError(
-                    f"group {group_id!r} has {len(group.members)} members; it can be deleted when "
-                    "all of them have left"
-                )
-            group_offsets.delete(unit, group_id, None, "group deleted", self._clock.time_ms())
-
-        return Write(delete)
+    return Write(delete)
 
 
 def checked(request: Commit) -> tuple[OffsetCommit, ...]:

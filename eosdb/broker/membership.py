@@ -9,14 +9,14 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TypeGuard
+from typing import TypeGuard, TypeVar
 
-from eosdb.broker.asking import Answering, Write, answers
-from eosdb.broker.handler import Rules
+from eosdb.broker.core import Core, Rules, Write, answers, prepares
 from eosdb.coordinator.authorizer import CLUSTER
 from eosdb.coordinator.groups import consumer_decisions, decisions, migration
 from eosdb.coordinator.groups import offsets as group_offsets
 from eosdb.coordinator.groups import rows as group_rows
+from eosdb.coordinator.groups.consumer_decisions import Heartbeat
 from eosdb.coordinator.groups.consumer_group import ConsumerGroup, ConsumerMember
 from eosdb.coordinator.groups.decisions import Group, Member
 from eosdb.coordinator.groups.rows import AnyGroup
@@ -58,289 +58,259 @@ from eosdb.model.values import (
 )
 from eosdb.store.writing.unit import Unit
 
+J = TypeVar("J", Member, Heartbeat)
+"""What a joining member sends, by either protocol."""
 
-class MembershipRequests(Answering):
-    """The part of `Broker` for members of groups (Kafka's classic protocol)."""
 
-    def presence(self, transactional_id: str | None = None) -> Presence | None:
-        """A lock by which other processes notice at once that this one has died: for a consumer that is
-        about to join a group, or for the owner of a transactional id. None if no lock is available; then
-        a session or time-out has to end first."""
-        if transactional_id is not None:
-            check_text("transactional_id", transactional_id)
-        try:
-            return self._coordinator.presences.begin(
-                self._coordinator.look_for_the_dead, transactional_id
-            )
-        except (DatabaseLockedError, StorageError):
-            return None
-
-    @answers(requests.JoinGroup)
-    def join_group(self, request: requests.JoinGroup) -> JoinGroupResult:
-        group_id, member_id, protocol_type = (
-            request.group_id,
-            request.member_id,
-            request.protocol_type,
+def presence(core: Core, transactional_id: str | None) -> Presence | None:
+    """See `Broker.presence`."""
+    if transactional_id is not None:
+        check_text("transactional_id", transactional_id)
+    try:
+        return core.coordinator.presences.begin(
+            core.coordinator.look_for_the_dead, transactional_id
         )
-        is_dynamic = request.group_instance_id is None
-        if gives_id_only := request.must_know_id and not member_id and is_dynamic:
-            member_id = _new_id(request.client_id, uuid.uuid4())
-        joining = Member(
-            member_id,
-            request.group_instance_id,
-            request.client_id,
-            request.session_timeout_ms,
-            request.rebalance_timeout_ms,
-            tuple(
-                (check_name("protocol", n), check_bytes("metadata", m))
-                for n, m in request.protocols
-            ),
-            client_host=request.client_host,
-            owner_lock=request.owner_lock,
-        )
-        self._check_joining(group_id, joining, protocol_type)
+    except (DatabaseLockedError, StorageError):
+        return None
 
-        def join(unit: Unit) -> JoinGroupResult | None:
-            self._may_read(unit, group_id)
-            stored = group_rows.load(unit, group_id)
-            _check_protocols(group_id, stored, joining, protocol_type)
-            member = self._with_id(unit, group_id, stored, joining)
-            if gives_id_only:
-                group_rows.renew_session(unit, group_id, member, self._clock.time_ms())
-                return None
-            is_new = not member_id or _is_pending(unit, stored, member, group_id)
-            if _is_mixed(stored):
-                return _join_mixed(self._core, unit, stored, member, protocol_type, is_new=is_new)
-            before = group_rows.classic(group_id, stored)
-            if not is_new:
-                decisions.known_member(before, member_id, request.group_instance_id)
-            return self._join_classic(
-                unit, before or Group(group_id), member, protocol_type, request.waits
-            )
 
-        self._coordinator.leadership.ensure_elected()
-        if (joined := self._coordinator.write(join, sync=False)) is not None:
-            return joined
-        raise MemberIdRequiredError(f"join group {group_id!r} as {member_id!r}", member_id)
+@prepares(requests.JoinGroup)
+def join_group(core: Core, request: requests.JoinGroup) -> Write[JoinGroupResult]:
+    group_id, member_id = request.group_id, request.member_id
+    protocol_type = request.protocol_type
+    is_dynamic = request.group_instance_id is None
+    if gives_id_only := request.must_know_id and not member_id and is_dynamic:
+        member_id = _new_id(request.client_id, uuid.uuid4())
+    joining = Member(
+        member_id,
+        request.group_instance_id,
+        request.client_id,
+        request.session_timeout_ms,
+        request.rebalance_timeout_ms,
+        tuple(
+            (check_name("protocol", n), check_bytes("metadata", m)) for n, m in request.protocols
+        ),
+        client_host=request.client_host,
+        owner_lock=request.owner_lock,
+    )
+    _check_joining(core, group_id, joining, protocol_type)
 
-    def _join_classic(
-        self, unit: Unit, before: Group, member: Member, protocol_type: str, waits: bool
-    ) -> JoinGroupResult:
-        now = self._clock.time_ms()
+    def join(unit: Unit) -> JoinGroupResult | MemberIdRequiredError:
+        core.authorizer.check(unit, "read", "group", group_id)
+        stored = group_rows.load(unit, group_id)
+        _check_protocols(group_id, stored, joining, protocol_type)
+        member = with_id(core, unit, group_id, stored, joining)
+        if gives_id_only:
+            group_rows.renew_session(unit, group_id, member, core.clock.time_ms())
+            return MemberIdRequiredError(f"join group {group_id!r} as {member_id!r}", member_id)
+        is_new = not member_id or _is_pending(unit, stored, member, group_id)
+        if _is_mixed(stored):
+            return _join_mixed(core, unit, stored, member, protocol_type, is_new=is_new)
+        before = group_rows.classic(group_id, stored)
+        if not is_new:
+            decisions.known_member(before, member_id, request.group_instance_id)
+        now, before = core.clock.time_ms(), before or Group(group_id)
         after = decisions.join(before, member, protocol_type, now)
         group_rows.record(unit, before, after, now)
-        waiting = waits and decisions.awaits_join(after, member.member_id)
+        waiting = request.waits and decisions.awaits_join(after, member.member_id)
         _renew(unit, after, member, now, waiting)
         return _joined(after, member.member_id)
 
-    def _check_joining(self, group_id: str, member: Member, protocol_type: str) -> None:
-        self._check_names(group_id, member.member_id, member.group_instance_id)
-        check_name("client_id", member.client_id)
-        check_name("client_host", member.client_host)
-        check_name("protocol_type", protocol_type)
-        low = self._config.group_min_session_timeout_ms
-        high = self._config.group_max_session_timeout_ms
-        timeout_ms = member.session_timeout_ms
-        if not low <= check_int("session_timeout_ms", timeout_ms, -(2**31)) <= high:
-            raise InvalidSessionTimeoutError(
-                f"session_timeout_ms: got {timeout_ms}, expected {low} to {high} "
-                "(group_min_session_timeout_ms, group_max_session_timeout_ms)"
-            )
-        decisions.check_protocols_given(group_id, protocol_type, member.protocols)
-        check_int("rebalance_timeout_ms", member.rebalance_timeout_ms, 1)
-        check_int("owner_lock", member.owner_lock, 0)
+    return core.not_synced(join)
 
-    def _with_id(
-        self, unit: Unit, group_id: str, group: AnyGroup | None, joining: Member
-    ) -> Member:
-        """The member with its id: a repeated first join gets the id of the first, other joins a new one.
-        Raises UnknownMemberIdError if the process has died since it sent the request."""
-        lock = joining.owner_lock
-        if lock and not self._coordinator.presences.is_there(lock):
-            raise UnknownMemberIdError(
-                f"group {group_id!r}: the process that asked to join has left or died since"
-            )
-        if joining.member_id:
-            return joining
-        repeated = None if group is None else group.owner_of(lock)
-        if repeated is not None:
-            return replace(joining, member_id=repeated.member_id)
-        # Journal positions are never reused, so neither are these ids.
-        new_id = _new_id(joining.client_id, unit.last_position() + 1)
-        return replace(joining, member_id=new_id)
 
-    @answers(requests.SyncGroup)
-    def sync_group(self, request: requests.SyncGroup) -> Write[SyncGroupResult]:
-        member_id, generation_id = request.member_id, request.generation_id
-        self._check_names(request.group_id, member_id, request.group_instance_id)
-        check_int("generation_id", generation_id, -(2**31))
-        checked = {
-            check_name("member_id", name): check_bytes("assignment", data)
-            for name, data in (request.assignments or {}).items()
-        }
-
-        def sync(unit: Unit) -> SyncGroupResult:
-            self._may_read(unit, request.group_id)
-            now = self._clock.time_ms()
-            stored = group_rows.load(unit, request.group_id)
-            if _is_mixed(stored):
-                return _sync_mixed(self._core, unit, stored, request)
-            before, member = _member(stored, request)
-            protocol = request.protocol_type, request.protocol_name
-            after = decisions.sync(before, member_id, generation_id, checked, *protocol)
-            group_rows.record(unit, before, after, now)
-            waiting = request.waits and decisions.awaits_sync(after, member_id, generation_id)
-            _renew(unit, after, member, now, waiting)
-            return _synced(after, member_id)
-
-        return self._not_synced(sync)
-
-    @answers(requests.Heartbeat)
-    def heartbeat(self, request: requests.Heartbeat) -> None:
-        self._check_names(request.group_id, request.member_id, request.group_instance_id)
-        check_int("generation_id", request.generation_id, -(2**31))
-
-        def beat(unit: Unit) -> RebalanceInProgressError | None:
-            self._may_read(unit, request.group_id)
-            stored = group_rows.load(unit, request.group_id)
-            if _is_mixed(stored):
-                return _beat_mixed(self._core, unit, stored, request)
-            group, member = _member(stored, request)
-            try:
-                decisions.check_heartbeat(group, request.generation_id)
-            except RebalanceInProgressError as rebalancing:
-                answer: RebalanceInProgressError | None = rebalancing
-            else:
-                answer = None
-            group_rows.renew_session(unit, request.group_id, member, self._clock.time_ms())
-            return answer
-
-        rebalancing = self._coordinator.write(beat, sync=False)
-        if rebalancing is not None:
-            raise rebalancing
-
-    @answers(requests.LeaveGroup)
-    def leave_group(self, request: requests.LeaveGroup) -> Write[None]:
-        ids = (
-            {request.member_ids} if isinstance(request.member_ids, str) else set(request.member_ids)
+def _check_joining(core: Core, group_id: str, member: Member, protocol_type: str) -> None:
+    _check_names(group_id, member.member_id, member.group_instance_id)
+    check_name("client_id", member.client_id)
+    check_name("client_host", member.client_host)
+    check_name("protocol_type", protocol_type)
+    low = core.config.group_min_session_timeout_ms
+    high = core.config.group_max_session_timeout_ms
+    timeout_ms = member.session_timeout_ms
+    if not low <= check_int("session_timeout_ms", timeout_ms, -(2**31)) <= high:
+        raise InvalidSessionTimeoutError(
+            f"session_timeout_ms: got {timeout_ms}, expected {low} to {high} "
+            "(group_min_session_timeout_ms, group_max_session_timeout_ms)"
         )
-        for member_id in ids:
-            self._check_names(request.group_id, member_id, None)
+    decisions.check_protocols_given(group_id, protocol_type, member.protocols)
+    check_int("rebalance_timeout_ms", member.rebalance_timeout_ms, 1)
+    check_int("owner_lock", member.owner_lock, 0)
 
-        def leave(unit: Unit) -> None:
-            self._may_read(unit, request.group_id)
-            now = self._clock.time_ms()
-            stored = group_rows.load(unit, request.group_id)
-            if _is_mixed(stored):
-                given = [(member_id, None) for member_id in sorted(ids)]
-                answers = _remove_mixed(self._core, unit, stored, given)
-                if errors := [error for error in answers if error is not None]:
-                    raise errors[0]
-                return
-            before = group_rows.classic(request.group_id, stored)
-            for member_id in ids:
-                member = None if before is None else before.member(member_id)
-                instance = None if member is None else member.group_instance_id
-                decisions.known_member(before, member_id, instance)
-            if before is not None:
-                group_rows.record(unit, before, decisions.leave(before, ids, now), now)
 
-        return self._not_synced(leave)
+def with_id(core: Core, unit: Unit, group_id: str, group: AnyGroup | None, joining: J) -> J:
+    """A joining member with its id: a repeated first join gets the id of the first, other joins a new one.
+    Raises UnknownMemberIdError if the process has died since it sent the request."""
+    lock = joining.owner_lock
+    if lock and not core.coordinator.presences.is_there(lock):
+        raise UnknownMemberIdError(
+            f"group {group_id!r}: the process that asked to join has left or died since"
+        )
+    if joining.member_id:
+        return joining
+    repeated = None if group is None else group.owner_of(lock)
+    # Journal positions are never reused, so neither are these ids.
+    new = _new_id(joining.client_id, unit.last_position() + 1)
+    return replace(joining, member_id=new if repeated is None else repeated.member_id)
 
-    def _remove_members(
-        self, group_id: str, members: Sequence[tuple[str, str | None]]
-    ) -> list[ApiError | None]:
-        """Remove each of these members, named by member id, group instance id, or both, if it exists.
 
-        Returns for each None if it is removed, UnknownMemberIdError, or FencedInstanceIdError if the
-        group instance id belongs to another member id.
-        """
-        self._check_names(group_id, "", None)
-        for member_id, group_instance_id in members:
-            self._check_names(group_id, member_id, group_instance_id)
+@prepares(requests.SyncGroup)
+def sync_group(core: Core, request: requests.SyncGroup) -> Write[SyncGroupResult]:
+    member_id, generation_id = request.member_id, request.generation_id
+    _check_names(request.group_id, member_id, request.group_instance_id)
+    check_int("generation_id", generation_id, -(2**31))
+    checked = {
+        check_name("member_id", name): check_bytes("assignment", data)
+        for name, data in (request.assignments or {}).items()
+    }
 
-        def remove(unit: Unit) -> list[ApiError | None]:
-            self._may_read(unit, group_id)
-            now = self._clock.time_ms()
-            stored = group_rows.load(unit, group_id)
-            if _is_mixed(stored):
-                return _remove_mixed(self._core, unit, stored, members)
-            group = group_rows.classic(group_id, stored)
-            named, pending = set[str](), set[str]()
+    def sync(unit: Unit) -> SyncGroupResult:
+        core.authorizer.check(unit, "read", "group", request.group_id)
+        now = core.clock.time_ms()
+        stored = group_rows.load(unit, request.group_id)
+        if _is_mixed(stored):
+            return _sync_mixed(core, unit, stored, request)
+        before, member = _member(stored, request)
+        protocol = request.protocol_type, request.protocol_name
+        after = decisions.sync(before, member_id, generation_id, checked, *protocol)
+        group_rows.record(unit, before, after, now)
+        waiting = request.waits and decisions.awaits_sync(after, member_id, generation_id)
+        _renew(unit, after, member, now, waiting)
+        return _synced(after, member_id)
 
-            def find(member_id: str, group_instance_id: str | None) -> str:
-                try:
-                    member_id = decisions.leaver(group, member_id, group_instance_id).member_id
-                except UnknownMemberIdError:
-                    given_out = group_rows.is_given_out(unit, group_id, member_id)
-                    if group_instance_id is not None or not given_out:
-                        raise
-                    pending.add(member_id)
-                if member_id in named:
-                    raise UnknownMemberIdError(f"{member_id!r} leaves by this request already")
-                named.add(member_id)
-                return member_id
+    return core.not_synced(sync)
 
-            gone, answers = decisions.leavers(members, find)
-            if group is not None:
-                group_rows.record(unit, group, decisions.leave(group, gone, now), now)
-            group_rows.end_sessions(unit, group_id, pending)
-            return answers
 
-        self._coordinator.leadership.ensure_elected()
-        return self._coordinator.write(remove, sync=False)
+@prepares(requests.Heartbeat)
+def heartbeat(core: Core, request: requests.Heartbeat) -> Write[None]:
+    _check_names(request.group_id, request.member_id, request.group_instance_id)
+    check_int("generation_id", request.generation_id, -(2**31))
 
-    def _is_waiting(self, group_id: str, member_id: str, generation_id: int | None = None) -> bool:
-        """Whether the member's join, or with `generation_id` its sync, is still incomplete."""
-        self._check_names(group_id, member_id, None)
-        with self._store.read() as connection:
-            self._authorizer.check(connection, "read", "group", group_id)
-            group = group_rows.classic(group_id, group_rows.load(connection, group_id))
-        if generation_id is None:
-            return decisions.awaits_join(group, member_id)
-        return decisions.awaits_sync(group, member_id, generation_id)
+    def beat(unit: Unit) -> RebalanceInProgressError | None:
+        core.authorizer.check(unit, "read", "group", request.group_id)
+        stored = group_rows.load(unit, request.group_id)
+        if _is_mixed(stored):
+            return _beat_mixed(core, unit, stored, request)
+        group, member = _member(stored, request)
+        rebalancing = decisions.check_heartbeat(group, request.generation_id)
+        group_rows.renew_session(unit, request.group_id, member, core.clock.time_ms())
+        return rebalancing
 
-    @answers(requests.DescribeGroup)
-    def describe_group(self, request: requests.DescribeGroup) -> GroupDescription:
-        check_group_id(request.group_id)
-        with self._store.read() as connection:
-            self._authorizer.check(connection, "describe", "group", request.group_id)
-            group = group_rows.load(connection, request.group_id)
-            if group is None:
-                if not group_offsets.exists(connection, request.group_id):
-                    raise GroupIdNotFoundError(f"there is no group {request.group_id!r}")
-                group = Group(request.group_id)
-            group = self._coordinator.foresight(connection).group(group)
-            return _described(group, log_topics.by_number(connection))
+    return Write(beat, sync=False)
 
-    def list_groups(self) -> list[str]:
-        """Every group with members or offsets that the principal may describe; all of them if it may
-        describe the cluster (KafkaApis.handleListGroupsRequest)."""
-        with self._store.read() as connection:
-            may_describe = self._authorizer.describes(connection)
-            return [
-                name
-                for name in group_rows.names(connection)
-                if may_describe("cluster", CLUSTER) or may_describe("group", name)
-            ]
 
-    def describe_groups(self) -> list[GroupDescription]:
-        """The groups that `list_groups` names, each with its state and members."""
-        names = self.list_groups()
-        with self._store.read() as connection:
-            topics = log_topics.by_number(connection)
-            foresight = self._coordinator.foresight(connection)
-            groups = (group_rows.load(connection, name) or Group(name) for name in names)
-            return [_described(foresight.group(group), topics) for group in groups]
+@prepares(requests.LeaveGroup)
+def leave_group(core: Core, request: requests.LeaveGroup) -> Write[None]:
+    ids = {request.member_ids} if isinstance(request.member_ids, str) else set(request.member_ids)
+    for member_id in ids:
+        _check_names(request.group_id, member_id, None)
 
-    def _may_read(self, unit: Unit, group_id: str) -> None:
-        self._authorizer.check(unit, "read", "group", group_id)
+    def leave(unit: Unit) -> None:
+        for error in _removed(core, unit, request.group_id, [(one, None) for one in sorted(ids)]):
+            if error is not None:
+                raise error
 
-    def _check_names(self, group_id: str, member_id: str, group_instance_id: str | None) -> None:
-        check_given_group_id(group_id)
-        check_name("member_id", member_id)
-        if group_instance_id is not None:
-            check_name("group_instance_id", group_instance_id)
+    return core.not_synced(leave)
+
+
+@prepares(requests.RemoveMembers)
+def remove_members(core: Core, request: requests.RemoveMembers) -> Write[list[ApiError | None]]:
+    group_id, members = request.group_id, request.members
+    _check_names(group_id, "", None)
+    for member_id, group_instance_id in members:
+        _check_names(group_id, member_id, group_instance_id)
+
+    return core.not_synced(lambda unit: _removed(core, unit, group_id, members))
+
+
+def _removed(
+    core: Core, unit: Unit, group_id: str, members: Sequence[tuple[str, str | None]]
+) -> list[ApiError | None]:
+    """Remove each of these members. Returns None or the error for each."""
+    core.authorizer.check(unit, "read", "group", group_id)
+    now = core.clock.time_ms()
+    stored = group_rows.load(unit, group_id)
+    if _is_mixed(stored):
+        mixed = stored
+        gone, answers = decisions.leavers(
+            members, lambda *name: migration.leaver(mixed, *name).member_id
+        )
+        group_rows.record(unit, stored, group_rows.without(unit, stored, gone, now), now)
+        return answers
+    group = group_rows.classic(group_id, stored)
+    named, pending = set[str](), set[str]()
+
+    def find(member_id: str, group_instance_id: str | None) -> str:
+        try:
+            member_id = decisions.leaver(group, member_id, group_instance_id).member_id
+        except UnknownMemberIdError:
+            given_out = group_rows.is_given_out(unit, group_id, member_id)
+            if group_instance_id is not None or not given_out:
+                raise
+            pending.add(member_id)
+        if member_id in named:
+            raise UnknownMemberIdError(f"{member_id!r} leaves by this request already")
+        named.add(member_id)
+        return member_id
+
+    gone, answers = decisions.leavers(members, find)
+    if group is not None:
+        group_rows.record(unit, group, decisions.leave(group, gone, now), now)
+    group_rows.end_sessions(unit, group_id, pending)
+    return answers
+
+
+@answers(requests.IsWaiting)
+def is_waiting(core: Core, request: requests.IsWaiting) -> bool:
+    group_id, member_id = request.group_id, request.member_id
+    _check_names(group_id, member_id, None)
+    with core.store.read() as connection:
+        core.authorizer.check(connection, "read", "group", group_id)
+        group = group_rows.classic(group_id, group_rows.load(connection, group_id))
+    if request.generation_id is None:
+        return decisions.awaits_join(group, member_id)
+    return decisions.awaits_sync(group, member_id, request.generation_id)
+
+
+@answers(requests.DescribeGroup)
+def describe_group(core: Core, request: requests.DescribeGroup) -> GroupDescription:
+    check_group_id(request.group_id)
+    with core.store.read() as connection:
+        core.authorizer.check(connection, "describe", "group", request.group_id)
+        group = group_rows.load(connection, request.group_id)
+        if group is None:
+            if not group_offsets.exists(connection, request.group_id):
+                raise GroupIdNotFoundError(f"there is no group {request.group_id!r}")
+            group = Group(request.group_id)
+        group = core.coordinator.foresight(connection).group(group)
+        return _described(group, log_topics.by_number(connection))
+
+
+@answers(requests.ListGroups)
+def list_groups(core: Core, request: requests.ListGroups) -> list[str]:
+    with core.store.read() as connection:
+        may_describe = core.authorizer.describes(connection)
+        return [
+            name
+            for name in group_rows.names(connection)
+            if may_describe("cluster", CLUSTER) or may_describe("group", name)
+        ]
+
+
+@answers(requests.DescribeGroups)
+def describe_groups(core: Core, request: requests.DescribeGroups) -> list[GroupDescription]:
+    names = list_groups(core, requests.ListGroups())
+    with core.store.read() as connection:
+        topics = log_topics.by_number(connection)
+        foresight = core.coordinator.foresight(connection)
+        groups = (group_rows.load(connection, name) or Group(name) for name in names)
+        return [_described(foresight.group(group), topics) for group in groups]
+
+
+def _check_names(group_id: str, member_id: str, group_instance_id: str | None) -> None:
+    check_given_group_id(group_id)
+    check_name("member_id", member_id)
+    if group_instance_id is not None:
+        check_name("group_instance_id", group_instance_id)
 
 
 def _member(
@@ -525,15 +495,3 @@ def _beat_mixed(
     group_rows.record(unit, group, after, now)
     group_rows.renew_session(unit, group.group_id, beating, now)
     return rebalancing
-
-
-def _remove_mixed(
-    rules: Rules, unit: Unit, group: ConsumerGroup, members: Sequence[tuple[str, str | None]]
-) -> list[ApiError | None]:
-    """Remove each of these members, of either protocol. Returns None or the error for each."""
-    gone, answers = decisions.leavers(
-        members, lambda *name: migration.leaver(group, *name).member_id
-    )
-    now = rules.clock.time_ms()
-    group_rows.record(unit, group, group_rows.without(unit, group, gone, now), now)
-    return answers

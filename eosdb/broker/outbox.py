@@ -16,8 +16,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Final, overload
 
+from eosdb.broker.core import Core, Rules
 from eosdb.broker.group_offsets import checked, commit_offsets
-from eosdb.broker.handler import RequestHandler, Rules
 from eosdb.coordinator.authorizer import Authorizer
 from eosdb.coordinator.projection import apply
 from eosdb.errors import ConfigError, EosdbError, InvalidRequestError
@@ -193,30 +193,30 @@ class UnitOfParts:
             self._outbox.commit_offsets(unit, group, offsets)
 
 
-class Publisher(RequestHandler):
-    """Begins transactions over the user's own tables and the log."""
+@contextlib.contextmanager
+def begin(core: Core) -> Iterator[UserTransaction]:
+    """Begin a transaction over the user's own tables and the log."""
+    with _unit(core) as held:
+        transaction = UserTransaction(held, Outbox(core))
+        try:
+            yield transaction
+        finally:
+            transaction.end()
 
-    @contextlib.contextmanager
-    def begin(self) -> Iterator[UserTransaction]:
-        with self._unit() as held:
-            transaction = UserTransaction(held, Outbox(self._core))
-            try:
-                yield transaction
-            finally:
-                transaction.end()
 
-    @contextlib.contextmanager
-    def begin_parts(self) -> Iterator[UnitOfParts]:
-        with self._unit() as held:
-            yield UnitOfParts(held, Outbox(self._core))
+@contextlib.contextmanager
+def begin_parts(core: Core) -> Iterator[UnitOfParts]:
+    with _unit(core) as held:
+        yield UnitOfParts(held, Outbox(core))
 
-    @contextlib.contextmanager
-    def _unit(self) -> Iterator[HeldUnit]:
-        """Do due work, such as ending expired transactions, then hold a unit for the block."""
-        self._coordinator.write(lambda _: None, sync=False)
-        with self._store.begin() as held:
-            yield held
-        self._coordinator.after_write()
+
+@contextlib.contextmanager
+def _unit(core: Core) -> Iterator[HeldUnit]:
+    """Do due work, such as ending expired transactions, then hold a unit for the block."""
+    core.coordinator.do_what_is_due()
+    with core.store.begin() as held:
+        yield held
+    core.coordinator.after_write()
 
 
 class Outbox:

@@ -14,8 +14,8 @@ from functools import partial
 from itertools import chain, islice
 from typing import Any, Final, NamedTuple
 
-from eosdb.broker.handler import Core, RequestHandler
-from eosdb.broker.produce import ProduceRequests, count_produced
+from eosdb.broker.core import Core
+from eosdb.broker.produce import append_within, count_produced
 from eosdb.coordinator.leadership import Decision
 from eosdb.coordinator.transactions import rows as transaction_rows
 from eosdb.errors import (
@@ -113,161 +113,164 @@ class Appended(NamedTuple):
     topics: dict[str, int]
 
 
-class OnceAppender(RequestHandler):
-    """Carries out `append_once`. One per database; threads may share it."""
-
-    def __init__(self, core: Core) -> None:
-        super().__init__(core)
-        self._requests = ProduceRequests(core)
-
-    def append(
-        self,
-        sink_id: str,
-        batch_id: int,
-        batches: Batches,
-        held: Collection[str],
-        *,
-        consecutive: bool,
-    ) -> AppendOnceResult:
-        """Append the batches atomically, unless the sink has already appended this or a later one."""
-        if check_text("sink_id", sink_id) == "":
-            raise InvalidRequestError("sink_id: got an empty one, expected text")
-        number = check_int("batch_id", batch_id, 0)
-        this = SinkBatch(sink_id, number, _check_held(held), consecutive)
-        with self._store.read() as connection:
-            if once.has_batch(connection, this):
-                return AppendOnceResult(skipped=True, offsets={})
-        parts = _parts(batches, self._clock.time_ms())
-        first, is_all = _take(parts, _UNIT_RECORDS, _UNIT_BYTES)
-        if is_all:
-            return self._in_unit(this, first)
-        return self._in_transaction(this, chain(first, parts))
-
-    def _in_unit(self, this: SinkBatch, parts: list[Part]) -> AppendOnceResult:
-        def write(unit: Unit) -> Appended | None:
-            if once.has_batch(unit, this):
-                return None
-            appended = self._append(unit, parts, None)
-            self._remember(unit, this)
-            return appended
-
-        appended = self._coordinator.write(write)
-        if appended is None:
+def append_once(
+    core: Core,
+    sink_id: str,
+    batch_id: int,
+    batches: Batches,
+    held: Collection[str],
+    *,
+    consecutive: bool,
+) -> AppendOnceResult:
+    """Append the batches atomically, unless the sink has already appended this or a later one."""
+    if check_text("sink_id", sink_id) == "":
+        raise InvalidRequestError("sink_id: got an empty one, expected text")
+    number = check_int("batch_id", batch_id, 0)
+    this = SinkBatch(sink_id, number, _check_held(held), consecutive)
+    with core.store.read() as connection:
+        if once.has_batch(connection, this):
             return AppendOnceResult(skipped=True, offsets={})
-        offsets: dict[TopicPartition, int] = {}
-        self._count(appended, offsets)
-        return AppendOnceResult(skipped=False, offsets=offsets)
+    parts = _parts(batches, core.clock.time_ms())
+    first, is_all = _take(parts, _UNIT_RECORDS, _UNIT_BYTES)
+    if is_all:
+        return _in_unit(core, this, first)
+    return _in_transaction(core, this, chain(first, parts))
 
-    def _append(self, unit: Unit, parts: list[Part], sender: Sender | None) -> Appended:
-        """Append the parts; split each that is larger than its topic accepts into halves."""
-        sequences = {} if sender is None else dict(sender.sequences)
-        numbers = {} if sender is None else dict(sender.topics)
-        name = None if sender is None else sender.transactional_id
-        results = []
-        waiting = parts[::-1]
-        while waiting:
-            part = waiting.pop()
-            sequence = sequences.get(part.tp, 0)
-            batch = part.batch if sender is None else sender.signed(part, sequence)
-            try:
-                result = self._requests._append_within(unit, part.tp, batch, name)
-            except MessageTooLargeError:
-                if len(part.records) == 1:
-                    raise
-                waiting += reversed(part.halves(self._clock.time_ms()))
-                continue
-            results.append((part.tp, batch, result))
-            sequences[part.tp] = (sequence + batch.count) % SEQUENCE_COUNT
-            numbers[part.tp.topic] = partition_rows.load(unit, part.tp).topic_id
-        return Appended(results, sequences, numbers)
 
-    def _count(self, appended: Appended, offsets: dict[TopicPartition, int]) -> None:
-        for tp, batch, result in appended.results:
-            offsets.setdefault(tp, result.base_offset)
-            count_produced(self._core.metrics, {tp: batch}, {tp: result})
-
-    def _remember(self, unit: Unit, this: SinkBatch) -> None:
-        # decisions/0014: stored with the records, or with the decision of their transaction.
-        now_ms = self._clock.time_ms()
-        unit.record(SinkBatchAppended(now_ms, this.sink_id, this.batch_id, this.held))
-
-    # -- in a transaction -----------------------------------------------------------------------
-
-    def _in_transaction(self, this: SinkBatch, parts: Iterator[Part]) -> AppendOnceResult:
-        name = SINK + this.sink_id
-        me = self._begin(name)
-        sender = Sender(name, me)
-        offsets: dict[TopicPartition, int] = {}
-        # decisions/0034: other processes that find the transaction open see whether this one is alive.
-        with self._coordinator.presences.owning(name, me.producer_epoch):
-            try:
-                while some := _take(parts, _STEP_RECORDS, _STEP_BYTES)[0]:
-                    self._count(self._step(sender, some), offsets)
-                self._end(sender, this)
-            except _DoneMeanwhileError:
-                self._abort(sender)
-                return AppendOnceResult(skipped=True, offsets={})
-            except BaseException:
-                self._abort(sender)
-                raise
-        return AppendOnceResult(skipped=False, offsets=offsets)
-
-    def _begin(self, name: str) -> ProducerIdAndEpoch:
-        """Initialise the transactional id, which fences an earlier attempt and aborts its transaction."""
-        timeout_ms = self._config.transaction_max_timeout_ms
-        for _ in range(_TRIES):
-            try:
-                return self._coordinator.init_producer_id(
-                    name,
-                    timeout_ms,
-                    None,
-                    partial(self._may_transact, transactional_id=name),
-                )
-            except ConcurrentTransactionsError:
-                continue
-        raise ConcurrentTransactionsError(f"{name}: other processes keep it busy; try again")
-
-    def _step(self, sender: Sender, parts: list[Part]) -> Appended:
-        """Append some parts in one unit, which also extends the time-out of the transaction."""
-        name, me = sender.transactional_id, sender.producer
-
-        def write(unit: Unit) -> Appended:
-            sender.check_topics(unit)
-            if self._config.transaction_version < EPOCH_PER_TRANSACTION:
-                tps = frozenset(part.tp for part in parts)
-                transaction_rows.add(unit, name, me, self._clock.time_ms(), tps=tps)
-            appended = self._append(unit, parts, sender)
-            timeout_ms = self._config.transaction_max_timeout_ms
-            transaction_rows.keep_alive(unit, name, me, timeout_ms, self._clock.time_ms())
-            return appended
-
-        # Not synced: the Prepare that decides the transaction comes later and is.
-        appended = self._coordinator.write(write, sync=False)
-        sender.sequences, sender.topics = appended.sequences, appended.topics
+def _in_unit(core: Core, this: SinkBatch, parts: list[Part]) -> AppendOnceResult:
+    def write(unit: Unit) -> Appended | None:
+        if once.has_batch(unit, this):
+            return None
+        appended = _append(core, unit, parts, None)
+        _remember(core, unit, this)
         return appended
 
-    def _end(self, sender: Sender, this: SinkBatch | None) -> None:
-        """Commit the batch; abort the transaction if `this` is None."""
-        name, version = sender.transactional_id, self._config.transaction_version
-        request = EndTxn(name, *sender.producer, this is not None)
+    appended = core.coordinator.write(write)
+    if appended is None:
+        return AppendOnceResult(skipped=True, offsets={})
+    offsets: dict[TopicPartition, int] = {}
+    _count(core, appended, offsets)
+    return AppendOnceResult(skipped=False, offsets=offsets)
 
-        def decide(unit: Unit, fresh: int | None) -> Decision | None:
-            if this is not None:
-                sender.check_topics(unit)
-                if once.has_batch(unit, this):
-                    raise _DoneMeanwhileError
-            decision = self._coordinator.end(unit, request, version, fresh)
-            if this is not None and decision is not None:
-                self._remember(unit, this)
-            return decision
 
-        self._coordinator.decided(name, decide)
+def _append(core: Core, unit: Unit, parts: list[Part], sender: Sender | None) -> Appended:
+    """Append the parts; split each that is larger than its topic accepts into halves."""
+    sequences = {} if sender is None else dict(sender.sequences)
+    numbers = {} if sender is None else dict(sender.topics)
+    name = None if sender is None else sender.transactional_id
+    results = []
+    waiting = parts[::-1]
+    while waiting:
+        part = waiting.pop()
+        sequence = sequences.get(part.tp, 0)
+        batch = part.batch if sender is None else sender.signed(part, sequence)
+        try:
+            result = append_within(core, unit, part.tp, batch, name)
+        except MessageTooLargeError:
+            if len(part.records) == 1:
+                raise
+            waiting += reversed(part.halves(core.clock.time_ms()))
+            continue
+        results.append((part.tp, batch, result))
+        sequences[part.tp] = (sequence + batch.count) % SEQUENCE_COUNT
+        numbers[part.tp.topic] = partition_rows.load(unit, part.tp).topic_id
+    return Appended(results, sequences, numbers)
 
-    def _abort(self, sender: Sender) -> None:
-        """Abort the transaction. If that fails, the next write does it after the lock is released; the
-        earlier error matters more."""
-        with contextlib.suppress(EosdbError):
-            self._end(sender, None)
+
+def _count(core: Core, appended: Appended, offsets: dict[TopicPartition, int]) -> None:
+    for tp, batch, result in appended.results:
+        offsets.setdefault(tp, result.base_offset)
+        count_produced(core.metrics, {tp: batch}, {tp: result})
+
+
+def _remember(core: Core, unit: Unit, this: SinkBatch) -> None:
+    # decisions/0014: stored with the records, or with the decision of their transaction.
+    now_ms = core.clock.time_ms()
+    unit.record(SinkBatchAppended(now_ms, this.sink_id, this.batch_id, this.held))
+
+
+# -- in a transaction -----------------------------------------------------------------------
+
+
+def _in_transaction(core: Core, this: SinkBatch, parts: Iterator[Part]) -> AppendOnceResult:
+    name = SINK + this.sink_id
+    me = _begin(core, name)
+    sender = Sender(name, me)
+    offsets: dict[TopicPartition, int] = {}
+    # decisions/0034: other processes that find the transaction open see whether this one is alive.
+    with core.coordinator.presences.owning(name, me.producer_epoch):
+        try:
+            while some := _take(parts, _STEP_RECORDS, _STEP_BYTES)[0]:
+                _count(core, _step(core, sender, some), offsets)
+            _end(core, sender, this)
+        except _DoneMeanwhileError:
+            _abort(core, sender)
+            return AppendOnceResult(skipped=True, offsets={})
+        except BaseException:
+            _abort(core, sender)
+            raise
+    return AppendOnceResult(skipped=False, offsets=offsets)
+
+
+def _begin(core: Core, name: str) -> ProducerIdAndEpoch:
+    """Initialise the transactional id, which fences an earlier attempt and aborts its transaction."""
+    timeout_ms = core.config.transaction_max_timeout_ms
+    for _ in range(_TRIES):
+        try:
+            return core.coordinator.init_producer_id(
+                name,
+                timeout_ms,
+                None,
+                partial(core.may_transact, transactional_id=name),
+            )
+        except ConcurrentTransactionsError:
+            continue
+    raise ConcurrentTransactionsError(f"{name}: other processes keep it busy; try again")
+
+
+def _step(core: Core, sender: Sender, parts: list[Part]) -> Appended:
+    """Append some parts in one unit, which also extends the time-out of the transaction."""
+    name, me = sender.transactional_id, sender.producer
+
+    def write(unit: Unit) -> Appended:
+        sender.check_topics(unit)
+        if core.config.transaction_version < EPOCH_PER_TRANSACTION:
+            tps = frozenset(part.tp for part in parts)
+            transaction_rows.join(unit, name, me, None, core.clock.time_ms(), tps=tps)
+        appended = _append(core, unit, parts, sender)
+        timeout_ms = core.config.transaction_max_timeout_ms
+        transaction_rows.keep_alive(unit, name, me, timeout_ms, core.clock.time_ms())
+        return appended
+
+    # Not synced: the Prepare that decides the transaction comes later and is.
+    appended = core.coordinator.write(write, sync=False)
+    sender.sequences, sender.topics = appended.sequences, appended.topics
+    return appended
+
+
+def _end(core: Core, sender: Sender, this: SinkBatch | None) -> None:
+    """Commit the batch; abort the transaction if `this` is None."""
+    name, version = sender.transactional_id, core.config.transaction_version
+    request = EndTxn(name, *sender.producer, this is not None)
+
+    def decide(unit: Unit, fresh: int | None) -> Decision | None:
+        if this is not None:
+            sender.check_topics(unit)
+            if once.has_batch(unit, this):
+                raise _DoneMeanwhileError
+        decision = core.coordinator.end(unit, request, version, fresh)
+        if this is not None and decision is not None:
+            _remember(core, unit, this)
+        return decision
+
+    core.coordinator.decided(name, decide)
+
+
+def _abort(core: Core, sender: Sender) -> None:
+    """Abort the transaction. If that fails, the next write does it after the lock is released; the
+    earlier error matters more."""
+    with contextlib.suppress(EosdbError):
+        _end(core, sender, None)
 
 
 class _DoneMeanwhileError(Exception):

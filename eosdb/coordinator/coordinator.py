@@ -1,4 +1,4 @@
-"""The transaction coordinator: Kafka's requests about transactions, each in its durable units.
+"""The transaction coordinator: Kafka's requests about transactions, each in its durable units; expiration.
 
 Every write of the broker goes through `write`, which first does the due work: time-outs, expirations, and
 transactions that a dead process has decided. Due work has units of its own, so it is committed even if
@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from eosdb.coordinator import ahead, expiry
+from eosdb.coordinator import ahead
 from eosdb.coordinator.due import Due
-from eosdb.coordinator.expiry import Expired
 from eosdb.coordinator.foresight import Foresight
+from eosdb.coordinator.groups import offsets as group_offsets
+from eosdb.coordinator.groups import rows as group_rows
 from eosdb.coordinator.groups.departures import Removed
 from eosdb.coordinator.leadership import Decision, End, Leadership
 from eosdb.coordinator.presence import Presences
@@ -29,6 +31,7 @@ from eosdb.errors import (
     IllegalStateError,
     TransactionCoordinatorFencedError,
 )
+from eosdb.log import producer_rows
 from eosdb.model.clock import Clock
 from eosdb.model.config import BrokerConfig
 from eosdb.model.notices import catalog
@@ -40,10 +43,29 @@ from eosdb.store.store import Store
 from eosdb.store.writing.unit import Unit
 
 T = TypeVar("T")
+_MINUTE_MS: Final = 60_000
 
 
 class _WorkIsDueError(Exception):
     """Raised inside a unit to roll it back; never leaves `write`."""
+
+
+@dataclass(slots=True)
+class Expired:
+    """Counts of one round's completions, aborts and removals."""
+
+    recovered: int = 0
+    aborted: int = 0
+    transactional_ids: int = 0
+    producers: int = 0
+    offsets: int = 0
+    groups: int = 0
+
+    def add(self, removed: tuple[int, int, int, int]) -> None:
+        self.transactional_ids += removed[0]
+        self.producers += removed[1]
+        self.offsets += removed[2]
+        self.groups += removed[3]
 
 
 class TransactionCoordinator:
@@ -105,7 +127,7 @@ class TransactionCoordinator:
 
         def remove(unit: Unit) -> tuple[int, int, int, int]:
             gone.clear()  # A unit may run again.
-            return expiry.remove(unit, self._config, now, self.presences.dead(unit), gone)
+            return _remove(unit, self._config, now, self.presences.dead(unit), gone)
 
         while any(removed := self._store.write(remove, sync=False)):
             done.add(removed)
@@ -122,7 +144,7 @@ class TransactionCoordinator:
         with self._store.read() as connection:
             if self.presences.has_dead(connection):
                 return 0
-            return expiry.next_due(connection, self._config, self._clock.time_ms())
+            return _next_due(connection, self._config, self._clock.time_ms())
 
     def do_what_is_due(self) -> None:
         """Do the due work that every write does first, for callers that do not write."""
@@ -291,7 +313,7 @@ class TransactionCoordinator:
         """The cached time (ms) before which nothing is due; computed again once it is reached."""
         due = unit.memos[Due]
         if due.time_ms is None or due.is_over(now):
-            due.time_ms, due.computed_ms = expiry.next_due(unit, self._config, now), now
+            due.time_ms, due.computed_ms = _next_due(unit, self._config, now), now
         return due.time_ms
 
 
@@ -307,3 +329,42 @@ def _tell_of_abort(lost: TransactionMetadata, now_ms: int) -> None:
         open_ms=open_ms,
         timeout_ms=lost.timeout_ms,
     )
+
+
+def _remove(
+    unit: Unit,
+    config: BrokerConfig,
+    now_ms: int,
+    dead: Mapping[str, Collection[str]],
+    removed: list[Removed],
+) -> tuple[int, int, int, int]:
+    """Remove expired rows, and the `dead` members by group. Adds the removed members to `removed`.
+    Returns the numbers of removed transactional ids, producers and offsets, and of changed groups: all 0
+    when nothing is left."""
+    unit.memos[Due].time_ms = None
+    return (
+        transaction_rows.expire(unit, now_ms, config.transactional_id_expiration_ms),
+        producer_rows.expire(unit, now_ms, config.producer_id_expiration_ms),
+        group_offsets.expire(unit, now_ms, config.offsets_retention_minutes * _MINUTE_MS),
+        group_rows.expire_members(unit, now_ms, dead, removed),
+    )
+
+
+def _next_due(source: Unit | sqlite3.Connection, config: BrokerConfig, now_ms: int) -> int:
+    if ahead.is_any(source, now_ms):
+        return now_ms
+    limits = (
+        (transaction_rows.NEXT_TIMEOUT, 1),
+        (group_rows.NEXT_SESSION_END, 1),
+        (group_rows.NEXT_DEADLINE, 1),
+        (transaction_rows.OLDEST_IDLE, config.transactional_id_expiration_ms),
+        (producer_rows.OLDEST_IDLE, config.producer_id_expiration_ms),
+        (group_offsets.OLDEST, config.offsets_retention_minutes * _MINUTE_MS),
+    )
+    # Anything that begins later is due no sooner than the shortest limit from now.
+    due = now_ms + min(limit for _, limit in limits if limit > 1)
+    for query, limit in limits:
+        row = source.execute(query).fetchone()
+        if row is not None:
+            due = min(due, row[0] + limit)
+    return due

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from django.db import DEFAULT_DB_ALIAS, connections
 
-from eosdb.broker.handler import Rules
+from eosdb.broker.core import Rules
 from eosdb.broker.outbox import JoinedTransaction, rules_of
 from eosdb.errors import ConfigError
 from eosdb.model.config import BrokerConfig

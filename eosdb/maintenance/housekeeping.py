@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Final, NamedTuple, TypeVar
 
-from eosdb.broker.handler import Core
+from eosdb.broker.core import Core
 from eosdb.coordinator.groups import offsets as group_offsets
 from eosdb.coordinator.transactions import producer_ids
 from eosdb.errors import CorruptDatabaseError

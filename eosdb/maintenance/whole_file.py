@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Final
 
-from eosdb.broker.handler import Core
+from eosdb.broker.core import Core
 from eosdb.log import snapshots
 from eosdb.maintenance import compact, copies, extract, restore, verify
 from eosdb.maintenance.housekeeping import Housekeeper

@@ -33,6 +33,10 @@ OffsetErrors = dict[TopicPartition, ApiError | None]
 _WORD: re.Pattern[str] = re.compile("(?<!^)(?=[A-Z])")
 
 
+def snake_case(name: str) -> str:
+    return _WORD.sub("_", name).lower()
+
+
 class Request(Generic[A]):
     """A request with an answer of type A."""
 
@@ -41,7 +45,7 @@ class Request(Generic[A]):
     """Kafka's name of the API in snake_case, for metrics, faults and `db.broker`."""
 
     def __init_subclass__(cls, name: str = "") -> None:
-        cls.name = name or cls.__dict__.get("name") or _WORD.sub("_", cls.__name__).lower()
+        cls.name = name or cls.__dict__.get("name") or snake_case(cls.__name__)
 
 
 class Question(Request[A]):
@@ -289,8 +293,44 @@ class Lag(Question[reports.Lag]):
 
 
 @dataclass(frozen=True, slots=True)
+class Idle(Question[dict[TopicPartition, values.PartitionOffsets]]):
+    """The partitions with nothing to read at these positions, with their offsets. Partitions that may not
+    or cannot be read are absent: `fetch` raises the reason."""
+
+    positions: Mapping[TopicPartition, int]
+    isolation_level: IsolationLevel
+
+
+@dataclass(frozen=True, slots=True)
+class HaveMoved(Question[bool]):
+    """Whether any of the partitions in `ends.listed` has another end for this isolation level, or is gone.
+    Not authorized: the read that follows is."""
+
+    listed: str
+    isolation_level: IsolationLevel
+
+
+@dataclass(frozen=True, slots=True)
 class TopicPartitions(Question[dict[str, int]]):
-    """All topics the principal may describe, and how many partitions each has."""
+    """All topics the principal may describe, and how many partitions each has; with `every` all topics,
+    for requests that need a right on the cluster and none on topics."""
+
+    every: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TopicNames(Question[dict[UUID, str]]):
+    """The names of all topics by id. Not authorized: the request that uses them is."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicMetadata(Question[list[values.TopicMetadata]]):
+    """All topics the principal may describe, with their ids."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterId(Question[str]):
+    """The id of the file, which Kafka's clients see as the cluster id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -405,6 +445,35 @@ class LeaveGroup(Request[None]):
 
 
 @dataclass(frozen=True, slots=True)
+class RemoveMembers(Request[list[ApiError | None]], name="leave_group"):
+    """Remove each of these members, named by member id, group instance id, or both. The answer has for each
+    None, UnknownMemberIdError, or FencedInstanceIdError if the instance id is of another member id."""
+
+    group_id: str
+    members: Sequence[tuple[str, str | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class IsWaiting(Question[bool]):
+    """Whether the member's join, or with `generation_id` its sync, is still incomplete."""
+
+    group_id: str
+    member_id: str
+    generation_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ListGroups(Question[list[str]]):
+    """Every group with members or offsets that the principal may describe; all of them if it may describe
+    the cluster (KafkaApis.handleListGroupsRequest)."""
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeGroups(Question[list[values.GroupDescription]]):
+    """The groups that `list_groups` names, each with its state and members."""
+
+
+@dataclass(frozen=True, slots=True)
 class DescribeGroup(Question[values.GroupDescription]):
     """The group's state, generation and members, as the next write leaves them: without members whose
     session has ended or whose process has died. Raises GroupIdNotFoundError."""
@@ -454,6 +523,14 @@ class DescribeConsumerGroup(Request[values.ConsumerGroupDescription]):
 
 
 # -- operators ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class AuthorizedOperations(Question[frozenset[str]]):
+    """What the principal may do with the topic, group, transactional_id or cluster (KIP-430)."""
+
+    resource_type: str
+    resource: str
 
 
 @dataclass(frozen=True, slots=True)

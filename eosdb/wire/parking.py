@@ -14,7 +14,8 @@ from dataclasses import replace
 from typing import Final
 
 from eosdb.broker.broker import Broker
-from eosdb.broker.handler import Core
+from eosdb.broker.core import Core
+from eosdb.broker.waiting import Listener
 from eosdb.coordinator.authorizer import Authorizer
 from eosdb.errors import DatabaseClosedError, EosdbError
 from eosdb.model.clock import SystemClock
@@ -93,7 +94,7 @@ class Parking:
 
     def _watch(self) -> None:
         """Wake requests whose condition holds, and do due work, until closed."""
-        with self._broker._listener() as listener:
+        with Listener(self._core.store, REAL_TIME) as listener:
             looked, clients_seen_ms = -1, 0
             while not self.is_closed:
                 try:

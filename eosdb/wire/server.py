@@ -11,7 +11,7 @@ from typing import Final
 
 from eosdb.admin.access import UserDirectory
 from eosdb.broker.broker import Broker
-from eosdb.broker.handler import Core
+from eosdb.broker.core import Core
 from eosdb.errors import StorageError
 from eosdb.model.closing import Closeable, Closing
 from eosdb.model.notices import catalog

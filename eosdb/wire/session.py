@@ -10,9 +10,10 @@ from kafka.protocol.admin.acl import ACLOperation
 
 from eosdb.admin.admin import Admin
 from eosdb.broker.broker import Broker
-from eosdb.broker.handler import Core
+from eosdb.broker.core import Core
 from eosdb.coordinator.authorizer import CLUSTER
 from eosdb.errors import ClusterAuthorizationFailedError
+from eosdb.model import requests
 from eosdb.wire.limits import Lease, Limits
 from eosdb.wire.login import Login
 from eosdb.wire.parking import ParkingPlace
@@ -64,7 +65,7 @@ class Session:
 
     def may(self, operation: str, kind: str, name: str) -> bool:
         """Whether the principal may do this, for requests that the broker does not check."""
-        return operation in self.broker._authorized_operations(kind, name)
+        return operation in self.broker.ask(requests.AuthorizedOperations(kind, name))
 
     def check(self, operation: str) -> None:
         """Raises ClusterAuthorizationFailedError unless the principal may do this with the cluster."""
@@ -83,7 +84,7 @@ class Session:
         (KIP-430)."""
         if not requested:
             return {_NOT_ASKED}
-        allowed = self.broker._authorized_operations(kind, name)
+        allowed = self.broker.ask(requests.AuthorizedOperations(kind, name))
         if kind == "cluster" and "describe" not in allowed:
             return set()
         return {int(ACLOperation[operation.upper()]) for operation in allowed}

@@ -11,6 +11,7 @@ import pytest
 import eosdb
 from eosdb import ManualClock, OffsetAndMetadata, TopicPartition
 from eosdb.errors import ApiError
+from eosdb.model import requests
 from eosdb.model.protocol.consumer_protocol import decode_assignment, encode_assignment
 from eosdb.model.requests import OffsetFetch
 from eosdb.model.values import AssignedTopic, GroupType
@@ -68,7 +69,9 @@ class Asked:
                 generation = self.generation(step)
                 broker.heartbeat(group_id, generation, self.id_of(who), group_instance_id=instance)
             case steps.Leave(who, instance):
-                (refused,) = broker._remove_members(group_id, [(self.id_of(who), instance)])
+                (refused,) = broker.ask(
+                    requests.RemoveMembers(group_id, [(self.id_of(who), instance)])
+                )
                 if refused is not None:
                     raise refused
             case steps.Hello():

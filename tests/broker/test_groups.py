@@ -10,6 +10,7 @@ import pytest
 
 import eosdb
 from eosdb import JoinGroupResult, ManualClock, OffsetAndMetadata, TopicPartition
+from eosdb.model import requests
 
 TP = TopicPartition("t", 0)
 RANGE = [("range", b"what I want")]
@@ -188,7 +189,7 @@ def test_a_member_id_is_given_out_to_join_with(db: eosdb.Database, clock: Manual
     with pytest.raises(eosdb.UnknownMemberIdError):
         db.broker.heartbeat("g", 0, first)
     assert db.broker.join_group("g", member_id=first, protocols=RANGE).is_complete
-    assert db.broker._remove_members("g", [(second, None)]) == [None]
+    assert db.broker.ask(requests.RemoveMembers("g", [(second, None)])) == [None]
     clock.advance(45_001)
     for gone in (second, third):
         with pytest.raises(eosdb.UnknownMemberIdError):
@@ -200,19 +201,19 @@ def test_who_waits_is_alive_until_there_is_an_answer(
 ) -> None:
     first = join(db)
     waiting = db.broker.join_group("g", protocols=RANGE, session_timeout_ms=10_000, waits=True)
-    assert db.broker._is_waiting("g", waiting.member_id)
+    assert db.broker.ask(requests.IsWaiting("g", waiting.member_id))
     clock.advance(9_000)
     with pytest.raises(eosdb.RebalanceInProgressError):
         db.broker.heartbeat("g", 1, first.member_id)
     clock.advance(9_000)
     assert join(db, first.member_id).generation_id == 2
-    assert not db.broker._is_waiting("g", waiting.member_id)
+    assert not db.broker.ask(requests.IsWaiting("g", waiting.member_id))
     synced = db.broker.sync_group("g", 2, waiting.member_id, waits=True)
     assert not synced.is_complete
-    assert db.broker._is_waiting("g", waiting.member_id, 2)
+    assert db.broker.ask(requests.IsWaiting("g", waiting.member_id, 2))
     clock.advance(9_000)
     db.broker.sync_group("g", 2, first.member_id)
-    assert not db.broker._is_waiting("g", waiting.member_id, 2)
+    assert not db.broker.ask(requests.IsWaiting("g", waiting.member_id, 2))
     clock.advance(9_999)
     db.broker.heartbeat("g", 2, waiting.member_id)
     clock.advance(10_001)

@@ -9,7 +9,7 @@ import pytest
 
 import eosdb
 from eosdb import TopicPartition, errors
-from eosdb.broker.asking import STEPS
+from eosdb.broker.core import STEPS
 from eosdb.model.requests import Produce
 from eosdb.store.file.failures import translate, translate_system
 from eosdb.store.store import Store

@@ -76,7 +76,7 @@ TIERS = {
 }
 ROOMS = [row for tier in TIERS.values() for row in tier]
 BUDGET = {
-    "engine": 33_705,
+    "engine": 33_702,
     "clients": 10_500,
     "wire": 5_750,
     "testing": 3_350,

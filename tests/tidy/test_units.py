@@ -16,10 +16,13 @@ from tests.tidy.tree import modules
 UNITS: Final = {
     "_store": {"write", "read", "begin", "alone"},
     "store": {"write", "read", "begin", "alone"},
-    "_coordinator": {"write", "init_producer_id", "decided"},
+    "_coordinator": {"write", "init_producer_id", "decided", "do_what_is_due"},
+    "coordinator": {"write", "init_producer_id", "decided", "do_what_is_due"},
+    "core": {"delete_rows"},
+    "_core": {"delete_rows"},
     "turns": {"turn"},
     "leadership": {"decide", "complete", "recover"},
-    "self": {"_delete_rows", "run_due"},
+    "self": {"run_due"},
 }  # fmt: skip
 """The calls that run a unit, by what they are called on."""
 HOLDS: Final = {
@@ -32,12 +35,12 @@ HOLDS: Final = {
     "the transaction begins",
     "eosdb.admin.transactions.TransactionAdmin.fence_producer": "the transactional id, whoever has it",
     "eosdb.admin.transactions.TransactionAdmin.journal": "a position",
-    "eosdb.broker.outbox.Publisher._unit": "nothing; the first does what is due",
-    "eosdb.broker.produce.ProduceRequests._append_all": "nothing of the first, which was rolled back",
-    "eosdb.broker.reading.ReadRequests.delete_records": "the number of the topic",
-    "eosdb.broker.reading.ReadRequests.topic": "a name, for which it answers with the topic that has it",
-    "eosdb.broker.sink.OnceAppender._begin": "the transactional id of the sink",
-    "eosdb.broker.transactions.TransactionRequests.init_producer_id": "one of the two",
+    "eosdb.broker.outbox._unit": "nothing; the first does what is due",
+    "eosdb.broker.produce._append_all": "nothing of the first, which was rolled back",
+    "eosdb.broker.reading.delete_records": "the number of the topic",
+    "eosdb.broker.reading.topic": "a name, for which it answers with the topic that has it",
+    "eosdb.broker.sink._begin": "the transactional id of the sink",
+    "eosdb.broker.transactions.init_producer_id": "one of the two",
     "eosdb.coordinator.coordinator.TransactionCoordinator._abort_while": "a transactional id, of which it "
     "looks again whether it is due",
     "eosdb.coordinator.coordinator.TransactionCoordinator.decided": "a transactional id; the second step "
@@ -54,6 +57,7 @@ HOLDS: Final = {
     "eosdb.maintenance.housekeeping.Round._free_pages": "nothing; each looks for what is due",
     "eosdb.maintenance.housekeeping.Round._trim_history": "nothing; each looks for what is due",
     "eosdb.maintenance.whole_file.WholeFile.take_snapshot": "nothing of the first",
+    "eosdb.wire.parking.Parking._watch": "nothing; each looks for what is due",
 }  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from kafka.protocol.consumer.fetch import FetchRequest
 
 import eosdb
 from eosdb import Record, RecordBatch
+from eosdb.model import requests
 from eosdb.wire.limits import Limits
 from eosdb.wire.server import Server
 from tests.requests import TP
@@ -93,7 +94,7 @@ def message(request: Any, version: int, correlation_id: int = 1) -> bytes:
 @contextmanager
 def served(db: eosdb.Database, **limits: Any) -> Iterator[Server]:
     """`db` behind a server with these limits, with the topic "t"."""
-    if "t" not in db.broker._topic_partitions():
+    if "t" not in db.broker.ask(requests.TopicPartitions()):
         db.admin.create_topic("t")
     with db.serve(limits=Limits(**limits)) as server:
         yield server

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import eosdb
 from eosdb import ManualClock, Record, RecordBatch, TopicPartition
 from eosdb.log.reading import block
+from eosdb.model import requests
 from eosdb.model.values import Header, IsolationLevel
 from eosdb.wire import batches
 from tests.maintenance import everything
@@ -51,8 +52,10 @@ def encoded(
     setting: str = "1",
 ) -> tuple[bytes, int]:
     with road(setting):
-        found = db.broker._fetch_batches(
-            TP, offset, isolation_level=level, max_records=most, max_bytes=room
+        found = db.broker.ask(
+            requests.FetchBatches(
+                TP, offset, isolation_level=level, max_records=most, max_bytes=room
+            )
         )
     whole, then = batches.encode(found, room, at_least_one=at_least_one)
     return bytes(whole), then
@@ -113,7 +116,7 @@ def test_a_damaged_row_is_left_to_python_which_reads_what_is_before_it(db: eosdb
     assert encoded(db, 0) == encoded(db, 0, setting="0")
     assert encoded(db, 0)[1] == 7
     # What does not fit is not looked at.
-    assert db.broker._fetch_batches(TP, 0, max_bytes=500).batches is not None
+    assert db.broker.ask(requests.FetchBatches(TP, 0, max_bytes=500)).batches is not None
 
 
 def test_a_record_larger_than_the_answer_comes_alone(db: eosdb.Database) -> None:
@@ -132,6 +135,6 @@ def test_batches_may_fill_the_room_to_the_last_byte(db: eosdb.Database) -> None:
         for end in range(1, 15):
             whole = len(encoded(db, 0, most=end)[0])
             for room, expected in ((whole, end), (whole - 1, end - 1)):
-                found = db.broker._fetch_batches(TP, 0, max_bytes=room)
+                found = db.broker.ask(requests.FetchBatches(TP, 0, max_bytes=room))
                 assert found.batches is not None
                 assert batches.encode(found, room, at_least_one=False)[1] == expected

@@ -18,6 +18,7 @@ from kafka.protocol.admin.topics import (
 
 import eosdb
 from eosdb import Acl, Record, RecordBatch, TopicPartition
+from eosdb.model import requests
 from eosdb.wire.server import Server
 from tests.wire.clients import PATIENCE_S
 from tests.wire.peer import Peer, asking
@@ -72,10 +73,10 @@ def test_a_client_creates_widens_and_deletes_topics(
 ) -> None:
     new = [NewTopic("a", 3, 1, config={"retention.ms": "1000"}), NewTopic("b", -1, -1)]
     assert outcomes(client.create_topics(new)) == {"a": "ok", "b": "ok"}
-    assert db.broker._topic_partitions() == {"a": 3, "b": 1, "t": 2}
+    assert db.broker.ask(requests.TopicPartitions()) == {"a": 3, "b": 1, "t": 2}
     assert db.admin.describe_topic("a").config == {"retention.ms": "1000"}
     assert outcomes(client.create_partitions([NewPartitions("a", 5)])) == {"a": "ok"}
-    assert db.broker._topic_partitions()["a"] == 5
+    assert db.broker.ask(requests.TopicPartitions())["a"] == 5
     assert outcomes(client.delete_topics(["a", "none"])) == {
         "a": "ok",
         "none": "UNKNOWN_TOPIC_OR_PART",
@@ -231,7 +232,7 @@ def test_added_partitions_are_assigned_to_the_one_broker(
     assert ask(4, [[1], [2]]) == [39]
     assert ask(4, [[1], [1]], {"name": "none", "count": 1, "assignments": None}) == [0, 3]
     assert ask(9, [[1]], {"name": "t", "count": 9, "assignments": None}) == [42]
-    assert db.broker._topic_partitions() == {"t": 4}
+    assert db.broker.ask(requests.TopicPartitions()) == {"t": 4}
 
 
 def test_one_request_adds_ten_thousand_partitions_at_most(db: eosdb.Database, peer: Peer) -> None:

@@ -14,6 +14,7 @@ from eosdb.cli.file_command import FileCommand
 from eosdb.cli.session import Session
 from eosdb.cli.stopping import until_stopped
 from eosdb.events.kinds import KINDS
+from eosdb.model import requests
 
 _COLUMNS = (
     "Position", "Timestamp", "Kind", "Topic", "Partition", "TransactionalId", "Detail",
@@ -85,7 +86,7 @@ def _entries(
 ) -> Iterator[JournalEntry]:
     ended = False
     while not ended:
-        version = db.broker._data_version()
+        version = db.broker.ask(requests.DataVersion())
         newest = db.admin._journal_position()
         for entry in db.admin.journal(after, **filters):
             after = entry.position
@@ -94,7 +95,7 @@ def _entries(
         if not follow:
             return
         try:
-            db.broker._wait_for_change(version, _WAIT_MS)
+            db.broker.ask(requests.WaitForChange(version, _WAIT_MS))
         except KeyboardInterrupt:
             ended = True  # All entries so far have been printed, and a JSON array is closed.
 

@@ -134,12 +134,11 @@ def sync(
     return replace(group, state=GroupState.STABLE, members=members, deadline_ms=NO_DEADLINE)
 
 
-def check_heartbeat(group: Group, generation_id: int) -> None:
-    """Raise IllegalGenerationError for another generation, and RebalanceInProgressError during a
-    rebalance."""
+def check_heartbeat(group: Group, generation_id: int) -> RebalanceInProgressError | None:
+    """Return the error by which the member is told to rejoin; its session is renewed all the same. Raises
+    IllegalGenerationError for another generation."""
     check_generation(group, generation_id)
-    if group.state is GroupState.PREPARING_REBALANCE:
-        raise _rebalancing(group)
+    return _rebalancing(group) if group.state is GroupState.PREPARING_REBALANCE else None
 
 
 def leave(group: Group, member_ids: Collection[str], now_ms: int) -> Group:
@@ -404,7 +403,7 @@ def _with(group: Group, old: Member, new: Member) -> Group:
     return replace(group, members=tuple(new if m is old else m for m in group.members))
 
 
-def _rebalancing(group: Group) -> ApiError:
+def _rebalancing(group: Group) -> RebalanceInProgressError:
     return RebalanceInProgressError(
         f"group {group.group_id!r}: a new generation is being formed after {group.generation_id}; "
         "join again"

@@ -24,6 +24,7 @@ from eosdb.coordinator.transactions.decisions import (
 from eosdb.coordinator.transactions.ending import complete
 from eosdb.errors import (
     InvalidProducerEpochError,
+    ProducerFencedError,
     TransactionCoordinatorFencedError,
     UnknownTopicOrPartitionError,
 )
@@ -206,7 +207,7 @@ def join(
     unit: Unit,
     transactional_id: str,
     producer: ProducerIdAndEpoch,
-    version: int,
+    version: int | None,
     now_ms: int,
     *,
     tps: frozenset[TopicPartition] = frozenset(),
@@ -214,35 +215,17 @@ def join(
 ) -> None:
     """Ensure that the partitions and groups are in the producer's open transaction (KIP-890). Version 1
     requires that they were added before. Version 2 adds them now, and begins the transaction if none is
-    open. Raises the errors of `decisions.verify` and `decisions.add_to_transaction`."""
+    open; so do AddPartitionsToTxn and AddOffsetsToTxn, which are None. Raises the errors of
+    `decisions.verify` and `decisions.add_to_transaction`."""
     current = load(unit, transactional_id)
-    if version < EPOCH_PER_TRANSACTION:
+    if version is not None and version < EPOCH_PER_TRANSACTION:
         for tp in tps:
             verify(current, *producer, partition=tp)
         for group in groups:
             verify(current, *producer, group=group)
         return
-    after = add_to_transaction(
-        current, *producer, tps, groups, now_ms, stale=InvalidProducerEpochError
-    )
-    if after is not None:
-        record(unit, current, after, now_ms)
-
-
-def add(
-    unit: Unit,
-    transactional_id: str,
-    producer: ProducerIdAndEpoch,
-    now_ms: int,
-    *,
-    tps: frozenset[TopicPartition] = frozenset(),
-    groups: frozenset[str] = frozenset(),
-) -> None:
-    """AddPartitionsToTxn and AddOffsetsToTxn: add all of them or none."""
-    for tp in sorted(tps):
-        partition_rows.load(unit, tp)
-    current = load(unit, transactional_id)
-    after = add_to_transaction(current, *producer, tps, groups, now_ms)
+    stale = ProducerFencedError if version is None else InvalidProducerEpochError
+    after = add_to_transaction(current, *producer, tps, groups, now_ms, stale=stale)
     if after is not None:
         record(unit, current, after, now_ms)
 

@@ -23,6 +23,7 @@ from eosdb.integrations.relay.values import (
     SourceTopic,
     TopicFacts,
 )
+from eosdb.model import requests
 from eosdb.model.config import INT32_MAX
 from eosdb.model.fetched import Block
 from eosdb.model.topic_config import TOPIC_SETTINGS
@@ -92,7 +93,7 @@ class FileSource:
         return translating(self.where, lambda: self._read(limits))
 
     def _read(self, limits: Limits) -> Chunk:
-        self._version = self._db.broker._data_version()
+        self._version = self._db.broker.ask(requests.DataVersion())
         cut = self._db.admin.consistent_cut()
         self._ends = {tp: cut[tp][1] for tp in self._positions if tp in cut}
         if len(self._ends) < len(self._positions):
@@ -151,7 +152,7 @@ class FileSource:
         return all(self._positions[tp] >= end for tp, end in self._ends.items())
 
     def wait(self, timeout_ms: int, stopped: Callable[[], bool]) -> None:
-        self._db.broker._wait_for_change(self._version, timeout_ms, stopped)
+        self._db.broker.ask(requests.WaitForChange(self._version, timeout_ms, stopped))
 
     def note(self, relay: str, positions: Mapping[TopicPartition, int]) -> None:
         offsets = {tp: OffsetAndMetadata(offset) for tp, offset in positions.items()}

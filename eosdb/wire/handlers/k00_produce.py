@@ -15,6 +15,7 @@ from kafka.protocol.producer.produce import ProduceRequest
 
 from eosdb.errors import ApiError, EosdbError, InvalidRecordError
 from eosdb.log.topics import unknown_id
+from eosdb.model import requests
 from eosdb.model.values import ProduceResult, RecordBatch, TopicPartition
 from eosdb.wire import batches
 from eosdb.wire.apis import Fields, Session, name_by_id, partitions_of, per_partition, serves
@@ -39,13 +40,15 @@ def produce(session: Session, request: ProduceRequest, version: int) -> Fields |
         raise MalformedMessageError(f"Produce version {version} is announced, and not served")
     decoded, results, ids = _decode(session, request, version)
     try:
-        results |= session.broker.produce(
-            decoded,
-            transactional_id=request.transactional_id,
-            acks=request.acks,
-            topic_ids=ids,
-            timeout_ms=request.timeout_ms,
-            transaction_version=transaction_version(version, 12),
+        results |= session.broker.ask(
+            requests.Produce(
+                decoded,
+                transactional_id=request.transactional_id,
+                acks=request.acks,
+                topic_ids=ids,
+                timeout_ms=request.timeout_ms,
+                transaction_version=transaction_version(version, 12),
+            )
         )
         in_transaction = {tp for tp, batch in decoded.items() if batch.is_transactional}
         codes = {
@@ -85,7 +88,7 @@ def _decode(session: Session, request: ProduceRequest, version: int) -> _Decoded
     allowance = Allowance(session.lease)
     unknown = set[str]()
     if version >= 13:
-        name_by_id(request.topic_data, session.broker._topic_names())
+        name_by_id(request.topic_data, session.broker.ask(requests.TopicNames()))
         for topic in request.topic_data:
             if topic.name is None:
                 topic.name = f"?{topic.topic_id}"

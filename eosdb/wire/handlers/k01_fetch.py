@@ -19,6 +19,7 @@ from eosdb.broker.broker import Broker
 from eosdb.errors import CorruptRecordError, EosdbError
 from eosdb.log.reading import ends as many
 from eosdb.log.topics import unknown_id
+from eosdb.model import requests
 from eosdb.model.fetched import AbortedTransaction, Block
 from eosdb.model.values import IsolationLevel, PartitionOffsets, TopicPartition
 from eosdb.wire import batches
@@ -132,7 +133,7 @@ def _read(
                         broker, tp, wanted.offset, level, room, at_least_one=answers.size == 0
                     )
                 else:
-                    ends = broker.offsets(tp)
+                    ends = broker.ask(requests.Offsets(tp))
         except EosdbError as error:
             code = reading_code_of(error)
         answers.size += sum(map(len, records))
@@ -166,12 +167,12 @@ def _idle(
         for place, wanted in requested.items()
         if place.topic in names or not isinstance(place.topic, UUID)
     }
-    return broker._idle(positions, isolation_level=level)
+    return broker.ask(requests.Idle(positions, isolation_level=level))
 
 
 def _names(broker: Broker, ids: Set[UUID]) -> dict[UUID, str]:
     """The names of the ids whose topics exist."""
-    names = broker._topic_names() if ids else {}
+    names = broker.ask(requests.TopicNames()) if ids else {}
     return {topic_id: names[topic_id] for topic_id in ids & names.keys()}
 
 
@@ -200,8 +201,10 @@ def _read_partition(
     block: Block | None = None
     while True:
         try:
-            block = broker._fetch_batches(
-                tp, offset, isolation_level=level, max_records=_STEP, max_bytes=max(room, 0)
+            block = broker.ask(
+                requests.FetchBatches(
+                    tp, offset, isolation_level=level, max_records=_STEP, max_bytes=max(room, 0)
+                )
             )
         except CorruptRecordError:
             if block is None:
@@ -221,7 +224,7 @@ def _has_moved(bounds: Mapping[TopicPartition, int], level: IsolationLevel) -> L
 
     def look(broker: Broker) -> bool:
         try:
-            return broker._have_moved(listed, isolation_level=level)
+            return broker.ask(requests.HaveMoved(listed, isolation_level=level))
         except EosdbError:
             return True  # The fetch reports it to the reader.
 

@@ -12,6 +12,7 @@ from typing import Any, Final, cast
 from kafka.protocol.consumer.offsets import ListOffsetsRequest
 
 from eosdb.errors import InvalidRequestError
+from eosdb.model import requests
 from eosdb.model.values import EARLIEST, LATEST, MAX_TIMESTAMP, IsolationLevel, TopicPartition
 from eosdb.wire.apis import Fields, Session, partitions_of, per_partition, serves
 from eosdb.wire.errors import (
@@ -52,7 +53,7 @@ def list_offsets(session: Session, request: ListOffsetsRequest, version: int) ->
         if code != NONE or timestamp == _LATEST_TIERED:
             return {"error_code": code}
         lookup = EARLIEST if timestamp == _EARLIEST_LOCAL else timestamp
-        found = session.broker.list_offsets(tp, lookup, isolation_level=level)
+        found = session.broker.ask(requests.ListOffsets(tp, lookup, isolation_level=level))
         return {"like": found, "leader_epoch": LEADER_EPOCH if found.offset >= 0 else NO_EPOCH}
 
     return {"topics": per_partition(request.topics, answer)}

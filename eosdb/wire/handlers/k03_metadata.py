@@ -15,6 +15,7 @@ from kafka.protocol.metadata.metadata import MetadataRequest
 from eosdb.coordinator.authorizer import CLUSTER
 from eosdb.errors import EosdbError, InvalidRequestError, TopicAuthorizationFailedError
 from eosdb.log.topics import unknown_id
+from eosdb.model import requests
 from eosdb.model.values import TopicMetadata
 from eosdb.wire.apis import Fields, Session, serves
 from eosdb.wire.errors import NONE, code_of
@@ -27,7 +28,10 @@ def metadata(session: Session, request: MetadataRequest, version: int) -> Fields
     settings allow it."""
     may = request.include_topic_authorized_operations
     if request.topics is None or (version == 0 and not request.topics):
-        topics = [_described(session, topic, may) for topic in session.broker.topic_metadata()]
+        topics = [
+            _described(session, topic, may)
+            for topic in session.broker.ask(requests.TopicMetadata())
+        ]
     else:
         requested = [(topic.name, topic.topic_id) for topic in request.topics]
         # Before version 12 one id spoils the whole request, as in Kafka.
@@ -66,10 +70,10 @@ def _asked(
     by_id = topic_id is not None
     try:
         if topic_id is not None:
-            name = session.broker._topic_names().get(topic_id)
+            name = session.broker.ask(requests.TopicNames()).get(topic_id)
             if name is None:
                 raise unknown_id(topic_id)
-        topic = session.broker.topic(name or "", may_create=may_create and not by_id)
+        topic = session.broker.ask(requests.Topic(name or "", may_create=may_create and not by_id))
         return _described(session, topic, may)
     except EosdbError as error:
         may_see = may and not isinstance(error, TopicAuthorizationFailedError)

@@ -23,6 +23,7 @@ from eosdb.errors import (
     UnsupportedVersionError,
 )
 from eosdb.log.topics import unknown_id
+from eosdb.model import requests
 from eosdb.model.requests import OffsetCommit
 from eosdb.model.values import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from eosdb.wire.apis import Fields, Session, name_by_id, partitions_of, per_partition, serves
@@ -59,7 +60,7 @@ def offset_commit(session: Session, request: OffsetCommitRequest, version: int) 
     ids: dict[TopicPartition, UUID] = {}
     topics = request.topics
     if version >= 10:
-        name_by_id(topics, session.broker._topic_names())
+        name_by_id(topics, session.broker.ask(requests.TopicNames()))
         topics = [topic for topic in topics if topic.name is not None]
         ids = {tp: topic.topic_id for topic in topics for tp, _ in partitions_of([topic])}
     group = ConsumerGroupMetadata(

@@ -14,6 +14,7 @@ from kafka.protocol.consumer.group import OffsetFetchRequest
 
 from eosdb.errors import EosdbError
 from eosdb.log.topics import unknown_id
+from eosdb.model import requests
 from eosdb.model.requests import OffsetFetch
 from eosdb.model.values import OffsetAndMetadata, TopicPartition
 from eosdb.wire.apis import (
@@ -47,7 +48,7 @@ def offset_fetch(session: Session, request: OffsetFetchRequest, version: int) ->
 
 def _by_id(session: Session, request: OffsetFetchRequest, stable: bool) -> Fields:
     """The offsets of several groups, with the ids of topics beside their names."""
-    names = session.broker._topic_names()
+    names = session.broker.ask(requests.TopicNames())
     ids = {name: topic_id for topic_id, name in names.items()}
     groups, known = [], set()
     for asked in request.groups:
@@ -61,7 +62,7 @@ def _by_id(session: Session, request: OffsetFetchRequest, stable: bool) -> Field
             topics += [_unknown(t) for t in asked.topics or () if t.name is None]
         groups.append({**group, "topics": topics})
     # Ids are never reused: if the id still exists, the offsets of its name are the topic's.
-    if not known <= session.broker._topic_names().keys():
+    if not known <= session.broker.ask(requests.TopicNames()).keys():
         return _by_id(session, request, stable)
     return {"groups": groups}
 

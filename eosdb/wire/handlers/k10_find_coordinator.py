@@ -11,6 +11,7 @@ from typing import Final
 from kafka.protocol.metadata.find_coordinator import FindCoordinatorRequest
 
 from eosdb.errors import InvalidRequestError
+from eosdb.model import requests
 from eosdb.wire.apis import Fields, Session, attempt, serves
 from eosdb.wire.errors import coordinator_code_of
 from eosdb.wire.session import NODE_ID
@@ -23,7 +24,7 @@ def find_coordinator(session: Session, request: FindCoordinatorRequest, version:
     def found(key: str) -> Fields:
         if request.key_type not in _KEY_TYPES:
             raise InvalidRequestError(f"key_type: got {request.key_type}, expected 0 (group) or 1")
-        session.broker.find_coordinator(key, _KEY_TYPES[request.key_type])
+        session.broker.ask(requests.FindCoordinator(key, _KEY_TYPES[request.key_type]))
         here = {"node_id": NODE_ID, "host": session.host, "port": session.port}
         return {**here, "error_message": "NONE"}
 

@@ -14,6 +14,7 @@ from kafka.protocol.consumer.group import JoinGroupRequest
 
 from eosdb.broker.broker import Broker
 from eosdb.errors import EosdbError, MemberIdRequiredError
+from eosdb.model import requests
 from eosdb.model.values import JoinGroupResult
 from eosdb.wire.apis import Fields, Session, serves
 from eosdb.wire.errors import coordinator_code_of
@@ -51,24 +52,26 @@ def join_group(session: Session, request: JoinGroupRequest, version: int) -> Fie
 
     def join() -> JoinGroupResult:
         nonlocal member_id
-        joined = session.broker.join_group(
-            request.group_id,
-            member_id=member_id,
-            group_instance_id=request.group_instance_id,
-            client_id=session.client_id,
-            protocol_type=request.protocol_type,
-            protocols=[(p.name, bytes(p.metadata)) for p in request.protocols],
-            session_timeout_ms=request.session_timeout_ms,
-            rebalance_timeout_ms=max(timeout_ms, 1),
-            client_host=f"/{session.client_host}",
-            must_know_id=version >= 4,
-            waits=True,
+        joined = session.broker.ask(
+            requests.JoinGroup(
+                request.group_id,
+                member_id=member_id,
+                group_instance_id=request.group_instance_id,
+                client_id=session.client_id,
+                protocol_type=request.protocol_type,
+                protocols=[(p.name, bytes(p.metadata)) for p in request.protocols],
+                session_timeout_ms=request.session_timeout_ms,
+                rebalance_timeout_ms=max(timeout_ms, 1),
+                client_host=f"/{session.client_host}",
+                must_know_id=version >= 4,
+                waits=True,
+            )
         )
         member_id = joined.member_id
         return joined
 
     joined = when_complete(
-        session, join, lambda broker: broker._is_waiting(request.group_id, member_id)
+        session, join, lambda broker: broker.ask(requests.IsWaiting(request.group_id, member_id))
     )
     # A leader that cannot be told to keep the assignment is not told that it leads.
     follows = joined.skip_assignment and version < 9

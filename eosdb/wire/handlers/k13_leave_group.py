@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from kafka.protocol.consumer.group import LeaveGroupRequest
 
+from eosdb.model import requests
 from eosdb.wire.apis import Fields, Session, serves
 from eosdb.wire.errors import coordinator_code_of
 
@@ -17,7 +18,7 @@ def leave_group(session: Session, request: LeaveGroupRequest, version: int) -> F
     names: list[tuple[str, str | None]] = [(request.member_id, None)]
     if version >= 3:
         names = [(member.member_id, member.group_instance_id) for member in request.members]
-    errors = session.broker._remove_members(request.group_id, names)
+    errors = session.broker.ask(requests.RemoveMembers(request.group_id, names))
     if version < 3:
         return {"error": errors[0]}
     return {

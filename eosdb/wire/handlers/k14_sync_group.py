@@ -8,6 +8,7 @@ from __future__ import annotations
 from kafka.protocol.consumer.group import SyncGroupRequest
 
 from eosdb.errors import InconsistentGroupProtocolError
+from eosdb.model import requests
 from eosdb.wire.apis import Fields, Session, serves
 from eosdb.wire.errors import coordinator_code_of
 from eosdb.wire.handlers.k11_join_group import when_complete
@@ -20,16 +21,18 @@ def sync_group(session: Session, request: SyncGroupRequest, version: int) -> Fie
         return {"error_code": InconsistentGroupProtocolError.code}
     synced = when_complete(
         session,
-        lambda: session.broker.sync_group(
-            group_id,
-            request.generation_id,
-            member_id,
-            group_instance_id=request.group_instance_id,
-            assignments={a.member_id: bytes(a.assignment) for a in request.assignments},
-            protocol_type=request.protocol_type,
-            protocol_name=request.protocol_name,
-            waits=True,
+        lambda: session.broker.ask(
+            requests.SyncGroup(
+                group_id,
+                request.generation_id,
+                member_id,
+                group_instance_id=request.group_instance_id,
+                assignments={a.member_id: bytes(a.assignment) for a in request.assignments},
+                protocol_type=request.protocol_type,
+                protocol_name=request.protocol_name,
+                waits=True,
+            )
         ),
-        lambda broker: broker._is_waiting(group_id, member_id, request.generation_id),
+        lambda broker: broker.ask(requests.IsWaiting(group_id, member_id, request.generation_id)),
     )
     return {"like": synced}

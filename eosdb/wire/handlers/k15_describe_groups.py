@@ -9,6 +9,7 @@ from __future__ import annotations
 from kafka.protocol.admin.groups import DescribeGroupsRequest
 
 from eosdb.errors import EosdbError, GroupIdNotFoundError
+from eosdb.model import requests
 from eosdb.model.values import GroupState, GroupType
 from eosdb.wire.apis import Fields, Session, serves
 from eosdb.wire.errors import coordinator_code_of
@@ -29,7 +30,7 @@ def describe_groups(session: Session, request: DescribeGroupsRequest, version: i
 
 
 def _described(session: Session, request: DescribeGroupsRequest, group_id: str) -> Fields:
-    group = session.broker.describe_group(group_id)
+    group = session.broker.ask(requests.DescribeGroup(group_id))
     if group.group_type is not GroupType.CLASSIC:
         raise GroupIdNotFoundError(
             f"group {group_id!r} is none of the classic protocol; use ConsumerGroupDescribe"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from kafka.protocol.admin.groups import ListGroupsRequest
 
+from eosdb.model import requests
 from eosdb.wire.apis import Fields, Session, serves
 from eosdb.wire.errors import coordinator_code_of
 
@@ -22,7 +23,7 @@ def list_groups(session: Session, request: ListGroupsRequest, _: int) -> Fields:
                 "group_state": group.state,
                 "group_type": group.group_type.value,
             }
-            for group in session.broker.describe_groups()
+            for group in session.broker.ask(requests.DescribeGroups())
             if (not states or group.state.lower() in states)
             and (not types or group.group_type.value in types)
         ]

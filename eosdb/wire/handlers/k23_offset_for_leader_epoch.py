@@ -9,6 +9,7 @@ from typing import Any
 
 from kafka.protocol.consumer.offsets import OffsetForLeaderEpochRequest
 
+from eosdb.model import requests
 from eosdb.model.values import TopicPartition
 from eosdb.wire.apis import Fields, Session, per_partition, serves
 from eosdb.wire.errors import NONE, reading_code_of
@@ -19,7 +20,7 @@ from eosdb.wire.session import LEADER_EPOCH
 @serves(OffsetForLeaderEpochRequest, 2, 4, reading_code_of)
 def for_leader_epoch(session: Session, request: OffsetForLeaderEpochRequest, _: int) -> Fields:
     def answer(tp: TopicPartition, asked: Any) -> Fields:
-        end = session.broker.offsets(tp).log_end_offset
+        end = session.broker.ask(requests.Offsets(tp)).log_end_offset
         code = checked_epoch(asked.current_leader_epoch)
         if code != NONE or asked.leader_epoch != LEADER_EPOCH:
             return {"error_code": code}

@@ -14,6 +14,7 @@ from eosdb.errors import (
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
 )
+from eosdb.model import requests
 from eosdb.model.values import INTERNAL_TOPICS, TopicPartition
 from eosdb.wire.apis import Fields, Session, partitions_of, per_partition, serves
 from eosdb.wire.errors import BEFORE_FENCING, coordinator_code_of
@@ -26,16 +27,18 @@ def add_partitions(session: Session, request: AddPartitionsToTxnRequest, _: int)
     tps = [tp for tp, _ in partitions_of(topics)]
     failure: EosdbError | None = None
     try:
-        session.broker.add_partitions_to_txn(
-            request.v3_and_below_transactional_id,
-            request.v3_and_below_producer_id,
-            request.v3_and_below_producer_epoch,
-            tps,
+        session.broker.ask(
+            requests.AddPartitionsToTxn(
+                request.v3_and_below_transactional_id,
+                request.v3_and_below_producer_id,
+                request.v3_and_below_producer_epoch,
+                tps,
+            )
         )
     except EosdbError as error:
         failure = error
     if isinstance(failure, TopicAuthorizationFailedError | UnknownTopicOrPartitionError):
-        counts = session.broker._topic_partitions()
+        counts = session.broker.ask(requests.TopicPartitions())
         may = {topic: session.may("write", "topic", topic) for topic in {tp.topic for tp in tps}}
 
     def answer(tp: TopicPartition, _: object) -> Fields | EosdbError | None:

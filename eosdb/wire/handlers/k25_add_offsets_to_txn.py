@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from kafka.protocol.producer.transaction import AddOffsetsToTxnRequest
 
+from eosdb.model import requests
 from eosdb.wire.apis import Fields, Session, serves
 from eosdb.wire.errors import BEFORE_FENCING, coordinator_code_of
 
 
 @serves(AddOffsetsToTxnRequest, 0, 4, coordinator_code_of, codes={range(2): BEFORE_FENCING})
 def add_offsets(session: Session, request: AddOffsetsToTxnRequest, _: int) -> Fields:
-    session.broker.add_offsets_to_txn(
-        request.transactional_id, request.producer_id, request.producer_epoch, request.group_id
+    session.broker.ask(
+        requests.AddOffsetsToTxn(
+            request.transactional_id, request.producer_id, request.producer_epoch, request.group_id
+        )
     )
     return {}

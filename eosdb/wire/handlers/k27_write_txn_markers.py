@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from kafka.protocol.producer.transaction import WriteTxnMarkersRequest
 
+from eosdb.model import requests
 from eosdb.model.values import CLASSIC, TopicPartition
 from eosdb.wire.apis import Fields, Session, per_partition, serves
 
@@ -15,13 +16,15 @@ from eosdb.wire.apis import Fields, Session, per_partition, serves
 def write_txn_markers(session: Session, request: WriteTxnMarkersRequest, _: int) -> Fields:
     def written(marker: WriteTxnMarkersRequest.WritableTxnMarker) -> Fields:
         def write(tp: TopicPartition, _: object) -> None:
-            session.broker.write_txn_markers(
-                marker.producer_id,
-                marker.producer_epoch,
-                marker.transaction_result,
-                [tp],
-                marker.coordinator_epoch,
-                transaction_version=CLASSIC,
+            session.broker.ask(
+                requests.WriteTxnMarkers(
+                    marker.producer_id,
+                    marker.producer_epoch,
+                    marker.transaction_result,
+                    [tp],
+                    marker.coordinator_epoch,
+                    transaction_version=CLASSIC,
+                )
             )
 
         return {"producer_id": marker.producer_id, "topics": per_partition(marker.topics, write)}

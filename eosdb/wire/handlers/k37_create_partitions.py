@@ -10,6 +10,7 @@ from typing import Any
 from kafka.protocol.admin.topics import CreatePartitionsRequest
 
 from eosdb.errors import PolicyViolationError
+from eosdb.model import requests
 from eosdb.wire.apis import Fields, Session, attempt, serves
 from eosdb.wire.handlers.k19_create_topics import (
     PARTITIONS_AT_ONCE,
@@ -22,7 +23,7 @@ from eosdb.wire.handlers.k19_create_topics import (
 @serves(CreatePartitionsRequest, 0, 3)
 def create_partitions(session: Session, request: CreatePartitionsRequest, _: int) -> Fields:
     again = repeated(topic.name for topic in request.topics)
-    counts, room = session.broker._every_partition_count(), PARTITIONS_AT_ONCE
+    counts, room = session.broker.ask(requests.TopicPartitions(every=True)), PARTITIONS_AT_ONCE
 
     def create(topic: Any) -> None:
         nonlocal room
@@ -33,7 +34,7 @@ def create_partitions(session: Session, request: CreatePartitionsRequest, _: int
                 "request may add; send several"
             )
         if topic.assignments is not None:
-            existing = session.broker.topic(topic.name, may_create=False)
+            existing = session.broker.ask(requests.Topic(topic.name, may_create=False))
             added = topic.count - existing.partitions
             check_assignments([a.broker_ids for a in topic.assignments], added)
         session.admin.create_partitions(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from kafka.protocol.admin.groups import DeleteGroupsRequest
 
+from eosdb.model.requests import DeleteGroup
 from eosdb.wire.apis import Fields, Session, attempt, serves
 from eosdb.wire.errors import coordinator_code_of
 
@@ -15,7 +16,7 @@ from eosdb.wire.errors import coordinator_code_of
 def delete_groups(session: Session, request: DeleteGroupsRequest, _: int) -> Fields:
     return {
         "results": [
-            {"group_id": group_id, **attempt(session.broker.delete_group, group_id)}
+            {"group_id": group_id, **attempt(session.broker.ask, DeleteGroup(group_id))}
             for group_id in dict.fromkeys(request.groups_names)
         ]
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kafka.protocol.admin.transactions import DescribeProducersRequest
 
+from eosdb.model import requests
 from eosdb.model.values import TopicPartition
 from eosdb.wire.apis import Fields, Session, per_partition, serves
 
@@ -11,8 +12,7 @@ from eosdb.wire.apis import Fields, Session, per_partition, serves
 @serves(DescribeProducersRequest, 0, 0)
 def describe_producers(session: Session, request: DescribeProducersRequest, _: int) -> Fields:
     def answer(tp: TopicPartition, _: object) -> Fields:
-        return {
-            "active_producers": [{"like": one} for one in session.broker.describe_producers(tp)]
-        }
+        found = session.broker.ask(requests.DescribeProducers(tp))
+        return {"active_producers": [{"like": one} for one in found]}
 
     return {"topics": per_partition(request.topics, answer)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kafka.protocol.admin.transactions import DescribeTransactionsRequest
 
+from eosdb.model import requests
 from eosdb.wire.apis import Fields, Session, attempt, by_topic, serves
 from eosdb.wire.errors import coordinator_code_of
 
@@ -11,7 +12,7 @@ from eosdb.wire.errors import coordinator_code_of
 @serves(DescribeTransactionsRequest, 0, 0, coordinator_code_of)
 def describe_transactions(session: Session, request: DescribeTransactionsRequest, _: int) -> Fields:
     def described(name: str) -> Fields:
-        found = session.broker.describe_transactions([name])[name]
+        found = session.broker.ask(requests.DescribeTransactions([name]))[name]
         return {
             "like": found,
             "transaction_state": found.state,

@@ -9,6 +9,7 @@ from typing import Final
 
 from kafka.protocol.admin.transactions import ListTransactionsRequest
 
+from eosdb.model import requests
 from eosdb.model.values import TransactionState
 from eosdb.wire.apis import Fields, Session, serves
 from eosdb.wire.errors import coordinator_code_of
@@ -21,11 +22,13 @@ def list_transactions(session: Session, request: ListTransactionsRequest, _: int
     """As in Kafka, unknown states in the filter are returned; they match nothing."""
     known = [state for state in request.state_filters if state in _STATES]
     unknown = [state for state in request.state_filters if state not in _STATES]
-    transactions = session.broker.list_transactions(
-        known,
-        request.producer_id_filters,
-        max(request.duration_filter, -1),
-        request.transactional_id_pattern or "",
+    transactions = session.broker.ask(
+        requests.ListTransactions(
+            known,
+            request.producer_id_filters,
+            max(request.duration_filter, -1),
+            request.transactional_id_pattern or "",
+        )
     )
     return {
         "unknown_state_filters": unknown,

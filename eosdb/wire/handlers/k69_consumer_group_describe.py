@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from eosdb.model import requests
 from eosdb.model.values import AssignedTopic, ConsumerGroupMemberDescription
 from eosdb.wire.apis import Fields, Session, attempt, serves
 from eosdb.wire.errors import coordinator_code_of
@@ -19,7 +20,7 @@ _CLASSIC, _CONSUMER = 0, 1
 @serves(ConsumerGroupDescribeRequest, 0, 1, coordinator_code_of)
 def describe(session: Session, request: Any, _: int) -> Fields:
     def described(group_id: str) -> Fields:
-        group = session.broker.describe_consumer_group(group_id)
+        group = session.broker.ask(requests.DescribeConsumerGroup(group_id))
         may_ask = request.include_authorized_operations
         return {
             "like": group,

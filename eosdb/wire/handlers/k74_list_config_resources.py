@@ -8,6 +8,7 @@ from __future__ import annotations
 from kafka.protocol.admin.configs import ListConfigResourcesRequest
 
 from eosdb.errors import UnsupportedVersionError
+from eosdb.model import requests
 from eosdb.wire.apis import Fields, Session, serves
 from eosdb.wire.handlers.k33_alter_configs import BROKER, CLIENT_METRICS, GROUP, KINDS, TOPIC
 from eosdb.wire.session import NODE_ID
@@ -21,7 +22,7 @@ def list_config_resources(
     if not set(wanted) <= set(KINDS):
         return {"error_code": UnsupportedVersionError.code}
     resources = [
-        *((TOPIC, name) for name in session.broker.topics()),
+        *((TOPIC, name) for name in session.broker.ask(requests.TopicPartitions())),
         (BROKER, str(NODE_ID)),
         *((GROUP, name) for name in session.admin._list_group_configs()),
     ]

@@ -7,6 +7,7 @@ from typing import Final
 from kafka.protocol.admin.topics import DescribeTopicPartitionsRequest
 
 from eosdb.errors import EosdbError, InvalidRequestError
+from eosdb.model import requests
 from eosdb.model.values import TopicMetadata
 from eosdb.wire.apis import Fields, Session, serves
 from eosdb.wire.handlers.k03_metadata import led_here
@@ -32,14 +33,14 @@ def describe_topic_partitions(
             }
     left = max(1, min(request.response_partition_limit, _MOST_PARTITIONS))
     topics, following = list[Fields](), None
-    for name in names or sorted(session.broker._topic_partitions()):
+    for name in names or sorted(session.broker.ask(requests.TopicPartitions())):
         if name < begin:
             continue
         if left == 0:
             following = (name, 0)
             break
         try:
-            topic = session.broker.topic(name, may_create=False)
+            topic = session.broker.ask(requests.Topic(name, may_create=False))
         except EosdbError as error:
             if names:  # A topic of the list was deleted meanwhile.
                 topics.append({"name": name, "error": error})

@@ -35,6 +35,7 @@ from eosdb.errors import (
     UnsupportedVersionError,
 )
 from eosdb.log import partition_rows
+from eosdb.model import requests
 from eosdb.model.values import TopicPartition
 from eosdb.wire.apis import Answer, Fields, Session, attempt, per_partition, serves
 from eosdb.wire.errors import (
@@ -62,7 +63,7 @@ _QUOTAS_OF_IP: Final = ("connection_creation_rate",)
 
 def _known(session: Session, check: Answer) -> Answer:
     """The answer for an existing partition; any other is unknown."""
-    counts = session.broker._every_partition_count()
+    counts = session.broker.ask(requests.TopicPartitions(every=True))
 
     def answer(tp: TopicPartition, asked: Any) -> Fields | EosdbError | None:
         if not 0 <= tp.partition < counts.get(tp.topic, 0):
@@ -110,7 +111,7 @@ def elect_leaders(session: Session, request: ElectLeadersRequest, _: int) -> Fie
             f"election_type: got {request.election_type}, expected 0 (preferred) or 1 (unclean)"
         )
     if request.topic_partitions is None:
-        names = session.broker._every_partition_count()
+        names = session.broker.ask(requests.TopicPartitions(every=True))
         topics = [{"topic": name} for name in names]
         return {"replica_election_results": topics}
     needless = ElectionNotNeededError("the one broker leads every partition")

@@ -15,8 +15,8 @@ import pytest
 import eosdb
 from eosdb import BrokerConfig, TopicPartition
 from eosdb.aio import connect
-from eosdb.broker.asking import STEPS
 from eosdb.broker.broker import Broker
+from eosdb.broker.core import STEPS
 from eosdb.errors import DatabaseFullError, DatabaseLockedError, EosdbError, StorageError
 from eosdb.model.requests import Produce
 from eosdb.testing import FaultyTransport

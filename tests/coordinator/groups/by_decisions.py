@@ -131,8 +131,8 @@ class Decided:
             return "ok" if rebalancing is None else rebalancing.name
         group, member = self._classic(step.who, step.instance)
         self._renew(member)
-        decisions.check_heartbeat(group, generation)
-        return "ok"
+        told = decisions.check_heartbeat(group, generation)
+        return "ok" if told is None else told.name
 
     def _leave(self, step: steps.Leave) -> str:
         if (mixed := self._mixed()) is not None:

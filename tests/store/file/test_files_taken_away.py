@@ -17,6 +17,7 @@ from sqlalchemy import text
 
 import eosdb
 from eosdb import TopicPartition
+from eosdb.model.requests import WaitForChange
 from eosdb.store.file.file_system import LOCKS
 from tests.readers import committed_values
 
@@ -140,7 +141,7 @@ READS: list[Callable[[eosdb.Database], object]] = [
     lambda db: db.query("SELECT 1").all(),
     lambda db: db.consumer().partitions_for("t"),
     lambda db: db.engine.connect().execute(text("SELECT 1")),
-    lambda db: db.broker._listener().__enter__().wait(-1, 0, lambda: False),
+    lambda db: db.broker.ask(WaitForChange(-1, 0)),
 ]
 
 

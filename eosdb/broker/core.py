@@ -1,0 +1,139 @@
+"""What every request is given: the parts of an open file and the rules; and the form of a step.
+
+A step is the function that answers requests of one type (decisions/0081). It gets the core and the request.
+A step that only reads answers. One that writes prepares a `Write`, before any lock is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final, Generic, TypeVar
+
+from eosdb.coordinator.authorizer import Authorizer, Source
+from eosdb.coordinator.coordinator import TransactionCoordinator
+from eosdb.errors import EosdbError
+from eosdb.events.kinds import TopicConfigAltered
+from eosdb.log import partition_rows, retention, topics
+from eosdb.log.overtaking import Attempts
+from eosdb.model.clock import Clock
+from eosdb.model.config import BrokerConfig
+from eosdb.model.metrics import Metrics
+from eosdb.model.notices import catalog
+from eosdb.model.requests import AlterTopicConfig, Request
+from eosdb.model.validation import check_transaction_version
+from eosdb.model.values import TopicPartition
+from eosdb.store.store import Store
+from eosdb.store.writing.unit import Unit
+
+A = TypeVar("A")
+R = TypeVar("R", bound=Request[Any])
+S = TypeVar("S", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The rules for a request, besides those in the file."""
+
+    clock: Clock
+    config: BrokerConfig
+    authorizer: Authorizer
+
+    def ensure_topic(self, unit: Unit, topic: str) -> None:
+        """Create the topic with the broker's defaults unless it exists."""
+        if not partition_rows.exists(unit, TopicPartition(topic, 0)):
+            self.authorizer.check_create_topic(unit, topic)
+            now = self.clock.time_ms()
+            unit.record(topics.checked_creation(unit, topic, None, None, self.config, now))
+
+    def altered(self, source: Source, request: AlterTopicConfig) -> TopicConfigAltered | None:
+        """The event that changes the settings; None if nothing changes."""
+        name = request.topic
+        self.authorizer.check(source, "alter_configs", "topic", name)
+        if request.topic_id is not None and request.topic_id not in topics.names(source):
+            raise topics.unknown_id(request.topic_id)
+        now, changes = self.clock.time_ms(), list(request.changes)
+        return topics.checked_config(source, name, changes, self.config, now, anew=request.anew)
+
+    def may_transact(self, unit: Unit, transactional_id: str) -> None:
+        self.authorizer.check(unit, "write", "transactional_id", transactional_id)
+
+    def version(self, requested: int | None) -> int:
+        """The transaction version of a request: the client's, or the highest supported."""
+        return check_transaction_version(requested, self.config.transaction_version)
+
+
+@dataclass(frozen=True, slots=True)
+class Core(Rules):
+    """The parts of an open file: `Database` creates them once, and all requests share them."""
+
+    store: Store
+    coordinator: TransactionCoordinator
+    metrics: Metrics
+    damage: set[str] = field(default_factory=set)
+    """Messages of the damage that has already been logged."""
+    attempts: Attempts = field(default_factory=Attempts)
+    """Rejected batches that later batches of their producer must not overtake."""
+
+    def delete_rows(self, partition_ids: Sequence[int]) -> None:
+        """Delete the rows that a commit gave up. If that fails, housekeeping does it later."""
+        try:
+            retention.delete_all_rows(partial(self.store.write, sync=False), partition_ids)
+        except EosdbError as error:
+            catalog.HOUSEKEEPING_LATER.say(file=self.store.path, cause=error, error=error)
+
+    def not_synced(self, apply: Callable[[Unit], A | EosdbError]) -> Write[A]:
+        """A write of the coordinator that counts only with a later, synced one, or may be lost at a power
+        loss."""
+        self.coordinator.leadership.ensure_elected()
+        return Write(apply, sync=False)
+
+
+class RequestHandler:
+    """The base class of the parts of `Admin`: reads from the store, writes through the coordinator, checks
+    rights. Threads may share it."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._store = core.store
+        self._coordinator = core.coordinator
+        self._clock = core.clock
+        self._config = core.config
+        self._authorizer = core.authorizer
+
+
+@dataclass(frozen=True, slots=True)
+class Write(Generic[A]):
+    """A request after its checks and encoding: only its unit is left."""
+
+    apply: Callable[[Unit], A | EosdbError]
+    """Carries it out in a unit: all of it, or raises. May run more than once, and in another thread. An
+    error that it returns is raised after the commit."""
+    sync: bool = True
+    alone: Callable[[], A] | None = None
+    """Carries it out in units of its own, if one may not suffice; None: `apply` in one."""
+    then: Callable[[A], None] | None = None
+    """Called with the answer after the commit."""
+
+
+STEPS: Final[dict[type[Request[Any]], Callable[[Core, Any], Any]]] = {}
+"""The step for each type of request; complete once `eosdb.broker.broker` has been imported."""
+
+
+Step = Callable[[Core, R], A]
+
+
+def answers(kind: type[Request[A]]) -> Callable[[Step[R, A]], Step[R, A]]:
+    """Decorator of the step that answers this type of request."""
+    return partial(_register, kind)
+
+
+def prepares(kind: type[Request[A]]) -> Callable[[Step[R, Write[A]]], Step[R, Write[A]]]:
+    """Decorator of the step that prepares the write for this type of request."""
+    return partial(_register, kind)
+
+
+def _register(kind: type[Request[Any]], step: S) -> S:
+    STEPS[kind] = step
+    return step
