@@ -27,7 +27,7 @@ GROUPS: Final = {
     },
     "Groups and transactions": {
         "groups": ("groups", "List, describe, reset and delete consumer groups."),
-        "why": ("why", "Explain why a consumer is stuck."),
+        "why": ("why", "Explain what stands still, most urgent first."),
         "dlq": ("dead_letters", "List, show and replay dead letters."),
         "transactions": ("transactions", "List, describe and end transactions."),
         "timeline": ("data.timeline", "Draw the transactions of TOPIC along offsets or time."),

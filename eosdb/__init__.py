@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from eosdb import failpoints as failpoints
     from eosdb.admin.fleet import Fleet as Fleet
     from eosdb.admin.fleet import fleet as fleet
+    from eosdb.admin.worries import Worry as Worry
     from eosdb.broker.broker import Broker as Broker
     from eosdb.broker.outbox import UserTransaction as UserTransaction
     from eosdb.broker.outbox import join as join
@@ -108,6 +109,7 @@ __version__ = "1.0.0"
 
 _NAMES = {
     "eosdb.admin.fleet": "Fleet fleet",
+    "eosdb.admin.worries": "Worry",
     "eosdb.broker.broker": "Broker",
     "eosdb.broker.outbox": "UserTransaction join",
     "eosdb.client.consumer.consumer": "Consumer",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Never, TypeAlias, Unpack, get_args
 
 from eosdb.admin import outcome
 from eosdb.admin.admin import Admin
+from eosdb.admin.worries import Worry, worries
 from eosdb.broker import outbox
 from eosdb.broker.broker import Broker
 from eosdb.broker.core import Core
@@ -439,6 +440,12 @@ class Database(WholeFile, Closeable):
         """Return facts about the file: sizes, counts, versions, and readers that keep the WAL from
         shrinking."""
         return {"path": self.path, **queries.info(self._store)}
+
+    def why(self) -> list[Worry]:
+        """Return what stands still, most urgent first, each in a sentence with the command that ends it:
+        transactions that hold back readers, groups without members or progress, dead letters, relays, a
+        file that cannot be written. As far as the principal may describe it."""
+        return worries(self.admin.overview(), self.path)
 
     def publish_copy(
         self,

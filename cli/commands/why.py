@@ -1,18 +1,21 @@
-"""`eosdb why`: explain why a consumer is stuck, and what to do."""
+"""`eosdb why`: what stands still in a file, or why a partition's readers are stuck; and how to end it."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import astuple
 
 import click
 
+import eosdb
 from eosdb import (
     Diagnosis,
     GroupPartition,
     GroupState,
     OpenTransaction,
     TopicPartition,
+    Worry,
 )
 from eosdb.cli import output
 from eosdb.cli.file_command import FileCommand
@@ -28,35 +31,79 @@ _COLUMNS = (
     "Hanging", "WaitingCommitted", "WaitingOpen", "Group", "CurrentOffset", "Lag", "HeldBack",
     "Skipped", "Command",
 )  # fmt: skip
+_OF_WORRIES = ("Group", "Topic", "Partition", "Sentence", "Command", "Urgent")
 
 
 @click.command(cls=FileCommand)
-@partition_argument(whole_topic=True)
-@click.option("--group", help="Also show the committed offsets of this group.")
+@partition_argument(required=False, whole_topic=True)
+@click.option("--group", help="Only this group; with a topic, also its committed offsets.")
 @output.format_option
-def why(session: Session, where: TopicPartition, group: str | None, output_format: str) -> None:
-    """Explain why a consumer is stuck, in each partition of TOPIC or in one.
+def why(
+    session: Session, where: TopicPartition | None, group: str | None, output_format: str
+) -> None:
+    """Explain what stands still, most urgent first, and name the command that ends it: transactions that
+    hold back readers, groups without members or progress, dead letters, relays, a file that cannot be
+    written.
 
-    Shows the last stable offset, the transaction that holds it back, since when, and the records behind it.
-    Tells when that transaction times out, and the command that aborts it now.
+    With TOPIC, show each partition, or one: its last stable offset, the transaction that holds it back, and
+    the records behind it. If one group alone reads it, its position is shown, too.
 
     \b
     Example:
+      eosdb why shop.db
       eosdb why shop.db orders/0 --group billing
     """
     with session.open(read_only=True) as db:
+        if where is None:
+            worries = [one for one in db.why() if group in (None, one.group)]
+            if output_format != "table":
+                output.rows(_OF_WORRIES, map(astuple, worries), output_format)
+                return
+            for line in _list(worries):
+                output.line(line)
+            if group is None:
+                output.line(_rest(db, worries))
+            return
+        wanted = [where]
         if where.partition < 0:
             count = len(db.admin.describe_topic(where.topic).partitions)
             wanted = [TopicPartition(where.topic, number) for number in range(count)]
-        else:
-            wanted = [where]
+        readers: Sequence[GroupFigures] = ()
+        if group is None:
+            readers = _readers(db, wanted)
+            if len(readers) == 1:
+                group, readers = readers[0].group_id, ()
         diagnoses = [db.admin.diagnose(tp, group) for tp in wanted]
         if output_format != "table":
             output.rows(_COLUMNS, (_row(why, group) for why in diagnoses), output_format)
             return
-        readers = () if group is not None else db.admin.overview().groups
         for line in _screen(diagnoses, group, readers, whole_topic=where.partition < 0):
             output.line(line)
+
+
+def _list(worries: Iterable[Worry]) -> Iterator[str]:
+    for number, worry in enumerate(worries, 1):
+        yield f"{number}. {worry.sentence}"
+        yield f"   {worry.command}"
+
+
+def _rest(db: eosdb.Database, worries: Sequence[Worry]) -> str:
+    """A sentence about the groups and partitions that nothing was said of."""
+    it = db.admin.overview()
+    groups = len({group.group_id for group in it.groups} - {worry.group for worry in worries})
+    held = {holder.topic_partition for holder in it.holders()}
+    free = counted(len(it.partitions) - len(held), "partition")
+    begin = "All else is well" if worries else "Nothing stands still"
+    return f"{begin}: {counted(groups, 'group')} with nothing left to read, {free} that nothing holds back."
+
+
+def _readers(db: eosdb.Database, wanted: Sequence[TopicPartition]) -> list[GroupFigures]:
+    """The groups that read one of the partitions."""
+    return [
+        group
+        for group in db.admin.overview().groups
+        if any((at.topic, at.partition) in wanted for at in group.positions)
+    ]
 
 
 def _screen(
@@ -77,7 +124,7 @@ def _screen(
         if listed:
             yield ""
         numbers = ", ".join(str(why.partition) for why in quiet)
-        is_read = group is not None or any(_standing(why, readers) for why in quiet)
+        is_read = any(why.group is not None or _standing(why, readers) for why in quiet)
         yield (
             f"{quiet[0].topic}: nothing holds back partition{'s' * (len(quiet) > 1)} {numbers}, and "
             + ("its readers have read everything" if is_read else "no group reads it")
@@ -140,16 +187,10 @@ def _holder_lines(why: Diagnosis, holder: OpenTransaction) -> Iterator[str]:
     if why.others_open:
         are = "is" if why.others_open == 1 else "are"
         yield f"  {counted(why.others_open, 'more transaction')} {are} open behind it"
-    if holder.deadline_ms < 0:
-        yield (
-            f"  It will not be aborted by itself: {holder.hanging.value}"
-            if holder.hanging
-            else "  It is decided: the next write to the file completes it"
-        )
-    elif holder.deadline_ms < why.now_ms:
-        yield "  It is older than its timeout: the next write to the file, or housekeeping, aborts it"
+    if holder.due:
+        yield f"  {holder.due}"
     elif holder.hanging is not None:
-        yield "  Its owner has died: the next write to the file, or housekeeping, aborts it"
+        yield f"  It will not be aborted by itself: {holder.hanging.value}"
     else:
         left = duration(holder.deadline_ms - why.now_ms)
         yield (

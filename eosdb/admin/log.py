@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from eosdb.admin import consistent_cut, dump, overview, storage
@@ -28,7 +29,7 @@ from eosdb.model.values import (
     SnapshotInfo,
     TopicPartition,
 )
-from eosdb.store import journal
+from eosdb.store import journal, wal
 
 from .timeline import reading
 
@@ -37,6 +38,7 @@ COLUMNS: Final = (
     "producer_epoch", "sequence",
 )  # fmt: skip
 """The columns that `scan` has, named as in the view `committed_records`."""
+_LARGE_WAL: Final = 1 << 20
 
 
 class LogAdmin(RequestHandler):
@@ -58,9 +60,13 @@ class LogAdmin(RequestHandler):
         history."""
         with self._store.read() as connection:
             may_see = self._authorizer.describes(connection)
-            return overview.read(
+            found = overview.read(
                 connection, self._store.path, self._coordinator.foresight(connection), may_see
             )
+        if found.wal_bytes < _LARGE_WAL:
+            return found
+        # Not before, for this snapshot would be among them.
+        return replace(found, wal_held_by=wal.readers(self._store.path))
 
     def _log_directory(self) -> LogDirectory:
         """Return the path of the file and the bytes of records in each partition. Raises

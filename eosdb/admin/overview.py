@@ -5,9 +5,12 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import sqlite3
+import stat
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from eosdb.coordinator.foresight import Foresight
@@ -17,7 +20,7 @@ from eosdb.coordinator.groups.rows import AnyGroup
 from eosdb.log import partition_rows
 from eosdb.log.partition_rows import Partition
 from eosdb.log.reading import lag
-from eosdb.model.damage import reads
+from eosdb.model.damage import parsed, reads
 from eosdb.model.overview import (
     DeadLetterFigures,
     GroupFigures,
@@ -25,14 +28,18 @@ from eosdb.model.overview import (
     Overview,
     PartitionFigures,
 )
+from eosdb.model.protocol.owned_ids import OWNED_BY
 from eosdb.model.records.failure_headers import DUE, NEVER, replay_group, replayed_beyond
-from eosdb.model.values import GroupState, TopicPartition
+from eosdb.model.topic_config import MOVED_TO, MOVING_TO
+from eosdb.model.values import RELAY_GROUPS, GroupState, TopicPartition
 from eosdb.store import journal
 from eosdb.store.file.open_files import size_of
 from eosdb.store.schema import file_id
 
 from . import diagnosis
 
+STILL_MS: Final = 60_000
+"""A group stands still if it has not committed for this long, and a record has waited as long."""
 _MARKERS_MAX: Final = 16
 """The most markers expected behind a partition's newest record."""
 COUNTED_MAX: Final = 1_000
@@ -64,6 +71,25 @@ _WAITING: Final = f"""
         WHERE partition_id = ? AND "offset" >= ? ORDER BY "offset" LIMIT {COUNTED_MAX}
     )
 """
+_APPENDED: Final = """
+    SELECT (
+        SELECT coalesce(j.timestamp, r.timestamp)
+        FROM records r LEFT JOIN journal j ON j.position = r.position
+        WHERE r.partition_id = json_extract(wanted.value, '$[0]')
+            AND r."offset" >= json_extract(wanted.value, '$[1]')
+        ORDER BY r."offset" LIMIT 1
+    )
+    FROM json_each(?) wanted ORDER BY wanted.key
+"""
+_FAILED: Final = """
+    SELECT wanted.value, (
+        SELECT iif(state IN ('Empty', 'CompleteAbort'), last_update_time, -1) FROM transactional_ids
+        WHERE transactional_id >= wanted.value || ? AND transactional_id < wanted.value || ?
+        ORDER BY last_update_time DESC LIMIT 1
+    )
+    FROM json_each(?) wanted
+"""
+_CLOSED: Final = "SELECT topic, config FROM topics WHERE instr(config, 'eosdb.mov') ORDER BY topic"
 
 
 def _dead_letters(
@@ -124,6 +150,7 @@ def read(
     partitions = [p for p in partition_rows.read_all(connection) if may_see("topic", p.topic)]
     (page_size,) = connection.execute("PRAGMA page_size").fetchone()
     (free,) = connection.execute("PRAGMA freelist_count").fetchone()
+    is_read_only, disk_free = _room(path)
     return Overview(
         path=path,
         file_id=file_id.read(connection),
@@ -140,7 +167,30 @@ def read(
             if may_see("topic", transaction.topic)
         ),
         dead_letters=tuple(_dead_letters(connection, partitions)),
+        closed_topics=tuple(one for one in _closed(connection) if may_see("topic", one[0])),
+        is_read_only=is_read_only,
+        disk_free_bytes=disk_free,
     )
+
+
+def _room(path: str) -> tuple[bool, int]:
+    """Whether nobody may write the file, and the free space of its file system, -1 if unknown."""
+    try:
+        system, mode = os.statvfs(os.path.dirname(path) or "."), os.stat(path).st_mode
+    except OSError:  # The file has gone; its figures are those of the open one.
+        return False, -1
+    writers = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
+    is_read_only = not mode & writers or bool(system.f_flag & os.ST_RDONLY)
+    return is_read_only, system.f_bavail * system.f_frsize
+
+
+@reads("topics")
+def _closed(connection: sqlite3.Connection) -> list[tuple[str, str, bool]]:
+    found = [(topic, parsed(config)) for topic, config in connection.execute(_CLOSED)]
+    places = [(topic, of.get(MOVED_TO, ""), of.get(MOVING_TO, "")) for topic, of in found]
+    return [
+        (topic, moved or moving, bool(moved)) for topic, moved, moving in places if moved or moving
+    ]
 
 
 def _figures(partition: Partition) -> PartitionFigures:
@@ -160,10 +210,12 @@ def _groups(
     may_see: Callable[[str, str], bool],
 ) -> Iterator[GroupFigures]:
     standing: defaultdict[str, dict[TopicPartition, int]] = defaultdict(dict)
-    for group_id, topic, number, offset in connection.execute(
-        "SELECT group_id, topic, partition, committed_offset FROM group_offsets"
+    committed_ms: dict[tuple[str, TopicPartition], int] = {}
+    for group_id, topic, number, offset, time_ms in connection.execute(
+        "SELECT group_id, topic, partition, committed_offset, commit_timestamp FROM group_offsets"
     ):
-        standing[group_id][TopicPartition(topic, number)] = offset
+        standing[group_id][tp := TopicPartition(topic, number)] = offset
+        committed_ms[group_id, tp] = time_ms
     known_groups = group_rows.load_all(connection)
     names = {p.topic_id: p.topic for p in partitions}
     pending: defaultdict[str, set[TopicPartition]] = defaultdict(set)
@@ -185,9 +237,8 @@ def _groups(
         if (number := numbers.get(tp)) is not None:
             starts[number] = min(offset, starts.get(number, offset))
     tails = lag.tails(connection, starts)
-    for group_id, stored in groups.items():
-        group = None if stored is None else foresight.group(stored)
-        yield GroupFigures(
+    found = [
+        GroupFigures(
             group_id=group_id,
             state=(GroupState.EMPTY if group is None else group.state).value,
             members=0 if group is None else len(group.members),
@@ -197,4 +248,45 @@ def _groups(
                 if tp in numbers
             ),
             due=() if stored is None else foresight.of_group(stored),
+        )
+        for group_id, stored in groups.items()
+        for group in [None if stored is None else foresight.group(stored)]
+    ]
+    return _with_times(connection, found, committed_ms, numbers, tails, foresight.now_ms - STILL_MS)
+
+
+def _with_times(
+    connection: sqlite3.Connection,
+    groups: Sequence[GroupFigures],
+    committed_ms: Mapping[tuple[str, TopicPartition], int],
+    numbers: Mapping[TopicPartition, int],
+    tails: Mapping[int, lag.Tail],
+    still_ms: int,
+) -> Iterator[GroupFigures]:
+    """The groups, and since when positions stand still, or a processor has failed."""
+    slow: dict[tuple[str, TopicPartition], tuple[int, int]] = {}
+    for group in groups:
+        is_read = group.members or group.group_id.startswith(RELAY_GROUPS)
+        for at in group.positions if is_read else ():
+            tp = TopicPartition(at.topic, at.partition)
+            if at.behind and committed_ms.get((group.group_id, tp), 0) <= still_ms:
+                first = tails[numbers[tp]].first(at.committed_offset)
+                slow[group.group_id, tp] = numbers[tp], first
+    appended = connection.execute(_APPENDED, (json.dumps(list(slow.values())),))
+    still = {
+        key: max(committed_ms.get(key, 0), time_ms)
+        for key, (time_ms,) in zip(slow, appended, strict=True)
+        if time_ms is not None and time_ms <= still_ms
+    }
+    left = [one.group_id for one in groups if not one.members and (one.behind or not one.positions)]
+    bounds = OWNED_BY, f"{OWNED_BY[:-1]}."
+    failed = dict(connection.execute(_FAILED, (*bounds, json.dumps(left))))
+    for group in groups:
+        positions = (
+            at._replace(still_since_ms=still.get((group.group_id, TopicPartition(*at[:2])), -1))
+            for at in group.positions
+        )
+        failed_ms = failed.get(group.group_id)
+        yield replace(
+            group, positions=tuple(positions), failed_ms=-1 if failed_ms is None else failed_ms
         )

@@ -178,6 +178,7 @@ class AsyncDatabase(Proxy[Database]):
     columns = reading(Database.columns)
     views = reading(Database.views)
     info = reading(Database.info)
+    why = reading(Database.why)
 
     async def query(self, sql: str, parameters: Sequence[object] = ()) -> Rows:
         """Run one SQL statement that only reads, on its own snapshot, and return all rows. Raises

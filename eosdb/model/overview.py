@@ -52,6 +52,9 @@ class GroupPosition(NamedTuple):
     committed_offset: int
     behind: Behind
     """From the position or, without one (-1), from the log start."""
+    still_since_ms: int = -1
+    """Since when (epoch ms) nothing was committed here though a record waits; -1 for less than a minute.
+    Known where a reader is expected: for a group with members, and for a relay."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +67,9 @@ class GroupFigures:
     members: int
     positions: tuple[GroupPosition, ...]
     due: tuple[str, ...] = ()
+    failed_ms: int = -1
+    """When (epoch ms) the newest of its processors stopped without a commit; -1 if that committed. Only
+    known of a group without members that is behind, or that has committed nothing."""
 
     @property
     def behind(self) -> Behind:
@@ -101,6 +107,14 @@ class Overview(Tabular):
     """The open transactions, one entry for each partition of a transaction, by topic, partition and
     offset."""
     dead_letters: tuple[DeadLetterFigures, ...]
+    closed_topics: tuple[tuple[str, str, bool], ...] = ()
+    """Topics that refuse writers for their move to Kafka, its address, and whether they have moved."""
+    is_read_only: bool = False
+    """Whether nobody may write the file, by its mode or its file system."""
+    disk_free_bytes: int = -1
+    """The free space of the file system; -1 if unknown."""
+    wal_held_by: str = ""
+    """The readers that keep a WAL of a MiB or more from shrinking."""
 
     def holders(self) -> Iterator[OpenTransaction]:
         """The open transactions that hold back the last stable offset of a partition."""

@@ -240,6 +240,17 @@ class OpenTransaction:
         """The partition in which the transaction is open."""
         return TopicPartition(self.topic, self.partition)
 
+    @property
+    def due(self) -> str:
+        """What the next write to the file does to it, in words; empty if nothing."""
+        if self.hanging is HangingReason.OVERDUE:
+            return "It is older than its timeout; the next write to the file aborts it"
+        if self.hanging is HangingReason.OWNER_DIED:
+            return "Its owner has died; the next write to the file aborts it"
+        if self.hanging is None and self.deadline_ms < 0:
+            return "It is decided; the next write to the file completes it"
+        return ""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupPartition:

@@ -57,6 +57,8 @@ PARTITIONS_MAX: Final = 10_000
 """Of a topic."""
 INTERNAL_TOPICS: Final = (GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC)
 """Kafka's internal topics. In eosdb they are tables, and their names are reserved."""
+RELAY_GROUPS: Final = "__eosdb_relay."
+"""The prefix of the groups whose offsets show the progress of relays from a file."""
 
 IsolationLevel = Literal["read_uncommitted", "read_committed"]
 Durability = Literal["full", "normal", "off"]

@@ -11,7 +11,7 @@ import warnings
 from collections import Counter, deque
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, overload
 
 import eosdb
 from eosdb.errors import ApiError
@@ -94,8 +94,20 @@ class KafkaDouble(str, Closeable):
         """Answer the next requests of this name with this error of Kafka's, without carrying them out."""
         self._faults.plan(api, times, Answer(error))
 
-    def why(self, topic: str, group_id: str | None = None) -> list[Diagnosis]:
-        """For each partition, why a reader, or this group, makes no progress (`eosdb why`)."""
+    @overload
+    def why(self) -> list[eosdb.Worry]: ...
+    @overload
+    def why(self, topic: str, group_id: str | None = None) -> list[Diagnosis]: ...
+    def why(
+        self, topic: str | None = None, group_id: str | None = None
+    ) -> list[eosdb.Worry] | list[Diagnosis]:
+        """What stands still, in sentences (`Database.why`). With a topic the figures of each partition: why
+        a reader, or this group, makes no progress."""
+        if topic is None and not self._is_alive:
+            sentence = "The cluster was killed, and refuses every client."
+            return [eosdb.Worry(None, None, None, sentence, "eosdb_kafka.restart()")]
+        if topic is None:
+            return self.db.why()
         count = len(self.db.admin.describe_topic(topic).partitions)
         partitions = [TopicPartition(topic, number) for number in range(count)]
         return [self.db.admin.diagnose(partition, group_id) for partition in partitions]

@@ -31,7 +31,7 @@ def test_it_is_behind_by_the_whole_log(stuck: eosdb.Database, group_id: str) -> 
     (partition,) = stuck.admin.describe_group_offsets(group_id).partitions
     assert (partition.committed_offset, partition.lag) == (-1, 7)
     figures = {group.group_id: group for group in stuck.admin.overview().groups}[group_id]
-    assert figures.positions == (("orders", 0, -1, 7),)
+    assert figures.positions == (("orders", 0, -1, 7, -1),)
     assert figures.behind == 7
     lag = f'eosdb_group_lag_offsets{{group="{group_id}",topic="orders",partition="0"}} 7'
     assert lag in stuck.metrics_text()

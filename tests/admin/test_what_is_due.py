@@ -239,7 +239,7 @@ def test_a_copy_has_no_lock_file_and_its_members_have_their_sessions(
         ("groups list --state", "Empty"),
         ("top -b -n 1", MEMBER),
         ("why orders/0 --group demo", MEMBER),
-        ("why orders/0", "older than its timeout: the next write to the file, or housekeeping"),
+        ("why orders/0", "older than its timeout; the next write to the file aborts it"),
         ("transactions list", "the next write to the file aborts it"),
         ("transactions describe late", "the next write to the file aborts it"),
         ("transactions find-hanging", "nobody has written since"),

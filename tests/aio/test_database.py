@@ -52,6 +52,7 @@ async def test_what_reads_and_what_administers(db: AsyncDatabase) -> None:
     assert "offset" in await db.columns("committed_records")
     assert await db.views()
     assert (await db.info())["path"] == db.path
+    assert await db.why() == []
     assert (await db.admin.describe_topic("t")).name == "t"
     assert [entry.kind for entry in await db.admin.journal()]
     rows = await db.admin.scan(eosdb.TopicPartition("t", 0), 0, 3, columns=("value",))

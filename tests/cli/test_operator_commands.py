@@ -72,6 +72,40 @@ def test_why_tells_who_holds_the_partition_what_waits_and_how_to_end_it(
     assert "9 records to read now, 0 held back; 2 more offsets are markers or aborted data" in after
 
 
+def test_why_of_a_file_tells_what_stands_still_and_how_to_end_it(stuck: Run, db_path: Path) -> None:
+    told = stuck("why").stdout.splitlines()
+    assert told[0].startswith("1. Group billing has no member and 6 records to read in orders/0.")
+    assert told[1] == f"   eosdb groups describe {db_path} billing"
+    assert told[2].startswith(
+        "2. Transaction shop-2 has held back readers of orders/0 from offset 10 "
+    )
+    assert told[4] == (
+        "All else is well: 0 groups with nothing left to read, 1 partition that nothing holds back."
+    )
+    assert stuck(*told[3].split()[1:]).exit_code == 0
+    (row,) = rows(stuck("why", "--format", "json"))
+    assert (row["Group"], row["Topic"], row["Partition"], row["Urgent"]) == (
+        "billing",
+        "orders",
+        0,
+        True,
+    )
+    assert stuck("why", "--group", "audit").stdout == ""
+    stuck("groups", "delete", "billing", "--yes")
+    assert stuck("why").stdout.startswith(
+        "Nothing stands still: 0 groups with nothing left to read, 2 "
+    )
+
+
+def test_why_shows_the_position_of_a_group_that_reads_alone(stuck: Run, db_path: Path) -> None:
+    assert "Group billing stands at offset 4" in stuck("why", "orders").stdout
+    with eosdb.connect(db_path, durability="off") as db:
+        db.broker.offset_commit("audit", {TP: OffsetAndMetadata(4)})
+    told = stuck("why", "orders").stdout
+    assert "stands at" not in told
+    assert "Group audit has 6 records left to read" in told
+
+
 def test_why_of_a_topic_tells_of_the_partitions_that_matter(stuck: Run) -> None:
     told = stuck("why", "orders").stdout
     assert told.startswith("orders/0: ")

@@ -196,6 +196,7 @@ def test_a_batch_is_plain_text_with_every_row(busy: eosdb.Database, run: Run) ->
     assert all(f"group-{number}\n" in written for number in range(60))
     assert "\x1b" not in written
     assert "0 offsets/s" in written.split("eosdb top")[2]
+    assert "\nGroup group-0 has no member and 50 records to read in orders/0." in written
 
 
 def test_what_cannot_be_shown_is_one_line(run: Run, db_path: Path) -> None:

@@ -105,6 +105,10 @@ def test_a_transaction_times_out_when_the_clock_is_advanced(eosdb_kafka: KafkaDo
     (held,) = eosdb_kafka.why(TOPIC)
     assert held.holder is not None
     assert held.holder.transactional_id == "a"
+    (worry,) = eosdb_kafka.why()
+    assert worry.sentence.startswith(
+        f"Transaction a has held back readers of {TOPIC}/0 from offset 0 "
+    )
     assert stored(eosdb_kafka) == []
 
     eosdb_kafka.clock.advance(60_001)
@@ -116,6 +120,17 @@ def test_a_transaction_times_out_when_the_clock_is_advanced(eosdb_kafka: KafkaDo
         producer.commit_transaction(PATIENCE_S)
     assert stored(eosdb_kafka) == ["after"]
     assert eosdb_kafka.db.verify().ok
+
+
+def test_a_killed_cluster_is_what_stands_still(eosdb_kafka: KafkaDouble) -> None:
+    eosdb_kafka.kill()
+    (worry,) = eosdb_kafka.why()
+    assert (worry.sentence, worry.command) == (
+        "The cluster was killed, and refuses every client.",
+        "eosdb_kafka.restart()",
+    )
+    eosdb_kafka.restart()
+    assert eosdb_kafka.why() == []
 
 
 def test_the_file_says_how_a_foreign_transaction_ended(eosdb_kafka: KafkaDouble) -> None:

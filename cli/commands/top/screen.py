@@ -14,6 +14,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from rich.text import Text
 
+from eosdb.admin.worries import worries
 from eosdb.cli.output import cell
 from eosdb.model.clock import format_time_ms
 from eosdb.model.overview import Overview, Rates
@@ -34,7 +35,6 @@ class Reading:
     waiting: dict[TopicPartition, int] = field(default_factory=dict)
     """By partition whose LSO a transaction holds: the records that read_committed readers do not get
     yet."""
-    wal_held_by: str = ""
 
 
 class Row(NamedTuple):
@@ -396,7 +396,7 @@ def frame(
 ) -> tuple[list[Text], View]:
     """Return the lines of a screen, and the view with its scroll position limited to the table."""
     lines = _header(reading, view) if reading else [Text("eosdb top", style="bold")]
-    lines.append(_message(note, view, width))
+    lines.append(_message(reading, note, view, width))
     if view.help:
         lines += [Text(line) for line in HELP.splitlines()]
     elif reading is not None:
@@ -463,7 +463,7 @@ def _header(reading: Reading, view: View) -> list[Text]:
     free = f" ({size(it.free_bytes)} free)" if it.free_bytes else ""
     growth = "–" if rates is None else f"{size(rates.file_bytes)}/s"
     records = None if rates is None else sum(rates.offsets.values())
-    wal = f", held by {name(reading.wal_held_by)}" if reading.wal_held_by else ""
+    wal = f", held by {name(it.wal_held_by)}" if it.wal_held_by else ""
     first = Text.assemble(
         ("eosdb top", "bold"), f"  {format_time_ms(it.now_ms)}, every {view.delay_s:g} s  ",
         (name(it.path), "bold"),
@@ -491,7 +491,7 @@ def _alarm(text: str, number: int) -> tuple[str, str]:
     return text, "yellow" if number else ""
 
 
-def _message(note: str, view: View, width: int) -> Text:
+def _message(reading: Reading | None, note: str, view: View, width: int) -> Text:
     if view.typing:
         prompt = "show names that contain: " if view.typing == "/" else "delay in seconds: "
         return Text.assemble((prompt, "bold"), name(view.typed), ("█", "blink"))
@@ -499,7 +499,10 @@ def _message(note: str, view: View, width: int) -> Text:
         return Text(name(view.note or note), style="bold red")
     if view.containing:
         return Text(f"names that contain {name(view.containing)} (Esc: all)", style="bold")
-    return Text("h help  q quit" if width else "", style="dim")
+    urgent = [one for one in worries(reading.overview) if one.is_urgent] if reading else []
+    sentence = f"{name(urgent[0].sentence)}" if urgent else ""
+    keys = "h help  q quit  " if width else ""
+    return Text.assemble((keys, "dim"), (sentence, "yellow"))
 
 
 def _table(

@@ -31,7 +31,6 @@ _STEADY_MS: Final = 500
 """The least time over which a rate is computed; shorter ones would fluctuate."""
 _COUNTED_MAX: Final = 10_000
 """If more offsets than this wait for a transaction, markers are counted as records."""
-_LARGE_WAL: Final = 1 << 20
 
 
 class Reader(Closeable):
@@ -79,12 +78,10 @@ class Reader(Closeable):
         if self._last is None or overview.now_ms - self._last.now_ms >= _STEADY_MS:
             self._base, self._last = self._last, overview
         base = self._base
-        held_by = self._db.info()["wal_held_by"] if overview.wal_bytes >= _LARGE_WAL else ""
         return Reading(
             overview=overview,
             rates=None if base is None else between(base, overview),
             waiting=_waiting(self._db, overview),
-            wal_held_by=str(held_by),
         )
 
 

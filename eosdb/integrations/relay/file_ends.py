@@ -27,11 +27,7 @@ from eosdb.model import requests
 from eosdb.model.config import INT32_MAX
 from eosdb.model.fetched import Block
 from eosdb.model.topic_config import TOPIC_SETTINGS
-from eosdb.model.values import OffsetAndMetadata, TimestampType, TopicPartition
-
-GROUP_PREFIX: Final = "__eosdb_relay."
-"""The prefix of the group whose offsets show the relay's progress in the file."""
-
+from eosdb.model.values import RELAY_GROUPS, OffsetAndMetadata, TimestampType, TopicPartition
 
 _FEW: Final = 16
 """With fewer records than this in a chunk, its size in bytes does not matter."""
@@ -159,7 +155,7 @@ class FileSource:
         ids = {topic.name: UUID(topic.topic_id) for topic in self._topics}
         with contextlib.suppress(EosdbError):
             self._db.broker.offset_commit(
-                GROUP_PREFIX + relay, offsets, topic_ids={tp: ids[tp.topic] for tp in offsets}
+                RELAY_GROUPS + relay, offsets, topic_ids={tp: ids[tp.topic] for tp in offsets}
             )
 
     def rest(self) -> None:

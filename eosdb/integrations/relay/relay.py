@@ -25,7 +25,6 @@ from eosdb.errors import (
 )
 from eosdb.integrations.relay import planning
 from eosdb.integrations.relay.failure import InterruptedRelayError, TooLargeError
-from eosdb.integrations.relay.file_ends import GROUP_PREFIX
 from eosdb.integrations.relay.positions import Keeper, Standing, transactional_id
 from eosdb.integrations.relay.settings import DEAD_LETTERS, RelaySettings
 from eosdb.integrations.relay.status import Progress, RelayStatus
@@ -43,7 +42,7 @@ from eosdb.model.clock import Clock
 from eosdb.model.closing import Closeable, Closing
 from eosdb.model.notices import catalog
 from eosdb.model.notices.notice import Notice
-from eosdb.model.values import TopicPartition
+from eosdb.model.values import RELAY_GROUPS, TopicPartition
 
 
 class Source(Protocol):
@@ -137,7 +136,7 @@ class Aside:
     """The records to send to dead letter topics, with the headers of `eosdb dlq`."""
 
     def __init__(self, relay: str) -> None:
-        self._group: Final = GROUP_PREFIX + relay
+        self._group: Final = RELAY_GROUPS + relay
         self._failures: dict[_Place, Failure] = {}
         self._is_bare: set[_Place] = set()
 

@@ -25,6 +25,7 @@ from starlette.routing import Route
 from eosdb.admin.history import told
 from eosdb.admin.timeline import svg
 from eosdb.admin.timeline.timeline import PartitionTimeline, TransactionSpan
+from eosdb.admin.worries import worries
 from eosdb.database import Database
 from eosdb.errors import EosdbError
 from eosdb.integrations.ui.watching import Watcher
@@ -371,7 +372,10 @@ class Pages:
                 for one in now.holders()
             }
             rates, trends = self._watcher.rates(), self._watcher.trends()
-            return self._page(section, now=now, held=held, rates=rates, trends=trends, **values)
+            return self._page(
+                section, now=now, held=held, rates=rates, trends=trends,
+                worries=worries(now, self._db.path), **values,
+            )  # fmt: skip
 
         return page
 

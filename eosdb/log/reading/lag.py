@@ -85,6 +85,11 @@ class Tail(NamedTuple):
         newer = len(self.offsets) - bisect_left(self.offsets, position)
         return Behind(newer + older, is_exact=not older)
 
+    def first(self, position: int) -> int:
+        """The first readable offset from the position on; the position itself if it is older than these."""
+        at = bisect_left(self.offsets, position)
+        return position if position < self.begins or at == len(self.offsets) else self.offsets[at]
+
 
 # decisions/0013: one statement at a flat cost, for views of many groups.
 @reads("records")

@@ -18,7 +18,7 @@ from kafka.protocol.admin.acl import (
     DescribeAclsRequest,
 )
 
-from eosdb.admin.acl_filter import AclFilter
+from eosdb.admin.access import AclFilter
 from eosdb.coordinator.authorizer import check_acl
 from eosdb.errors import InvalidRequestError
 from eosdb.events.kinds import Acl

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from kafka.protocol.admin.acl import DeleteAclsRequest
 
-from eosdb.admin.acl_filter import AclFilter
+from eosdb.admin.access import AclFilter
 from eosdb.errors import EosdbError
 from eosdb.events.kinds import Acl
 from eosdb.wire.apis import Fields, Session, serves

@@ -121,6 +121,8 @@ def test_a_transaction_that_holds_the_last_stable_offset_is_named(reading: UiSer
     page = get(reading, "/").text
     assert 'class="holds"' in page
     assert "/topics/orders/0?from=5" in page
+    assert "has held back readers of orders/0 from offset 5 " in page
+    assert "transactions abort " in page
 
 
 @pytest.mark.parametrize(
