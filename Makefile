@@ -30,7 +30,7 @@ test-fast: $(SETUP)
 # Power cuts, failing syncs, interrupts and forks at length; SEEDS=150 takes about half an hour.
 SEEDS ?= 150
 chaos: $(SETUP)
-	$(PYTHON) -m pytest tests/chaos --seeds $(SEEDS) --timeout 3600 -o faulthandler_timeout=3700
+	$(PYTHON) -m pytest tests/chaos --seeds $(SEEDS) --timeout 3600 -o hanging_timeout=3700
 
 # Frames and batches of every kind at a server, for so many minutes; what was found names its seed.
 MINUTES ?= 10

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import faulthandler
 import gc
+import itertools
 import os
+import re
+import shutil
 import signal
 import subprocess
 from collections.abc import Generator, Iterator
@@ -16,13 +18,13 @@ from hypothesis import settings
 
 import eosdb
 from eosdb import BrokerConfig, ProduceResult, Record, RecordBatch, TopicPartition
-from tests import durations, extras, marks, seeds, zygote
+from tests import durations, extras, hanging, marks, seeds, zygote
 from tests.native.roads import road
 from tests.requests import TP, Send
 
 START_MS = 1_700_000_000_000
 FEW_LINES = 25
-_STDERR = pytest.StashKey[int]()
+_FOLDERS = itertools.count()
 
 # Machines are slow and crowded at times: how long an example takes says nothing.
 settings.register_profile("eosdb", deadline=None)
@@ -30,12 +32,11 @@ settings.load_profile("eosdb")
 
 
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
-    for plugin in (extras, marks, durations, seeds):
+    for plugin in (extras, marks, durations, hanging, seeds):
         pluginmanager.register(plugin)
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    config.stash[_STDERR] = os.dup(2)  # Not yet captured.
+def pytest_configure() -> None:
     # Hundreds of processes import eosdb: containers set this, and each would compile it anew.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     _hear_signals()
@@ -61,14 +62,6 @@ def _hear_signals() -> None:
 
 
 def _do_nothing(*_: object) -> None: ...
-
-
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
-    """After a failure, pytest waits for a test's fixtures without the time limit of pyproject.toml."""
-    if seconds := float(item.config.getini("faulthandler_timeout")):
-        faulthandler.dump_traceback_later(seconds, exit=True, file=item.config.stash[_STDERR])
-    return (yield)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -107,6 +100,21 @@ def pytest_terminal_summary(
 
 def pytest_collection_finish() -> None:
     gc.freeze()  # Thousands of tests and their modules, which each `gc.collect()` would go through.
+
+
+@pytest.fixture
+def tmp_path(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Path]:
+    """As pytest's, which looks through the folders of all earlier tests for a new name. After a test that
+    passed, its files go before the system writes them to the disk."""
+    name = re.sub(r"\W", "_", request.node.name)[:30]
+    path = tmp_path_factory.getbasetemp() / f"{name}-{next(_FOLDERS)}"
+    path.mkdir(mode=0o700)
+    failed_before = request.session.testsfailed
+    yield path
+    if request.session.testsfailed == failed_before:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 @pytest.fixture

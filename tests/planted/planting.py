@@ -118,7 +118,7 @@ def _ask(tests: tuple[str, ...], tree: Path) -> Answer:
             "pytest",
             *options,
             "-o",
-            f"faulthandler_timeout={_TIMEOUT_S + 20}",
+            f"hanging_timeout={_TIMEOUT_S + 20}",
             *tests,
         ],
         cwd=tree,

@@ -35,7 +35,7 @@ def test_its_stacks_are_shown_and_the_others_run(tmp_path: Path) -> None:
     """Even if what hangs never returns to Python, after a failure."""
     (tmp_path / "test_hanging.py").write_text(_TESTS)
     options = ["-c", str(ROOT / "pyproject.toml"), "--rootdir", str(tmp_path), "-n", "1"]
-    options += ["-p", "tests.conftest", "-p", "no:cacheprovider", "-o", "faulthandler_timeout=2"]
+    options += ["-p", "tests.conftest", "-p", "no:cacheprovider", "-o", "hanging_timeout=2"]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *options, str(tmp_path)],
         cwd=ROOT, capture_output=True, text=True, check=False, timeout=300,
