@@ -1,60 +1,75 @@
 """A processor with tables of its own is killed: each record ends as one row and one result, or as one dead
 letter without a row.
 
-First at every instant between two durable steps, in this process; then for real, with another worker beside
-it that takes over, and returns only when everything is done.
+It is killed at every instant between two durable steps, in this process. The gauntlet (tests/hunts) kills
+processors for real, also beside another that takes over.
 """
 
 from __future__ import annotations
 
-import random
-import signal
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
 import eosdb
 from eosdb import TopicPartition
 from eosdb.model.failpoints import Failpoint
-from tests.crash.children import environment
-from tests.crash.own_tables_worker import SETTINGS, TABLE, handle, is_bad
 from tests.crash.test_processing import killed_everywhere, run_until_killed
-from tests.tidy.tree import ROOT
 
 pytestmark = pytest.mark.crash
 
-FEW, EACH_ROUND, ROUNDS = 9, 60, 3
+COUNT = 9
 DEADLY = {
-    Failpoint.APPEND_UNCOMMITTED: 20,
-    Failpoint.UNIT_COMMITTED: 8,
-    Failpoint.USER_UNIT_UNCOMMITTED: 2,
+    Failpoint.APPEND_UNCOMMITTED,
+    Failpoint.UNIT_COMMITTED,
+    Failpoint.USER_UNIT_UNCOMMITTED,
 }
-"""Where a worker is killed, and the latest visit at which it is."""
+SETTINGS: Final[dict[str, Any]] = {
+    "group_id": "g",
+    "transaction_size": 4,
+    "max_attempts": 2,
+    "retry_backoff_ms": 1,
+    "retry_delays_ms": (100,),
+    "dead_letter_topic": "dead",
+    # Started again, it takes its own place.
+    "consumer": {"group_instance_id": "one"},
+}
+TABLE: Final = "CREATE TABLE done (value INTEGER, topic TEXT, number INTEGER)"
+ROW: Final = "INSERT INTO done VALUES (?, ?, ?)"
 
 
-def fill(path: Path, numbers: range) -> None:
+def is_bad(number: int) -> bool:
+    return number % 10 == 7
+
+
+def handle(record: eosdb.ConsumerRecord, tx: eosdb.UserTransaction) -> bytes:
+    """A row and a result. One in ten fails always, with its row and a record written."""
+    assert isinstance(record.value, bytes)
+    number = int(record.value)
+    tx.connection.exec_driver_sql(ROW, (number, record.topic, record.offset))
+    if is_bad(number):
+        tx.publish("out", b"never")
+        raise ValueError("one in ten")
+    return record.value
+
+
+def fill(path: Path) -> None:
     with eosdb.connect(path, durability="off") as db:
         for topic in ("in", "out"):
-            db.admin.create_topic(topic, 2, exist_ok=True)
-        if "done" not in {name for (name,) in db.query("SELECT name FROM sqlite_schema").rows}:
-            with db.begin() as tx:
-                tx.connection.exec_driver_sql(TABLE)
+            db.admin.create_topic(topic, 2)
+        with db.begin() as tx:
+            tx.connection.exec_driver_sql(TABLE)
         with db.producer(linger_ms=1_000) as producer:
-            for number in numbers:
+            for number in range(COUNT):
                 producer.send("in", b"%d" % number, partition=number % 2)
 
 
 def live(path: Path, clock: eosdb.Clock, lives_until: int) -> Failpoint | None:
     """Run a processor that is killed at the given visit of any failpoint. Returns where it died."""
-    settings: dict[str, Any] = {**SETTINGS, "transaction_size": 4}
-    # Started again, it takes its own place.
-    settings["consumer"] = {"group_instance_id": "one"}
     db = eosdb.connect(path, clock=clock, durability="off")
-    return run_until_killed(db, handle, settings, lives_until)
+    return run_until_killed(db, handle, SETTINGS, lives_until)
 
 
 def check(path: Path, count: int) -> None:
@@ -74,33 +89,6 @@ def check(path: Path, count: int) -> None:
 
 
 def test_killed_at_every_write_point_each_record_has_one_row_or_none(tmp_path: Path) -> None:
-    fill(tmp_path / "filled.db", range(FEW))
-    points = killed_everywhere(tmp_path / "filled.db", live, lambda path: check(path, FEW))
-    assert points >= DEADLY.keys()
-
-
-def test_killed_for_real_beside_a_worker_that_takes_over(tmp_path: Path) -> None:
-    path, rng, killed = tmp_path / "killed.db", random.Random(40), 0
-    for number in range(ROUNDS):
-        fill(path, range(number * EACH_ROUND, (number + 1) * EACH_ROUND))
-        point, latest = list(DEADLY.items())[number]
-        mortal = start(path, EOSDB_FAILPOINT=f"{point.value}:{rng.randrange(latest)}")
-        heir = start(path)
-        _, told = heir.communicate(timeout=120)
-        assert heir.returncode == 0, told
-        mortal.communicate(timeout=120)
-        assert mortal.returncode in (0, -signal.SIGKILL)
-        killed += mortal.returncode != 0
-        check(path, (number + 1) * EACH_ROUND)
-    assert killed
-
-
-def start(path: Path, **extra: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "tests.crash.own_tables_worker", str(path)],
-        cwd=ROOT,
-        env=environment(**extra),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    fill(tmp_path / "filled.db")
+    points = killed_everywhere(tmp_path / "filled.db", live, lambda path: check(path, COUNT))
+    assert points >= DEADLY

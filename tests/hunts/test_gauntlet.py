@@ -110,7 +110,7 @@ FIXED = [
     ("confluent", "kill-both,lock-short,lost-answer,twice"),
     ("block", "kill-client,disk-full"),
     ("relay-file", "kill-client,write-fails"),
-    ("process", "kill-client,housekeeping"),
+    ("process-pair", "kill-client,stop-client,housekeeping"),
 ]
 
 

@@ -277,8 +277,6 @@ class Streams(Group):
         return record._replace(key=record.partition.to_bytes(4), value=value, headers=())
 
 
-COPIERS: Final[list[Group]] = [ConfluentCopy(), KafkaPythonCopy(), AiokafkaCopy()]
-"""Those that a file can be soaked with side by side."""
 ACTORS: Final[list[Actor]] = [
     KafkaPython(),
     KafkaPythonPlain(),
@@ -290,5 +288,7 @@ ACTORS: Final[list[Actor]] = [
     ConfluentMixed(),
     Java(),
     Streams(),
-    *COPIERS,
+    ConfluentCopy(),
+    KafkaPythonCopy(),
+    AiokafkaCopy(),
 ]
