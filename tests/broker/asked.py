@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
@@ -24,13 +24,11 @@ def clock() -> ManualClock:
     return ManualClock(start_ms=1_700_000_000_000)
 
 
-@pytest.fixture
-def topics(db: eosdb.Database) -> Iterator[None]:
-    """The topic of the rows alone."""
-    db.admin.create_topic("t", partitions=4)
-    yield
+def only_its_topic(db: eosdb.Database) -> None:
+    """Before a row: the topic "t", and none that an earlier row has made."""
     for topic in db.broker.topic_metadata():
         db.admin.delete_topic(topic.name)
+    db.admin.create_topic("t", partitions=4)
 
 
 OFFSETS = {TopicPartition("t", 0): OffsetAndMetadata(1)}

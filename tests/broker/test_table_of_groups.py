@@ -8,11 +8,11 @@ import pytest
 
 import eosdb
 from eosdb import ManualClock
-from tests.broker.asked import Asked, clock, topics
-from tests.coordinator.groups.steps import Row, check
+from tests.broker.asked import Asked, clock, only_its_topic
+from tests.coordinator.groups.steps import Row, check_all
 from tests.coordinator.groups.table import TABLE
 
-__all__ = ["clock", "topics"]
+__all__ = ["clock"]
 
 
 @pytest.fixture(scope="module")
@@ -27,9 +27,9 @@ def db(clock: ManualClock, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("topics")
-@pytest.mark.parametrize("row", TABLE, ids=lambda row: row.name)
-def test_the_broker_answers_as_the_table_says(
-    row: Row, db: eosdb.Database, clock: ManualClock
-) -> None:
-    check(row, Asked(db, row.name, clock))
+def test_the_broker_answers_as_the_table_says(db: eosdb.Database, clock: ManualClock) -> None:
+    def group_of(row: Row) -> Asked:
+        only_its_topic(db)
+        return Asked(db, row.name, clock)
+
+    check_all(TABLE, group_of)

@@ -5,7 +5,11 @@ from __future__ import annotations
 import ast
 import re
 
+import pytest
+
 from tests.tidy.tree import ROOT, modules
+
+pytestmark = pytest.mark.slow
 
 # decisions/0059: the driver looks up the name of any other parameter in each binding.
 NUMBERED = re.compile(r"\?[0-9]")

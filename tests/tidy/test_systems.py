@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from tests.tidy.tree import modules
+
+pytestmark = pytest.mark.slow
 
 OF_ONE_SYSTEM = re.compile(
     r"inotify|kqueue|OFD|/proc\b|/dev/(?:shm|fd)\b|sys\.platform|posix_fa\w+|FULLFSYNC|os\.fsync\("

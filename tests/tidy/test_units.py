@@ -11,7 +11,11 @@ import ast
 from collections.abc import Iterator
 from typing import Final
 
-from tests.tidy.tree import modules
+import pytest
+
+from tests.tidy.tree import modules, parsed
+
+pytestmark = pytest.mark.slow
 
 UNITS: Final = {
     "_store": {"write", "read", "begin", "alone"},
@@ -79,10 +83,10 @@ def _functions(tree: ast.AST, name: str) -> Iterator[tuple[str, ast.AST]]:
 
 def _in_several_units() -> set[str]:
     found = set()
-    for module, path in modules().items():
+    for module in modules():
         if module.startswith("eosdb.store."):
             continue  # What a unit is made of.
-        for name, function in _functions(ast.parse(path.read_text(encoding="utf-8")), module):
+        for name, function in _functions(parsed(module), module):
             nodes = list(ast.walk(function))
             loops = [node for node in nodes if isinstance(node, ast.While | ast.For)]
             again = any(_is_unit(node) for loop in loops for node in ast.walk(loop))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -32,12 +33,17 @@ def modules() -> dict[str, Path]:
 
 
 @cache
+def parsed(name: str) -> ast.Module:
+    return ast.parse(modules()[name].read_text(encoding="utf-8"))
+
+
+@cache
 def imports(name: str) -> frozenset[str]:
     """What a module imports when it runs, by full name; imports for type checkers only are left out."""
     path = modules()[name]
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
     found: set[str] = set()
-    for node in _running(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in _running(parsed(name)):
         if isinstance(node, ast.Import):
             found.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -50,10 +56,10 @@ def imports(name: str) -> frozenset[str]:
     return frozenset(found)
 
 
-def _running(tree: ast.AST) -> list[ast.AST]:
-    nodes: list[ast.AST] = []
-    for node in ast.iter_child_nodes(tree):
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
-            continue
-        nodes += [node, *_running(node)]
-    return nodes
+def _running(tree: ast.AST) -> Iterator[ast.AST]:
+    waiting = [tree]
+    while waiting:
+        for node in ast.iter_child_nodes(waiting.pop()):
+            if not (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)):
+                waiting.append(node)
+                yield node

@@ -24,13 +24,13 @@ from eosdb import ManualClock, TopicPartition
 from eosdb.errors import ApiError, MemberIdRequiredError, UnknownMemberIdError
 from eosdb.model.protocol.consumer_protocol import decode_assignment
 from eosdb.wire.schemas import ConsumerGroupHeartbeatRequest
-from tests.broker.asked import Asked, clock, topics
+from tests.broker.asked import Asked, clock, only_its_topic
 from tests.coordinator.groups import steps
-from tests.coordinator.groups.steps import Row, Step, check
+from tests.coordinator.groups.steps import Row, Step, check_all
 from tests.coordinator.groups.table import TABLE, WAITS
 from tests.wire.peer import Peer, asking
 
-__all__ = ["clock", "topics"]
+__all__ = ["clock"]
 
 NAMES: Final = {error.code: error.name for error in ApiError.__subclasses__()}
 
@@ -188,9 +188,11 @@ ROWS = [row for row in TABLE if is_asked(row)]
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("topics")
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_the_wire_answers_as_the_table_says(
-    row: Row, db: eosdb.Database, clock: ManualClock, peer: Peer
+    db: eosdb.Database, clock: ManualClock, peer: Peer
 ) -> None:
-    check(row, OverTheWire(db, row, clock, peer))
+    def group_of(row: Row) -> Asked:
+        only_its_topic(db)
+        return OverTheWire(db, row, clock, peer)
+
+    check_all(ROWS, group_of)

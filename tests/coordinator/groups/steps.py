@@ -7,7 +7,7 @@ members have is "a=01 b=23".
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -167,6 +167,18 @@ def check(row: Row, group: Group) -> None:
     before = group.effect()
     found = (group.ask(row.request), group.effect())
     assert found == (row.answer, row.effect or before), f"{row.name}: found {found}"
+
+
+def check_all(rows: Sequence[Row], group_of: Callable[[Row], Group]) -> None:
+    """One test for a table: a case of pytest's costs more than most rows. All rows that fail are told."""
+    failures = []
+    for row in rows:
+        try:
+            check(row, group_of(row))
+        except AssertionError as failure:
+            failures.append(failure)
+    if failures:
+        raise ExceptionGroup(f"{len(failures)} of {len(rows)} rows", failures)
 
 
 def partitions(short: str) -> list[TopicPartition]:

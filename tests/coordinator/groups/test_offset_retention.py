@@ -13,6 +13,8 @@ import eosdb
 from eosdb import ManualClock, OffsetAndMetadata, TopicPartition
 from eosdb.model.protocol.consumer_protocol import Subscription
 
+pytestmark = pytest.mark.slow
+
 TP = TopicPartition("t", 0)
 DAY_MS = 24 * 3600 * 1000
 RETENTION_MS = 7 * DAY_MS
@@ -92,7 +94,6 @@ def test_a_group_without_members_keeps_an_offset_from_its_commit_on(
     assert classic_db.broker.offset_fetch("g") == {}
 
 
-@pytest.mark.slow
 def test_offsets_of_a_group_with_members_are_kept_and_then_from_when_the_last_one_left(
     classic_db: eosdb.Database, clock: ManualClock
 ) -> None:
@@ -131,7 +132,6 @@ def test_a_later_commit_counts_from_itself(classic_db: eosdb.Database, clock: Ma
     assert classic_db.housekeeping().expired_offsets == 1
 
 
-@pytest.mark.slow
 def test_offsets_of_a_transaction_count_from_their_commit_unless_the_group_has_members(
     classic_db: eosdb.Database, clock: ManualClock
 ) -> None:
@@ -230,7 +230,6 @@ def test_what_is_due_is_what_expires_whatever_happened_before(
     assert classic_db.verify().ok
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_an_upgraded_file_keeps_its_offsets_as_long_as_a_new_one(
     classic_db: eosdb.Database, db_path: Path, clock: ManualClock, seed: int

@@ -23,13 +23,12 @@ from eosdb.coordinator.groups.consumer_group import (
 from eosdb.coordinator.groups.decisions import Member
 from eosdb.model.values import GroupState
 from tests.coordinator.groups.by_decisions import Decided
-from tests.coordinator.groups.steps import Hello, Join, Row, Step, Topic, Wait, check, enter
+from tests.coordinator.groups.steps import Hello, Join, Step, Topic, Wait, check_all, enter
 from tests.coordinator.groups.table import ELECTIONS, PREFERENCES, TABLE
 
 
-@pytest.mark.parametrize("row", TABLE, ids=lambda row: row.name)
-def test_the_decisions_are_those_of_the_table(row: Row) -> None:
-    check(row, Decided())
+def test_the_decisions_are_those_of_the_table() -> None:
+    check_all(TABLE, lambda _: Decided())
 
 
 def test_every_row_has_a_name_of_its_own() -> None:
