@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from kafka.protocol.admin.acl import CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest
 
 import eosdb
 from eosdb import Acl
+from tests.cases import each
 from tests.wire.peer import Peer
 
 ADMIN = Acl("User:ANONYMOUS", "all", "cluster", "kafka-cluster")
@@ -45,7 +45,7 @@ def names(peer: Peer, version: int = 3, **fields: Any) -> set[str]:
     return {resource.resource_name for resource in answer.resources}
 
 
-@pytest.mark.parametrize("version", range(1, 4))
+@each("version", range(1, 4))
 def test_a_filter_finds_what_it_says(db: eosdb.Database, peer: Peer, version: int) -> None:
     db.admin.create_acls(ROWS)
 
@@ -74,7 +74,7 @@ def test_a_filter_with_an_unknown_element_is_refused(peer: Peer) -> None:
     assert (answer.error_code, answer.resources) == (42, [])
 
 
-@pytest.mark.parametrize("version", range(1, 4))
+@each("version", range(1, 4))
 def test_what_cannot_be_a_row_is_refused_alone(
     db: eosdb.Database, peer: Peer, version: int
 ) -> None:
@@ -97,7 +97,7 @@ def test_what_cannot_be_a_row_is_refused_alone(
     assert db.admin.list_acls() == sorted([ADMIN, ORDERS])
 
 
-@pytest.mark.parametrize("version", range(1, 4))
+@each("version", range(1, 4))
 def test_each_filter_is_told_what_it_has_removed(
     db: eosdb.Database, peer: Peer, version: int
 ) -> None:

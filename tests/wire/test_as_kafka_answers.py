@@ -25,6 +25,7 @@ from kafka.protocol.producer.transaction import (
 import eosdb
 from eosdb import Record, RecordBatch
 from eosdb.wire.server import Server
+from tests.cases import each
 from tests.requests import TP, begin
 from tests.wire.group_requests import commit, join, sync
 from tests.wire.peer import Peer, asking, batch, fetch, fetched, part_of, produce, produced
@@ -52,7 +53,7 @@ def test_a_plain_batch_in_the_producers_open_transaction_is_one_of_the_wrong_sta
         assert produced(peer.ask(asked, version)) == [(INVALID_TXN_STATE, -1)]
 
 
-@pytest.mark.parametrize("version", range(3))
+@each("version", range(3))
 def test_versions_of_produce_that_are_only_named_close_the_connection(
     peer: Peer, db: eosdb.Database, version: int
 ) -> None:
@@ -256,7 +257,7 @@ def test_a_client_id_that_is_no_text_is_answered(server: Server) -> None:
 
 
 @pytest.mark.parametrize("fields", [{"names": ()}, {"protocol_type": ""}])
-@pytest.mark.parametrize("version", [0, 3, 4, 9])
+@each("version", [0, 3, 4, 9])
 def test_a_join_without_protocols_is_refused_before_anything_else_of_it(
     peer: Peer, db: eosdb.Database, version: int, fields: dict[str, Any]
 ) -> None:

@@ -16,10 +16,11 @@ import eosdb
 from eosdb import BrokerConfig
 from eosdb.wire.handlers import APIS
 from eosdb.wire.server import Server
+from tests.cases import each
 from tests.wire.peer import Peer, asking
 
 
-@pytest.mark.parametrize("version", range(5))
+@each("version", range(5))
 def test_the_versions_of_every_api_are_told_in_every_version(peer: Peer, version: int) -> None:
     asked = ApiVersionsRequest(client_software_name="peer", client_software_version="1")
     answer = peer.ask(asked, version)
@@ -39,7 +40,7 @@ def test_a_client_of_a_later_kafka_is_told_what_there_is(peer: Peer) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("version", range(14))
+@each("version", range(14))
 def test_a_topic_is_described_in_every_version(peer: Peer, server: Server, version: int) -> None:
     answer = peer.ask(asking(MetadataRequest, topics=[{"name": "t"}]), version)
     assert [(b.node_id, b.host, b.port) for b in answer.brokers] == [(1, server.host, server.port)]
@@ -108,7 +109,7 @@ def test_the_cluster_has_the_id_of_the_file(peer: Peer, db: eosdb.Database) -> N
     assert len(first) == 22
 
 
-@pytest.mark.parametrize("version", range(7))
+@each("version", range(7))
 def test_the_coordinator_is_this_server(peer: Peer, server: Server, version: int) -> None:
     for key_type in (0, 1) if version else (0,):
         answer = peer.ask(

@@ -20,6 +20,7 @@ import eosdb
 from eosdb import BrokerConfig
 from eosdb.model.topic_config import TOPIC_SETTINGS
 from eosdb.wire.server import Server
+from tests.cases import each
 from tests.wire.clients import PATIENCE_S
 from tests.wire.peer import Peer, asking
 
@@ -83,7 +84,7 @@ def test_the_broker_shows_the_settings_it_was_opened_with(db_path: Any) -> None:
     assert (found["log.retention.ms"].source, found["node.id"].value) == (5, "1")
 
 
-@pytest.mark.parametrize("version", range(1, 5))
+@each("version", range(1, 5))
 def test_asked_for_by_name_they_come_with_what_the_version_has(peer: Peer, version: int) -> None:
     names = ["retention.ms", "segment.ms", "nope"]
     request = asking(
@@ -187,7 +188,7 @@ def test_a_change_is_refused_where_there_is_nothing_to_change(peer: Peer) -> Non
     assert altered(peer, change, times=2) == 42
 
 
-@pytest.mark.parametrize("version", range(2))
+@each("version", range(2))
 def test_a_group_has_settings_before_there_is_such_a_group(
     db: eosdb.Database, client: AdminClient, peer: Peer, version: int
 ) -> None:
@@ -232,7 +233,7 @@ def test_a_change_that_is_only_validated_does_not_happen(db: eosdb.Database, pee
     assert db.admin.describe_topic("t").config == {}
 
 
-@pytest.mark.parametrize("version", range(3))
+@each("version", range(3))
 def test_the_older_request_drops_what_it_does_not_name(
     db: eosdb.Database, peer: Peer, version: int
 ) -> None:

@@ -22,6 +22,7 @@ import eosdb
 from eosdb import Acl
 from eosdb.wire import schemas
 from eosdb.wire.server import Server
+from tests.cases import each
 from tests.wire.clients import PATIENCE_S
 from tests.wire.clients import produce as send
 from tests.wire.group_requests import commit, leave
@@ -165,7 +166,7 @@ def test_each_kind_of_group_is_not_found_as_the_other(peer: Peer, db: eosdb.Data
     assert (group.error_code, group.members) == (NOT_FOUND, [])
 
 
-@pytest.mark.parametrize("version", [0, 1])
+@each("version", [0, 1])
 def test_a_group_is_described(peer: Peer, db: eosdb.Database, version: int) -> None:
     beat(peer, "a", instance_id="i", rack_id="r", server_assignor="range")
     beat(peer, "b", subscribed_topic_names=[], subscribed_topic_regex="t.*")

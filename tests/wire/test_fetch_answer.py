@@ -12,6 +12,7 @@ from kafka.protocol.consumer.fetch import FetchResponse
 
 from eosdb.model.fetched import AbortedTransaction
 from eosdb.wire.messages import FetchAnswer, FetchedPartition
+from tests.cases import each
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 PARTITIONS = st.lists(
@@ -31,7 +32,7 @@ PARTITIONS = st.lists(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("version", range(4, 19))
+@each("version", range(4, 19))
 @settings(max_examples=12)
 @given(partitions=st.lists(PARTITIONS, max_size=3))
 def test_it_is_encoded_as_kafka_python_would(

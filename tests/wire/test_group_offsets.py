@@ -23,6 +23,7 @@ from kafka.protocol.producer.transaction import TxnOffsetCommitRequest
 import eosdb
 from eosdb import ManualClock, OffsetAndMetadata, ProducerIdAndEpoch, TopicPartition
 from eosdb.model.protocol.consumer_protocol import Subscription
+from tests.cases import each
 from tests.wire.peer import Peer, asking
 
 UNKNOWN_TOPIC, TOO_LARGE, ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, UNSTABLE = 3, 12, 22, 25, 88
@@ -72,7 +73,7 @@ def pend(db: eosdb.Database, tp: TopicPartition = TP) -> None:
     db.broker.txn_offset_commit("pending", "g", *who, {tp: OffsetAndMetadata(9)})
 
 
-@pytest.mark.parametrize("version", range(2, 10))
+@each("version", range(2, 10))
 def test_offsets_of_nobody_in_particular_are_committed(
     db: eosdb.Database, peer: Peer, version: int
 ) -> None:
@@ -292,7 +293,7 @@ def test_groups_are_listed_by_their_states_and_types(
         assert listed(types="consumer") == []
 
 
-@pytest.mark.parametrize("version", range(3))
+@each("version", range(3))
 def test_groups_are_deleted(db: eosdb.Database, peer: Peer, version: int) -> None:
     db.broker.join_group("g", protocols=[("range", b"wants")])
     db.broker.offset_commit("simple", {TP: OffsetAndMetadata(1)})

@@ -13,6 +13,7 @@ from kafka.protocol.consumer.group import (
 import eosdb
 from eosdb import ManualClock
 from eosdb.wire.server import Server
+from tests.cases import each
 from tests.wire.group_requests import beat, join, leave, sync
 from tests.wire.peer import Peer
 from tests.wire.waiting import Waiting, eventually
@@ -199,7 +200,7 @@ def test_a_static_member_that_returns_leads_without_assigning(
     assert (fenced.error_code, fenced.member_id) == (FENCED_INSTANCE_ID, first.member_id)
 
 
-@pytest.mark.parametrize("version", range(3))
+@each("version", range(3))
 def test_a_member_leaves(db: eosdb.Database, one: Peer, version: int) -> None:
     joined = enter(one)
     leaving = LeaveGroupRequest(group_id="g", member_id=joined.member_id)
@@ -208,7 +209,7 @@ def test_a_member_leaves(db: eosdb.Database, one: Peer, version: int) -> None:
     assert one.ask(leaving, version).error_code == UNKNOWN_MEMBER_ID
 
 
-@pytest.mark.parametrize("version", [3, 4, 5])
+@each("version", [3, 4, 5])
 def test_each_of_several_leaving_members_has_its_answer(
     db: eosdb.Database, one: Peer, version: int
 ) -> None:

@@ -21,6 +21,7 @@ from kafka.protocol.producer.transaction import WriteTxnMarkersRequest
 import eosdb
 from eosdb import Acl, BrokerConfig, Record, RecordBatch, TopicPartition
 from eosdb.wire.server import Server
+from tests.cases import each
 from tests.wire.peer import Peer, asking
 
 TP = TopicPartition("t", 0)
@@ -67,7 +68,7 @@ def cluster(**fields: Any) -> DescribeClusterRequest:
     return DescribeClusterRequest(**(given | fields))
 
 
-@pytest.mark.parametrize("version", range(3))
+@each("version", range(3))
 def test_the_cluster_is_one_broker(server: Server, peer: Peer, version: int) -> None:
     found = peer.ask(cluster(), version)
     (broker,) = found.brokers
@@ -91,7 +92,7 @@ def metadata(asked: bool) -> MetadataRequest:
     )
 
 
-@pytest.mark.parametrize("version", range(8, 13))
+@each("version", range(8, 13))
 def test_metadata_names_what_one_may_do_when_asked(peer: Peer, version: int) -> None:
     for asked, of_topic, of_cluster in ((True, ALL_OF_TOPIC, ALL_OF_CLUSTER), (False, None, None)):
         found = peer.ask(metadata(asked), version)
@@ -111,7 +112,7 @@ def test_operations_are_those_that_acls_allow(permitted: Peer) -> None:
     assert permitted.ask(asked, 1).authorized_operations == set()
 
 
-@pytest.mark.parametrize("version", range(3, 7))
+@each("version", range(3, 7))
 def test_groups_name_what_one_may_do_when_asked(
     db: eosdb.Database, peer: Peer, version: int
 ) -> None:
@@ -142,7 +143,7 @@ def test_transactions_are_described_one_by_one(producer: eosdb.Producer, peer: P
     assert (missing.error_code, bad.error_code) == (105, 42)
 
 
-@pytest.mark.parametrize("version", range(3))
+@each("version", range(3))
 def test_transactions_are_listed_by_state_producer_and_age(
     producer: eosdb.Producer, peer: Peer, version: int
 ) -> None:

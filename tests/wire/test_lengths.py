@@ -9,6 +9,7 @@ from kafka.protocol.consumer.fetch import FetchResponse
 
 from eosdb.model.fetched import AbortedTransaction
 from eosdb.wire.messages import FetchAnswer, FetchedPartition, _compact
+from tests.cases import each
 
 AROUND = [0, 1, 125, 126, 127, 128, 129, 16_381, 16_382, 16_383, 16_384, 2_097_150, 2_097_151]
 
@@ -24,7 +25,7 @@ def test_a_compact_length_is_one_more_in_seven_bits_each(count: int) -> None:
     assert value | encoded[-1] << shift == count + 1
 
 
-@pytest.mark.parametrize("version", [4, 5, 11, 12])
+@each("version", [4, 5, 11, 12])
 @pytest.mark.parametrize("count", [0, 126, 127, 128])
 def test_any_number_of_aborted_transactions_and_bytes_is_decoded(version: int, count: int) -> None:
     aborted = [AbortedTransaction(i, i, i, i) for i in range(count)]

@@ -17,13 +17,14 @@ from kafka.protocol.admin.topics import (
 )
 
 import eosdb
+from tests.cases import each
 from tests.wire.peer import Peer, asking
 
 NONE, UNKNOWN, BAD_ASSIGNMENT, BAD_REQUEST, NO_SUCH_FOLDER = 0, 3, 39, 42, 57
 NOT_NEEDED, NOT_MOVING, BAD_LEVEL = 84, 85, 95
 
 
-@pytest.mark.parametrize("version", range(3))
+@each("version", range(3))
 def test_an_election_is_not_needed(peer: Peer, version: int) -> None:
     def elected(*asked: tuple[str, list[int]], kind: int = 0) -> dict[str, list[int]]:
         topics = [{"topic": t, "partitions": p} for t, p in asked]
@@ -43,7 +44,7 @@ def test_an_election_is_not_needed(peer: Peer, version: int) -> None:
         assert elected(("t", [1, 9]), kind=2) == {"t": [BAD_REQUEST, BAD_REQUEST]}
 
 
-@pytest.mark.parametrize("version", range(2))
+@each("version", range(2))
 def test_a_partition_can_be_assigned_to_the_one_broker(peer: Peer, version: int) -> None:
 
     def reassigned(name: str, *assignments: list[int] | None) -> list[int]:
@@ -70,7 +71,7 @@ def test_a_partition_can_be_assigned_to_the_one_broker(peer: Peer, version: int)
     assert (moves.error_code, moves.topics) == (NONE, [])
 
 
-@pytest.mark.parametrize("version", range(1, 3))
+@each("version", range(1, 3))
 def test_a_replica_can_be_moved_to_the_folder_of_the_file(
     db: eosdb.Database, peer: Peer, version: int
 ) -> None:
@@ -95,7 +96,7 @@ def test_a_replica_can_be_moved_to_the_folder_of_the_file(
         ("nonsense", 1, 1, BAD_LEVEL), ("nonsense", 0, 2, BAD_LEVEL),
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("version", range(3))
+@each("version", range(3))
 def test_a_feature_stays_at_its_level(
     peer: Peer, version: int, name: str, level: int, kind: int, code: int
 ) -> None:
@@ -116,7 +117,7 @@ def test_a_feature_stays_at_its_level(
     assert updated(good, (name, level, kind))[0] == code
 
 
-@pytest.mark.parametrize("version", range(3))
+@each("version", range(3))
 def test_the_broker_is_the_only_voter(db: eosdb.Database, peer: Peer, version: int) -> None:
     def asked(*partitions: tuple[str, int]) -> Any:
         request = asking(

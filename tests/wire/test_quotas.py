@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from kafka.protocol.admin.client_quotas import AlterClientQuotasRequest, DescribeClientQuotasRequest
 
+from tests.cases import each
 from tests.wire.peer import Peer
 
 NONE, UNSUPPORTED, BAD_REQUEST = 0, 35, 42
@@ -29,7 +30,7 @@ Entry = AlterClientQuotasRequest.EntryData
         ([("user", 7, None)], BAD_REQUEST),
     ],
 )
-@pytest.mark.parametrize("version", range(2))
+@each("version", range(2))
 def test_nobody_has_a_quota(
     peer: Peer, version: int, components: list[tuple[str, int, str | None]], code: int
 ) -> None:
@@ -58,7 +59,7 @@ def test_nobody_has_a_quota(
         ([("user", "ann"), ("ip", "127.0.0.1")], False, BAD_REQUEST),
     ],
 )
-@pytest.mark.parametrize("version", range(2))
+@each("version", range(2))
 def test_a_quota_can_be_removed_and_not_set(
     peer: Peer, version: int, entity: list[tuple[str, str | None]], removed: bool, code: int
 ) -> None:

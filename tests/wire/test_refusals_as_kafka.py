@@ -17,6 +17,7 @@ from kafka.protocol.producer.transaction import InitProducerIdRequest
 
 import eosdb
 from eosdb import Record, RecordBatch
+from tests.cases import each
 from tests.requests import TP
 from tests.wire.group_requests import join, leave, sync
 from tests.wire.peer import Peer, asking, fetch, part_of
@@ -155,7 +156,7 @@ def test_topics_by_name_and_by_id_are_described_once_and_by_id_from_version_12_o
         (["Empty", "Nosuch"], ["Nosuch"], True), (["Ongoing", "Nosuch"], ["Nosuch"], False),
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("version", range(3))
+@each("version", range(3))
 def test_no_transaction_is_in_a_state_that_there_is_not(
     peer: Peer, version: int, states: list[str], unknown: list[str], listed: bool
 ) -> None:

@@ -20,6 +20,7 @@ import eosdb
 from eosdb import Acl, Record, RecordBatch, TopicPartition
 from eosdb.model import requests
 from eosdb.wire.server import Server
+from tests.cases import each
 from tests.wire.clients import PATIENCE_S
 from tests.wire.peer import Peer, asking
 
@@ -197,7 +198,7 @@ def test_topics_are_deleted_by_id_too(db: eosdb.Database, peer: Peer) -> None:
     assert {"a", "b"}.isdisjoint(db.admin.list_topics())
 
 
-@pytest.mark.parametrize("version", range(1, 7))
+@each("version", range(1, 7))
 def test_a_topic_that_comes_twice_is_not_deleted(
     db: eosdb.Database, peer: Peer, version: int
 ) -> None:
