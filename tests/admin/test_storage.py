@@ -11,6 +11,8 @@ import eosdb
 from eosdb import Record, RecordBatch, TopicPartition
 from eosdb.admin import storage
 
+pytestmark = pytest.mark.slow
+
 TRANSACTIONS = 40
 
 

@@ -14,6 +14,8 @@ from eosdb import BrokerConfig, DatabaseLockedError, IllegalStateError, TopicPar
 from eosdb.aio import AsyncDatabase
 from tests.aio.running import run_alone, values
 
+pytestmark = pytest.mark.slow
+
 TP = TopicPartition("t", 0)
 
 
@@ -47,7 +49,6 @@ async def test_a_block_is_all_or_nothing(db: AsyncDatabase) -> None:
     assert (await rows(db), await values(db)) == ([1], ["1"])
 
 
-@pytest.mark.slow
 async def test_blocks_take_turns_in_the_order_of_asking(db: AsyncDatabase) -> None:
     async with db.begin() as tx:
         await tx.run(create)
@@ -63,7 +64,6 @@ async def test_blocks_take_turns_in_the_order_of_asking(db: AsyncDatabase) -> No
     assert await values(db) == [str(number) for number in range(20)]
 
 
-@pytest.mark.slow
 async def test_others_write_when_the_block_is_over_and_read_all_the_time(db: AsyncDatabase) -> None:
     async with db.producer() as producer:
         async with db.begin() as tx:

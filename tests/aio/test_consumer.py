@@ -13,6 +13,8 @@ from eosdb.aio import AsyncConsumer, AsyncDatabase
 from eosdb.errors import InvalidRequestError
 from tests.aio.running import filled, run
 
+pytestmark = pytest.mark.slow
+
 TP, OTHER = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
@@ -97,7 +99,6 @@ def test_partitions_that_are_not_asked_for_lose_nothing(tmp_path: Path) -> None:
     run(tmp_path, scenario, partitions=2)
 
 
-@pytest.mark.slow
 async def test_tasks_that_read_side_by_side_share_the_records(db: AsyncDatabase) -> None:
     await filled(db, 40)
     async with reading(db) as consumer:
@@ -113,7 +114,6 @@ async def test_records_arrive_while_somebody_waits(db: AsyncDatabase) -> None:
         assert numbers([await waiting]) == [7]
 
 
-@pytest.mark.slow
 async def test_a_consumer_that_is_stopped_ends_the_loops_over_it(db: AsyncDatabase) -> None:
     await filled(db, 3)
     consumer = reading(db)
@@ -136,7 +136,6 @@ async def test_a_consumer_that_is_stopped_ends_the_loops_over_it(db: AsyncDataba
         await consumer.commit()
 
 
-@pytest.mark.slow
 def test_callbacks_run_on_the_loop_and_may_ask_the_consumer(tmp_path: Path) -> None:
     async def scenario(db: AsyncDatabase) -> None:
         for partition in (0, 1):
@@ -191,7 +190,6 @@ async def test_an_error_of_a_callback_or_a_deserializer_is_the_readers(db: Async
         assert (await consumer.getone()).value == -10
 
 
-@pytest.mark.slow
 async def test_a_call_that_waits_for_a_transaction_can_be_given_up(db: AsyncDatabase) -> None:
     await filled(db, 1)
     async with db.producer(transactional_id="p") as producer, reading(db) as consumer:

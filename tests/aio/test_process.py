@@ -19,6 +19,8 @@ from eosdb import ConsumerRecord
 from eosdb.aio import AsyncDatabase, AsyncUserTransaction
 from tests.aio.running import filled, no_thread_is_left, run, values
 
+pytestmark = pytest.mark.slow
+
 Record = ConsumerRecord[bytes, bytes]
 IDLE: Any = {"group_id": "g", "until_idle_ms": 50}
 
@@ -122,7 +124,6 @@ async def test_records_that_fail_for_good_go_where_they_go(db: AsyncDatabase) ->
         await db.process("dead", fail, retry_backoff_ms=0, group_id="h", until_idle_ms=50)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("parameters", [1, 2])
 async def test_a_cancelled_run_loses_and_doubles_nothing(
     db: AsyncDatabase, parameters: int
@@ -201,7 +202,6 @@ async def test_a_cancelled_handler_has_its_transaction_until_it_has_ended(
         assert await notes(db) == ["cancelled"] * goes_on
 
 
-@pytest.mark.slow
 async def test_a_run_that_waits_for_records_is_cancelled_at_once(db: AsyncDatabase) -> None:
     done = asyncio.Event()
 

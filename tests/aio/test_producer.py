@@ -12,10 +12,11 @@ from eosdb import ConfigError, IllegalStateError, TopicPartition
 from eosdb.aio import AsyncDatabase, AsyncProducer
 from tests.aio.running import values
 
+pytestmark = pytest.mark.slow
+
 TP = TopicPartition("t", 0)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("producers", [1, 50])
 async def test_fifty_tasks_share_commits(db: AsyncDatabase, producers: int) -> None:
     made = [db.producer() for _ in range(producers)]
@@ -60,7 +61,6 @@ async def test_transactions_of_several_producers_share_a_commit(db: AsyncDatabas
     assert sorted(await values(db)) == [f"{i}" for i in range(8)]
 
 
-@pytest.mark.slow
 async def test_records_keep_the_order_of_their_task_and_wait_for_room(db: AsyncDatabase) -> None:
     async with db.producer() as producer:
         futures = [await producer.send("t", str(i)) for i in range(2_500)]
@@ -93,7 +93,6 @@ async def test_an_error_of_a_record_is_the_error_of_who_waits_for_it(db: AsyncDa
         assert (await producer.metrics())["record-send-total"] == 3
 
 
-@pytest.mark.slow
 async def test_a_transaction_that_lacks_a_record_is_not_committed(db: AsyncDatabase) -> None:
     async with db.producer(transactional_id="p") as producer:
         with pytest.raises(TypeError, match="value_serializer"):
@@ -113,7 +112,6 @@ async def test_a_transaction_that_lacks_a_record_is_not_committed(db: AsyncDatab
     assert await values(db) == ["b"]
 
 
-@pytest.mark.slow
 async def test_what_is_read_and_what_is_written_go_together(db: AsyncDatabase) -> None:
     await db.admin.create_topic("out")
     async with db.producer() as producer:

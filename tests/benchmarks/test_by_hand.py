@@ -11,6 +11,8 @@ import pytest
 
 from benchmarks import by_hand
 
+pytestmark = pytest.mark.slow
+
 
 def test_the_transactions_go_on_where_eosdb_stopped(tmp_path: Path) -> None:
     made = by_hand.template(tmp_path)
@@ -63,7 +65,6 @@ def test_a_value_that_does_not_count_on_is_refused() -> None:
         by_hand._counting("state", ("Empty", "Ongoing", "Ongoing"))
 
 
-@pytest.mark.slow
 def test_everybody_takes_part_in_a_round(tmp_path: Path) -> None:
     made = by_hand.template(tmp_path)
     folder = tmp_path / "round"

@@ -17,6 +17,8 @@ from benchmarks.perf import Latencies, _paced, perf
 from eosdb import ManualClock
 from tests.cli.conftest import MAIN, run
 
+pytestmark = pytest.mark.slow
+
 Run = Callable[..., Result]
 __all__ = ["run"]
 SENTENCE = re.compile(
@@ -37,7 +39,6 @@ def produce(run: Run, *more: str) -> Result:
     return run("perf", "produce", "t", "--num-records", "40", "--record-size", "10", *more)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("more", [
     (), ("--linger-ms", "5", "--batch-size", "100"), ("--transaction-size", "7"),
     ("--transaction-size", "40", "--transactional-id", "mine"), ("--throughput", "10000"),
@@ -66,7 +67,6 @@ def test_transactions_have_the_size_that_was_asked_for(run: Run, db_path: Path) 
     assert decided == [("eosdb-perf",)] * 3
 
 
-@pytest.mark.slow
 def test_figures_as_rows(run: Run) -> None:
     (row,) = json.loads(produce(run, "--format", "json").stdout)
     assert row["records"] == 40
@@ -126,7 +126,6 @@ def test_consume_reads_from_the_beginning_without_a_group(run: Run) -> None:
         assert row["data.consumed.in.MB"] == round(400 / 1024 / 1024, 4)
 
 
-@pytest.mark.slow
 def test_consume_in_a_group_goes_on_where_it_stopped(run: Run) -> None:
     produce(run)
     arguments = ("perf", "consume", "t", "--group", "g", "--timeout-ms", "0", "--format", "csv")
@@ -142,7 +141,6 @@ def test_consume_in_a_group_goes_on_where_it_stopped(run: Run) -> None:
     ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "status", "says"),
     [

@@ -8,8 +8,9 @@ import pytest
 
 from benchmarks import years
 
+pytestmark = pytest.mark.slow
 
-@pytest.mark.slow
+
 def test_two_phases_of_which_neither_trims_anything_are_no_comparison(tmp_path: Path) -> None:
     for_ever = years.keeping(-1, 10)
     with pytest.raises(AssertionError, match="next to nothing was trimmed"):
@@ -25,7 +26,6 @@ def test_what_a_transaction_leaves_is_in_the_journal_and_not_among_the_records(
     assert 0 < full - empty <= of_all, "100 values of 100 bytes would be seen"
 
 
-@pytest.mark.slow
 def test_the_file_is_looked_at_while_it_grows_and_what_it_keeps_does_not(tmp_path: Path) -> None:
     ending = dict(years._growing(tmp_path / "a.db", years.keeping(50, 5), [100, 1_000]))
     whole = dict(years._growing(tmp_path / "b.db", years.keeping(-1, 5), [100, 1_000]))

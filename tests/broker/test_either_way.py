@@ -16,6 +16,8 @@ from eosdb import OffsetAndMetadata
 from eosdb.errors import IllegalStateError
 from tests.broker.test_joining import INSERT, TP, path, stored
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["path"]
 Execute = Callable[..., Any]
 Way = Callable[[], AbstractContextManager[tuple[Any, Execute]]]

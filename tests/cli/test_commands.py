@@ -18,6 +18,8 @@ import eosdb
 from eosdb.cli import output
 from tests.cli.conftest import MAIN
 
+pytestmark = pytest.mark.slow
+
 Run = Callable[..., Result]
 Start = Callable[..., "subprocess.Popen[str]"]
 
@@ -88,7 +90,6 @@ def test_all_lines_of_a_transaction_or_none(shop: Run) -> None:
     ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [
     ("topics", "list"), ("topics", "describe"), ("transactions", "list"), ("info",),
     ("housekeeping",), ("sql", "SELECT topic, partition FROM partition_offsets"),
@@ -141,7 +142,6 @@ def test_create_if_not_exists(shop: Run) -> None:
     assert shop("topics", "create", "orders", "--if-not-exists").exit_code == 0
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "name"),
     [
@@ -174,7 +174,6 @@ def test_a_refusal_is_one_line_and_status_1(
     assert result.stderr.count("\n") == 1
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [
     ("topics", "create"), ("consume",), ("nonsense",), ("topics", "alter", "orders"),
     ("topics", "create", "x", "--config", "novalue"), ("ingest", "orders", "-"),

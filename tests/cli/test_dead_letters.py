@@ -11,6 +11,8 @@ import eosdb
 from eosdb import ConsumerRecord
 from tests.cli.conftest import Run
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def _letters(db_path: Path) -> None:

@@ -15,6 +15,8 @@ from tests.cli.conftest import Run
 from tests.integrations.lakehouse.tables import Table, append, committed
 from tests.wire.waiting import eventually
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def path(db_path: Path) -> Path:
@@ -33,7 +35,6 @@ def options(table: Table) -> list[str]:
     return [table.target, "--table-format", table.format, *given]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("format", ["parquet", "delta", "iceberg"])
 def test_a_command_adds_what_is_new(tmp_path: Path, path: Path, run: Run, format: str) -> None:
     table = Table(format, tmp_path)
@@ -99,7 +100,6 @@ def test_following_goes_on_after_a_kill_and_ends_with_sigterm_and_ctrl_c(
             assert len(table.rows()) == 3 + 2 * number
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("line", "status", "says"),
     [

@@ -18,6 +18,8 @@ from click.testing import Result
 import eosdb
 from eosdb import TopicPartition
 
+pytestmark = pytest.mark.slow
+
 Run = Callable[..., Result]
 Start = Callable[..., "subprocess.Popen[str]"]
 
@@ -42,7 +44,6 @@ LONG = b"x" * 200_000
 BOM = "\ufeff".encode()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("files", "options", "found"),
     [
@@ -107,7 +108,6 @@ def test_skipped_lines_are_counted_and_the_first_are_named(
     assert ("10 more lines skipped" in told) == (bad == 30)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("suffix", ["txt", "csv", "txt.gz"])
 def test_a_file_that_grew_goes_on_where_it_ended(
     run: Run, tmp_path: Path, db_path: Path, suffix: str
@@ -166,7 +166,6 @@ def test_the_rest_of_a_line_that_was_ingested_in_half_is_no_record(
     assert Counter(value for _, value in stored(db_path)) == Counter([b"one", b"hal", b"three"])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "second"),
     [
@@ -204,7 +203,6 @@ def test_a_position_that_an_operator_has_set_is_gone_on_from(
     assert sorted(value for _, value in stored(db_path)) == [b"one", b"two", b"two"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "content", "complaint"),
     [
@@ -235,7 +233,6 @@ def test_whatever_is_wrong_with_a_line_is_said_and_can_be_skipped(
         assert [key for key, _ in stored(db_path)] == [b"2"] * (not exit_code)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("damage", ["cut off", "changed", "not packed"])
 def test_a_damaged_gzip_file_is_refused_and_goes_on_when_mended(
     run: Run, tmp_path: Path, db_path: Path, damage: str
@@ -285,7 +282,6 @@ def test_a_file_name_may_be_any_bytes(run: Run, tmp_path: Path, db_path: Path) -
     assert len(stored(db_path)) == 1
 
 
-@pytest.mark.slow
 def test_a_file_that_is_ingested_again_after_eight_days_is_not_doubled(
     run: Run, tmp_path: Path, db_path: Path
 ) -> None:

@@ -17,6 +17,8 @@ import eosdb
 from tests.cli.conftest import MAIN
 from tests.readers import dump_state
 
+pytestmark = pytest.mark.slow
+
 Run = Callable[..., Result]
 Start = Callable[..., "subprocess.Popen[str]"]
 
@@ -68,7 +70,6 @@ def test_a_target_that_cannot_be_is_one_line(run: Run, target: str) -> None:
     assert result.stderr.count("\n") == 1
 
 
-@pytest.mark.slow
 def test_restore_goes_back_to_a_position_or_a_time(run: Run, db_path: Path, tmp_path: Path) -> None:
     with eosdb.connect(db_path) as db:
         position = db.info()["journal_position"]
@@ -86,7 +87,6 @@ def test_restore_goes_back_to_a_position_or_a_time(run: Run, db_path: Path, tmp_
     assert values(tmp_path / "now.db") == [b"one", b"two", b"three"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [
     (), ("--position", "1", "--timestamp", "1"), ("--position", "-1"), ("--position", "x"),
     ("--timestamp", "yesterday"), ("--timestamp", "2026-02-30"), ("--timestamp", "-5"),
@@ -115,7 +115,6 @@ def test_a_position_beyond_the_journal_is_refused(run: Run, tmp_path: Path) -> N
         assert result.stderr.startswith("error: INVALID_REQUEST: position: got ")
 
 
-@pytest.mark.slow
 def test_compact_says_how_much_smaller_the_file_is(run: Run, db_path: Path) -> None:
     with eosdb.connect(db_path, durability="off") as db:
         db.admin.create_topic("large")

@@ -14,6 +14,8 @@ from click.testing import CliRunner, Result
 import eosdb
 from tests.cli.conftest import MAIN
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
@@ -70,7 +72,6 @@ def test_last_follows_with_an_object_a_line(path: Path) -> None:
             tail.kill()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "line", "expected"),
     [

@@ -13,6 +13,8 @@ from click.testing import Result
 import eosdb
 from eosdb import OffsetAndMetadata, Record, RecordBatch, TopicPartition
 
+pytestmark = pytest.mark.slow
+
 Run = Callable[..., Result]
 ODD = 'a <b> & "c" ü\n\x1b[31m $x^2$'
 
@@ -72,7 +74,6 @@ def test_a_window_and_a_partition_can_be_drawn(orders: Run, tmp_path: Path) -> N
     assert "partition 1" not in text
 
 
-@pytest.mark.slow
 def test_too_many_transactions_are_aggregated_and_said_so(
     orders: Run, db_path: Path, tmp_path: Path
 ) -> None:
@@ -130,7 +131,6 @@ def heights_of(band: ET.Element) -> list[float]:
     return [float(height) for height in re.findall(r"v-([\d.]+)", band.get("d", ""))]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("by", ["offset", "time"])
 def test_many_are_bands_of_colour_with_the_long_and_the_open_ones_above(
     busy: Run, tmp_path: Path, by: str
@@ -149,7 +149,6 @@ def test_many_are_bands_of_colour_with_the_long_and_the_open_ones_above(
     assert "open one" in text
 
 
-@pytest.mark.slow
 def test_the_axis_has_round_offsets_or_times(busy: Run, tmp_path: Path) -> None:
     def words(*options: str) -> list[str]:
         root = ET.fromstring(draw(busy, tmp_path / "x.svg", *options))
@@ -161,7 +160,6 @@ def test_the_axis_has_round_offsets_or_times(busy: Run, tmp_path: Path) -> None:
     assert {"2026-11-22 12:00:10", "12:00:20", "12:00:50"} <= set(by_time)
 
 
-@pytest.mark.slow
 def test_a_window_of_time_can_be_drawn(busy: Run, tmp_path: Path) -> None:
     window = ("--since", "2026-11-22T12:00:11Z", "--until", "1795348820000")
     for by in ("offset", "time"):
@@ -210,7 +208,6 @@ def test_in_the_terminal_each_outcome_has_a_character_of_its_own(
         assert word in result.stdout
 
 
-@pytest.mark.slow
 def test_in_the_terminal_many_are_columns_as_wide_as_it(
     busy: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,6 +14,8 @@ import eosdb
 from eosdb.model.protocol import scram
 from tests.cli.conftest import Run
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def file(db_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

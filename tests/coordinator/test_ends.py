@@ -22,6 +22,8 @@ from eosdb.wire.errors import COORDINATOR_NOT_AVAILABLE, coordinator_code_of
 from tests.inside import Commits
 from tests.readers import committed_values
 
+pytestmark = pytest.mark.slow
+
 TPS = [TopicPartition("t", 0), TopicPartition("t", 1)]
 END = ["PrepareCommit", "MarkerWritten", "MarkerWritten", "CompleteCommit"]
 

@@ -17,6 +17,8 @@ import eosdb
 from eosdb import ManualClock, Record, RecordBatch, TopicPartition
 from eosdb.model.protocol.owned_ids import with_owner
 
+pytestmark = pytest.mark.slow
+
 APP = with_owner("app", "member-1")
 Open = Callable[[], eosdb.Database]
 

@@ -13,6 +13,8 @@ import eosdb
 from eosdb import ManualClock, TopicPartition
 from tests.tidy.tree import ROOT
 
+pytestmark = pytest.mark.slow
+
 TP = TopicPartition("orders", 0)
 
 

@@ -19,6 +19,8 @@ from tests.crash.children import environment
 from tests.readers import committed_values, dump_state
 from tests.tidy.tree import ROOT
 
+pytestmark = pytest.mark.slow
+
 TP = TopicPartition("t", 0)
 COUNT = 400
 
@@ -61,7 +63,6 @@ def leftovers(path: Path) -> list[str]:
     return [name for name in os.listdir(path.parent) if "unfinished" in name]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("is_old", [False, True], ids=["new", "of an earlier eosdb"])
 def test_a_file_shrinks_and_holds_what_it_held(
     db_path: Path, clock: eosdb.ManualClock, is_old: bool
@@ -125,7 +126,6 @@ def test_other_programs_that_have_the_file_open_go_on(db: eosdb.Database, db_pat
     assert db.verify().ok
 
 
-@pytest.mark.slow
 def test_a_reader_keeps_its_snapshot_and_is_named(db: eosdb.Database, db_path: Path) -> None:
     values = fill(db)
     size = db_path.stat().st_size
@@ -144,7 +144,6 @@ def test_a_reader_keeps_its_snapshot_and_is_named(db: eosdb.Database, db_path: P
     assert committed_values(db, TP) == values
 
 
-@pytest.mark.slow
 def test_progress_moves_through_both_steps(db: eosdb.Database) -> None:
     fill(db)
     enlarge(db)
@@ -158,7 +157,6 @@ def test_progress_moves_through_both_steps(db: eosdb.Database) -> None:
     assert sum(0.5 <= share < 1 for share in shares) >= 1
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.1, 0.5])
 @pytest.mark.parametrize("raised", [KeyboardInterrupt, ZeroDivisionError])
 def test_whoever_interrupts_it_finds_everything_as_it_was(

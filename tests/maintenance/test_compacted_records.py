@@ -14,6 +14,8 @@ from eosdb.log import record_sum
 from eosdb.store.schema.row_checksum import row_checksum
 from tests.maintenance.everything import changing
 
+pytestmark = pytest.mark.slow
+
 TP = TopicPartition("c", 0)
 KEYS = 4
 
@@ -136,7 +138,6 @@ def test_a_log_start_among_compacted_records_leaves_the_sum_of_the_others(
         assert db.verify().ok != lost
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("lost", [False, True])
 def test_a_restored_file_admits_what_compaction_took_since_and_nothing_else(
     path: Path, clock: ManualClock, tmp_path: Path, lost: bool

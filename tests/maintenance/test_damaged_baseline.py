@@ -11,6 +11,8 @@ from eosdb import BrokerConfig, CorruptDatabaseError, ManualClock, OffsetAndMeta
 from eosdb.store.schema.row_checksum import row_checksum
 from tests.maintenance.everything import Raw, changing
 
+pytestmark = pytest.mark.slow
+
 TP = TopicPartition("t", 0)
 
 

@@ -33,6 +33,8 @@ from tests.store.schema.foreign_files import (
     write,
 )
 
+pytestmark = pytest.mark.slow
+
 TP = TopicPartition("t", 0)
 
 
@@ -156,7 +158,6 @@ USES = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("use", USES)
 def test_what_would_break_is_named_and_nothing_happens(adopted: Path, new: Path, use: str) -> None:
     statement, says = USES[use]
@@ -236,7 +237,6 @@ def test_what_was_written_since_decides_which_of_two_files_may_go(
         assert committed_values(db, TP)[-2:] == expected
 
 
-@pytest.mark.slow
 def test_only_the_twin_is_taken_for_the_twin(adopted: Path, new: Path) -> None:
     with eosdb.connect(adopted) as db:
         db.backup(copy := adopted.with_name("backup.db"))

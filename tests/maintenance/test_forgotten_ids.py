@@ -11,6 +11,8 @@ from eosdb import BrokerConfig, ManualClock
 from eosdb.coordinator.transactions import decisions, ending, producer_ids, state
 from eosdb.maintenance import housekeeping as rounds
 
+pytestmark = pytest.mark.slow
+
 DAY_MS = 24 * 3600 * 1000
 
 

@@ -15,6 +15,8 @@ from eosdb.store.schema.row_checksum import row_checksum
 from eosdb.store.writing.unit import STEPS_PER_UNIT
 from tests.tidy.tree import ROOT
 
+pytestmark = pytest.mark.slow
+
 TP = TopicPartition("t", 0)
 DAY_MS = 24 * 3600 * 1000
 
@@ -79,7 +81,6 @@ def test_minus_one_remembers_for_ever(db_path: Path, clock: ManualClock) -> None
         assert db.append_once("sink", 1, {TP: [Record(value=b"1")]}).skipped
 
 
-@pytest.mark.slow
 def test_many_keys_are_forgotten_in_many_units(db_path: Path, clock: ManualClock) -> None:
     count = 2 * STEPS_PER_UNIT + 1
     with opened(db_path, clock, DAY_MS) as db:

@@ -17,6 +17,8 @@ from eosdb.maintenance import copies
 from eosdb.store.readers import Readers
 from tests.readers import committed_values, dump_state
 
+pytestmark = pytest.mark.slow
+
 TP = TopicPartition("t", 0)
 Work = Callable[[eosdb.Database, Path, Progress | None], object]
 
@@ -61,7 +63,6 @@ def filled(
         yield db
 
 
-@pytest.mark.slow
 @every_work
 def test_what_is_told_begins_with_nothing_grows_and_ends_with_all(
     filled: eosdb.Database, tmp_path: Path, work: Work
@@ -98,7 +99,6 @@ def test_what_is_counted(filled: eosdb.Database, tmp_path: Path) -> None:
     assert totals["stats"] == used + journal, "the journal is read twice"
 
 
-@pytest.mark.slow
 @every_work
 def test_nobody_needs_to_listen(filled: eosdb.Database, tmp_path: Path, work: Work) -> None:
     assert filled.verify().ok
@@ -111,7 +111,6 @@ ERRORS = (
 )  # fmt: skip
 
 
-@pytest.mark.slow
 @every_work
 @pytest.mark.parametrize("when", ["at first", "in the middle", "at the end"])
 def test_what_a_listener_raises_ends_the_work_and_leaves_nothing(

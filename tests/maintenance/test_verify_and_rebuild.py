@@ -13,7 +13,7 @@ from eosdb import ManualClock, OffsetAndMetadata, TopicPartition
 from tests.maintenance import everything
 from tests.readers import dump_state
 
-pytestmark = pytest.mark.both_roads
+pytestmark = [pytest.mark.slow, pytest.mark.both_roads]
 
 TP = TopicPartition("t", 0)
 
@@ -49,7 +49,6 @@ def tamper(path: Path, *statements: str) -> None:
             connection.execute(statement)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("statement", "says"),
     [
@@ -79,7 +78,6 @@ def test_a_wrong_table_is_found_and_rebuilt(path: Path, statement: str, says: st
     assert {name: after[name] for name in right} == right
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("statement", "says"),
     [
@@ -115,7 +113,6 @@ def test_wrong_events_and_records_are_found(path: Path, statement: str, says: st
     assert any(says in problem for problem in problems), problems
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "change"),
     [

@@ -17,6 +17,8 @@ from eosdb.model.assignors import (
     assign_uniformly,
 )
 
+pytestmark = pytest.mark.slow
+
 Assign = Callable[[Collection[Subscriber[int]], Mapping[int, int]], Assignment[int]]
 TOPICS = st.dictionaries(st.integers(0, 4), st.integers(0, 6), min_size=1)
 

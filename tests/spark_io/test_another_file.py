@@ -16,6 +16,8 @@ from eosdb.spark_io.planning.options import parse
 from tests.spark_io.like_spark import Reader
 from tests.spark_io.making import append, backup_put_back, make, new_file, restored
 
+pytestmark = pytest.mark.slow
+
 Replace = Callable[[Path, range], None]
 
 
@@ -29,7 +31,6 @@ LOSSES = [
 ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("replace", "values", "why"), LOSSES)
 def test_a_stream_does_not_go_on_with_another_history(
     source: Path, replace: Replace, values: range, why: str
@@ -93,7 +94,6 @@ def test_a_stream_that_stands_still_tells_the_same_offset_whatever_else_is_writt
     assert reader.offset == before
 
 
-@pytest.mark.slow
 def test_files_of_a_fleet_are_known_one_by_one(tmp_path: Path) -> None:
     folder = tmp_path / "fleet"
     folder.mkdir()

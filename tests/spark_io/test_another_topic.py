@@ -18,13 +18,14 @@ from eosdb.spark_io.source import EosdbDataSource
 from tests.spark_io.like_spark import SCHEMA, Reader, tables
 from tests.spark_io.making import append, backup_put_back, new_file, topic_anew
 
+pytestmark = pytest.mark.slow
+
 
 def log_lines(caplog: pytest.LogCaptureFixture) -> set[str]:
     """Each once: `Reader` makes a reader for each call, and each says it once."""
     return {record.getMessage() for record in caplog.records if record.name == "eosdb.spark_io"}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("way", "count"),
     [
@@ -176,7 +177,6 @@ def test_a_data_frame_reads_what_it_was_planned_for_or_is_refused(
             tables(reader, tasks)
 
 
-@pytest.mark.slow
 def test_a_range_is_read_of_one_topic_also_when_that_goes_on_the_way(source: Path) -> None:
     append(source, range(20, 9_000))
     options = parse({"failOnDataLoss": "false"}, streaming=False)

@@ -20,6 +20,8 @@ from eosdb.spark_io.source import EosdbDataSource
 from tests.spark_io.like_spark import tables, texts
 from tests.spark_io.making import TP0, TP1
 
+pytestmark = pytest.mark.slow
+
 Seen = dict[TopicPartition, list[tuple[int, bytes]]]
 
 

@@ -29,6 +29,8 @@ from eosdb.spark_io.source import EosdbDataSource, Task
 from tests.spark_io.like_spark import SCHEMA, Reader, batch, tables
 from tests.spark_io.making import append, make, remove
 
+pytestmark = pytest.mark.slow
+
 IGNORING = {"ignoreCorruptFiles": True, "ignoreMissingFiles": True}
 
 
@@ -109,7 +111,6 @@ def test_checkpoints_of_earlier_versions_know_files_by_path(fleet: Path, with_ma
         assert reader() == [20, 21, 22]
 
 
-@pytest.mark.slow
 def test_a_copy_beside_its_original_is_the_same_file(fleet: Path) -> None:
     reader = Reader(fleet)
     reader()
@@ -124,7 +125,6 @@ def test_a_copy_beside_its_original_is_the_same_file(fleet: Path) -> None:
     assert batch(fleet / "a-copy.db") == list(range(10))
 
 
-@pytest.mark.slow
 def test_a_newer_snapshot_takes_the_place_of_the_older(fleet: Path, tmp_path: Path) -> None:
     folder = tmp_path / "published"
     folder.mkdir()
@@ -177,7 +177,6 @@ def text(path: Path) -> None:
     path.write_text("no database" * 500)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("spoil", "error"),
     [
@@ -240,7 +239,6 @@ def test_a_file_that_vanishes_before_its_task_comes_is_an_error_or_left_out(flee
         os.rename(fleet / "a.gone", fleet / "a.db")
 
 
-@pytest.mark.slow
 def test_a_stream_goes_on_without_a_missing_file_and_with_it_when_it_returns(
     fleet: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

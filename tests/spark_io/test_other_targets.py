@@ -30,6 +30,8 @@ from tests.spark_io.making import append, expected, make, numbers_in, out, remov
 
 from .test_target_identity import WAYS, Way
 
+pytestmark = pytest.mark.slow
+
 
 def bring(
     path: Path,
@@ -185,7 +187,6 @@ def test_write_returns_what_it_did_and_what_it_left_out_is_logged_once(
     assert out(target) == expected(30)
 
 
-@pytest.mark.slow
 def test_a_sink_id_and_a_copied_checkpoint_belong_to_one_topic(pipe: Path, tmp_path: Path) -> None:
     def run(checkpoint: str, topic: str) -> None:
         sink = to_topic(pipe, topic, sinkId="fixed", checkpointLocation=tmp_path / checkpoint)
@@ -201,7 +202,6 @@ def test_a_sink_id_and_a_copied_checkpoint_belong_to_one_topic(pipe: Path, tmp_p
     assert numbers_in(pipe, "bad") == []
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 def test_a_query_does_not_go_on_with_an_older_copy_of_its_target(
     pipe: Path, tmp_path: Path, way: Way
@@ -221,7 +221,6 @@ def test_a_query_does_not_go_on_with_an_older_copy_of_its_target(
     assert numbers_in(into, "more") == []
 
 
-@pytest.mark.slow
 def test_a_function_may_leave_batches_out(
     pipe: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

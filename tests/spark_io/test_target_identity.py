@@ -19,6 +19,8 @@ from tests.spark_io.making import append, make, numbers_in, out, remove, topic_a
 
 from .test_repeats import large, other_rows, small
 
+pytestmark = pytest.mark.slow
+
 OTHER_FILE = r"batches up to 0 .* another file: its id is .* it lacks them.*newest file back"
 
 
@@ -37,7 +39,6 @@ def test_a_checkpoint_is_found_by_the_query_and_not_by_its_name(
     assert checkpoint_of(None, name, "mine") is None
 
 
-@pytest.mark.slow
 def test_a_file_that_knows_no_batch_is_refused_where_no_note_can_be_read(
     pipe: Path, tmp_path: Path
 ) -> None:
@@ -105,7 +106,6 @@ def by_write_of_a_job(source: Path, checkpoint: Path, target: Path, change: Chan
 WAYS = [by_stream, under_a_sessions_checkpoint, by_foreach_batch, by_write, by_write_of_a_job]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("way", "how"),
     [
@@ -142,7 +142,6 @@ def test_a_query_goes_on_in_the_file_in_which_its_batches_are(
         assert numbers_in(tmp_path / "moved.db", "more") == list(range(150))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 def test_a_replay_with_other_rows_is_skipped(pipe: Path, tmp_path: Path, way: Way) -> None:
     way(pipe, tmp_path / "cp", pipe, other_rows)
@@ -152,7 +151,6 @@ def test_a_replay_with_other_rows_is_skipped(pipe: Path, tmp_path: Path, way: Wa
     assert sorted(int(value.partition(b"-")[0]) for value in out(pipe, "more")) == list(range(150))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("where", ["a thread", "Spark's own write"])
 def test_a_replay_whose_rows_differ_stops_where_the_order_of_writes_is_unknown(
     pipe: Path, tmp_path: Path, where: str
@@ -183,7 +181,6 @@ def test_a_replay_whose_rows_differ_stops_where_the_order_of_writes_is_unknown(
     assert numbers_in(pipe, "more") == list(range(100)), "known by its place"
 
 
-@pytest.mark.slow
 def test_a_query_may_write_to_several_files_from_its_first_batch_on(
     pipe: Path, tmp_path: Path
 ) -> None:

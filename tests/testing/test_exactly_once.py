@@ -10,6 +10,8 @@ import eosdb
 from eosdb import ManualClock, TopicPartition
 from eosdb.testing import FaultyTransport, Instance, NotExactlyOnceError, check_exactly_once
 
+pytestmark = pytest.mark.slow
+
 SOURCE = TopicPartition("orders", 0)
 ORDERS = [f"order {i}" for i in range(12)]
 BILLS = [order.upper() for order in ORDERS]
@@ -68,7 +70,6 @@ def at_most_once(app: Instance) -> None:
         producer.flush()
 
 
-@pytest.mark.slow
 def test_a_correct_program_passes_under_every_schedule(seeds: list[int]) -> None:
     schedules = 20 * len(seeds)
     counts = check_exactly_once(
@@ -92,7 +93,6 @@ def test_a_wrong_program_is_caught_and_the_schedule_named(
     assert str(again.value) == str(caught.value), "the schedule can be repeated"
 
 
-@pytest.mark.slow
 def test_order_is_checked() -> None:
     with pytest.raises(NotExactlyOnceError, match="out of order"):
         check_exactly_once(exactly_once, {"orders": ORDERS}, {"bills": BILLS[::-1]}, schedules=1)

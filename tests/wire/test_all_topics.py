@@ -7,8 +7,11 @@ from typing import Any
 
 import confluent_kafka
 import kafka
+import pytest
 
 import eosdb
+
+pytestmark = pytest.mark.slow
 
 
 def test_clients_list_all_topics(tmp_path: Path) -> None:

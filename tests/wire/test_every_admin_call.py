@@ -22,6 +22,8 @@ from eosdb.wire.server import Server
 from eosdb.wire.session import ANONYMOUS
 from tests.wire.clients import PATIENCE_S
 
+pytestmark = pytest.mark.slow
+
 of_confluent: Any = confluent_kafka.admin
 of_kafka: Any = kafka.admin
 """Not all that they have is in their stubs."""
@@ -62,7 +64,6 @@ def written(db: eosdb.Database, server: Server) -> Iterator[eosdb.Producer]:
         yield producer
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("written")
 def test_each_method_of_kafka_pythons_is_answered(db: eosdb.Database, server: Server) -> None:
     client = Called(of_kafka.KafkaAdminClient(bootstrap_servers=server.bootstrap_servers))

@@ -16,6 +16,8 @@ from tests.wire.secured import FAILED, PASSWORD, USER, hello, log_in, plain, say
 from tests.wire.test_sasl import Scram
 from tests.wire.waiting import eventually
 
+pytestmark = pytest.mark.slow
+
 AN_HOUR_MS = 3_600_000
 
 
@@ -45,7 +47,6 @@ def at_once(count: int, work: Callable[[], None]) -> list[threading.Thread]:
     return found
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_connections_do_not_make_it_faster(guarded: Server, mechanism: str) -> None:
     """Ten a second; slower on a busy machine, and never faster."""

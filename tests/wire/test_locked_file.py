@@ -29,7 +29,7 @@ while True:
     connection.rollback()
     time.sleep(0.03)
 """
-ROUNDS, RECORDS = 12, 12
+ROUNDS, RECORDS = 4, 12
 SETTINGS: dict[str, Any] = {
     "enable.idempotence": True, "linger.ms": 0, "batch.num.messages": 1,
     "reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 50, "retry.backoff.ms": 10,

@@ -22,6 +22,8 @@ from tests.wire import every_api
 from tests.wire.every_api import TABLE, Row
 from tests.wire.peer import Peer
 
+pytestmark = pytest.mark.slow
+
 LONGEST = 32_767
 """In bytes: a string of Kafka's protocol."""
 LONG = "\x01" * LONGEST
@@ -49,7 +51,6 @@ def versions(row: Row) -> set[int]:
     return {row.version, *fixed[-1:]}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_a_request_with_the_longest_text_anywhere_is_answered(row: Row, tmp_path: Path) -> None:
     with eosdb.connect(tmp_path / "shop.db", durability="off") as db:

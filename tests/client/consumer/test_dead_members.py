@@ -24,6 +24,8 @@ from eosdb.store.file import locks
 from eosdb.system.road import road
 from eosdb.testing import FaultyTransport
 
+pytestmark = pytest.mark.slow
+
 TPS = {TopicPartition("t", i) for i in range(4)}
 SESSION_MS = 300_000
 Open = Callable[..., eosdb.Database]
@@ -119,7 +121,6 @@ def test_whoever_opens_the_file_removes_them_unless_it_only_reads(process: Open)
     assert members(reads) == []
 
 
-@pytest.mark.slow
 def test_one_that_lives_and_does_not_answer_has_its_session(
     process: Open, clock: ManualClock
 ) -> None:
@@ -201,7 +202,6 @@ def test_where_no_lock_can_be_had_the_session_has_to_do(
     assert members(other) == ["dies"]
 
 
-@pytest.mark.slow
 def test_a_forgotten_consumer_is_gone_with_its_object(process: Open, clock: ManualClock) -> None:
     db = process()
     forgotten = member(db, "forgotten")
@@ -238,7 +238,6 @@ def test_a_member_that_was_removed_joins_with_a_new_lock(process: Open, db_path:
     assert 0 not in numbers(db_path)
 
 
-@pytest.mark.slow
 def test_a_join_that_arrives_twice_is_one_member(process: Open, clock: ManualClock) -> None:
     db = process()
     network = FaultyTransport(db.broker, duplicate=1, delay_ms=(0, 5), only={"join_group"})
@@ -277,7 +276,6 @@ def test_one_whose_last_commit_fails_leaves_all_the_same(process: Open) -> None:
     assert members(db) == []
 
 
-@pytest.mark.slow
 def test_a_hundred_members_share_a_descriptor_and_go_at_once(
     process: Open, clock: ManualClock, db_path: Path
 ) -> None:

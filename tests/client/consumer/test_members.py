@@ -11,6 +11,8 @@ import eosdb
 from eosdb import ConsumerGroupMetadata, ManualClock, OffsetAndMetadata, TopicPartition
 from tests.client.consumer.members import TPS, Events, Member, all_of, settle, shares
 
+pytestmark = pytest.mark.slow
+
 KIND = "range"
 FIRST = {TPS[0]: OffsetAndMetadata(1)}
 
@@ -21,7 +23,6 @@ def _verified(db: eosdb.Database) -> Iterator[None]:
     assert db.verify().ok
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["range", "roundrobin", "cooperative-sticky"], indirect=True)
 def test_members_share_the_partitions_and_take_over_from_one_that_leaves(
     db: eosdb.Database, member: Member
@@ -119,7 +120,6 @@ def test_unsubscribing_leaves_the_group(db: eosdb.Database, member: Member) -> N
         assert db.broker.describe_group("g").state == "Empty"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["range", "cooperative-sticky"], indirect=True)
 def test_new_partitions_and_topics_that_fit_a_pattern_are_noticed(
     db: eosdb.Database, member: Member

@@ -12,6 +12,8 @@ import pytest
 import eosdb
 from eosdb import ManualClock, TopicPartition
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[3]
 CLOSED_AT_MS = 1_700_000_013_000
 HALVES = [{TopicPartition("t", p) for p in half} for half in ((0, 1), (2, 3))]
@@ -38,7 +40,6 @@ def member(db: eosdb.Database, instance: str | None) -> eosdb.Consumer:
     return consumer
 
 
-@pytest.mark.slow
 def test_what_its_members_read_is_shown(db: eosdb.Database) -> None:
     report = db.admin.describe_group_offsets("g")
     assert {p.partition: p.member_id for p in report.partitions} == {
@@ -55,7 +56,6 @@ def test_its_members_return_to_their_partitions(db: eosdb.Database) -> None:
         consumer.close()
 
 
-@pytest.mark.slow
 def test_they_share_with_new_members(db: eosdb.Database, clock: ManualClock) -> None:
     group = [member(db, instance) for instance in ("i0", "i1", None)]
     for _ in range(20):

@@ -13,6 +13,8 @@ from eosdb.client.processor.dead_letters import REPLAYED_FROM
 from eosdb.client.transport import DirectTransport, Exchange, T
 from eosdb.model.requests import Request
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def _letters(db: eosdb.Database) -> None:

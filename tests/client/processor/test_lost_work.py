@@ -10,6 +10,8 @@ from eosdb.client.transport import DirectTransport, Exchange, T
 from eosdb.model.requests import EndTxn, Request
 from tests.client.processor.work import Run, feed, upper, values
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def _topics(db: eosdb.Database) -> None:
@@ -39,7 +41,6 @@ def test_whoever_lost_its_membership_repeats_nothing(
     assert report.metrics["errors-total:UNKNOWN_MEMBER_ID"] >= 1
 
 
-@pytest.mark.slow
 def test_a_membership_lost_and_regained_within_one_poll_repeats_nothing(
     db: eosdb.Database, clock: ManualClock
 ) -> None:

@@ -24,6 +24,8 @@ from eosdb.client.processor.failure import read_failure
 from eosdb.model.failpoints import Failpoint, watched
 from tests.client.processor.work import feed, read, values
 
+pytestmark = pytest.mark.slow
+
 TP = TopicPartition("in", 0)
 Run = Callable[..., eosdb.ProcessReport]
 metadata = MetaData()
@@ -164,7 +166,6 @@ def test_what_fails_for_good_leaves_its_dead_letter_alone(db: eosdb.Database, ru
     assert committed(db) == 3
 
 
-@pytest.mark.slow
 def test_a_retry_later_is_counted_on_in_its_topic(db: eosdb.Database, run: Run) -> None:
     feed(db, b"a", b"b", b"c")
     run(at_b(fails), max_attempts=2, retry_delays_ms=(1_000, 60_000))
@@ -212,7 +213,6 @@ def test_a_result_that_cannot_be_stored_is_its_records_failure(
 # -- who holds the lock, and for how long ---------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_the_lock_is_not_held_over_a_pause_or_a_poll(db: eosdb.Database, db_path: Path) -> None:
     """Another database object writes whenever the loop waits, and would not get the lock otherwise."""
     config = eosdb.BrokerConfig(lock_timeout_ms=100)
@@ -294,7 +294,6 @@ def leave_reading(_: ConsumerRecord, tx: UserTransaction) -> None:
 left: list[object] = []
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "leave", [leave_savepoint, leave_result, leave_cursor, leave_session, leave_reading]
 )
@@ -354,7 +353,6 @@ def test_a_unit_that_sqlite_undoes_is_processed_again_without_the_culprit(
     assert db.verify().ok
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("refused", [0, 1, 2, 3])
 @pytest.mark.parametrize("ways", [(), *product(("raised", "undone"), repeat=2)])
 def test_however_attempts_and_commits_have_failed_each_record_is_stored_once_in_its_place(

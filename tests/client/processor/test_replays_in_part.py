@@ -10,6 +10,8 @@ from eosdb.errors import InvalidRequestError
 from tests.client.processor import test_dead_letters
 from tests.client.processor.test_dead_letters import replayed
 
+pytestmark = pytest.mark.slow
+
 _letters = test_dead_letters._letters
 
 

@@ -10,6 +10,8 @@ import eosdb
 from eosdb import ConsumerRecord, OffsetAndMetadata, TopicPartition
 from tests.readers import committed_values
 
+pytestmark = pytest.mark.slow
+
 TP = TopicPartition("t", 0)
 NEW = [b"new %d" % i for i in range(40)]
 

@@ -15,6 +15,8 @@ from eosdb.testing import FaultyTransport
 from tests.client.producer.answers import transactional
 from tests.readers import committed_values
 
+pytestmark = pytest.mark.slow
+
 TP = TopicPartition("t", 0)
 PARTITIONS = 3
 BAD: dict[str, Any] = {"lose_request": 0.2, "lose_response": 0.2, "duplicate": 0.1, "reorder": 0.3}
@@ -34,7 +36,6 @@ def stored(db: eosdb.Database, partitions: int = PARTITIONS) -> list[list[str]]:
     return [found[i] for i in range(partitions)]
 
 
-@pytest.mark.slow
 def test_30000_records_of_five_producers_arrive_exactly_once_and_in_order(
     db: eosdb.Database,
 ) -> None:
@@ -96,7 +97,6 @@ class TickingClock(ManualClock):
         return super().monotonic_ms()
 
 
-@pytest.mark.slow
 def test_an_answer_is_taken_when_it_comes_and_not_at_the_next_timeout(db_path: Path) -> None:
     """Answers also arrive while another request is being sent."""
     clock = TickingClock()

@@ -20,6 +20,8 @@ from eosdb.client.producer.producer import Producer
 from tests.concurrency.worker import threads
 from tests.readers import committed_values
 
+pytestmark = pytest.mark.slow
+
 TP = TopicPartition("t", 0)
 
 
@@ -116,7 +118,6 @@ def test_no_thread_is_started_for_what_only_asks_for_results(file: eosdb.Databas
     assert sending_threads() <= before
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("is_closed", [True, False])
 def test_the_thread_ends_with_its_producer(file: eosdb.Database, is_closed: bool) -> None:
     before = sending_threads()

@@ -28,6 +28,8 @@ from tests.client.producer.test_bad_network import BAD, stored
 from tests.inside import Commits
 from tests.readers import committed_values
 
+pytestmark = pytest.mark.slow
+
 TP = TopicPartition("t", 0)
 MANY = 2 * CHUNK_RECORDS + 700
 H = (("h", b"1"), ("none", None))
@@ -48,7 +50,6 @@ def read(db: eosdb.Database, topic: str) -> list[tuple[Any, ...]]:
 # -- what may be sent ---------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "given",
     [
@@ -87,7 +88,6 @@ def test_the_same_records_as_by_a_loop(
     assert (sent.accepted, sent.stored, sent.failed) == (len(given), len(given), {})
 
 
-@pytest.mark.slow
 def test_keys_and_serializers_are_used_as_by_send(db: eosdb.Database) -> None:
     for topic in ("x", "y"):
         db.admin.create_topic(topic, partitions=5)
@@ -104,7 +104,6 @@ def test_keys_and_serializers_are_used_as_by_send(db: eosdb.Database) -> None:
     assert len({record[0] for record in read(db, "x")}) == 5
 
 
-@pytest.mark.slow
 def test_records_without_a_key_fill_one_partition_after_the_other(db: eosdb.Database) -> None:
     db.admin.create_topic("t", partitions=4)
     db.producer(batch_size=1_000).send_many("t", numbers(10_000, 30_000))
@@ -115,7 +114,6 @@ def test_records_without_a_key_fill_one_partition_after_the_other(db: eosdb.Data
     assert 30 < breaks < 110, "another partition is drawn after each 200 records"
 
 
-@pytest.mark.slow
 def test_many_records_take_few_commits_and_their_offsets_are_one_range(db: eosdb.Database) -> None:
     db.admin.create_topic("t")
     producer = db.producer()
@@ -136,7 +134,6 @@ def test_large_records_are_sent_by_the_megabyte(db: eosdb.Database) -> None:
     assert [value[0] for value in committed_values(db, TP) if value] == list(range(20))
 
 
-@pytest.mark.slow
 def test_others_write_between_two_chunks_and_ranges_leave_out_what_is_theirs(
     db: eosdb.Database,
 ) -> None:
@@ -175,7 +172,6 @@ def test_inside_a_transaction_all_of_it_goes_with_the_commit(db: eosdb.Database)
     assert after.done()
 
 
-@pytest.mark.slow
 def test_a_transaction_may_be_larger_than_memory_should_hold(db: eosdb.Database) -> None:
     db.admin.create_topic("t")
     producer = transactional(db)
@@ -195,7 +191,6 @@ def raising(count: int, error: Exception) -> Iterator[bytes]:
     raise error
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("count", [0, 7, 600, MANY])
 def test_what_an_iterable_gave_before_it_raised_is_stored(db: eosdb.Database, count: int) -> None:
     db.admin.create_topic("t")
@@ -210,7 +205,6 @@ def test_what_an_iterable_gave_before_it_raised_is_stored(db: eosdb.Database, co
     assert sent.accepted == count + 5
 
 
-@pytest.mark.slow
 def test_an_iterable_that_raises_aborts_the_block_it_is_in(db: eosdb.Database) -> None:
     db.admin.create_topic("t")
     producer, sent = transactional(db), SentRecords()
@@ -251,7 +245,6 @@ REFUSED: list[object] = [
 CHOICES = {b"bad": 1, b"k": 0}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("record", "error", "state"), REFUSED)
 @pytest.mark.parametrize("before", [0, 3, 900])
 def test_the_records_before_one_that_is_refused_at_once_are_sent(
@@ -373,7 +366,6 @@ def test_what_cannot_be_sent_is_refused_also_without_records(db: eosdb.Database)
 # -- bad networks, and interrupts ---------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_on_a_bad_network_each_arrives_once_in_order_where_it_is_said_to_be(
     db: eosdb.Database,
 ) -> None:
@@ -406,7 +398,6 @@ def memory() -> Iterator[eosdb.Database]:
         gc.enable()
 
 
-@pytest.mark.slow
 def test_a_flush_sends_what_an_interrupted_send_had_in_its_hands(
     memory: eosdb.Database, seeds: list[int]
 ) -> None:
@@ -428,7 +419,6 @@ def test_a_flush_sends_what_an_interrupted_send_had_in_its_hands(
     assert len(values) == len(set(values)) > number / step / 2
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("size", "step"), [(3, 6), (40, 180)])
 def test_after_an_interrupt_going_on_behind_what_was_accepted_stores_each_once(
     memory: eosdb.Database, size: int, step: int, seeds: list[int]

@@ -26,6 +26,8 @@ from eosdb.errors import (
 from eosdb.integrations.lakehouse import Exported, export, exporting
 from tests.integrations.lakehouse.tables import Table, append, committed
 
+pytestmark = pytest.mark.slow
+
 DAY_MS = 86_400_000
 
 
@@ -53,7 +55,6 @@ def test_the_rows_are_the_committed_records_column_by_column(
     assert not second["headers"]  # pyiceberg hands out an empty list for a null one
 
 
-@pytest.mark.slow
 def test_what_is_open_or_aborted_stays_out_until_it_is_committed(
     db: eosdb.Database, table: Table
 ) -> None:
@@ -76,7 +77,6 @@ def test_what_is_open_or_aborted_stays_out_until_it_is_committed(
     assert table.places() == committed(db)
 
 
-@pytest.mark.slow
 def test_another_export_adds_what_is_new_and_nothing_else(db: eosdb.Database, table: Table) -> None:
     db.admin.create_topic("orders", partitions=2)
     for count in (3, 1):
@@ -106,7 +106,6 @@ def test_a_topic_made_anew_is_exported_from_its_beginning(db: eosdb.Database, ta
     ]
 
 
-@pytest.mark.slow
 def test_a_large_export_makes_many_files_and_many_days_few_open_ones(
     db: eosdb.Database, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -157,7 +156,6 @@ def test_a_transaction_over_two_partitions_comes_whole(db: eosdb.Database, table
     assert table.export(db).records == 2
 
 
-@pytest.mark.slow
 def test_several_files_share_a_table(tmp_path: Path, table: Table) -> None:
     for name in ("a.db", "b.db", "a.db"):
         with eosdb.connect(tmp_path / name) as db:
@@ -179,7 +177,6 @@ def test_a_file_that_was_moved_goes_on(tmp_path: Path, table: Table) -> None:
         assert table.export(db).records == 0
 
 
-@pytest.mark.slow
 def test_an_older_copy_put_back_is_an_error_even_when_it_has_grown(
     tmp_path: Path, table: Table
 ) -> None:
@@ -199,7 +196,6 @@ def test_an_older_copy_put_back_is_an_error_even_when_it_has_grown(
     assert len(table.rows()) == 4
 
 
-@pytest.mark.slow
 def test_another_file_in_the_same_place_is_an_error_unless_loss_is_allowed(
     tmp_path: Path, table: Table
 ) -> None:
@@ -217,7 +213,6 @@ def test_another_file_in_the_same_place_is_an_error_unless_loss_is_allowed(
     assert len(table.rows()) == 4
 
 
-@pytest.mark.slow
 def test_records_that_are_gone_before_they_were_exported_are_an_error_unless_loss_is_allowed(
     db: eosdb.Database, table: Table
 ) -> None:
@@ -234,7 +229,6 @@ def test_records_that_are_gone_before_they_were_exported_are_an_error_unless_los
     assert [row["offset"] for row in table.rows()] == [2, 3, 6, 7]
 
 
-@pytest.mark.slow
 def test_many_exports_at_the_same_time_add_each_record_once(db_path: Path, table: Table) -> None:
     errors: list[BaseException] = []
 
@@ -283,7 +277,6 @@ def test_whoever_loses_against_another_export_leaves_no_files(
     assert len(table.data_files()) == 1
 
 
-@pytest.mark.slow
 def test_the_commit_of_somebody_else_is_no_hindrance(
     db: eosdb.Database, table: Table, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -372,7 +365,6 @@ def test_what_cannot_be_written_is_said_in_one_line(db: eosdb.Database, tmp_path
         export(db, str(tmp_path / "t"), topics=["nowhere"])
 
 
-@pytest.mark.slow
 def test_an_iceberg_table_that_was_rolled_back_gets_the_rows_again(
     db: eosdb.Database, tmp_path: Path
 ) -> None:
@@ -391,7 +383,6 @@ def test_an_iceberg_table_that_was_rolled_back_gets_the_rows_again(
     catalog.close()
 
 
-@pytest.mark.slow
 def test_an_iceberg_table_without_the_snapshots_of_the_exports_still_knows_how_far_it_is(
     db: eosdb.Database, tmp_path: Path
 ) -> None:

@@ -31,6 +31,8 @@ from eosdb.errors import (
 from eosdb.integrations.lakehouse import Exported, exporting, targets
 from tests.integrations.lakehouse.tables import Table, append, committed
 
+pytestmark = pytest.mark.slow
+
 NOTHING = Exported(0, 0)
 
 
@@ -77,7 +79,6 @@ def in_table(table: Table) -> list[tuple[str, str, int, int]]:
     return sorted((it["source_file"], it["topic"], it["partition"], it["offset"]) for it in rows)
 
 
-@pytest.mark.slow
 def test_a_pass_is_one_commit_with_a_data_file_for_each_topic_and_day(
     fleet: list[Path], table: Table
 ) -> None:
@@ -91,7 +92,6 @@ def test_a_pass_is_one_commit_with_a_data_file_for_each_topic_and_day(
     assert in_table(table) == in_files(fleet)
 
 
-@pytest.mark.slow
 def test_passes_and_exports_of_one_file_go_on_from_each_other(
     fleet: list[Path], table: Table
 ) -> None:
@@ -103,7 +103,6 @@ def test_passes_and_exports_of_one_file_go_on_from_each_other(
     assert in_table(table) == in_files(fleet)
 
 
-@pytest.mark.slow
 def test_a_file_is_opened_again_after_every_kind_of_change(
     fleet: list[Path], opened: list[str], table: Table
 ) -> None:
@@ -169,7 +168,6 @@ def test_a_file_that_is_exchanged_while_it_is_opened_is_opened_again(
     assert isinstance(table.export_files([first, path])["b.db"], IllegalStateError)
 
 
-@pytest.mark.slow
 def test_files_that_cannot_be_read_are_left_out_whole(fleet: list[Path], table: Table) -> None:
     a, b, c, d = fleet
     grow(b, 3)
@@ -207,7 +205,6 @@ def test_an_error_of_the_target_ends_the_pass(fleet: list[Path], tmp_path: Path)
             Table(format, tmp_path / "file").export_files(fleet)
 
 
-@pytest.mark.slow
 def test_copies_of_a_file_are_exported_once(fleet: list[Path], table: Table) -> None:
     copy = fleet[0].with_name("copy.db")
     shutil.copy(fleet[0], copy)
@@ -219,7 +216,6 @@ def test_copies_of_a_file_are_exported_once(fleet: list[Path], table: Table) -> 
     assert isinstance(done["a.db"], IllegalStateError)
 
 
-@pytest.mark.slow
 def test_a_large_file_has_data_files_of_its_own_until_it_is_read(
     fleet: list[Path], table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -233,7 +229,6 @@ def test_a_large_file_has_data_files_of_its_own_until_it_is_read(
     assert in_table(table) == in_files(fleet)
 
 
-@pytest.mark.slow
 def test_much_is_several_commits(
     fleet: list[Path], table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -248,7 +243,6 @@ def test_much_is_several_commits(
     assert in_table(table) == in_files(fleet)
 
 
-@pytest.mark.slow
 def test_a_topic_made_anew_while_it_is_read_is_read_anew(
     fleet: list[Path], table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -272,7 +266,6 @@ def test_a_topic_made_anew_while_it_is_read_is_read_anew(
     assert in_table(table) == in_files(fleet)
 
 
-@pytest.mark.slow
 def test_passes_at_the_same_time_add_each_record_once(fleet: list[Path], table: Table) -> None:
     errors: list[BaseException] = []
 
@@ -301,7 +294,6 @@ def test_passes_at_the_same_time_add_each_record_once(fleet: list[Path], table: 
     assert in_table(table) == in_files(fleet)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("parts", [1, 2])
 def test_progress_is_found_in_delta_s_checkpoints(
     fleet: list[Path], tmp_path: Path, parts: int
@@ -327,7 +319,6 @@ def test_progress_is_found_in_delta_s_checkpoints(
     assert {*table.export_files(fleet).values()} == {NOTHING}
 
 
-@pytest.mark.slow
 def test_progress_of_an_earlier_version_is_found_in_iceberg_s_snapshots(
     fleet: list[Path], tmp_path: Path
 ) -> None:

@@ -13,6 +13,8 @@ from eosdb.testing.kafka import KafkaDouble
 from tests.cli.conftest import MAIN
 from tests.integrations.relay.contents import contents, fill
 
+pytestmark = pytest.mark.slow
+
 
 def _run(*arguments: str) -> tuple[int, str, str]:
     result = CliRunner().invoke(MAIN, ["migrate-to-kafka", *arguments])
@@ -31,7 +33,6 @@ def test_the_plan_is_printed_and_nothing_is_done(
     assert cluster.db.admin.list_topics() == []
 
 
-@pytest.mark.slow
 def test_it_is_done_once_and_taken_back(shop: eosdb.Database, cluster: KafkaDouble) -> None:
     status, out, err = _run(shop.path, "--to", cluster, "--execute", "--format", "json")
     assert status == 0, err
@@ -47,7 +48,6 @@ def test_it_is_done_once_and_taken_back(shop: eosdb.Database, cluster: KafkaDoub
     fill(shop, [1])
 
 
-@pytest.mark.slow
 def test_obstacles_are_rows_and_the_exit_status(shop: eosdb.Database, cluster: KafkaDouble) -> None:
     cluster.db.admin.create_topic("orders", 3)
     status, out, err = _run(shop.path, "--to", cluster)
@@ -71,7 +71,6 @@ def test_what_cannot_be_is_said_in_a_line(tmp_path: Path, cluster: KafkaDouble) 
     assert (status, "has no topic 'ordrs'" in err) == (1, True)
 
 
-@pytest.mark.slow
 def test_a_plan_for_a_cluster_that_is_not_there_fails_and_has_changed_nothing(
     shop: eosdb.Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -25,6 +25,8 @@ from eosdb.integrations.relay.positions import POSITIONS_TOPIC
 from eosdb.testing.kafka import KafkaDouble
 from tests.integrations.relay.contents import contents, fill, values
 
+pytestmark = pytest.mark.slow
+
 Made = Callable[..., Relay]
 P0 = TopicPartition("orders", 0)
 
@@ -65,7 +67,6 @@ def send_large(source: eosdb.Database) -> None:
         producer.send("orders", "behind", partition=0)
 
 
-@pytest.mark.slow
 def test_a_record_too_large_stops_it_with_its_place(both_ways: Way) -> None:
     both_ways.db.admin.create_topic("orders", 2, {"max.message.bytes": "3000"})
     send_large(both_ways.source)
@@ -79,7 +80,6 @@ def test_a_record_too_large_stops_it_with_its_place(both_ways: Way) -> None:
     assert contents(both_ways.db) == contents(both_ways.source)
 
 
-@pytest.mark.slow
 def test_a_record_too_large_goes_to_the_dead_letters_where_that_is_asked_for(
     both_ways: Way,
 ) -> None:
@@ -96,7 +96,6 @@ def test_a_record_too_large_goes_to_the_dead_letters_where_that_is_asked_for(
     assert both_ways.run(too_large="dead-letter").records == 0
 
 
-@pytest.mark.slow
 def test_a_dead_letter_topic_that_is_too_small_gets_the_headers(both_ways: Way) -> None:
     both_ways.db.admin.create_topic("orders", 2, {"max.message.bytes": "3000"})
     both_ways.db.admin.create_topic("orders.dlq", 1, {"max.message.bytes": "3000"})
@@ -108,7 +107,6 @@ def test_a_dead_letter_topic_that_is_too_small_gets_the_headers(both_ways: Way) 
     assert (letter.failure.offset, letter.record.value) == (1, None)
 
 
-@pytest.mark.slow
 def test_many_small_records_are_not_taken_for_one_that_is_too_large(both_ways: Way) -> None:
     both_ways.db.admin.create_topic("orders", 2, {"max.message.bytes": "3000"})
     fill(both_ways.source, range(2_000))
@@ -145,7 +143,6 @@ def test_a_topic_made_anew_under_its_name_stops_it(way: Way) -> None:
     assert len(values(way.db)) == 14
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("is_made_anew", [True, False])
 def test_a_topic_of_the_target_that_is_another_than_was_written_to_stops_it(
     both_ways: Way, is_made_anew: bool
@@ -210,7 +207,6 @@ def test_two_relays_by_other_names_keep_positions_of_their_own(way: Way) -> None
     assert way.run(name="one").records == 0
 
 
-@pytest.mark.slow
 def test_a_cluster_that_refuses_the_topic_stops_it(
     source: eosdb.Database, cluster: KafkaDouble
 ) -> None:
@@ -222,7 +218,6 @@ def test_a_cluster_that_refuses_the_topic_stops_it(
         Way(source, cluster).run()
 
 
-@pytest.mark.slow
 def test_a_cluster_that_refuses_a_timestamp_stops_it(
     source: eosdb.Database, cluster: KafkaDouble
 ) -> None:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 import eosdb
 from eosdb import ManualClock
 from eosdb.integrations import relay
 from tests.integrations.relay.contents import contents
+
+pytestmark = pytest.mark.slow
 
 _ENOUGH = 60
 """Chunks, of a second each."""

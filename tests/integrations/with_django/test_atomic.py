@@ -17,6 +17,8 @@ from eosdb import OffsetAndMetadata, TopicPartition
 from eosdb.integrations.django import join
 from tests.integrations.with_django.shop import Order, records, rows
 
+pytestmark = pytest.mark.slow
+
 TP = TopicPartition("orders", 0)
 
 

@@ -20,6 +20,8 @@ from tests.readers import committed_values
 from tests.store.schema.foreign_files import PLACES, owner, theirs, write
 from tests.store.schema.schema_files import schema_file
 
+pytestmark = pytest.mark.slow
+
 TP = TopicPartition("t", 0)
 WRITES = 150
 
@@ -75,7 +77,6 @@ def test_the_owners_program_and_eosdb_write_at_the_same_time(adopted: Path) -> N
     assert found.settings["user_version"] == 77 + WRITES
 
 
-@pytest.mark.slow
 def test_an_older_adopted_file_is_upgraded_and_its_header_left_alone(db_path: Path) -> None:
     shutil.copy(schema_file(newest.SCHEMA_VERSION - 1), db_path)
     run(

@@ -21,6 +21,8 @@ from eosdb.store.schema import migrate, new_file
 from scripts.make_newest_schema import SCRIPT, newest_schema
 from tests.crash.children import environment
 
+pytestmark = pytest.mark.slow
+
 MAKE = "import sys, eosdb; eosdb.connect(sys.argv[1]).close()"
 
 

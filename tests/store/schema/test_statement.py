@@ -7,10 +7,14 @@ from collections.abc import Iterator
 from contextlib import closing
 from importlib import import_module
 
+import pytest
+
 from eosdb.store.schema import newest
 from eosdb.store.schema.newest import Statement, in_baseline, materialized_tables
 from eosdb.store.writing.insertion import FoldedInsertion
 from tests.tidy.tree import modules
+
+pytestmark = pytest.mark.slow
 
 ROOMS = ("eosdb.log", "eosdb.coordinator", "eosdb.store.counters")
 

@@ -21,6 +21,8 @@ from eosdb.store.schema import guard
 from tests.readers import committed_values
 from tests.store.schema.foreign_files import PLACES, write
 
+pytestmark = pytest.mark.slow
+
 TP = TopicPartition("t", 0)
 HIDING = [
     *(f'CREATE TEMP TABLE "{name}" (x)' for name in sorted(guard.own_names())),
@@ -117,7 +119,6 @@ def works(db: eosdb.Database, stored: int) -> None:
     assert db.verify().ok
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("shop", ["own", "adopted"], indirect=True)
 @pytest.mark.parametrize("place", [block, handler, asynchronous])
 def test_no_temporary_object_hides_a_table_of_eosdbs(shop: eosdb.Database, place: Any) -> None:
@@ -142,7 +143,6 @@ def test_the_engine_refuses_them_too(shop: eosdb.Database) -> None:
     works(shop, 0)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("shop", ["own", "adopted"], indirect=True)
 @pytest.mark.parametrize("place", [block, handler, asynchronous])
 def test_settings_of_the_connection_are_not_set(shop: eosdb.Database, place: Any) -> None:
@@ -197,7 +197,6 @@ REFUSED: dict[str, Callable[[sqlite3.Connection], object]] = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("what", REFUSED)
 def test_what_would_change_eosdbs_own_statements_is_refused(
     shop: eosdb.Database, what: str
@@ -229,7 +228,6 @@ UNDONE: dict[str, Callable[[sqlite3.Connection], object]] = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("what", UNDONE)
 @pytest.mark.parametrize("fails", [False, True])
 def test_what_is_the_programs_own_ends_with_its_block(
