@@ -25,7 +25,7 @@ test-portable: $(SETUP)
 
 # What has no mark (tests/marks.py), and so seldom waits; the rest is left to `make test`.
 test-fast: $(SETUP)
-	$(PYTHON) -m pytest -n logical --junitxml build/test-fast.xml -m "not (crash or process or simulation or slow or spark)"
+	$(PYTHON) -m pytest -n logical --junitxml build/test-fast.xml --fast
 
 # Power cuts, failing syncs, interrupts and forks at length; SEEDS=150 takes about half an hour.
 SEEDS ?= 150

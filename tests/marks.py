@@ -1,15 +1,17 @@
 """Marks say what a test does; a test without one that starts a process or computes for long fails.
 
-`make test-fast` runs what has no mark, so it stays fast by this rule. Processes are noticed by audit events
+`make test-fast` runs what has no mark (`--fast`), so it stays fast by this rule. Processes are noticed by audit events
 of Python: whoever starts one in C, or by `multiprocessing` with "spawn", must think of the mark.
 """
 
 from __future__ import annotations
 
 import functools
+import re
 import sys
 import time
 from collections.abc import Generator
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -71,10 +73,27 @@ def slowness() -> float:
 
 
 _WATCH: Final = Watch()
+_OF_MODULE: Final = re.compile(r"(?ms)^pytestmark = (\[.*?\]$|[^\n]*)")
 
 
-def pytest_configure() -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--fast", action="store_true", help="only the tests without a mark")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
     sys.addaudithook(_WATCH.hear)
+    if config.option.fast:
+        config.option.markexpr = f"not ({' or '.join(sorted(MARKS))})"
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """A module of which all tests would be deselected is not even imported."""
+    if config.option.fast and collection_path.name.startswith("test_"):
+        found = _OF_MODULE.search(collection_path.read_text(encoding="utf-8"))
+        if found and not MARKS.isdisjoint(re.findall(r"mark\.(\w+)", found[1])):
+            return True
+    return None
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

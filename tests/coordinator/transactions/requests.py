@@ -198,11 +198,6 @@ def time_out(late_ms: int = 1) -> Request[Current]:
     )
 
 
-def given_pair(result: object) -> tuple[int, int]:
-    assert isinstance(result, Initialized)
-    return result.metadata.producer
-
-
 def left_by(result: object) -> TransactionMetadata | None:
     """What is to be written; None if nothing is."""
     match result:
