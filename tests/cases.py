@@ -13,11 +13,11 @@ from typing import Any
 _Test = Callable[..., None]
 
 
-def each(names: str, cases: Iterable[Any]) -> Callable[[_Test], _Test]:
+def each(names: str | tuple[str, ...], cases: Iterable[Any]) -> Callable[[_Test], _Test]:
     """Call the test with one case after the other. `names` and `cases` are as for `parametrize`."""
 
     def decorated(test: _Test) -> _Test:
-        arguments = [name.strip() for name in names.split(",")]
+        arguments = names.split(",") if isinstance(names, str) else names
         signature = inspect.signature(test)
         assert set(arguments) <= signature.parameters.keys()
 
@@ -30,7 +30,7 @@ def each(names: str, cases: Iterable[Any]) -> Callable[[_Test], _Test]:
                 try:
                     test(**fixtures, **of(case))
                 except BaseException as error:
-                    error.add_note(f"{names} = {case!r}")
+                    error.add_note(f"{', '.join(arguments)} = {case!r}")
                     raise
 
         others = [it for name, it in signature.parameters.items() if name not in arguments]

@@ -14,10 +14,11 @@ from eosdb import (
     RecordBatch,
     TopicPartition,
 )
+from tests.cases import each
 from tests.requests import TP, begin
 
 
-@pytest.mark.parametrize(
+@each(
     ("key", "partition"),
     [("", 0), ("a", 47), ("polygenelubricants", 0), ("Ab🙂", 35), ("my-txn", 8)],
 )

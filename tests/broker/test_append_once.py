@@ -11,6 +11,7 @@ import eosdb
 from eosdb import Record, TopicPartition
 from eosdb.errors import InvalidRequestError, OutOfOrderSequenceNumberError
 from eosdb.model.failpoints import Failpoint, watched
+from tests.cases import each
 from tests.readers import committed_values
 
 TP = TopicPartition("orders", 0)
@@ -137,7 +138,7 @@ def test_large_parts_are_split_to_what_the_topic_takes(shop: eosdb.Database) -> 
     assert shop.broker.offsets(TP).log_end_offset == 50
 
 
-@pytest.mark.parametrize(
+@each(
     ("sink_id", "batch_id", "batches"),
     [("", 1, {}), (3, 1, {}), ("s", -1, {}), ("s", "1", {}), ("s", 1, [5]), ("s", 1, {TP: 5})],
 )

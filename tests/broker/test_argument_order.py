@@ -14,6 +14,7 @@ import eosdb
 import eosdb.aio
 from eosdb import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from eosdb.broker.outbox import JoinedTransaction
+from tests.cases import each
 
 TP = TopicPartition("t", 0)
 OFFSETS = {TP: OffsetAndMetadata(1)}
@@ -26,8 +27,8 @@ def _records(db: eosdb.Database) -> None:
     db.producer().send("t", "a")
 
 
-@pytest.mark.parametrize("group", GROUPS)
-@pytest.mark.parametrize("is_swapped", [False, True])
+@each("group", GROUPS)
+@each("is_swapped", [False, True])
 def test_a_block_takes_both(db: eosdb.Database, group: Any, is_swapped: bool) -> None:
     with db.begin() as tx:
         tx.commit_offsets(*((group, OFFSETS) if is_swapped else (OFFSETS, group)))
@@ -50,14 +51,14 @@ def test_so_does_the_asynchronous_one(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("wrong", [("g", "h"), (OFFSETS, OFFSETS), (OFFSETS, None), (7, "g")])
+@each("wrong", [("g", "h"), (OFFSETS, OFFSETS), (OFFSETS, None), (7, "g")])
 def test_what_is_neither_is_refused(db: eosdb.Database, wrong: Any) -> None:
     with pytest.raises(eosdb.EosdbError, match="got"), db.begin() as tx:
         tx.commit_offsets(*wrong)
     assert db.broker.list_groups() == []
 
 
-@pytest.mark.parametrize(
+@each(
     "call",
     [
         eosdb.Producer.send,

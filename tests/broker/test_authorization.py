@@ -10,6 +10,7 @@ import pytest
 import eosdb
 from eosdb import Acl, BrokerConfig, Record, RecordBatch, TopicPartition
 from eosdb.errors import InvalidRequestError
+from tests.cases import each
 from tests.readers import committed_values
 
 TP = TopicPartition("t", 0)
@@ -139,14 +140,11 @@ def test_rows_are_kept_once_listed_and_removed(admin: eosdb.Database) -> None:
     assert admin.admin.list_acls() == []
 
 
-@pytest.mark.parametrize(
-    "acl",
-    [
+@each("acl", [
         Acl("alice", "read", "topic", "t"), Acl(ALICE, "burn", "topic", "t"),
         Acl(ALICE, "read", "planet", "t"), Acl(ALICE, "read", "topic", "t", "fuzzy"),
         Acl(ALICE, "read", "topic", "t", "literal", "maybe"),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_rows_that_mean_nothing_are_refused(admin: eosdb.Database, acl: Acl) -> None:
     with pytest.raises(eosdb.InvalidRequestError):
         admin.admin.create_acls([acl])

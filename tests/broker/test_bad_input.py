@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import eosdb
 from eosdb import BrokerConfig, OffsetAndMetadata, Record, RecordBatch, TopicPartition
+from tests.cases import each
 from tests.readers import newest_position
 from tests.requests import TP
 
@@ -77,7 +79,7 @@ def calls() -> list[Any]:
     """Every argument of every request, with values it cannot be."""
 
     def add(what: str, values: list[Any], call: Callable[[eosdb.Broker, Any], object]) -> None:
-        found.extend(pytest.param(call, value, id=f"{what}-{value!r:.20}") for value in values)
+        found.extend((what, call, value) for value in values)
 
     found: list[Any] = []
     offsets = {TP: OffsetAndMetadata(1)}
@@ -133,26 +135,27 @@ def calls() -> list[Any]:
     return found
 
 
-@pytest.fixture(scope="module")
-def untouched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[eosdb.Database]:
-    """One file for all of them: nothing is written."""
-    path = tmp_path_factory.mktemp("untouched") / "test.db"
+@pytest.fixture
+def untouched(db_path: Path) -> Iterator[eosdb.Database]:
     config = BrokerConfig(transaction_version=1)
-    with eosdb.connect(path, durability="off", config=config) as db:
+    with eosdb.connect(db_path, durability="off", config=config) as db:
         db.admin.create_topic("t")
         yield db
         assert db.verify().ok
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("call", "value"), calls())
+@each(("what", "call", "value"), calls())
 def test_a_bad_argument(
-    untouched: eosdb.Database, call: Callable[[eosdb.Broker, Any], object], value: Any
+    untouched: eosdb.Database,
+    what: str,
+    call: Callable[[eosdb.Broker, Any], object],
+    value: Any,
 ) -> None:
     before = newest_position(untouched)
     with pytest.raises(eosdb.ApiError) as raised:
         call(untouched.broker, value)
-    assert len(str(raised.value)) > 10
+    assert len(str(raised.value)) > 10, what
     assert newest_position(untouched) in (before, before + 1), "at most an election"
 
 
@@ -167,7 +170,7 @@ EMPTY_ID: list[Callable[[eosdb.Broker], object]] = [
 ]
 
 
-@pytest.mark.parametrize("request_", EMPTY_ID)
+@each("request_", EMPTY_ID)
 def test_an_empty_transactional_id_is_an_invalid_request_everywhere(
     classic_db: eosdb.Database, request_: Callable[[eosdb.Broker], object]
 ) -> None:
@@ -175,7 +178,7 @@ def test_an_empty_transactional_id_is_an_invalid_request_everywhere(
         request_(classic_db.broker)
 
 
-@pytest.mark.parametrize("batches", [None, 5, [TP]])
+@each("batches", [None, 5, [TP]])
 def test_produce_wants_a_mapping(classic_db: eosdb.Database, batches: Any) -> None:
     with pytest.raises(eosdb.InvalidRequestError):
         classic_db.broker.produce(batches)
@@ -193,7 +196,7 @@ def test_every_partition_has_its_own_error(classic_db: eosdb.Database) -> None:
     }
 
 
-@pytest.mark.parametrize("acks", [2, "two", None, -2])
+@each("acks", [2, "two", None, -2])
 def test_acks_are_all_one_or_none(classic_db: eosdb.Database, acks: Any) -> None:
     results = classic_db.broker.produce({TP: RecordBatch([Record(value=b"v")])}, acks=acks)
     error = results[TP].error
@@ -201,15 +204,12 @@ def test_acks_are_all_one_or_none(classic_db: eosdb.Database, acks: Any) -> None
     assert error.name == "INVALID_REQUIRED_ACKS"
 
 
-@pytest.mark.parametrize(
-    ("topic", "partition", "name"),
-    [
+@each(("topic", "partition", "name"), [
         ("a b", 0, "INVALID_TOPIC_EXCEPTION"), ("", 0, "INVALID_TOPIC_EXCEPTION"),
         (".", 0, "INVALID_TOPIC_EXCEPTION"), ("x" * 250, 0, "INVALID_TOPIC_EXCEPTION"),
         ("nope", 0, "UNKNOWN_TOPIC_OR_PARTITION"), ("t", 7, "UNKNOWN_TOPIC_OR_PARTITION"),
         ("t", -1, "UNKNOWN_TOPIC_OR_PARTITION"),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_describe_producers_tells_a_bad_name_from_an_unknown_one(
     classic_db: eosdb.Database, topic: str, partition: int, name: str
 ) -> None:
@@ -219,27 +219,23 @@ def test_describe_producers_tells_a_bad_name_from_an_unknown_one(
     assert raised.value.name == name
 
 
-@pytest.mark.parametrize("name", ["", ".", "..", "a b", "a/b", "ü", "a\0", "x" * 250, 5, None])
+@each("name", ["", ".", "..", "a b", "a/b", "ü", "a\0", "x" * 250, 5, None])
 def test_illegal_topic_names(classic_db: eosdb.Database, name: Any) -> None:
     with pytest.raises(eosdb.InvalidTopicExceptionError):
         classic_db.admin.create_topic(name)
 
 
-@pytest.mark.parametrize("partitions", [0, -1, 1.5, "3", 10_001, True])
+@each("partitions", [0, -1, 1.5, "3", 10_001, True])
 def test_illegal_partition_counts(classic_db: eosdb.Database, partitions: Any) -> None:
     with pytest.raises(eosdb.InvalidPartitionsError):
         classic_db.admin.create_topic("u", partitions=partitions)
 
 
-@pytest.mark.parametrize(
-    "config",
-    [
+@each("config", [
         {"colour": "red"}, {"retention.ms": "soon"}, {"retention.ms": -2}, {5: "x"},
         {"cleanup.policy": "burn"}, {"message.timestamp.type": "Never"}, {"retention.ms": None},
         {"max.message.bytes": 2**31},
-    ],
-    ids=str,
-)  # fmt: skip
+    ])  # fmt: skip
 def test_illegal_topic_settings(classic_db: eosdb.Database, config: Any) -> None:
     with pytest.raises(eosdb.InvalidConfigError):
         classic_db.admin.create_topic("u", config=config)

@@ -11,6 +11,7 @@ import pytest
 import eosdb
 from eosdb import JoinGroupResult, ManualClock, OffsetAndMetadata, TopicPartition
 from eosdb.model import requests
+from tests.cases import each
 
 TP = TopicPartition("t", 0)
 RANGE = [("range", b"what I want")]
@@ -155,7 +156,7 @@ def test_members_of_a_restored_file_get_a_new_session(
         assert then.broker.describe_group("g").state == "Empty"
 
 
-@pytest.mark.parametrize(
+@each(
     ("options", "error"),
     [
         ({"session_timeout_ms": 5_999}, "INVALID_SESSION_TIMEOUT"),
@@ -163,7 +164,6 @@ def test_members_of_a_restored_file_get_a_new_session(
         ({"protocols": [("range", "text")]}, "INVALID_REQUEST"),
         ({"rebalance_timeout_ms": 0}, "INVALID_REQUEST"),
     ],
-    ids=str,
 )
 def test_what_cannot_join(db: eosdb.Database, options: dict[str, object], error: str) -> None:
     with pytest.raises(eosdb.ApiError) as refused:

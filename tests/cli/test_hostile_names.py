@@ -14,6 +14,7 @@ from click.testing import CliRunner
 
 import eosdb
 from eosdb import ConsumerRecord, OffsetAndMetadata, TopicPartition
+from tests.cases import each
 from tests.cli.conftest import MAIN
 from tests.cli.test_every_command import ENDING, LISTINGS, arguments
 
@@ -111,7 +112,7 @@ def test_nothing_steers_a_terminal(
             assert [text for text in told if EVIL not in text] == []
 
 
-@pytest.mark.parametrize(
+@each(
     "command",
     [
         ["groups", "describe", EVIL + EVIL],

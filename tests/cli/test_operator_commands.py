@@ -16,6 +16,7 @@ from click.testing import Result
 import eosdb
 from eosdb import OffsetAndMetadata, Record, RecordBatch, TopicPartition
 from eosdb.model.protocol.consumer_protocol import Subscription, encode_assignment
+from tests.cases import each
 
 Run = Callable[..., Result]
 Start = Callable[..., "subprocess.Popen[str]"]
@@ -190,7 +191,7 @@ def test_a_partition_is_named_as_one_likes(stuck: Run, where: list[str]) -> None
     assert row["CurrentTransactionStartOffset"] == 10
 
 
-@pytest.mark.parametrize(
+@each(
     "where",
     [
         [],
@@ -309,7 +310,7 @@ def test_offsets_are_reset_when_that_is_wanted(stuck: Run) -> None:
     assert [row["NEW-OFFSET"] for row in rows(stuck(*to_time, "--format", "json"))] == [0, 0]
 
 
-@pytest.mark.parametrize(
+@each(
     "options",
     [
         [],

@@ -10,6 +10,7 @@ import pytest
 
 import eosdb
 from eosdb.model.protocol import scram
+from tests.cases import each
 
 BOTH = ["SCRAM-SHA-256", "SCRAM-SHA-512"]
 
@@ -87,7 +88,7 @@ def test_a_restored_copy_has_the_users_of_its_time(db: eosdb.Database, tmp_path:
         assert [c.user for c in before.admin._list_credentials()] == ["alice", "alice"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("user", "password", "mechanisms", "error"),
     [
         ("", "secret", BOTH, eosdb.UnacceptableCredentialError),

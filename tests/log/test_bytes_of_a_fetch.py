@@ -6,6 +6,7 @@ import pytest
 
 import eosdb
 from eosdb import Record, RecordBatch, TopicPartition
+from tests.cases import each
 
 pytestmark = pytest.mark.both_roads
 
@@ -21,8 +22,8 @@ def _log(db: eosdb.Database) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fitting", [0, 1, 2, 63, 64, 65, 127, 128, 129, 300, 399, 400])
-@pytest.mark.parametrize("more", [0, 99])
+@each("fitting", [0, 1, 2, 63, 64, 65, 127, 128, 129, 300, 399, 400])
+@each("more", [0, 99])
 def test_no_more_than_fits_and_no_less(db: eosdb.Database, fitting: int, more: int) -> None:
     max_bytes = 100 * fitting + more
     fetched = db.broker.fetch(TP, 0, max_records=1_000, max_bytes=max_bytes)
@@ -32,7 +33,7 @@ def test_no_more_than_fits_and_no_less(db: eosdb.Database, fitting: int, more: i
     assert shown.size == max(fitting, 1)
 
 
-@pytest.mark.parametrize("most", [1, 63, 64, 65, 399, 400, 401])
+@each("most", [1, 63, 64, 65, 399, 400, 401])
 def test_no_more_than_max_records(db: eosdb.Database, most: int) -> None:
     for max_bytes in (1 << 30, 100 * COUNT - 1):
         fetched = db.broker.fetch(TP, 0, max_records=most, max_bytes=max_bytes)

@@ -13,6 +13,7 @@ import pytest
 
 import eosdb
 from eosdb.errors import InvalidRequestError
+from tests.cases import each
 
 FLIGHT = {"carrier": "UA", "dep_delay": -2, "distance": 1400.5, "late": True, "plane": {"seats": 3}}
 
@@ -208,7 +209,7 @@ def test_it_survives_replay_backup_and_a_new_topic_of_the_name(
         assert list(names.rows) == []
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "columns", "message"),
     [
         ("journal", {"a": "TEXT"}, "reserved for eosdb or SQLite"),

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from eosdb.errors import InvalidRegularExpressionError
 from eosdb.model.protocol import linear_regex
+from tests.cases import each
 
 NAMES = ("orders", "orders-2024", "Orders", "a.b", "ab", "b", "", "x_1", "größe")
 
@@ -20,7 +21,7 @@ def matched(regex: str, names: tuple[str, ...] = NAMES) -> set[str]:
     return set(linear_regex.matching(regex, names))
 
 
-@pytest.mark.parametrize(
+@each(
     ("regex", "names"),
     [
         ("orders", {"orders"}),
@@ -61,15 +62,12 @@ def test_an_expression_matches_whole_names(regex: str, names: set[str]) -> None:
     assert matched(regex) == names
 
 
-@pytest.mark.parametrize(
-    "regex",
-    [
+@each("regex", [
         "(", ")", "a)", "[a", "*a", "a**", "x*??", "x{2}{3}", "a{1001}", "a{2,1}", r"\1", "(?=x)",
         "(?!x)", "(?<n", "(?P<n>a)(?P<n>b)", "[[:foo:]]", r"\p{Foo}", r"\C", "[b-a]", "\\", "(?z)",
         r"\x{110000}", r"\xg0", "(?P<>a)", r"\q", "(" * 200 + ")" * 200, "(a{1000}){1000}",
         "{2}", "a|{2,}", r"[a-\d]",
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_what_is_not_in_the_syntax_or_too_large_is_refused(regex: str) -> None:
     with pytest.raises(InvalidRegularExpressionError, match="is not a regular expression"):
         linear_regex.check(regex)

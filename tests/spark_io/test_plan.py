@@ -16,6 +16,7 @@ from eosdb.spark_io.planning import files, plan
 from eosdb.spark_io.planning.errors import SparkOptionError
 from eosdb.spark_io.planning.options import parse
 from eosdb.spark_io.planning.plan import Range
+from tests.cases import each
 
 TP = TopicPartition("t", 0)
 
@@ -100,7 +101,7 @@ def test_an_end_in_time_is_where_a_start_at_that_time_is(db: eosdb.Database) -> 
     assert ranges == [(0, 0), (0, 4), (4, 8)]
 
 
-@pytest.mark.parametrize(
+@each(
     ("options", "message"),
     [
         ({"startingOffsets": '{"t":{"0":1}}'}, "the log goes from 2 to 10"),
@@ -162,12 +163,8 @@ def test_nothing_to_read_is_said(tmp_path: Path, given_: Any, monkeypatch: Any) 
         files.resolve(given_)
 
 
-@pytest.mark.parametrize("name", ["startingOffsets", "endingOffsets"])
-@pytest.mark.parametrize(
-    "text",
-    ['{"t":{"0":5,"2":5}}', '{"t":{"0":5},"gone":{"0":1}}', '{"t":{"0":-2,"7":-2}}'],
-    ids=["partition", "topic", "special"],
-)
+@each("name", ["startingOffsets", "endingOffsets"])
+@each("text", ['{"t":{"0":5,"2":5}}', '{"t":{"0":5},"gone":{"0":1}}', '{"t":{"0":-2,"7":-2}}'])
 def test_what_offsets_name_must_be_there(log: eosdb.Database, name: str, text: str) -> None:
     with pytest.raises(SparkOptionError, match=f"option {name}: (t-2|gone-0|t-7) cannot be read"):
         planned(log, **{name: text.replace("-2", "-1") if name == "endingOffsets" else text})

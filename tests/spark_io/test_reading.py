@@ -16,6 +16,7 @@ from eosdb.spark_io.planning import columns, files, options, plan
 from eosdb.spark_io.planning.errors import SparkOptionError
 from eosdb.spark_io.reading import tasks
 from eosdb.spark_io.source import EosdbDataSource
+from tests.cases import each
 from tests.readers import committed_values
 from tests.spark_io.like_spark import SCHEMA, tables, texts
 from tests.spark_io.making import TP0, TP1, fill
@@ -74,7 +75,7 @@ def test_columns_are_chosen_by_option(shop: Path) -> None:
     assert row["source_file"] == str(shop)
 
 
-@pytest.mark.parametrize(
+@each(
     ("given", "text"),
     [
         ({"subscribe": "nowhere"}, "no nowhere in any of the files"),

@@ -109,8 +109,16 @@ def test_what_needs_a_package_says_so_and_fails_where_everything_is_installed(
     assert (summary.get("skipped", 0), summary["failed"]) == (skipped, failed), said
 
 
-def test_the_fast_ones_are_those_without_a_mark() -> None:
-    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    expression = re.search(r'-m "not \((.*)\)"', makefile)
-    assert expression is not None
-    assert set(expression[1].split(" or ")) == MARKS
+@pytest.mark.process
+def test_the_fast_ones_are_those_without_a_mark_and_no_other_module_is_imported(
+    tmp_path: Path,
+) -> None:
+    tests = [f"@pytest.mark.{mark}\ndef test_{mark}(): pass" for mark in sorted(MARKS)]
+    tests += ["@pytest.mark.both_roads\ndef test_fast(): pass"]
+    (tmp_path / "test_some.py").write_text("\n".join(["import pytest", *tests]))
+    for number, marks in enumerate(
+        ("mark.slow", "[mark.both_roads, mark.crash]", "[\nmark.spark,\n]")
+    ):
+        text = f"from pytest import mark\n\npytestmark = {marks}\n\nraise ImportError"
+        (tmp_path / f"test_none_{number}.py").write_text(text)
+    assert f"2 passed, {len(MARKS)} deselected" in run(tmp_path, "--fast")

@@ -216,15 +216,12 @@ def test_topics_are_described_page_by_page(
     assert (end and (end.topic_name, end.partition_index)) == following
 
 
-@pytest.mark.parametrize(
-    ("name", "software", "code"),
-    [
+@each(("name", "software", "code"), [
         ("x", "1", NONE), ("x.y-z", "1.0-rc", NONE), ("x" * 300, "1", NONE),
         ("", "1", INVALID_REQUEST), ("x", "", INVALID_REQUEST), ("a b", "1", INVALID_REQUEST),
         ("-x", "1", INVALID_REQUEST), ("x-", "1", INVALID_REQUEST), ("x_y", "1", INVALID_REQUEST),
         ("x", "1 2", INVALID_REQUEST), ("é", "1", INVALID_REQUEST), ("x\n", "1", INVALID_REQUEST),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_what_a_client_may_call_itself(server: Server, name: str, software: str, code: int) -> None:
     asked = ApiVersionsRequest(client_software_name=name, client_software_version=software)
     with Raw(server) as raw:
@@ -256,7 +253,7 @@ def test_a_client_id_that_is_no_text_is_answered(server: Server) -> None:
 # -- groups -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("fields", [{"names": ()}, {"protocol_type": ""}])
+@each("fields", [{"names": ()}, {"protocol_type": ""}])
 @each("version", [0, 3, 4, 9])
 def test_a_join_without_protocols_is_refused_before_anything_else_of_it(
     peer: Peer, db: eosdb.Database, version: int, fields: dict[str, Any]

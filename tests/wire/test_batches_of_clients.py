@@ -8,15 +8,14 @@ import eosdb
 from eosdb.errors import InvalidRecordError
 from eosdb.wire import batches
 from eosdb.wire.limits import Allowance, Memory
+from tests.cases import each
 from tests.wire.peer import Peer, batch, produce, produced
 from tests.wire.test_produce import changed, values
 
 CONTROL, TRANSACTIONAL, LOG_APPEND_TIME = 0x20, 0x10, 0x08
 
 
-@pytest.mark.parametrize(
-    "more", [0, TRANSACTIONAL, LOG_APPEND_TIME, TRANSACTIONAL | LOG_APPEND_TIME]
-)
+@each("more", [0, TRANSACTIONAL, LOG_APPEND_TIME, TRANSACTIONAL | LOG_APPEND_TIME])
 def test_a_control_batch_is_refused_with_any_attributes(
     peer: Peer, db: eosdb.Database, more: int
 ) -> None:
@@ -27,7 +26,7 @@ def test_a_control_batch_is_refused_with_any_attributes(
         batches.decode(data, 9, Allowance(Memory(1 << 20).lease()))
 
 
-@pytest.mark.parametrize(("delta", "code"), [(0, 87), (1, 0), (2, 87), (-1, 87)])
+@each(("delta", "code"), [(0, 87), (1, 0), (2, 87), (-1, 87)])
 def test_the_last_offset_delta_is_that_of_the_last_record(
     peer: Peer, delta: int, code: int
 ) -> None:

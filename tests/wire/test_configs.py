@@ -104,7 +104,7 @@ def test_asked_for_by_name_they_come_with_what_the_version_has(peer: Peer, versi
         assert kept.documentation == "eosdb keeps it for its clients; it has no effect."
 
 
-@pytest.mark.parametrize(
+@each(
     ("kind", "name", "code"),
     [
         (2, "none", 3),
@@ -158,7 +158,7 @@ def test_lists_are_appended_to_and_subtracted_from(
     assert policy() == "compact"
 
 
-@pytest.mark.parametrize(
+@each(
     ("changes", "code"),
     [
         ([("nope", SET, "1")], 40),

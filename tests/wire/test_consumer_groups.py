@@ -81,7 +81,7 @@ def test_a_member_joins_stays_and_leaves(peer: Peer, db: eosdb.Database, version
     assert beat(peer, member, 1, version=version).error_code == UNKNOWN_MEMBER
 
 
-@pytest.mark.parametrize(
+@each(
     ("fields", "code"),
     [
         ({"group_id": ""}, INVALID_REQUEST),

@@ -13,6 +13,7 @@ from kafka.protocol.metadata.metadata import MetadataRequest
 
 import eosdb
 from eosdb.wire import listening
+from tests.cases import each
 from tests.wire.clients import consume, produce
 from tests.wire.peer import Address, Peer
 
@@ -164,7 +165,7 @@ def test_an_advertised_address_is_a_host_and_a_port(
     assert listening.check_advertised(address) == expected
 
 
-@pytest.mark.parametrize(
+@each(
     "address", ["", "kafka", "kafka:", ":9092", "kafka:0", "kafka:65536", "::1:9092", "a b:1", 9092]
 )
 def test_another_one_is_refused(shop: eosdb.Database, address: object) -> None:

@@ -86,16 +86,13 @@ def test_a_replica_can_be_moved_to_the_folder_of_the_file(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "level", "kind", "code"),
-    [
+@each(("name", "level", "kind", "code"), [
         ("transaction.version", 2, 1, NONE), ("transaction.version", 2, 2, NONE),
         ("transaction.version", 1, 1, BAD_LEVEL), ("transaction.version", 3, 1, BAD_LEVEL),
         ("transaction.version", 1, 2, BAD_LEVEL),  # The file was opened with another.
         ("transaction.version", -1, 3, BAD_LEVEL), ("transaction.version", 2, 0, BAD_LEVEL),
         ("nonsense", 1, 1, BAD_LEVEL), ("nonsense", 0, 2, BAD_LEVEL),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 @each("version", range(3))
 def test_a_feature_stays_at_its_level(
     peer: Peer, version: int, name: str, level: int, kind: int, code: int

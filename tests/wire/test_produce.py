@@ -9,6 +9,7 @@ from aiokafka.record.util import calc_crc32c
 
 import eosdb
 from eosdb import TopicPartition
+from tests.cases import each
 from tests.wire.peer import Peer, batch, produce, produced
 
 _GZIP, _SNAPPY, _LZ4, _ZSTD = 1, 2, 3, 4
@@ -57,7 +58,7 @@ def compressed(codec: int, records: bytes) -> bytes:
     return with_crc(bytes(header) + records)
 
 
-@pytest.mark.parametrize("codec", [_GZIP, _SNAPPY, _LZ4, _ZSTD, 5, 7])
+@each("codec", [_GZIP, _SNAPPY, _LZ4, _ZSTD, 5, 7])
 def test_what_cannot_be_decompressed_is_refused(peer: Peer, codec: int) -> None:
     ((code, _),) = produced(peer.ask(produce({("t", 0): compressed(codec, b"\x17" * 9)}), 9))
     assert code == (76 if codec > _ZSTD else 87)

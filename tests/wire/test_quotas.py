@@ -14,7 +14,7 @@ Entry = AlterClientQuotasRequest.EntryData
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
+@each(
     ("components", "code"),
     [
         ([], NONE),
@@ -45,7 +45,7 @@ def test_nobody_has_a_quota(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
+@each(
     ("entity", "removed", "code"),
     [
         ([("user", "ann")], True, NONE),

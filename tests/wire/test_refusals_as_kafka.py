@@ -122,14 +122,11 @@ def test_the_broker_has_no_followers_that_could_fetch(
     assert (part.error_code, part.high_watermark) == (code, 1 if code == NONE else -1)
 
 
-@pytest.mark.parametrize(
-    ("version", "asked", "answered"),
-    [
+@each(("version", "asked", "answered"), [
         (9, "tt", "t"), (12, "tt", "t"), (12, "it", "t"), (12, "ti", "t"), (12, "ii", "t"),
         (12, "i", "t"), (13, "ix", "tx"), (13, "xx", "x"), (12, "gh", "gh"), (12, "gg", "g"),
         (10, "i", "!"), (10, "ii", "!!"), (11, "it", "!!"), (11, "xt", "!!"), (11, "tt", "t"),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_topics_by_name_and_by_id_are_described_once_and_by_id_from_version_12_on(
     peer: Peer, db: eosdb.Database, version: int, asked: str, answered: str
 ) -> None:
@@ -148,14 +145,11 @@ def test_topics_by_name_and_by_id_are_described_once_and_by_id_from_version_12_o
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("states", "unknown", "listed"),
-    [
+@each(("states", "unknown", "listed"), [
         ([], [], True), (["Empty"], [], True), (["Ongoing"], [], False),
         (["Nosuch"], ["Nosuch"], False), (["empty"], ["empty"], False), ([""], [""], False),
         (["Empty", "Nosuch"], ["Nosuch"], True), (["Ongoing", "Nosuch"], ["Nosuch"], False),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 @each("version", range(3))
 def test_no_transaction_is_in_a_state_that_there_is_not(
     peer: Peer, version: int, states: list[str], unknown: list[str], listed: bool
@@ -173,13 +167,10 @@ def test_no_transaction_is_in_a_state_that_there_is_not(
 # -- settings and quotas ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("name", "code"),
-    [
+@each(("name", "code"), [
         ("a b", INVALID_TOPIC), (".", INVALID_TOPIC), ("x" * 250, INVALID_TOPIC),
         ("", INVALID_REQUEST), ("x", 3),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_a_topic_whose_settings_change_has_a_name_that_a_topic_can_have(
     peer: Peer, name: str, code: int
 ) -> None:
@@ -201,7 +192,7 @@ def test_a_topic_whose_settings_change_has_a_name_that_a_topic_can_have(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
+@each(
     ("kind", "key", "value", "removed", "code"),
     [
         ("user", "producer_byte_rate", 1.0, False, NO_QUOTAS),

@@ -17,6 +17,7 @@ from eosdb.errors import SaslAuthenticationFailedError
 from eosdb.model.protocol import scram
 from eosdb.model.protocol.scram import ScramCredential
 from eosdb.wire import login
+from tests.cases import each
 
 USER, PASSWORD, NONCE = "alice", "secret", "abcDEF0123"
 HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
@@ -116,8 +117,8 @@ def test_who_says_what_is_right_gets_in_and_knows_the_server(mechanism: str, cas
     assert (given, user) == (expected, USER)
 
 
-@pytest.mark.parametrize("mechanism", HASHES)
-@pytest.mark.parametrize("case", ALTERED)
+@each("mechanism", HASHES)
+@each("case", ALTERED)
 def test_whatever_is_altered_nobody_gets_in(mechanism: str, case: str) -> None:
     with pytest.raises(SaslAuthenticationFailedError):
         exchange(mechanism, ALTERED[case])

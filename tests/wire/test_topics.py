@@ -167,7 +167,7 @@ def test_a_topic_that_comes_twice_is_not_made(db: eosdb.Database, peer: Peer) ->
     assert db.admin.list_topics() == ["e", "t"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("topic", "assignments", "code"),
     [
         (("n", -1, -1), {0: [1], 1: [1]}, 0),

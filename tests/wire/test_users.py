@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import confluent_kafka.admin
-import pytest
 from kafka.protocol.admin.users import (
     AlterUserScramCredentialsRequest,
     DescribeUserScramCredentialsRequest,
@@ -14,6 +13,7 @@ from kafka.protocol.admin.users import (
 import eosdb
 from eosdb.model.protocol import scram
 from eosdb.wire.server import Server
+from tests.cases import each
 from tests.wire.clients import PATIENCE_S
 from tests.wire.peer import Peer
 
@@ -93,7 +93,7 @@ def test_users_are_described_all_or_by_name(peer: Peer) -> None:
     assert describe(peer, "bob", "bob") == {"bob": (DUPLICATE, [])}
 
 
-@pytest.mark.parametrize(
+@each(
     ("upsertion", "code"),
     [
         (put(""), UNACCEPTABLE),

@@ -13,6 +13,7 @@ import eosdb
 from eosdb import ManualClock, OffsetAndMetadata, TopicPartition
 from eosdb.client.transport import DirectTransport, Exchange, T
 from eosdb.model.requests import Request
+from tests.cases import each
 
 pytestmark = pytest.mark.both_roads
 
@@ -279,7 +280,7 @@ def test_waiting_ends_with_the_timeout(db: eosdb.Database, clock: ManualClock) -
     assert clock.time_ms() >= before + 200
 
 
-@pytest.mark.parametrize(
+@each(
     "config",
     [
         {"isolation_level": "serializable"},
@@ -290,7 +291,6 @@ def test_waiting_ends_with_the_timeout(db: eosdb.Database, clock: ManualClock) -
         {"fetch_min_bytes": 1},
         {"group_id": ""},
     ],
-    ids=str,
 )
 def test_bad_settings_are_refused(db: eosdb.Database, config: dict[str, Any]) -> None:
     with pytest.raises(eosdb.ConfigError):

@@ -12,6 +12,7 @@ import pytest
 import eosdb
 from eosdb import ConsumerRecord, UserTransaction
 from eosdb.client.processor.handlers import takes_transaction
+from tests.cases import each
 from tests.client.processor.work import Run, feed, values
 
 
@@ -44,7 +45,7 @@ def defaulted(record: object, limit: int = 3) -> None: ...
 def rest(record: object, *more: object) -> None: ...
 
 
-@pytest.mark.parametrize(
+@each(
     ("handler", "two"),
     [
         (required, True),

@@ -17,6 +17,7 @@ import eosdb
 from eosdb import ConsumerRecord, ManualClock, ProducerRecord, TopicPartition
 from eosdb.client.consumer.consumer import Consumer
 from eosdb.client.processor.failure import read_failure
+from tests.cases import each
 from tests.client.processor.work import Run, fails_for, feed, read, upper, values
 
 
@@ -439,7 +440,7 @@ def test_a_static_copy_that_is_replaced_ends_with_the_groups_error(
     assert values(db) == [b"A"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("config", "told"),
     [
         ({"transaction_size": 0}, "transaction_size"),
@@ -453,7 +454,6 @@ def test_a_static_copy_that_is_replaced_ends_with_the_groups_error(
         ({"dead_letter_topic": "in"}, "topics"),
         ({"batch": 1}, "batch"),
     ],
-    ids=str,
 )
 def test_bad_settings_are_refused(db: eosdb.Database, config: dict[str, Any], told: str) -> None:
     with pytest.raises(eosdb.ConfigError, match=told):

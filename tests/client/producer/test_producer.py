@@ -11,6 +11,7 @@ import eosdb
 from eosdb import ManualClock, OffsetAndMetadata, TopicPartition
 from eosdb.client.transport import DirectTransport, Exchange, T
 from eosdb.model.requests import Request
+from tests.cases import each
 from tests.client.producer.answers import transactional
 from tests.readers import committed_values
 
@@ -121,7 +122,7 @@ def test_sequences_go_on_from_batch_to_batch(db: eosdb.Database) -> None:
     assert {record.producer_id for record in records} == {0}
 
 
-@pytest.mark.parametrize("value", [5, 1.5, ["a"], object(), bytearray(b"x")])
+@each("value", [5, 1.5, ["a"], object(), bytearray(b"x")])
 def test_what_is_not_bytes_or_text_needs_a_serializer(db: eosdb.Database, value: object) -> None:
     with pytest.raises(TypeError, match="value_serializer"):
         db.producer().send("t", value)

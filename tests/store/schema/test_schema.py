@@ -21,6 +21,7 @@ from eosdb.coordinator.transactions import rows as transaction_rows
 from eosdb.log import partition_rows, producer_rows
 from eosdb.store.schema import migrate
 from eosdb.store.schema import newest as newest_schema
+from tests.cases import each
 from tests.readers import committed_values, dump_state
 from tests.store.schema.schema_files import schema_file
 from tests.tidy.tree import ROOT
@@ -75,7 +76,7 @@ def raw(db: eosdb.Database, db_path: Path) -> Iterator[sqlite3.Connection]:
     connection.close()
 
 
-@pytest.mark.parametrize(
+@each(
     "statement",
     [
         "UPDATE records SET value = X'00'",
