@@ -105,9 +105,8 @@ def _snapshot(path: str) -> Iterator[sqlite3.Connection]:
 def _used(reader: sqlite3.Connection, sql: str) -> dict[str, _Columns]:
     """The views and tables that the statement may use, with the columns."""
     relations = "SELECT name FROM sqlite_master WHERE type IN ('table', 'view')"
-    has_all = _ALL.search(sql) is not None
     return {
-        table: [it for it in _columns(reader, table) if has_all or _names(sql, it[0])]
+        table: [it for it in _columns(reader, table) if _ALL.search(sql) or _names(sql, it[0])]
         for (table,) in reader.execute(relations).fetchall()
         if _names(sql, table)
     }

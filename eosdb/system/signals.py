@@ -25,12 +25,13 @@ class Stop:
         """Have `wait` return."""
         self._requests.put(None)
 
-    def wait(self) -> None:
-        """Wait for a request. Looks once a second: CPython misses a signal that comes just before the
-        wait, or to another thread."""
-        while True:
+    def wait(self, is_over: Callable[[], bool] = lambda: False) -> None:
+        """Wait for a request, or until `is_over`. Looks once a second: CPython misses a signal that comes
+        just before the wait, or to another thread."""
+        while not is_over():
             with contextlib.suppress(Empty):
-                return self._requests.get(timeout=1)
+                self._requests.get(timeout=1)
+                return
 
 
 @contextlib.contextmanager

@@ -65,6 +65,10 @@ class KafkaDouble(str, Closeable):
         """The address as a plain string."""
         return str(self)
 
+    def get_bootstrap_server(self) -> str:
+        """The address as a plain string, by testcontainers' name."""
+        return str(self)
+
     @property
     def counts(self) -> Counter[str]:
         """Counts of requests and faults: `request`, `lose_request`, `lose_response`, `delay`, `answer`."""

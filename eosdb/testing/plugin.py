@@ -50,14 +50,16 @@ def eosdb_faults(eosdb_db: Database) -> Callable[..., FaultyTransport]:
 
 
 @pytest.fixture
-def eosdb_kafka(tmp_path: Path) -> Iterator[KafkaDouble]:
-    """A Kafka cluster in this process, for any client; its value is the `bootstrap.servers`.
+def eosdb_kafka(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[KafkaDouble]:
+    """A Kafka cluster in this process, for any client; its value is the `bootstrap.servers`, and that of
+    the variable KAFKA_BOOTSTRAP_SERVERS during the test.
 
     Its clock stands still until the test advances it.
     """
     from eosdb.testing import KafkaDouble
 
     with KafkaDouble(tmp_path / "kafka.db") as cluster:
+        monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", cluster)
         yield cluster
 
 

@@ -182,3 +182,38 @@ def test_a_setting_that_is_no_good_is_named(
     refused = run("serve", "--config", given)
     assert refused.exit_code == 1
     assert named in refused.stderr
+
+
+MEMORY = [sys.executable, "-m", "eosdb.cli", "serve", "--memory", "--print-address"]
+
+
+def test_a_cluster_in_memory_prints_its_address_alone(tmp_path: Path) -> None:
+    serving = subprocess.Popen(MEMORY, cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+    assert serving.stdout is not None
+    where = serving.stdout.readline().rstrip("\n")
+    produce(where, "orders", [b"a"])
+    assert consume(where, "orders", 1) == [b"a"]
+    serving.send_signal(signal.SIGTERM)
+    assert (serving.communicate()[0], serving.returncode) == ("", 0)
+    assert not [*tmp_path.iterdir()]
+
+
+def test_a_cluster_in_memory_ends_with_its_parent() -> None:
+    """Its output ends, though nobody sends it a signal."""
+    code = "import subprocess, sys; subprocess.Popen(sys.argv[1:]); sys.stdin.read()"
+    parent = subprocess.Popen(
+        [sys.executable, "-c", code, *MEMORY],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert parent.stdout is not None
+    assert parent.stdout.readline().startswith("127.0.0.1:")
+    parent.kill()
+    assert parent.communicate()[0] == ""
+
+
+def test_a_cluster_in_memory_has_no_file(run: Run, db_path: Path) -> None:
+    refused = run("serve", str(db_path), "--memory")
+    assert refused.exit_code == 2
+    assert "FILE or --memory" in refused.stderr

@@ -165,14 +165,26 @@ def go_program(module: str, version: str, source: Path) -> Path:
     return _go(module, version, module, source.read_text(), ["build"], ".")
 
 
+def go_own_test(module: str, version: str, source: Path) -> Path:
+    """Tests of one file, which need a module, as a program. Raises MissingError."""
+    return _go(module, version, module, source.read_text(), ["test", "-c"], ".", source.name)
+
+
 def _go(
-    module: str, version: str, package: str, source: str, build: Sequence[str], what: str
+    module: str,
+    version: str,
+    package: str,
+    source: str,
+    build: Sequence[str],
+    what: str,
+    name: str = "judges.go",
 ) -> Path:
     go = shutil.which("go")
     if go is None:
         raise MissingError("no Go; apt-get install golang")
-    folder = CACHE / "go" / f"{module.replace('/', '_')}@{version}"
-    program, file = folder / "judge.test", folder / "judges.go"
+    own = "" if name == "judges.go" else f"-{name}"
+    folder = CACHE / "go" / f"{module.replace('/', '_')}@{version}{own}"
+    program, file = folder / "judge.test", folder / name
     if not program.exists() or file.read_text() != source:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)

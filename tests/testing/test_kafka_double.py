@@ -259,3 +259,56 @@ def test_it_ends_although_clients_wait_and_one_never_reads(tmp_path: Path) -> No
 def connected(cluster: KafkaDouble) -> socket.socket:
     host, port = cluster.bootstrap_servers.split(":")
     return socket.create_connection((host, int(port)))
+
+
+def test_settings_of_containers_fit(eosdb_kafka: KafkaDouble) -> None:
+    """testcontainers' method, and the variable by which programs in docker-compose find their broker."""
+    assert (
+        eosdb_kafka.get_bootstrap_server() == os.environ["KAFKA_BOOTSTRAP_SERVERS"] == eosdb_kafka
+    )
+
+
+XDIST = """
+import os
+import confluent_kafka
+import pytest
+
+
+@pytest.fixture(scope="session")
+def cluster(eosdb_kafka_factory):
+    with eosdb_kafka_factory(time_passes=True) as cluster:
+        yield cluster
+
+
+@pytest.mark.parametrize("number", range(12))
+def test_a_worker_has_a_cluster_of_its_own(cluster, eosdb_kafka, number, pytestconfig):
+    assert os.environ["KAFKA_BOOTSTRAP_SERVERS"] == eosdb_kafka != cluster
+    worker = os.environ["PYTEST_XDIST_WORKER"]
+    producer = confluent_kafka.Producer({"bootstrap.servers": cluster})
+    producer.produce("orders", worker)
+    assert producer.flush(60) == 0
+    orders = "SELECT DISTINCT value FROM committed_records WHERE topic = 'orders'"
+    assert cluster.db.query(orders).all() == [(worker.encode(),)]
+    with open(pytestconfig.rootpath / f"{worker}.{number}", "w") as file:
+        file.write(cluster)
+"""
+
+
+def test_workers_of_xdist_share_no_cluster(tmp_path: Path) -> None:
+    (tmp_path / "test_inner.py").write_text(XDIST)
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-n",
+        "3",
+        "--dist",
+        "load",
+        "-p",
+        "no:cacheprovider",
+    ]
+    done = subprocess.run([*command, str(tmp_path)], cwd=tmp_path, capture_output=True, text=True)
+    assert "12 passed" in done.stdout, done.stdout
+    addresses = {path.name.partition(".")[0]: path.read_text() for path in tmp_path.glob("gw*.*")}
+    assert len(set(addresses.values())) == len(addresses) == 3

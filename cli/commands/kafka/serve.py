@@ -19,6 +19,7 @@ from eosdb.cli import output
 from eosdb.cli.file_command import FileCommand
 from eosdb.cli.params import metrics_port_option, settings
 from eosdb.cli.session import Session
+from eosdb.database import MEMORY
 from eosdb.model.config import BrokerConfig
 from eosdb.model.values import Durability
 from eosdb.system.signals import Stop, stopped_by_signals
@@ -53,9 +54,10 @@ def _say(state: str) -> None:
 _M_ARENA_MAX: Final = -8
 
 
-class _Security(TypedDict):
-    """The options of TLS and SASL, as `Database.serve` takes them."""
+class _Serving(TypedDict):
+    """Options as `Database.serve` takes them."""
 
+    advertised: str | None
     tls_cert: str | None
     tls_key: str | None
     tls_ca: str | None
@@ -64,7 +66,7 @@ class _Security(TypedDict):
 
 @click.command(cls=FileCommand)
 @click.option(
-    "--port", type=click.IntRange(0, 65_535), default=9092, show_default=True,
+    "--port", type=click.IntRange(0, 65_535), show_default="9092; with --memory a free one",
     help="Port to listen at; 0 takes a free one, which the first line of output names.",
 )  # fmt: skip
 @click.option(
@@ -92,6 +94,12 @@ class _Security(TypedDict):
 )
 @click.option("--create", is_flag=True, help="Create FILE if it is missing.")
 @click.option(
+    "--memory", is_flag=True,
+    help="For tests: serve an empty file in memory instead of FILE, create topics when they are named, and "
+    "end when the parent process ends.",
+)  # fmt: skip
+@click.option("--print-address", is_flag=True, help="Print HOST:PORT alone when it listens.")
+@click.option(
     "--config", callback=settings, multiple=True, metavar="NAME=VALUE",
     help="Setting of the broker by Kafka's name, such as num.partitions=4 (repeatable).",
 )  # fmt: skip
@@ -103,42 +111,51 @@ class _Security(TypedDict):
 def serve(
     session: Session,
     /,
-    port: int,
+    port: int | None,
     host: str,
-    advertised: str | None,
     create: bool,
+    memory: bool,
+    print_address: bool,
     config: dict[str, str],
     durability: Durability,
     metrics_port: int | None,
-    **security: Unpack[_Security],
+    **serving: Unpack[_Serving],
 ) -> None:
     """Serve FILE to Kafka's clients, until SIGTERM or Ctrl-C. Other processes may use and serve it
     at the same time. An address other than localhost needs --tls-cert, --tls-key and --require-sasl. Needs
     the extra serve.
 
-    Prints the address once it listens. Useful settings for tests: auto.create.topics.enable=true,
-    num.partitions=4, group.min.session.timeout.ms=10.
+    Prints the address once it listens. Useful settings for tests: num.partitions=4,
+    group.min.session.timeout.ms=10.
 
     \b
     Example:
       eosdb serve shop.db --create --config auto.create.topics.enable=true
+      eosdb serve --memory --print-address
     """
     _share_one_heap()
-    stop = Stop()
+    stop, parent = Stop(), os.getppid()
+    port = (0 if memory else 9092) if port is None else port
+    if memory:
+        if session.is_named:
+            raise click.UsageError("give FILE or --memory, not both")
+        session, create = session.at(MEMORY), True
+        config = {"auto.create.topics.enable": "true", **config}
     with (
         stopped_by_signals(stop.request),
         session.open(create=create, durability=durability, config=broker_config(config)) as db,
-        db.serve(port, host, advertised=advertised, **security) as server,
+        db.serve(port, host, **serving) as server,
         ready_for_service_manager(),
     ):
-        output.line(f"serving {db.path} at {server.bootstrap_servers}")
+        where = server.bootstrap_servers
+        output.line(where if print_address else f"serving {db.path} at {where}")
         with contextlib.ExitStack() as cleanup:
             if metrics_port is not None:
                 from eosdb.integrations.exposition import FigureServer
 
                 shown = cleanup.enter_context(FigureServer(metrics_port, db.metrics_text))
                 output.line(f"figures at http://127.0.0.1:{shown.port}/metrics", err=True)
-            stop.wait()
+            stop.wait(lambda: memory and os.getppid() != parent)
 
 
 def broker_config(given: Mapping[str, str]) -> BrokerConfig:
