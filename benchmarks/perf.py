@@ -297,7 +297,7 @@ def consume(
         consumer.subscribe(topic, on_assign=joined)
         count = size = 0
         end_ns = joined_ns
-        with progress(clock, "perf consume", "records") as report:
+        with progress("perf consume", "records") as report:
             while count < num_records:
                 batch = consumer.poll(timeout_ms, min(num_records - count, _POLL_RECORDS))
                 if not batch:

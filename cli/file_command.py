@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from .progress import QUIET
 from .session import Session, pass_session
 
 if TYPE_CHECKING:
@@ -134,6 +135,20 @@ _DB: Final = click.Option(
 )  # fmt: skip
 
 
+def _be_quiet(context: click.Context, _: click.Parameter, is_quiet: bool) -> None:
+    if is_quiet:
+        context.meta[QUIET] = True
+
+
+quiet_option: Final = click.option(
+    "-q", "--quiet", is_flag=True, expose_value=False, callback=_be_quiet,
+    help="Show no progress; also behind a command's name.",
+)  # fmt: skip
+_QUIET: Final = click.Option(
+    ["-q", "--quiet"], is_flag=True, hidden=True, expose_value=False, callback=_be_quiet
+)
+
+
 def _refuse_server(context: click.Context, _: click.Parameter, server: str | None) -> None:
     if server is not None and not context.resilient_parsing:
         raise click.UsageError(
@@ -165,7 +180,7 @@ class FileCommand(click.Command):
             if (option := f"--{name}") not in own
             and (argument.name or "").replace("_", "-").removesuffix("s") == name
         }
-        self.params = [_FILE, *self.params, _DB, _SERVER]
+        self.params = [_FILE, *self.params, _DB, _QUIET, _SERVER]
         self._arguments = arguments
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

@@ -27,6 +27,7 @@ from eosdb.model.words import printable
 from eosdb.system.road import road
 
 from . import output
+from .file_command import quiet_option
 from .registry import CommandsByName
 from .session import Session
 from .stopping import exit_status, is_normal_end, raising_on_interrupt
@@ -164,9 +165,10 @@ def _tell_version(context: click.Context, _: click.Parameter, is_asked: bool) ->
 @click.option(
     "--log-level", type=click.Choice(LEVELS), metavar="LEVEL", envvar="EOSDB_LOG", default="warning",
     show_default=True,
-    help="Log level on stderr.",
+    help="Log level on stderr; -v is info.",
 )  # fmt: skip
-@click.option("-v", "--verbose", is_flag=True, help="The same as --log-level info.")
+@click.option("-v", "--verbose", is_flag=True, hidden=True)
+@quiet_option
 @click.option(
     "--version", is_flag=True, expose_value=False, is_eager=True, callback=_tell_version,
     help="Show the version, and whether the accelerator is used.",
@@ -180,10 +182,7 @@ def main(
     log_level: str,
     verbose: bool,
 ) -> None:
-    """Kafka's exactly-once machinery in one SQLite file.
-
-    Name the database first (`eosdb topics list shop.db`), or with --db, or in EOSDB_DB.
-    """
+    """Kafka's exactly-once machinery in one SQLite file: `eosdb info shop.db`."""
     is_quieter = LEVELS.index(log_level) > LEVELS.index("info")
     context.with_resource(shown("info" if verbose and is_quieter else log_level))
     is_named = context.get_parameter_source("path") is ParameterSource.COMMANDLINE

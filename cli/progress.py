@@ -1,124 +1,80 @@
-"""Progress of long-running commands on stderr: a bar on a terminal, a line every few seconds elsewhere."""
+"""Progress of long-running commands on stderr: a bar with its pace and the time left, on a terminal alone.
+
+A log, a pipe and `--quiet` get nothing, so that a line on stderr always is a message.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import sys
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
-import eosdb
+import click
+
+from eosdb.model.clock import SystemClock
 from eosdb.model.words import duration
-
-from . import output
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-_LINE_EVERY_MS = 5_000
-_BAR_EVERY_MS = 100
+Report = Callable[..., None]
+"""Takes the amount done, the total (None if unknown), and the number of units if `done` counts others."""
+QUIET: Final = "eosdb.quiet"
+"""The key in `Context.meta` that --quiet sets."""
 
-Show = Callable[["Reporter"], object]
 
+@dataclass(slots=True)
+class Pace:
+    """The text beside a bar. The rate is the mean since the first report, so it excludes preparations such
+    as the check of the file's structure."""
 
-class Reporter:
-    """Receives the amount done and the total, and shows them periodically.
+    unit: str
+    began: tuple[int, int, int] | None = None
+    """Amount, units and time (ms) of the first report, or of the last one without progress."""
 
-    The rate is the mean since the first progress, so it excludes preparations such as the check of the
-    file's structure.
-    """
-
-    def __init__(
-        self, clock: eosdb.Clock, unit: str, every_ms: int, show: Show, *, also_at_the_end: bool
-    ) -> None:
-        self._also_at_the_end = also_at_the_end
-        self._clock = clock
-        self._unit = unit
-        self._every_ms = every_ms
-        self._show = show
-        self._shown_ms = self._began_ms = self._now_ms = clock.monotonic_ms()
-        self._began: tuple[int, int] | None = None
-        self.done = 0
-        self.total: int | None = None
-        self._count: int | None = None
-
-    def __call__(self, done: int, total: int | None, count: int | None = None) -> None:
-        """`count` is the number of units if `done` counts something else; `total` is None if unknown."""
-        self.done, self.total, self._count = done, total, count
-        self._now_ms = self._clock.monotonic_ms()
-        if self._began is None or (done, self._units) == self._began:
-            self._began, self._began_ms = (done, self._units), self._now_ms
-        at_the_end = self._also_at_the_end and done == total
-        if self._now_ms - self._shown_ms >= self._every_ms or at_the_end:
-            self._shown_ms = self._now_ms
-            self._show(self)
-
-    @property
-    def _units(self) -> int:
-        return self.done if self._count is None else self._count
-
-    def amount(self, *, with_total: bool) -> str:
-        """Such as `12 of 40 events`, or `12 events`."""
-        has_total = with_total and self._count is None and self.total is not None
-        return f"{self._units:,}{f' of {self.total:,}' if has_total else ''} {self._unit}"
-
-    def share(self) -> str:
-        """Such as ` (30 %)`; empty without a total."""
-        if not self.total:
-            return ""
+    def text(self, now_ms: int, done: int, total: int | None, count: int | None = None) -> str:
+        """Such as `1,200 records (30 %), 240 a second, 12 s left`."""
+        units = done if count is None else count
+        if self.began is None or (done, units) == self.began[:2]:
+            self.began = done, units, now_ms
+        first, before, began_ms = self.began
+        elapsed_ms = max(now_ms - began_ms, 1)
         # A file that grows while it is read can exceed its first size.
-        return f" ({100 * min(self.done, self.total) // self.total} %)"
-
-    def pace(self) -> str:
-        """Such as `240,000 a second, 12 s left`."""
-        assert self._began is not None
-        done, units = self._began
-        elapsed_ms = max(self._now_ms - self._began_ms, 1)
-        text = f"{(self._units - units) * 1000 // elapsed_ms:,} a second"
-        if self.total is None or self.done <= done:
-            return text
-        left_ms = max(self.total - self.done, 0) * elapsed_ms // (self.done - done)
-        return f"{text}, {duration(-(-left_ms // 1000) * 1000)} left"
+        share = f" ({100 * min(done, total) // total} %)" if total else ""
+        pace = f"{units:,} {self.unit}{share}, {(units - before) * 1000 // elapsed_ms:,} a second"
+        if total is None or done <= first:
+            return pace
+        left_ms = max(total - done, 0) * elapsed_ms // (done - first)
+        return f"{pace}, {duration(-(-left_ms // 1000) * 1000)} left"
 
 
 @contextlib.contextmanager
-def progress(
-    clock: eosdb.Clock, description: str, unit: str, *, on_terminal: str | None = None
-) -> Iterator[Reporter]:
-    """Show the progress of the work inside the block; `on_terminal` is a shorter description."""
+def progress(doing: str, unit: str = "") -> Iterator[Report]:
+    """Show the progress of the work inside the block. Work that reports nothing shows the time it takes."""
     console = _console()
     if console is None:
-        yield Reporter(clock, unit, _LINE_EVERY_MS, _lines(description), also_at_the_end=False)
+        yield lambda done, total, count=None: None
         return
-    from rich.progress import BarColumn, Progress, TextColumn
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    with Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        TextColumn("{task.fields[status]}", markup=False),
-        console=console,
-    ) as bar:
-        task = bar.add_task(on_terminal or description, total=None, status="")
+    text = TextColumn("{task.description}", markup=False)
+    status = TextColumn("{task.fields[status]}", markup=False)
+    with Progress(text, BarColumn(), status, TimeElapsedColumn(), console=console) as bar:
+        task, pace, clock = bar.add_task(doing, total=None, status=""), Pace(unit), SystemClock()
 
-        def show(now: Reporter) -> None:
-            status = f"{now.amount(with_total=False)}{now.share()}, {now.pace()}"
-            bar.update(task, completed=now.done, total=now.total, status=status)
+        def report(done: int, total: int | None, count: int | None = None) -> None:
+            shown = pace.text(clock.monotonic_ms(), done, total, count)
+            bar.update(task, completed=done, total=total, status=shown)
 
-        yield Reporter(clock, unit, _BAR_EVERY_MS, show, also_at_the_end=True)
-
-
-def _lines(description: str) -> Show:
-    def show(now: Reporter) -> None:
-        output.line(
-            f"{description}: {now.amount(with_total=True)}{now.share()}, {now.pace()}", err=True
-        )
-
-    return show
+        yield report
 
 
 def _console() -> Console | None:
-    """The terminal that stderr is connected to, if it can redraw a bar."""
-    if sys.stderr is None or not sys.stderr.isatty():
+    """The terminal that stderr is connected to, if it can redraw a bar and --quiet was not given."""
+    context = click.get_current_context(silent=True)
+    if (context and QUIET in context.meta) or sys.stderr is None or not sys.stderr.isatty():
         return None
     from rich.console import Console
 

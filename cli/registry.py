@@ -22,17 +22,17 @@ GROUPS: Final = {
         "consume": ("data.records", "Print the records of TOPICS as a consumer sees them."),
         "ingest": ("data.ingest", "Append the lines of files to TOPIC exactly once."),
         "sql": ("operate.database", "Run a read-only SQL QUERY."),
-        "views": ("data.views", "Create, list and drop typed views over the JSON values."),
+        "views": ("data.views", "Create, list and drop typed views over JSON values."),
         "delete-records": ("data.topics", "Delete the oldest records of a partition."),
     },
-    "Groups and transactions": {
+    "Groups": {
         "groups": ("groups", "List, describe, reset and delete consumer groups."),
         "why": ("why", "Explain what stands still, most urgent first."),
         "dlq": ("dead_letters", "List, show and replay dead letters."),
         "transactions": ("transactions", "List, describe and end transactions."),
         "timeline": ("data.timeline", "Draw the transactions of TOPIC along offsets or time."),
     },
-    "The file": {
+    "File": {
         "init": ("operate.database", "Create FILE if it does not exist, or upgrade it."),
         "info": ("operate.database", "Show sizes, counts and versions of the file."),
         "verify": ("operate.maintenance", "Compare every table with a replay of all events."),
@@ -108,14 +108,20 @@ class CommandsByName(click.Group):
         super().__init__(*args, **kwargs)
         self.commands = _Loaded()
 
+    def get_help_option(self, ctx: click.Context) -> click.Option | None:
+        """Without a line in the help, which has one screen."""
+        option = super().get_help_option(ctx)
+        if option is not None:
+            option.hidden = True
+        return option
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        width = max(map(len, COMMANDS))
+        width, names = max(map(len, GROUPS)), max(map(len, COMMANDS))
         formatter.write_paragraph()
-        for heading, rows in GROUPS.items():  # Without empty lines, so that it fits a screen.
-            formatter.write_heading(heading)
-            formatter.indent()
-            formatter.write_dl([(name.ljust(width), text) for name, (_, text) in rows.items()])
-            formatter.dedent()
+        for heading, rows in GROUPS.items():  # Headings take no line, so that it fits a screen.
+            for name, (_, text) in rows.items():
+                formatter.write(f"{heading:{width}}  {name:{names}}  {text}\n")
+                heading = ""
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         from click.shell_completion import CompletionItem

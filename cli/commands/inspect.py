@@ -175,7 +175,7 @@ def rebuild(session: Session) -> None:
     Example:
       eosdb inspect rebuild shop.db
     """
-    with session.open() as db, progress(db.clock, "rebuild", "events") as report:
+    with session.open() as db, progress("rebuild", "events") as report:
         done = db.rebuild(on_progress=report)
     output.line(f"rebuilt from {done.events} events, {done.elapsed_s:.1f} s")
 
@@ -192,7 +192,7 @@ def extract(session: Session, target: str) -> None:
     Example:
       eosdb inspect extract app.db orders.db
     """
-    with session.open() as db, progress(db.clock, "extract", "events") as report:
+    with session.open() as db, progress("extract", "events") as report:
         position = db.extract(target, on_progress=report)
     output.line(f"{target} has eosdb's tables, with {position} events; {session.path} has its own")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import pty
+import shutil
 import struct
 import subprocess
 import sys
@@ -16,64 +17,41 @@ import pytest
 from click.testing import Result
 
 import eosdb
-from eosdb import ManualClock
-from eosdb.cli.progress import progress
+from eosdb.cli.progress import Pace, progress
 
 Run = Callable[..., Result]
 
 
-def test_a_line_every_five_seconds_with_rate_and_time_left(
-    clock: ManualClock, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with progress(clock, "verify", "events") as report:
-        clock.advance(60_000)  # What goes before the work itself is no part of its rate.
-        report(0, 4_000_000)
-        capsys.readouterr()
-        for done in range(400_000, 4_000_001, 400_000):
-            clock.advance(2_000)
-            report(done, 4_000_000)
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.splitlines() == [
-        "verify: 1,200,000 of 4,000,000 events (30 %), 200,000 a second, 14 s left",
-        "verify: 2,400,000 of 4,000,000 events (60 %), 200,000 a second, 8 s left",
-        "verify: 3,600,000 of 4,000,000 events (90 %), 200,000 a second, 2 s left",
+def test_the_text_has_the_amount_the_rate_and_the_time_left() -> None:
+    pace = Pace("events")
+    pace.text(60_000, 0, 4_000_000)  # What goes before the work itself is no part of its rate.
+    texts = [pace.text(60_000 + at * 5_000, at * 1_000_000, 4_000_000) for at in (1, 2, 4)]
+    assert texts == [
+        "1,000,000 events (25 %), 200,000 a second, 15 s left",
+        "2,000,000 events (50 %), 200,000 a second, 10 s left",
+        "4,000,000 events (100 %), 200,000 a second, 0 s left",
     ]
 
 
-def test_short_work_says_nothing(clock: ManualClock, capsys: pytest.CaptureFixture[str]) -> None:
-    with progress(clock, "backup", "pages") as report:
-        report(0, 0)
+def test_units_may_be_other_than_what_the_share_is_of() -> None:
+    """As `ingest` has it: records are counted, bytes are what there is to do; some were done before."""
+    pace = Pace("records")
+    pace.text(0, 5_000, 10_000, 0)
+    assert pace.text(10_000, 7_500, 10_000, 50) == "50 records (75 %), 5 a second, 10 s left"
+    assert pace.text(20_000, 12_000, 10_000, 140) == "140 records (100 %), 7 a second, 0 s left"
+
+
+def test_without_a_total_there_is_neither_a_share_nor_an_end() -> None:
+    pace = Pace("records")
+    pace.text(0, 0, None, 0)
+    assert pace.text(5_000, 9_999, None, 50) == "50 records, 10 a second"
+
+
+def test_without_a_terminal_nothing_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress("verify", "events") as report:
         report(0, 10)
-        clock.advance(4_999)
         report(10, 10)
     assert capsys.readouterr() == ("", "")
-
-
-def test_units_may_be_other_than_what_the_share_is_of(
-    clock: ManualClock, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """As `ingest` has it: records are counted, bytes are what there is to do; some were done before."""
-    with progress(clock, "in.csv", "records") as report:
-        report(5_000, 10_000, 0)
-        clock.advance(10_000)
-        report(7_500, 10_000, 50)
-        clock.advance(10_000)
-        report(12_000, 10_000, 140)
-    assert capsys.readouterr().err.splitlines() == [
-        "in.csv: 50 records (75 %), 5 a second, 10 s left",
-        "in.csv: 140 records (100 %), 7 a second, 0 s left",
-    ]
-
-
-def test_without_a_total_there_is_neither_a_share_nor_an_end(
-    clock: ManualClock, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with progress(clock, "in.gz", "records") as report:
-        report(0, None, 0)
-        clock.advance(5_000)
-        report(9_999, None, 50)
-    assert capsys.readouterr().err == "in.gz: 50 records, 10 a second\n"
 
 
 def on_a_terminal(*arguments: str) -> tuple[str, str, int]:
@@ -119,6 +97,62 @@ def test_a_bar_on_a_terminal(run: Run, db_path: Path, tmp_path: Path) -> None:
         events = db.info()["journal_position"]
     assert (out.startswith(f"ok: {events} events, "), status) == (True, 0), out
     assert f"{events} events (100 %), " in shown
+
+
+# What each says beside its bar; `{}` is the folder of the test.
+WAITED_FOR = {
+    "backup t.db {}/copy.db": "pages (100 %)",
+    "compact t.db": "pages (100 %)",
+    "export t.db {}/table": "offsets (100 %)",
+    "fetch file://{}/bucket/ID {}/got.db": "bytes (100 %)",
+    "housekeeping t.db": "housekeeping",
+    "info t.db --sizes": "pages (100 %)",
+    "ingest t.db t {}/in.txt": "records (100 %)",
+    "init t.db": "init",
+    "inspect rebuild t.db": "events (100 %)",
+    "migrate t.db": "migrate",
+    "publish t.db file://{}/bucket": "bytes (100 %)",
+    "relay t.db --to {}/other.db --create --once": "records (100 %)",
+    "restore t.db {}/then.db --position 1": "pages and events (100 %)",
+    "verify t.db": "events (100 %)",
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file of 500 records, an input, and a published copy."""
+    folder = tmp_path_factory.mktemp("waiting")
+    with eosdb.connect(folder / "t.db", durability="off") as db:
+        db.admin.create_topic("t")
+        db.producer().send_many("t", [b"v"] * 500)
+        db.publish_copy(f"file://{folder}/bucket")
+    (folder / "in.txt").write_text("x\n" * 50)
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.process
+@pytest.mark.parametrize("line", WAITED_FOR)
+def test_every_command_that_may_take_long_shows_how_far_it_is(
+    line: str, folder: Path, tmp_path: Path
+) -> None:
+    with eosdb.connect(folder / "t.db", read_only=True) as db:
+        published = str(db.info()["file_id"])
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    arguments = line.replace("ID", published).format(*[tmp_path] * 2).split()
+    arguments = [f"{tmp_path}/t.db" if word == "t.db" else word for word in arguments]
+    _, shown, status = on_a_terminal(*arguments)
+    assert status == 0, shown
+    assert WAITED_FOR[line] in shown
+    assert "━" in shown
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("line", ["--quiet verify t.db", "verify t.db -q", "verify --quiet t.db"])
+def test_quiet_means_no_bar_wherever_it_stands(line: str, folder: Path) -> None:
+    words = [f"{folder}/t.db" if word == "t.db" else word for word in line.split()]
+    out, shown, status = on_a_terminal(*words)
+    assert (out.startswith("ok: "), shown, status) == (True, "", 0)
 
 
 @pytest.mark.process

@@ -14,9 +14,10 @@ from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
 
 import eosdb.cli
-from eosdb.cli.registry import COMMANDS
+from eosdb.cli.registry import COMMANDS, GROUPS
 from tests.cli.conftest import MAIN
 
 pytestmark = [pytest.mark.process, pytest.mark.real_start]
@@ -113,12 +114,18 @@ def test_ctrl_c_at_any_moment_of_the_start_ends_it_without_a_traceback(db_path: 
 
 
 def test_the_list_of_commands_says_how_the_help_of_each_begins() -> None:
-    widest = max(map(len, COMMANDS))
+    before = max(map(len, GROUPS)) + 2 + max(map(len, COMMANDS)) + 2
     for name, (_, text) in COMMANDS.items():
         command = MAIN.commands[name]
         assert (command.name, text[-1]) == (name, ".")
         assert " ".join(command.help.split()).startswith(text.removesuffix(".")), name
-        assert len(text) <= 100 - 6 - widest, f"{name}: {text!r} is too long for a line"
+        assert len(text) <= 80 - before, f"{name}: {text!r} is too long for a line"
+
+
+def test_the_list_of_commands_fits_a_screen() -> None:
+    shown = CliRunner().invoke(MAIN, ["--help"]).output
+    assert len(shown.splitlines()) <= 45
+    assert all(f" {name} " in shown for name in COMMANDS)
 
 
 def test_no_command_is_missing_in_the_list() -> None:

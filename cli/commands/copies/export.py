@@ -11,6 +11,7 @@ import click
 from eosdb.cli import output
 from eosdb.cli.file_command import FileCommand
 from eosdb.cli.params import settings
+from eosdb.cli.progress import progress
 from eosdb.cli.session import Session
 from eosdb.errors import ConfigError, EosdbError, StorageError
 from eosdb.model.words import counted
@@ -88,19 +89,20 @@ def export(
             from eosdb.integrations import lakehouse
 
             if files is None:
-                with session.open(read_only=True) as db:
-                    done = lakehouse.export(db, target, table_format, topics=chosen, **where)
+                with session.open(read_only=True) as db, progress("export", "offsets") as report:
+                    done = lakehouse.export(
+                        db, target, table_format, topics=chosen, on_progress=report, **where
+                    )
                 results.tell(session.named_path(), done)
                 return
-            for path, result in lakehouse.export_files(
-                _paths(files),
-                target,
-                table_format,
-                topics=chosen,
-                principal=session.principal,
-                **where,
-            ):
-                results.tell(path, result)
+            paths, principal = _paths(files), session.principal
+            with progress("export", "files") as report:
+                found = lakehouse.export_files(
+                    paths, target, table_format, topics=chosen, principal=principal, **where
+                )
+                for number, (path, result) in enumerate(found, 1):
+                    report(number, len(paths))
+                    results.tell(path, result)
         except ImportError as error:
             raise ConfigError(str(error)) from None
 

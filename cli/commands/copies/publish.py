@@ -6,9 +6,8 @@ import os
 
 import click
 
-import eosdb
 from eosdb.cli import output
-from eosdb.cli.file_command import FileCommand
+from eosdb.cli.file_command import FileCommand, quiet_option
 from eosdb.cli.progress import progress
 from eosdb.cli.session import Session
 from eosdb.integrations import publishing
@@ -34,7 +33,7 @@ def publish(session: Session, target: str, keep: int, anew: bool, folder: str | 
     Example:
       eosdb publish shop.db s3://bucket/fleet
     """
-    with session.open(read_only=True) as db, progress(db.clock, "publish", "bytes") as report:
+    with session.open(read_only=True) as db, progress("publish", "bytes") as report:
         done = db.publish_copy(target, keep=keep, anew=anew, folder=folder, on_progress=report)
     if done is None:
         output.line(f"published a backup at {target}: {os.path.getsize(target)} bytes")
@@ -49,6 +48,7 @@ def publish(session: Session, target: str, keep: int, anew: bool, folder: str | 
 @click.argument("url")
 @click.argument("target", required=False, type=click.Path())
 @click.option("--snapshot", help="Name of an earlier snapshot.")
+@quiet_option
 def fetch(url: str, target: str | None, snapshot: str | None) -> None:
     """Download the latest published snapshot at URL to TARGET or into the cache, verify its checksums, and
     print the path.
@@ -57,6 +57,6 @@ def fetch(url: str, target: str | None, snapshot: str | None) -> None:
     Example:
       eosdb fetch s3://bucket/fleet/4kYQbJ0cTQm0vYb0yGJx5w copy.db
     """
-    with progress(eosdb.SystemClock(), "fetch", "bytes") as report:
+    with progress("fetch", "bytes") as report:
         path = publishing.fetch(url, target, snapshot=snapshot, on_progress=report)
     output.line(path)

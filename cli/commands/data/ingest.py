@@ -381,9 +381,7 @@ class Ingest:
         position = self._committed()
         source = self._source
         total = None if source.packed else source.size()
-        with progress(
-            self._db.clock, str(source.path), "records", on_terminal=source.path.name
-        ) as report:
+        with progress(source.path.name, "records") as report:
             report(position.byte, total, 0)
             items = self._source.read(position)
             for first in items:

@@ -12,7 +12,7 @@ from eosdb.errors import InvalidRequestError
 
 @click.group(cls=FileGroup)
 def views() -> None:
-    """Create, list and drop typed views over the JSON values of a topic."""
+    """Create, list and drop typed views over JSON values."""
 
 
 def _fields(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:

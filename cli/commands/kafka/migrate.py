@@ -85,7 +85,7 @@ def migrate_to_kafka(
             topics=list(topics) or None,
             config=settings,
             notify=lambda text: output.line(text, err=True),
-            on_progress=cleanup.enter_context(progress(db.clock, "relay", "records")),
+            on_progress=cleanup.enter_context(progress("relay", "records")),
             **options,
         )
         cleanup.callback(move.close)

@@ -141,7 +141,7 @@ def relay(
     settings = {} if config is None else from_file(config)
     with contextlib.ExitStack() as cleanup:
         db = cleanup.enter_context(session.open(create=create and origin is not None))
-        options["on_progress"] = cleanup.enter_context(progress(db.clock, "relay", "records"))
+        options["on_progress"] = cleanup.enter_context(progress("relay", "records"))
         if origin is not None:
             running = from_kafka(db, origin, config=settings, **options)
         elif target is not None and _ADDRESS.fullmatch(target):

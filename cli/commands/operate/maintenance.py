@@ -14,7 +14,6 @@ from eosdb.cli.params import TimeMs
 from eosdb.cli.progress import progress
 from eosdb.cli.session import Session
 from eosdb.errors import CorruptDatabaseError, DatabaseNotFoundError
-from eosdb.model.clock import SystemClock
 
 _NOT_OURS: Final = 4
 """The exit status of `verify --untrusted` for what is not eosdb's."""
@@ -37,7 +36,7 @@ def verify(session: Session, untrusted: bool) -> None:
     if untrusted:
         _verify_untrusted(session.named_path())
         return
-    with session.open(read_only=True) as db, progress(db.clock, "verify", "events") as report:
+    with session.open(read_only=True) as db, progress("verify", "events") as report:
         result = db.verify(on_progress=report)
     for problem in result.problems:
         output.line(problem)
@@ -54,7 +53,7 @@ def _verify_untrusted(path: str) -> None:
 
     if not os.path.isfile(path):
         raise DatabaseNotFoundError(f"{path} is no file; give the path of one that was received")
-    with progress(SystemClock(), "verify", "events") as report:
+    with progress("verify", "events") as report:
         result = check(path, report)
     for problem in result.problems:
         output.line(problem)
@@ -80,7 +79,7 @@ def backup(session: Session, target: str) -> None:
     """
     with session.open(read_only=True) as db:
         start = db.clock.monotonic_ms()
-        with progress(db.clock, "backup", "pages") as report:
+        with progress("backup", "pages") as report:
             db.backup(target, on_progress=report)
         elapsed_s = (db.clock.monotonic_ms() - start) / 1000
     output.line(f"copied to {target}: {os.path.getsize(target)} bytes, {elapsed_s:.1f} s")
@@ -108,7 +107,7 @@ def restore(session: Session, target: str, position: int | None, timestamp: int 
         raise click.UsageError("give exactly one of --position and --timestamp")
     with session.open(read_only=True) as db:
         start = db.clock.monotonic_ms()
-        with progress(db.clock, "restore", "pages and events") as report:
+        with progress("restore", "pages and events") as report:
             restored = db.restore_to(target, position, timestamp, on_progress=report)
         elapsed_s = (db.clock.monotonic_ms() - start) / 1000
     output.line(f"restored to {target}: as it was after position {restored}, {elapsed_s:.1f} s")
@@ -123,7 +122,7 @@ def housekeeping(session: Session, output_format: str) -> None:
     Example:
       eosdb housekeeping shop.db
     """
-    with session.open() as db, progress(db.clock, "compaction", "records") as report:
+    with session.open() as db, progress("housekeeping", "records") as report:
         done = db.housekeeping(on_progress=report)
     output.facts(dataclasses.asdict(done), output_format)
 
@@ -139,7 +138,7 @@ def compact(session: Session) -> None:
     Example:
       eosdb compact shop.db
     """
-    with session.open() as db, progress(db.clock, "compact", "pages") as report:
+    with session.open() as db, progress("compact", "pages") as report:
         done = db.compact(on_progress=report)
     output.line(
         f"compacted from {done.bytes_before} to {done.bytes_after} bytes, {done.elapsed_s:.1f} s"

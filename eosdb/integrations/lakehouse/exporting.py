@@ -36,6 +36,7 @@ from eosdb.integrations.lakehouse import targets
 from eosdb.integrations.lakehouse.targets import DataFile, Numbers, Range, Source, Target, one_line
 from eosdb.model.clock import Clock, SystemClock
 from eosdb.model.failpoints import Failpoint, reach
+from eosdb.model.progress import Progress, report_progress, silent
 from eosdb.model.validation import check_choice, check_path, check_text, check_texts, shown
 from eosdb.model.words import needs_extra
 
@@ -196,6 +197,7 @@ def export(
     catalog: str = "default",
     options: Mapping[str, str] | None = None,
     allow_data_loss: bool = False,
+    on_progress: Progress | None = None,
 ) -> Exported:
     """Append the committed records that the target does not have yet, each exactly once, even if exports
     are killed, repeated, or run concurrently.
@@ -203,20 +205,30 @@ def export(
     `target` is a folder, for `"delta"` also a URI of object storage, and for `"iceberg"` a table of
     pyiceberg's `catalog`, such as `namespace.table`. `topics` None exports all topics. `options` are
     storage options for Delta and catalog properties for Iceberg. Several files may be exported into one
-    table, which has a column `source_file`.
+    table, which has a column `source_file`. `on_progress(done, total)` counts offsets.
 
     Raises ConfigError; IllegalStateError if the file was replaced, or is an older copy than the exported
     one; OffsetOutOfRangeError if retention has removed records that were not exported, unless
     `allow_data_loss`; StorageError if the target cannot be written; InvalidTimestampError for a record
     later than the year 9999; and the errors of reading.
     """
-    with _exporter(
-        target, format, topics, catalog, options or {}, db.clock, allow_data_loss=allow_data_loss
-    ) as exporter:
-        while True:
-            exported = exporter.read(db)
-            if exporter.commit(db):
-                return exported
+
+    def work(report: Progress) -> Exported:
+        with _exporter(
+            target,
+            format,
+            topics,
+            catalog,
+            options or {},
+            db.clock,
+            allow_data_loss=allow_data_loss,
+        ) as exporter:
+            while True:
+                exported = exporter.read(db, on_progress=report)
+                if exporter.commit(db):
+                    return exported
+
+    return report_progress(on_progress, work)
 
 
 def export_files(
@@ -315,7 +327,9 @@ class _Exporter:
                 db, lambda: stamp if self._stamp(path, principal, clock) == stamp else {}
             )
 
-    def read(self, db: Database, stamp: Callable[[], Numbers] = dict) -> Exported:
+    def read(
+        self, db: Database, stamp: Callable[[], Numbers] = dict, on_progress: Progress = silent
+    ) -> Exported:
         """Read the new records. After that, `stamp` returns further numbers to store."""
         # A path without a UTF-8 form is refused: the formats write JSON.
         check_text("path", db.path, ConfigError)
@@ -332,7 +346,7 @@ class _Exporter:
             mine = self._new_files()
             try:
                 with contextlib.suppress(UnknownTopicIdError, UnknownTopicOrPartitionError):
-                    records = self._write(db, mine, wanted)
+                    records = self._write(db, mine, wanted, on_progress)
                     if _is_current(db, source, wanted):
                         files = self._files.take(mine)
                         self._note(source, wanted, stamp())
@@ -389,11 +403,14 @@ class _Exporter:
             self.is_loading = False
         return self._known
 
-    def _write(self, db: Database, files: DataFiles, wanted: Sequence[Range]) -> int:
+    def _write(
+        self, db: Database, files: DataFiles, wanted: Sequence[Range], on_progress: Progress
+    ) -> int:
         """Write the records as data files, which are not yet part of the table. Returns their number."""
-        records = 0
+        records = done = 0
+        total = sum(it.end - it.start for it in wanted)
         for it in wanted:
-            tp = it.topic_partition
+            tp, here = it.topic_partition, 0
             try:
                 for rows in db.scan_arrow(
                     tp,
@@ -403,6 +420,8 @@ class _Exporter:
                     skip_lost=self._allow_data_loss,
                 ):
                     records += rows.num_rows
+                    here += rows.num_rows
+                    on_progress(done + here, total)
                     for day, part in by_day(rows):
                         files.add(tp.topic, day, part)
             except (OverflowError, InvalidTimestampError):
@@ -410,6 +429,8 @@ class _Exporter:
                     f"{tp}: a record from offset {it.start} on has a timestamp beyond the year 9999, "
                     "which is no day in any of the formats; export other topics, or delete the record"
                 ) from None
+            done += it.end - it.start
+            on_progress(done, total)
         return records
 
     def _note(self, source: Source, wanted: Sequence[Range], stamp: Numbers) -> None:
