@@ -10,11 +10,17 @@ import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import pytest
+
+_NAMED = type(pytest.param())
 _Test = Callable[..., None]
 
 
 def each(names: str | tuple[str, ...], cases: Iterable[Any]) -> Callable[[_Test], _Test]:
     """Call the test with one case after the other. `names` and `cases` are as for `parametrize`."""
+
+    every = [*cases]
+    assert every
 
     def decorated(test: _Test) -> _Test:
         arguments = names.split(",") if isinstance(names, str) else names
@@ -22,11 +28,13 @@ def each(names: str | tuple[str, ...], cases: Iterable[Any]) -> Callable[[_Test]
         assert set(arguments) <= signature.parameters.keys()
 
         def of(case: Any) -> dict[str, Any]:
+            if isinstance(case, _NAMED):
+                case = case.values if len(arguments) > 1 else case.values[0]
             return dict(zip(arguments, case if len(arguments) > 1 else (case,), strict=True))
 
         @functools.wraps(test)
         def run(**fixtures: Any) -> None:
-            for case in cases:
+            for case in every:
                 try:
                     test(**fixtures, **of(case))
                 except BaseException as error:

@@ -32,6 +32,7 @@ from eosdb.model.overview import (
     PartitionFigures,
 )
 from eosdb.model.topic_config import MOVING_TO
+from tests.cases import each
 
 NOW = 1_000_000_000
 TP = TopicPartition("orders", 0)
@@ -264,7 +265,7 @@ CASES: dict[str, tuple[Overview, str, str, bool]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", CASES)
+@each("case", CASES)
 def test_each_worry_has_its_sentence_and_its_command(case: str) -> None:
     it, sentence, command, is_urgent = CASES[case]
     (found,) = worries(it, "shop.db")

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import pytest
 
 from scripts import make_conformance
+from tests.cases import each
 from tests.conformance import double as doubles
 from tests.conformance import restart_checks, sheet, systems
 from tests.conformance.catalog import CHECKS
@@ -49,7 +50,7 @@ def test_a_server_that_is_killed_forgets_nothing(check: Any) -> None:
     assert sheet.run(check, SERVED.make()) == sheet.Cell("yes")
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)
+@each("check", CHECKS)
 def test_a_check_can_fail(check: Any) -> None:
     assert sheet.run(check, Careless()).outcome == "no"
 

@@ -23,6 +23,7 @@ import eosdb
 from eosdb import ManualClock
 from eosdb.integrations.datasette.metadata import main, of_instance
 from scripts import make_datasette
+from tests.cases import each
 from tests.docs import shop
 from tests.docs.shop_answers import ANSWERS, INCIDENTAL
 from tests.docs.test_sql_page import QUERIES, VIEWS
@@ -81,7 +82,7 @@ def test_the_queries_are_those_of_the_page_and_one_for_each_view_with_blobs() ->
     assert list(SHOP["queries"]) == [*TEXTS, *(query.name for query in QUERIES)]
 
 
-@pytest.mark.parametrize("name", SHOP["queries"])
+@each("name", SHOP["queries"])
 def test_a_query_runs_in_sqlite(file: Path, name: str) -> None:
     connection = sqlite3.connect(f"file:{file}?mode=ro", uri=True)
     given = {"topic": "orders", "from_offset": "0"}

@@ -16,6 +16,7 @@ from eosdb.cli.main import main
 from eosdb.spark_io import jdbc
 from eosdb.testing.kafka import KafkaDouble
 from scripts import make_cli, pages
+from tests.cases import each
 from tests.docs.shell import Shell
 from tests.integrations.relay.contents import values
 from tests.spark import small
@@ -26,7 +27,7 @@ pytestmark = pytest.mark.process
 DOCUMENTS = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+@each("path", DOCUMENTS)
 def test_links_lead_somewhere(path: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)[^)]*\)", path.read_text(encoding="utf-8")):
         if not target.startswith(("http:", "https:", "mailto:")):

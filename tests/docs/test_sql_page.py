@@ -15,6 +15,7 @@ import pytest
 
 import eosdb
 from scripts import make_datasette
+from tests.cases import each
 from tests.docs import shop
 from tests.docs.shop_answers import ANSWERS, INCIDENTAL
 from tests.tidy.tree import ROOT
@@ -71,7 +72,7 @@ def test_every_query_has_a_title_of_its_own_and_an_expected_answer() -> None:
     assert all(ANSWERS.values()), "an empty answer proves nothing"
 
 
-@pytest.mark.parametrize("query", QUERIES, ids=lambda query: query.name)
+@each("query", QUERIES)
 def test_a_query_gives_the_right_answer(analyst: sqlite3.Connection, query: Any) -> None:
     rows = analyst.execute(query.sql.replace("'now'", f"'{shop.NOW}'")).fetchall()
     assert [row for row in rows if row[0] not in INCIDENTAL] == ANSWERS[query.title]

@@ -9,11 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eosdb.model.clock import parse_time_ms
+from tests.cases import each
 
 NOON = 1_795_262_400_000  # 2026-11-21T12:00Z
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "ms"),
     [
         ("0", 0),
@@ -43,7 +44,7 @@ def test_what_is_a_time(text: str, ms: int) -> None:
     assert parse_time_ms(text) == ms
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "says"),
     [
         ("", "expected milliseconds"),

@@ -35,6 +35,7 @@ from eosdb.client.processor.dead_letters import DeadLetters
 from eosdb.client.producer.settings import ProducerConfig, ProducerSettings
 from eosdb.model.protocol.scram import ScramCredential
 from eosdb.model.topic_config import ConfigChange, ConfigOperation
+from tests.cases import each
 from tests.readers import newest_position
 
 LONE = "a\ud800"
@@ -280,7 +281,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[eosdb.Database]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("owner", "method", "name", "bad"), cases())
+@each(("owner", "method", "name", "bad"), cases())
 def test_what_cannot_be_stored_as_text_is_answered_by_name(
     shared: eosdb.Database, owner: str, method: str, name: str, bad: Any
 ) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cases import each
 from tests.hunts import session
 from tests.hunts.actors import ACTORS
 from tests.hunts.faults import FAULTS
@@ -28,7 +29,7 @@ def log(*indexes: int, count: int = 2) -> Log:
     return entries
 
 
-@pytest.mark.parametrize(
+@each(
     ("outcome", "indexes", "is_right"),
     [
         ("written", (0, 1), True),

@@ -15,6 +15,7 @@ from eosdb.errors import CorruptDatabaseError, CorruptRecordError
 from eosdb.integrations import arrow
 from eosdb.log.partition_rows import Partition
 from eosdb.log.reading import row_check
+from tests.cases import each
 from tests.log import damaged_cells
 
 pytestmark = pytest.mark.simulation
@@ -175,7 +176,7 @@ def test_whatever_cell_is_damaged_what_is_served_is_right(
     assert told, "some of the damage is met"
 
 
-@pytest.mark.parametrize(
+@each(
     ("offsets", "clean_offset", "sound"),
     [
         ([3, 4, 5], 0, 3),

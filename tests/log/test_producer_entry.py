@@ -10,6 +10,7 @@ import pytest
 
 from eosdb.errors import ApiError
 from eosdb.log.producer_state import BatchMetadata, ProducerStateEntry, check_marker
+from tests.cases import each
 from tests.log.producer_batches import Row, batch, decide, entry
 
 BATCH = BatchMetadata(base_serial=2, last_serial=4, base_offset=12, last_offset=14, timestamp=777)
@@ -88,7 +89,7 @@ def test_a_transaction_may_begin_at_offset_0() -> None:
     assert later.current_txn_first_offset == 0
 
 
-@pytest.mark.parametrize(
+@each(
     ("epoch", "kept"),
     [
         pytest.param(3, True, id="the same epoch goes on with its sequences"),
@@ -123,7 +124,7 @@ def test_after_a_marker_of_the_same_epoch_the_sequence_goes_on_and_repeats_are_k
     assert decide(ended, batch(0, 2)).base_offset == 10  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize(
+@each(
     ("epoch", "coordinator_epoch", "error"),
     [
         pytest.param(3, 9, None, id="both equal"),
@@ -137,7 +138,7 @@ def test_after_a_marker_of_the_same_epoch_the_sequence_goes_on_and_repeats_are_k
         pytest.param(2, 8, "INVALID_PRODUCER_EPOCH", id="both older: the producer comes first"),
     ],
 )
-@pytest.mark.parametrize("known", [BEFORE, IN_TRANSACTION], ids=["nothing open", "open"])
+@each("known", [BEFORE, IN_TRANSACTION])
 def test_markers(
     known: ProducerStateEntry, epoch: int, coordinator_epoch: int, error: str | None
 ) -> None:

@@ -21,6 +21,7 @@ from eosdb.log.producer_state import (
     round_of,
     sequence_of,
 )
+from tests.cases import each
 from tests.log.producer_batches import EPOCH, TOP, Row, answer, batch, decide, entry
 from tests.log.sequences import (
     ALL,
@@ -36,7 +37,7 @@ ROWS = ALL.batches
 KNOWN = ALL.known
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.name} - {case.answer}")
+@each("case", CASES)
 def test_a_batch_after_what_came_before(case: Case) -> None:
     assert answer(case.past.known, case.incoming, case.past.rows) == case.answer
 
@@ -57,7 +58,7 @@ def test_a_stored_batch_above_the_remembered_ones_is_a_repeat_too() -> None:
 OPEN = entry(ROWS[5:], current_txn_first_offset=118)
 
 
-@pytest.mark.parametrize(
+@each(
     ("incoming", "expected"),
     [
         pytest.param(batch(20, transactional=True), "new at 20", id="goes on"),
@@ -102,7 +103,7 @@ def test_a_repeat_of_the_second_round_is_not_taken_for_one_of_the_first() -> Non
     assert answer(None, batch(12), rows) == f"new at {SECOND_ROUND + 12}"
 
 
-@pytest.mark.parametrize(
+@each(
     ("serial", "sequence", "rounds"),
     [
         pytest.param(-1, -1, 0, id="none"),
@@ -116,7 +117,7 @@ def test_a_serial_is_a_sequence_and_a_round(serial: int, sequence: int, rounds: 
     assert (sequence_of(serial), round_of(serial)) == (sequence, rounds)
 
 
-@pytest.mark.parametrize(
+@each(
     ("sequence", "expected", "serial"),
     [
         pytest.param(5, 5, 5, id="the expected one"),

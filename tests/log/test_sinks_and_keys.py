@@ -8,13 +8,14 @@ import eosdb
 from eosdb import BrokerConfig, ManualClock
 from eosdb.errors import BatchDiffersError, OutOfOrderSequenceNumberError
 from eosdb.log.once import SinkBatch, repeats
+from tests.cases import each
 
 pytestmark = pytest.mark.both_roads
 
 HELD = frozenset({"rows", "plan"})
 
 
-@pytest.mark.parametrize(
+@each(
     ("batch_id", "held", "known", "outcome"),
     [
         (8, ("rows",), None, False),

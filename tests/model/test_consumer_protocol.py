@@ -21,6 +21,7 @@ from eosdb.model.protocol.consumer_protocol import (
     encode_assignment,
 )
 from eosdb.model.values import TopicPartition
+from tests.cases import each
 
 partitions = st.builds(TopicPartition, st.text(max_size=5), st.integers(0, 1000))
 _Told: Any = ConsumerProtocolSubscription
@@ -108,7 +109,7 @@ def test_whatever_the_bytes_are_they_are_read_or_refused(data: bytes, version: i
                 assert str(error).startswith("not a")
 
 
-@pytest.mark.parametrize(
+@each(
     "data",
     [
         b"\xff\xff\0\0\0\0",
@@ -119,14 +120,13 @@ def test_whatever_the_bytes_are_they_are_read_or_refused(data: bytes, version: i
         b"\0\x01" + b"\0" * 8 + b"\0\0\0\x01\0\x01t\0\0\0\x01\xff\xff\xff\xff",
         b'{"a":' * 100_000,
     ],
-    ids=["version", "no array", "long array", "no string", "no text", "partition", "deep"],
 )
 def test_hostile_bytes_are_refused(data: bytes) -> None:
     with pytest.raises(ValueError, match="not a subscription"):
         decode_subscription(data)
 
 
-@pytest.mark.parametrize("cut", range(1, 20))
+@each("cut", range(1, 20))
 def test_bytes_that_end_early_are_refused(cut: int) -> None:
     with pytest.raises(ValueError, match="not an assignment"):
         decode_assignment(encode_assignment([T0, T1])[:cut])

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from eosdb.model import words
+from tests.cases import each
 
 
-@pytest.mark.parametrize(
+@each(
     ("ms", "text", "short"),
     [
         (-5, "0 s", "0.0s"),
@@ -33,18 +34,15 @@ def test_a_duration_has_two_units_at_most(ms: float, text: str, short: str) -> N
     assert (words.duration(ms), words.duration(ms, short=True)) == (text, short)
 
 
-@pytest.mark.parametrize("ms", [10**power - 1 for power in range(14)])
+@each("ms", [10**power - 1 for power in range(14)])
 def test_a_short_duration_fits_into_a_column(ms: int) -> None:
     assert len(words.duration(ms, short=True)) <= 7
 
 
-@pytest.mark.parametrize(
-    ("count", "text"),
-    [
+@each(("count", "text"), [
         (0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (1536, "1.5 KiB"), (102_399, "100 KiB"),
         (1024**2 - 1, "1.0 MiB"), (10**9, "954 MiB"), (2**50, "1024 TiB"), (-2048, "-2.0 KiB"),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_a_size_is_in_binary_units(count: float, text: str) -> None:
     assert words.size(count) == text
 

@@ -15,6 +15,7 @@ from eosdb.spark_io.planning.errors import SparkOptionError
 from eosdb.spark_io.planning.options import Limit, parse
 from eosdb.spark_io.reading.stream import Trigger
 from eosdb.spark_io.writing import outgoing
+from tests.cases import each
 from tests.tidy.tree import ROOT
 
 
@@ -56,7 +57,7 @@ def test_times_win_over_offsets() -> None:
     assert parse(given, streaming=False).end == Limit(timestamps={"a": {0: 7}})
 
 
-@pytest.mark.parametrize(
+@each(
     ("given", "streaming", "message"),
     [
         ({"subscribe": "a", "assign": "{}"}, False, "expected one of"),
@@ -137,7 +138,7 @@ def test_every_option_of_kafkas_connector_is_in_the_docs_as_the_code_has_it() ->
     assert documented == decided
 
 
-@pytest.mark.parametrize("name", [*options.ACCEPTED, *options.REFUSED])
+@each("name", [*options.ACCEPTED, *options.REFUSED])
 def test_what_is_accepted_changes_nothing_and_what_is_refused_is_refused(name: str) -> None:
     written = {"path": "x", "topic": "t"}
     if name in options.REFUSED:
@@ -163,7 +164,7 @@ WORTH_SETTING = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", sorted({*options.HONOURED} - {"topic", "includeHeaders"}))
+@each("name", sorted({*options.HONOURED} - {"topic", "includeHeaders"}))
 def test_what_is_honoured_changes_what_is_read(name: str) -> None:
     given = {name: WORTH_SETTING[name]}
     assert parse(given, streaming=False) != parse({}, streaming=False)

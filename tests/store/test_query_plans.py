@@ -24,6 +24,7 @@ from eosdb.log import append, once, partition_rows, producer_rows, transaction_i
 from eosdb.log.reading import at_once, block, by_time
 from eosdb.native import accelerator
 from eosdb.store.writing import unit
+from tests.cases import each
 from tests.native.roads import ROADS, road
 
 IN_VIEW = 'topic = \'t\' AND partition = 0 AND "offset" >= 100 AND "offset" < 200'
@@ -120,7 +121,7 @@ def bad_steps(connection: sqlite3.Connection, sql: str, parameters: Any) -> list
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", HOT)
+@each("name", HOT)
 def test_a_hot_query_searches(plans: sqlite3.Connection, name: str) -> None:
     sql = HOT[name]
     assert not bad_steps(plans, sql, (0,) * sql.count("?"))

@@ -8,6 +8,7 @@ from functools import cache
 
 import pytest
 
+from tests.cases import each
 from tests.tidy.tree import imports, modules
 
 TIERS = {
@@ -257,7 +258,7 @@ def test_no_module_needs_itself() -> None:
     assert not graph, "in circles, or above one"
 
 
-@pytest.mark.parametrize(("rooms", "strangers"), STRANGERS)
+@each(("rooms", "strangers"), STRANGERS)
 def test_a_room_keeps_away_from_strangers(rooms: set[str], strangers: set[str]) -> None:
     inside = {
         name
@@ -275,7 +276,7 @@ def test_a_room_keeps_away_from_strangers(rooms: set[str], strangers: set[str]) 
     assert not found
 
 
-@pytest.mark.parametrize("name", sorted(PURE))
+@each("name", sorted(PURE))
 def test_what_decides_touches_nothing(name: str) -> None:
     outside = {"eosdb.store", "random", "os", "threading", *SQL}
     assert not {i for i in imports(name) for banned in outside if within(i, banned)}

@@ -17,6 +17,7 @@ from eosdb.errors import EosdbError, InvalidRecordError, MessageTooLargeError
 from eosdb.wire import batches
 from eosdb.wire.limits import DECOMPRESSED_BYTES, RECORDS, Allowance, Memory
 from eosdb.wire.parking import REAL_TIME
+from tests.cases import each
 from tests.wire.raw import eventually
 
 MIB = 1_048_576
@@ -84,8 +85,8 @@ def test_behind_a_bomb_nothing_of_the_request_is_decompressed(codec: int) -> Non
             batches.decompress(codec, data, 9, left)
 
 
-@pytest.mark.parametrize("codec", CODECS)
-@pytest.mark.parametrize("size", [0, 1, 100, 65_536, 3_000_000])
+@each("codec", CODECS)
+@each("size", [0, 1, 100, 65_536, 3_000_000])
 def test_everything_within_the_bound_comes_out_as_it_went_in(codec: int, size: int) -> None:
     data = bytes(range(256)) * (size // 256) + b"x" * (size % 256)
     assert batches.decompress(codec, CODECS[codec](data), 9, allowance()) == data

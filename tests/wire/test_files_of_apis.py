@@ -5,17 +5,14 @@ from __future__ import annotations
 import re
 import sys
 
-import pytest
-
 from eosdb.wire.apis import Api
 from eosdb.wire.handlers import APIS, one_broker
+from tests.cases import each
 
 ELSEWHERE = [api for api in APIS.values() if api.handle.__module__ == one_broker.__name__]
 
 
-@pytest.mark.parametrize(
-    "api", [api for api in APIS.values() if api not in ELSEWHERE], ids=lambda api: api.name
-)
+@each("api", [api for api in APIS.values() if api not in ELSEWHERE])
 def test_a_file_is_named_by_its_api_and_begins_with_its_versions(api: Api) -> None:
     snake_case = re.sub(r"(?<!^)(?=[A-Z])", "_", api.name).lower()
     assert api.handle.__module__.rpartition(".")[2] == f"k{api.key:02}_{snake_case}"

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from eosdb.wire.apis import Api
 from eosdb.wire.handlers import APIS
+from tests.cases import each
 from tests.wire.fuzz import bodies
 from tests.wire.fuzz.hunt import Hunt
 from tests.wire.fuzz.recording import CODECS, record
@@ -89,7 +90,7 @@ def test_recorded_frames_are_answered(hunt: Hunt, recorded: list[bytes]) -> None
     assert hunt.answered - before > len(recorded) * 0.8
 
 
-@pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)
+@each("api", APIS.values())
 def test_every_version_of_every_api_is_answered(hunt: Hunt, api: Api) -> None:
     for version in range(api.lowest, api.highest + 1):
         for seed in range(3):

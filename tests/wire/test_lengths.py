@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 
-import pytest
 from kafka.protocol.consumer.fetch import FetchResponse
 
 from eosdb.model.fetched import AbortedTransaction
@@ -14,7 +13,7 @@ from tests.cases import each
 AROUND = [0, 1, 125, 126, 127, 128, 129, 16_381, 16_382, 16_383, 16_384, 2_097_150, 2_097_151]
 
 
-@pytest.mark.parametrize("count", [-1, *AROUND])
+@each("count", [-1, *AROUND])
 def test_a_compact_length_is_one_more_in_seven_bits_each(count: int) -> None:
     value = shift = 0
     encoded = _compact(count)
@@ -26,7 +25,7 @@ def test_a_compact_length_is_one_more_in_seven_bits_each(count: int) -> None:
 
 
 @each("version", [4, 5, 11, 12])
-@pytest.mark.parametrize("count", [0, 126, 127, 128])
+@each("count", [0, 126, 127, 128])
 def test_any_number_of_aborted_transactions_and_bytes_is_decoded(version: int, count: int) -> None:
     aborted = [AbortedTransaction(i, i, i, i) for i in range(count)]
     part = FetchedPartition(0, 0, 9, 8, 7, aborted, [b"x" * count])

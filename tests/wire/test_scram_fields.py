@@ -131,7 +131,7 @@ FIRST = (
 PLAIN = (b"", b"alice", b"\0alice", b"\0a\0b\0c", b"\0\xff\0b", b"\0\0")
 
 
-@pytest.mark.parametrize(
+@each(
     ("mechanism", "message"),
     [*(("SCRAM-SHA-256", one) for one in FIRST), *(("PLAIN", one) for one in PLAIN)],
 )
@@ -140,9 +140,7 @@ def test_what_is_no_first_message_is_a_failed_login(mechanism: str, message: byt
         login.begin(mechanism, login.Users(find)).send(message)
 
 
-@pytest.mark.parametrize(
-    "last", [b"", b"\xff", b"c=biws", b"c=biws,r={}", b"c=biws,r={},p=!", b"c=biws,r={},p=YQ"]
-)
+@each("last", [b"", b"\xff", b"c=biws", b"c=biws,r={}", b"c=biws,r={},p=!", b"c=biws,r={},p=YQ"])
 def test_what_is_no_last_message_is_a_failed_login(last: bytes) -> None:
     server = login.begin("SCRAM-SHA-256", login.Users(find))
     challenge = server.send(f"n,,n={USER},r={NONCE}".encode())

@@ -14,6 +14,7 @@ from kafka.protocol.producer.produce import ProduceRequest
 
 from eosdb.wire import messages
 from eosdb.wire.messages import MalformedMessageError
+from tests.cases import each
 from tests.wire.raw import header
 
 HUGE_VARINT = b"\xff\xff\xff\xff\x07"
@@ -26,7 +27,7 @@ def decode(request: Any, version: int, body: bytes) -> Any:
     return messages.decode_body(request, messages.decode_header(frame), frame)
 
 
-@pytest.mark.parametrize(
+@each(
     ("request_type", "version", "body", "reason"),
     [
         (MetadataRequest, 0, struct.pack(">i", 2**31 - 1), "a length of 2147483647 with 0 bytes"),

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from eosdb.client.consumer.assignors import ASSIGNORS, Assignment, MemberSubscription
 from eosdb.model.protocol.consumer_protocol import Subscription
 from eosdb.model.values import TopicPartition
+from tests.cases import each
 
 Told = dict[str, str]
 """`{"c1": "t1-0 t1-1"}`: partitions by member, short."""
@@ -142,9 +143,7 @@ def test_round_robin(topics: dict[str, str], counts: dict[str, int], expected: T
     assert told(assign("roundrobin", members(topics), counts)) == expected
 
 
-@pytest.mark.parametrize(
-    ("topics", "owned", "counts", "expected"), [c[1:] for c in STICKY], ids=[c[0] for c in STICKY]
-)
+@each(("topics", "owned", "counts", "expected"), [c[1:] for c in STICKY])
 def test_cooperative_sticky(
     topics: dict[str, str], owned: Told, counts: dict[str, int], expected: Told
 ) -> None:

@@ -29,7 +29,7 @@ def _topic(db: eosdb.Database) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
+@each(
     ("config", "named"),
     [
         ({"acks": 1}, "acks"),
@@ -44,7 +44,6 @@ def _topic(db: eosdb.Database) -> None:
         ({"linger_ms": "soon"}, "linger_ms"),
         ({"compression": "zstd"}, "compression"),
     ],
-    ids=lambda value: str(value)[:40],
 )
 def test_a_setting_that_breaks_the_promise_is_refused(
     db: eosdb.Database, config: dict[str, Any], named: str

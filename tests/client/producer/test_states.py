@@ -6,6 +6,7 @@ import pytest
 
 import eosdb
 from eosdb.client.producer.state import LEGAL_PREVIOUS, ClientState, TransactionManager
+from tests.cases import each
 
 FOLLOWERS = {
     "UNINITIALIZED": "INITIALIZING",
@@ -31,8 +32,8 @@ def test_the_table_is_kafkas_but_for_one_step() -> None:
     }
 
 
-@pytest.mark.parametrize("old", ClientState)
-@pytest.mark.parametrize("new", ClientState)
+@each("old", ClientState)
+@each("new", ClientState)
 def test_a_step_that_does_not_exist_is_refused_and_changes_nothing(
     old: ClientState, new: ClientState
 ) -> None:

@@ -16,6 +16,7 @@ from eosdb.coordinator.transactions.decisions import (
     transition,
 )
 from eosdb.model.values import TransactionState
+from tests.cases import each
 from tests.coordinator.transactions.requests import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
@@ -49,7 +50,7 @@ def fitting(old: TransactionState, new: TransactionState) -> dict[str, Any]:
     return changes
 
 
-@pytest.mark.parametrize(
+@each(
     ("state", "is_decided", "is_complete", "may_expire"),
     [
         (EMPTY, False, False, True),
@@ -76,7 +77,7 @@ def test_the_table_is_kafkas() -> None:
     }
 
 
-@pytest.mark.parametrize(
+@each(
     ("old", "new", "legal"),
     [
         pytest.param(old, new, legal, id=f"{old.label} to {new.label}")
@@ -94,9 +95,7 @@ def test_transition_allows_what_the_table_allows(
             transition(metadata(old), **changes)
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "wrong"),
-    [
+@each(("old", "new", "wrong"), [
         pytest.param(EMPTY, EMPTY, {"producer_epoch": 4}, id="init with a lower epoch"),
         pytest.param(EMPTY, EMPTY, {"producer_epoch": 7}, id="init over two epochs"),
         pytest.param(EMPTY, EMPTY, {"producer_id": 8}, id="a new id not at epoch 0"),
@@ -121,8 +120,7 @@ def test_transition_allows_what_the_table_allows(
         pytest.param(PREPARE_COMMIT, COMPLETE_COMMIT, {"producer_id": 8}, id="lost its producer"),
         pytest.param(PREPARE_COMMIT, COMPLETE_COMMIT, {"partitions": frozenset({ORDERS})}, id="kept"),
         pytest.param(PREPARE_ABORT, COMPLETE_ABORT, {"groups": frozenset({"g"})}, id="kept a group"),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_transition_refuses_changes_that_do_not_go_with_the_state(
     old: TransactionState, new: TransactionState, wrong: dict[str, Any]
 ) -> None:

@@ -21,6 +21,7 @@ from eosdb.errors import (
     ProducerFencedError,
 )
 from eosdb.model.values import ProducerIdAndEpoch, TopicPartition, TransactionState
+from tests.cases import each
 from tests.coordinator.transactions.requests import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
@@ -162,7 +163,7 @@ EFFECTS: dict[str, tuple[Request[object], Current, TransactionMetadata]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("effect", EFFECTS)
+@each("effect", EFFECTS)
 def test_every_field_that_a_step_writes(effect: str) -> None:
     request, current, after = EFFECTS[effect]
     assert left_by(request(current)) == after

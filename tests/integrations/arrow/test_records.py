@@ -21,6 +21,7 @@ from eosdb.errors import EosdbError
 from eosdb.integrations import arrow
 from eosdb.log.reading import block
 from eosdb.model.records.arrow_types import schema
+from tests.cases import each
 from tests.maintenance import everything
 from tests.native.roads import road
 
@@ -187,7 +188,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("what", [*DAMAGES, "row"])
+@each("what", [*DAMAGES, "row"])
 def test_a_damaged_record_is_found_as_by_a_scan(whole: bytes, tmp_path: Path, what: str) -> None:
     path = tmp_path / "all.db"
     path.write_bytes(whole)

@@ -28,6 +28,7 @@ from eosdb.integrations.relay.positions import Keeper
 from eosdb.integrations.relay.status import PartitionStatus, RelayStatus
 from eosdb.integrations.relay.values import Bounds, Position
 from eosdb.model.values import TopicPartition
+from tests.cases import each
 
 P0 = TopicPartition("orders", 0)
 
@@ -108,7 +109,7 @@ def test_positions_of_others_are_passed_over() -> None:
     assert (standing.run, standing.mark) == ("run", "mark")
 
 
-@pytest.mark.parametrize(
+@each(
     ("code", "expected"),
     [
         (29, TopicAuthorizationFailedError),
