@@ -9,20 +9,14 @@ from unittest import mock
 from eosdb.coordinator.groups import decisions, migration, rows
 from eosdb.coordinator.groups.consumer_group import ConsumerGroup
 from eosdb.coordinator.groups.decisions import Group
-from tests.simulation.planting import mutant, replaced
+from tests.simulation.planting import instead_of, mutant
 
 
-@mutant("a new generation forgets what its members had")
-def a_generation_forgets_assignments() -> Any:
-    def make(complete: Any) -> Any:
-        def completed(group: Any, now_ms: int) -> Any:
-            after = complete(group, now_ms)
-            emptied = tuple(replace(member, assignment=b"") for member in after.members)
-            return replace(after, members=emptied)
-
-        return completed
-
-    return replaced(decisions, "_complete", make)
+@instead_of("a new generation forgets what its members had", decisions, "_complete")
+def a_generation_forgets_assignments(complete: Any, group: Any, now_ms: int) -> Any:
+    after = complete(group, now_ms)
+    emptied = tuple(replace(member, assignment=b"") for member in after.members)
+    return replace(after, members=emptied)
 
 
 @mutant("classic members have nothing when the last of the new protocol has left")
@@ -30,39 +24,37 @@ def going_back_forgets_assignments() -> Any:
     return mock.patch.object(migration, "encode_assignment", return_value=b"")
 
 
-@mutant("a group that is classic again has another generation than its members know")
-def going_back_changes_the_generation() -> Any:
-    def make(remove: Any) -> Any:
-        def removed(*arguments: Any) -> Any:
-            after = remove(*arguments)
-            if not isinstance(after, Group):
-                return after
-            return replace(after, generation_id=after.generation_id + 1)
-
-        return removed
-
-    return replaced(migration, "remove", make)
+@instead_of(
+    "a group that is classic again has another generation than its members know",
+    migration,
+    "remove",
+)
+def going_back_changes_the_generation(remove: Any, *arguments: Any) -> Any:
+    after = remove(*arguments)
+    if not isinstance(after, Group):
+        return after
+    return replace(after, generation_id=after.generation_id + 1)
 
 
-@mutant("a member that waited for others has a long session when its group has changed over")
-def waiting_outlives_the_change_over() -> Any:
-    def make(end_waiting: Any) -> Any:
-        def ended(unit: Any, before: Any, after: Any, now_ms: int) -> None:
-            if not isinstance(after, ConsumerGroup):
-                end_waiting(unit, before, after, now_ms)
+@instead_of(
+    "a member that waited for others has a long session when its group has changed over",
+    rows,
+    "_end_waiting",
+)
+def waiting_outlives_the_change_over(
+    end_waiting: Any, unit: Any, before: Any, after: Any, now_ms: int
+) -> None:
+    if not isinstance(after, ConsumerGroup):
+        end_waiting(unit, before, after, now_ms)
 
-        return ended
 
-    return replaced(rows, "_end_waiting", make)
-
-
-@mutant("a member that waited for the leader has a long session when another rebalance begins")
-def waiting_outlives_the_rebalance() -> Any:
-    def make(end_waiting: Any) -> Any:
-        def ended(unit: Any, before: Any, after: Any, now_ms: int) -> None:
-            if after.state.value != "PreparingRebalance":
-                end_waiting(unit, before, after, now_ms)
-
-        return ended
-
-    return replaced(rows, "_end_waiting", make)
+@instead_of(
+    "a member that waited for the leader has a long session when another rebalance begins",
+    rows,
+    "_end_waiting",
+)
+def waiting_outlives_the_rebalance(
+    end_waiting: Any, unit: Any, before: Any, after: Any, now_ms: int
+) -> None:
+    if after.state.value != "PreparingRebalance":
+        end_waiting(unit, before, after, now_ms)

@@ -22,7 +22,7 @@ from eosdb.errors import (
 from eosdb.events.kinds import TxnOffsetsCommitted
 from eosdb.model.values import ConsumerGroupMetadata, TransactionState
 from eosdb.store.schema.newest import Statement
-from tests.simulation.planting import both, mutant, replaced
+from tests.simulation.planting import both, instead_of, mutant, replaced
 
 # -- the coordinator's decisions ---------------------------------------------------------------------
 
@@ -41,77 +41,59 @@ def coordinator_skips_the_epoch_check() -> Any:
     )
 
 
-@mutant("the end of a transaction does not raise the epoch")
-def end_keeps_the_epoch() -> Any:
-    def make(end: Any) -> Any:
-        return lambda *rest, version, **options: end(*rest, version=1, **options)
-
-    return replaced(ending, "end", make)
+@instead_of("the end of a transaction does not raise the epoch", ending, "end")
+def end_keeps_the_epoch(end: Any, *rest: Any, version: Any, **options: Any) -> Any:
+    return end(*rest, version=1, **options)
 
 
-@mutant("a new instance gets the epoch of the old one")
-def init_keeps_the_epoch() -> Any:
-    def make(init: Any) -> Any:
-        def decided(current: Any, *rest: Any) -> Any:
-            verdict = init(current, *rest)
-            if current is not None and isinstance(verdict, Initialized):
-                metadata = verdict.metadata._replace(
-                    producer_id=current.producer_id,
-                    producer_epoch=current.producer_epoch,
-                )
-                return Initialized(metadata)
-            return verdict
-
-        return decided
-
-    return replaced(decisions, "init_producer_id", make)
-
-
-@mutant("a new instance does not abort the transaction that the old one left open")
-def init_leaves_the_transaction_open() -> Any:
-    def make(init: Any) -> Any:
-        def decided(current: Any, tid: str, timeout: int, *rest: Any) -> Any:
-            verdict = init(current, tid, timeout, *rest)
-            if isinstance(verdict, Initialized):
-                return verdict
-            return Initialized(
-                verdict.prepared._replace(
-                    state=TransactionState.EMPTY,
-                    partitions=frozenset(),
-                    groups=frozenset(),
-                    start_time_ms=-1,
-                )
-            )
-
-        return decided
-
-    return replaced(decisions, "init_producer_id", make)
-
-
-@mutant("a time-out fences the producer with its own epoch")
-def timeout_keeps_the_epoch() -> Any:
-    def make(abort: Any) -> Any:
-        return lambda current, now_ms: abort(current, now_ms)._replace(
-            producer_epoch=current.producer_epoch
+@instead_of("a new instance gets the epoch of the old one", decisions, "init_producer_id")
+def init_keeps_the_epoch(init: Any, current: Any, *rest: Any) -> Any:
+    verdict = init(current, *rest)
+    if current is not None and isinstance(verdict, Initialized):
+        metadata = verdict.metadata._replace(
+            producer_id=current.producer_id,
+            producer_epoch=current.producer_epoch,
         )
+        return Initialized(metadata)
+    return verdict
 
-    return replaced(decisions, "abort_timed_out", make)
+
+@instead_of(
+    "a new instance does not abort the transaction that the old one left open",
+    decisions,
+    "init_producer_id",
+)
+def init_leaves_the_transaction_open(
+    init: Any, current: Any, tid: str, timeout: int, *rest: Any
+) -> Any:
+    verdict = init(current, tid, timeout, *rest)
+    if isinstance(verdict, Initialized):
+        return verdict
+    return Initialized(
+        verdict.prepared._replace(
+            state=TransactionState.EMPTY,
+            partitions=frozenset(),
+            groups=frozenset(),
+            start_time_ms=-1,
+        )
+    )
 
 
-@mutant("a repeated end is answered with success, whatever it asks for")
-def any_end_repeats_the_last() -> Any:
-    def make(end: Any) -> Any:
-        def ended(current: Any, pid: int, epoch: int, *rest: Any, **options: Any) -> Any:
-            try:
-                return end(current, pid, epoch, *rest, **options)
-            except InvalidTxnStateError:
-                if (pid, epoch) != (current.previous_producer_id, current.last_producer_epoch):
-                    raise
-                return None
+@instead_of("a time-out fences the producer with its own epoch", decisions, "abort_timed_out")
+def timeout_keeps_the_epoch(abort: Any, current: Any, now_ms: Any) -> Any:
+    return abort(current, now_ms)._replace(producer_epoch=current.producer_epoch)
 
-        return ended
 
-    return replaced(ending, "end", make)
+@instead_of("a repeated end is answered with success, whatever it asks for", ending, "end")
+def any_end_repeats_the_last(
+    end: Any, current: Any, pid: int, epoch: int, *rest: Any, **options: Any
+) -> Any:
+    try:
+        return end(current, pid, epoch, *rest, **options)
+    except InvalidTxnStateError:
+        if (pid, epoch) != (current.previous_producer_id, current.last_producer_epoch):
+            raise
+        return None
 
 
 @mutant("transactions never time out")
@@ -149,38 +131,25 @@ def answer_before_the_markers() -> Any:
     return mock.patch.object(leadership.Leadership, "complete", return_value=None)
 
 
-@mutant("producer ids are handed out again after a restart")
-def producer_ids_twice() -> Any:
-    def make(next_block: Any) -> Any:
-        def block(state: Any, size: int, now_ms: int) -> Any:
-            return next_block(state, size, now_ms)._replace(first_producer_id=0)
-
-        return block
-
-    return replaced(producer_ids, "next_block", make)
+@instead_of("producer ids are handed out again after a restart", producer_ids, "next_block")
+def producer_ids_twice(next_block: Any, state: Any, size: int, now_ms: int) -> Any:
+    return next_block(state, size, now_ms)._replace(first_producer_id=0)
 
 
 # -- offsets in transactions -------------------------------------------------------------------------
 
 
-@mutant("an abort commits the pending offsets")
-def abort_keeps_pending_offsets() -> Any:
-    def make(complete: Any) -> Any:
-        return lambda unit, pid, *, committed: complete(unit, pid, committed=True)
-
-    return replaced(group_offsets, "complete_pending", make)
+@instead_of("an abort commits the pending offsets", group_offsets, "complete_pending")
+def abort_keeps_pending_offsets(complete: Any, unit: Any, pid: Any, *, committed: Any) -> Any:
+    return complete(unit, pid, committed=True)
 
 
-@mutant("pending offsets are dropped one transaction too late")
-def drop_pending_offsets_late() -> Any:
-    def make(complete: Any) -> Any:
-        def completed(unit: Any, pid: int, *, committed: bool) -> None:
-            if committed:
-                complete(unit, pid, committed=True)
-
-        return completed
-
-    return replaced(group_offsets, "complete_pending", make)
+@instead_of(
+    "pending offsets are dropped one transaction too late", group_offsets, "complete_pending"
+)
+def drop_pending_offsets_late(complete: Any, unit: Any, pid: int, *, committed: bool) -> None:
+    if committed:
+        complete(unit, pid, committed=True)
 
 
 @mutant("offsets count as soon as they are sent to the transaction")
@@ -193,19 +162,15 @@ def offsets_before_the_commit() -> Any:
     return mock.patch.object(group_offsets, "pend", pend)
 
 
-@mutant("a fenced producer may still send offsets")
-def zombies_may_send_offsets() -> Any:
-    def make(join: Any) -> Any:
-        def joined(unit: Any, tid: str, producer: Any, *rest: Any, **options: Any) -> None:
-            try:
-                join(unit, tid, producer, *rest, **options)
-            except InvalidProducerEpochError:
-                if not options.get("groups"):
-                    raise
-
-        return joined
-
-    return replaced(transaction_rows, "join", make)
+@instead_of("a fenced producer may still send offsets", transaction_rows, "join")
+def zombies_may_send_offsets(
+    join: Any, unit: Any, tid: str, producer: Any, *rest: Any, **options: Any
+) -> None:
+    try:
+        join(unit, tid, producer, *rest, **options)
+    except InvalidProducerEpochError:
+        if not options.get("groups"):
+            raise
 
 
 @mutant("an older offset of a transaction replaces a newer plain one")
@@ -235,31 +200,25 @@ def rebuild_forgets_pending_offsets() -> Any:
 # -- groups ------------------------------------------------------------------------------------------
 
 
-@mutant("a group takes the offsets of somebody whose session has ended")
-def group_takes_offsets_of_strangers() -> Any:
-    def make(check: Any) -> Any:
-        def checked(*arguments: Any, **options: Any) -> None:
-            with contextlib.suppress(UnknownMemberIdError):
-                check(*arguments, **options)
-
-        return checked
-
-    return replaced(offset_requests, "check_commit", make)
+@instead_of(
+    "a group takes the offsets of somebody whose session has ended", offset_requests, "check_commit"
+)
+def group_takes_offsets_of_strangers(check: Any, *arguments: Any, **options: Any) -> None:
+    with contextlib.suppress(UnknownMemberIdError):
+        check(*arguments, **options)
 
 
-@mutant("a transaction takes offsets of a generation that is over")
-def transactions_take_offsets_of_old_generations() -> Any:
-    def make(check: Any) -> Any:
-        def checked(*arguments: Any, is_transactional: bool, **options: Any) -> None:
-            try:
-                check(*arguments, is_transactional=is_transactional, **options)
-            except IllegalGenerationError:
-                if not is_transactional:
-                    raise
-
-        return checked
-
-    return replaced(offset_requests, "check_commit", make)
+@instead_of(
+    "a transaction takes offsets of a generation that is over", offset_requests, "check_commit"
+)
+def transactions_take_offsets_of_old_generations(
+    check: Any, *arguments: Any, is_transactional: bool, **options: Any
+) -> None:
+    try:
+        check(*arguments, is_transactional=is_transactional, **options)
+    except IllegalGenerationError:
+        if not is_transactional:
+            raise
 
 
 @mutant("a consumer tells the transaction its group, but not who it is")
@@ -270,14 +229,8 @@ def consumer_commits_as_nobody() -> Any:
     return mock.patch.object(Membership, "metadata", property(nobody))
 
 
-@mutant("the leader gives a partition to two members")
-def leader_gives_twice() -> Any:
-    def make(assign: Any) -> Any:
-        def assigned(self: Any, joined: Any) -> dict[str, bytes]:
-            shares = assign(self, joined)
-            largest = max(shares.values(), key=len)
-            return dict.fromkeys(shares, largest)
-
-        return assigned
-
-    return replaced(Membership, "_assign", make)
+@instead_of("the leader gives a partition to two members", Membership, "_assign")
+def leader_gives_twice(assign: Any, self: Any, joined: Any) -> dict[str, bytes]:
+    shares = assign(self, joined)
+    largest = max(shares.values(), key=len)
+    return dict.fromkeys(shares, largest)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 from unittest import mock
 
-from eosdb.coordinator import coordinator
+from eosdb.broker import transactions
 from eosdb.errors import (
     InvalidProducerEpochError,
     OutOfOrderSequenceNumberError,
@@ -24,23 +24,17 @@ from eosdb.log import (
 from eosdb.log.partition_rows import Partition
 from eosdb.log.producer_state import Accept, Duplicate
 from eosdb.log.reading import block
-from tests.simulation.planting import both, mutant, replaced
+from tests.simulation.planting import both, instead_of, mutant, replaced
 
 # -- the partition's decisions -----------------------------------------------------------------------
 
 
-@mutant("a partition stores a batch of an older epoch")
-def partition_skips_the_epoch_check() -> Any:
-    def make(judge: Any) -> Any:
-        def judged(entry: Any, incoming: Any, *rest: Any) -> Any:
-            try:
-                return judge(entry, incoming, *rest)
-            except InvalidProducerEpochError:
-                return Accept(incoming.base_sequence)
-
-        return judged
-
-    return replaced(append, "judge", make)
+@instead_of("a partition stores a batch of an older epoch", append, "judge")
+def partition_skips_the_epoch_check(judge: Any, entry: Any, incoming: Any, *rest: Any) -> Any:
+    try:
+        return judge(entry, incoming, *rest)
+    except InvalidProducerEpochError:
+        return Accept(incoming.base_sequence)
 
 
 @mutant("a partition stores a batch although sequences before it are missing")
@@ -70,30 +64,18 @@ def accept_a_gap() -> Any:
     )
 
 
-@mutant("a repeated batch is stored again under the next sequences")
-def answer_a_duplicate_as_new() -> Any:
-    def make(judge: Any) -> Any:
-        def judged(entry: Any, incoming: Any, *rest: Any) -> Any:
-            verdict = judge(entry, incoming, *rest)
-            return Accept(entry.last_serial + 1) if isinstance(verdict, Duplicate) else verdict
-
-        return judged
-
-    return replaced(append, "judge", make)
+@instead_of("a repeated batch is stored again under the next sequences", append, "judge")
+def answer_a_duplicate_as_new(judge: Any, entry: Any, incoming: Any, *rest: Any) -> Any:
+    verdict = judge(entry, incoming, *rest)
+    return Accept(entry.last_serial + 1) if isinstance(verdict, Duplicate) else verdict
 
 
-@mutant("a repeated batch is answered with the offset after the original")
-def wrong_offset_for_a_duplicate() -> Any:
-    def make(judge: Any) -> Any:
-        def judged(entry: Any, incoming: Any, *rest: Any) -> Any:
-            verdict = judge(entry, incoming, *rest)
-            if isinstance(verdict, Duplicate):
-                return Duplicate(verdict.base_offset + 1, verdict.last_offset + 1)
-            return verdict
-
-        return judged
-
-    return replaced(append, "judge", make)
+@instead_of("a repeated batch is answered with the offset after the original", append, "judge")
+def wrong_offset_for_a_duplicate(judge: Any, entry: Any, incoming: Any, *rest: Any) -> Any:
+    verdict = judge(entry, incoming, *rest)
+    if isinstance(verdict, Duplicate):
+        return Duplicate(verdict.base_offset + 1, verdict.last_offset + 1)
+    return verdict
 
 
 @mutant("a transactional batch is stored without asking the coordinator")
@@ -101,33 +83,27 @@ def no_verification() -> Any:
     return mock.patch.object(append, "has_open_transaction", return_value=True)
 
 
-@mutant("deleting records forgets what their producers have sent")
-def delete_records_forgets_producers() -> Any:
-    def make(delete: Any) -> Any:
-        def deleted(unit: Any, partition: Partition, *rest: Any) -> Any:
-            result = delete(unit, partition, *rest)
-            for entry in producer_rows.entries(unit, partition.partition_id):
-                producer_rows.forget(unit, partition.partition_id, entry.producer_id)
-            return result
-
-        return deleted
-
-    return replaced(retention, "delete_records", make)
+@instead_of("deleting records forgets what their producers have sent", retention, "delete_records")
+def delete_records_forgets_producers(
+    delete: Any, unit: Any, partition: Partition, *rest: Any
+) -> Any:
+    result = delete(unit, partition, *rest)
+    for entry in producer_rows.entries(unit, partition.partition_id):
+        producer_rows.forget(unit, partition.partition_id, entry.producer_id)
+    return result
 
 
-@mutant("a batch that begins like a stored one counts as its repeat, whatever its length")
-def repeats_by_their_first_sequence() -> Any:
-    def make(judge: Any) -> Any:
-        def judged(entry: Any, incoming: Any, *rest: Any) -> Any:
-            if entry is not None and incoming.producer_epoch == entry.producer_epoch:
-                for batch in entry.batches:
-                    if producer_state.sequence_of(batch.base_serial) == incoming.base_sequence:
-                        return Duplicate(batch.base_offset, batch.last_offset)
-            return judge(entry, incoming, *rest)
-
-        return judged
-
-    return replaced(append, "judge", make)
+@instead_of(
+    "a batch that begins like a stored one counts as its repeat, whatever its length",
+    append,
+    "judge",
+)
+def repeats_by_their_first_sequence(judge: Any, entry: Any, incoming: Any, *rest: Any) -> Any:
+    if entry is not None and incoming.producer_epoch == entry.producer_epoch:
+        for batch in entry.batches:
+            if producer_state.sequence_of(batch.base_serial) == incoming.base_sequence:
+                return Duplicate(batch.base_offset, batch.last_offset)
+    return judge(entry, incoming, *rest)
 
 
 @mutant("aborted data supersedes in a compaction")
@@ -140,37 +116,24 @@ def aborted_data_supersedes() -> Any:
 # -- markers, the LSO and the index ------------------------------------------------------------------
 
 
-@mutant("one partition of a transaction gets no marker")
-def forget_one_marker() -> Any:
-    def make(write: Any) -> Any:
-        def written(unit: Any, partition: Any, *rest: Any, **options: Any) -> None:
-            if partition.topic != "data" or partition.partition != 2:
-                write(unit, partition, *rest, **options)
-
-        return written
-
-    return replaced(append, "append_marker", make)
+@instead_of("one partition of a transaction gets no marker", append, "append_marker")
+def forget_one_marker(write: Any, unit: Any, partition: Any, *rest: Any, **options: Any) -> None:
+    if partition.topic != "data" or partition.partition != 2:
+        write(unit, partition, *rest, **options)
 
 
-@mutant("an abort writes COMMIT markers")
-def abort_writes_commit_markers() -> Any:
-    def make(write: Any) -> Any:
-        return lambda *rest, committed, **options: write(*rest, committed=True, **options)
-
-    return replaced(append, "append_marker", make)
+@instead_of("an abort writes COMMIT markers", append, "append_marker")
+def abort_writes_commit_markers(write: Any, *rest: Any, committed: Any, **options: Any) -> Any:
+    return write(*rest, committed=True, **options)
 
 
-@mutant("one partition of a committed transaction gets an ABORT marker")
-def torn_markers() -> Any:
-    def make(write: Any) -> Any:
-        def written(unit: Any, partition: Any, *rest: Any, committed: bool, **options: Any) -> None:
-            write(
-                unit, partition, *rest, committed=committed and partition.partition != 1, **options
-            )
-
-        return written
-
-    return replaced(append, "append_marker", make)
+@instead_of(
+    "one partition of a committed transaction gets an ABORT marker", append, "append_marker"
+)
+def torn_markers(
+    write: Any, unit: Any, partition: Any, *rest: Any, committed: bool, **options: Any
+) -> None:
+    write(unit, partition, *rest, committed=committed and partition.partition != 1, **options)
 
 
 @mutant("the last stable offset does not wait for open transactions")
@@ -203,19 +166,17 @@ def markers_of_old_coordinators() -> Any:
 
         return checked
 
-    return both(replaced(append, "check_marker", make), replaced(coordinator, "check_marker", make))
+    return both(
+        replaced(append, "check_marker", make), replaced(transactions, "check_marker", make)
+    )
 
 
-@mutant("the transaction index begins one record too late")
-def index_misses_the_first_record() -> Any:
-    def make(add: Any) -> Any:
-        def added(unit: Any, partition_id: int, entry: Any, previous: int) -> None:
-            later = entry._replace(first_offset=entry.first_offset + 1)
-            add(unit, partition_id, later, previous)
-
-        return added
-
-    return replaced(transaction_index, "add", make)
+@instead_of("the transaction index begins one record too late", transaction_index, "add")
+def index_misses_the_first_record(
+    add: Any, unit: Any, partition_id: int, entry: Any, previous: int
+) -> None:
+    later = entry._replace(first_offset=entry.first_offset + 1)
+    add(unit, partition_id, later, previous)
 
 
 @mutant("the search of the transaction index stops one entry too early")

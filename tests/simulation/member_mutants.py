@@ -9,7 +9,7 @@ from unittest import mock
 from eosdb.client.consumer import membership
 from eosdb.coordinator.due import Due
 from eosdb.coordinator.presence import Presences
-from tests.simulation.planting import mutant, replaced
+from tests.simulation.planting import instead_of, mutant
 
 
 @mutant("nobody looks whether the processes of members have died")
@@ -20,32 +20,20 @@ def the_dead_remain_members() -> Any:
     return mock.patch.object(Presences, "_dead", nobody)
 
 
-@mutant("a member whose session is half over is taken for dead")
-def who_hangs_is_taken_for_dead() -> Any:
-    def make(dead: Any) -> Any:
-        def found(self: Any, source: Any) -> Iterator[tuple[str, str]]:
-            yield from dead(self, source)
-            half = self._clock.time_ms() + 400
-            query = "SELECT group_id, member_id FROM group_sessions WHERE expires < ?"
-            yield from source.execute(query, (half,)).fetchall()
-
-        return found
-
-    return replaced(Presences, "_dead", make)
+@instead_of("a member whose session is half over is taken for dead", Presences, "_dead")
+def who_hangs_is_taken_for_dead(dead: Any, self: Any, source: Any) -> Iterator[tuple[str, str]]:
+    yield from dead(self, source)
+    half = self._clock.time_ms() + 400
+    query = "SELECT group_id, member_id FROM group_sessions WHERE expires < ?"
+    yield from source.execute(query, (half,)).fetchall()
 
 
-@mutant("a member that joins again gives up its lock first")
-def joining_again_gives_up_the_lock() -> Any:
-    def make(begin: Any) -> Any:
-        def begun(self: Any, member_id: str) -> int:
-            number = begin(self, member_id)
-            if member_id and self._presence is not None:
-                self._presence._real.end()
-            return int(number)
-
-        return begun
-
-    return replaced(membership.Attendance, "begin", make)
+@instead_of("a member that joins again gives up its lock first", membership.Attendance, "begin")
+def joining_again_gives_up_the_lock(begin: Any, self: Any, member_id: str) -> int:
+    number = begin(self, member_id)
+    if member_id and self._presence is not None:
+        self._presence._real.end()
+    return int(number)
 
 
 @mutant("a session that begins does not bring forward when somebody looks whether it has ended")

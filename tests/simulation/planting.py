@@ -20,6 +20,24 @@ def mutant(what: str) -> Callable[[Callable[[], Any]], Callable[[], Any]]:
     return register
 
 
+def instead_of(what: str, owner: object, name: str) -> Callable[[Callable[..., Any]], object]:
+    """A bug that is called in place of an attribute, which is its first argument."""
+
+    def register(function: Callable[..., Any]) -> object:
+        def patch() -> Any:
+            original = getattr(owner, name)
+
+            def instead(*arguments: Any, **options: Any) -> Any:
+                return function(original, *arguments, **options)
+
+            return mock.patch.object(owner, name, instead)
+
+        MUTANTS[function.__name__] = (what, patch)
+        return patch
+
+    return register
+
+
 def replaced(owner: object, name: str, make: Callable[[Any], Any]) -> Any:
     """Patch an attribute with what `make` makes of the original."""
     return mock.patch.object(owner, name, make(getattr(owner, name)))

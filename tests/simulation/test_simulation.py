@@ -75,10 +75,13 @@ def test_one_seed_decides_everything() -> None:
     assert digest("0") == digest("4711")
 
 
-def test_every_mutant_is_known_to_be_found() -> None:
+def test_every_mutant_is_known_to_be_found_and_can_be_planted() -> None:
     assert set(FINDS) == set(MUTANTS)
     assert len(MUTANTS) >= 20
     assert all(seed <= 200 for seed, _ in FINDS.values())
+    for _, patch in MUTANTS.values():
+        with patch():
+            pass  # It fits the code.
 
 
 def test_deliberate_bugs_are_found_and_nothing_without_them(seeds: list[int]) -> None:
