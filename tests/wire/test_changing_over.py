@@ -1,11 +1,9 @@
-"""A group changes over between the two protocols over the wire, between JoinGroup and the leader's
-SyncGroup: of two members that have had a partition, one at most can commit it."""
+"""A group changes over while a real client stands between JoinGroup and the leader's SyncGroup: of two
+members that have had a partition, one commits it. The table of groups has each answer."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,139 +13,8 @@ from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssi
 
 import eosdb
 from eosdb import BrokerConfig
-from eosdb.model.protocol.consumer_protocol import (
-    Subscription,
-    decode_assignment,
-    encode_assignment,
-)
-from eosdb.wire.server import Server
-from tests.wire.group_requests import commit, join, sync
-from tests.wire.peer import Peer
-from tests.wire.test_consumer_groups import (
-    ILLEGAL_GENERATION,
-    NONE,
-    beat,
-    commit_in_transaction,
-    id_of,
-    told,
-)
 from tests.wire.test_shared_processing import WireWorker
-from tests.wire.waiting import Waiting, eventually
-
-REBALANCE_IN_PROGRESS, STALE_EPOCH = 27, 113
-PARTITIONS = 3
-
-
-def parts(numbers: Sequence[int]) -> tuple[eosdb.TopicPartition, ...]:
-    return tuple(eosdb.TopicPartition("t", number) for number in numbers)
-
-
-@dataclass
-class Cooperative:
-    """A classic member by requests, which remembers every partition that it has had, by generation."""
-
-    peer: Peer
-    member_id: str = ""
-    generation_id: int = -1
-    owned: list[int] = field(default_factory=list)
-    had: set[tuple[int, int]] = field(default_factory=set)
-
-    def join(self) -> Any:
-        subscription = Subscription(("t",), parts(self.owned), self.generation_id).encode()
-        answer = join(
-            self.peer, self.member_id, 3, names=["cooperative-sticky"], metadata=subscription,
-            session_timeout_ms=30_000,
-        )  # fmt: skip
-        assert answer.error_code == NONE
-        self.member_id, self.generation_id = answer.member_id, answer.generation_id
-        self.had |= {(self.generation_id, number) for number in self.owned}
-        return answer
-
-    def sync(self, given: Mapping[str, Sequence[int]] | None = None) -> int:
-        """The error; without one it has what it is given."""
-        gives = {who: encode_assignment(parts(some)) for who, some in (given or {}).items()}
-        answer = sync(self.peer, self, 3, gives)
-        if answer.error_code == NONE:
-            self.owned = [tp.partition for tp in decode_assignment(answer.assignment)]
-            self.had |= {(self.generation_id, number) for number in self.owned}
-        return int(answer.error_code)
-
-
-@pytest.fixture
-def peers(server: Server) -> Iterator[list[Peer]]:
-    with ExitStack() as stack:
-        yield [stack.enter_context(Peer(server)) for _ in range(3)]
-
-
-def committers(peer: Peer, had: dict[str, set[tuple[int, int]]]) -> list[set[str]]:
-    """For each partition the members whose commits pass, of all that have had it, in any generation; in a
-    transaction and without one."""
-    passing: list[set[str]] = [set() for _ in range(2 * PARTITIONS)]
-    for member, claims in had.items():
-        for generation, index in claims:
-            codes = (
-                commit_in_transaction(peer, member, generation, index),
-                commit(peer, member, generation, index=index),
-            )
-            assert {*codes} <= {NONE, ILLEGAL_GENERATION, STALE_EPOCH}
-            for road, code in enumerate(codes):
-                if code == NONE:
-                    passing[road * PARTITIONS + index].add(member)
-    return passing
-
-
-@pytest.mark.slow
-def test_of_all_that_have_had_a_partition_one_commits_it_however_the_group_changes_over(
-    peers: list[Peer], db: eosdb.Database
-) -> None:
-    db.admin.create_partitions("t", PARTITIONS)
-    asking, leader, other = peers[0], Cooperative(peers[1]), Cooperative(peers[2])
-    leader.join()
-    assert leader.sync({leader.member_id: range(PARTITIONS)}) == NONE
-    coming = Waiting(other.join)
-    eventually(lambda: len(db.broker.describe_group("g").members) == 2)
-    leader.join()
-    coming.answer()
-    first, second = leader.member_id, other.member_id
-    assert leader.sync({first: [0, 1]}) == other.sync() == NONE
-    for given in ({first: [0, 1], second: [2]}, None):
-        again = Waiting(leader.join)
-        eventually(lambda: db.broker.describe_group("g").state == "PreparingRebalance")
-        other.join()
-        again.answer()
-        if given is not None:
-            assert leader.sync(given) == other.sync() == NONE
-
-    # Both have joined the fourth generation, and the leader has not synced.
-    new: set[tuple[int, int]] = set()
-    had = {first: leader.had, second: other.had, "new": new}
-    waiting = Waiting(other.sync)
-    assert told(beat(asking, "new")) == (5, [])
-    assert waiting.answer() == leader.sync({first: [0], second: [2]}) == REBALANCE_IN_PROGRESS
-    assert committers(asking, had) == 2 * [{first}, {first}, {second}]
-
-    # The coordinator takes one from the leader, which has it until it joins again without it.
-    for classic in (leader, other):
-        classic.join()
-        assert classic.sync() == NONE
-    assert (leader.owned, other.owned) == ([0], [2])
-    assert told(beat(asking, "new", 5, {})) == (5, None)
-    assert committers(asking, had) == 2 * [{first}, {first}, {second}]
-    leader.join()
-    assert leader.sync() == NONE
-    assert told(beat(asking, "new", 5, {})) == (5, [1])
-    new |= {(5, 1)}
-    assert committers(asking, had) == 2 * [{first}, {"new"}, {second}]
-    beat(asking, "new", 5, {id_of(db): [1]})
-
-    # Back: the last member of the new protocol leaves.
-    assert told(beat(asking, "new", -1)) == (-1, None)
-    del had["new"]
-    passing = committers(asking, had)
-    assert passing == 2 * [{first}, set(), {second}]
-
-
-# -- with real clients -----------------------------------------------------------------------------------
+from tests.wire.waiting import eventually
 
 
 @pytest.fixture

@@ -12,11 +12,6 @@ from confluent_kafka import Consumer, ConsumerGroupType
 from confluent_kafka.admin import AdminClient
 from kafka.protocol.admin.groups import DescribeGroupsRequest, ListGroupsRequest
 from kafka.protocol.consumer.group import OffsetFetchRequest
-from kafka.protocol.producer.transaction import (
-    EndTxnRequest,
-    InitProducerIdRequest,
-    TxnOffsetCommitRequest,
-)
 
 import eosdb
 from eosdb import Acl
@@ -106,20 +101,6 @@ def fetch(peer: Peer, member: str | None, epoch: int) -> int:
     group = {"group_id": "g", "member_id": member, "member_epoch": epoch, "topics": topics}
     (answer,) = peer.ask(asking(OffsetFetchRequest, groups=[group]), 9).groups
     return int(answer.error_code)
-
-
-def commit_in_transaction(peer: Peer, member: str, epoch: int, index: int = 0) -> int:
-    given = peer.ask(InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=60_000), 4)
-    who = {"producer_id": given.producer_id, "producer_epoch": given.producer_epoch}
-    partitions = [{"partition_index": index, "committed_offset": 7}]
-    asked = asking(
-        TxnOffsetCommitRequest, transactional_id="x", group_id="g", generation_id=epoch,
-        member_id=member, topics=[{"name": "t", "partitions": partitions}], **who,
-    )  # fmt: skip
-    code = int(peer.ask(asked, 5).topics[0].partitions[0].error_code)
-    end = asking(EndTxnRequest, transactional_id="x", committed=True, **who)
-    assert (peer.ask(end, 5).error_code == NONE) or code != NONE
-    return code
 
 
 @pytest.mark.parametrize(
