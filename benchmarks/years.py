@@ -112,7 +112,7 @@ def _transaction(producer: eosdb.Producer) -> None:
 
 def grown(settings: Settings) -> list[int]:
     """After how many transactions the file is looked at; the last is ten times what comes in the middle."""
-    whole = settings.size(1_000_000 if settings.large else 200_000, 2_000)
+    whole = settings.size(1_000_000 if settings.large else 200_000, 600)
     return [whole * tenth // 100 for tenth in (2, 5, 10, 20, 40, 60, 80, 100)]
 
 
