@@ -13,6 +13,8 @@ import eosdb
 from eosdb import DatabaseNotFoundError, InvalidRequestError
 from tests.tidy.tree import ROOT
 
+pytestmark = pytest.mark.slow
+
 FILES = 12
 """More than SQLite attaches."""
 

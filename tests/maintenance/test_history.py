@@ -24,7 +24,6 @@ from tests.readers import committed_values, dump_state
 TP = TopicPartition("t", 0)
 DAY_MS = 24 * 3600 * 1000
 START_MS = 1_700_000_000_000
-KEPT_KINDS = {"BatchAppended", "MarkerWritten"}
 
 
 def opened(path: Path, clock: ManualClock, **settings: Any) -> eosdb.Database:
