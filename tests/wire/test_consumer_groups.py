@@ -11,7 +11,6 @@ import pytest
 from confluent_kafka import Consumer, ConsumerGroupType
 from confluent_kafka.admin import AdminClient
 from kafka.protocol.admin.groups import DescribeGroupsRequest, ListGroupsRequest
-from kafka.protocol.consumer.group import OffsetFetchRequest
 
 import eosdb
 from eosdb import Acl
@@ -94,13 +93,6 @@ def test_a_first_heartbeat_says_all_that_it_has_to(
     answer = beat(peer, **{"member": "m"} | fields)
     assert answer.error_code == code
     assert (answer.error_message is None) == (code == NONE)
-
-
-def fetch(peer: Peer, member: str | None, epoch: int) -> int:
-    topics = [{"name": "t", "partition_indexes": [0]}]
-    group = {"group_id": "g", "member_id": member, "member_epoch": epoch, "topics": topics}
-    (answer,) = peer.ask(asking(OffsetFetchRequest, groups=[group]), 9).groups
-    return int(answer.error_code)
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,6 @@ from tests.requests import state
 from tests.wire.peer import Peer, batch, fetch, fetched, produce, produced
 
 
-@pytest.mark.slow
 @dataclass
 class Txn:
     """A producer's view of its transactional id."""
