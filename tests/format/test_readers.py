@@ -11,6 +11,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,7 @@ def by_file(text: str) -> dict[str, Lines]:
     return of_file
 
 
+@cache
 def expected(path: Path) -> Lines:
     """What eosdb lists, by its public methods."""
     with eosdb.connect(path, read_only=True, clock=ManualClock(files.START_MS)) as db:
