@@ -67,7 +67,7 @@ def _within(
                 written = into(data, buffer)
         except cramjam.DecompressionError as error:
             del out[begin:]
-            allowance.no_use(size)
+            allowance.found(0, size)
             if not is_buffer_too_small(error):
                 raise
             if size == allowance.bytes_left:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import ssl
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Final
 
 from kafka.protocol.api_message import ApiMessage
@@ -23,12 +24,15 @@ from eosdb.wire.security import shake_hands, shut_down
 from eosdb.wire.session import Session
 
 _SIZE: Final = struct.Struct(">i")
+_FIRST: Final = 4_096
 _PIECE: Final = 65_536
-"""The most that one call reads: a frame's memory grows as its bytes arrive."""
+"""The most that one call reads, before and after a frame's size is known: its memory grows with it."""
 _STALL_MS: Final = 2_000
 """How long a client may pause while it holds memory that other connections wait for."""
 _LOOK_S: Final = 0.5
 """The interval of checking whether others wait for memory."""
+_NOT_YET: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+"""A call has taken as long as `SO_RCVTIMEO` or `SO_SNDTIMEO` allows."""
 
 
 class Frames:
@@ -39,20 +43,20 @@ class Frames:
         self._socket = sock
         self._limits = limits
         self.lease: Final = lease
-        self._stranger_until_ms: int | None = REAL_TIME.monotonic_ms() + int(
+        self._ahead = b""
+        """Bytes of later requests, which came with the last one."""
+        self._read_s = 0.0
+        # None for a known client.
+        self.stranger_until_ms: int | None = REAL_TIME.monotonic_ms() + int(
             limits.stranger_s * 1000
         )
-
-    def knows_its_client(self) -> None:
-        """Allow the client to be idle as long as a known client."""
-        self._stranger_until_ms = None
 
     @property
     def patience_s(self) -> float:
         """How long the client may be silent."""
-        if self._stranger_until_ms is None:
+        if self.stranger_until_ms is None:
             return self._limits.idle_s
-        left_ms = self._stranger_until_ms - REAL_TIME.monotonic_ms()
+        left_ms = self.stranger_until_ms - REAL_TIME.monotonic_ms()
         return min(left_ms / 1000, self._limits.idle_s)
 
     def read(self, largest: int) -> bytearray | None:
@@ -63,18 +67,27 @@ class Frames:
         self.lease.release()
         if (patience_s := self.patience_s) <= 0:
             raise TimeoutError(f"it has not logged in within {self._limits.stranger_s:.0f} s")
-        self._socket.settimeout(patience_s)
         try:
-            data = bytearray(self._socket.recv(_SIZE.size))
-        except TimeoutError:
+            data = bytearray(self._ahead or self._received(_FIRST, patience_s))
+        except _NOT_YET:
             return None
         if not data or not self._fill(data, _SIZE.size):
             return None
-        (size,) = _SIZE.unpack(data)
+        (size,) = _SIZE.unpack_from(data)
         if not 0 <= size <= largest:
             raise MalformedMessageError(f"a frame of {size} bytes, at most {largest} are read")
-        data.clear()
+        del data[: _SIZE.size]
+        self._ahead = bytes(data[size:])
+        del data[size:]
         return data if self._fill(data, size) else None
+
+    def _received(self, size: int, seconds: float) -> bytes:
+        # Python's own time-outs take two more calls, and the interpreter's lock after each.
+        if seconds != self._read_s:
+            self._read_s = seconds
+            limit = struct.pack("ll", int(seconds), max(1, int(seconds % 1 * 1_000_000)))
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
+        return self._socket.recv(size)
 
     def write(self, answer: Pieces) -> None:
         """Send a response. Raises TimeoutError if the client does not read it."""
@@ -85,30 +98,29 @@ class Frames:
         for piece in answer:
             left = memoryview(piece)
             while left:
-                self._socket.settimeout(
+                try:
+                    sent = self._socket.send(left)
+                except _NOT_YET:
                     patience.seconds(f"the client has not read {size} bytes of a response")
-                )
-                with contextlib.suppress(TimeoutError):
-                    sent = self._socket.send(left[:_PIECE])
-                    left, size = left[sent:], size - sent
-                    patience.renew()
+                    continue
+                left, size = left[sent:], size - sent
+                patience.renew()
 
     def _fill(self, data: bytearray, size: int) -> bool:
         """Read until `data` has `size` bytes; False if the client disconnects before."""
         patience = _Patience(min(self._limits.seconds_for(size), self.patience_s), self.lease)
         while (left := size - len(data)) > 0:
-            self._socket.settimeout(
-                patience.seconds(f"received {len(data)} of the {size} bytes of a frame")
-            )
+            wait_s = patience.seconds(f"received {len(data)} of the {size} bytes of a frame")
             try:
-                received = self._socket.recv(min(left, _PIECE))
-            except TimeoutError:
+                received = self._received(min(left, _PIECE), wait_s)
+            except _NOT_YET:
                 continue
             if not received:
                 return False
             if len(data) + len(received) > UNCOUNTED:
-                with patience.paused():
-                    self.lease.take_for_request(len(received), size)
+                patience.renew()
+                self.lease.take_for_request(len(received), size)
+                patience.extend()
             data += received
             patience.renew()
         return True
@@ -137,12 +149,9 @@ class _Patience:
         self._renewed = REAL_TIME.monotonic_ms()
 
     # decisions/0031: a lack of memory is not the client's fault.
-    @contextlib.contextmanager
-    def paused(self) -> Iterator[None]:
-        """Extend the deadline by the time spent waiting for memory."""
-        began = REAL_TIME.monotonic_ms()
-        yield
-        self._deadline += REAL_TIME.monotonic_ms() - began
+    def extend(self) -> None:
+        """Extend the deadline by the time since the last progress, spent waiting for memory."""
+        self._deadline += REAL_TIME.monotonic_ms() - self._renewed
 
 
 _RESET: Final = struct.pack("ii", 1, 0)
@@ -184,7 +193,9 @@ class Connection:
             if asked_for and not self._session.is_advertised:
                 self._session.host = asked_for
             while not self._is_closing:
-                frame = self._frames.read(self._largest_frame)
+                is_login, limits = self._session.login.is_due, self._limits
+                largest = limits.frame_bytes_before_login if is_login else limits.frame_bytes
+                frame = self._frames.read(largest)
                 if frame is None:
                     catalog.DISCONNECTED.say(client_host=peer)
                     return
@@ -227,15 +238,10 @@ class Connection:
         """In a forked child, close this copy of the socket; the connection stays open in the parent."""
         self._socket.close()
 
-    @property
-    def _largest_frame(self) -> int:
-        if self._session.login.is_due:
-            return self._limits.frame_bytes_before_login
-        return self._limits.frame_bytes
-
     def _answer(self, frame: bytearray) -> Pieces | None:
         if self._session.login.takes_tokens:
-            return messages.framed(self._session.step(bytes(frame)))
+            token = self._session.step(bytes(frame))
+            return [_SIZE.pack(len(token)) + token]
         header = messages.decode_header(frame)
         api = APIS.get(header.api_key)
         if api is None:
@@ -263,7 +269,7 @@ class Connection:
     def _know_if_logged_in(self) -> None:
         if not self._is_known and not self._session.login.is_due:
             self._is_known = True
-            self._frames.knows_its_client()
+            self._frames.stranger_until_ms = None
             self._on_known(self)
 
     def _carry_out(self, api: Api, request: ApiMessage, version: int) -> Response | None:

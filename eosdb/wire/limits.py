@@ -160,22 +160,16 @@ class Lease:
 
     def take(self, size: int) -> None:
         """Take more bytes, waiting until they are available. Raises ConnectionAbortedError."""
-        if self.small + size <= _SMALL_SHARE:
-            self.memory.small.take(self, size)
-            self.small += size
-        else:
-            self._take_large(size)
+        self.take_for_request(size, 0)
 
     def take_for_request(self, size: int, whole: int) -> None:
         """As `take`, for the `size` bytes that have arrived of a request of `whole` bytes."""
-        if whole <= SMALL_REQUEST:
-            self.take(size)
+        if whole <= SMALL_REQUEST and self.small + size <= _SMALL_SHARE:
+            self.memory.small.take(self, size)
+            self.small += size
         else:
-            self._take_large(size)
-
-    def _take_large(self, size: int) -> None:
-        self.memory.large.take(self, size)
-        self.size += size
+            self.memory.large.take(self, size)
+            self.size += size
 
     def give_back(self, size: int) -> None:
         large = min(size, self.size)
@@ -216,10 +210,6 @@ class Allowance:
         """Keep the `size` bytes used of a buffer, and return the rest. Raises MessageTooLargeError."""
         self._spend(size)
         self._lease.give_back(buffered - size)
-
-    def no_use(self, buffered: int) -> None:
-        """Return the memory of a buffer."""
-        self._lease.give_back(buffered)
 
     def decompressed(self, size: int) -> None:
         """Take the memory of decompressed bytes. Raises MessageTooLargeError."""

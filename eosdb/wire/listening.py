@@ -15,6 +15,7 @@ import os
 import re
 import select
 import socket
+import struct
 import threading
 import weakref
 from collections.abc import Callable
@@ -191,8 +192,11 @@ def accept(
 
 def prepare(sock: socket.socket) -> None:
     """Set the options of every connection: responses are sent at once, and a vanished client is noticed."""
+    sock.settimeout(None)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    # Sending looks each half a second whether others wait for its memory.
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", 0, 500_000))
     for name, value in _KEEPALIVE:
         if hasattr(socket, name):
             sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

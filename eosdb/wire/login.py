@@ -216,15 +216,11 @@ class Login:
     def is_due(self) -> bool:
         """Whether the client must authenticate before any other request: for the first time, or to finish
         a renewal."""
-        if self.user is None:
-            return self._is_required
-        return self._exchange is not None
+        return self._is_required if self.user is None else self._exchange is not None
 
     @property
     def may_begin(self) -> bool:
-        if self._exchange is not None:
-            return False
-        return self.user is None or self._may_renew
+        return self._exchange is None and (self.user is None or self._may_renew)
 
     @property
     def _may_renew(self) -> bool:

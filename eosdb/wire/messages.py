@@ -373,10 +373,6 @@ def encode(response: Response, header: RequestHeader) -> Pieces:
     return frame
 
 
-def framed(content: bytes) -> Pieces:
-    return [_INT32.pack(len(content)) + content]
-
-
 @lru_cache(maxsize=512)
 def _reader(request: type[ApiMessage], version: int) -> tuple[bool, Walk, borrowed.Decode]:
     flexible: bool = request.flexible_version_q(version)

@@ -11,7 +11,7 @@ import socket
 import threading
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from eosdb.broker.broker import Broker
 from eosdb.broker.core import Core
@@ -25,6 +25,8 @@ Look = Callable[[Broker], bool]
 """The condition of a waiting request; it is called with a broker that may read everything."""
 REAL_TIME: Final = SystemClock()
 """The clock of network time-outs, whatever clock the file has."""
+Shared = dict[Any, Any]
+"""What requests that one commit has woken share: the first to read something leaves it there."""
 _PAUSE_MS: Final = 1_000
 """The longest time between two looks at the clock."""
 _MANUAL_PAUSE_MS: Final = 5
@@ -39,11 +41,12 @@ _GONE: Final = getattr(select, "POLLRDHUP", 0)
 
 
 class _Waiter:
-    __slots__ = ("client", "is_gone", "look", "woken")
+    __slots__ = ("client", "is_gone", "look", "shared", "woken")
 
     def __init__(self, look: Look, client: socket.socket) -> None:
         self.look, self.client = look, client
         self.is_gone = False
+        self.shared: Shared = {}
         self.woken = threading.Event()
 
 
@@ -55,7 +58,7 @@ class Parking:
         everybody = replace(core, clock=REAL_TIME, authorizer=Authorizer("", super_users=""))
         self._broker = Broker(everybody)
         self._pause_ms = _PAUSE_MS if isinstance(core.clock, SystemClock) else _MANUAL_PAUSE_MS
-        self._lock = threading.Lock()
+        self._lock, self._looking = threading.Lock(), threading.Lock()
         self._waiters: set[_Waiter] = set()
         self._arrived = threading.Event()
         self._due = self._due_asked_ms = 0
@@ -64,26 +67,25 @@ class Parking:
         self._thread = Thread("serving", "eosdb-wire-watch", self._watch)
         self._thread.start()
 
-    def place(self, client: socket.socket) -> ParkingPlace:
-        return ParkingPlace(self, client)
-
-    def wait(self, look: Look, timeout_ms: int, client: socket.socket) -> bool:
-        """Wait until `look` is true, or until the time-out (real time); returns whether it may be true.
-        Raises ConnectionError if the client disconnects meanwhile."""
-        waiter, may_be = _Waiter(look, client), True
+    def wait(self, look: Look, timeout_ms: int, client: socket.socket) -> Shared | None:
+        """Wait until `look` may be true; None after the time-out (real time). Raises ConnectionError if
+        the client disconnects meanwhile."""
+        waiter = _Waiter(look, client)
         with self._lock:
             self._waiters.add(waiter)
         try:
             self._arrived.set()
-            # A commit may have come between the caller's own look and this one.
-            if not self.is_closed and not look(self._broker):
-                may_be = waiter.woken.wait(timeout_ms / 1000)
+            # A commit may have come between the caller's own look and this one. One look at a time: each
+            # of many at once would open a connection to the file.
+            with self._looking:
+                may_be = self.is_closed or look(self._broker)
+            may_be = may_be or waiter.woken.wait(timeout_ms / 1000)
         finally:
             with self._lock:
                 self._waiters.discard(waiter)
         if waiter.is_gone:
             raise ConnectionResetError("the client has gone while its request waited")
-        return may_be
+        return waiter.shared if may_be else None
 
     def close(self) -> None:
         """Wake all requests, and end the watcher thread."""
@@ -138,8 +140,13 @@ class Parking:
     def _wake(self, *, everybody: bool = False) -> None:
         with self._lock:
             waiters = [waiter for waiter in self._waiters if not waiter.woken.is_set()]
+        shared: Shared = {}
+        seen: dict[Look, bool] = {}  # Equal conditions are looked at once.
         for waiter in waiters:
-            if everybody or waiter.look(self._broker):
+            if waiter.look not in seen:
+                seen[waiter.look] = everybody or waiter.look(self._broker)
+            if seen[waiter.look]:
+                waiter.shared = shared
                 waiter.woken.set()
 
     def _wake_of_gone_clients(self) -> None:
@@ -147,25 +154,11 @@ class Parking:
         time-out."""
         poll = select.poll()
         with self._lock:
-            waiting = {waiter.client.fileno(): waiter for waiter in self._waiters}
+            waiting = {
+                fd: waiter for waiter in self._waiters if (fd := waiter.client.fileno()) >= 0
+            }
         for descriptor in waiting:
-            if descriptor >= 0:
-                poll.register(descriptor, _GONE)
+            poll.register(descriptor, _GONE)
         for descriptor, _ in poll.poll(0):
             waiting[descriptor].is_gone = True
             waiting[descriptor].woken.set()
-
-
-class ParkingPlace:
-    """The waiting place of a connection's requests."""
-
-    def __init__(self, parking: Parking, client: socket.socket) -> None:
-        self._parking, self._client = parking, client
-
-    @property
-    def is_closed(self) -> bool:
-        return self._parking.is_closed
-
-    def wait(self, look: Look, timeout_ms: int) -> bool:
-        """See `Parking.wait`."""
-        return self._parking.wait(look, timeout_ms, self._client)

@@ -98,6 +98,7 @@ def shake_hands(sock: socket.socket, timeout_s: float) -> str | None:
         return None
     sock.settimeout(timeout_s)
     sock.do_handshake()
+    sock.settimeout(None)
     return sock.asked_for
 
 

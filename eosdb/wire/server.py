@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
@@ -131,7 +131,9 @@ class Server(Closeable):
             end(connection)
 
     def _join_connections(self) -> None:
-        _join(tuple(self._connections.values()), self._limits.close_s)
+        deadline = REAL_TIME.monotonic_ms() + int(self._limits.close_s * 1000)
+        for thread in tuple(self._connections.values()):
+            thread.join(max(0, deadline - REAL_TIME.monotonic_ms()) / 1000)
 
     def forget(self) -> None:
         """In a forked child, close the copies of the parent's sockets without shutting them down."""
@@ -205,14 +207,7 @@ class Server(Closeable):
         )  # fmt: skip
         host, port = self._advertised or sock.getsockname()[:2]
         return Session(
-            *asking(self._core, ANONYMOUS), self._core, login, self._parking.place(sock),
+            *asking(self._core, ANONYMOUS), self._core, login, self._parking, sock,
             self._limits, lease, self._cluster_id, host, port, client_host,
             is_advertised=self._advertised is not None,
         )  # fmt: skip
-
-
-def _join(threads: Iterable[threading.Thread], timeout_s: float) -> None:
-    """Wait until all threads have ended, or for `timeout_s`."""
-    deadline = REAL_TIME.monotonic_ms() + int(timeout_s * 1000)
-    for thread in threads:
-        thread.join(max(0, deadline - REAL_TIME.monotonic_ms()) / 1000)

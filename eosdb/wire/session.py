@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from dataclasses import dataclass, replace
 from typing import Final
 from uuid import UUID
@@ -16,7 +17,7 @@ from eosdb.errors import ClusterAuthorizationFailedError
 from eosdb.model import requests
 from eosdb.wire.limits import Lease, Limits
 from eosdb.wire.login import Login
-from eosdb.wire.parking import ParkingPlace
+from eosdb.wire.parking import Look, Parking
 
 NODE_ID: Final = 1
 """The node id of the broker: a file is a cluster of one."""
@@ -39,7 +40,8 @@ class Session:
     admin: Admin
     core: Core
     login: Login
-    parking: ParkingPlace
+    parking: Parking
+    client: socket.socket
     limits: Limits
     lease: Lease
     """The memory that the connection holds for the request."""
@@ -51,6 +53,8 @@ class Session:
     client_id: str = ""
     """The client id of the request being handled."""
     principal: str = ANONYMOUS
+    idle: tuple[object, Look] | None = None
+    """The ends that the last Fetch has told, and the condition that they have moved."""
     is_advertised: bool = False
     """Whether the advertised address applies whatever name the client asks for (SNI)."""
 

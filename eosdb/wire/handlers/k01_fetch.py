@@ -32,7 +32,7 @@ from eosdb.wire.errors import (
 )
 from eosdb.wire.handlers.k02_list_offsets import NO_EPOCH, checked_epoch, isolation_level
 from eosdb.wire.messages import FetchAnswer, FetchedPartition, Pieces
-from eosdb.wire.parking import REAL_TIME, Look
+from eosdb.wire.parking import REAL_TIME, Shared
 from eosdb.wire.session import NO_TOPIC
 
 _STEP: Final = 2_000
@@ -92,18 +92,33 @@ def fetch(session: Session, request: FetchRequest, version: int) -> FetchAnswer 
         for p in topic.partitions
     }
     most, held = session.limits.answer_bytes, session.lease.size
-    deadline = REAL_TIME.monotonic_ms() + min(request.max_wait_ms, _LONGEST_WAIT_MS)
+    left_ms = min(request.max_wait_ms, _LONGEST_WAIT_MS)
+    deadline = REAL_TIME.monotonic_ms() + left_ms
+    shared: Shared | None = {}
+    offsets = {p: it.offset if it.code == NONE else -1 for p, it in requested.items()}
+    same = session.principal, level, tuple(requested.items())
+    if session.idle is not None and request.min_bytes > 0 and session.idle[0] == (level, offsets):
+        # The client has everything that it was told of: nothing is read before there is more.
+        shared = session.parking.wait(session.idle[1], left_ms, session.client)
     while True:
         room = session.lease.share(max(0, min(request.max_bytes, most)), _LEAST_BYTES)
         with session.lease.memory.reading:
-            answers = _read(session.broker, requested, level, room)
+            # decisions/0087: what one commit wakes for the same of one principal shares what is read.
+            answers = None if shared is None else shared.get(same)
+            if answers is None or answers.size > room:
+                answers = _read(session.broker, requested, level, room)
         session.lease.shrink_to(held + min(answers.size, room))
         left_ms = deadline - REAL_TIME.monotonic_ms()
         enough = answers.failed or answers.size >= request.min_bytes or not requested
-        if enough or left_ms <= 0 or session.parking.is_closed:
+        moved = _HaveMoved(many.listed(answers.bounds), level)
+        if shared is not None:
+            shared[same] = answers
+        if enough or shared is None or left_ms <= 0 or session.parking.is_closed:
             break
-        if not session.parking.wait(_has_moved(answers.bounds, level), left_ms):
+        if (shared := session.parking.wait(moved, left_ms, session.client)) is None:
             break
+    ends = {place: _bound(part, level) for place, part in answers.parts.items()}
+    session.idle = None if answers.failed or not ends else ((level, ends), moved)
     topics: dict[str | UUID, list[FetchedPartition]] = {}
     for place, part in answers.parts.items():
         topics.setdefault(place.topic, []).append(part)
@@ -218,19 +233,20 @@ def _read_partition(
             return block.bounds, parts, aborted
 
 
-def _has_moved(bounds: Mapping[TopicPartition, int], level: IsolationLevel) -> Look:
+@dataclass(frozen=True, slots=True)
+class _HaveMoved:
     """A condition for parking: a partition has new records for this isolation level, or cannot be read."""
-    listed = many.listed(bounds)
 
-    def look(broker: Broker) -> bool:
+    listed: str
+    level: IsolationLevel
+
+    def __call__(self, broker: Broker) -> bool:
         try:
-            return broker.ask(requests.HaveMoved(listed, isolation_level=level))
+            return broker.ask(requests.HaveMoved(self.listed, isolation_level=self.level))
         except EosdbError:
             return True  # The fetch reports it to the reader.
 
-    return look
 
-
-def _bound(ends: PartitionOffsets, level: IsolationLevel) -> int:
+def _bound(ends: PartitionOffsets | FetchedPartition, level: IsolationLevel) -> int:
     """The end offset for the isolation level."""
     return ends.last_stable_offset if level == "read_committed" else ends.high_watermark

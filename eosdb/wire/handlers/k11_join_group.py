@@ -94,7 +94,7 @@ def when_complete(
             return True  # The next call reports the error to the client.
 
     while not (answer := ask()).is_complete:
-        session.parking.wait(has_changed, _LONGEST_WAIT_MS)
+        session.parking.wait(has_changed, _LONGEST_WAIT_MS, session.client)
         if session.parking.is_closed:
             raise _ClosingError("the server is being closed")
     return answer

@@ -1,0 +1,138 @@
+"""Long polls of many readers: what a waiting Fetch reads, and how often."""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import eosdb
+from eosdb.wire.handlers import k01_fetch
+from eosdb.wire.parking import REAL_TIME, Parking
+from eosdb.wire.server import Server
+from tests.requests import TP
+from tests.wire.raw import FOREVER_MS, Raw, eventually, fetching, header, served
+
+READERS = 5
+
+
+@pytest.fixture
+def server(db: eosdb.Database) -> Iterator[Server]:
+    with served(db) as server:
+        yield server
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The places that fetches have read, in order."""
+    found: list[str] = []
+    read = k01_fetch._read
+
+    def counted(broker: Any, requested: Any, *rest: Any) -> Any:
+        found.extend(str(place.topic) for place in requested)
+        return read(broker, requested, *rest)
+
+    monkeypatch.setattr(k01_fetch, "_read", counted)
+    return found
+
+
+def write(db: eosdb.Database, value: bytes = b"news") -> None:
+    db.broker.append(TP, eosdb.RecordBatch([eosdb.Record(value=value)]))
+
+
+def wait_for(server: Server, count: int) -> None:
+    assert eventually(lambda: len(server._parking._waiters) == count, REAL_TIME)
+
+
+def test_a_fetch_from_the_ends_that_its_connection_was_told_waits_without_reading(
+    server: Server, db: eosdb.Database, reads: list[str]
+) -> None:
+    with Raw(server) as raw:
+        raw.send_frame(fetching(max_wait_ms=0))
+        assert raw.answer() is not None
+        reads.clear()
+        raw.send_frame(fetching(max_wait_ms=FOREVER_MS))
+        wait_for(server, 1)
+        assert not reads
+        write(db)
+        answer = raw.answer()
+        assert answer is not None
+        assert b"news" in answer
+        assert reads == ["t"]
+
+
+def test_a_fetch_from_told_ends_reads_before_it_answers_with_nothing(
+    server: Server, db: eosdb.Database
+) -> None:
+    """The topic may be another one of its name, with the same ends."""
+    with Raw(server) as raw:
+        for _ in range(2):
+            raw.send_frame(fetching(max_wait_ms=0))
+            assert b"news" not in (raw.answer() or b"")
+        db.admin.delete_topic("t")
+        raw.send_frame(fetching(max_wait_ms=FOREVER_MS))
+        answer = raw.answer()
+        assert answer is not None
+        unknown_topic_or_partition = struct.pack(">ih", 0, 3)
+        assert unknown_topic_or_partition in answer
+
+
+def test_readers_whom_one_commit_wakes_at_one_place_share_one_look_and_what_is_read(
+    server: Server, db: eosdb.Database, reads: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server._memory, "reading", threading.BoundedSemaphore(1))
+    with contextlib.ExitStack() as opened:
+        raws = [opened.enter_context(Raw(server)) for _ in range(READERS)]
+        for raw in raws:
+            raw.send_frame(fetching(max_wait_ms=FOREVER_MS))
+        wait_for(server, READERS)
+        reads.clear()
+        write(db)
+        for raw in raws:
+            assert b"news" in (raw.answer() or b"")
+    assert reads == ["t"]
+
+
+def test_equal_conditions_are_looked_at_once_for_each_commit(
+    server: Server, db: eosdb.Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[int] = []
+    look = k01_fetch._HaveMoved.__call__
+    with contextlib.ExitStack() as opened:
+        raws = [opened.enter_context(Raw(server)) for _ in range(READERS)]
+        for raw in raws:
+            raw.send_frame(fetching(max_wait_ms=FOREVER_MS))
+        wait_for(server, READERS)
+        wake = Parking._wake
+
+        def counted(parking: Parking, **given: bool) -> None:
+            looks.append(0)
+            wake(parking, **given)
+
+        def looked(self: Any, broker: Any) -> bool:
+            if looks:
+                looks[-1] += 1
+            return look(self, broker)
+
+        monkeypatch.setattr(Parking, "_wake", counted)
+        monkeypatch.setattr(k01_fetch._HaveMoved, "__call__", looked)
+        write(db)
+        for raw in raws:
+            assert raw.answer() is not None
+    assert max(looks) == 1
+
+
+def test_requests_that_come_with_others_are_kept_for_their_turn(server: Server) -> None:
+    """One call reads several requests, and the beginning of the next one."""
+    frames = [header(18, 0, number) for number in range(300)]
+    sent = b"".join(struct.pack(">i", len(frame)) + frame for frame in frames)
+    with Raw(server) as raw:
+        raw.send(sent[:-7])
+        answers = [raw.answer() or b"" for _ in frames[:-1]]
+        raw.send(sent[-7:])
+        answers.append(raw.answer() or b"")
+    assert [struct.unpack_from(">i", answer)[0] for answer in answers] == list(range(300))
