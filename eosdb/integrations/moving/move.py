@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Final, TypeVar
 
 from eosdb.database import Database
@@ -24,11 +24,13 @@ from eosdb.integrations.moving.plan import (
 )
 from eosdb.integrations.moving.there import There
 from eosdb.integrations.relay import Relay
-from eosdb.integrations.relay import to_kafka as to_kafka_relay
 from eosdb.integrations.relay.failure import InterruptedRelayError
+from eosdb.integrations.relay.file_ends import FileSource
 from eosdb.integrations.relay.kafka_client import KafkaClient, kafka_settings
+from eosdb.integrations.relay.kafka_ends import KafkaTarget
 from eosdb.integrations.relay.planning import pauses as pauses_between_attempts
 from eosdb.integrations.relay.positions import POSITIONS_TOPIC
+from eosdb.integrations.relay.settings import RelaySettings
 from eosdb.model.progress import Progress
 from eosdb.model.topic_config import MOVED_TO, MOVING_TO
 from eosdb.model.validation import check_text, check_whole
@@ -41,22 +43,10 @@ _CLOSE: Final = 1_000
 """The topics are closed when this many offsets are left to relay, which takes a moment."""
 
 
-@dataclass(frozen=True, slots=True)
-class MoveSettings:
-    """The settings of a move."""
-
-    name: str
-    topics: tuple[str, ...] | None
-    positions_topic: str
-    config: Mapping[str, str] | None
-    notify: Callable[[str], object]
-    on_progress: Progress | None
-
-
 class Move:
     """A move, built by `to_kafka`. Used by one thread."""
 
-    def __init__(self, db: Database, client: KafkaClient, settings: MoveSettings) -> None:
+    def __init__(self, db: Database, client: KafkaClient, settings: RelaySettings) -> None:
         self._db: Final = db
         self._here: Final = Here(db)
         self._there: Final = There(client, settings.positions_topic)
@@ -212,15 +202,11 @@ class Move:
             if until_close and total - done <= _CLOSE:
                 relay.stop()
 
-        relay = to_kafka_relay(
-            self._db,
-            self._there.where,
-            config=settings.config,
-            name=settings.name,
-            topics=settings.topics,
-            positions_topic=settings.positions_topic,
-            notify=settings.notify,
-            on_progress=progress,
+        relay = Relay(
+            FileSource(self._db),
+            KafkaTarget(self._client, settings.positions_topic),
+            self._db.clock,
+            replace(settings, on_progress=progress),
         )
         with relay:
             self._relay = relay
@@ -295,7 +281,8 @@ class Move:
     # -- small steps ----------------------------------------------------------------------------------
 
     def _tell(self, text: str) -> None:
-        self._settings.notify(text)
+        if self._settings.notify is not None:
+            self._settings.notify(text)
 
     def _facts(self) -> Facts:
         here, there = self._here, self._there
@@ -336,12 +323,11 @@ def to_kafka(
     """
     check_text("address", address, ConfigError)
     client = KafkaClient(address, kafka_settings(config, os.environ))
-    settings = MoveSettings(
-        name,
-        None if topics is None else tuple(topics),
-        positions_topic,
-        config,
-        notify or (lambda text: None),
-        on_progress,
+    settings = RelaySettings(
+        name=name,
+        topics=topics,
+        positions_topic=positions_topic,
+        notify=notify or (lambda text: None),
+        on_progress=on_progress,
     )
     return Move(db, client, settings)

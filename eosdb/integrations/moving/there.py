@@ -7,19 +7,11 @@ from typing import Final
 
 from eosdb.errors import GroupIdNotFoundError
 from eosdb.integrations.moving.plan import Group, TopicHere, TopicThere
-from eosdb.integrations.relay.failure import InterruptedRelayError
 from eosdb.integrations.relay.kafka_client import TIMEOUT_S, KafkaClient
-from eosdb.integrations.relay.kafka_ends import record_of
+from eosdb.integrations.relay.kafka_ends import Hidden, all_records
 from eosdb.integrations.relay.positions import Keeper
 from eosdb.integrations.relay.values import RelayRecord
 from eosdb.model.values import TopicPartition
-
-_AT_ONCE: Final = 2_000
-_MEMORY_KB: Final = 32_768
-_STEP_S: Final = 0.05
-"""How long `consume` waits for the requested number of messages, also at the end of a partition."""
-_END_WAIT_MS: Final = 20
-"""How long a fetch at the end waits: no more records are expected."""
 
 
 class There:
@@ -62,7 +54,7 @@ class There:
         return not any(
             True
             for number in range(partitions)
-            for _ in self.records(TopicPartition(name, number), [], whole=False)
+            for _ in self.records(TopicPartition(name, number), [], hidden="skip")
         )
 
     def has_deleted(self, tp: TopicPartition) -> bool:
@@ -73,7 +65,7 @@ class There:
         if self._positions_topic not in self._client.partitions():
             return {}
         tp = TopicPartition(self._positions_topic, 0)
-        records = ((record.key, record.value) for record in self.records(tp, [], whole=False))
+        records = ((record.key, record.value) for record in self.records(tp, [], hidden="skip"))
         standing = Keeper(relay, source_id, self._positions_topic).standing(records)
         return {tp: position.offset for tp, position in standing.positions.items()}
 
@@ -137,42 +129,7 @@ class There:
     # -- records --------------------------------------------------------------------------------------
 
     def records(
-        self, tp: TopicPartition, ended: list[int], *, whole: bool = True
+        self, tp: TopicPartition, ended: list[int], *, hidden: Hidden = "refuse"
     ) -> Iterator[RelayRecord]:
-        """The committed records of the partition, from its start to its end, which is put into `ended`.
-        With `whole`, raises InterruptedRelayError while an open transaction hides the end."""
-        start, high = self._client.start(*tp), self._client.high_watermark(*tp)
-        consumer = self._client.consumer(
-            **{
-                "queued.max.messages.kbytes": _MEMORY_KB,
-                "check.crcs": True,
-                "fetch.wait.max.ms": _END_WAIT_MS,
-                "fetch.error.backoff.ms": _END_WAIT_MS,
-            }
-        )
-        kafka = self._kafka
-        try:
-            consumer.assign([kafka.TopicPartition(*tp, start)])
-            idle_s = 0.0
-            while True:
-                with self._client.translating():
-                    messages = consumer.consume(_AT_ONCE, _STEP_S)
-                idle_s = 0.0 if messages else idle_s + _STEP_S
-                if idle_s >= TIMEOUT_S:
-                    raise InterruptedRelayError(f"{self.where}: {tp} could not be read to its end")
-                for message in messages:
-                    error = message.error()
-                    if error is None:
-                        yield record_of(message)
-                    elif error.code() == kafka.KafkaError._PARTITION_EOF:
-                        if whole and message.offset() < high:
-                            raise InterruptedRelayError(
-                                f"{self.where}: {tp} can be read up to offset {message.offset()} of "
-                                f"{high}: a transaction is open there"
-                            )
-                        ended.append(message.offset())
-                        return
-                    elif not error.retriable():
-                        raise self._client.meaning(error, tp.topic)
-        finally:
-            consumer.close()
+        """`all_records` of the cluster."""
+        return all_records(self._client, tp, ended, hidden=hidden)

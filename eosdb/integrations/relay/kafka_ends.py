@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from eosdb.errors import MessageTooLargeError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from eosdb.integrations.relay import planning
@@ -26,6 +26,7 @@ from eosdb.model.values import TopicPartition
 _MEMORY_KB: Final = 16_384
 _FIRST_S: Final = 0.5
 _MORE_S: Final = 0.02
+_ALL_AT_ONCE: Final = 2_000
 _AT_ONCE: Final = 500
 """Records consumed between two checks of their size."""
 
@@ -195,12 +196,68 @@ def record_of(message: Any) -> RelayRecord:
     )
 
 
+Hidden = Literal["refuse", "wait", "skip"]
+"""What to do about records that an open transaction hides."""
+_END_WAIT_MS: Final = 20
+"""How long a fetch at the end waits: no more records are expected, or markers alone."""
+_LOOK_S: Final = 0.05
+"""How long `consume` waits for the requested number of messages, also at the end of a partition."""
+
+
+def all_records(
+    client: KafkaClient,
+    tp: TopicPartition,
+    ended: list[int],
+    *,
+    hidden: Hidden,
+) -> Iterator[RelayRecord]:
+    """The committed records of the partition, from its start to its end, which is put into `ended`.
+    Raises InterruptedRelayError, also for hidden records unless they are skipped or appear in time."""
+    start, high = client.start(*tp), client.high_watermark(*tp)
+    consumer = client.consumer(
+        **{
+            "queued.max.messages.kbytes": 2 * _MEMORY_KB,
+            "check.crcs": True,
+            "fetch.wait.max.ms": _END_WAIT_MS,
+            "fetch.error.backoff.ms": _END_WAIT_MS,
+        }
+    )
+    kafka = client.module
+    try:
+        consumer.assign([kafka.TopicPartition(*tp, start)])
+        idle_s = 0.0
+        while True:
+            with client.translating():
+                messages = consumer.consume(_ALL_AT_ONCE, _LOOK_S)
+            idle_s = 0.0 if messages else idle_s + _LOOK_S
+            if idle_s >= TIMEOUT_S:
+                raise InterruptedRelayError(
+                    f"{client.where}: {tp} could not be read to its end; another transaction may hold it "
+                    "back"
+                )
+            for message in messages:
+                error = message.error()
+                if error is None:
+                    yield record_of(message)
+                elif error.code() != kafka.KafkaError._PARTITION_EOF:
+                    if not error.retriable():
+                        raise client.meaning(error, tp.topic)
+                elif message.offset() >= high or hidden == "skip":
+                    ended.append(message.offset())
+                    return
+                elif hidden == "refuse":
+                    raise InterruptedRelayError(
+                        f"{client.where}: {tp} can be read up to offset {message.offset()} of {high}: a "
+                        "transaction is open there"
+                    )
+    finally:
+        consumer.close()
+
+
 _BATCH_BYTES: Final = 1_000_000
 _ROOM_IN_BATCH: Final = 1_000
 """Space in a batch for everything but its records."""
 _ANY_SIZE: Final = 1_000_000_000
-_POSITIONS_WAIT_MS: Final = 20
-"""How long a fetch at the end of the positions waits: the records exist, only markers follow."""
 _STEP_S: Final = 1.0
 _ABORT_S: Final = 5.0
 _ONE_MS: Final = 1
@@ -261,34 +318,9 @@ class KafkaTarget:
 
     def position_records(self) -> Iterator[tuple[bytes | None, bytes | None]]:
         """Includes records of other relays, and waits for their open transactions."""
-        consumer = self._client.consumer(
-            **{
-                "fetch.wait.max.ms": _POSITIONS_WAIT_MS,
-                "fetch.error.backoff.ms": _POSITIONS_WAIT_MS,
-            }
-        )
-        kafka = self._client.module
-        start = self._client.start(self._positions, 0)
-        end = self._client.high_watermark(self._positions, 0)
-        try:
-            consumer.assign([kafka.TopicPartition(self._positions, 0, start)])
-            at = 0
-            while at < end:
-                message = consumer.poll(TIMEOUT_S)
-                if message is None:
-                    raise InterruptedRelayError(
-                        f"{self.where}: the positions in {self._positions} could not be read to their end; "
-                        "another transaction may hold them back"
-                    )
-                if message.error() is None:
-                    at = message.offset() + 1
-                    yield message.key(), message.value()
-                elif message.error().code() == kafka.KafkaError._PARTITION_EOF:
-                    at = message.offset()
-                elif not message.error().retriable():
-                    raise self._client.meaning(message.error())
-        finally:
-            consumer.close()
+        tp = TopicPartition(self._positions, 0)
+        for record in all_records(self._client, tp, [], hidden="wait"):
+            yield record.key, record.value
 
     def facts(self, topics: Iterable[str]) -> dict[str, TopicFacts]:
         partitions = self._client.partitions()
