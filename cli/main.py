@@ -138,7 +138,7 @@ def _name(error: EosdbError) -> str:
 def _tell_version(context: click.Context, _: click.Parameter, is_asked: bool) -> None:
     if not is_asked or context.resilient_parsing:
         return
-    from eosdb.native import accelerator  # Here, for it opens a connection.
+    from eosdb.native import accelerator  # Imported here, because it opens a connection.
 
     native = accelerator.road()
     is_used = "with the accelerator" if native is True else f"without the accelerator: {native}"

@@ -41,7 +41,7 @@ def raising_on_interrupt() -> None:
 
 def until_stopped() -> None:
     """Make Ctrl-C and SIGTERM the normal end of the current command, at whatever instant they come."""
-    import click  # Not before Ctrl-C is handled.
+    import click  # Imported after Ctrl-C is handled.
 
     click.get_current_context().meta[__name__] = True
 

@@ -104,7 +104,7 @@ def look(
 def _at_rest(file: str) -> Stamp | None:
     """Return the stamp of a file that has had no WAL for a while; None for any other file.
 
-    A writer creates a WAL first, and whoever copies it into the file changes the file's times, if these
+    A writer creates a WAL first, and a copy of it into the file changes the file's times, if these
     are older than the resolution of the clock.
     """
     stamp = stamp_of(file)

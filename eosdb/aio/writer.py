@@ -63,7 +63,7 @@ class Call(Item[T]):
     def run(self) -> None:
         try:
             self.answer(self._function(), None)
-        except BaseException as error:  # Whatever it is, it belongs to the task that waits.
+        except BaseException as error:  # The waiting task gets any error.
             self.answer(None, error)
 
 

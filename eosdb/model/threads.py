@@ -84,7 +84,7 @@ def needed(what: str) -> Iterator[None]:
 
 
 class Fate:
-    """Given to a write by somebody who must know what became of it, also after an interrupt."""
+    """The outcome of a write for a caller that must know it, also after an interrupt."""
 
     __slots__ = ("ask",)
 

@@ -16,8 +16,8 @@ from eosdb.errors import ApiError
 from eosdb.model.answers import Tabular
 
 # Plain `ConsumerRecord` has any type of key and value. Consumers return `bytes | Any`, as typeshed does
-# for `re.Match.group`: `bytes | None` would force a check on everybody that most topics make senseless.
-# Only type checkers see the defaults of type variables; they know typing_extensions without an
+# for `re.Match.group`: `bytes | None` would force every program to check for None, and most topics have
+# none. Only type checkers see the defaults of type variables. They know typing_extensions without an
 # installation.
 if TYPE_CHECKING:
     from typing_extensions import TypeVar

@@ -149,7 +149,7 @@ def _paths(files: str) -> Sequence[str]:
 
 
 def _repeat(work: Callable[[], None], every_s: int) -> None:
-    """Do the work again and again, until SIGTERM or Ctrl-C: after the work in hand."""
+    """Repeat the work until SIGTERM or Ctrl-C, which end it after the current pass."""
     stopped = threading.Event()
     with stopped_by_signals(stopped.set):
         work()

@@ -114,8 +114,8 @@ def _newest(connection: sqlite3.Connection, partition: Partition) -> OffsetAndTi
 def _all_older_below(connection: sqlite3.Connection, partition: Partition, timestamp: int) -> int:
     """Return the start of the scan: by the time index, all records below it are older. Raises
     CorruptDatabaseError and CorruptRecordError."""
-    # decisions/0058: an index entry has no checksum, but the newest record before it has its time and
-    # comes after the previous entry.
+    # decisions/0058: an index entry has no checksum, so it is compared with the newest record before it:
+    # that record has the entry's time, and comes after the previous entry.
     entries = connection.execute(_TIME_INDEX, (partition.partition_id, timestamp)).fetchall()
     begin = partition.log_start_offset
     newest: tuple[int, int]

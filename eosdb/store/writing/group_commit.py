@@ -202,7 +202,7 @@ class GroupCommit:
             try:
                 self._lead.release()
             except RuntimeError:
-                turn.is_left = True  # The turn did not come to lead.
+                turn.is_left = True  # Another turn holds the lead.
             if turn.give_back is not None:
                 turn.give_back()
         _turns.set((*_turns_here(), turn))

@@ -235,8 +235,8 @@ def describe_quorum(session: Session, request: DescribeQuorumRequest, _: int) ->
 
 @serves(UpdateFeaturesRequest, 0, 2, right="alter")
 def update_features(session: Session, request: UpdateFeaturesRequest, version: int) -> Fields:
-    """Check the updates; none changes anything. All are refused if one is. (1 the type of an update, 2 one
-    result for all of them.)"""
+    """Check the updates; none changes anything. All are refused if one is. Version 1 has the
+    type of an update, version 2 one result for all updates."""
     levels = session.features()
     for update in request.feature_updates:
         name, level = update.feature, update.max_version_level
