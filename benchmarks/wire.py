@@ -9,7 +9,7 @@ from __future__ import annotations
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -108,6 +108,15 @@ def cases(settings: Settings) -> list[Case]:
             targets=[Target(SERVER, None, 0.01, at_least=False)],
             open=lambda _: nullcontext(partial(_idle, seconds=settings.size(20, 1))),
             rounds_max=2,
+        ),
+        Case(
+            name="wire-crowd",
+            title=f"Over the wire: {_CLIENTS} producers, whose transactions {_CLIENTS} readers wait for",
+            unit="ms of CPU a transaction",
+            rows=[Row("all at once", "yes"), Row("one after the other", "yes")],
+            targets=[Target("all at once", None, None), Target("one after the other", None, None)],
+            open=lambda _: nullcontext(partial(_crowd, transactions=settings.size(500, _CLIENTS))),
+            rounds_max=3,
         ),
         Case(
             name="wire-start",
@@ -217,6 +226,46 @@ def _idle(folder: Path, seconds: int) -> Mapping[str, float]:
         began, start = broker.cpu_s(), perf_counter()
         sleep(seconds)
         return {SERVER: (broker.cpu_s() - began) / (perf_counter() - start)}
+
+
+def _crowd(folder: Path, transactions: int) -> Mapping[str, float]:
+    with served(folder) as cluster:
+        topic, broker = cluster.create_topic(1), _broker(cluster)
+        with crowd(cluster.servers, topic) as carry_out:
+            found = {}
+            for name, how, count in (
+                ("all at once", "busy", transactions),
+                ("one after the other", "quiet", transactions // 5),
+            ):
+                began = broker.cpu_s()
+                carry_out(how, count)
+                found[name] = (broker.cpu_s() - began) / count * 1_000
+            return found
+
+
+@contextmanager
+def crowd(servers: str, topic: str) -> Iterator[Callable[[str, int], None]]:
+    """Clients in a process of their own; the function carries out transactions (`crowd.py`)."""
+    numbers = [str(_CLIENTS), str(_CLIENTS)]
+    command = [sys.executable, "-m", "benchmarks.crowd", servers, topic, *numbers]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as clients:
+        assert clients.stdin is not None
+        assert clients.stdout is not None
+        assert clients.stdout.readline() == "done\n"
+
+        def carry_out(how: str, count: int) -> None:
+            assert clients.stdin is not None
+            assert clients.stdout is not None
+            clients.stdin.write(f"{how} {count}\n")
+            clients.stdin.flush()
+            assert clients.stdout.readline() == "done\n"
+
+        try:
+            yield carry_out
+        finally:
+            clients.kill()
 
 
 def _start(folder: Path) -> Mapping[str, float]:
