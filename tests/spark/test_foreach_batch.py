@@ -1,5 +1,5 @@
 """Functions for Spark's foreachBatch: each of their writes is stored once, also when Spark runs the
-micro-batch again, in its own thread and in threads of the user's, which Spark knows nothing of."""
+micro-batch again. A thread of the user's, which Spark knows nothing of, reads and writes like any other."""
 
 from __future__ import annotations
 
@@ -70,27 +70,3 @@ def test_a_thread_reads_and_writes_like_any_other(spark: Any, target: Path) -> N
     )
     assert [report.rows for report in made] == [20, 20]  # type: ignore[attr-defined]
     assert in_threads(lambda: read(other, target, subscribe="out").count()) == [20]
-
-
-def test_a_repeated_micro_batch_is_not_doubled_by_writes_in_threads(
-    spark: Any, pipe: Path, tmp_path: Path
-) -> None:
-    bad = foreach_batch(pipe, topic="bad")
-    skipped: list[bool] = []
-
-    def work(frame: Any, batch_id: int) -> None:
-        works = [
-            lambda: skipped.append(write(frame.where(SMALL), pipe, topic="good").skipped),
-            lambda: skipped.append(write(frame.where(LARGE), pipe, topic="good").skipped),
-            lambda: bad(frame.where(SMALL), batch_id),
-            lambda: bad(frame.where(LARGE), batch_id),
-        ]
-        # The order of threads is nobody's: another one each time.
-        for chosen in works[::-1] if skipped else works:
-            in_threads(chosen)
-
-    for _ in range(2):
-        each_batch(spark, pipe, tmp_path / "cp", work)
-        assert numbers_in(pipe, "good") == numbers_in(pipe, "bad") == list(range(100))
-        forget_last_batch(tmp_path / "cp")
-    assert skipped == [False, False, True, True]

@@ -78,16 +78,6 @@ def test_filters_find_what_they_find_among_plain_rows(spark: Any, shop: Path) ->
     assert found(frame) == found(spark.createDataFrame(frame.collect(), frame.schema))
 
 
-def test_a_missing_file_topic_or_option_is_said_by_name(spark: Any, shop: Path) -> None:
-    for path, given, text in (
-        (shop, {"subscribe": "nowhere"}, "no nowhere in any of the files"),
-        (shop, {"columns": "price"}, "columns: got price"),
-        (shop.parent / "nothing.db", {}, "no such file"),
-    ):
-        with pytest.raises(Exception, match=text):
-            read(spark, path, **given).collect()
-
-
 def test_a_data_frame_reads_what_it_was_planned_for_or_is_refused(spark: Any, source: Path) -> None:
     frame = read(spark, source, subscribe="orders")
     assert frame.count() == 20

@@ -19,7 +19,7 @@ from eosdb.spark_io import foreach_batch, read, read_stream
 from tests.crash.children import environment
 from tests.spark import killed
 from tests.spark_io.like_spark import LOCATION, Query, forget_last_batch, to_topic
-from tests.spark_io.making import TP0, append, backup_put_back, fill, make, numbers_in, out, remove
+from tests.spark_io.making import TP0, append, fill, make, numbers_in, out, remove
 from tests.spark_io.test_target_identity import OTHER_FILE
 from tests.tidy.tree import ROOT
 
@@ -103,19 +103,6 @@ def test_micro_batches_are_as_large_as_wanted_and_progress_is_committed(
     with eosdb.connect(pipe) as db:
         report = db.admin.describe_group_offsets("job")
     assert {p.partition: p.lag for p in report.partitions} == {0: 0, 1: 0}
-
-
-def test_spark_ends_the_query_and_goes_on_when_it_may(
-    spark: Any, source: Path, tmp_path: Path
-) -> None:
-    target = make(tmp_path / "target.db", topic="out")
-    copy(spark, source, target, tmp_path / "cp")
-    backup_put_back(source, range(100, 115))
-    with pytest.raises(Exception, match=r"older copy .* failOnDataLoss=false"):
-        copy(spark, source, target, tmp_path / "cp")
-    assert numbers_in(target, "out") == list(range(20))
-    copy(spark, source, target, tmp_path / "cp", failOnDataLoss=False)
-    assert numbers_in(target, "out") == sorted([*range(20), *range(10), *range(100, 115)])
 
 
 @pytest.fixture

@@ -104,12 +104,3 @@ def test_what_is_wrong_is_said(spark: Any, target: Path) -> None:
         with pytest.raises(Exception, match=text):
             rows.write.format("eosdb").options(**options).mode(mode).save(str(target))
     assert out(target) == []
-
-
-def test_what_was_read_can_be_written_to_another_topic(spark: Any, target: Path) -> None:
-    write(numbers(spark, 300), target, topic="out")
-    frame = read(spark, target, subscribe="out").selectExpr(
-        "key", "upper(CAST(value AS STRING)) AS value"
-    )
-    write(frame, target, topic="other")
-    assert out(target, "other") == expected(300)
