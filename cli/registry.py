@@ -23,12 +23,12 @@ GROUPS: Final = {
         "ingest": ("data.ingest", "Append the lines of files to TOPIC exactly once."),
         "sql": ("operate.database", "Run a read-only SQL QUERY."),
         "views": ("data.views", "Create, list and drop typed views over JSON values."),
-        "delete-records": ("data.topics", "Delete the oldest records of a partition."),
     },
     "Groups": {
         "groups": ("groups", "List, describe, reset and delete consumer groups."),
         "why": ("why", "Explain what stands still, most urgent first."),
         "dlq": ("dead_letters", "List, show and replay dead letters."),
+        "scheduled": ("scheduled", "List and cancel records that are not due yet."),
         "transactions": ("transactions", "List, describe and end transactions."),
         "timeline": ("data.timeline", "Draw the transactions of TOPIC along offsets or time."),
     },
@@ -51,7 +51,6 @@ GROUPS: Final = {
         "metrics": ("operate.metrics", "Print metrics for Prometheus, or serve them."),
         "acls": ("operate.acls", "Add, list and remove ACLs."),
         "users": ("operate.users", "Add, list and remove users of the server."),
-        "simulate": ("operate.simulate", "Simulate producers, workers, readers and zombies."),
     },
     "Kafka": {
         "serve": ("kafka.serve", "Serve FILE to Kafka's clients."),
@@ -68,8 +67,10 @@ HIDDEN: Final = {
     "journal": "inspect",
     "rebuild": "inspect",
     "migrate": "operate.database",
+    "delete-records": "data.topics",
+    "simulate": "operate.simulate",
 }
-"""Names with a better one, and the modules; they stay valid."""
+"""Names with a better one or for few people, and the modules; they stay valid."""
 
 COMMANDS: Final = {name: row for rows in GROUPS.values() for name, row in rows.items()}
 

@@ -94,6 +94,7 @@ if TYPE_CHECKING:
     from eosdb.model.values import Record as Record
     from eosdb.model.values import RecordBatch as RecordBatch
     from eosdb.model.values import RecordMetadata as RecordMetadata
+    from eosdb.model.values import ScheduledRecord as ScheduledRecord
     from eosdb.model.values import SnapshotInfo as SnapshotInfo
     from eosdb.model.values import SyncGroupResult as SyncGroupResult
     from eosdb.model.values import TimestampType as TimestampType
@@ -136,7 +137,7 @@ _NAMES = {
         "Header HousekeepingReport JoinGroupMember JoinGroupResult "
         "OffsetAndMetadata OffsetAndTimestamp PartitionOffsets ProduceResult ProducerIdAndEpoch "
         "ProducerRecord ProducerState RebuildReport Record RecordBatch RecordMetadata "
-        "SnapshotInfo SyncGroupResult TimestampType TopicDescription TopicPartition "
+        "ScheduledRecord SnapshotInfo SyncGroupResult TimestampType TopicDescription TopicPartition "
         "TransactionDescription TransactionListing TransactionState TransactionToken "
         "VerifyReport",
     "eosdb.model.progress": "Progress",

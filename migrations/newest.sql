@@ -531,7 +531,30 @@ CREATE TABLE eosdb_baseline_group_configs (
     config TEXT NOT NULL
 , checksum INT NOT NULL DEFAULT 0) STRICT, WITHOUT ROWID;
 
-INSERT INTO eosdb_alembic_version VALUES ('0010');
+CREATE TABLE eosdb_scheduled (
+    partition_id INT NOT NULL,
+    "offset" INT NOT NULL,
+    due INT NOT NULL,
+    producer_id INT NOT NULL,
+    PRIMARY KEY (partition_id, "offset")
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX eosdb_scheduled_open ON eosdb_scheduled (partition_id, producer_id) WHERE producer_id >= 0;
+
+CREATE TABLE eosdb_baseline_scheduled (
+    partition_id INT NOT NULL,
+    "offset" INT NOT NULL,
+    due INT NOT NULL,
+    producer_id INT NOT NULL,
+    checksum INT NOT NULL DEFAULT 0,
+    PRIMARY KEY (partition_id, "offset")
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX eosdb_baseline_scheduled_open ON eosdb_baseline_scheduled (partition_id, producer_id) WHERE producer_id >= 0;
+
+CREATE INDEX eosdb_scheduled_due ON eosdb_scheduled (due) WHERE producer_id = -1;
+
+INSERT INTO eosdb_alembic_version VALUES ('0011');
 
 INSERT INTO eosdb_baseline VALUES (0, 0, 0, 0, 594581510, 1, 0);
 

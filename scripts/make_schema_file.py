@@ -108,6 +108,10 @@ def main(path: Path) -> None:
         )
         db.broker.ask(first)
         db.admin.alter_group_config("shipping", {"consumer.session.timeout.ms": 50_000})
+        for value in ("delivered", "waits", "cancelled"):
+            due = clock.time_ms() + (9 * DAY_MS if value != "delivered" else 0)
+            db.producer().send("past", value, key="k", partition=1, deliver_at=due).result()
+        db.admin.cancel_scheduled([db.admin.list_scheduled()[-1].id])
     connection = sqlite3.connect(path)
     connection.execute("VACUUM")
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -1,8 +1,10 @@
-"""Topics, their settings and typed views for administrators."""
+"""Topics, their settings, scheduled records and typed views for administrators."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache, partial
 from typing import TypeVar
 from uuid import UUID
 
@@ -10,19 +12,23 @@ from eosdb.admin import configs
 from eosdb.admin.configs import ConfigEntry
 from eosdb.broker.core import RequestHandler
 from eosdb.coordinator.authorizer import CLUSTER, Source
-from eosdb.errors import TopicAlreadyExistsError, UnknownTopicOrPartitionError
+from eosdb.errors import (
+    InvalidRequestError,
+    TopicAlreadyExistsError,
+    UnknownTopicOrPartitionError,
+)
 from eosdb.events.kinds import (
     Event,
     PartitionsAdded,
     TopicCreated,
 )
-from eosdb.log import json_views, partition_rows, topics
+from eosdb.log import json_views, partition_rows, scheduled, topics
 from eosdb.model.notices import catalog
 from eosdb.model.reports import JsonView
 from eosdb.model.requests import AlterTopicConfig
 from eosdb.model.topic_config import ConfigChange, TopicConfig, settings
-from eosdb.model.validation import check_text
-from eosdb.model.values import TopicDescription, TopicMetadata
+from eosdb.model.validation import check_int, check_text, check_texts
+from eosdb.model.values import ScheduledRecord, TopicDescription, TopicMetadata
 from eosdb.store.writing.unit import Unit
 
 T = TypeVar("T")
@@ -30,7 +36,7 @@ E = TypeVar("E", bound=Event | None)
 
 
 class TopicAdmin(RequestHandler):
-    """The part of `Database.admin` for topics and typed views."""
+    """The part of `Database.admin` for topics, scheduled records and typed views."""
 
     def create_topic(
         self,
@@ -200,6 +206,37 @@ class TopicAdmin(RequestHandler):
 
         self._coordinator.write(drop)
 
+    def list_scheduled(self, topic: str | None = None) -> list[ScheduledRecord]:
+        """Return the committed records that wait, of one topic or of all that the principal may read, by
+        due time. Raises UnknownTopicOrPartitionError and TopicAuthorizationFailedError."""
+        with self._store.read() as connection:
+            if topic is not None:
+                self._authorizer.check(connection, "read", "topic", check_text("topic", topic))
+                if topics.partition_count(connection, topic) is None:
+                    raise topics.unknown(connection, topic)
+            may_read = cache(partial(self._authorizer.allows, connection, "read", "topic"))
+            found = scheduled.waiting(connection, topic)
+            return [one for one in found if may_read(one.topic)]
+
+    def cancel_scheduled(self, ids: Iterable[str]) -> int:
+        """Cancel records by the ids of `list_scheduled`, all in one commit. Returns how many were still
+        there: the others have entered their topics, or were cancelled before. Raises InvalidRequestError
+        and TopicAuthorizationFailedError."""
+        places = [_place(text) for text in check_texts("ids", ids)]
+
+        def cancel(unit: Unit) -> int:
+            waiting = defaultdict[int, list[int]](list)
+            for partition_id, offset in dict.fromkeys(places):
+                if scheduled.waits(unit, partition_id, offset):
+                    waiting[partition_id].append(offset)
+            for partition_id in waiting:
+                topic = partition_rows.by_id(unit, partition_id).topic
+                self._authorizer.check(unit, "delete", "topic", topic)
+            scheduled.remove(unit, waiting, "cancelled", self._clock.time_ms())
+            return sum(map(len, waiting.values()))
+
+        return self._coordinator.write(cancel)
+
     def _change(self, make: Callable[[Source], E], validate_only: bool) -> E:
         """Record the event that `make` returns after its checks; with `validate_only` only run the
         checks."""
@@ -223,3 +260,11 @@ class TopicAdmin(RequestHandler):
             return change(unit, self._clock.time_ms())
 
         return self._coordinator.write(run)
+
+
+def _place(text: str) -> tuple[int, int]:
+    """The partition id and the offset of a record."""
+    partition_id, _, offset = text.partition(".")
+    if not (partition_id.isdecimal() and offset.isdecimal()):
+        raise InvalidRequestError(f"ids: got {text!r:.80}, expected one of `list_scheduled`")
+    return check_int("ids", int(partition_id), 0), check_int("ids", int(offset), 0)

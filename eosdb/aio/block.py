@@ -16,6 +16,7 @@ from eosdb.aio.producer import with_metadata
 from eosdb.aio.worker import Home, Workers, to_the_end_of_a_block
 from eosdb.broker.outbox import UserTransaction, offsets_first
 from eosdb.errors import DatabaseLockedError
+from eosdb.model.clock import DeliverAt
 from eosdb.model.values import (
     ConsumerGroupMetadata,
     Headers,
@@ -69,6 +70,7 @@ class AsyncUserTransaction:
         headers: Headers = (),
         timestamp: int | None = None,
         idempotency_key: str | None = None,
+        deliver_at: DeliverAt | None = None,
     ) -> RecordMetadata:
         """Append a record, like `UserTransaction.publish`; readers see it after the block has ended."""
         return await self._workers.run(
@@ -80,6 +82,7 @@ class AsyncUserTransaction:
                 headers=headers,
                 timestamp=timestamp,
                 idempotency_key=idempotency_key,
+                deliver_at=deliver_at,
             )
         )
 

@@ -17,6 +17,7 @@ from eosdb.client.producer.layout import Sendable
 from eosdb.client.producer.producer import Producer
 from eosdb.client.producer.sent import SentRecords
 from eosdb.errors import IllegalStateError
+from eosdb.model.clock import DeliverAt
 from eosdb.model.values import (
     ConsumerGroupMetadata,
     Headers,
@@ -237,6 +238,7 @@ class AsyncProducer:
         partition: int | None = None,
         timestamp: int | None = None,
         headers: Headers = (),
+        deliver_at: DeliverAt | None = None,
     ) -> asyncio.Future[RecordMetadata]:
         """Queue one record, waiting only if the queue is full. Returns a future of the RecordMetadata.
 
@@ -250,7 +252,13 @@ class AsyncProducer:
         record = Sending(
             self._home.loop,
             lambda producer: producer.send(
-                topic, value, key=key, partition=partition, headers=headers, timestamp=timestamp
+                topic,
+                value,
+                key=key,
+                partition=partition,
+                headers=headers,
+                timestamp=timestamp,
+                deliver_at=deliver_at,
             ),
             is_in_transaction=self._outgoing.is_transactional,
         )
@@ -266,11 +274,18 @@ class AsyncProducer:
         partition: int | None = None,
         timestamp: int | None = None,
         headers: Headers = (),
+        deliver_at: DeliverAt | None = None,
     ) -> RecordMetadata:
         """Send one record, and return its metadata when it is stored. Raises the error if it is not."""
         return await (
             await self.send(
-                topic, value, key=key, partition=partition, headers=headers, timestamp=timestamp
+                topic,
+                value,
+                key=key,
+                partition=partition,
+                headers=headers,
+                timestamp=timestamp,
+                deliver_at=deliver_at,
             )
         )
 

@@ -23,11 +23,12 @@ from eosdb.coordinator.projection import apply
 from eosdb.errors import ConfigError, EosdbError, InvalidRequestError
 from eosdb.events.kinds import IdempotencyKeyUsed
 from eosdb.log import append as log_append
-from eosdb.log import once, partition_rows, topics
+from eosdb.log import once, partition_rows, scheduled, topics
 from eosdb.log.batch import PreparedBatch, prepare
-from eosdb.model.clock import Clock, SystemClock
+from eosdb.model.clock import Clock, DeliverAt, SystemClock, due_ms
 from eosdb.model.config import BrokerConfig
 from eosdb.model.records.partitioner import consistent_random
+from eosdb.model.records.scheduling import as_waiting
 from eosdb.model.records.serializing import serialized
 from eosdb.model.requests import OffsetCommit
 from eosdb.model.validation import as_headers, check_group_id, check_text, check_topic_partition
@@ -87,14 +88,16 @@ class LogTransaction(ABC):
         headers: Headers = (),
         timestamp: int | None = None,
         idempotency_key: str | None = None,
+        deliver_at: DeliverAt | None = None,
     ) -> RecordMetadata:
-        """Append a record; readers see it when the transaction is committed.
+        """Append a record; readers see it when the transaction is committed, or at the time `deliver_at`.
 
         `str` is UTF-8 encoded. Without `partition`, the partition is chosen by the key, as by a producer.
         If a record with the same `idempotency_key` was ever published to the topic, by any process, nothing
         is appended, whatever the new record contains, and the position of the first record is returned with
         `duplicate=True`. Raises UnknownTopicOrPartitionError, MessageTooLargeError, InvalidRecordError,
-        TypeError and the authorization errors; the transaction can go on after any of them.
+        InvalidTimestampError, TypeError and the authorization errors; the transaction can go on after any
+        of them.
         """
         record = Record(
             serialized("key", key, None),
@@ -102,8 +105,9 @@ class LogTransaction(ABC):
             as_headers(headers),
             timestamp,
         )
+        due = None if deliver_at is None else due_ms(deliver_at)
         with self._unit() as unit:
-            return self._outbox.publish(unit, topic, record, partition, idempotency_key)
+            return self._outbox.publish(unit, topic, record, partition, idempotency_key, due)
 
     @overload
     def commit_offsets(self, offsets: Offsets, group: str | ConsumerGroupMetadata) -> None: ...
@@ -216,6 +220,7 @@ def _unit(core: Core) -> Iterator[HeldUnit]:
     core.coordinator.do_what_is_due()
     with core.store.begin() as held:
         yield held
+    core.coordinator.deliver()
     core.coordinator.after_write()
 
 
@@ -233,8 +238,10 @@ class Outbox:
         record: Record,
         partition: int | None,
         idempotency_key: str | None,
+        due: int | None = None,
     ) -> RecordMetadata:
-        """Append one record, or nothing if its idempotency key has been used."""
+        """Append one record, or nothing if its idempotency key has been used. With `due` it waits until
+        then."""
         now = self._rules.clock.time_ms()
         batch = prepare(RecordBatch([record]), now)
         check_topic_partition((topic, 0))
@@ -244,6 +251,12 @@ class Outbox:
             if (first := once.find_key(unit, topic, idempotency_key)) is not None:
                 return first
         tp = check_topic_partition((topic, self._partition_for(unit, topic, record.key, partition)))
+        if due is not None:
+            partition_rows.load(unit, tp)
+            headers, _, number = as_waiting(record.headers, record.timestamp, tp.partition, due)
+            waiting = record._replace(headers=headers, timestamp=due)
+            batch, tp = prepare(RecordBatch([waiting]), now), TopicPartition(topic, number)
+            scheduled.ensure_partition(unit, topic, now)
         base_offset, log_append_time = self._append(unit, tp, batch, now)
         timestamp = batch.timestamps[0] if log_append_time < 0 else log_append_time
         if idempotency_key is not None:

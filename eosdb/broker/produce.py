@@ -22,13 +22,14 @@ from eosdb.errors import (
     UnknownTopicOrPartitionError,
 )
 from eosdb.log import append as log_append
-from eosdb.log import partition_rows, topics
+from eosdb.log import partition_rows, scheduled, topics
 from eosdb.log.batch import PreparedBatch, prepare
 from eosdb.model import requests
 from eosdb.model.metrics import Metrics
 from eosdb.model.validation import check_mapping, check_topic_partition, check_transactional_id
 from eosdb.model.values import (
     EPOCH_PER_TRANSACTION,
+    SCHEDULED,
     ProduceResult,
     ProducerIdAndEpoch,
     TopicPartition,
@@ -57,7 +58,7 @@ def produce(core: Core, request: requests.Produce) -> Write[dict[TopicPartition,
     check_mapping("batches", request.batches)
     for key, batch in request.batches.items():
         try:
-            prepared[check_topic_partition(key)] = prepare(batch, now)
+            prepared[check_topic_partition(key, SCHEDULED)] = prepare(batch, now)
         except ApiError as error:
             refused[key] = ProduceResult(error=error)
     is_transactional = any(batch.is_transactional for batch in prepared.values())
@@ -242,9 +243,12 @@ def _load(core: Core, unit: Unit, tp: TopicPartition) -> partition_rows.Partitio
     try:
         return partition_rows.load(unit, tp)
     except UnknownTopicOrPartitionError:
-        if not core.config.auto_create_topics_enable:
+        if core.config.auto_create_topics_enable:
+            core.ensure_topic(unit, tp.topic)
+        elif tp.partition != SCHEDULED:
             raise
-        core.ensure_topic(unit, tp.topic)
+        if tp.partition == SCHEDULED:
+            scheduled.ensure_partition(unit, tp.topic, core.clock.time_ms())
         return partition_rows.load(unit, tp)
 
 

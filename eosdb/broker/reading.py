@@ -9,7 +9,7 @@ from uuid import UUID
 from eosdb.broker.core import Core, Write, answers, prepares
 from eosdb.broker.waiting import Listener
 from eosdb.errors import EosdbError, InvalidTopicExceptionError, in_doubt
-from eosdb.log import partition_rows, retention, topics
+from eosdb.log import partition_rows, retention, scheduled, topics
 from eosdb.log.partition_rows import Partition
 from eosdb.log.reading import block as reading
 from eosdb.log.reading import by_time, ends, lag
@@ -58,6 +58,7 @@ def _fetch(core: Core, request: requests.Fetching[Any], want: Want) -> Block:
     offset = check_int("offset", request.offset, -(2**63))
     check_int("max_records", request.max_records, 1)
     check_int("max_bytes", request.max_bytes, 0)
+    core.coordinator.deliver()
     with core.store.read() as connection:
         core.authorizer.check(connection, "read", "topic", tp.topic)
         partition = partition_rows.read(connection, tp)
@@ -191,8 +192,14 @@ def data_version(core: Core, request: requests.DataVersion) -> int:
 
 @answers(requests.WaitForChange)
 def wait_for_change(core: Core, request: requests.WaitForChange) -> int:
+    timeout_ms, now = request.timeout_ms, core.clock.time_ms()
+    with core.store.read() as connection:
+        due_ms = scheduled.next_due(connection)
+    if due_ms is not None and due_ms > now:
+        timeout_ms = min(timeout_ms, due_ms - now)
     with Listener(core.store, core.clock) as listener:
-        return listener.wait(request.version, request.timeout_ms, request.cancelled)
+        version = listener.wait(request.version, timeout_ms, request.cancelled)
+    return core.store.data_version() if core.coordinator.deliver() else version
 
 
 @answers(requests.DeleteRecords)

@@ -21,7 +21,7 @@ from eosdb.errors import (
     TransactionalIdNotFoundError,
 )
 from eosdb.events.kinds import TxnOffsetsCommitted
-from eosdb.log import append, partition_rows, producer_rows
+from eosdb.log import append, partition_rows, producer_rows, scheduled
 from eosdb.log.producer_state import check_marker
 from eosdb.model import requests
 from eosdb.model.config import INT32_MAX, INT64_MAX
@@ -45,6 +45,7 @@ from eosdb.model.validation import (
 from eosdb.model.values import (
     GROUP_METADATA_TOPIC,
     INTERNAL_TOPICS,
+    SCHEDULED,
     Coordinator,
     ProducerIdAndEpoch,
     ProducerState,
@@ -78,7 +79,7 @@ def init_producer_id(core: Core, request: requests.InitProducerId) -> ProducerId
 def add_partitions_to_txn(core: Core, request: requests.AddPartitionsToTxn) -> Write[None]:
     producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     check_identity(request.transactional_id, *producer)
-    tps = frozenset(check_topic_partitions(request.partitions))
+    tps = frozenset(check_topic_partitions(request.partitions, SCHEDULED))
 
     def add(unit: Unit) -> None:
         core.may_transact(unit, request.transactional_id)
@@ -86,9 +87,11 @@ def add_partitions_to_txn(core: Core, request: requests.AddPartitionsToTxn) -> W
             if topic in INTERNAL_TOPICS:
                 raise TopicAuthorizationFailedError(f"{topic} is Kafka's internal topic")
             core.authorizer.check(unit, "write", "topic", topic)
-        for tp in sorted(tps):
-            partition_rows.load(unit, tp)
         now = core.clock.time_ms()
+        for tp in sorted(tps):
+            if tp.partition == SCHEDULED:
+                scheduled.ensure_partition(unit, tp.topic, now)
+            partition_rows.load(unit, tp)
         transaction_rows.join(unit, request.transactional_id, producer, None, now, tps=tps)
 
     return core.not_synced(add)
@@ -242,6 +245,7 @@ def describe_transactions(
                     tp
                     for tp in metadata.partitions
                     if tp.topic != GROUP_METADATA_TOPIC
+                    and tp.partition != SCHEDULED
                     and core.authorizer.allows(connection, "describe", "topic", tp.topic)
                 ),
                 foresight.of_transaction(metadata),

@@ -28,10 +28,11 @@ from eosdb.coordinator.transactions.producer_ids import ProducerIdManager
 from eosdb.coordinator.transactions.state import TransactionMetadata
 from eosdb.errors import (
     ConcurrentTransactionsError,
+    EosdbError,
     IllegalStateError,
     TransactionCoordinatorFencedError,
 )
-from eosdb.log import producer_rows
+from eosdb.log import producer_rows, scheduled
 from eosdb.model.clock import Clock
 from eosdb.model.config import BrokerConfig
 from eosdb.model.notices import catalog
@@ -87,12 +88,17 @@ class TransactionCoordinator:
     def write(
         self, function: Callable[[Unit], T], *, sync: bool = True, fate: Fate | None = None
     ) -> T:
-        """Run `function` in a unit, after the due work."""
+        """Run `function` in a unit, after the due work. Scheduled records that are due when they are
+        committed are delivered next."""
+        owes = False
 
         def checked(unit: Unit) -> T:
+            nonlocal owes
             if self._is_work_due(unit):
                 raise _WorkIsDueError
-            return function(unit)
+            result = function(unit)
+            owes = unit.memos[Due].is_over(self._clock.time_ms())
+            return result
 
         while True:
             try:
@@ -100,6 +106,8 @@ class TransactionCoordinator:
             except _WorkIsDueError:
                 self.run_due()
             else:
+                if owes:
+                    self.deliver()
                 self.after_write()
                 return result
 
@@ -112,9 +120,21 @@ class TransactionCoordinator:
             or (self.presences.is_look_due() and self.presences.has_dead(unit))
         )
 
+    def deliver(self) -> bool:
+        """Deliver scheduled records for callers that have committed or only read. Returns whether any was
+        due. A failure is not theirs: the next write does it."""
+        with self._store.read() as connection:
+            due_ms = scheduled.next_due(connection)
+        if due_ms is None or due_ms > self._clock.time_ms() or self._store.read_only:
+            return False
+        with contextlib.suppress(EosdbError):
+            self.do_what_is_due()
+            return True
+        return False
+
     def run_due(self) -> Expired:
-        """Complete transactions that dead processes decided, abort those without time or owner, and
-        remove what has expired."""
+        """Complete transactions that dead processes decided, abort those without time or owner, deliver
+        scheduled records, and remove what has expired."""
         while self._store.write(
             lambda unit: ahead.begin_again(unit, self._clock.time_ms()), sync=False
         ):
@@ -123,6 +143,10 @@ class TransactionCoordinator:
             recovered=self.leadership.recover(), aborted=self._abort_while(self._first_lost)
         )
         now = self._clock.time_ms()
+        while self._store.write(
+            lambda unit: scheduled.deliver(unit, self._config, now), sync=False
+        ):
+            pass
         gone: list[Removed] = []
 
         def remove(unit: Unit) -> tuple[int, int, int, int]:
@@ -357,6 +381,7 @@ def _next_due(source: Unit | sqlite3.Connection, config: BrokerConfig, now_ms: i
         (transaction_rows.NEXT_TIMEOUT, 1),
         (group_rows.NEXT_SESSION_END, 1),
         (group_rows.NEXT_DEADLINE, 1),
+        (scheduled.NEXT_DUE, 0),
         (transaction_rows.OLDEST_IDLE, config.transactional_id_expiration_ms),
         (producer_rows.OLDEST_IDLE, config.producer_id_expiration_ms),
         (group_offsets.OLDEST, config.offsets_retention_minutes * _MINUTE_MS),

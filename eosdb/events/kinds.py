@@ -346,6 +346,31 @@ class IdempotencyKeysExpired(NamedTuple):
     idempotency_keys: tuple[str, ...]
 
 
+class RecordsScheduled(NamedTuple):
+    """The records from this offset of partition -1 on, appended by the batch before this event, wait until
+    they are due; those of an open transaction (`producer_id`, or -1) from its commit on."""
+
+    timestamp: int
+    topic: str
+    partition: int
+    partition_id: int
+    base_offset: int
+    producer_id: int
+    due: tuple[int, ...]
+
+
+class ScheduledRecordsRemoved(NamedTuple):
+    """Scheduled records at these offsets of partition -1 wait no longer; `reason` is `delivered` (by the
+    batches before this event), `cancelled` or `damaged`."""
+
+    timestamp: int
+    topic: str
+    partition: int
+    partition_id: int
+    offsets: tuple[int, ...]
+    reason: str
+
+
 class SinkBatchAppended(NamedTuple):
     """A sink's batch was appended completely, by the events before this one. `held` are the sink's
     identifiers of its content; empty without any."""
@@ -441,6 +466,8 @@ Event = (
     | OffsetsDeleted
     | IdempotencyKeyUsed
     | IdempotencyKeysExpired
+    | RecordsScheduled
+    | ScheduledRecordsRemoved
     | SinkBatchAppended
     | SinksExpired
     | ViewCreated

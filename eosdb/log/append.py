@@ -16,7 +16,7 @@ from eosdb.errors import (
     PolicyViolationError,
 )
 from eosdb.events import lean
-from eosdb.events.kinds import BatchAppended, MarkerWritten
+from eosdb.events.kinds import BatchAppended, MarkerWritten, RecordsScheduled
 from eosdb.events.lean import NAMED
 from eosdb.log import checksum, producer_rows
 from eosdb.log.batch import PreparedBatch
@@ -42,8 +42,10 @@ from eosdb.model.notices import catalog
 from eosdb.model.topic_config import TopicConfig
 from eosdb.model.values import (
     CLASSIC,
+    NO_PRODUCER_ID,
     NO_SEQUENCE,
     NO_TIMESTAMP,
+    SCHEDULED,
     ProduceResult,
     ProducerIdAndEpoch,
     TimestampType,
@@ -103,7 +105,8 @@ def append(
     Raises MessageTooLargeError, InvalidRecordError, PolicyViolationError (the topic has moved away) and
     the errors of `judge` and `judge_by_rows`."""
     _check_fits(partition, batch, config)
-    is_log_append_time = config.timestamp_type is TimestampType.LOG_APPEND_TIME
+    is_scheduled = partition.partition == SCHEDULED  # Then timestamps are due times.
+    is_log_append_time = not is_scheduled and config.timestamp_type is TimestampType.LOG_APPEND_TIME
     log_append_time = now_ms if is_log_append_time else NO_TIMESTAMP
     verdict: Accept | Duplicate = Accept(NO_SEQUENCE)
     if batch.producer_id >= 0:
@@ -117,7 +120,7 @@ def append(
         raise PolicyViolationError(f"{partition.topic_partition}: {config.closed}")
     timestamps = batch.timestamps if log_append_time < 0 else [now_ms]
     newest = max(timestamps)
-    if 0 <= config.retention_ms < now_ms - newest:
+    if 0 <= config.retention_ms < now_ms - newest and not is_scheduled:
         _warn_of_retention(unit, partition, config, newest, now_ms)
     base_offset = partition.log_end_offset
     # Positional arguments cost a third of keywords, and this runs for every batch.
@@ -131,7 +134,7 @@ def append(
     position = unit.record(event, expected)
     reach(Failpoint.APPEND_RECORDED)
     try:
-        _insert_records(unit, event, position, batch, timestamps, int(config.timestamp_type))
+        _insert_records(unit, event, position, batch, timestamps, int(is_log_append_time))
     except sqlite3.IntegrityError as error:
         if error.sqlite_errorcode != sqlite3.SQLITE_CONSTRAINT_UNIQUE or event.base_sequence < 0:
             raise
@@ -139,11 +142,22 @@ def append(
             f"producer {batch.producer_id}: some of the {batch.count} sequences from "
             f"{batch.base_sequence} on are stored already; expected new ones or an exact repeat"
         ) from error
+    if is_scheduled:
+        unit.record(_schedule(event, timestamps))
     unit.written_bytes += batch.stored_size + 60 * batch.count
     reach(Failpoint.APPEND_UNCOMMITTED)
     return ProduceResult(
         event.base_offset, event.last_offset, log_append_time, partition.log_start_offset
     )
+
+
+def _schedule(event: BatchAppended, timestamps: list[int]) -> RecordsScheduled:
+    due = (*timestamps,) * (event.count // len(timestamps))
+    producer_id = event.producer_id if event.is_transactional else NO_PRODUCER_ID
+    return RecordsScheduled(
+        event.timestamp, event.topic, event.partition, event.partition_id, event.base_offset,
+        producer_id, due,
+    )  # fmt: skip
 
 
 def _check_fits(partition: Partition, batch: PreparedBatch, config: TopicConfig) -> None:

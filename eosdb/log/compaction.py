@@ -5,7 +5,8 @@ stable offset and older than min.compaction.lag.ms are compacted. Aborted data i
 nothing.
 
 A tombstone, or a marker without data, stays for delete.retention.ms after the first pass that met it, and
-a later pass removes it. So a read_committed reader misses nothing.
+a later pass removes it. So a read_committed reader misses nothing. In the partition of scheduled records
+those go that wait no longer, `retention.ms` after their time, so that a restore still finds them.
 """
 
 from __future__ import annotations
@@ -19,13 +20,15 @@ from eosdb.log.batch import STORED_SIZE
 from eosdb.log.partition_rows import Partition
 from eosdb.model.failpoints import Failpoint, reach
 from eosdb.model.topic_config import TopicConfig
+from eosdb.model.values import SCHEDULED
 from eosdb.store import baseline
 from eosdb.store.writing.unit import Unit
 
 _CANDIDATES: Final = f"""
 CREATE TEMP TABLE candidates AS
 SELECT
-    r."offset", r.key, r.value IS NULL AND r.control IS NULL AS tombstone, r.control,
+    r.partition_id, r."offset", r.timestamp, r.key,
+    r.value IS NULL AND r.control IS NULL AS tombstone, r.control,
     {STORED_SIZE} AS size,
     r.is_transactional AND r.control IS NULL AND COALESCE(
         (
@@ -55,6 +58,9 @@ LEFT JOIN (
     SELECT "offset", since <= ? AS is_over FROM delete_horizons WHERE partition_id = ?
 ) h ON h."offset" = c."offset"
 WHERE CASE
+    WHEN ? THEN c.timestamp NOT BETWEEN ? AND ? AND NOT EXISTS (
+        SELECT 1 FROM eosdb_scheduled s WHERE s.partition_id = c.partition_id AND s."offset" = c."offset"
+    )
     WHEN c.control IS NOT NULL THEN c.empty_marker AND h.is_over
     WHEN c.aborted THEN 1
     WHEN c."offset" < n."offset" THEN 1
@@ -88,7 +94,18 @@ _REMOVED: Final = f'SELECT "offset", checksum {_FROM_DOOMED}'
 _HORIZON_REACHED: Final = (
     "SELECT 1 FROM delete_horizons WHERE partition_id = ? AND since <= ? LIMIT 1"
 )
+_DELIVERED: Final = "SELECT 1 FROM records WHERE partition_id = ? AND timestamp <= ? LIMIT 1"
 _TEMPORARY: Final = ("candidates", "newest", "doomed")
+
+
+def applies(partition: Partition, config: TopicConfig) -> bool:
+    return config.compact or partition.partition == SCHEDULED
+
+
+def _horizon(partition: Partition, config: TopicConfig, now_ms: int) -> int:
+    if partition.partition != SCHEDULED:
+        return now_ms - config.delete_retention_ms
+    return now_ms - config.retention_ms if config.retention_ms >= 0 else -1
 
 
 def clean(unit: Unit, partition: Partition, config: TopicConfig, now_ms: int) -> int:
@@ -96,13 +113,14 @@ def clean(unit: Unit, partition: Partition, config: TopicConfig, now_ms: int) ->
     if not is_due(unit, partition, config, now_ms):
         return 0
     end = _clean_end(unit, partition, config, now_ms)
-    partition_id, horizon = partition.partition_id, now_ms - config.delete_retention_ms
+    partition_id, horizon = partition.partition_id, _horizon(partition, config, now_ms)
     for table in _TEMPORARY:
         unit.execute(f"DROP TABLE IF EXISTS temp.{table}")
     unit.execute(_CANDIDATES, (partition_id, partition.log_start_offset, end))
     unit.execute(_NEWEST)
     unit.execute("CREATE INDEX temp.newest_key ON newest (key)")
-    unit.execute(_DOOMED, (horizon, partition_id))
+    is_scheduled = partition.partition == SCHEDULED
+    unit.execute(_DOOMED, (horizon, partition_id, is_scheduled, horizon + 1, now_ms))
     unit.execute('CREATE UNIQUE INDEX temp.doomed_offset ON doomed ("offset")')
     removed, size = unit.execute("SELECT count(*), COALESCE(sum(size), 0) FROM doomed").fetchone()
     horizons = tuple(offset for (offset,) in unit.execute(_NEW_HORIZONS, (partition_id,)))
@@ -152,20 +170,21 @@ def is_due(
     connection: Unit | sqlite3.Connection, partition: Partition, config: TopicConfig, now_ms: int
 ) -> bool:
     """Whether there is new data since the last pass, or a delete horizon has been reached."""
-    if not config.compact:
+    if not applies(partition, config):
         return False
     end = _clean_end(connection, partition, config, now_ms)
     if end <= partition.log_start_offset or end > partition.clean_offset:
         return end > partition.log_start_offset
-    horizon = (partition.partition_id, now_ms - config.delete_retention_ms)
-    return connection.execute(_HORIZON_REACHED, horizon).fetchone() is not None
+    horizon = (partition.partition_id, _horizon(partition, config, now_ms))
+    query = _DELIVERED if partition.partition == SCHEDULED else _HORIZON_REACHED
+    return connection.execute(query, horizon).fetchone() is not None
 
 
 def _clean_end(
     connection: Unit | sqlite3.Connection, partition: Partition, config: TopicConfig, now_ms: int
 ) -> int:
     """Return the end of the pass: the first record that is too young, or the last stable offset."""
-    if config.min_compaction_lag_ms == 0:
+    if config.min_compaction_lag_ms == 0 or partition.partition == SCHEDULED:
         return partition.last_stable_offset
     row = connection.execute(
         'SELECT "offset" FROM records WHERE partition_id = ? AND "offset" >= ? AND "offset" < ? '

@@ -181,13 +181,16 @@ def find(source: Unit | sqlite3.Connection, tp: TopicPartition) -> Partition | N
     )
 
 
-def read_all(connection: sqlite3.Connection) -> list[Partition]:
-    rows = connection.execute(f"{_SELECT} ORDER BY topic, partition")
+def read_all(connection: sqlite3.Connection, least: int = 0) -> list[Partition]:
+    """All partitions; from SCHEDULED on also those in which scheduled records wait."""
+    rows = connection.execute(f"{_SELECT} WHERE partition >= ? ORDER BY topic, partition", (least,))
     return [_partition(row) for row in rows]
 
 
 def read_topic(connection: sqlite3.Connection, topic: str) -> list[Partition]:
-    rows = connection.execute(f"{_SELECT} WHERE topic = ? ORDER BY partition", (topic,))
+    rows = connection.execute(
+        f"{_SELECT} WHERE topic = ? AND partition >= 0 ORDER BY partition", (topic,)
+    )
     return [_partition(row) for row in rows]
 
 

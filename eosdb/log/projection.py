@@ -21,6 +21,8 @@ from eosdb.events.kinds import (
     MarkerWritten,
     PartitionsAdded,
     ProducersExpired,
+    RecordsScheduled,
+    ScheduledRecordsRemoved,
     SinkBatchAppended,
     SinksExpired,
     SnapshotTaken,
@@ -36,12 +38,13 @@ from eosdb.log import (
     partition_rows,
     producer_rows,
     record_sum,
+    scheduled,
     transaction_index,
 )
 from eosdb.log.partition_rows import Partition
 from eosdb.log.producer_state import BatchMetadata, ProducerStateEntry, sequence_of
 from eosdb.model.fetched import AbortedTransaction
-from eosdb.model.values import PARTITIONS_MAX, TopicPartition
+from eosdb.model.values import PARTITIONS_MAX, SCHEDULED, TopicPartition
 from eosdb.store.counters import set_counter
 from eosdb.store.schema.newest import Statement
 from eosdb.store.writing.insertion import FoldedInsertion
@@ -96,6 +99,7 @@ _FORGET_PARTITION: Final = tuple(
         "delete_horizons",
         "snapshots",
         "snapshot_entries",
+        "eosdb_scheduled",
         "partitions",
     )
 )
@@ -171,6 +175,7 @@ def marker_written(unit: Folding, event: MarkerWritten, position: int) -> None:
         last_aborted,
         partition.checked_from,
     )
+    scheduled.decided(unit, event)
 
 
 def _grow(
@@ -320,10 +325,11 @@ def topic_created(unit: Folding, event: TopicCreated, position: int) -> None:
 
 
 def partitions_added(unit: Folding, event: PartitionsAdded, position: int) -> None:
-    unit.execute(
-        _SAVE_PARTITION_COUNT,
-        (event.first_partition + event.partitions, event.topic_id),
-    )
+    if event.first_partition != SCHEDULED:
+        unit.execute(
+            _SAVE_PARTITION_COUNT,
+            (event.first_partition + event.partitions, event.topic_id),
+        )
     _insert_partitions(unit, event, event.first_partition, position)
 
 
@@ -363,6 +369,8 @@ HANDLERS: Final[dict[type[Event], Callable[[Folding, Any, int], None]]] = {
     BatchAppended: batch_appended,
     IdempotencyKeyUsed: idempotency_key_used,
     IdempotencyKeysExpired: once.keys_expired,
+    RecordsScheduled: scheduled.added,
+    ScheduledRecordsRemoved: scheduled.removed,
     SinkBatchAppended: once.sink_batch_appended,
     SinksExpired: once.sinks_expired,
     ViewCreated: json_views.view_created,

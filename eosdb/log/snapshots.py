@@ -17,7 +17,8 @@ def grown(connection: sqlite3.Connection) -> list[int]:
     return [
         partition_id
         for (partition_id,) in connection.execute(
-            "SELECT partition_id FROM partitions WHERE log_end_offset > snapshot_offset"
+            "SELECT partition_id FROM partitions "
+            "WHERE log_end_offset > snapshot_offset AND partition >= 0"
         )
     ]
 

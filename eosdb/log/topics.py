@@ -12,6 +12,7 @@ from uuid import UUID, uuid5
 from eosdb.errors import (
     CorruptDatabaseError,
     InvalidPartitionsError,
+    PolicyViolationError,
     TopicAlreadyExistsError,
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
@@ -19,10 +20,11 @@ from eosdb.errors import (
 from eosdb.events.kinds import PartitionsAdded, TopicConfigAltered, TopicCreated, TopicDeleted
 from eosdb.model.config import BrokerConfig
 from eosdb.model.damage import parsed, reads
+from eosdb.model.notices import catalog
 from eosdb.model.setting_names import guess
-from eosdb.model.topic_config import ConfigChange, TopicConfig, changed, topic_overrides
+from eosdb.model.topic_config import MOVING_TO, ConfigChange, TopicConfig, changed, topic_overrides
 from eosdb.model.validation import check_int, check_topic_name
-from eosdb.model.values import INTERNAL_TOPICS, PARTITIONS_MAX, TopicMetadata
+from eosdb.model.values import INTERNAL_TOPICS, PARTITIONS_MAX, SCHEDULED, TopicMetadata
 from eosdb.store.counters import read_counter
 from eosdb.store.schema import file_id
 from eosdb.store.writing.unit import Unit
@@ -37,6 +39,11 @@ _NAMES_TO_GUESS: Final = (
     "SELECT json_group_array(topic) FROM (SELECT topic FROM topics LIMIT 1000) "
     "WHERE NOT EXISTS (SELECT 1 FROM acls)"
 )
+_SCHEDULED: Final = """
+    SELECT count(*) FROM eosdb_scheduled s JOIN partitions p ON p.partition_id = s.partition_id
+    WHERE p.topic = ?
+"""
+"""The records of a topic that wait, those of open transactions included."""
 _WITHOUT_INDEX: Final = "SELECT 1 FROM topics NOT INDEXED WHERE topic = ?"
 
 
@@ -89,6 +96,13 @@ def checked_widening(source: Source, name: str, total: int, now_ms: int) -> Part
     )
 
 
+def scheduling(source: Source, name: str, now_ms: int) -> PartitionsAdded:
+    """The event that gives the topic the partition in which scheduled records wait."""
+    topic_id = _topic(source, name)[0]
+    first_id = read_counter(source, "partition_id") + 1
+    return PartitionsAdded(now_ms, name, topic_id, first_id, SCHEDULED, 1)
+
+
 def checked_config(
     source: Source,
     name: str,
@@ -99,11 +113,17 @@ def checked_config(
     anew: bool = False,
 ) -> TopicConfigAltered | None:
     """The event that changes the topic's own settings; None if nothing changes. `anew` drops all others.
-    Raises InvalidConfigError, and InvalidRequestError for a setting that occurs twice."""
+    Raises InvalidConfigError, InvalidRequestError for a setting that occurs twice, and
+    PolicyViolationError for closing a topic whose scheduled records wait."""
     topic_id, _, config = _topic(source, name)
     after = changed({} if anew else config, changes, broker)
     if after == config:
         return None
+    if (MOVING_TO in after) > (MOVING_TO in config) and (waiting := _scheduled(source, name)):
+        raise PolicyViolationError(
+            f"topic {name!r} has {waiting} scheduled records, which could not enter it once it is closed; "
+            f"nothing was changed. Wait for them, or cancel them: `eosdb scheduled list --topic {name}`"
+        )
     return TopicConfigAltered(timestamp=now_ms, topic=name, topic_id=topic_id, config=after)
 
 
@@ -116,8 +136,15 @@ def delete(unit: Unit, name: str, now_ms: int) -> list[int]:
             "SELECT partition_id FROM partitions WHERE topic_id = ?", (topic_id,)
         )
     ]
+    if waiting := _scheduled(unit, name):
+        unit.untold.add(catalog.SCHEDULED_DROPPED, topic=name, records=waiting)
     unit.record(TopicDeleted(timestamp=now_ms, topic=name, topic_id=topic_id))
     return ids
+
+
+def _scheduled(source: Source, name: str) -> int:
+    (count,) = source.execute(_SCHEDULED, (name,)).fetchone()
+    return int(count)
 
 
 def metadata_of(source: Source, created: TopicCreated) -> TopicMetadata:

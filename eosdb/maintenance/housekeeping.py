@@ -46,6 +46,8 @@ Steps = Generator[None, None, T]
 _PAGES_OF_IDS: Final = 10
 """The pages of producer ids per round: ids with records that are kept for ever are read again and again."""
 _WITH_RECORDS: Final = "log_end_offset > log_start_offset"
+_READABLE: Final = f"{_WITH_RECORDS} AND partition >= 0"
+"""Partitions with records, but not those in which scheduled ones wait."""
 
 
 class Round:
@@ -184,7 +186,7 @@ class Round:
             return offset - partition.log_start_offset
 
         due = yield from self._due(
-            _WITH_RECORDS,
+            _READABLE,
             lambda connection, partition, config: (
                 retention.due_log_start(connection, partition, config, now) is not None
             ),
@@ -223,7 +225,9 @@ class Round:
             ),
         )
         due = {partition.partition_id for partition in found}
-        compacted = yield from self._due(_WITH_RECORDS, lambda _, __, config: config.compact)
+        compacted = yield from self._due(
+            _WITH_RECORDS, lambda _, partition, config: compaction.applies(partition, config)
+        )
         sizes = [partition.log_end_offset - partition.log_start_offset for partition in compacted]
         done, total = 0, sum(sizes)
         for (partition_id, *_), size in zip(compacted, sizes, strict=True):

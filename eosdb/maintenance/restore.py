@@ -23,6 +23,7 @@ from eosdb.model.clock import Clock, format_time_ms
 from eosdb.model.damage import reads
 from eosdb.model.progress import Progress, report_progress
 from eosdb.model.validation import check_int
+from eosdb.model.values import SCHEDULED
 from eosdb.store import baseline, journal
 from eosdb.store.file.connection import hearing
 from eosdb.store.schema import file_id, kind
@@ -125,7 +126,7 @@ def _cut_after(
     baseline.save(connection, at._replace(measured_position=at.position, measured_bytes=0))
     unit = Unit(connection, apply)
     rebuild(unit, on_progress)
-    for partition in read_all(connection):
+    for partition in read_all(connection, SCHEDULED):
         _admit_losses(unit, partition, since.get(partition.partition_id, _Since()), now_ms)
     # eosdb's triggers exist again.
     present = {name for name, _ in connection.execute(_TRIGGERS)}

@@ -11,12 +11,16 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Final, Protocol, runtime_checkable
+from typing import Final, Protocol, TypeAlias, runtime_checkable
+
+from eosdb.errors import InvalidTimestampError
 
 real_ns: Final = time.perf_counter_ns
 """Nanoseconds of the machine's own clock, to measure the disk whichever `Clock` is used."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _INT64_MAX: Final = 2**63 - 1
+DeliverAt: TypeAlias = int | datetime
+"""A time in ms since the epoch, or a datetime with a time zone."""
 _ISO_8601: Final = re.compile(
     r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}([.,]\d{1,9})?)?(Z|[+-]\d{2}(:?\d{2})?)?)?", re.ASCII
 )
@@ -109,6 +113,20 @@ def parse_time_ms(text: str) -> int:
     if since < timedelta(0):
         raise ValueError(f"{text!r} is before 1970, where the count of milliseconds begins")
     return since // timedelta(milliseconds=1)
+
+
+def due_ms(when: object) -> int:
+    """The time in ms since the epoch. Raises InvalidTimestampError for anything but that or an aware
+    datetime."""
+    given = when
+    if isinstance(when, datetime) and when.tzinfo is not None:
+        when = (when - _EPOCH) // timedelta(milliseconds=1)
+    if type(when) is int and 0 <= when <= _INT64_MAX:
+        return when
+    raise InvalidTimestampError(
+        f"deliver_at: got {given!r:.80}, expected ms since the epoch, or a datetime with a time zone, such "
+        "as datetime.now(UTC) + timedelta(hours=1)"
+    )
 
 
 def format_time_ms(time_ms: int, timespec: str = "seconds") -> str:

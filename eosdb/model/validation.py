@@ -42,13 +42,14 @@ def check_topic_name(name: object) -> str:
     return name
 
 
-def check_topic_partition(tp: object) -> TopicPartition:
-    """Raises UnknownTopicOrPartitionError unless `tp` can name a partition."""
+def check_topic_partition(tp: object, least: int = 0) -> TopicPartition:
+    """Raises UnknownTopicOrPartitionError unless `tp` can name a partition. Producers may name the one in
+    which scheduled records wait: `least` is its number for them."""
     if (
         isinstance(tp, tuple)
         and len(tp) == 2
         and isinstance(tp[0], str)
-        and _is_int(tp[1], 0, INT32_MAX)
+        and _is_int(tp[1], least, INT32_MAX)
         and _TOPIC_NAME.fullmatch(tp[0])
     ):
         return tp if isinstance(tp, TopicPartition) else TopicPartition(tp[0], tp[1])
@@ -66,10 +67,10 @@ def check_described_partition(tp: object) -> TopicPartition:
     return check_topic_partition(tp)
 
 
-def check_topic_partitions(tps: object) -> list[TopicPartition]:
+def check_topic_partitions(tps: object, least: int = 0) -> list[TopicPartition]:
     """The distinct partitions, in order. Raises InvalidRequestError for anything but a collection of
     them."""
-    return sorted({check_topic_partition(tp) for tp in check_collection("partitions", tps)})
+    return sorted({check_topic_partition(tp, least) for tp in check_collection("partitions", tps)})
 
 
 def check_collection(name: str, value: object) -> Iterable[object]:

@@ -14,6 +14,7 @@ from uuid import UUID
 
 from eosdb.errors import ApiError
 from eosdb.model.answers import Tabular
+from eosdb.model.clock import DeliverAt
 
 # Plain `ConsumerRecord` has any type of key and value. Consumers return `bytes | Any`, as typeshed does
 # for `re.Match.group`: `bytes | None` would force every program to check for None, and most topics have
@@ -55,6 +56,9 @@ GROUP_METADATA_TOPIC: Final = "__consumer_offsets"
 TRANSACTION_STATE_TOPIC: Final = "__transaction_state"
 PARTITIONS_MAX: Final = 10_000
 """Of a topic."""
+SCHEDULED: Final = -1
+"""The partition of a topic in which scheduled records wait. It is no place to read from: no listing of
+partitions has it, and clients of the wire have no access."""
 INTERNAL_TOPICS: Final = (GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC)
 """Kafka's internal topics. In eosdb they are tables, and their names are reserved."""
 RELAY_GROUPS: Final = "__eosdb_relay."
@@ -437,6 +441,25 @@ class ProducerRecord:
     partition: int | None = None
     headers: Headers = ()
     timestamp: int | None = None
+    deliver_at: DeliverAt | None = None
+    """When the record enters its topic; None: at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduledRecord(Tabular):
+    """A record that waits until it is due. `partition` is where it will go, `timestamp` the one that it was
+    sent with (None: the time of its delivery)."""
+
+    id: str
+    """Identifies the record in this file, for `cancel_scheduled`."""
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    deliver_at: int
+    """In ms since the epoch."""
+    partition: int
+    headers: tuple[Header, ...]
+    timestamp: int | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,9 +51,10 @@ def info(store: Store) -> dict[str, object]:
             "native": accelerator.road(),
             "portable": road.IS_PORTABLE,
             "topics": one("SELECT count(*) FROM topics"),
-            "partitions": one("SELECT count(*) FROM partitions"),
+            "partitions": one("SELECT count(*) FROM partitions WHERE partition >= 0"),
             "records": one(
-                "SELECT COALESCE(sum(log_end_offset - log_start_offset), 0) FROM partitions"
+                "SELECT COALESCE(sum(log_end_offset - log_start_offset), 0) FROM partitions "
+                "WHERE partition >= 0"
             ),
             "transactional_ids": one("SELECT count(*) FROM transactional_ids"),
             "open_transactions": one(

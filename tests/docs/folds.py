@@ -8,10 +8,11 @@ TABLES = {
     "TopicConfigAltered": "topics",
     "TopicDeleted": (
         "topics partitions partition_producers transaction_index time_index delete_horizons "
-        "snapshots snapshot_entries group_offsets pending_group_offsets eosdb_idempotency_keys"
+        "snapshots snapshot_entries group_offsets pending_group_offsets eosdb_idempotency_keys "
+        "eosdb_scheduled"
     ),
     "BatchAppended": "partitions partition_producers time_index",
-    "MarkerWritten": "partitions partition_producers transaction_index time_index",
+    "MarkerWritten": "partitions partition_producers transaction_index time_index eosdb_scheduled",
     "LogStartOffsetMoved": "partitions transaction_index time_index delete_horizons",
     "LogCleaned": "partitions time_index delete_horizons",
     "ProducersExpired": "partition_producers",
@@ -29,6 +30,8 @@ TABLES = {
     "OffsetsDeleted": "group_offsets pending_group_offsets groups",
     "IdempotencyKeyUsed": "eosdb_idempotency_keys",
     "IdempotencyKeysExpired": "eosdb_idempotency_keys",
+    "RecordsScheduled": "eosdb_scheduled",
+    "ScheduledRecordsRemoved": "eosdb_scheduled",
     "SinkBatchAppended": "eosdb_sinks eosdb_sink_batches",
     "SinksExpired": "eosdb_sinks eosdb_sink_batches",
     "ViewCreated": "eosdb_json_views",

@@ -64,7 +64,7 @@ ANSWERS: Final[dict[str, Rows]] = {
         ("2023-11-14 14:00", "orders", 1, 13),
         ("2023-11-15 12:30", "invoices", 3, 204),
         ("2023-11-15 12:30", "orders", 2, 26),
-        ("2023-11-15 12:55", "orders", 2, 26),
+        ("2023-11-15 12:55", "orders", 3, 68),
     ],
     "Who blocks the last stable offset, and since when?": [
         ("orders", 1, 7, 2, 7, "late-1", "Ongoing", "2023-11-15 12:55:00", "2023-11-15 13:05:00"),
@@ -111,9 +111,11 @@ ANSWERS: Final[dict[str, Rows]] = {
         ("billing", "orders", 1, 4, "late-1", "Ongoing", "2023-11-15 12:55:00"),
     ],
     "What happened in the last hour?": [
-        ("BatchAppended", 7, "2023-11-15 12:55:00"),
+        ("BatchAppended", 8, "2023-11-15 12:55:00"),
         ("TransactionStateChanged", 3, "2023-11-15 12:55:00"),
         ("LogStartOffsetMoved", 1, "2023-11-15 12:30:00"),
+        ("PartitionsAdded", 1, "2023-11-15 12:55:00"),
+        ("RecordsScheduled", 1, "2023-11-15 12:55:00"),
         ("TxnOffsetsCommitted", 1, "2023-11-15 12:55:00"),
     ],
     "What did retention, deletion and compaction take?": [

@@ -139,6 +139,10 @@ def test_the_page_about_the_outbox_does_what_it_says(tmp_path: Path) -> None:
     python_of("docs/outbox.md", tmp_path)
 
 
+def test_the_page_about_scheduled_records_does_what_it_says(tmp_path: Path) -> None:
+    python_of("docs/scheduling.md", tmp_path)
+
+
 def test_the_page_about_alternatives_does_what_it_says(tmp_path: Path) -> None:
     python_of("docs/why-not.md", tmp_path)
 

@@ -83,6 +83,8 @@ BAD: dict[str, list[Any]] = {
     "Sequence[str]": [[LONE], LONE, [5]],
     "tuple[str, ...]": [(LONE,)],
     "str | Collection[str]": [LONE, [LONE], [5]],
+    "Iterable[str]": [LONE, [LONE], [5], 5],
+    "DeliverAt | None": ["tomorrow", LONE, -1, 2**63],
     "str | Iterable[str] | re.Pattern[str]": [LONE, [LONE], [5]],
     "Topics": [LONE, [LONE], [5]],
     "Headers": HEADERS,

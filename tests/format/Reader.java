@@ -25,7 +25,7 @@ import java.util.zip.CRC32;
  */
 public class Reader {
     static final long EOSDB = 1701802852L;
-    static final int SCHEMA = 10;
+    static final int SCHEMA = 11;
     static final long MODULUS = 70368744177643L;
     static final String ABORTED =
         "(r.is_transactional AND EXISTS (SELECT 1 FROM transaction_index a"
@@ -69,11 +69,11 @@ public class Reader {
             row -> print("topic", quoted(row.getString(1)), quoted(uuid(namespace, row.getString(2))),
                 row.getString(3)));
         each("SELECT topic, partition, log_start_offset, log_end_offset, last_stable_offset"
-            + " FROM partitions ORDER BY topic, partition",
+            + " FROM partitions WHERE partition >= 0 ORDER BY topic, partition",
             row -> print("partition", quoted(row.getString(1)), row.getLong(2), row.getLong(3),
                 row.getLong(4), row.getLong(5)));
         each("SELECT p.topic, p.partition, r.\"offset\", r.timestamp, r.timestamp_type, r.key, r.value,"
-            + " r.headers " + COMMITTED + " ORDER BY p.topic, p.partition, r.\"offset\"",
+            + " r.headers " + COMMITTED + " AND p.partition >= 0 ORDER BY p.topic, p.partition, r.\"offset\"",
             row -> print("record", quoted(row.getString(1)), row.getLong(2), row.getLong(3),
                 row.getLong(4), row.getLong(5), base64(row.getBytes(6)), base64(row.getBytes(7)),
                 row.getString(8)));

@@ -31,7 +31,7 @@ from tests.requests import skip_to_epoch
 from tests.tidy.tree import ROOT
 
 START_MS = 1_700_000_000_000
-SCHEMA = 10
+SCHEMA = 11
 HEADERS: list[tuple[str, bytes | str | None]] = [("hé", b"\x00\xff"), ("hé", None), ("", b"")]
 LATE = Record(value=b"in a far year", timestamp=2**62 + 1)
 DAY_MS = 24 * 3600 * 1000

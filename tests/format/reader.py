@@ -28,7 +28,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 EOSDB = 1701802852
-SCHEMA = 10
+SCHEMA = 11
 MODULUS = 70368744177643
 CHECKED = (
     "journal", "partitions", "transaction_index", "eosdb_file", "eosdb_baseline", "group_sessions",
@@ -39,7 +39,8 @@ TopicCreated PartitionsAdded TopicConfigAltered TopicDeleted BatchAppended Marke
 LogStartOffsetMoved ProducersExpired SnapshotTaken ProducerIdBlockAllocated CoordinatorElected
 TransactionStateChanged TransactionalIdExpired ProducerIdsForgotten GroupChanged ConsumerGroupChanged
 GroupConfigAltered OffsetsCommitted TxnOffsetsCommitted OffsetsDeleted IdempotencyKeyUsed
-IdempotencyKeysExpired SinkBatchAppended SinksExpired ViewCreated ViewDropped AclAdded AclRemoved
+IdempotencyKeysExpired RecordsScheduled ScheduledRecordsRemoved
+SinkBatchAppended SinksExpired ViewCreated ViewDropped AclAdded AclRemoved
 ScramCredentialSet ScramCredentialRemoved
 """
 WHOLE = {
@@ -367,6 +368,7 @@ class Reader:
         for topic_id, (topic, config) in sorted(self.topics.items(), key=lambda item: item[1][0]):
             yield ["topic", topic, str(uuid.uuid5(namespace, str(topic_id))), config]
         logs = sorted(self.partitions.items(), key=lambda i: (i[1].topic, i[1].partition))
+        logs = [(number, log) for number, log in logs if log.partition >= 0]
         for _, log in logs:
             yield ["partition", log.topic, log.partition, log.start, log.end, log.stable]
         for partition_id, log in logs:

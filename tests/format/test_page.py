@@ -205,7 +205,7 @@ def test_the_page_says_which_schema_brought_which_table_column_and_kind() -> Non
 
 
 def test_the_worked_transaction_is_that_of_the_file() -> None:
-    path = ROOT / "tests/data/schema_0010.db"
+    path = ROOT / "tests/data/schema_0011.db"
     with contextlib.closing(
         sqlite3.connect(f"file:{path}?mode=ro&immutable=1", uri=True)
     ) as connection:

@@ -39,7 +39,7 @@ QUIET = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData")
 LOGGING = "/usr/share/java/slf4j-api.jar"
 """Newer drivers want it."""
 NAMES = [
-    *(f"schema_{number:04}.db" for number in range(1, 11)),
+    *(f"schema_{number:04}.db" for number in range(1, 12)),
     "everything.db", "empty.db", "sides.db", "published.db", "baseline.db", "adopted.db", "decided.db",
     *(f"simulated-{seed}{end}.db" for seed in (2, 3, 10) for end in ("", "-end")),
 ]  # fmt: skip
@@ -271,7 +271,7 @@ def test_verify_sees_that_an_invariant_does_not_hold(
             assert "this is not an event that this eosdb knows" in str(error)
 
 
-@pytest.mark.parametrize(("reader", "number"), [("python", 9), ("python", 11), ("java", 11)])
+@pytest.mark.parametrize(("reader", "number"), [("python", 10), ("python", 12), ("java", 12)])
 def test_a_reader_refuses_a_file_of_another_schema(
     reader: str, number: int, tmp_path: Path
 ) -> None:

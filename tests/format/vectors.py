@@ -17,7 +17,7 @@ from eosdb.store.schema.row_checksum import row_checksum
 from tests.maintenance.everything import Raw, changing
 from tests.tidy.tree import ROOT
 
-FILE: Final = "tests/data/schema_0010.db"
+FILE: Final = "tests/data/schema_0011.db"
 VECTORS: Final = ROOT / "tests/format/vectors.json"
 ORDERS: Final = 4
 """The id of the partition orders-0, with six records behind the baseline."""
@@ -57,7 +57,7 @@ def _no_checksum(breaking: Breaking) -> None:
 
 
 def _two_rows(breaking: Breaking) -> None:
-    breaking.run("INSERT INTO eosdb_alembic_version VALUES ('0011')")
+    breaking.run("INSERT INTO eosdb_alembic_version VALUES ('0012')")
 
 
 def _gap(breaking: Breaking) -> None:

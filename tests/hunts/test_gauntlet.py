@@ -112,6 +112,7 @@ FIXED = [
     ("block", "kill-client,disk-full"),
     ("relay-file", "kill-client,write-fails"),
     ("process-pair", "kill-client,stop-client,housekeeping"),
+    ("later", "kill-client,zombie,housekeeping"),
 ]
 
 

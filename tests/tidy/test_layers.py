@@ -27,9 +27,9 @@ TIERS = {
         "eosdb.store.schema",
         "eosdb.store.writing",
         "eosdb.store",
+        "eosdb.coordinator.due",
         "eosdb.log",
         "eosdb.log.reading",
-        "eosdb.coordinator.due",
         "eosdb.coordinator.transactions",
         "eosdb.coordinator.groups",
         "eosdb.coordinator",
@@ -77,12 +77,12 @@ TIERS = {
 }
 ROOMS = [row for tier in TIERS.values() for row in tier]
 BUDGET = {
-    "engine": 34_065,
+    "engine": 34_560,
     "clients": 10_500,
-    "wire": 5_750,
+    "wire": 5_756,
     "testing": 3_350,
     "integrations": 7_680,
-    "commands": 10_250,
+    "commands": 10_302,
 }
 """The lines of Python that a tier may have. Whoever raises one says in the commit what it buys."""
 DOORS = {

@@ -31,6 +31,13 @@ def test_a_batch_is_stored_by_every_version(peer: Peer, db: eosdb.Database, vers
     assert values(db) == [b"a", b"b", b"c"]
 
 
+def test_a_client_cannot_write_where_scheduled_records_wait(peer: Peer, db: eosdb.Database) -> None:
+    db.producer().send("t", "later", deliver_at=2**50).result()
+    asked = {("t", -1): batch(b"a"), ("t", 0): batch(b"b")}
+    assert sorted(produced(peer.ask(produce(asked), 9))) == [(0, 0), (3, -1)]
+    assert [one.value for one in db.admin.list_scheduled()] == [b"later"]
+
+
 def test_each_partition_has_its_own_answer(peer: Peer, db: eosdb.Database) -> None:
     asked = {("t", 0): batch(b"a"), ("t", 9): batch(b"b"), ("gone", 0): batch(b"c")}
     assert produced(peer.ask(produce(asked), 9)) == [(0, 0), (3, -1), (3, -1)]

@@ -26,7 +26,7 @@ from eosdb.errors import (
     IllegalStateError,
     UnknownMemberIdError,
 )
-from eosdb.model.clock import Clock
+from eosdb.model.clock import Clock, DeliverAt
 from eosdb.model.metrics import Metrics
 from eosdb.model.values import ConsumerGroupMetadata, Headers, ProducerRecord, TopicPartition
 
@@ -43,6 +43,7 @@ class Part(Protocol):
         partition: int | None = None,
         headers: Headers = (),
         timestamp: int | None = None,
+        deliver_at: DeliverAt | None = None,
     ) -> object: ...
 
 
@@ -202,4 +203,5 @@ def _publish(tx: Part, record: ProducerRecord) -> None:
         partition=record.partition,
         headers=record.headers,
         timestamp=record.timestamp,
+        deliver_at=record.deliver_at,
     )

@@ -86,6 +86,7 @@ class ProducerTransaction(ProcessingTransaction):
             partition=record.partition,
             headers=record.headers,
             timestamp=record.timestamp,
+            deliver_at=record.deliver_at,
         )
 
     def commit(self) -> Offsets:

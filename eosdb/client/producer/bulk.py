@@ -115,6 +115,8 @@ class BulkSender:
         chosen, misplaced = self._chooser.numbers_for(
             topic, partitions, columns.keys, columns.sizes
         )
+        if columns.due:
+            columns, chosen = columns.scheduled(chosen)
         shares = self._shares(columns, chosen, sent.accepted)
         before = sent.accepted
         try:

@@ -7,11 +7,13 @@ each record.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
 from eosdb.client.producer.settings import ProducerSettings
 from eosdb.errors import InvalidRequestError, MessageTooLargeError
+from eosdb.model.clock import due_ms
+from eosdb.model.records.scheduling import as_waiting
 from eosdb.model.records.serializing import Serializer, as_far_as_it_goes, serialized
 from eosdb.model.validation import as_headers, shown
 from eosdb.model.values import Header, ProducerRecord
@@ -33,12 +35,26 @@ class Columns:
     timestamps: Sequence[int | None]
     partitions: Sequence[int | None]
     sizes: Sequence[int]
+    due: Sequence[int | None]
+    """When a scheduled record is due; None for the others."""
 
     def pick(self, places: Sequence[int]) -> Columns:
         columns: tuple[Sequence[Any], ...] = (
             self.values, self.keys, self.headers, self.timestamps, self.partitions, self.sizes,
+            self.due,
         )  # fmt: skip
         return Columns(*([column[i] for i in places] if column else () for column in columns))
+
+    def scheduled(self, chosen: list[int]) -> tuple[Columns, list[int]]:
+        """The columns and the chosen partitions, with scheduled records as they wait until they are
+        due."""
+        headers = list(self.headers or ((),) * len(self.sizes))
+        times = list(self.timestamps or (None,) * len(self.sizes))
+        places = chosen.copy()
+        for at, (own, due) in enumerate(zip(chosen, self.due)):  # noqa: B905
+            if due is not None:
+                headers[at], times[at], places[at] = as_waiting(headers[at], times[at], own, due)
+        return replace(self, headers=headers, timestamps=times), places
 
 
 def lay_out(
@@ -74,6 +90,7 @@ def _columns(given: Sequence[Any], topic: str, settings: ProducerSettings) -> Co
         _given([record.timestamp for record in records]),
         _given([record.partition for record in records]),
         _sizes(values, keys, headers),
+        _given([None if r.deliver_at is None else due_ms(r.deliver_at) for r in records]),
     )
     largest = max(columns.sizes, default=0)
     if largest > settings.max_request_size:

@@ -26,11 +26,11 @@ _NONE: Final = -1
 class _Topic:
     """A topic's partitions, the newest batch of each, and the sticky partition."""
 
-    __slots__ = ("newest", "places", "sticky", "sticky_bytes")
+    __slots__ = ("count", "newest", "sticky", "sticky_bytes")
 
-    def __init__(self, topic: str, count: int) -> None:
-        self.places: Final = [TopicPartition(topic, number) for number in range(count)]
-        self.newest: Final[list[ProducerBatch | None]] = [None] * count
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.newest: Final[dict[int, ProducerBatch]] = {}
         self.sticky = _NONE
         self.sticky_bytes = 0
 
@@ -55,24 +55,17 @@ class PartitionChooser:
     def partition_count(self, topic: str) -> int:
         """Return the number of partitions, looked up once per topic. Raises UnknownTopicOrPartitionError
         and InvalidTopicExceptionError."""
-        return len(self._topic(check_text("topic", topic, InvalidTopicExceptionError)).places)
+        return self._topic(check_text("topic", topic, InvalidTopicExceptionError)).count
 
-    def batch_for(
-        self, topic: str, partition: int | None, key: bytes | None, size: int, drive: Drive
-    ) -> ProducerBatch:
-        """Return the batch for a record of `size` bytes. Raises UnknownTopicOrPartitionError and
+    def number_for(self, topic: str, partition: int | None, key: bytes | None, size: int) -> int:
+        """Choose the partition for a record of `size` bytes. Raises UnknownTopicOrPartitionError and
         InvalidTopicExceptionError, and ConfigError if the partitioner returns no valid partition."""
         topic_state = self._topics.get(topic) if isinstance(topic, str) else None
         if topic_state is None:
             topic_state = self._topic(check_text("topic", topic, InvalidTopicExceptionError))
-        number = (
-            self._given(topic_state, topic, partition)
-            if partition is not None
-            else self._sticky(topic_state, size)
-            if key is None
-            else self._by_key(topic_state, key)
-        )
-        return self._filling(topic_state, number, size, drive)
+        if partition is not None:
+            return self._given(topic_state, topic, partition)
+        return self._sticky(topic_state, size) if key is None else self._by_key(topic_state, key)
 
     def numbers_for(
         self,
@@ -82,7 +75,7 @@ class PartitionChooser:
         sizes: Sequence[int],
     ) -> tuple[list[int], Exception | None]:
         """Choose the partitions of many records, up to the first without a valid partition. Also returns
-        the error that `batch_for` would raise for it. `partitions` and `keys` may be empty."""
+        the error that `number_for` would raise for it. `partitions` and `keys` may be empty."""
         topic_state = self._topic(check_text("topic", topic, InvalidTopicExceptionError))
         if not partitions and not keys:
             return self._sticky_ones(topic_state, sizes), None
@@ -100,30 +93,28 @@ class PartitionChooser:
         )
 
     def filling(self, topic: str, number: int, size: int, drive: Drive) -> ProducerBatch:
-        """Return the batch of a partition chosen by `numbers_for`, with room for `size` bytes."""
-        return self._filling(self._topics[topic], number, size, drive)
-
-    def _filling(self, topic: _Topic, number: int, size: int, drive: Drive) -> ProducerBatch:
-        batch = topic.newest[number]
+        """Return the batch of a chosen partition, with room for `size` bytes."""
+        newest = self._topics[topic].newest
+        batch = newest.get(number)
         if (
             batch is None
             or not batch.is_filling
             or batch.size + size > self._accumulator.most_bytes
         ):
-            batch = self._accumulator.new_batch(topic.places[number], self._clock, drive)
-            topic.newest[number] = batch
+            tp = TopicPartition(topic, number)
+            batch = newest[number] = self._accumulator.new_batch(tp, self._clock, drive)
         return batch
 
     def _given(self, topic_state: _Topic, topic: str, partition: int) -> int:
-        if not (isinstance(partition, int) and 0 <= partition < len(topic_state.places)):
+        if not (isinstance(partition, int) and 0 <= partition < topic_state.count):
             self._look_again(topic_state, topic, partition)
         return partition
 
     def _by_key(self, topic: _Topic, key: bytes) -> int:
-        number = self._partitioner(key, len(topic.places))
-        if not 0 <= number < len(topic.places):
+        number = self._partitioner(key, topic.count)
+        if not 0 <= number < topic.count:
             raise ConfigError(
-                f"the partitioner chose {number!r} for a topic of {len(topic.places)} partitions"
+                f"the partitioner chose {number!r} for a topic of {topic.count} partitions"
             )
         return number
 
@@ -142,10 +133,10 @@ class PartitionChooser:
         """Choose the partition for a record without a key. It changes after `batch_size` bytes, and when
         its waiting batch was sent."""
         number = topic.sticky
-        batch = topic.newest[number] if number != _NONE else None
+        batch = topic.newest.get(number) if number != _NONE else None
         taken = topic.sticky_bytes + size
         if batch is None or not batch.is_filling or taken > self._accumulator.batch_size:
-            number = topic.sticky = random.randrange(len(topic.places))
+            number = topic.sticky = random.randrange(topic.count)
             taken = size
         topic.sticky_bytes = taken
         return number
@@ -153,7 +144,7 @@ class PartitionChooser:
     def _topic(self, topic: str) -> _Topic:
         cached = self._topics.get(topic)
         if cached is None:
-            cached = self._topics[topic] = _Topic(topic, self._ask(topic))
+            cached = self._topics[topic] = _Topic(self._ask(topic))
         return cached
 
     def _ask(self, topic: str) -> int:
@@ -168,10 +159,7 @@ class PartitionChooser:
 
     def _look_again(self, topic_state: _Topic, topic: str, partition: object) -> None:
         """Look the topic up again: partitions may have been added."""
-        count = self._ask(topic)
-        for number in range(len(topic_state.places), count):
-            topic_state.places.append(TopicPartition(topic, number))
-            topic_state.newest.append(None)
+        count = topic_state.count = max(self._ask(topic), topic_state.count)
         if not (isinstance(partition, int) and 0 <= partition < count):
             raise UnknownTopicOrPartitionError(
                 f"topic {topic!r} has partitions 0 to {count - 1}, got {partition!r}"

@@ -43,9 +43,10 @@ from eosdb.errors import (
     TransactionAbortableError,
     in_doubt,
 )
-from eosdb.model.clock import Clock
+from eosdb.model.clock import Clock, DeliverAt, due_ms
 from eosdb.model.closing import Closeable
 from eosdb.model.metrics import Metrics
+from eosdb.model.records.scheduling import as_waiting
 from eosdb.model.records.serializing import serialized
 from eosdb.model.requests import Produce
 from eosdb.model.setting_names import checked_settings
@@ -224,12 +225,13 @@ class Producer(Closeable):
         headers: Headers = (),
         timestamp: int | None = None,
         on_delivery: OnDelivery | None = None,
+        deliver_at: DeliverAt | None = None,
     ) -> ProduceFuture:
         """Send one record. `str` is encoded as UTF-8, other types need a serializer. For many records use
-        `send_many`.
+        `send_many`. With `deliver_at` the record is stored now, and enters its topic at that time.
 
         Returns a future of the RecordMetadata; errors of the broker are the future's. Raises TypeError if
-        key or value cannot be serialized, IllegalStateError, InvalidRecordError,
+        key or value cannot be serialized, IllegalStateError, InvalidRecordError, InvalidTimestampError,
         UnknownTopicOrPartitionError, MessageTooLargeError, and RequestTimedOutError if the buffer stays
         full. After such an error a transaction must be aborted, except after an error of serialization.
         """
@@ -250,10 +252,14 @@ class Producer(Closeable):
                 accumulator = self._accumulator
                 if size > settings.max_request_size or accumulator.buffered_bytes >= _BUFFER_BYTES:
                     self._make_room(size)
-                if timestamp is None:
+                number = self._chooser.number_for(topic, partition, key_bytes, size)
+                if deliver_at is not None:
+                    due = due_ms(deliver_at)
+                    pairs, timestamp, number = as_waiting(pairs, timestamp, number, due)
+                elif timestamp is None:
                     timestamp = self._clock.time_ms()
                 self._manager.may_have_begun = True
-                batch = self._chooser.batch_for(topic, partition, key_bytes, size, self._driver)
+                batch = self._chooser.filling(topic, number, size, self._driver)
                 future = batch.append(key_bytes, value_bytes, pairs, timestamp, size)
                 accumulator.buffered_bytes += size
                 if on_delivery is not None:

@@ -198,6 +198,17 @@ OLD_RECORDS: Final = Notice(
     "retention.ms=-1 for the topic (`eosdb topics alter %(topic)s --config retention.ms=-1`).",
     "records arrive that are older than the topic's retention; once for each topic",
 )  # fmt: skip
+SCHEDULED_LOST: Final = Notice(
+    LOG, ERROR, "scheduled_lost", ("topic", "offsets"),
+    "topic %(topic)s: the scheduled records at offsets %(offsets)s of partition -1 are damaged or gone, so "
+    "they were not delivered; `eosdb verify` shows what else is damaged, and a backup has them",
+    "scheduled records are due whose rows are damaged or missing",
+)  # fmt: skip
+SCHEDULED_DROPPED: Final = Notice(
+    LOG, WARNING, "scheduled_dropped", ("topic", "records"),
+    "topic %(topic)s is deleted, and with it %(records)d scheduled records that were not due yet",
+    "a topic with scheduled records is deleted",
+)  # fmt: skip
 HOUSEKEPT: Final = Notice(
     HOUSEKEEPING, INFO, "housekept",
     ("file", "expired_transactional_ids", "expired_producers", "expired_offsets", "deleted_records",

@@ -33,7 +33,7 @@ class Needs(NamedTuple):
     """The first release of eosdb with the file's schema."""
 
 
-NEWEST: Final = Needs(10, "1.0")
+NEWEST: Final = Needs(11, "1.0")
 """Those of the newest schema. A revision raises `read_version` if a program of the earlier schema would
 misread a record, offset, group or transaction."""
 _SAVE: Final = """

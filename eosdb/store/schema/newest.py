@@ -17,7 +17,7 @@ from eosdb.store.schema import file_id
 
 APPLICATION_ID: Final = 0x656F7364
 """The letters `eosd`, stored in the field `application_id` of the SQLite header."""
-SCHEMA_VERSION: Final = 10
+SCHEMA_VERSION: Final = 11
 """The number of the newest revision in `migrations`."""
 EVENT_TABLES: Final = ("journal", "records")
 # decisions/0009: not folded from events, so a rebuild keeps them.

@@ -1,4 +1,4 @@
--- Every stored record, control records included, with what became of it.
+-- Every record that has entered its topic, control records included, with what became of it.
 CREATE VIEW all_records AS
 SELECT
     p.topic, p.partition, r."offset", r.timestamp, r.timestamp_type, r.key, r.value, r.headers,
@@ -29,4 +29,4 @@ SELECT
 FROM partitions p
 CROSS JOIN records r
 LEFT JOIN producer_ids i ON i.producer_id = r.producer_id AND r.is_transactional
-WHERE r.partition_id = p.partition_id AND +r."offset" >= p.log_start_offset;
+WHERE r.partition_id = p.partition_id AND p.partition >= 0 AND +r."offset" >= p.log_start_offset;

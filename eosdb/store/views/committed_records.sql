@@ -11,6 +11,7 @@ FROM partitions p
 CROSS JOIN records r
 LEFT JOIN producer_ids i ON i.producer_id = r.producer_id AND r.is_transactional
 WHERE r.partition_id = p.partition_id
+    AND p.partition >= 0
     AND +r."offset" < p.last_stable_offset
     AND +r."offset" >= p.log_start_offset
     AND r.control IS NULL

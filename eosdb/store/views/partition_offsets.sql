@@ -4,4 +4,5 @@ CREATE VIEW partition_offsets AS
 SELECT
     topic, partition, log_start_offset, log_end_offset, log_end_offset AS high_watermark,
     last_stable_offset, first_unstable_offset
-FROM partitions;
+FROM partitions
+WHERE partition >= 0;

@@ -16,6 +16,7 @@ from kafka.protocol.producer.produce import ProduceRequest
 from eosdb.errors import ApiError, EosdbError, InvalidRecordError
 from eosdb.log.topics import unknown_id
 from eosdb.model import requests
+from eosdb.model.validation import check_topic_partition
 from eosdb.model.values import ProduceResult, RecordBatch, TopicPartition
 from eosdb.wire import batches
 from eosdb.wire.apis import Fields, Session, name_by_id, partitions_of, per_partition, serves
@@ -101,7 +102,9 @@ def _decode(session: Session, request: ProduceRequest, version: int) -> _Decoded
                 raise unknown_id(decoded.topic_ids[tp.topic])
             if tp in decoded.batches or tp in decoded.refused:
                 raise InvalidRecordError(f"{tp} is named twice in one request; name it once")
-            decoded.batches[tp] = batches.decode(data.records, version, allowance)
+            decoded.batches[check_topic_partition(tp)] = batches.decode(
+                data.records, version, allowance
+            )
         except ApiError as error:
             decoded.batches.pop(tp, None)
             decoded.refused[tp] = ProduceResult(error=_alone(error))

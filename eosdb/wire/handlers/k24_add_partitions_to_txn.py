@@ -15,6 +15,7 @@ from eosdb.errors import (
     UnknownTopicOrPartitionError,
 )
 from eosdb.model import requests
+from eosdb.model.validation import check_topic_partitions
 from eosdb.model.values import INTERNAL_TOPICS, TopicPartition
 from eosdb.wire.apis import Fields, Session, partitions_of, per_partition, serves
 from eosdb.wire.errors import BEFORE_FENCING, coordinator_code_of
@@ -27,6 +28,7 @@ def add_partitions(session: Session, request: AddPartitionsToTxnRequest, _: int)
     tps = [tp for tp, _ in partitions_of(topics)]
     failure: EosdbError | None = None
     try:
+        check_topic_partitions(tps)
         session.broker.ask(
             requests.AddPartitionsToTxn(
                 request.v3_and_below_transactional_id,

@@ -32,6 +32,8 @@ DROP TABLE eosdb_sink_batches;
 DROP TABLE eosdb_file;
 DROP TABLE eosdb_scram_credentials;
 DROP TABLE eosdb_group_configs;
+DROP VIEW scheduled_records;
+DROP TABLE eosdb_scheduled;
 ALTER TABLE groups DROP COLUMN group_type;
 ALTER TABLE groups DROP COLUMN assignment_epoch;
 ALTER TABLE groups DROP COLUMN metadata_hash;

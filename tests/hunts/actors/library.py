@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import sqlite3
+import time
 from contextlib import closing
 from types import MappingProxyType
 from typing import Final
@@ -11,7 +14,7 @@ import eosdb
 from eosdb import TopicPartition
 from tests.hunts.actors.actor import Actor
 from tests.hunts.programs.working import TOPIC
-from tests.hunts.programs.writers import TABLE
+from tests.hunts.programs.writers import DUE, TABLE
 from tests.hunts.world import World
 
 _ROWS: Final = f"SELECT value, place FROM {TABLE}"
@@ -19,6 +22,9 @@ _MESSAGES: Final = (
     f"SELECT rtrim(CAST(value AS TEXT)), \"offset\" FROM committed_records WHERE topic = '{TOPIC}'"
 )
 _OF_NO_MESSAGE: Final = f"SELECT value, place FROM ({_ROWS} EXCEPT {_MESSAGES})"
+_WITH_DUE: Final = (
+    "SELECT timestamp, headers FROM committed_records WHERE topic = ? AND headers LIKE '%\"due\"%'"
+)
 _WITHOUT_ROW: Final = f"SELECT count(*) FROM ({_MESSAGES} EXCEPT {_ROWS})"
 
 
@@ -95,6 +101,34 @@ class AppendOnce(Library):
     )
 
 
+class Later(Library):
+    """Its records are due a moment after they are stored."""
+
+    cannot = MappingProxyType(
+        {"upgrade": "a file of an earlier schema has no scheduled records, and would lose them"}
+    )
+
+    def settle(self, world: World) -> None:
+        with eosdb.connect(world.path) as db:
+            while db.admin.list_scheduled():
+                time.sleep(0.01)
+                db.housekeeping()
+
+    def problems(self, world: World) -> list[str]:
+        return (
+            [f"{early} records have entered before they were due"]
+            if (early := _early(world))
+            else []
+        )
+
+
+def _early(world: World) -> int:
+    with closing(sqlite3.connect(world.path, timeout=60)) as connection:
+        rows = connection.execute(_WITH_DUE, (TOPIC,)).fetchall()
+    dues = [int(base64.b64decode(dict(json.loads(headers))[DUE])) for _, headers in rows]
+    return sum(time_ms < due for (time_ms, _), due in zip(rows, dues, strict=True))
+
+
 ACTORS: Final[list[Actor]] = [
     WithPlaces(
         "producer", "the library's producer: transactions with offsets, one in seven aborted"
@@ -104,6 +138,8 @@ ACTORS: Final[list[Actor]] = [
     Aio("aio", "`eosdb.aio`: transactions and `db.begin()`, cancelled in the middle of everything"),
     AioRecords("aio-records", "`eosdb.aio` without transactions, cancelled; futures tell"),
     Threads("threads", "an idempotent producer that four threads share; futures tell"),
+    Later("later", "transactions of records with `deliver_at`, one in seven aborted"),
+    Later("later-block", "`db.begin()` with records with `deliver_at`, one in seven raises"),
     Produce("produce", "the command `eosdb produce`, fed by a pipe; its exit status tells"),
     AppendOnce(
         "append-once", "`append_once`, which repeats what it does not know, also after a kill"

@@ -118,6 +118,9 @@ class Upgrade(Fault):
 
 _BACK_TO_8: Final = """
 BEGIN IMMEDIATE;
+DROP VIEW scheduled_records;
+DROP TABLE eosdb_scheduled;
+DROP TABLE eosdb_baseline_scheduled;
 DROP TABLE eosdb_group_configs;
 DROP TABLE eosdb_baseline_group_configs;
 ALTER TABLE groups DROP COLUMN group_type;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import time
 from collections import defaultdict
 from typing import Final
 
@@ -17,6 +18,8 @@ TABLE: Final = "own_rows"
 """Of an actor with a table of its own: the values of its messages, and their offsets."""
 _OWN_TABLE: Final = f"CREATE TABLE IF NOT EXISTS {TABLE} (value TEXT PRIMARY KEY, place INTEGER)"
 
+DUE: Final = "due"
+"""The header of a scheduled record with its due time."""
 _HEADERS = [("n", b"7"), ("n", None)]
 
 
@@ -189,7 +192,66 @@ class AppendOnce(Opened):
         self._db.append_once(self._name, batch_id, batches)
 
 
+def _later() -> tuple[int, list[tuple[str, bytes]]]:
+    """When a record is due, a moment from now, and a header that says so."""
+    due = time.time_ns() // 1_000_000 + 40
+    return due, [(DUE, str(due).encode())]
+
+
+class Later(Producing):
+    """Transactions of records that are due a moment later; every seventh is aborted."""
+
+    is_atomic = False
+
+    def _begin(self, setting: Setting) -> None:
+        self._producer = self._db.producer(transactional_id=setting.name)
+        self._producer.init_transactions()
+
+    def store(self, operation: Operation, values: list[bytes]) -> Outcome:
+        producer, is_ending = self._producer, False
+        try:
+            producer.begin_transaction()
+            due, headers = _later()
+            for place, value in zip(operation.places, values, strict=True):
+                producer.send(
+                    place.topic, value, partition=place.partition, headers=headers, deliver_at=due
+                )
+            if operation.number % 7 == 0:
+                producer.abort_transaction()
+                return "not written"
+            is_ending = True
+            producer.commit_transaction()
+        except eosdb.EosdbError as error:
+            raise BrokenError(error.outcome if is_ending else "not written") from error
+        return "written"
+
+
+class LaterBlocks(Opened):
+    """`db.begin()` with records that are due a moment later; every seventh block raises."""
+
+    is_atomic = False
+
+    def store(self, operation: Operation, values: list[bytes]) -> Outcome:
+        due, headers = _later()
+        try:
+            with self._db.begin() as tx:
+                for place, value in zip(operation.places, values, strict=True):
+                    of_place = {"partition": place.partition, "headers": headers}
+                    tx.publish(place.topic, value, deliver_at=due, **of_place)  # type: ignore[arg-type]
+                if operation.number % 7 == 0:
+                    raise _WantedError
+        except _WantedError:
+            return "not written"
+        except eosdb.EosdbError as error:
+            if error.outcome == "not written":
+                return "not written"
+            raise BrokenError(error.outcome) from error
+        return "written"
+
+
 FACES: Final[dict[str, type[Work]]] = {
+    "later": Later,
+    "later-block": LaterBlocks,
     "send-many": SendMany,
     "block": Blocks,
     "append-once": AppendOnce,

@@ -116,8 +116,8 @@ def test_the_newest_schemas_file_has_an_event_of_every_kind_with_each_of_its_mem
 
 
 def test_who_makes_a_new_schema_says_who_may_read_it() -> None:
-    """A reader that knows schema 10 alone reads a later one only if this says so (decision 72)."""
-    assert (newest.SCHEMA_VERSION, file_id.NEWEST) == (10, (10, "1.0"))
+    """A reader that knows schema 11 alone reads a later one only if this says so (decision 72)."""
+    assert (newest.SCHEMA_VERSION, file_id.NEWEST) == (11, (11, "1.0"))
 
 
 def in_a_form_unknown_to_sqlite(path: Path) -> None:
@@ -153,13 +153,13 @@ def test_a_file_of_a_later_schema_is_refused_in_a_sentence_and_left_alone(
     path = tmp_path / "later.db"
     shutil.copy(schema_file(newest.SCHEMA_VERSION), path)
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        connection.execute("PRAGMA user_version=11")
-        connection.execute("UPDATE eosdb_file SET read_version = 11, first_release = '1.7'")
+        connection.execute("PRAGMA user_version=12")
+        connection.execute("UPDATE eosdb_file SET read_version = 12, first_release = '1.7'")
     assert callable(change)
     change(path)
     content = path.read_bytes()
     with pytest.raises(
-        eosdb.SchemaTooNewError, match=r"has schema 11.*knows up to 10; upgrade eosdb"
+        eosdb.SchemaTooNewError, match=r"has schema 12.*knows up to 11; upgrade eosdb"
     ) as raised:
         eosdb.connect(path, read_only=read_only)
     assert str(path) in str(raised.value)

@@ -1,0 +1,51 @@
+"""`eosdb scheduled`: list and cancel records that wait until they are due."""
+
+from __future__ import annotations
+
+import click
+
+from eosdb.cli import output
+from eosdb.cli.file_command import FileGroup
+from eosdb.cli.session import Session
+from eosdb.model.words import counted
+
+
+@click.group(cls=FileGroup)
+def scheduled() -> None:
+    """List and cancel records that are not due yet."""
+
+
+@scheduled.command(name="list")
+@click.option("--topic", metavar="TOPIC", help="Only the records of TOPIC.")
+@output.format_option
+def list_(session: Session, topic: str | None, output_format: str) -> None:
+    """List the records that wait, by due time.
+
+    \b
+    Example:
+      eosdb scheduled list shop.db --topic reminders
+    """
+    columns = ("ID", "TOPIC", "PARTITION", "DELIVER-AT", "KEY", "VALUE")
+    with session.open(read_only=True) as db:
+        rows = [
+            (one.id, one.topic, one.partition, output.Time(one.deliver_at), one.key, one.value)
+            for one in db.admin.list_scheduled(topic)
+        ]
+    output.rows(columns, rows, output_format)
+
+
+@scheduled.command()
+@click.argument("ids", metavar="ID…", nargs=-1, required=True)
+def cancel(session: Session, ids: tuple[str, ...]) -> None:
+    """Cancel records by the IDs that `scheduled list` prints. Those that have entered their topics stay
+    there.
+
+    \b
+    Example:
+      eosdb scheduled cancel shop.db 7.12 7.13
+    """
+    with session.open() as db:
+        cancelled = db.admin.cancel_scheduled(ids)
+    output.line(
+        f"cancelled {counted(cancelled, 'record')}; {len(set(ids)) - cancelled} waited no longer"
+    )

@@ -1,0 +1,35 @@
+"""Scheduled records: the form in which a record waits in its topic until it is due.
+
+It waits in partition -1, with its due time as its timestamp. One more header, the last one, has the
+partition that was chosen when it was sent, and the timestamp that the caller gave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from eosdb.model.config import INT64_MAX
+from eosdb.model.values import SCHEDULED, Header, Record
+
+HEADER: Final = "__eosdb.scheduled"
+
+
+def as_waiting(
+    headers: Sequence[Header], timestamp: int | None, partition: int, due: int
+) -> tuple[tuple[Header, ...], int, int]:
+    """The headers, timestamp and partition with which a record waits."""
+    place = f"{partition}" if timestamp is None else f"{partition},{timestamp}"
+    return (*headers, (HEADER, place.encode())), due, SCHEDULED
+
+
+def delivered(
+    key: bytes | None, value: bytes | None, headers: Sequence[Header]
+) -> tuple[int, Record]:
+    """The partition of a waiting record, and the record as it was sent. Without the header, which other
+    programs may omit, it goes to partition 0."""
+    if not headers or headers[-1][0] != HEADER:
+        return 0, Record(key, value, headers)
+    partition, _, timestamp = (headers[-1][1] or b"").decode(errors="replace").partition(",")
+    given = min(int(timestamp), INT64_MAX) if timestamp.isdecimal() else None
+    return int(partition) if partition.isdecimal() else 0, Record(key, value, headers[:-1], given)
