@@ -77,7 +77,7 @@ TIERS = {
 }
 ROOMS = [row for tier in TIERS.values() for row in tier]
 BUDGET = {
-    "engine": 34_560,
+    "engine": 34_517,
     "clients": 10_500,
     "wire": 5_756,
     "testing": 3_350,

@@ -58,11 +58,15 @@ def changed(before: ConsumerGroup | None, event: ConsumerGroupChanged) -> Consum
     members = before.members if before is not None else ()
     return ConsumerGroup(
         event.group_id, event.group_epoch, event.assignment_epoch, event.metadata_hash, members
-    ).with_members(map(_of_event, event.members), event.removed)
+    ).with_members((_member(each._asdict()) for each in event.members), event.removed)
 
 
 def row(group: ConsumerGroup) -> tuple[object, ...]:
-    members = json.dumps([_stored(_event(m)) for m in group.members], separators=(",", ":"))
+    stored = [
+        {k: v for k, v in _event(m)._asdict().items() if k not in _DEFAULTS or v != _DEFAULTS[k]}
+        for m in group.members
+    ]
+    members = json.dumps(stored, separators=(",", ":"))
     return (
         group.group_id,
         group.state.value,
@@ -78,7 +82,7 @@ def row(group: ConsumerGroup) -> tuple[object, ...]:
 
 @lru_cache(maxsize=64)  # Every heartbeat reads the group; few change it.
 def members_of(text: str) -> tuple[ConsumerMember, ...]:
-    return tuple(map(_of_row, parsed(text)))
+    return tuple(map(_member, parsed(text)))
 
 
 def _event(member: ConsumerMember) -> ConsumerGroupMember:
@@ -90,28 +94,15 @@ def _event(member: ConsumerMember) -> ConsumerGroupMember:
     return ConsumerGroupMember(**fields | {"state": member.state.value})
 
 
-def _of_event(stored: ConsumerGroupMember) -> ConsumerMember:
-    fields = stored._asdict()
-    fields |= {name: _partitions(fields[name]) for name in _SHARES}
-    fields["protocols"] = _protocols(stored.protocols)
-    return ConsumerMember(**fields | {"state": MemberState(stored.state)})
-
-
-def _stored(member: ConsumerGroupMember) -> dict[str, Any]:
-    fields = member._asdict()
-    return {
-        name: value
-        for name, value in fields.items()
-        if name not in _DEFAULTS or value != _DEFAULTS[name]
-    }
-
-
-def _of_row(stored: dict[str, Any]) -> ConsumerMember:
+def _member(stored: dict[str, Any]) -> ConsumerMember:
+    """The member of an event or of a row."""
     fields: dict[str, Any] = _DEFAULTS | stored
     fields |= {name: _partitions(fields[name]) for name in _SHARES}
     fields |= {name: tuple(fields[name]) for name in ("subscribed_topic_names", "matched")}
-    fields["protocols"] = _protocols(fields["protocols"])
-    return ConsumerMember(**fields | {"state": MemberState(stored["state"])})
+    fields["protocols"] = tuple(
+        (name, base64.b64decode(data)) for name, data in fields["protocols"]
+    )
+    return ConsumerMember(**fields | {"state": MemberState(fields["state"])})
 
 
 def shares(partitions: Partitions) -> tuple[TopicShare, ...]:
@@ -123,7 +114,3 @@ def shares(partitions: Partitions) -> tuple[TopicShare, ...]:
 
 def _partitions(stored: Iterable[tuple[int, Iterable[int]]]) -> Partitions:
     return frozenset((topic, partition) for topic, numbers in stored for partition in numbers)
-
-
-def _protocols(stored: Iterable[tuple[str, str]]) -> tuple[tuple[str, bytes], ...]:
-    return tuple((name, base64.b64decode(data)) for name, data in stored)
