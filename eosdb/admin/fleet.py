@@ -71,7 +71,7 @@ class Fleet:
         first one; and the errors of `connect` for a file that cannot be read.
         """
         queries.check(check_text("sql", sql))
-        # SQLite keeps a database without a name in a file of its own, and removes it.
+        # decisions/0089: SQLite keeps a database without a name in a file of its own, and removes it.
         scratch = sqlite3.connect("", isolation_level=None, check_same_thread=False)
         try:
             with _snapshot(self.paths[0]) as first:

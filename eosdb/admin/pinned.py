@@ -15,7 +15,7 @@ def first_offset(start: int, file_id: str, topic: str, topic_number: int) -> str
         f"since this was planned the file was replaced, or topic {topic} was deleted or recreated: "
         "make the DataFrame again"
     )
-    # decisions/0057: as the bound of an index it is computed whatever the file has.
+    # decisions/0057: SQLite computes the bound of an index before it reads a row, also in an empty file.
     return (
         f"CASE WHEN (SELECT file_id FROM eosdb_file) = {literal(file_id)} AND EXISTS (SELECT 1 FROM topics "
         f"WHERE topic = {literal(topic)} AND topic_id = {topic_number:d}) THEN {start:d} "

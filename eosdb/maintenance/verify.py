@@ -281,7 +281,7 @@ class RecordCheck:
         query = _PROOFS.format(rows=", ".join(["(?, ?, ?, ?)"] * len(batches)))
         try:
             (right,) = self._connection.execute(query, parameters).fetchone()
-        except (sqlite3.Error, MemoryError):  # decisions/0060: Python finds the fault.
+        except (sqlite3.Error, MemoryError):  # decisions/0060: the check in Python names the fault.
             return False
         return bool(right == len(batches))
 
