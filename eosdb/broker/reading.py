@@ -58,13 +58,13 @@ def _fetch(core: Core, request: requests.Fetching[Any], want: Want) -> Block:
     offset = check_int("offset", request.offset, -(2**63))
     check_int("max_records", request.max_records, 1)
     check_int("max_bytes", request.max_bytes, 0)
-    core.coordinator.deliver()
     with core.store.read() as connection:
+        due_ms = scheduled.next_due(connection)
         core.authorizer.check(connection, "read", "topic", tp.topic)
         partition = partition_rows.read(connection, tp)
         if request.topic_id is not None:
             topics.check_id(connection, partition.topic_id, request.topic_id)
-        return reading.read(
+        block = reading.read(
             connection,
             partition,
             offset,
@@ -74,6 +74,9 @@ def _fetch(core: Core, request: requests.Fetching[Any], want: Want) -> Block:
             limits=Limits(request.max_records, request.max_bytes),
             check_crcs=bool(request.check_crcs),
         )
+    if due_ms is not None and due_ms <= core.clock.time_ms() and core.coordinator.deliver():
+        return _fetch(core, request, want)
+    return block
 
 
 @answers(requests.Idle)
