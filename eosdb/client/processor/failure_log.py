@@ -11,6 +11,7 @@ from typing import Any
 
 from eosdb.client.processor.config import ProcessorSettings
 from eosdb.client.processor.failure import Failure
+from eosdb.client.processor.progress import is_complete
 from eosdb.model.notices import catalog
 from eosdb.model.notices.notice import Untold, one_line
 from eosdb.model.values import OffsetAndMetadata, TopicPartition
@@ -52,8 +53,10 @@ class FailureLog:
 
     def committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Collect the lines of the dead letters that a transaction has committed, up to these offsets."""
-        for key in [k for k in self._given_up if k[0] in offsets and k[1] < offsets[k[0]].offset]:
-            failure = self._given_up.pop(key)
+        for tp, offset in list(self._given_up):
+            if tp not in offsets or not is_complete(offsets[tp], offset):
+                continue
+            failure = self._given_up.pop((tp, offset))
             self._untold.add(
                 catalog.DEAD_LETTER,
                 **self._place(failure),

@@ -28,7 +28,7 @@ from eosdb.errors import (
 )
 from eosdb.model.clock import Clock, DeliverAt
 from eosdb.model.metrics import Metrics
-from eosdb.model.values import ConsumerGroupMetadata, Headers, ProducerRecord, TopicPartition
+from eosdb.model.values import ConsumerGroupMetadata, Headers, ProducerRecord
 
 
 class Part(Protocol):
@@ -85,8 +85,6 @@ class UnitTransaction(ProcessingTransaction):
         self._begin = begin
         self._block: AbstractContextManager[OpenUnit] | None = None
         self._unit: OpenUnit | None = None
-        self._in_hand: tuple[TopicPartition, int] | None = None
-        """The newest record of the unit, unless it is complete."""
 
     @property
     def holds_lock(self) -> bool:
@@ -95,13 +93,8 @@ class UnitTransaction(ProcessingTransaction):
     def prepare(self) -> None:
         """Do nothing: a unit has no transactional id, and an open unit ends with its process."""
 
-    def take_in(self, tp: TopicPartition, offset: int) -> None:
-        super().take_in(tp, offset)
-        self._in_hand = tp, offset
-
-    def complete(self, tp: TopicPartition, offset: int) -> None:
-        super().complete(tp, offset)
-        self._in_hand = None
+    def begin(self) -> None:
+        self._open()
 
     def deliver(self, make: Make) -> Exception | None:
         unit, is_sending = self._open(), False
@@ -141,7 +134,7 @@ class UnitTransaction(ProcessingTransaction):
             raise
 
     def commit(self) -> Offsets:
-        unit, block, offsets = self._unit, self._block, dict(self._offsets)
+        unit, block, offsets = self._unit, self._block, self._offsets()
         try:
             if unit is not None and block is not None and offsets:
                 self._commit_offsets(unit, offsets)
@@ -152,10 +145,7 @@ class UnitTransaction(ProcessingTransaction):
             raise
         finally:
             self._undo()
-        in_hand = self._in_hand
         self._forget()
-        if in_hand is not None:
-            self.take_in(*in_hand)
         return offsets
 
     def close(self) -> None:
@@ -188,10 +178,6 @@ class UnitTransaction(ProcessingTransaction):
             undone = _Undone()
             with contextlib.suppress(_Undone):
                 block.__exit__(_Undone, undone, None)
-
-    def _forget(self) -> None:
-        super()._forget()
-        self._in_hand = None
 
 
 def _publish(tx: Part, record: ProducerRecord) -> None:

@@ -322,12 +322,14 @@ class Processor:
         origin = record if earlier is None else earlier.back_at_origin(record)
         attempt = Attempt(tp, record, origin, 0 if earlier is None else earlier.attempts)
         self._current = attempt
-        self._transaction.take_in(tp, record.offset)
+        offsets = (record.offset,)
+        was_complete = self._transaction.progress(tp).was_complete(record.offset)
+        self._transaction.take_in(tp, offsets)
         # Retries of other groups in the same topic are left to those groups.
         is_ours = earlier is None or earlier.group_id == self._group_id
-        if is_ours and not self._records.try_or_give_up(attempt):
+        if is_ours and not was_complete and not self._records.try_or_give_up(attempt):
             return False
-        self._transaction.complete(tp, record.offset)
+        self._transaction.complete(tp, offsets)
         return True
 
     def _find_the_culprit(self, error: EosdbError) -> None:
@@ -361,6 +363,7 @@ class Processor:
     def _forget(self, partitions: list[TopicPartition]) -> None:
         for tp in partitions:
             self._resting.pop(tp, None)
+        self._transaction.drop(partitions)
         self._records.forget(partitions)
 
     def _make_producer(self) -> Producer:

@@ -16,7 +16,7 @@ from eosdb.client.producer.producer import Producer
 from eosdb.client.producer.state import ClientState
 from eosdb.model.clock import Clock
 from eosdb.model.metrics import Metrics
-from eosdb.model.values import ProducerRecord, TopicPartition
+from eosdb.model.values import ProducerRecord
 
 _MAY_BE_ABORTED: Final = {
     ClientState.IN_TRANSACTION.name,
@@ -47,15 +47,15 @@ class ProducerTransaction(ProcessingTransaction):
             producer.init_transactions()
             self.producer = producer
 
-    def take_in(self, tp: TopicPartition, offset: int) -> None:
+    def begin(self) -> None:
         if self._began_ms is None:
             self.prepare()
             assert self.producer is not None
             self.producer.begin_transaction()
             self._began_ms = self._clock.monotonic_ms()
-        super().take_in(tp, offset)
 
     def deliver(self, make: Make) -> Exception | None:
+        self.begin()
         # decisions/0010: results are sent after the handler has returned, so there is nothing to roll
         # back.
         try:
@@ -77,6 +77,7 @@ class ProducerTransaction(ProcessingTransaction):
         return None
 
     def send(self, record: ProducerRecord) -> None:
+        self.begin()
         assert self.producer is not None
         assert record.topic is not None
         self.producer.send(
@@ -93,9 +94,9 @@ class ProducerTransaction(ProcessingTransaction):
         if self._began_ms is None:
             return {}
         assert self.producer is not None
-        self.producer._commit_with(self._offsets, self._committer())
+        offsets = self._offsets()
+        self.producer._commit_with(offsets, self._committer())
         self._is_committed()
-        offsets = dict(self._offsets)
         self._forget()
         return offsets
 

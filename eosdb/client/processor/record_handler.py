@@ -15,6 +15,7 @@ from eosdb.client.processor.config import ProcessorSettings
 from eosdb.client.processor.failure import Failure
 from eosdb.client.processor.failure_log import FailureLog
 from eosdb.client.processor.handlers import AnyHandler
+from eosdb.client.processor.progress import is_complete
 from eosdb.client.processor.transaction import ProcessingTransaction
 from eosdb.errors import EosdbError, HandlerFailedError
 from eosdb.model.clock import Clock
@@ -75,8 +76,9 @@ class RecordHandler:
         self._failure_log.forget(gone)
 
     def committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        for key in [k for k in self._failures if k[0] in offsets and k[1] < offsets[k[0]].offset]:
-            del self._failures[key]
+        for tp, offset in list(self._failures):
+            if tp in offsets and is_complete(offsets[tp], offset):
+                del self._failures[tp, offset]
         self._failure_log.committed(offsets)
         self.tell()
 

@@ -12,11 +12,12 @@ import contextlib
 import dataclasses
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final
 from uuid import UUID
 
 from eosdb.client.consumer.consumer import Consumer
+from eosdb.client.processor.progress import Progress
 from eosdb.client.producer.producer import Producer
 from eosdb.errors import (
     InvalidRecordError,
@@ -67,8 +68,12 @@ class ProcessingTransaction(ABC):
         """The effects of the open transaction, by the names of a ProcessReport."""
         self.committed: Counter[str] = Counter()
         """The sum of `tally` over the committed transactions."""
-        self._offsets: dict[TopicPartition, OffsetAndMetadata] = {}
+        self._progress: dict[TopicPartition, Progress] = {}
+        """Of the assigned partitions, since their first record was read."""
+        self._touched: set[TopicPartition] = set()
+        """The partitions with records that are complete in this transaction."""
         self._starts: dict[TopicPartition, int] = {}
+        """The first record in the transaction of each partition."""
         self._topic_ids: dict[TopicPartition, UUID] = {}
         """The topic ids of the partitions that the last poll read."""
 
@@ -85,23 +90,37 @@ class ProcessingTransaction(ABC):
     def prepare(self) -> None:
         """Initialise the transactional id, which ends an open transaction of its previous holder."""
 
-    def take_in(self, tp: TopicPartition, offset: int) -> None:
-        self._starts.setdefault(tp, offset)
-        self.taken_in += 1
+    def progress(self, tp: TopicPartition) -> Progress:
+        """The progress of an assigned partition, as the group has committed it at first."""
+        if tp not in self._progress:
+            self._progress[tp] = Progress(self._consumer.committed([tp]).get(tp))
+        return self._progress[tp]
+
+    def take_in(self, tp: TopicPartition, offsets: Sequence[int]) -> None:
+        """Note that records are being processed."""
+        self.progress(tp).take(offsets)
+        self._starts.setdefault(tp, offsets[0])
+        self.taken_in += len(offsets)
+
+    @abstractmethod
+    def begin(self) -> None:
+        """Begin a transaction if none is open."""
 
     @abstractmethod
     def deliver(self, make: Make) -> Exception | None:
-        """Run the handler for the newest record and send its results, all or none. Returns the error of a
-        failed record; raises errors that the record did not cause."""
+        """Run the handler and send its results, all or none. Returns the error of a failed record; raises
+        errors that the record did not cause."""
 
     @abstractmethod
     def send(self, record: ProducerRecord) -> None:
-        """Send a record on behalf of the newest record in the transaction."""
+        """Send a record on behalf of a record in the transaction."""
 
-    def complete(self, tp: TopicPartition, offset: int) -> None:
-        """Mark the record as complete: all of its results are sent."""
-        self._offsets[tp] = OffsetAndMetadata(offset + 1)
-        self.records += 1
+    def complete(self, tp: TopicPartition, offsets: Sequence[int]) -> None:
+        """Mark records as complete: all of their results are sent."""
+        self.begin()
+        self._progress[tp].complete(offsets)
+        self._touched.add(tp)
+        self.records += len(offsets)
 
     def let_go(self) -> Offsets:
         """Before a pause: commit if the transaction holds the write lock. Returns and raises the same as
@@ -112,13 +131,17 @@ class ProcessingTransaction(ABC):
     def batch(self) -> Iterator[None]:
         """Process the records of one poll in the block."""
         now = self._consumer.group_metadata().topic_ids
-        for tp, topic_id in now.items():
-            if self._topic_ids.get(tp, topic_id) != topic_id:
-                # Processed records of a deleted topic have no offset in the recreated topic.
-                self._starts.pop(tp, None)
-                self._offsets.pop(tp, None)
+        # Processed records of a deleted topic have no offset in the recreated topic.
+        self.drop(tp for tp, new in now.items() if self._topic_ids.get(tp, new) != new)
         self._topic_ids = dict(now)
         yield
+
+    def drop(self, partitions: Iterable[TopicPartition]) -> None:
+        """Forget partitions that are no longer this copy's."""
+        for tp in partitions:
+            self._starts.pop(tp, None)
+            self._progress.pop(tp, None)
+            self._touched.discard(tp)
 
     @abstractmethod
     def commit(self) -> Offsets:
@@ -141,6 +164,7 @@ class ProcessingTransaction(ABC):
             self._consumer.seek(tp, self._starts[tp] if known is None else known.offset)
         if self._began_ms is not None:
             self._metrics.count("abort")
+        self._progress.clear()
         self._forget()
 
     @abstractmethod
@@ -148,6 +172,9 @@ class ProcessingTransaction(ABC):
 
     @abstractmethod
     def close(self) -> None: ...
+
+    def _offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        return {tp: self._progress[tp].as_offset() for tp in self._touched}
 
     def _committer(self) -> ConsumerGroupMetadata:
         """The group metadata for committing the offsets, with the topic ids."""
@@ -159,7 +186,10 @@ class ProcessingTransaction(ABC):
         self.tally.clear()
 
     def _forget(self) -> None:
+        """End the transaction. Records that are not complete go into the next one."""
         self.tally.clear()
-        self._offsets.clear()
-        self._starts.clear()
-        self._began_ms, self.taken_in, self.records, self.is_broken = None, 0, 0, False
+        self._touched.clear()
+        lowest = {tp: progress.lowest() for tp, progress in self._progress.items()}
+        self._starts = {tp: offset for tp, offset in lowest.items() if offset is not None}
+        self.taken_in = sum(self._progress[tp].unfinished for tp in self._starts)
+        self._began_ms, self.records, self.is_broken = None, 0, False

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any, cast
 from uuid import UUID
 
@@ -22,20 +24,23 @@ class Reader:
     def group_metadata(self) -> ConsumerGroupMetadata:
         return ConsumerGroupMetadata("g", 1, "m", topic_ids=dict(self.topic_ids))
 
+    def committed(self, _: Sequence[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
+        return {}
+
 
 def test_an_offset_of_a_topic_that_is_gone_is_not_committed_to_the_one_of_its_name(
     clock: ManualClock,
 ) -> None:
     """Also if the next records are another partition's, and nothing of the new topic is complete yet."""
-    reader, begin = Reader(), cast(Any, None)
+    reader, begin = Reader(), cast(Any, nullcontext)
     tx = UnitTransaction(cast(Consumer, reader), begin, clock, Metrics(clock))
     with tx.batch():
         for tp in (ONE, OTHER):
-            tx.take_in(tp, 29)
-            tx.complete(tp, 29)
-    assert tx._offsets == {ONE: OffsetAndMetadata(30), OTHER: OffsetAndMetadata(30)}
+            tx.take_in(tp, [29])
+            tx.complete(tp, [29])
+    assert tx._offsets() == {ONE: OffsetAndMetadata(30), OTHER: OffsetAndMetadata(30)}
     reader.topic_ids[ONE] = UUID(int=3)
     with tx.batch():
-        assert tx._offsets == {OTHER: OffsetAndMetadata(30)}
+        assert tx._offsets() == {OTHER: OffsetAndMetadata(30)}
         assert tx._starts == {OTHER: 29}
         assert tx._committer().topic_ids == reader.topic_ids

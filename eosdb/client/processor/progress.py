@@ -1,0 +1,88 @@
+"""A partition's progress: which of its records are complete, and its form as a committed offset.
+
+With workers, a record may be complete before another one in front of it. Then the committed offset is that
+of the lowest unfinished record, and its metadata names the other unfinished ones by their distances:
+`eosdb 40 2 5` at offset 30 says that of 30 to 39 all are complete but 30, 32 and 37.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from itertools import accumulate, pairwise
+from typing import Final
+
+from eosdb.model.values import OffsetAndMetadata
+
+_METADATA: Final = re.compile(r"eosdb (\d+)((?: \d+)*)", re.ASCII)
+_LONGEST: Final = 4_000
+"""The most characters of distances; a broker stores 4,096 in all (`offset_metadata_max_bytes`)."""
+_FEW: Final = 190
+"""So many distances always fit."""
+
+
+class Progress:
+    """The records of one partition that this copy has read."""
+
+    __slots__ = ("_done", "_end", "_left", "_unfinished", "_unread")
+
+    def __init__(self, committed: OffsetAndMetadata | None = None) -> None:
+        self._done, self._left = _done_and_left(committed)
+        """The records between which earlier transactions have completed some, and those that are left."""
+        self._unread: Sequence[int] = self._left
+        self._unfinished: dict[int, None] = {}
+        """The offsets that were taken and are not complete, in order."""
+        self._end = self._done.stop
+        """The offset after the highest complete record."""
+
+    def was_complete(self, offset: int) -> bool:
+        """Whether an earlier transaction has completed this record, at the committed offset or above."""
+        return offset in self._done and offset not in self._left
+
+    def take(self, offsets: Sequence[int]) -> None:
+        self._unfinished.update(dict.fromkeys(offsets))
+        if self._unread:
+            # A record that was deleted meanwhile will never be read.
+            self._unread = [unread for unread in self._unread if unread > offsets[-1]]
+
+    def complete(self, offsets: Sequence[int]) -> None:
+        for offset in offsets:
+            del self._unfinished[offset]
+        self._end = max(self._end, offsets[-1] + 1)
+
+    def lowest(self) -> int | None:
+        """The lowest offset that was taken and is not complete."""
+        return next(iter(self._unfinished), None)
+
+    @property
+    def unfinished(self) -> int:
+        return len(self._unfinished)
+
+    def has_room(self, share: int = 1) -> bool:
+        """Whether all unfinished records and one more take this part of the metadata at most."""
+        if len(self._unfinished) < _FEW:
+            return True
+        return len(_distances(list(self._unfinished))) < _LONGEST // share
+
+    def as_offset(self) -> OffsetAndMetadata:
+        below = [each for each in (*self._unfinished, *self._unread) if each < self._end]
+        if not below:
+            return OffsetAndMetadata(self._end)
+        return OffsetAndMetadata(below[0], f"eosdb {self._end}{_distances(below)}")
+
+
+def is_complete(committed: OffsetAndMetadata, offset: int) -> bool:
+    """Whether the record is complete according to a committed offset of its partition."""
+    return offset < committed.offset or Progress(committed).was_complete(offset)
+
+
+def _distances(offsets: Iterable[int]) -> str:
+    return "".join(f" {after - before}" for before, after in pairwise(offsets))
+
+
+def _done_and_left(committed: OffsetAndMetadata | None) -> tuple[range, list[int]]:
+    found = committed and _METADATA.fullmatch(committed.metadata)
+    if not committed or not found:
+        return range(0), []
+    left = list(accumulate(map(int, found[2].split()), initial=committed.offset))
+    return range(committed.offset, int(found[1])), left
