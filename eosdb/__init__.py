@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from eosdb.client.processor.dead_letters import DeadLetter as DeadLetter
     from eosdb.client.processor.dead_letters import DeadLetters as DeadLetters
     from eosdb.client.processor.dead_letters import ReplayReport as ReplayReport
+    from eosdb.client.processor.failure import BatchFailed as BatchFailed
     from eosdb.client.processor.failure import Failure as Failure
     from eosdb.client.processor.processor import Processor as Processor
     from eosdb.client.producer.producer import Producer as Producer
@@ -115,7 +116,7 @@ _NAMES = {
     "eosdb.broker.outbox": "UserTransaction join",
     "eosdb.client.consumer.consumer": "Consumer",
     "eosdb.client.processor.dead_letters": "DeadLetter DeadLetters ReplayReport",
-    "eosdb.client.processor.failure": "Failure",
+    "eosdb.client.processor.failure": "BatchFailed Failure",
     "eosdb.client.processor.processor": "Processor",
     "eosdb.client.producer.producer": "Producer",
     "eosdb.client.producer.sent": "SentRecords",

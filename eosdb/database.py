@@ -81,7 +81,12 @@ if TYPE_CHECKING:
 
 TransactionHandler = Callable[[ConsumerRecord[Key, Value], UserTransaction], Results]
 """A handler that also writes the user's tables, in the transaction of its record."""
-Handlers = Handler[Key, Value] | TransactionHandler[Key, Value]
+BatchHandler = (
+    Callable[[list[ConsumerRecord[Key, Value]]], Results]
+    | Callable[[list[ConsumerRecord[Key, Value]], UserTransaction], Results]
+)
+"""The same for `batch=True`."""
+Handlers = Handler[Key, Value] | TransactionHandler[Key, Value] | BatchHandler[Key, Value]
 Topics = str | Iterable[str] | re.Pattern[str]
 MEMORY: Final = ":memory:"
 WAL: Final = "wal"
@@ -274,7 +279,8 @@ class Database(WholeFile, Closeable):
 
         `handler(record, tx)` can also write your own tables in this file: `tx` is a `UserTransaction`, as
         in `begin`, and the loop stores rows, records and the offset in one commit. A handler is called
-        with `tx` if it requires two parameters.
+        with `tx` if it requires two parameters. With `batch=True` it gets a list of records of one
+        partition instead of a record, and may raise `BatchFailed` to name the one that has failed.
 
         Call `run` in as many threads and processes as you like: the copies share the partitions of the
         group. With handlers of one parameter each copy has its own transactional id, which begins with

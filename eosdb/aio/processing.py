@@ -29,6 +29,8 @@ Outcome: TypeAlias = Awaitable[Results] | AsyncIterator[Result]
 AsyncHandlers: TypeAlias = (
     Callable[[ConsumerRecord[Key, Value]], Outcome | Results]
     | Callable[[ConsumerRecord[Key, Value], AsyncUserTransaction], Outcome]
+    | Callable[[list[ConsumerRecord[Key, Value]]], Outcome | Results]
+    | Callable[[list[ConsumerRecord[Key, Value]], AsyncUserTransaction], Outcome]
 )
 """Handlers of `AsyncDatabase.process`: `async def` functions, or plain ones."""
 
@@ -124,13 +126,15 @@ class Processing:
         if not is_asynchronous(self._handler):
             return self._handler
         if takes_transaction(self._handler):
-            return lambda record, tx: self._call(record, tx)
-        return lambda record: self._call(record)
+            return lambda records, tx: self._call(records, tx)
+        return lambda records: self._call(records)
 
-    def _call(self, record: ConsumerRecord, tx: UserTransaction | None = None) -> Results:
+    def _call(
+        self, records: ConsumerRecord | list[ConsumerRecord], tx: UserTransaction | None = None
+    ) -> Results:
         """In the processor's thread."""
         inbox, loop = Inbox(), self._home.loop
-        given = (record,) if tx is None else (record, AsyncUserTransaction(inbox, tx))
+        given = (records,) if tx is None else (records, AsyncUserTransaction(inbox, tx))
         if loop.is_closed():
             raise asyncio.CancelledError
         return inbox.wait_for(asyncio.run_coroutine_threadsafe(self._handle(*given), loop), loop)

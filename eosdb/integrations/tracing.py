@@ -150,17 +150,21 @@ def _note_offset(span: Span, sent: Any) -> None:
 
 
 def _processing(tracer: Tracer, original: Callable[..., Any]) -> Callable[..., Any]:
-    from opentelemetry.trace import SpanKind
+    from opentelemetry.trace import SpanKind, get_current_span
 
-    def process(self: RecordHandler, origin: ConsumerRecord) -> Exception | None:
+    def process(self: RecordHandler, origins: list[ConsumerRecord]) -> Exception | None:
+        origin, *others = origins
         attributes = _attributes(origin.topic, "process", "process") | _place(self, origin)
+        attributes |= {"messaging.batch.message_count": len(origins)} if others else {}
+        contexts = [get_current_span(context_of(each)).get_span_context() for each in others]
         with tracer.start_as_current_span(
             f"process {origin.topic}",
             context=context_of(origin),
             kind=SpanKind.CONSUMER,
             attributes=attributes,
+            links=_links(contexts),
         ) as span:
-            error: Exception | None = original(self, origin)
+            error: Exception | None = original(self, origins)
             if error is not None:
                 _note_failure(span, error)
         _processed.setdefault(self.transaction, []).append(span.get_span_context())

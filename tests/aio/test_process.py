@@ -86,6 +86,27 @@ async def test_a_second_parameter_is_the_transaction_of_the_record(db: AsyncData
         await kept[0].publish("out", "late")
 
 
+async def test_a_handler_of_batches_is_awaited_with_a_list(db: AsyncDatabase) -> None:
+    lists: list[list[bytes]] = []
+
+    async def handle(records: list[Record], tx: AsyncUserTransaction) -> list[bytes]:
+        lists.append([record.value for record in records])
+        for index, record in enumerate(records):
+            await tx.run(note, record.value.decode())
+            if record.value == b"2":
+                raise eosdb.BatchFailed(index, ValueError("no 2"))
+        return [record.value for record in records]
+
+    await with_notes(db)
+    await db.admin.create_topic("out")
+    await filled(db, 5)
+    settings: Any = {"max_attempts": 1, "dead_letter_topic": "dead", **IDLE}
+    await db.process("t", handle, "out", batch=True, **settings)
+    assert lists == [[b"0", b"1", b"2", b"3", b"4"], [b"0", b"1"], [b"3", b"4"]]
+    assert await notes(db) == await values(db, "out") == ["0", "1", "3", "4"]
+    assert await values(db, "dead") == ["2"]
+
+
 async def test_other_writes_of_a_handler_with_a_transaction_are_refused_at_once(
     db: AsyncDatabase,
 ) -> None:

@@ -92,3 +92,24 @@ def test_killed_at_every_write_point_each_record_has_one_row_or_none(tmp_path: P
     fill(tmp_path / "filled.db")
     points = killed_everywhere(tmp_path / "filled.db", live, lambda path: check(path, COUNT))
     assert points >= DEADLY
+
+
+def handle_all(
+    records: list[eosdb.ConsumerRecord], tx: eosdb.UserTransaction
+) -> list[eosdb.ProducerRecord]:
+    return [eosdb.ProducerRecord(value=handle(record, tx)) for record in records]
+
+
+def live_in_batches(path: Path, clock: eosdb.Clock, lives_until: int) -> Failpoint | None:
+    db = eosdb.connect(path, clock=clock, durability="off")
+    return run_until_killed(db, handle_all, {**SETTINGS, "batch": True}, lives_until)
+
+
+def test_killed_at_every_write_point_each_record_of_a_batch_has_one_row_or_none(
+    tmp_path: Path,
+) -> None:
+    fill(tmp_path / "filled.db")
+    points = killed_everywhere(
+        tmp_path / "filled.db", live_in_batches, lambda path: check(path, COUNT)
+    )
+    assert points >= DEADLY

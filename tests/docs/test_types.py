@@ -81,6 +81,11 @@ def made(record: ConsumerRecord[str, Order]) -> str:
 
 def cautious(record: ConsumerRecord[str | None, Order | None]) -> None: ...
 def with_tables(record: ConsumerRecord[bytes, Order], tx: eosdb.UserTransaction) -> None: ...
+def of_many(records: list[ConsumerRecord[bytes, Order]]) -> list[bytes]:
+    return [record.key for record in records if record.value.total]
+
+
+def storing(records: list[ConsumerRecord[bytes, bytes]], tx: eosdb.UserTransaction) -> None: ...
 def of_anything(consumer: eosdb.Consumer) -> Any:
     return consumer.poll()[0].value["total"]
 
@@ -98,6 +103,9 @@ eosdb.process(db, "t", made, group_id="g", key_deserializer=text, value_deserial
 eosdb.process(db, "t", cautious, group_id="g", key_deserializer=text, value_deserializer=order)
 eosdb.process(db, "t", with_tables, group_id="g", value_deserializer=order)
 eosdb.process(db, "t", lambda r: str(r.value.total), group_id="g", value_deserializer=order)
+eosdb.process(db, "t", of_many, group_id="g", batch=True, value_deserializer=order)
+eosdb.process(db, "t", storing, group_id="g", batch=True, max_batch=9)
+eosdb.process(db, "t", of_many, group_id="g", batch=True, value_deserializer=text)  # WRONG
 eosdb.process(db, "t", with_tables, group_id="g", value_deserializer=text)  # WRONG
 eosdb.process(db, "t", raw, group_id="g", nonsense=1)  # WRONG
 eosdb.process(db, "t", raw)  # WRONG
@@ -183,7 +191,7 @@ def test_mypy_finds_what_the_deserializers_do_not_make_and_what_no_setting_is(
 ) -> None:
     lines = enumerate(PROGRAM.splitlines(), start=1)
     wrong = {number for number, line in lines if line.endswith("# WRONG")}
-    assert len(wrong) == 11
+    assert len(wrong) == 12
     assert complaints["program.py"].keys() == wrong, complaints["program.py"]
 
 

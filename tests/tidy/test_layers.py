@@ -78,7 +78,7 @@ TIERS = {
 ROOMS = [row for tier in TIERS.values() for row in tier]
 BUDGET = {
     "engine": 34_517,
-    "clients": 10_500,
+    "clients": 10_656,
     "wire": 5_756,
     "testing": 3_350,
     "integrations": 7_680,

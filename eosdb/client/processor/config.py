@@ -31,6 +31,8 @@ class ProcessorConfig(TypedDict, Generic[MadeKey, MadeValue], total=False):
     dead_letter_topic: str | None
     max_attempts: int
     retry_delays_ms: Sequence[int]
+    batch: bool
+    max_batch: int
     transaction_size: int
     transaction_interval_ms: int
     retry_backoff_ms: int
@@ -64,6 +66,10 @@ class ProcessorSettings:
     retry_delays_ms: Sequence[int] = ()
     """The delays of the retry topics, in ms. A record that has used up its attempts waits in each retry
     topic in turn, and is tried `max_attempts` times again after each delay."""
+    batch: bool = False
+    """Whether the handler gets a list of records, all of one partition, instead of one record."""
+    max_batch: int = 500
+    """The most records in such a list."""
     transaction_size: int = 500
     """The number of records after which a transaction is committed."""
     transaction_interval_ms: int = 100
@@ -83,6 +89,9 @@ class ProcessorSettings:
     """Further settings of the producer. Here transaction_timeout_ms defaults to 10_000."""
 
     def __post_init__(self) -> None:
+        if not isinstance(self.batch, bool):
+            raise ConfigError(f"batch: got {self.batch!r}, expected True or False")
+        check_whole("max_batch", self.max_batch, 1)
         check_whole("transaction_size", self.transaction_size, 1)
         check_whole("transaction_interval_ms", self.transaction_interval_ms, 0)
         check_whole("max_attempts", self.max_attempts, 1)
@@ -159,6 +168,8 @@ class ProcessorSettings:
 
     def deserialized(self, record: ConsumerRecord) -> ConsumerRecord:
         """The record as the handler receives it."""
+        if self.key_deserializer is None and self.value_deserializer is None:
+            return record
         key, value = record.key, record.value
         if self.key_deserializer is not None and isinstance(key, bytes):
             key = self.key_deserializer(key)

@@ -19,6 +19,18 @@ _STACKTRACE_MAX: Final = 8_000
 _NUMBERS: Final = ("partition", "offset", "attempts", "failed_ms", "due_ms")
 
 
+class BatchFailed(Exception):
+    """Raised by a handler of batches: the record at this index of its list has failed, with this error.
+
+    The attempt is undone. The records before it go to the handler again, as a list of their own; then the
+    failed record alone, as often as any record is tried; then the records behind it.
+    """
+
+    def __init__(self, index: int, error: Exception) -> None:
+        super().__init__(index, error)
+        self.index, self.error = index, error
+
+
 @dataclass(frozen=True, slots=True)
 class Failure:
     """The failure of one record in one group. Topic, partition and offset are those of the original

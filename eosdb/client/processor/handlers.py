@@ -108,7 +108,9 @@ def _is_same(path: str, other: str) -> bool:
 _NOT_SEVERAL: Final = (ProducerRecord, bytes, str, Mapping)
 
 
-def call(handler: AnyHandler, given: ConsumerRecord, tx: Any) -> list[object]:
+def call(
+    handler: AnyHandler, given: ConsumerRecord | list[ConsumerRecord], tx: Any
+) -> list[object]:
     """Call the handler and return its results as a list."""
     returned = handler(given) if tx is None else handler(given, tx)
     if returned is None:

@@ -11,6 +11,8 @@ import contextlib
 import re
 from collections.abc import Callable, Iterable
 from functools import partial
+from itertools import groupby
+from operator import attrgetter
 from typing import Any, Final
 
 from eosdb.client.answers import is_lost, may_be_repeated
@@ -52,6 +54,7 @@ from eosdb.system.signals import stopped_by_signals
 
 _POLL_MS: Final = 1_000
 _RATES: Final = ("process", "commit")
+_PARTITION: Final = attrgetter("topic", "partition")
 _GOES_ON_AFTER: Final = (
     *MEMBERSHIP_ERRORS,
     InvalidProducerEpochError,
@@ -254,7 +257,8 @@ class Processor:
         now = self._clock.time_ms()
         self._wake([tp for tp, due_ms in self._resting.items() if due_ms <= now])
         size = 1 if self._alone else settings.transaction_size
-        records = self._consumer.poll(self._patience_ms(wait_ms), size - transaction.records)
+        most = min(size, settings.max_batch) if settings.batch else size - transaction.records
+        records = self._consumer.poll(self._patience_ms(wait_ms), most)
         if transaction.is_broken:
             # A rebalance broke the transaction; the new records are of another generation.
             self._put_back(records)
@@ -262,10 +266,10 @@ class Processor:
         done = 0
         try:
             with transaction.batch():
-                for record in records:
-                    if self._stopping or not self._process(record):
+                for together in self._portions(records):
+                    if self._stopping or not self._process(together):
                         break
-                    done += 1
+                    done += len(together)
                     if transaction.age_ms() > settings.transaction_interval_ms:
                         self._commit()
         finally:
@@ -308,29 +312,53 @@ class Processor:
             del self._resting[tp]
             self._consumer.resume([tp])
 
-    # -- one record -----------------------------------------------------------------------------
+    # -- records --------------------------------------------------------------------------------
 
-    def _process(self, record: ConsumerRecord) -> bool:
-        """Process one record. Returns False if it must be read again."""
-        tp = TopicPartition(record.topic, record.partition)
-        if tp in self._resting:
-            return True  # It is read again when the partition is resumed.
-        earlier = read_failure(record.headers) if tp.topic in self._retry_topics else None
-        if earlier is not None and earlier.due_ms > self._clock.time_ms():
-            self._rest(tp, record.offset, earlier.due_ms)
+    def _portions(self, records: list[ConsumerRecord]) -> Iterable[list[ConsumerRecord]]:
+        """The records to process together: each alone, or those of each partition."""
+        if not self._settings.batch:
+            return ([record] for record in records)
+        return (list(part) for _, part in groupby(records, _PARTITION))
+
+    def _process(self, records: list[ConsumerRecord]) -> bool:
+        """Process records of one partition. Returns False if they must be read again."""
+        tp = TopicPartition(records[0].topic, records[0].partition)
+        attempts = self._attempts(tp, records)
+        if not attempts:
             return True
-        origin = record if earlier is None else earlier.back_at_origin(record)
-        attempt = Attempt(tp, record, origin, 0 if earlier is None else earlier.attempts)
-        self._current = attempt
-        offsets = (record.offset,)
-        was_complete = self._transaction.progress(tp).was_complete(record.offset)
-        self._transaction.take_in(tp, offsets)
-        # Retries of other groups in the same topic are left to those groups.
-        is_ours = earlier is None or earlier.group_id == self._group_id
-        if is_ours and not was_complete and not self._records.try_or_give_up(attempt):
+        self._current = attempts[-1]
+        self._transaction.take_in(tp, [attempt.record.offset for attempt in attempts])
+        if others := [attempt.record.offset for attempt in attempts if not attempt.is_ours]:
+            self._transaction.complete(tp, others)
+            attempts = [attempt for attempt in attempts if attempt.is_ours]
+        if attempts and not self._records.process_all(attempts):
+            if len(attempts) > 1:
+                self._alone = len(attempts)  # To find the record that breaks the transaction.
             return False
-        self._transaction.complete(tp, offsets)
         return True
+
+    def _attempts(self, tp: TopicPartition, records: list[ConsumerRecord]) -> list[Attempt]:
+        """The attempts at these records, up to the first that is not due: from there on they are read
+        again when the partition is resumed."""
+        if tp in self._resting:
+            return []
+        was_complete = self._transaction.progress(tp).was_complete
+        if tp.topic not in self._retry_topics:
+            return [Attempt(tp, each, each, 0, not was_complete(each.offset)) for each in records]
+        attempts: list[Attempt] = []
+        for record in records:
+            earlier = read_failure(record.headers)
+            if earlier is None:
+                attempts.append(Attempt(tp, record, record))
+                continue
+            if earlier.due_ms > self._clock.time_ms():
+                self._rest(tp, record.offset, earlier.due_ms)
+                break
+            # Retries of other groups in the same topic are left to those groups.
+            is_ours = earlier.group_id == self._group_id and not was_complete(record.offset)
+            origin = earlier.back_at_origin(record)
+            attempts.append(Attempt(tp, record, origin, earlier.attempts, is_ours))
+        return attempts
 
     def _find_the_culprit(self, error: EosdbError) -> None:
         """Handle the late refusal of a result, when its record is not known. Each record is processed

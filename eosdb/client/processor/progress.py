@@ -1,24 +1,21 @@
 """A partition's progress: which of its records are complete, and its form as a committed offset.
 
-With workers, a record may be complete before another one in front of it. Then the committed offset is that
-of the lowest unfinished record, and its metadata names the other unfinished ones by their distances:
+A record may be complete before another one in front of it: a batch leaves retries of other groups out at
+once. A commit in between is exact: the committed offset is that of the lowest unfinished record, and its
+metadata names the other unfinished ones by their distances:
 `eosdb 40 2 5` at offset 30 says that of 30 to 39 all are complete but 30, 32 and 37.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from typing import Final
 
 from eosdb.model.values import OffsetAndMetadata
 
 _METADATA: Final = re.compile(r"eosdb (\d+)((?: \d+)*)", re.ASCII)
-_LONGEST: Final = 4_000
-"""The most characters of distances; a broker stores 4,096 in all (`offset_metadata_max_bytes`)."""
-_FEW: Final = 190
-"""So many distances always fit."""
 
 
 class Progress:
@@ -58,26 +55,17 @@ class Progress:
     def unfinished(self) -> int:
         return len(self._unfinished)
 
-    def has_room(self, share: int = 1) -> bool:
-        """Whether all unfinished records and one more take this part of the metadata at most."""
-        if len(self._unfinished) < _FEW:
-            return True
-        return len(_distances(list(self._unfinished))) < _LONGEST // share
-
     def as_offset(self) -> OffsetAndMetadata:
         below = [each for each in (*self._unfinished, *self._unread) if each < self._end]
         if not below:
             return OffsetAndMetadata(self._end)
-        return OffsetAndMetadata(below[0], f"eosdb {self._end}{_distances(below)}")
+        distances = "".join(f" {after - before}" for before, after in pairwise(below))
+        return OffsetAndMetadata(below[0], f"eosdb {self._end}{distances}")
 
 
 def is_complete(committed: OffsetAndMetadata, offset: int) -> bool:
     """Whether the record is complete according to a committed offset of its partition."""
     return offset < committed.offset or Progress(committed).was_complete(offset)
-
-
-def _distances(offsets: Iterable[int]) -> str:
-    return "".join(f" {after - before}" for before, after in pairwise(offsets))
 
 
 def _done_and_left(committed: OffsetAndMetadata | None) -> tuple[range, list[int]]:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from eosdb.client.processor import handlers
 from eosdb.client.processor.config import ProcessorSettings
-from eosdb.client.processor.failure import Failure
+from eosdb.client.processor.failure import BatchFailed, Failure
 from eosdb.client.processor.failure_log import FailureLog
 from eosdb.client.processor.handlers import AnyHandler
 from eosdb.client.processor.progress import is_complete
@@ -30,8 +30,10 @@ class Attempt(NamedTuple):
     tp: TopicPartition
     record: ConsumerRecord
     origin: ConsumerRecord
-    before: int
+    before: int = 0
     """The number of attempts in earlier topics."""
+    is_ours: bool = True
+    """Whether it is to be processed: it is no retry of another group, and was not complete before."""
 
     @property
     def key(self) -> tuple[TopicPartition, int]:
@@ -82,11 +84,30 @@ class RecordHandler:
         self._failure_log.committed(offsets)
         self.tell()
 
-    def try_or_give_up(self, attempt: Attempt) -> bool:
+    def process_all(self, attempts: list[Attempt]) -> bool:
+        """Process the records of one partition together, or those that fail alone. Returns False if the
+        transaction broke."""
+        parts: list[tuple[list[Attempt], Exception | None]] = [(attempts, None)]
+        while parts:
+            part, error = parts.pop()
+            if len(part) == 1:
+                if not self.try_or_give_up(part[0], error):
+                    return False
+            elif error := self.process([attempt.origin for attempt in part]):
+                if self.transaction.is_broken:
+                    return False
+                parts += _without_the_guilty(part, error)
+                continue
+            self.transaction.complete(part[0].tp, [attempt.record.offset for attempt in part])
+            if parts and self.transaction.age_ms() > self.settings.transaction_interval_ms:
+                self.committed(self.transaction.commit())
+        return True
+
+    def try_or_give_up(self, attempt: Attempt, error: Exception | None = None) -> bool:
         """Process the record, or send it to a retry topic or the dead letter topic. Returns False if the
-        transaction broke before either was done."""
+        transaction broke before either was done. `error` is that of an attempt just made, if any."""
         while self._has_attempts(attempt):
-            error = self.process(attempt.origin)
+            error = error or self.process([attempt.origin])
             if error is None:
                 return True
             self._note_failure(attempt, error)
@@ -97,6 +118,7 @@ class RecordHandler:
                 self._check_may_give_up(attempt, error)
             if self.transaction.is_broken:
                 return False
+            error = None
         self._give_up(attempt, self._failures[attempt.key])
         return True
 
@@ -111,20 +133,23 @@ class RecordHandler:
 
     # -- the hooks of eosdb.integrations.tracing, which wraps them when a program asks for spans -----
 
-    def process(self, origin: ConsumerRecord) -> Exception | None:
-        """Run the handler once, and send its results. Returns the error if that failed."""
+    def process(self, origins: list[ConsumerRecord]) -> Exception | None:
+        """Run the handler once, for a record or a batch, and send its results. Returns the error if that
+        failed."""
         start = self._metrics.now_ns()
         results: list[ProducerRecord] = []
 
         def make(tx: Any) -> list[ProducerRecord]:
-            results.extend(self._results(origin, tx))
+            results.extend(self._results(origins, tx))
             return results
 
         error = self.transaction.deliver(make)
         if error is None:
-            self.transaction.tally.update(processed=1, produced=len(results))
+            self.transaction.tally.update(processed=len(origins), produced=len(results))
             latency_ms = (self._metrics.now_ns() - start) / 1_000_000
-            self._metrics.record({"process": 1}, {"process-latency": latency_ms})
+            self._metrics.record({"process": len(origins)}, {"process-latency": latency_ms})
+        elif isinstance(error, BatchFailed) and len(origins) == 1:
+            error = error.error
         return error
 
     def send_failed(self, attempt: Attempt, failure: Failure, record: ProducerRecord) -> None:
@@ -162,16 +187,24 @@ class RecordHandler:
             "handler, or set a dead_letter_topic"
         ) from error
 
-    def _results(self, origin: ConsumerRecord, tx: Any) -> list[ProducerRecord]:
+    def _results(self, origins: list[ConsumerRecord], tx: Any) -> list[ProducerRecord]:
         """Run the handler, and return its results ready to be sent."""
-        given = self.settings.deserialized(origin)
+        given: list[ConsumerRecord] = []
+        for origin in origins:
+            try:
+                given.append(self.settings.deserialized(origin))
+            except Exception as error:
+                raise BatchFailed(len(given), error) from error
+        is_batch = self.settings.batch
         with handlers.running(self._file, has_transaction=tx is not None):
-            results = handlers.call(self._handler, given, tx)
-        return [self._ready(given, result) for result in results]
+            results = handlers.call(self._handler, given if is_batch else given[0], tx)
+        # A batch has no one key for its results.
+        key = None if is_batch else given[0].key
+        return [self._ready(key, result) for result in results]
 
-    def _ready(self, given: ConsumerRecord, result: object) -> ProducerRecord:
+    def _ready(self, key: object, result: object) -> ProducerRecord:
         if isinstance(result, (bytes, str)):
-            result = ProducerRecord(value=result, key=given.key)
+            result = ProducerRecord(value=result, key=key)
         if not isinstance(result, ProducerRecord):
             raise TypeError(
                 f"the handler returned a value of type {type(result).__name__}; expected bytes, str, "
@@ -208,3 +241,15 @@ class RecordHandler:
         self.transaction.tally["dead_lettered" if is_dead else "retried"] += 1
         if is_dead:
             self._failure_log.given_up(attempt.key, failure)
+
+
+def _without_the_guilty(
+    part: list[Attempt], error: Exception
+) -> list[tuple[list[Attempt], Exception | None]]:
+    """The parts of a batch that has failed, from the last to the first: around the guilty record, which has
+    failed with its error, or each record by itself."""
+    if isinstance(error, BatchFailed) and 0 <= error.index < len(part):
+        at = error.index
+        around = [(part[at + 1 :], None), (part[at : at + 1], error.error), (part[:at], None)]
+        return [each for each in around if each[0]]
+    return [([attempt], None) for attempt in reversed(part)]

@@ -452,7 +452,9 @@ def test_a_static_copy_that_is_replaced_ends_with_the_groups_error(
         ({"producer": {"linger": 1}}, "linger"),
         ({"consumer": {"fetch": 1}}, "fetch"),
         ({"dead_letter_topic": "in"}, "topics"),
-        ({"batch": 1}, "batch"),
+        ({"batch": 1}, "expected True or False"),
+        ({"batch": True, "max_batch": 0}, "max_batch"),
+        ({"batches": True}, "did you mean 'batch'"),
     ],
 )
 def test_bad_settings_are_refused(db: eosdb.Database, config: dict[str, Any], told: str) -> None:

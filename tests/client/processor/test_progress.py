@@ -66,23 +66,3 @@ def test_however_often_it_is_interrupted_each_record_is_complete_once(seeds: lis
                     break
             if rng.random() < 0.3 and len(there) > 100:
                 there.remove(rng.choice(there))
-
-
-def test_the_metadata_of_very_many_unfinished_records_has_room(seeds: list[int]) -> None:
-    for seed in seeds:
-        rng, progress, offset = random.Random(seed), Progress(), 0
-        taken: list[int] = []
-        for _ in range(20_000):
-            offset += rng.choice([1, 1, 1, 9, 10_000, 10**12])
-            if not progress.has_room():
-                break
-            progress.take([offset])
-            taken.append(offset)
-            if rng.random() < 0.5:
-                progress.complete([taken.pop(rng.randrange(len(taken)))])
-        assert not progress.has_room()
-        progress.complete([taken.pop()])
-        assert 3_000 < len(progress.as_offset().metadata) <= 4_096
-        while not progress.has_room(2):
-            progress.complete([taken.pop(0)])
-        assert len(progress.as_offset().metadata) <= 2_048
