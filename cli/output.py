@@ -12,9 +12,11 @@ import functools
 import json
 import math
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
+from operator import attrgetter
 from typing import Any, TypeVar, cast
 
 import click
@@ -27,6 +29,7 @@ from eosdb.system.road import road
 F = TypeVar("F", bound=Callable[..., Any])
 
 FORMATS = ("table", "json", "jsonl", "csv")
+_HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _TABLE_SAMPLE = 1_000
 """Rows that determine the column widths of a plain table; later rows may be wider."""
 
@@ -117,6 +120,26 @@ def rows(columns: Sequence[str], data: Iterable[Sequence[object]], output_format
         _rich(columns, data)
     else:
         _plain(columns, data)
+
+
+def listing(
+    columns: Sequence[str],
+    things: Iterable[Any],
+    output_format: str,
+    **others: Callable[[Any], object],
+) -> None:
+    """Print a row for each of the things: under `producerId` its `producer_id`. `others` are functions of
+    it by that name, for columns of other values. Booleans are printed as Kafka's tools do."""
+    names = [_HUMP.sub("_", column).lower() for column in columns]
+    cells = [others.get(name) or attrgetter(name) for name in names]
+    values = ([of(thing) for of in cells] for thing in things)
+    shown = ([yes(it) if isinstance(it, bool) else it for it in row] for row in values)
+    rows(columns, shown, output_format)
+
+
+def known(number: int) -> int | str:
+    """The number; `None` for -1, as Kafka's tools print it."""
+    return "None" if number < 0 else number
 
 
 def yes(is_so: bool) -> str:

@@ -65,27 +65,11 @@ def dump(
         if records:
             output.rows(_RECORD, _record_rows(batches, offset), output_format)
         else:
-            output.rows(_BATCH, map(_batch_row, batches), output_format)
-
-
-def _batch_row(batch: LoggedBatch) -> tuple[object, ...]:
-    return (
-        batch.base_offset,
-        batch.last_offset,
-        batch.count,
-        batch.base_sequence,
-        batch.last_sequence,
-        batch.producer_id,
-        batch.producer_epoch,
-        output.yes(batch.is_transactional),
-        output.yes(batch.is_control),
-        output.Time(batch.append_time),
-        batch.size,
-        batch.crc,
-        batch.transactional_id,
-        batch.records[0].control if batch.records else None,
-        batch.coordinator_epoch,
-    )
+            output.listing(
+                _BATCH, batches, output_format,
+                append_time=lambda batch: output.Time(batch.append_time),
+                end_txn_marker=lambda batch: batch.records[0].control if batch.records else None,
+            )  # fmt: skip
 
 
 def _record_rows(batches: Iterable[LoggedBatch], offset: int) -> Iterator[tuple[object, ...]]:
@@ -138,32 +122,20 @@ def snapshots_(
 
 def _list(snapshots: Iterable[SnapshotInfo], output_format: str) -> None:
     columns = ("Topic", "Partition", "SnapshotOffset", "Producers")
-    rows = ((s.topic, s.partition, s.offset, s.producers) for s in snapshots)
-    output.rows(columns, rows, output_format)
+    output.listing(columns, snapshots, output_format, snapshot_offset=lambda it: it.offset)
 
 
 def _show(entries: Iterable[SnapshotEntry], output_format: str) -> None:
     """The fields have the names of kafka-dump-log.sh."""
-    output.rows(
+    output.listing(
         (
             "producerId", "producerEpoch", "coordinatorEpoch", "currentTxnFirstOffset",
             "firstSequence", "lastSequence", "lastOffset", "offsetDelta", "timestamp",
         ),
-        [
-            (
-                e.producer_id,
-                e.producer_epoch,
-                e.coordinator_epoch,
-                "None" if e.current_txn_first_offset < 0 else e.current_txn_first_offset,
-                e.first_sequence,
-                e.last_sequence,
-                e.last_offset,
-                e.offset_delta,
-                output.Time(e.timestamp),
-            )
-            for e in entries
-        ],
+        entries,
         output_format,
+        current_txn_first_offset=lambda it: output.known(it.current_txn_first_offset),
+        timestamp=lambda it: output.Time(it.timestamp),
     )  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 import eosdb
-from eosdb import OpenTransaction, TopicPartition, TransactionState
+from eosdb import TopicPartition, TransactionState
 from eosdb.admin.history import told
 from eosdb.cli import output
 from eosdb.cli.file_command import FileGroup
@@ -58,18 +58,12 @@ def list_(
     """
     with session.open(read_only=True) as db:
         listings = db.broker.list_transactions(states, producer_ids, duration_filter)
-        output.rows(
+        output.listing(
             ("TransactionalId", "Coordinator", "ProducerId", "TransactionState"),
-            [
-                (
-                    listing.transactional_id,
-                    db.broker.find_coordinator(listing.transactional_id).partition,
-                    listing.producer_id,
-                    listing.state,
-                )
-                for listing in listings
-            ],
+            listings,
             output_format,
+            coordinator=lambda it: db.broker.find_coordinator(it.transactional_id).partition,
+            transaction_state=lambda it: it.state,
         )
         output.due((listing.transactional_id, listing.due) for listing in listings)
 
@@ -98,31 +92,21 @@ def describe(
             _show_history(db, transactional_id, last, output_format)
             return
         described = db.broker.describe_transactions([transactional_id])[transactional_id]
-        open_since = (
-            described.transaction_start_time_ms
-            if described.state == TransactionState.ONGOING.label
-            else -1
-        )
-        output.rows(
+        is_open = described.state == TransactionState.ONGOING.label
+        began, now = described.transaction_start_time_ms, db.clock.time_ms()
+        output.listing(
             (
                 "CoordinatorId", "TransactionalId", "ProducerId", "ProducerEpoch",
                 "TransactionState", "TransactionTimeoutMs", "CurrentTransactionStartTimeMs",
                 "TransactionDurationMs", "TopicPartitions",
             ),
-            [
-                (
-                    described.coordinator,
-                    described.transactional_id,
-                    described.producer_id,
-                    described.producer_epoch,
-                    described.state,
-                    described.transaction_timeout_ms,
-                    "None" if open_since < 0 else open_since,
-                    "None" if open_since < 0 else db.clock.time_ms() - open_since,
-                    ",".join(map(str, sorted(described.partitions))),
-                )
-            ],
+            [described],
             output_format,
+            coordinator_id=lambda it: it.coordinator,
+            transaction_state=lambda it: it.state,
+            current_transaction_start_time_ms=lambda _: began if is_open else "None",
+            transaction_duration_ms=lambda _: now - began if is_open else "None",
+            topic_partitions=lambda it: ",".join(map(str, sorted(it.partitions))),
         )  # fmt: skip
         output.due([(described.transactional_id, described.due)])
 
@@ -138,23 +122,15 @@ def describe_producers(session: Session, where: TopicPartition, output_format: s
       eosdb transactions describe-producers shop.db orders/0
     """
     with session.open(read_only=True) as db:
-        output.rows(
+        output.listing(
             (
                 "ProducerId", "ProducerEpoch", "LatestCoordinatorEpoch", "LastSequence",
                 "LastTimestamp", "CurrentTransactionStartOffset",
             ),
-            [
-                (
-                    state.producer_id,
-                    state.producer_epoch,
-                    state.coordinator_epoch,
-                    state.last_sequence,
-                    state.last_timestamp,
-                    "None" if state.current_txn_start_offset < 0 else state.current_txn_start_offset,
-                )
-                for state in db.broker.describe_producers(where)
-            ],
+            db.broker.describe_producers(where),
             output_format,
+            latest_coordinator_epoch=lambda it: it.coordinator_epoch,
+            current_transaction_start_offset=lambda it: output.known(it.current_txn_start_offset),
         )  # fmt: skip
 
 
@@ -188,34 +164,17 @@ def find_hanging(
             if partition is not None and partition >= len(described.partitions):
                 db.broker.offsets(TopicPartition(topic, partition))
         hanging = db.admin.find_hanging_transactions(max_transaction_timeout * _MINUTE_MS)
-        output.rows(
+        now = db.clock.time_ms()
+        output.listing(
             (
                 "Topic", "Partition", "ProducerId", "ProducerEpoch", "CoordinatorEpoch", "StartOffset",
                 "LastTimestamp", "Duration(min)", "TransactionalId", "Reason",
             ),
-            [
-                _hanging_row(db, transaction)
-                for transaction in hanging
-                if topic in (None, transaction.topic)
-                and partition in (None, transaction.partition)
-            ],
+            (one for one in hanging if topic in (None, one.topic) and partition in (None, one.partition)),
             output_format,
+            reason=lambda it: "" if it.hanging is None else it.hanging.value,
+            **{"duration(min)": lambda it: max(now - it.start_time_ms, 0) // _MINUTE_MS},
         )  # fmt: skip
-
-
-def _hanging_row(db: eosdb.Database, hanging: OpenTransaction) -> tuple[object, ...]:
-    return (
-        hanging.topic,
-        hanging.partition,
-        hanging.producer_id,
-        hanging.producer_epoch,
-        hanging.coordinator_epoch,
-        hanging.start_offset,
-        hanging.last_timestamp,
-        max(db.clock.time_ms() - hanging.start_time_ms, 0) // _MINUTE_MS,
-        hanging.transactional_id,
-        "" if hanging.hanging is None else hanging.hanging.value,
-    )
 
 
 @transactions.command()
