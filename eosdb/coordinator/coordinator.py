@@ -185,9 +185,15 @@ class TransactionCoordinator:
 
     def recover(self) -> None:
         """End the transactions of dead processes, and remove dead members; called at opening."""
-        self.leadership.recover()
-        self._abort_while(self.presences.first_orphan)
-        self.look_for_the_dead()
+
+        def is_left(unit: Unit) -> bool:
+            return bool(self.leadership.foreign_decided(unit)) or self.presences.has_dead(unit)
+
+        # In the writer's unit: a reader's connection would parse the schema once more.
+        if self._store.write(is_left, sync=False):
+            self.leadership.recover()
+            self._abort_while(self.presences.first_orphan)
+            self.look_for_the_dead()
 
     # -- requests -------------------------------------------------------------------------------
 

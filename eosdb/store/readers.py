@@ -159,6 +159,7 @@ class Readers:
             return None
 
     def _open(self) -> sqlite3.Connection:
+        self._files.check()  # Without its WAL, SQLite would report a failing disk.
         with translated(self._path):
             if self._untrusted:
                 connection = connect_untrusted(self._path)

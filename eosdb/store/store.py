@@ -53,7 +53,7 @@ from eosdb.store.file.locks import OwnerLocks, is_owned
 from eosdb.store.file.open_files import OpenFiles
 from eosdb.store.file.watch import Watch
 from eosdb.store.readers import Readers
-from eosdb.store.schema.migrate import Opened, check_not_upgraded
+from eosdb.store.schema.migrate import Opened, check_journal, check_not_upgraded
 from eosdb.store.writing.group_commit import GroupCommit, Request
 from eosdb.store.writing.held_unit import HeldUnit
 from eosdb.store.writing.timings import Timings
@@ -327,6 +327,8 @@ class Store:
             )
         try:
             check_not_upgraded(writer.connection, self.path)
+            with translated(self.path):
+                check_journal(writer.connection, self.path)
         except EosdbError:
             writer.close_beside_others()
             raise

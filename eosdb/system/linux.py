@@ -254,12 +254,12 @@ def drop_cached(descriptor: int) -> None:
 # -- mounts --------------------------------------------------------------------------------------
 
 
-def mount_points(_: str) -> set[str]:
-    return listed_points(_read(_MOUNTS, "surrogateescape"))
-
-
-def mount_of(folder: str) -> Mount | None:
-    return find_mount(_read(_MOUNTS, "surrogateescape"), os.stat(folder).st_dev)
+def mounts(folder: str) -> tuple[set[str], Mount | None]:
+    text = _read(_MOUNTS, "surrogateescape")
+    mount = None
+    with contextlib.suppress(OSError):
+        mount = find_mount(text, os.stat(folder).st_dev)
+    return listed_points(text), mount
 
 
 def find_mount(mountinfo: str, device: int) -> Mount | None:
@@ -268,17 +268,18 @@ def find_mount(mountinfo: str, device: int) -> Mount | None:
     wanted = f"{os.major(device)}:{os.minor(device)}"
     for line in mountinfo.splitlines():
         before, _, after = line.partition(" - ")
-        fields = before.split(" ")
-        if len(fields) > 2 and fields[2] == wanted:
+        if before.split(" ", 3)[2:3] == [wanted]:
             type_, source, options = (*after.split(" "), "", "", "")[:3]
             return Mount(type_, _unescaped(source), options)
     return None
 
 
 def listed_points(mountinfo: str) -> set[str]:
-    lines = (line.split(" ") for line in mountinfo.splitlines())
+    lines = (line.split(" ", 5) for line in mountinfo.splitlines())
     return {_unescaped(fields[4]) for fields in lines if len(fields) > 4}
 
 
 def _unescaped(text: str) -> str:
+    if "\\" not in text:
+        return text
     return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), text)

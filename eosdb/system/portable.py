@@ -288,14 +288,11 @@ def drop_cached(_: int) -> None:
 # -- mounts --------------------------------------------------------------------------------------
 
 
-def mount_points(folder: str) -> set[str]:
+def mounts(folder: str) -> tuple[set[str], Mount | None]:
     with contextlib.suppress(OSError):
-        return {point for point, _ in listed_mounts(_mounted(os.stat(folder).st_dev))}
-    return set()
-
-
-def mount_of(folder: str) -> Mount | None:
-    return find_mount(listed_mounts(_mounted(os.stat(folder).st_dev)), os.path.realpath(folder))
+        listed = listed_mounts(_mounted(os.stat(folder).st_dev))
+        return {point for point, _ in listed}, find_mount(listed, os.path.realpath(folder))
+    return set(), None
 
 
 def find_mount(mounts: Sequence[tuple[str, Mount]], folder: str) -> Mount | None:

@@ -105,11 +105,9 @@ class Road(Protocol):
     def drop_cached(self, descriptor: int) -> None:
         """Drop the file's pages from the cache, so the next read comes from the disk, where possible."""
 
-    def mount_points(self, folder: str) -> Collection[str]:
-        """Every mount point that may concern this folder."""
-
-    def mount_of(self, folder: str) -> Mount | None:
-        """The file system of the folder; None if unknown. Raises OSError."""
+    def mounts(self, folder: str) -> tuple[Collection[str], Mount | None]:
+        """Every mount point that may concern this folder, and the file system of the folder; None if
+        unknown."""
 
 
 # decisions/0061: one choice for the life of the process.

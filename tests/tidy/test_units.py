@@ -50,6 +50,7 @@ HOLDS: Final = {
     "eosdb.coordinator.coordinator.TransactionCoordinator.decided": "a transactional id; the second step "
     "compares the whole transaction",
     "eosdb.coordinator.coordinator.TransactionCoordinator.look_for_the_dead": "nothing of the first",
+    "eosdb.coordinator.coordinator.TransactionCoordinator.recover": "nothing; each looks for what is left",
     "eosdb.coordinator.coordinator.TransactionCoordinator.run_due": "nothing; each looks for what is due",
     "eosdb.coordinator.coordinator.TransactionCoordinator.write": "nothing of the first",
     "eosdb.coordinator.transactions.producer_ids.ProducerIdManager._allocate_block": "the version of the "

@@ -11,7 +11,7 @@ import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
 from eosdb.errors import StorageError
@@ -28,9 +28,12 @@ BESIDE: Final = ("-wal", "-shm", *LOCKS)
 
 def mounted_name(path: str) -> str | None:
     """Return the file of the database at `path` (links resolved) that is a mount point; None if none is."""
-    mounted = road.mount_points(os.path.dirname(path) or ".")
-    names = (path + suffix for suffix in ("", *BESIDE))
-    return next((name for name in names if os.path.realpath(name) in mounted), None)
+    return _mounted_name(path, road.mounts(os.path.dirname(path) or ".")[0])
+
+
+def _mounted_name(path: str, points: Collection[str]) -> str | None:
+    real = os.path.realpath(path)
+    return next((path + suffix for suffix in ("", *BESIDE) if real + suffix in points), None)
 
 
 def mounted_error(name: str, path: str) -> StorageError:
@@ -46,14 +49,11 @@ def mounted_error(name: str, path: str) -> StorageError:
 def check_local(path: str) -> None:
     """Raises StorageError if the file may be open under other locks: on another host or, if it is a mount
     point, under its original name."""
-    if (name := mounted_name(path)) is not None:
+    points, mount = road.mounts(os.path.dirname(path) or ".")
+    if (name := _mounted_name(path, points)) is not None:
         raise mounted_error(name, path)
     # decisions/0053: no lock would show the other host.
     if os.environ.get(ALLOW) == "1":
-        return
-    try:
-        mount = road.mount_of(os.path.dirname(path) or ".")
-    except OSError:
         return
     if mount is not None and mount.is_shared:
         raise StorageError(

@@ -159,7 +159,7 @@ def _open_to_write(
         try:
             mutex.acquire()
             new_file.forget_unfinished(path)
-            file = identify(path, lock_timeout_ms)
+            file = identify(path, lock_timeout_ms, by_header=True)
             _check_may_write(path, file)
             if file is None:
                 _create(path, lock_timeout_ms, sync=sync)
@@ -183,10 +183,11 @@ class Found(NamedTuple):
     """The needs of a schema that this program does not know."""
 
 
-def identify(path: str, busy_timeout_ms: int) -> Found | None:
-    """Identify the file; None if it is absent or empty. Raises NotAnEosdbFileError for a file of another
-    kind, CorruptDatabaseError for a damaged one."""
-    file, connection = _looked_at(path, busy_timeout_ms)
+def identify(path: str, busy_timeout_ms: int, *, by_header: bool = False) -> Found | None:
+    """Identify the file; None if it is absent or empty. `by_header` looks no further into a file of the
+    newest schema, and so does not read its schema. Raises NotAnEosdbFileError for a file of another kind,
+    CorruptDatabaseError for a damaged one."""
+    file, connection = _looked_at(path, busy_timeout_ms, by_header=by_header)
     _close(connection)
     return file
 
@@ -197,7 +198,7 @@ def _close(connection: sqlite3.Connection | None) -> None:
 
 
 def _looked_at(
-    path: str, busy_timeout_ms: int, *, at_rest: bool = False
+    path: str, busy_timeout_ms: int, *, at_rest: bool = False, by_header: bool = False
 ) -> tuple[Found | None, sqlite3.Connection | None]:
     """As `identify`, with the read-only connection, which the caller closes."""
     # Only SQLite may open the file: closing a descriptor of our own would drop the POSIX locks of every
@@ -222,7 +223,10 @@ def _looked_at(
             try:
                 content = kind.of(connection)
                 if content.version is not None:
-                    found = _found(connection, path, content, content.version)
+                    if by_header and content == kind.Kind(APPLICATION_ID, SCHEMA_VERSION, False):
+                        found = Found(SCHEMA_VERSION, not says_wal(path), False)
+                    else:
+                        found = _found(connection, path, content, content.version)
                     is_kept = True
                     return found, connection
             finally:
@@ -233,12 +237,6 @@ def _looked_at(
         if version is not None and version <= SCHEMA_VERSION:
             raise
         raise _unreadable(path, version, error) from error
-    except StorageError as error:
-        if content is not None and "no such table" in str(error):
-            raise CorruptDatabaseError(
-                f"{path} is marked as an eosdb file but has no journal; restore a backup"
-            ) from error
-        raise
     if content.is_empty:
         return None, None
     raise NotAnEosdbFileError(
@@ -257,7 +255,7 @@ def _found(connection: sqlite3.Connection, path: str, content: kind.Kind, versio
     if version > SCHEMA_VERSION:
         needs = file_id.needs(connection)
     else:
-        connection.execute("SELECT max(position) FROM journal").fetchone()
+        check_journal(connection, path)
     return Found(version, not is_in_wal_mode(connection, path), content.is_adopted, needs)
 
 
@@ -357,6 +355,18 @@ def check_not_upgraded(
             f"{path} was upgraded to schema {version} while it was open here, and this eosdb knows up to "
             f"{SCHEMA_VERSION}; nothing was written. Open it again with a newer eosdb"
         )
+
+
+def check_journal(connection: sqlite3.Connection, path: str) -> None:
+    """For a file that was identified by its header alone. Raises CorruptDatabaseError."""
+    try:
+        connection.execute("SELECT max(position) FROM journal").fetchone()
+    except sqlite3.OperationalError as error:
+        if "no such table" not in str(error):
+            raise
+        raise CorruptDatabaseError(
+            f"{path} is marked as an eosdb file but has no journal; restore a backup"
+        ) from error
 
 
 def check_newest(connection: sqlite3.Connection, path: str) -> None:

@@ -36,7 +36,7 @@ def mounted(db_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def say_mounted(monkeypatch: pytest.MonkeyPatch, name: Path | str) -> None:
-    monkeypatch.setattr(road, "mount_points", lambda _: {str(name)})
+    monkeypatch.setattr(road, "mounts", lambda _: ({str(name)}, None))
 
 
 @pytest.mark.slow

@@ -55,7 +55,7 @@ def test_a_device_that_no_mount_names_is_not_guessed_at() -> None:
 @pytest.fixture
 def on_nfs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mount = Mount("nfs4", "files:/export", "rw")
-    monkeypatch.setattr(road, "mount_of", lambda _: mount)
+    monkeypatch.setattr(road, "mounts", lambda _: (set(), mount))
 
 
 @pytest.mark.usefixtures("on_nfs")
@@ -83,7 +83,7 @@ def test_a_published_copy_is_read_there_and_a_file_that_is_written_is_not(
         db.admin.create_topic("t")
         db.publish_copy(copy)
         mount = Mount("nfs4", "files:/export", "rw")
-        monkeypatch.setattr(road, "mount_of", lambda _: mount)
+        monkeypatch.setattr(road, "mounts", lambda _: (set(), mount))
         with eosdb.connect(copy, read_only=True) as copied:
             assert "t" in copied.admin.list_topics()
         with pytest.raises(StorageError, match="network file system"):

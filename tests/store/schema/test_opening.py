@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -337,3 +338,24 @@ def test_the_engine_serves_queries_and_tables_of_the_users_own(db: eosdb.Databas
     assert db.verify().ok
     db.rebuild()
     assert list(db.query("SELECT id FROM mine").rows) == [(7,)]
+
+
+def test_opening_a_file_reads_its_schema_once(
+    db_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reading the schema is most of the cost of opening; the header alone identifies a file."""
+    eosdb.connect(db_path).close()
+    asked: list[list[str]] = []
+    connect = sqlite3.connect
+
+    def traced(*args: Any, **kwargs: Any) -> sqlite3.Connection:
+        connection = connect(*args, **kwargs)
+        asked.append([])
+        connection.set_trace_callback(asked[-1].append)
+        return connection
+
+    monkeypatch.setattr(sqlite3, "connect", traced)
+    eosdb.connect(db_path).close()
+    tables = ("journal", "sqlite_schema", "journal_mode")
+    reading = [said for said in asked if any(name in text for text in said for name in tables)]
+    assert [len(asked), len(reading)] == [2, 1]
