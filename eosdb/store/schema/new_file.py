@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
-from functools import lru_cache
 from typing import Final
 
 from eosdb.errors import StorageError
@@ -30,10 +29,9 @@ def make(path: str, *, sync: bool) -> bool:
     """Create an empty eosdb file at a free `path`; durable if `sync`. Returns False and does nothing
     where the system does not support this: then let SQLite create the file, or report the failure. Raises
     StorageError if another program has just created one."""
-    image = _image()
-    if image is None:
+    data = _image()
+    if data is None:
         return False
-    data = _with_own_id(image)
     unfinished = unfinished_name(path)
     try:
         _write(unfinished, data, sync=sync)
@@ -94,31 +92,33 @@ def remove_left_behind(path: str, *, sync: bool) -> None:
         sync_folder(path)
 
 
-def _with_own_id(image: bytes) -> bytes:
-    scratch = sqlite3.connect(":memory:", isolation_level=None)
+def _image() -> bytes | None:
+    """Return a new file's bytes, with an id of its own; None if Python's sqlite3 cannot serialize a
+    database."""
+    if not hasattr(sqlite3.Connection, "serialize"):
+        return None
     try:
-        scratch.deserialize(image)
-        file_id.renew(scratch)
-        data = bytearray(scratch.serialize())
+        template = _idle.pop()
+    except IndexError:
+        template = _template()
+    try:
+        file_id.renew(template)
+        data = bytearray(template.serialize())
     except SystemError as error:  # Python's error when SQLite got no memory.
         raise MemoryError from error
-    finally:
-        scratch.close()
+    _idle.append(template)
     data[FORMAT_AT] = WAL_FORMAT
     return bytes(data)
 
 
-@lru_cache(maxsize=1)
-def _image() -> bytes | None:
-    """Return the image of all new files; None if Python's sqlite3 cannot serialize a database."""
-    scratch = sqlite3.connect(":memory:", isolation_level=None)
-    try:
-        if not hasattr(scratch, "serialize"):
-            return None
-        scratch.execute(GIVES_PAGES_BACK)
-        scratch.execute("BEGIN")
-        create(scratch)
-        scratch.execute("COMMIT")
-        return scratch.serialize()
-    finally:
-        scratch.close()
+# Kept for the next file, because its connection has parsed the schema.
+_idle: Final[list[sqlite3.Connection]] = []
+
+
+def _template() -> sqlite3.Connection:
+    template = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    template.execute(GIVES_PAGES_BACK)
+    template.execute("BEGIN")
+    create(template)
+    template.execute("COMMIT")
+    return template
