@@ -117,7 +117,9 @@ def _checked(batch: object) -> RecordBatch:
     LogValidator and KafkaApis)."""
     if not isinstance(batch, RecordBatch):
         raise InvalidRecordError(f"got {shown(batch)}, expected a RecordBatch")
-    if isinstance(batch.records, str | bytes) or not isinstance(batch.records, Sequence):
+    if isinstance(batch.records, str | bytes) or not isinstance(
+        batch.records, RecordColumns | Sequence
+    ):
         raise InvalidRecordError(
             f"records: got {shown(batch.records)}, expected a sequence of Record"
         )

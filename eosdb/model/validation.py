@@ -80,7 +80,9 @@ def check_collection(name: str, value: object) -> Iterable[object]:
 
 
 def check_mapping(name: str, value: object) -> Mapping[object, object]:
-    if isinstance(value, Mapping):
+    if isinstance(
+        value, dict | Mapping
+    ):  # A dict first: that takes no look-up of an abstract class.
         return value
     raise InvalidRequestError(f"{name}: got {shown(value)}, expected a mapping by TopicPartition")
 

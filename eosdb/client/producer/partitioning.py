@@ -136,7 +136,7 @@ class PartitionChooser:
         batch = topic.newest.get(number) if number != _NONE else None
         taken = topic.sticky_bytes + size
         if batch is None or not batch.is_filling or taken > self._accumulator.batch_size:
-            number = topic.sticky = random.randrange(topic.count)
+            number = topic.sticky = random.randrange(topic.count) if topic.count > 1 else 0
             taken = size
         topic.sticky_bytes = taken
         return number

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
+from itertools import chain
 from typing import Final
 
 from eosdb.store.schema.newest import in_baseline
@@ -32,7 +33,7 @@ class Insertion:
         while left:
             size = left if left < 16 else 16 if left < 64 else 64
             some = rows[len(rows) - left :][:size]
-            values = some[0] if size == 1 else [value for row in some for value in row]
+            values = some[0] if size == 1 else [*chain.from_iterable(some)]
             yield self.statement(size), values
             left -= size
 

@@ -12,11 +12,9 @@ names their table, so SQL always sees everything folded so far.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import sqlite3
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence, Sized
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
 
 from eosdb.events import lean
@@ -141,9 +139,8 @@ class Unit:
         self.projection: Final = apply
         self.memos: Final = Memos()
         self._saves: defaultdict[str, dict[Hashable, _Saved]] = defaultdict(dict)
-        self._inserts: defaultdict[str, list[tuple[Insertion, Sequence[object]]]] = defaultdict(
-            list
-        )
+        self._inserts: dict[str, tuple[Insertion, list[Sequence[object]]]] = {}
+        """The new rows of each table, all for one insertion."""
         self._tables: Final[dict[str, None]] = {}
         """Tables with deferred rows, in the order of the first row of each."""
         self._waited = 0
@@ -216,11 +213,15 @@ class Unit:
             return
         self._waited += 1
         table = insertion.table
-        self._tables[table] = None
-        waiting = self._inserts[table]
-        waiting.append((insertion, row))
-        if len(waiting) > _WAITING_MAX:
+        waiting = self._inserts.get(table)
+        if waiting is not None and (waiting[0] is not insertion or len(waiting[1]) >= _WAITING_MAX):
             self._write(table)
+            waiting = None
+        if waiting is None:
+            self._tables[table] = None
+            self._inserts[table] = insertion, [row]
+        else:
+            waiting[1].append(row)
 
     def select(
         self,
@@ -231,7 +232,8 @@ class Unit:
     ) -> sqlite3.Cursor:
         """Run a SELECT on this table alone, which `save` never writes. Deferred new rows stay deferred
         unless one of them `concerns` the query."""
-        if any(concerns(row) for _, row in self._inserts.get(table, ())):
+        waiting = self._inserts.get(table)
+        if waiting is not None and any(map(concerns, waiting[1])):
             return self.execute(statement, parameters)
         return self._connection.execute(statement, parameters)
 
@@ -274,9 +276,12 @@ class Unit:
         self._tables.pop(table, None)
         execute = self._connection.execute
         inserts = self._inserts.pop(table, None)
-        if inserts:
-            for insertion, group in itertools.groupby(inserts, itemgetter(0)):
-                for statement, values in insertion.statements([row for _, row in group]):
+        if inserts is not None:
+            insertion, rows = inserts
+            if len(rows) == 1:
+                execute(insertion.statement(1), rows[0])
+            else:
+                for statement, values in insertion.statements(rows):
                     execute(statement, values)
         saves = self._saves.pop(table, None)
         if not saves:
@@ -288,8 +293,8 @@ class Unit:
         of_statement: dict[str, list[Sequence[object]]] = {}
         for statement, row, value in saves.values():
             of_statement.setdefault(statement, []).append(row(value))
-        for statement, rows in of_statement.items():
-            self._connection.executemany(statement, rows)
+        for statement, some in of_statement.items():
+            self._connection.executemany(statement, some)
 
     def part(self, function: Callable[[Unit], T]) -> T:
         """Run one part of the unit: if it raises, its writes are undone, but not those of other parts.
