@@ -349,7 +349,7 @@ def test_opening_a_file_reads_its_schema_once(
     connect = sqlite3.connect
 
     def traced(*args: Any, **kwargs: Any) -> sqlite3.Connection:
-        connection = connect(*args, **kwargs)
+        connection: sqlite3.Connection = connect(*args, **kwargs)
         asked.append([])
         connection.set_trace_callback(asked[-1].append)
         return connection
