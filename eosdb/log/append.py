@@ -316,13 +316,10 @@ def _stored_range(
         "AND producer_id = ? AND producer_epoch = ? AND sequence >= 0 "
         "AND (sequence_round, sequence) >= (?, ?) ORDER BY sequence_round, sequence LIMIT 1",
         (
-            partition_id,
-            batch.producer_id,
-            batch.producer_epoch,
-            round_of(base_serial),
+            partition_id, batch.producer_id, batch.producer_epoch, round_of(base_serial),
             sequence_of(base_serial),
         ),
-    ).fetchone()
+    ).fetchone()  # fmt: skip
     if row is None:
         return StoredRange()
     offset, position, sequence_round, sequence = row
@@ -373,17 +370,10 @@ def _insert_records(
     def numbers(done: int, timestamp: int) -> _Numbers:
         serial = event.base_sequence + done if sequenced else NO_SEQUENCE
         return _Numbers(
-            event.partition_id,
-            event.base_offset + done,
-            timestamp_type,
-            event.producer_id,
-            event.producer_epoch,
-            sequence_of(serial),
-            round_of(serial),
-            int(event.is_transactional),
-            position,
-            timestamp,
-        )
+            event.partition_id, event.base_offset + done, timestamp_type, event.producer_id,
+            event.producer_epoch, sequence_of(serial), round_of(serial), int(event.is_transactional),
+            position, timestamp,
+        )  # fmt: skip
 
     if batch.count <= _FEW:
         for i, content in enumerate(batch.content_sums):

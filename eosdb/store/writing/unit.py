@@ -48,17 +48,8 @@ LAST_POSITION: Final = (
 """Includes the baseline's position, the newest one in a file that was restored to the baseline itself."""
 _EVENT: Final = Insertion.plain(
     "journal",
-    (
-        "position",
-        "kind",
-        "timestamp",
-        "topic",
-        "partition",
-        "transactional_id",
-        "detail",
-        "checksum",
-    ),
-)
+    ("position", "kind", "timestamp", "topic", "partition", "transactional_id", "detail", "checksum"),
+)  # fmt: skip
 
 
 class RedoCarefullyError(Exception):

@@ -171,10 +171,10 @@ def test_without_memory_for_the_new_file_there_is_a_memory_error_and_no_file(
     """Python tells it as SystemError, "error return without exception set"."""
 
     class WithoutMemory(sqlite3.Connection):
-        def deserialize(self, *_: object, **__: object) -> None:
+        def serialize(self, *_: object, **__: object) -> bytes:
             raise SystemError
 
-    eosdb.connect(db_path.with_name("first.db")).close()  # The image that all start from is there.
+    monkeypatch.setattr(new_file, "_idle", [])
     connect = functools.partial(sqlite3.connect, factory=WithoutMemory)
     monkeypatch.setattr(sqlite3, "connect", connect)
     with pytest.raises(MemoryError):
