@@ -46,9 +46,9 @@ def test_a_crowd_of_readers_shares_few_connections(
         may_open.wait()
         return make(*args, **options)  # type: ignore[arg-type]
 
-    with eosdb.connect(db_path) as db:
+    with eosdb.connect(db_path) as db, db._store.read():
         monkeypatch.setattr(readers, "connect", connect)
-        with ThreadPoolExecutor(30) as pool, db._store.read():
+        with ThreadPoolExecutor(30) as pool:
             crowd = [pool.submit(db.broker.topics) for _ in range(30)]
             eventually(lambda: len(db._store._readers._reading) == 31)
             may_open.set()
