@@ -11,10 +11,11 @@ import json
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Mapping
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from functools import partial
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
 
 import eosdb
 from benchmarks import raw
@@ -75,31 +76,71 @@ def send(path: Path, records: int, size: int) -> dict[str, float]:
             return {"rate": records / (perf_counter() - start), "early": early}
 
 
-def commit(path: Path, who: str, number: int, partitions: int, commits: int) -> dict[str, object]:
-    """Commits of one record: begins at a line on stdin, and tells how long each took."""
-    waits: list[float] = []
+@contextmanager
+def writers(
+    path: Path, who: str, numbers: Sequence[int], partitions: int
+) -> Iterator[tuple[list[Callable[[int], object]], Callable[[], float]]]:
+    """What commits a record for each number, and how many syncs there have been. The writers of one
+    process share a database object; raw ones have a connection each."""
     with ExitStack() as opened:
-        if who == "eosdb":
-            producer = opened.enter_context(opened.enter_context(eosdb.connect(path)).producer())
-
-            def write(i: int) -> None:
-                producer.send("t", VALUE, partition=number).result()
-        else:
-            file = opened.enter_context(closing(raw.open_file(path, create=False)))
+        if who == "raw sqlite3":
+            files = [
+                opened.enter_context(closing(raw.open_file(path, create=False))) for _ in numbers
+            ]
             insert, row = raw.shape().insert, raw.shape().row
+            done = [0] * len(numbers)
 
-            def write(i: int) -> None:
-                file.execute(insert, row(number + i * partitions))
+            def insert_one(at: int, i: int) -> None:
+                files[at].execute(insert, row(numbers[at] + i * partitions))
+                done[at] += 1
 
+            yield [partial(insert_one, at) for at in range(len(numbers))], lambda: sum(done)
+            return
+        db = opened.enter_context(eosdb.connect(path))
+        in_transactions = who.endswith("transactions")
+        producers = [
+            opened.enter_context(
+                db.producer(transactional_id=f"p{number}" if in_transactions else None)
+            )
+            for number in numbers
+        ]
+
+        def send(at: int, _: int) -> None:
+            producers[at].send("t", VALUE, partition=numbers[at]).result()
+
+        def send_in_transaction(at: int, _: int) -> None:
+            with producers[at].transaction():
+                producers[at].send("t", VALUE, partition=numbers[at])
+
+        if in_transactions:
+            for producer in producers:
+                producer.init_transactions()
+        one = send_in_transaction if in_transactions else send
+        yield [partial(one, at) for at in range(len(numbers))], lambda: db.metrics()["fsync-total"]
+
+
+def timed(write: Callable[[int], object], commits: int) -> list[float]:
+    """How long each commit took."""
+    waits = []
+    for i in range(1, commits + 1):
+        begun = perf_counter()
+        write(i)
+        waits.append(perf_counter() - begun)
+    return waits
+
+
+def commit(path: Path, who: str, number: int, partitions: int, commits: int) -> dict[str, object]:
+    """Commits of one record: begins at a line on stdin. Tells how long each took, the CPU and the syncs."""
+    with writers(path, who, [number], partitions) as ((write,), syncs):
         write(0)
         print("ready", flush=True)
         sys.stdin.readline()
-        start = perf_counter()
-        for i in range(1, commits + 1):
-            begun = perf_counter()
-            write(i)
-            waits.append(perf_counter() - begun)
-        return {"start": start, "end": perf_counter(), "waits": waits}
+        start, cpu, before = perf_counter(), process_time(), syncs()
+        waits = timed(write, commits)
+        return {
+            "start": start, "end": perf_counter(), "waits": waits, "cpu": process_time() - cpu,
+            "syncs": syncs() - before,
+        }  # fmt: skip
 
 
 def main(action: str, name: str, *arguments: str) -> None:

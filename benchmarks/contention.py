@@ -7,113 +7,145 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from time import perf_counter, process_time
 
 import eosdb
-from benchmarks import child, eos, peers, raw
-from benchmarks.measure import Case, Contender, Round, Row, Settings, Target, plainly
+from benchmarks import child, peers, raw
+from benchmarks.measure import Case, NotMeasured, Round, Row, Settings, Target
 from benchmarks.writing import FULL, if_there, peer_row
 
 COUNTS = (1, 2, 4, 8)
-EOSDB, RAW = "eosdb", "raw sqlite3"
-TRANSACTIONS = "eosdb, transactions"
+EOSDB, RAW, TRANSACTIONS = "eosdb", "raw sqlite3", "eosdb, transactions"
+WHO = (EOSDB, RAW, TRANSACTIONS)
+FACTS = {"CPU": "ms", "syncs": "", "median wait": "ms", "longest wait": "ms"}
+"""What is told of each commit beside the rate, with its unit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """What writers found: commits a second of all, how long each took, and the CPU (ms) and the syncs of
+    one."""
+
+    rate: float
+    waits_ms: list[float]
+    cpu_ms: float
+    syncs: float
+
+    def facts(self) -> dict[str, float]:
+        values = (self.cpu_ms, self.syncs, statistics.median(self.waits_ms), max(self.waits_ms))
+        return dict(zip(FACTS, values, strict=True))
+
+
+Write = Callable[[Path, str, int, int], Turns]
+"""Commits of one record, by who, by how many, and how many in all."""
 
 
 def cases(settings: Settings) -> list[Case]:
-    return [_threads(settings), _processes(settings)]
+    commits = settings.size(4_000, 80)
+    threads = _case(settings, "threads", "thread", by_threads, commits)
+    return [threads, _case(settings, "processes", "process", by_processes, commits)]
 
 
-def _threads(settings: Settings) -> Case:
-    records = settings.size(4_000, 80)
-    contenders: dict[str, Contender | None] = {}
-    by_threads: dict[str, Callable[..., float]] = {
-        EOSDB: eos.threads,
-        RAW: raw.singles,
-        TRANSACTIONS: partial(eos.threads, in_transactions=True),
-    }
-    for who, run in by_threads.items():
-        for count in COUNTS:
-            contenders[_named(who, count, "thread")] = partial(run, records=records, count=count)
-    rows = [Row(name, FULL) for name in contenders]
-    for count in (COUNTS[0], COUNTS[-1]):
-        row = peer_row(peers.QUEUE, _several(count, "thread"))
-        rows.append(row)
-        contenders[row.name] = if_there(
-            peers.QUEUE, partial(peers.queue_put, records=records, threads=count)
-        )
-    one, most, limit = rows[0].name, rows[len(COUNTS) - 1].name, _named(RAW, 1, "thread")
-    return Case(
-        name="threads",
-        title="Durable idempotent sends, or transactions, of one record, each thread its own producer",
-        unit="records/s",
-        rows=rows,
-        targets=(Target(most, limit, 1.2), Target(most, one, None)),
-        open=plainly(contenders),
-    )
-
-
-def _processes(settings: Settings) -> Case:
-    commits = settings.size(4_000, 40)
+def _case(settings: Settings, plural: str, what: str, write: Write, commits: int) -> Case:
     counts = COUNTS[: settings.size(len(COUNTS), 2)]
-    most = counts[-1]
-    median, longest = (
-        {who: f"{_named(who, most, 'process')}, {what} wait" for who in (EOSDB, RAW)}
-        for what in ("median", "longest")
-    )
+    told = (counts[0], counts[-1])
+    rows = [Row(_named(who, count, what), FULL) for who in WHO for count in counts]
+    for who in WHO:
+        for count in told:
+            row = _named(who, count, what)
+            rows += [Row(f"{row}, {fact}", FULL, unit) for fact, unit in FACTS.items()]
+    queues = {}
+    if what == "thread":
+        for count in told:
+            queue = peer_row(peers.QUEUE, _several(count, what))
+            rows.append(queue)
+            queues[queue.name] = if_there(
+                peers.QUEUE, partial(peers.queue_put, records=commits, threads=count)
+            )
 
     def one_round(folder: Path) -> Mapping[str, float]:
         found: dict[str, float] = {}
-        for who in (EOSDB, RAW):
+        for who in WHO:
             for count in counts:
                 place = folder / f"{count} {who}"
                 place.mkdir()
-                turns = taking_turns(place, who, count, commits)
-                found[_named(who, count, "process")] = turns.rate
-                if count == most:
-                    found[median[who]] = statistics.median(turns.waits_ms)
-                    found[longest[who]] = max(turns.waits_ms)
+                turns = write(_file(place, who, count), who, count, commits)
+                row = _named(who, count, what)
+                found[row] = turns.rate
+                if count in told:
+                    found |= {f"{row}, {fact}": value for fact, value in turns.facts().items()}
+        for name, put in queues.items():
+            if put is not None:
+                place = folder / name
+                place.mkdir()
+                with suppress(NotMeasured):
+                    found[name] = put(place)
         return found
 
     @contextmanager
     def opened(_: Settings) -> Iterator[Round]:
         yield one_round
 
-    rates = [_named(who, count, "process") for who in (EOSDB, RAW) for count in counts]
-    waits = [row[who] for who in (EOSDB, RAW) for row in (median, longest)]
+    def of(who: str, count: int, fact: str = "") -> str:
+        return _named(who, count, what) + (f", {fact}" if fact else "")
+
+    one, most = told
+    targets = [
+        target
+        for who in (EOSDB, TRANSACTIONS)
+        for target in (
+            Target(of(who, most), of(who, one), None),
+            Target(of(who, most, "CPU"), of(who, one, "CPU"), None, at_least=False),
+        )
+    ]
+    if what == "thread":
+        targets.append(Target(of(EOSDB, most), of(RAW, one), 1.2))
+    else:
+        targets.append(Target(of(EOSDB, most), of(RAW, most), None))
+        for who, bound in ((EOSDB, 10), (RAW, None)):
+            waits = of(who, most, "longest wait"), of(who, most, "median wait")
+            targets.append(Target(*waits, bound, at_least=False))
     return Case(
-        name="processes",
-        title="Durable idempotent sends of one record by processes that all write at once",
+        name=plural,
+        title=f"Durable idempotent sends, or transactions, of one record, by several {plural} at once",
         unit="records/s",
-        rows=[*(Row(name, FULL) for name in rates), *(Row(name, FULL, "ms") for name in waits)],
-        targets=(
-            Target(longest[EOSDB], median[EOSDB], 10, at_least=False),
-            Target(longest[RAW], median[RAW], None),
-            Target(rates[len(counts) - 1], rates[0], None),
-            Target(rates[len(counts) - 1], rates[-1], None),
-        ),
+        rows=rows,
+        targets=targets,
         open=opened,
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Turns:
-    """What writers found that took turns: commits a second of all, and how long each commit took."""
-
-    rate: float
-    waits_ms: list[float]
-
-
-def taking_turns(folder: Path, who: str, count: int, commits: int) -> Turns:
-    """Commits of one record by so many processes, which begin together when all have written once."""
+def _file(folder: Path, who: str, partitions: int) -> Path:
     path = folder / "file.db"
-    if who == EOSDB:
-        with eosdb.connect(path) as db:
-            db.admin.create_topic("t", count)
-    else:
+    if who == RAW:
         raw.open_file(path).close()
+    else:
+        with eosdb.connect(path) as db:
+            db.admin.create_topic("t", partitions)
+    return path
+
+
+def by_threads(path: Path, who: str, count: int, commits: int) -> Turns:
+    """Threads that share a database object, each with its own producer and partition."""
+    with (
+        child.writers(path, who, range(count), count) as (write, syncs),
+        ThreadPoolExecutor(count) as pool,
+    ):
+        for one in write:
+            one(0)
+        start, cpu, before = perf_counter(), process_time(), syncs()
+        found = list(pool.map(partial(child.timed, commits=commits // count), write))
+        seconds, cpu = perf_counter() - start, process_time() - cpu
+        return _turns(found, seconds, cpu, syncs() - before)
+
+
+def by_processes(path: Path, who: str, count: int, commits: int) -> Turns:
+    """Processes, which begin together when all have written once."""
     with ExitStack() as all_of_them:
         writers = [
             all_of_them.enter_context(
@@ -135,8 +167,14 @@ def taking_turns(folder: Path, who: str, count: int, commits: int) -> Turns:
             writer.stdin.flush()
         found = [json.loads(writer.communicate()[0]) for writer in writers]
     seconds = max(each["end"] for each in found) - min(each["start"] for each in found)
-    waits_ms = [wait * 1000 for each in found for wait in each["waits"]]
-    return Turns(len(waits_ms) / seconds, waits_ms)
+    cpu, syncs = (sum(each[fact] for each in found) for fact in ("cpu", "syncs"))
+    return _turns([each["waits"] for each in found], seconds, cpu, syncs)
+
+
+def _turns(waits: list[list[float]], seconds: float, cpu: float, syncs: float) -> Turns:
+    waits_ms = [wait * 1000 for each in waits for wait in each]
+    count = len(waits_ms)
+    return Turns(count / seconds, waits_ms, cpu * 1000 / count, syncs / count)
 
 
 def _named(who: str, count: int, what: str) -> str:

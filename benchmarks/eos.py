@@ -8,7 +8,7 @@ from pathlib import Path
 from time import perf_counter
 
 import eosdb
-from benchmarks.raw import VALUE, seconds_of
+from benchmarks.raw import VALUE
 
 BATCHED = {"linger_ms": 60_000, "batch_size": 1_000_000}
 """A producer that sends when it is flushed, or when a request is full."""
@@ -98,36 +98,6 @@ def process(folder: Path, records: int, size: int) -> float:
                         consumer.position_offsets(), consumer.group_metadata()
                     )
             return done / (perf_counter() - start)
-
-
-def threads(folder: Path, records: int, count: int, *, in_transactions: bool = False) -> float:
-    """Durable one-record sends a second by so many threads, each with its own producer and partition; or
-    transactions of one record."""
-    with producing(folder, count) as (db, first):
-        producers = [first, *(db.producer() for _ in range(count - 1))]
-        if in_transactions:
-            producers = [db.producer(transactional_id=f"p{number}") for number in range(count)]
-            for producer in producers:
-                producer.init_transactions()
-
-        def send(number: int) -> None:
-            if in_transactions:
-                with producers[number].transaction():
-                    producers[number].send("t", VALUE, partition=number)
-            else:
-                producers[number].send("t", VALUE, partition=number).result()
-
-        for number in range(count):
-            send(number)
-
-        def work(number: int) -> None:
-            for _ in range(records // count):
-                send(number)
-
-        rate = records // count * count / seconds_of(work, count)
-        for producer in producers:
-            producer.close()
-        return rate
 
 
 def poll(path: Path, max_poll_records: int = 500, *, check_crcs: bool = True) -> float:

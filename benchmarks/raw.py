@@ -158,22 +158,6 @@ def write(file: sqlite3.Connection, transaction: Statements) -> None:
     file.execute("COMMIT")
 
 
-def singles(folder: Path, records: int, count: int = 1) -> float:
-    """Durable single-row commits a second; each thread has a connection of its own."""
-    row, insert = shape().row, shape().insert
-    files = [open_file(folder / "raw.db", create=i == 0) for i in range(count)]
-
-    def work(number: int) -> None:
-        for i in range(number, records, count):
-            files[number].execute(insert, row(i))
-
-    try:
-        return records / seconds_of(work, count)
-    finally:
-        for file in files:
-            file.close()
-
-
 def seconds_of(work: Callable[[int], None], threads: int) -> float:
     """How long it takes until all threads have done their share."""
     workers = [Thread(target=work, args=(number,)) for number in range(threads)]
