@@ -280,6 +280,4 @@ def listed_points(mountinfo: str) -> set[str]:
 
 
 def _unescaped(text: str) -> str:
-    if "\\" not in text:
-        return text
     return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), text)

@@ -118,7 +118,5 @@ _idle: Final[list[sqlite3.Connection]] = []
 def _template() -> sqlite3.Connection:
     template = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
     template.execute(GIVES_PAGES_BACK)
-    template.execute("BEGIN")
     create(template)
-    template.execute("COMMIT")
     return template
