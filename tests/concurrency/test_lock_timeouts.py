@@ -3,9 +3,11 @@ was written, who holds the lock, and what to do."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -31,6 +33,14 @@ def path(db_path: Path) -> Path:
     return db_path
 
 
+def patiently(call: Callable[[], object]) -> None:
+    """Call until the lock is had: on a busy machine the 20 ms of HASTY may pass without anybody holding it."""
+    while True:
+        with contextlib.suppress(eosdb.DatabaseLockedError):
+            call()
+            return
+
+
 @HELD_BY_OTHERS
 def test_every_face_names_the_process_that_holds_the_lock(path: Path, program: str) -> None:
     db = eosdb.connect(path, config=HASTY)
@@ -45,7 +55,7 @@ def test_every_face_names_the_process_that_holds_the_lock(path: Path, program: s
             assert raised.value.outcome == "not written", face
     assert (committed_values(db, TP), db.broker.offset_fetch("g")) == ([], {})
     for face in ("send", "transaction", "commit", "offsets in a transaction", "begin"):
-        calls[face]()
+        patiently(calls[face])
     assert committed_values(db, TP) == [b"v"] * 5, "each goes on when the lock is free"
     db.close()
     with eosdb.connect(path) as later:

@@ -3,12 +3,16 @@ Sarama, Quix Streams, Spring Kafka. The server is killed meanwhile."""
 
 from __future__ import annotations
 
+import os
+import sys
+from pathlib import Path
 from typing import Final
 
 from tests.judges.artifacts import (
     QUIET,
     Jar,
     class_path,
+    go_own_test,
     go_program,
     java,
     logging_jar,
@@ -17,6 +21,8 @@ from tests.judges.artifacts import (
 )
 from tests.judges.case import Case, Judge
 from tests.judges.python_clients import PROGRAMS, copied
+from tests.judges.suites import KAFKA_GO, MODULE
+from tests.tidy.tree import ROOT
 
 KAFKAJS: Final = "2.2.4"
 SARAMA: Final = "v1.61.1"
@@ -49,7 +55,20 @@ def with_spring(case: Case) -> str:
     return copied(case, [program, program])
 
 
+def examples_of_tests(case: Case) -> str:
+    """Tests that start a cluster of their own by `eosdb serve --memory --print-address`."""
+    folder = ROOT / "examples/kafka_tests"
+    node, modules = node_with("kafkajs", f"kafkajs@{KAFKAJS}")
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    quiet = {"PATH": path, "NODE_PATH": modules, "KAFKAJS_NO_PARTITIONER_WARNING": "1"}
+    case.run("node", [node, "--test", str(folder / "shop_test.js")], environment=quiet)
+    program = go_own_test(MODULE, KAFKA_GO, folder / "shop_test.go")
+    case.run("go", [str(program)], environment={"PATH": path})
+    return "the examples for Node and Go pass"
+
+
 JUDGES: Final = [
+    Judge("tests in Node and Go", KAFKA_GO, examples_of_tests),
     Judge("kafkajs", KAFKAJS, with_kafkajs),
     Judge("sarama", SARAMA, with_sarama),
     Judge("quix streams", QUIX, with_quix),

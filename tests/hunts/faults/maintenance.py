@@ -107,7 +107,7 @@ class Upgrade(Fault):
             role.kill()
         world.until(lambda: not _holders(world, path), "nobody has the file open")
         with closing(sqlite3.connect(path, isolation_level=None)) as old:
-            old.executescript(_BACK_TO_8)
+            old.executescript(_back_to_8(old))
         upgrade = world.run("migrate", path)
         time.sleep(world.rng.uniform(0.1, 1.5))
         upgrade.send_signal(signal.SIGKILL)
@@ -116,27 +116,37 @@ class Upgrade(Fault):
         return True
 
 
-_BACK_TO_8: Final = """
-BEGIN IMMEDIATE;
-DROP VIEW scheduled_records;
-DROP TABLE eosdb_scheduled;
-DROP TABLE eosdb_baseline_scheduled;
-DROP TABLE eosdb_group_configs;
-DROP TABLE eosdb_baseline_group_configs;
-ALTER TABLE groups DROP COLUMN group_type;
-ALTER TABLE groups DROP COLUMN assignment_epoch;
-ALTER TABLE groups DROP COLUMN metadata_hash;
-ALTER TABLE eosdb_baseline_groups DROP COLUMN group_type;
-ALTER TABLE eosdb_baseline_groups DROP COLUMN assignment_epoch;
-ALTER TABLE eosdb_baseline_groups DROP COLUMN metadata_hash;
-ALTER TABLE eosdb_file DROP COLUMN read_version;
-ALTER TABLE eosdb_file DROP COLUMN first_release;
-DROP TABLE eosdb_scram_credentials;
-DROP TABLE eosdb_baseline_scram_credentials;
-UPDATE eosdb_alembic_version SET version_num = '0008';
-PRAGMA user_version = 8;
-COMMIT;
-"""
+_NEWER: Final = {
+    "groups": ("group_type", "assignment_epoch", "metadata_hash"),
+    "eosdb_baseline_groups": ("group_type", "assignment_epoch", "metadata_hash"),
+    "eosdb_file": ("read_version", "first_release"),
+    "partitions": ("cleaned_sum",),
+    "eosdb_baseline_partitions": ("cleaned_sum",),
+    "eosdb_baseline": ("checked_from", "rows_sum"),
+}
+_NEWER_TABLES: Final = ("scheduled", "group_configs", "scram_credentials")
+_CHECKED_BEFORE: Final = {"eosdb_baseline_partitions", "eosdb_baseline_transaction_index"}
+"""Copies that had checksums in schema 8."""
+
+
+def _back_to_8(connection: sqlite3.Connection) -> str:
+    """The statements that undo all revisions since schema 8."""
+    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    newer = {f"{prefix}_{it}" for prefix in ("eosdb", "eosdb_baseline") for it in _NEWER_TABLES}
+    copies = {it for it in tables - newer if it.startswith("eosdb_baseline_")} - _CHECKED_BEFORE
+    drops = [f"ALTER TABLE {table} DROP COLUMN {it}" for table, names in _NEWER.items() for it in names]
+    drops += [f"ALTER TABLE {table} DROP COLUMN checksum" for table in sorted(copies)]
+    return ";\n".join(
+        [
+            "BEGIN IMMEDIATE",
+            "DROP VIEW scheduled_records",
+            *(f"DROP TABLE {it}" for it in sorted(newer)),
+            *drops,
+            "UPDATE eosdb_alembic_version SET version_num = '0008'",
+            "PRAGMA user_version = 8",
+            "COMMIT",
+        ]
+    )
 
 
 def _holders(world: World, path: Path) -> list[int]:
