@@ -123,13 +123,12 @@ class TransactionCoordinator:
     def deliver(self) -> bool:
         """Deliver scheduled records for callers that have committed or only read. Returns whether any was
         due. A failure is not theirs: the next write does it."""
-        with self._store.read() as connection:
-            due_ms = scheduled.next_due(connection)
-        if due_ms is None or due_ms > self._clock.time_ms() or self._store.read_only:
-            return False
         with contextlib.suppress(EosdbError):
-            self.do_what_is_due()
-            return True
+            with self._store.read() as connection:
+                due_ms = scheduled.next_due(connection)
+            if due_ms is not None and due_ms <= self._clock.time_ms() and not self._store.read_only:
+                self.do_what_is_due()
+                return True
         return False
 
     def run_due(self) -> Expired:

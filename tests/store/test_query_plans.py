@@ -79,6 +79,7 @@ def plans(db: eosdb.Database, db_path: Path) -> Iterator[sqlite3.Connection]:
 ALLOWED = (
     # In the order of a (partial) index, and LIMIT 1 ends them at the first row.
     "SCAN g USING COVERING INDEX group_offsets_age",
+    "SCAN eosdb_scheduled USING INDEX eosdb_scheduled_due",
     "SCAN partition_producers USING INDEX partition_producers_idle",
     "SCAN transactional_ids USING INDEX transactional_ids_ongoing",
     "SCAN transactional_ids USING COVERING INDEX transactional_ids_idle",
