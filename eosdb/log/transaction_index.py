@@ -31,9 +31,10 @@ _PREVIOUS: Final = Statement(
     "SELECT previous_offset FROM {transaction_index} WHERE partition_id = ? AND last_offset = ?"
 )
 _PRODUCERS: Final = (
-    f'SELECT producer_id, "offset", is_transactional {RANGE} AND control IS NULL '
+    f'SELECT producer_id + 0, "offset", is_transactional + 0 {RANGE} AND control IS NULL '
     'AND +partition_id = asked ORDER BY "offset"'
 )
+"""The sums make numbers of all values, as the record's checksum does: an empty blob counts as 0 in both."""
 _ENTRY: Final = FoldedInsertion(
     "transaction_index",
     (

@@ -34,7 +34,7 @@ def path(db_path: Path) -> Path:
 
 
 def patiently(call: Callable[[], object]) -> None:
-    """Call until the lock is had: on a busy machine the 20 ms of HASTY may pass without anybody holding it."""
+    """Call until the lock is had: on a busy machine the 20 ms of HASTY may pass without a holder."""
     while True:
         with contextlib.suppress(eosdb.DatabaseLockedError):
             call()

@@ -107,6 +107,28 @@ def test_no_flipped_bit_makes_a_reader_see_what_was_not_written(
     assert told > 0
 
 
+def test_an_aborted_record_stays_aborted_when_its_producer_id_becomes_an_empty_blob(
+    db_path: Path,
+) -> None:
+    """One flipped bit makes the stored type of the number 0 that of an empty blob. SQL adds both as 0,
+    so the checksum fits."""
+    small_transactions(db_path)
+    right = all_of(db_path)
+    connection = everything.raw(db_path)
+    table = connection.execute("SELECT sql FROM sqlite_master WHERE name = 'records'").fetchone()[0]
+    for sql, value in ((table.replace("STRICT", ""), "X''"), (table, None)):
+        connection.execute("PRAGMA writable_schema=RESET")
+        connection.execute("PRAGMA writable_schema=ON")
+        connection.execute("UPDATE sqlite_master SET sql = ? WHERE name = 'records'", (sql,))
+        connection.close()
+        connection = everything.raw(db_path)
+        if value is not None:
+            connection.execute(f"UPDATE records SET producer_id = {value} WHERE producer_id = 0")
+    connection.close()
+    with eosdb.connect(db_path, read_only=True) as db:
+        assert list(read(db)) == right
+
+
 def change(path: Path, statement: str) -> None:
     connection = everything.raw(path)
     assert connection.execute(statement).rowcount == 1, statement

@@ -1,5 +1,5 @@
-"""A test of a Java program starts a cluster by a command, as the example shows. `make judges` asks the examples
-in Node and Go."""
+"""A test of a Java program starts a cluster by a command, as the example shows. `make judges` asks the
+examples in Node and Go."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ def test_a_test_in_java_starts_a_cluster_by_a_command() -> None:
     example = ROOT / "examples/kafka_tests/ShopTest.java"
     done = subprocess.run(
         [program, "-Xmx128m", *QUIET, "-cp", jars, str(example)],
-        env={**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"},
+        env={
+            **os.environ,
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        },
         capture_output=True,
         text=True,
         check=False,

@@ -18,8 +18,8 @@ RECORDS = [b"%03d" % number for number in range(60)]
 @pytest.mark.parametrize("threads", [2, 4])
 def test_threads_make_at_most_one_sync_for_each_transaction(db_path: Path, threads: int) -> None:
     """Records, offsets and the end of a transaction are one turn, so only turns and the producers' ids are
-    synced. However the threads meet, a round of several turns is one sync. A commit that a rebalance refuses
-    ends with a new id, and with an abort."""
+    synced. However the threads meet, a round of several turns is one sync. A commit that a rebalance
+    refuses ends with a new id, and with an abort."""
     with eosdb.connect(db_path) as db:
         for topic in ("in", "out"):
             db.admin.create_topic(topic, threads)

@@ -38,7 +38,14 @@ class Export(Copier):
     def _command(self, world: World) -> list[object]:
         table = self._table(world)
         options = [f"--option={name}={value}" for name, value in table.options.items()]
-        words = ["export", world.path, table.target, "--table-format", self._format, "--allow-data-loss"]
+        words = [
+            "export",
+            world.path,
+            table.target,
+            "--table-format",
+            self._format,
+            "--allow-data-loss",
+        ]
         return [*words, *options]
 
     def progress(self, world: World) -> int:

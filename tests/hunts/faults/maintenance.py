@@ -131,10 +131,15 @@ _CHECKED_BEFORE: Final = {"eosdb_baseline_partitions", "eosdb_baseline_transacti
 
 def _back_to_8(connection: sqlite3.Connection) -> str:
     """The statements that undo all revisions since schema 8."""
-    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    tables = {
+        name
+        for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+    }
     newer = {f"{prefix}_{it}" for prefix in ("eosdb", "eosdb_baseline") for it in _NEWER_TABLES}
     copies = {it for it in tables - newer if it.startswith("eosdb_baseline_")} - _CHECKED_BEFORE
-    drops = [f"ALTER TABLE {table} DROP COLUMN {it}" for table, names in _NEWER.items() for it in names]
+    drops = [
+        f"ALTER TABLE {table} DROP COLUMN {it}" for table, names in _NEWER.items() for it in names
+    ]
     drops += [f"ALTER TABLE {table} DROP COLUMN checksum" for table in sorted(copies)]
     return ";\n".join(
         [
