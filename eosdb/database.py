@@ -37,12 +37,11 @@ from eosdb.maintenance.whole_file import WholeFile
 from eosdb.model.answers import QueryResult
 from eosdb.model.clock import Clock, SystemClock
 from eosdb.model.closing import Closeable, Closing
-from eosdb.model.config import BrokerConfig
+from eosdb.model.config import BrokerConfig, check_by_name, keywords_of
 from eosdb.model.metrics import Metrics
 from eosdb.model.progress import Progress, report_progress
 from eosdb.model.reports import ProcessReport, PublishReport, ViewDescription
 from eosdb.model.requests import AnyBroker
-from eosdb.model.setting_names import check_by_name, keywords_of
 from eosdb.model.validation import (
     check_choice,
     check_file,
@@ -75,9 +74,8 @@ if TYPE_CHECKING:
     import pyarrow
     from sqlalchemy import Engine
 
-    from eosdb.wire.connection import Interfere
     from eosdb.wire.limits import Limits
-    from eosdb.wire.server import Server
+    from eosdb.wire.server import Interfere, Server
 
 TransactionHandler = Callable[[ConsumerRecord[Key, Value], UserTransaction], Results]
 """A handler that also writes the user's tables, in the transaction of its record."""

@@ -11,8 +11,7 @@ from typing import Final
 import click
 
 from eosdb.cli.file_command import FOOTER
-from eosdb.cli.main import main
-from eosdb.cli.registry import GROUPS
+from eosdb.cli.main import GROUPS, main
 
 PAGE: Final = Path(__file__).parents[1] / "docs/cli.md"
 INTRODUCTION = """# The command line

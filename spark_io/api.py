@@ -13,12 +13,12 @@ from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamReader
 
 import eosdb
+from eosdb.spark_io import source
 from eosdb.spark_io.planning import options as reading_options
 from eosdb.spark_io.planning.cut import Lens
 from eosdb.spark_io.planning.errors import SkippedFile, SparkOptionError
 from eosdb.spark_io.planning.files import absolute
 from eosdb.spark_io.python import explained, use_this_python
-from eosdb.spark_io.reading import table_function
 from eosdb.spark_io.source import EosdbDataSource
 from eosdb.spark_io.writing import micro_batch
 from eosdb.spark_io.writing.micro_batch import Calls, MicroBatch, WriteReport, active, query_of
@@ -53,7 +53,7 @@ def register(spark: SparkSession) -> None:
     without this call, through the module `pyspark_eosdb`.
     """
     _register_source(spark)
-    table_function.register(spark)
+    source.register(spark)
 
 
 def _register_source(spark: SparkSession) -> None:

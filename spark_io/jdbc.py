@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import eosdb
 from eosdb import TopicPartition
-from eosdb.admin import pinned
+from eosdb.admin import consistent_cut
 from eosdb.spark_io.planning.errors import SparkOptionError
 from eosdb.spark_io.python import name_this_python
 
@@ -196,7 +196,7 @@ def _predicates(
         raise SparkOptionError(f"{db.path}: there is no topic {', '.join(missing)}")
     by_topic = partition == "partition"
     file_id = db.broker.cluster_id()
-    numbers: dict[str, int] = dict(db.query(pinned.TOPIC_NUMBERS).rows)
+    numbers: dict[str, int] = dict(db.query(consistent_cut.TOPIC_NUMBERS).rows)
     tasks: list[list[str]] = [[]]
     filled = 0
     for tp, (offsets, end) in cut.items():
@@ -208,7 +208,7 @@ def _predicates(
             if filled and filled + stop - start > rows_per_task:
                 tasks.append([])
                 filled = 0
-            first = pinned.first_offset(start, file_id, tp.topic, numbers[tp.topic])
+            first = consistent_cut.first_offset(start, file_id, tp.topic, numbers[tp.topic])
             tasks[-1].append(_range(tp, first, stop, partition, offset, by_topic=by_topic))
             filled += stop - start
             start = stop
@@ -219,7 +219,7 @@ def _predicates(
 def _range(
     tp: TopicPartition, first: str, stop: int, partition: str, offset: str, *, by_topic: bool
 ) -> str:
-    topic = f'"topic" = {pinned.literal(tp.topic)} AND ' if by_topic else ""
+    topic = f'"topic" = {consistent_cut.literal(tp.topic)} AND ' if by_topic else ""
     return (
         f'({topic}"{partition}" = {tp.partition} AND "{offset}" >= {first} AND "{offset}" < {stop})'
     )

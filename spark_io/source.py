@@ -1,13 +1,17 @@
 """The data source `eosdb`, by Spark's Python Data Source API: reads and writes batches and streams.
 
-Needs no jar. Planning runs in the driver's Python, reading and staging in the executors'.
+Needs no jar. Planning runs in the driver's Python, reading and staging in the executors'. The
+SQL table function `eosdb('shop.db', 'orders')` reads the current records at each call, in one task: Spark
+keeps the first plan of a DataFrame or view, and a function has none.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, MutableMapping
+from typing import Any, Final
 
 import pyarrow as pa
+from pyspark.sql import SparkSession
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -15,6 +19,7 @@ from pyspark.sql.datasource import (
     DataSourceWriter,
     InputPartition,
 )
+from pyspark.sql.functions import arrow_udtf
 from pyspark.sql.types import StructType
 
 from eosdb.spark_io.planning import columns, files, options, plan
@@ -22,6 +27,26 @@ from eosdb.spark_io.planning.errors import SparkOptionError
 from eosdb.spark_io.reading import tasks
 from eosdb.spark_io.reading.stream import StreamReader
 from eosdb.spark_io.writing.sink import BatchWriter, StreamWriter
+
+_NAME: Final = "eosdb"
+
+
+class Records:
+    """Takes a path and, optionally, the topics to read, as in option `subscribe`; the default, and NULL, is
+    all topics."""
+
+    def eval(self, path: pa.Array, subscribe: pa.Array | None = None) -> Iterator[pa.RecordBatch]:
+        topics = None if subscribe is None else subscribe[0].as_py()
+        given = {} if topics is None else {"subscribe": topics}
+        parsed = options.parse(given, streaming=False)
+        # One snapshot of each file, as for every read.
+        ranges = plan.batch(files.absolute(path[0].as_py()), parsed)
+        yield from tasks.batches((one for one in ranges if one.size), columns.KAFKA, parsed)
+
+
+def register(spark: SparkSession) -> None:
+    made: Any = arrow_udtf(Records, returnType=columns.sql_schema(columns.KAFKA))
+    spark.udtf.register(_NAME, made)
 
 
 class EosdbDataSource(DataSource):

@@ -15,7 +15,7 @@ from typing import Final
 from eosdb.admin import hanging
 from eosdb.coordinator.foresight import Foresight
 from eosdb.coordinator.groups import rows as group_rows
-from eosdb.coordinator.groups.consumer_group import ConsumerGroup, ConsumerMember
+from eosdb.coordinator.groups.consumer_decisions import ConsumerGroup, ConsumerMember
 from eosdb.coordinator.groups.decisions import Member
 from eosdb.coordinator.groups.rows import AnyGroup
 from eosdb.coordinator.transactions import rows as transaction_rows

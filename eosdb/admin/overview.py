@@ -28,7 +28,7 @@ from eosdb.model.overview import (
     Overview,
     PartitionFigures,
 )
-from eosdb.model.protocol.owned_ids import OWNED_BY
+from eosdb.model.protocol.consumer_protocol import OWNED_BY
 from eosdb.model.records.failure_headers import DUE, NEVER, replay_group, replayed_beyond
 from eosdb.model.topic_config import MOVED_TO, MOVING_TO
 from eosdb.model.values import RELAY_GROUPS, GroupState, TopicPartition

@@ -11,9 +11,8 @@ from inspect import isawaitable
 from typing import Any, Final, ParamSpec, TypeAlias, TypeVar
 
 from eosdb.aio.worker import Home
-from eosdb.client.consumer.assigned import OnChange
 from eosdb.client.consumer.consumer import Consumer
-from eosdb.client.consumer.fetcher import records_of
+from eosdb.client.consumer.fetcher import OnChange, records_of
 from eosdb.errors import IllegalStateError, WakeupError
 from eosdb.model.records.columns import piece
 from eosdb.model.values import ConsumerRecord, Key, OffsetAndMetadata, TopicPartition, Value

@@ -17,8 +17,15 @@ from eosdb.coordinator.groups import configs as group_configs
 from eosdb.coordinator.groups import consumer_decisions as decisions
 from eosdb.coordinator.groups import migration
 from eosdb.coordinator.groups import rows as group_rows
-from eosdb.coordinator.groups.consumer_decisions import LEAVE, Heartbeat, Topics
-from eosdb.coordinator.groups.consumer_group import AWAY, ConsumerGroup, ConsumerMember, Partitions
+from eosdb.coordinator.groups.consumer_decisions import (
+    AWAY,
+    LEAVE,
+    ConsumerGroup,
+    ConsumerMember,
+    Heartbeat,
+    Partitions,
+    Topics,
+)
 from eosdb.coordinator.groups.consumer_rows import shares
 from eosdb.coordinator.groups.decisions import Group
 from eosdb.coordinator.groups.rows import AnyGroup

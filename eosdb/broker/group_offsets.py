@@ -8,7 +8,7 @@ from eosdb.broker.core import Core, Rules, Write, answers, prepares
 from eosdb.coordinator.groups import consumer_decisions
 from eosdb.coordinator.groups import offsets as group_offsets
 from eosdb.coordinator.groups import rows as group_rows
-from eosdb.coordinator.groups.consumer_group import ConsumerGroup
+from eosdb.coordinator.groups.consumer_decisions import ConsumerGroup
 from eosdb.coordinator.groups.decisions import (
     Group,
     check_commit,

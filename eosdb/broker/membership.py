@@ -16,8 +16,7 @@ from eosdb.coordinator.authorizer import CLUSTER
 from eosdb.coordinator.groups import consumer_decisions, decisions, migration
 from eosdb.coordinator.groups import offsets as group_offsets
 from eosdb.coordinator.groups import rows as group_rows
-from eosdb.coordinator.groups.consumer_decisions import Heartbeat
-from eosdb.coordinator.groups.consumer_group import ConsumerGroup, ConsumerMember
+from eosdb.coordinator.groups.consumer_decisions import ConsumerGroup, ConsumerMember, Heartbeat
 from eosdb.coordinator.groups.decisions import Group, Member
 from eosdb.coordinator.groups.rows import AnyGroup
 from eosdb.coordinator.presence import Presence

@@ -12,7 +12,7 @@ from eosdb.errors import EosdbError, InvalidTopicExceptionError, in_doubt
 from eosdb.log import partition_rows, retention, scheduled, topics
 from eosdb.log.partition_rows import Partition
 from eosdb.log.reading import block as reading
-from eosdb.log.reading import by_time, ends, lag
+from eosdb.log.reading import by_time, lag
 from eosdb.log.reading.block import Limits
 from eosdb.model import requests
 from eosdb.model.fetched import Block, FetchResult, Want
@@ -86,7 +86,7 @@ def idle(core: Core, request: requests.Idle) -> dict[TopicPartition, PartitionOf
         may_read = cache(partial(core.authorizer.allows, connection, "read", "topic"))
         return {
             partition.topic_partition: partition.offsets()
-            for partition in ends.idle(connection, request.positions, read_committed=read_committed)
+            for partition in lag.idle(connection, request.positions, read_committed=read_committed)
             if may_read(partition.topic)
         }
 
@@ -95,7 +95,7 @@ def idle(core: Core, request: requests.Idle) -> dict[TopicPartition, PartitionOf
 def have_moved(core: Core, request: requests.HaveMoved) -> bool:
     read_committed = reading.check_isolation_level(request.isolation_level)
     with core.store.read() as connection:
-        return ends.have_moved(connection, request.listed, read_committed=read_committed)
+        return lag.have_moved(connection, request.listed, read_committed=read_committed)
 
 
 @answers(requests.ListOffsets)

@@ -29,7 +29,7 @@ from eosdb.log import once, partition_rows, topics
 from eosdb.log.batch import PreparedBatch, prepare
 from eosdb.log.once import SinkBatch
 from eosdb.log.producer_state import SEQUENCE_COUNT
-from eosdb.model.protocol.owned_ids import SINK
+from eosdb.model.protocol.consumer_protocol import SINK
 from eosdb.model.records.record_columns import RecordColumns, piece_length
 from eosdb.model.requests import EndTxn
 from eosdb.model.validation import check_collection, check_int, check_text, check_topic_partition

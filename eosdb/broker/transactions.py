@@ -11,9 +11,9 @@ from eosdb.broker.core import Core, Write, answers, prepares
 from eosdb.broker.group_offsets import admitted, check_committer, checked, short_enough
 from eosdb.coordinator.groups import offsets as group_offsets
 from eosdb.coordinator.leadership import Decision
-from eosdb.coordinator.placement import partition_for
 from eosdb.coordinator.transactions import rows as transaction_rows
 from eosdb.coordinator.transactions.decisions import expected_or_none
+from eosdb.coordinator.transactions.producer_ids import partition_for
 from eosdb.errors import (
     IllegalGenerationError,
     InvalidRequestError,

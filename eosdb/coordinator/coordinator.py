@@ -3,6 +3,10 @@
 Every write of the broker goes through `write`, which first does the due work: time-outs, expirations, and
 transactions that a dead process has decided. Due work has units of its own, so it is committed even if
 the request is refused.
+
+Due work includes times in the future. A clock that jumps forward ends transactions and sessions early, as
+in Kafka. If it goes back, those that began meanwhile would time out perhaps days late, so their times
+restart now; living owners are not affected.
 """
 
 from __future__ import annotations
@@ -10,20 +14,21 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
-from eosdb.coordinator import ahead
 from eosdb.coordinator.due import Due
 from eosdb.coordinator.foresight import Foresight
 from eosdb.coordinator.groups import offsets as group_offsets
 from eosdb.coordinator.groups import rows as group_rows
+from eosdb.coordinator.groups.decisions import NO_DEADLINE, Group
 from eosdb.coordinator.groups.departures import Removed
+from eosdb.coordinator.groups.rows import AnyGroup
 from eosdb.coordinator.leadership import Decision, End, Leadership
 from eosdb.coordinator.presence import Presences
 from eosdb.coordinator.transactions import decisions, ending
 from eosdb.coordinator.transactions import rows as transaction_rows
-from eosdb.coordinator.transactions.decisions import FenceOngoing
+from eosdb.coordinator.transactions.decisions import FenceOngoing, begun_again
 from eosdb.coordinator.transactions.producer_ids import ProducerIdManager
 from eosdb.coordinator.transactions.state import TransactionMetadata
 from eosdb.errors import (
@@ -36,12 +41,86 @@ from eosdb.log import producer_rows, scheduled
 from eosdb.model.clock import Clock
 from eosdb.model.config import BrokerConfig
 from eosdb.model.notices import catalog
-from eosdb.model.protocol.owned_ids import has_owner
+from eosdb.model.protocol.consumer_protocol import has_owner
 from eosdb.model.requests import EndTxn
 from eosdb.model.threads import Fate
 from eosdb.model.values import ProducerIdAndEpoch
 from eosdb.store.store import Store
-from eosdb.store.writing.unit import Unit
+from eosdb.store.writing.unit import STEPS_PER_UNIT, Unit
+
+_TOLERANCE_MS: Final = 60_000
+"""Tolerated difference: the clocks of two processes never agree exactly."""
+# The last one to end, found by an index in one step. If it is not ahead, no other is by much.
+_TRANSACTION: Final = (
+    "SELECT transactional_id, start_time FROM transactional_ids "
+    f"WHERE state {transaction_rows.IS_ONGOING} ORDER BY start_time + timeout_ms DESC LIMIT 1"
+)
+_REBALANCE: Final = (
+    "SELECT group_id, deadline FROM groups WHERE deadline >= 0 ORDER BY deadline DESC LIMIT 1"
+)
+_SESSION: Final = "SELECT group_id, expires FROM group_sessions ORDER BY expires DESC LIMIT 1"
+
+Source = Unit | sqlite3.Connection
+
+
+def is_any(source: Source, now_ms: int) -> bool:
+    """Whether a transaction, rebalance or session has a time in the future."""
+    return _transaction(source, now_ms) is not None or _group(source, now_ms) is not None
+
+
+def begin_again(unit: Unit, now_ms: int) -> int:
+    """Restart the times that are in the future. Returns how many; STEPS_PER_UNIT if more may be left."""
+    count = 0
+    while count < STEPS_PER_UNIT and (name := _transaction(unit, now_ms)) is not None:
+        current = transaction_rows.load(unit, name)
+        assert current is not None
+        transaction_rows.record(unit, current, begun_again(current, now_ms), now_ms)
+        count += 1
+    while count < STEPS_PER_UNIT and (name := _group(unit, now_ms)) is not None:
+        group = group_rows.load(unit, name) or Group(name)
+        if group.deadline_ms > now_ms + _longest(group):
+            before, group = group, _with_deadlines(group, now_ms)
+            group_rows.record(unit, before, group, now_ms)
+        group_rows.begin_sessions_again(unit, group, now_ms)
+        count += 1
+    unit.memos[Due].time_ms = None
+    return count
+
+
+def _transaction(source: Source, now_ms: int) -> str | None:
+    row = source.execute(_TRANSACTION).fetchone()
+    return str(row[0]) if row is not None and row[1] > now_ms + _TOLERANCE_MS else None
+
+
+def _group(source: Source, now_ms: int) -> str | None:
+    """The group with the last rebalance deadline or session end, if that is in the future."""
+    for query in (_REBALANCE, _SESSION):
+        row = source.execute(query).fetchone()
+        if row is not None and row[1] > now_ms + _TOLERANCE_MS:
+            name, ends_ms = str(row[0]), int(row[1])
+            group = group_rows.load(source, name) or Group(name)
+            # A rebalance extends the session of a waiting member.
+            sessions = max((m.session_timeout_ms for m in group.members), default=0)
+            if ends_ms > now_ms + _TOLERANCE_MS + _longest(group) + sessions:
+                return name
+    return None
+
+
+def _with_deadlines(group: AnyGroup, now_ms: int) -> AnyGroup:
+    """The group with its deadlines, for the rebalance or for giving up partitions, counted from now."""
+    if isinstance(group, Group):
+        return replace(group, deadline_ms=now_ms + _longest(group))
+    members = (
+        replace(member, revoke_by_ms=now_ms + member.rebalance_timeout_ms)
+        for member in group.members
+        if member.revoke_by_ms != NO_DEADLINE
+    )
+    return group.with_members(members)
+
+
+def _longest(group: AnyGroup) -> int:
+    return max((member.rebalance_timeout_ms for member in group.members), default=0)
+
 
 T = TypeVar("T")
 _MINUTE_MS: Final = 60_000
@@ -134,9 +213,7 @@ class TransactionCoordinator:
     def run_due(self) -> Expired:
         """Complete transactions that dead processes decided, abort those without time or owner, deliver
         scheduled records, and remove what has expired."""
-        while self._store.write(
-            lambda unit: ahead.begin_again(unit, self._clock.time_ms()), sync=False
-        ):
+        while self._store.write(lambda unit: begin_again(unit, self._clock.time_ms()), sync=False):
             pass
         done = Expired(
             recovered=self.leadership.recover(), aborted=self._abort_while(self._first_lost)
@@ -380,7 +457,7 @@ def _remove(
 
 
 def _next_due(source: Unit | sqlite3.Connection, config: BrokerConfig, now_ms: int) -> int:
-    if ahead.is_any(source, now_ms):
+    if is_any(source, now_ms):
         return now_ms
     limits = (
         (transaction_rows.NEXT_TIMEOUT, 1),

@@ -22,7 +22,7 @@ from eosdb.coordinator.groups import rows
 from eosdb.coordinator.transactions import rows as transaction_rows
 from eosdb.coordinator.transactions.state import TransactionMetadata
 from eosdb.model.clock import Clock
-from eosdb.model.protocol.owned_ids import EPOCHS, has_owner, owner_lock
+from eosdb.model.protocol.consumer_protocol import EPOCHS, has_owner, owner_lock
 from eosdb.model.values import TransactionState
 from eosdb.store.store import Store
 from eosdb.store.writing.unit import Unit

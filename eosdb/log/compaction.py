@@ -15,7 +15,7 @@ import sqlite3
 from typing import Final
 
 from eosdb.events.kinds import LogCleaned
-from eosdb.log import record_sum
+from eosdb.log import checksum
 from eosdb.log.batch import STORED_SIZE
 from eosdb.log.partition_rows import Partition
 from eosdb.model.failpoints import Failpoint, reach
@@ -145,7 +145,7 @@ def clean(unit: Unit, partition: Partition, config: TopicConfig, now_ms: int) ->
                 expired_horizons=expired,
                 unindexed=unindexed,
                 passed_sum=_passed_sum(unit, partition, end),
-                removed_sum=record_sum.of(unit.execute(_REMOVED, (partition_id,))),
+                removed_sum=checksum.of(unit.execute(_REMOVED, (partition_id,))),
             )
         )
         deleted = unit.execute(
@@ -163,7 +163,7 @@ def _passed_sum(unit: Unit, partition: Partition, end: int) -> int:
     """Return the sum of the records that no earlier pass has counted."""
     counted = 0 if partition.cleaned_sum is None else partition.clean_offset
     first = max(counted, partition.log_start_offset)
-    return record_sum.between(unit, partition.partition_id, first, max(end, partition.clean_offset))
+    return checksum.between(unit, partition.partition_id, first, max(end, partition.clean_offset))
 
 
 def is_due(

@@ -33,11 +33,11 @@ from eosdb.events.kinds import (
     ViewDropped,
 )
 from eosdb.log import (
+    checksum,
     json_views,
     once,
     partition_rows,
     producer_rows,
-    record_sum,
     scheduled,
     transaction_index,
 )
@@ -233,7 +233,7 @@ def log_start_offset_moved(unit: Folding, event: LogStartOffsetMoved, position: 
     moved = partition._replace(
         log_start_offset=event.log_start_offset,
         size_bytes=partition.size_bytes - event.size,
-        cleaned_sum=record_sum.added(partition.cleaned_sum, -event.cleaned_sum),
+        cleaned_sum=checksum.added(partition.cleaned_sum, -event.cleaned_sum),
     )
     first, stable = moved.stability(partition.first_unstable_offset, partition.log_end_offset)
     partition_rows.save(
@@ -257,7 +257,7 @@ def log_cleaned(unit: Folding, event: LogCleaned, position: int) -> None:
     if event.passed_sum is None or event.removed_sum is None:
         cleaned_sum = None if clean_offset else 0
     else:
-        cleaned_sum = record_sum.added(cleaned_sum or 0, event.passed_sum - event.removed_sum)
+        cleaned_sum = checksum.added(cleaned_sum or 0, event.passed_sum - event.removed_sum)
     cleaned = partition._replace(
         last_aborted_offset=last_aborted,
         clean_offset=clean_offset,

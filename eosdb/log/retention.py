@@ -14,7 +14,7 @@ from typing import Final
 
 from eosdb.errors import OffsetOutOfRangeError, PolicyViolationError
 from eosdb.events.kinds import LogStartOffsetMoved
-from eosdb.log import record_sum
+from eosdb.log import checksum
 from eosdb.log.batch import STORED_SIZE
 from eosdb.log.partition_rows import Partition, find_by_id
 from eosdb.model.topic_config import TopicConfig
@@ -81,7 +81,7 @@ def move_log_start(
             log_start_offset=log_start_offset,
             size=size,
             reason=reason,
-            cleaned_sum=record_sum.between(
+            cleaned_sum=checksum.between(
                 unit,
                 partition.partition_id,
                 partition.log_start_offset,

@@ -18,10 +18,9 @@ from eosdb.errors import (
     UnknownTopicOrPartitionError,
 )
 from eosdb.events.kinds import PartitionsAdded, TopicConfigAltered, TopicCreated, TopicDeleted
-from eosdb.model.config import BrokerConfig
+from eosdb.model.config import BrokerConfig, guess
 from eosdb.model.damage import parsed, reads
 from eosdb.model.notices import catalog
-from eosdb.model.setting_names import guess
 from eosdb.model.topic_config import MOVING_TO, ConfigChange, TopicConfig, changed, topic_overrides
 from eosdb.model.validation import check_int, check_topic_name
 from eosdb.model.values import INTERNAL_TOPICS, PARTITIONS_MAX, SCHEDULED, TopicMetadata

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from eosdb.coordinator.projection import apply
 from eosdb.errors import InvalidRequestError
 from eosdb.events.kinds import LogCleaned, LogStartOffsetMoved
-from eosdb.log import record_sum
+from eosdb.log import checksum
 from eosdb.log.batch import STORED_SIZE
 from eosdb.log.partition_rows import Partition, by_id, read_all, sound
 from eosdb.maintenance import copies
@@ -159,7 +159,7 @@ def _since(connection: sqlite3.Connection, position: int) -> dict[int, _Since]:
         start, clean = partition.log_start_offset, partition.clean_offset
         missing = 0
         if partition.cleaned_sum is not None:
-            there = record_sum.between(connection, partition.partition_id, start, clean)
+            there = checksum.between(connection, partition.partition_id, start, clean)
             missing = signed(partition.cleaned_sum - there)
         found[partition.partition_id] = _Since(start, missing_sum=missing)
     for partition_id, clean in connection.execute(_CLEANED, (position,)):
@@ -177,14 +177,14 @@ def _admit_losses(unit: Unit, partition: Partition, since: _Since, now_ms: int) 
         ).fetchone()
         start = partition.log_end_offset if first is None else max(first, start)
     if start > partition.log_start_offset:
-        there = record_sum.between(unit, partition_id, start, partition.clean_offset)
+        there = checksum.between(unit, partition_id, start, partition.clean_offset)
         gone = signed((partition.cleaned_sum or 0) - there - since.missing_sum)
         size = partition.size_bytes - _size(unit, partition_id, start)
         unit.record(LogStartOffsetMoved(*where, start, size, "restore", gone))
         partition = by_id(unit, partition_id)
     if since.clean_offset >= 0:
         clean = min(since.clean_offset, partition.log_end_offset)
-        there = record_sum.between(unit, partition_id, start, max(clean, partition.clean_offset))
+        there = checksum.between(unit, partition_id, start, max(clean, partition.clean_offset))
         unit.record(
             LogCleaned(
                 *where,

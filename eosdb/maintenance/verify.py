@@ -25,7 +25,7 @@ from eosdb.coordinator.projection import apply
 from eosdb.events import lean
 from eosdb.events.kinds import BatchAppended, Event, MarkerWritten
 from eosdb.events.lean import Lean
-from eosdb.log import checksum, record_sum
+from eosdb.log import checksum
 from eosdb.log.batch import STORED_SIZE
 from eosdb.log.producer_state import SEQUENCE_COUNT
 from eosdb.maintenance import replay
@@ -151,7 +151,7 @@ class _Partition:
             yield f"{where}: {self.size} bytes are stored, expected {self.size_bytes}"
         if self.cleaned_sum is not None:
             start, clean = self.log_start_offset, self.clean_offset
-            found = record_sum.between(connection, self.partition_id, start, clean)
+            found = checksum.between(connection, self.partition_id, start, clean)
             if found != self.cleaned_sum:
                 yield (
                     f"{where} offsets {start} to {clean - 1}: what compaction has left has the sum "

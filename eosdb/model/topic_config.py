@@ -14,8 +14,14 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from eosdb.errors import InvalidConfigError, InvalidRequestError
-from eosdb.model.config import INT32_MAX, INT64_MAX, BrokerConfig, cleanup_policy, timestamp_type
-from eosdb.model.setting_names import unknown_text
+from eosdb.model.config import (
+    INT32_MAX,
+    INT64_MAX,
+    BrokerConfig,
+    cleanup_policy,
+    timestamp_type,
+    unknown_text,
+)
 from eosdb.model.values import TimestampType
 
 MOVING_TO: Final = "eosdb.moving.to"

@@ -8,7 +8,7 @@ from contextlib import closing
 
 import pytest
 
-from eosdb.admin.pinned import first_offset
+from eosdb.admin.consistent_cut import first_offset
 
 NAMES = ("orders", "it's", "x') OR 1=1 --", "'")
 

@@ -21,7 +21,7 @@ from eosdb import (
 )
 from eosdb.cli.main import main
 from eosdb.model.clock import SystemClock
-from eosdb.model.protocol.owned_ids import with_owner
+from eosdb.model.protocol.consumer_protocol import with_owner
 from eosdb.model.requests import ConsumerGroupHeartbeat
 
 TP = TopicPartition("orders", 0)

@@ -30,7 +30,7 @@ from click.testing import CliRunner
 
 import eosdb
 from eosdb import OffsetAndMetadata, Record, RecordBatch, TopicPartition
-from eosdb.cli.registry import HIDDEN
+from eosdb.cli.main import HIDDEN
 from tests.cli.conftest import MAIN
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]

@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner
 
 import eosdb.cli
-from eosdb.cli.registry import COMMANDS, GROUPS
+from eosdb.cli.main import COMMANDS, GROUPS
 from tests.cli.conftest import MAIN
 
 pytestmark = [pytest.mark.process, pytest.mark.real_start]

@@ -13,7 +13,7 @@ import pytest
 import eosdb
 from eosdb import OffsetAndMetadata, Record, RecordBatch, TopicPartition
 from eosdb.cli.commands.top import screen as top_screen
-from eosdb.cli.commands.top import terminal as top_terminal
+from eosdb.cli.commands.top import top as top_terminal
 from eosdb.cli.commands.top.screen import TABLES, count
 from tests.cli import screen
 from tests.cli.conftest import Run

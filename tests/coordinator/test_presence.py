@@ -15,7 +15,7 @@ import pytest
 
 import eosdb
 from eosdb import ManualClock, Record, RecordBatch, TopicPartition
-from eosdb.model.protocol.owned_ids import with_owner
+from eosdb.model.protocol.consumer_protocol import with_owner
 
 pytestmark = pytest.mark.slow
 

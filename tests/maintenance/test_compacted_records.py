@@ -10,7 +10,7 @@ import pytest
 
 import eosdb
 from eosdb import BrokerConfig, ManualClock, Record, RecordBatch, TopicPartition
-from eosdb.log import record_sum
+from eosdb.log import checksum
 from eosdb.store.schema.row_checksum import row_checksum
 from tests.maintenance.everything import changing
 
@@ -100,12 +100,12 @@ def test_records_of_one_size_and_content_exchanged_for_others(path: Path) -> Non
 def test_the_sum_is_of_sets_and_no_two_sets_have_the_same() -> None:
     records = [(offset, 10_000 + offset) for offset in range(12)]
     sums = {
-        record_sum.of(records[i] for i in range(12) if chosen >> i & 1) for chosen in range(1 << 12)
+        checksum.of(records[i] for i in range(12) if chosen >> i & 1) for chosen in range(1 << 12)
     }
     assert len(sums) == 1 << 12
-    assert len({record_sum.of(order) for order in permutations(records[:5])}) == 1
-    assert record_sum.of([(0, None)]) == record_sum.of([(0, 0)]) == 0
-    assert record_sum.of([(1, None)]) == 0xE220A8397B1DCDAF - 2**64, "SplitMix64's first number"
+    assert len({checksum.of(order) for order in permutations(records[:5])}) == 1
+    assert checksum.of([(0, None)]) == checksum.of([(0, 0)]) == 0
+    assert checksum.of([(1, None)]) == 0xE220A8397B1DCDAF - 2**64, "SplitMix64's first number"
 
 
 def test_what_was_missing_stays_missing_when_compaction_passes_again(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eosdb.model.protocol.owned_ids import EPOCHS, SINK, has_owner, owner_lock, with_owner
+from eosdb.model.protocol.consumer_protocol import EPOCHS, SINK, has_owner, owner_lock, with_owner
 
 
 @pytest.mark.parametrize("transactional_id", ["g", "", "a\nb", "\ud800"], ids=repr)

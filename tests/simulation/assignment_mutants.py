@@ -6,7 +6,7 @@ import contextlib
 from typing import Any
 
 from eosdb.coordinator.groups import consumer_decisions, consumer_rows
-from eosdb.coordinator.groups.consumer_group import NOTHING
+from eosdb.coordinator.groups.consumer_decisions import NOTHING
 from eosdb.errors import IllegalGenerationError, UnknownMemberIdError
 from tests.simulation.planting import instead_of
 

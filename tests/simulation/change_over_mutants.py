@@ -7,7 +7,7 @@ from typing import Any
 from unittest import mock
 
 from eosdb.coordinator.groups import decisions, migration, rows
-from eosdb.coordinator.groups.consumer_group import ConsumerGroup
+from eosdb.coordinator.groups.consumer_decisions import ConsumerGroup
 from eosdb.coordinator.groups.decisions import Group
 from tests.simulation.planting import instead_of, mutant
 

@@ -18,8 +18,7 @@ from eosdb.errors import DatabaseNotFoundError, UnknownTopicOrPartitionError
 from eosdb.spark_io import jdbc_options, skipped_files
 from eosdb.spark_io.planning import options
 from eosdb.spark_io.planning.errors import SparkOptionError
-from eosdb.spark_io.reading.table_function import Records
-from eosdb.spark_io.source import EosdbDataSource
+from eosdb.spark_io.source import EosdbDataSource, Records
 from eosdb.spark_io.writing import outgoing
 from tests.spark_io.like_spark import SCHEMA, Reader, texts
 from tests.spark_io.making import make

@@ -16,7 +16,7 @@ import pytest
 import eosdb
 from eosdb import OffsetAndMetadata, Record, RecordBatch, TopicPartition
 from eosdb.admin import outcome
-from eosdb.coordinator import ahead
+from eosdb.coordinator import coordinator
 from eosdb.coordinator.groups import offsets as group_offsets
 from eosdb.coordinator.groups import rows as group_rows
 from eosdb.coordinator.transactions import rows as transaction_rows
@@ -38,9 +38,9 @@ HOT = {
     "a transactional id": transaction_rows.BY_ID,
     "the next time-out": transaction_rows.NEXT_TIMEOUT,
     "a transaction that timed out": transaction_rows._TIMED_OUT,
-    "the transaction that ends last": ahead._TRANSACTION,
-    "the rebalance that ends last": ahead._REBALANCE,
-    "the session that ends last": ahead._SESSION,
+    "the transaction that ends last": coordinator._TRANSACTION,
+    "the rebalance that ends last": coordinator._REBALANCE,
+    "the session that ends last": coordinator._SESSION,
     "the id that expires next": transaction_rows.OLDEST_IDLE,
     "the offset that expires next": group_offsets.OLDEST,
     "the newest transitions of an id": outcome._NEWEST_FIRST,

@@ -77,12 +77,12 @@ TIERS = {
 }
 ROOMS = [row for tier in TIERS.values() for row in tier]
 BUDGET = {
-    "engine": 34_517,
-    "clients": 10_656,
-    "wire": 5_756,
-    "testing": 3_350,
-    "integrations": 7_680,
-    "commands": 10_256,
+    "engine": 34_458,
+    "clients": 10_629,
+    "wire": 5_741,
+    "testing": 3_290,
+    "integrations": 7_647,
+    "commands": 10_211,
 }
 """The lines of Python that a tier may have. Whoever raises one says in the commit what it buys."""
 DOORS = {
@@ -158,7 +158,6 @@ PURE = {
     "eosdb.admin.worries",
     "eosdb.log.producer_state",
     "eosdb.coordinator.groups.consumer_decisions",
-    "eosdb.coordinator.groups.consumer_group",
     "eosdb.coordinator.groups.decisions",
     "eosdb.coordinator.groups.departures",
     "eosdb.coordinator.groups.migration",

@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 import eosdb
-from eosdb.wire.connection import CarryOut
 from eosdb.wire.limits import Limits
 from eosdb.wire.messages import Response
-from eosdb.wire.server import Server
+from eosdb.wire.server import CarryOut, Server
 from eosdb.wire.session import Session
 from tests.testing.clients import API_VERSIONS, ask_without_reading
 

@@ -16,7 +16,7 @@ from kafka.protocol.metadata.metadata import MetadataRequest
 from kafka.protocol.producer.produce import ProduceRequest
 
 import eosdb
-from eosdb.wire import connection
+from eosdb.wire import server as serving
 from eosdb.wire.handlers import k01_fetch
 from eosdb.wire.limits import Limits, Memory
 from eosdb.wire.parking import REAL_TIME, Parking
@@ -393,8 +393,8 @@ def test_large_frames_that_stall_keep_nobody_from_being_read(
 def test_time_without_room_is_not_the_clients(
     monkeypatch: pytest.MonkeyPatch, clock: eosdb.ManualClock
 ) -> None:
-    monkeypatch.setattr(connection, "REAL_TIME", clock)
-    patience = connection._Patience(30, Memory(100).lease())
+    monkeypatch.setattr(serving, "REAL_TIME", clock)
+    patience = serving._Patience(30, Memory(100).lease())
     clock.advance(29_000)
     patience.renew()
     clock.advance(1_000_000)

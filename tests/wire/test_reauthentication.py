@@ -15,10 +15,9 @@ from kafka.protocol.metadata.metadata import MetadataRequest
 import eosdb
 from eosdb import BrokerConfig, ManualClock
 from eosdb.errors import SaslAuthenticationFailedError
-from eosdb.wire.connection import CarryOut
 from eosdb.wire.login import Login, Users
 from eosdb.wire.messages import SASL_AUTHENTICATE, SASL_HANDSHAKE
-from eosdb.wire.server import Server
+from eosdb.wire.server import CarryOut, Server
 from eosdb.wire.session import Session
 from tests.wire.peer import PATIENCE_S, Peer
 from tests.wire.secured import (

@@ -28,10 +28,9 @@ from eosdb.errors import (
     StorageError,
 )
 from eosdb.store.store import Store
-from eosdb.wire.connection import CarryOut
 from eosdb.wire.handlers import APIS
 from eosdb.wire.messages import Response
-from eosdb.wire.server import Server
+from eosdb.wire.server import CarryOut, Server
 from eosdb.wire.session import Session, asking
 from tests.wire import every_api
 from tests.wire.every_api import TABLE, TOPIC, Row

@@ -18,9 +18,8 @@ from eosdb.cli.session import Session
 from eosdb.integrations.exposition import Metric, counter, gauge, written
 from eosdb.integrations.relay import from_kafka, to_file, to_kafka
 from eosdb.integrations.relay.kafka_client import from_file
-from eosdb.integrations.relay.positions import POSITIONS_TOPIC
 from eosdb.integrations.relay.settings import RelayOptions
-from eosdb.integrations.relay.status import PartitionStatus, RelayStatus
+from eosdb.integrations.relay.status import POSITIONS_TOPIC, PartitionStatus, RelayStatus
 from eosdb.system.signals import stopped_by_signals
 
 _TOTALS: Final = {

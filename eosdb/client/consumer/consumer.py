@@ -12,8 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, Generic, Unpack
 
-from eosdb.client.consumer.assigned import AssignedPartitions, OnChange
-from eosdb.client.consumer.fetcher import Cursor, Fetcher, records_of
+from eosdb.client.consumer.fetcher import AssignedPartitions, Cursor, Fetcher, OnChange, records_of
 from eosdb.client.consumer.membership import MEMBERSHIP_ERRORS, Membership
 from eosdb.client.consumer.requests import ConsumerRequests
 from eosdb.client.consumer.settings import ConsumerConfig, ConsumerSettings
@@ -34,11 +33,11 @@ from eosdb.errors import (
 from eosdb.model import requests
 from eosdb.model.clock import Clock
 from eosdb.model.closing import Closeable
+from eosdb.model.config import checked_settings
 from eosdb.model.metrics import Metrics
 from eosdb.model.records.columns import PartitionColumns, PolledColumns
 from eosdb.model.reports import Lag
 from eosdb.model.requests import DataVersion, ListOffsets, OffsetCommit, Topic, TopicPartitions
-from eosdb.model.setting_names import checked_settings
 from eosdb.model.values import (
     ConsumerGroupMetadata,
     ConsumerRecord,

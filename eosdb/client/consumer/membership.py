@@ -16,8 +16,8 @@ from enum import Enum
 from typing import Final
 
 from eosdb.client.background import Background
-from eosdb.client.consumer.assigned import AssignedPartitions
 from eosdb.client.consumer.assignors import ASSIGNORS, MemberSubscription
+from eosdb.client.consumer.fetcher import AssignedPartitions
 from eosdb.client.consumer.requests import ConsumerRequests
 from eosdb.client.consumer.settings import ConsumerSettings
 from eosdb.client.transport import Presence

@@ -11,10 +11,9 @@ from eosdb.client.consumer.settings import ConsumerConfig
 from eosdb.client.producer.settings import ProducerConfig, ProducerSettings
 from eosdb.client.transport import Transport
 from eosdb.errors import ConfigError
-from eosdb.model.config import INT32_MAX
+from eosdb.model.config import INT32_MAX, checked_settings
 from eosdb.model.records.serializing import Deserializer, Serializer
 from eosdb.model.requests import AnyBroker
-from eosdb.model.setting_names import checked_settings
 from eosdb.model.validation import check_whole
 from eosdb.model.values import ConsumerRecord, MadeKey, MadeValue
 

@@ -43,12 +43,12 @@ from eosdb.errors import (
     WakeupError,
 )
 from eosdb.model.clock import Clock
+from eosdb.model.config import checked_settings
 from eosdb.model.metrics import Metrics
 from eosdb.model.notices import catalog
 from eosdb.model.notices.notice import error_text
-from eosdb.model.protocol.owned_ids import with_owner
+from eosdb.model.protocol.consumer_protocol import with_owner
 from eosdb.model.reports import ProcessReport
-from eosdb.model.setting_names import checked_settings
 from eosdb.model.values import ConsumerRecord, TopicPartition
 from eosdb.system.signals import stopped_by_signals
 

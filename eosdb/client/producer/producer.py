@@ -45,11 +45,11 @@ from eosdb.errors import (
 )
 from eosdb.model.clock import Clock, DeliverAt, due_ms
 from eosdb.model.closing import Closeable
+from eosdb.model.config import checked_settings
 from eosdb.model.metrics import Metrics
 from eosdb.model.records.scheduling import as_waiting
 from eosdb.model.records.serializing import serialized
 from eosdb.model.requests import Produce
-from eosdb.model.setting_names import checked_settings
 from eosdb.model.validation import as_headers
 from eosdb.model.values import (
     ConsumerGroupMetadata,

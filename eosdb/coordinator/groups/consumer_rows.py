@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any, Final
 
-from eosdb.coordinator.groups.consumer_group import (
+from eosdb.coordinator.groups.consumer_decisions import (
     ConsumerGroup,
     ConsumerMember,
     MemberState,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from eosdb.coordinator.groups import consumer_decisions, decisions, migration
-from eosdb.coordinator.groups.consumer_group import ConsumerGroup
+from eosdb.coordinator.groups.consumer_decisions import ConsumerGroup
 from eosdb.coordinator.groups.decisions import Group
 
 CAUSES: Final = {

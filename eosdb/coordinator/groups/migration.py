@@ -11,13 +11,14 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from eosdb.coordinator.groups import consumer_decisions, decisions
-from eosdb.coordinator.groups.consumer_decisions import Heartbeat, Topics
-from eosdb.coordinator.groups.consumer_group import (
+from eosdb.coordinator.groups.consumer_decisions import (
     NO_DEADLINE,
     ConsumerGroup,
     ConsumerMember,
+    Heartbeat,
     MemberState,
     Partitions,
+    Topics,
 )
 from eosdb.coordinator.groups.decisions import Group, Member
 from eosdb.errors import (

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from eosdb.coordinator.due import Due
 from eosdb.coordinator.groups import consumer_rows, departures
-from eosdb.coordinator.groups.consumer_group import ConsumerGroup, ConsumerMember
+from eosdb.coordinator.groups.consumer_decisions import ConsumerGroup, ConsumerMember
 from eosdb.coordinator.groups.decisions import Group, Member
 from eosdb.coordinator.groups.departures import Removed
 from eosdb.events.kinds import ConsumerGroupChanged, GroupChanged, GroupMember

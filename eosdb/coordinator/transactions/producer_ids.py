@@ -4,7 +4,8 @@ A database object holds one block in memory. An event allocates the next block w
 version, so two processes that read the same state cannot both allocate it. Closing the database loses the
 unused ids of its block.
 
-`producer_ids` stores the transactional id of a producer id as long as a record of it exists.
+`producer_ids` stores the transactional id of a producer id as long as a record of it exists. A
+transactional id belongs to one of 50 coordinator partitions.
 """
 
 from __future__ import annotations
@@ -22,6 +23,22 @@ from eosdb.model.config import INT64_MAX
 from eosdb.store.counters import counter
 from eosdb.store.store import Store
 from eosdb.store.writing.unit import STEPS_PER_UNIT, Unit
+
+PARTITIONS: Final = 50
+"""transaction.state.log.num.partitions and offsets.topic.num.partitions; a constant of the format."""
+
+
+def partition_for(key: str) -> int:
+    """The coordinator partition of a transactional id or group id. Java's `String.hashCode` over UTF-16
+    units, its absolute value (0 for -2**31), modulo 50 (Kafka: Utils.abs,
+    TransactionStateManager.partitionFor)."""
+    data = key.encode("utf-16-le", "surrogatepass")
+    value = 0
+    for i in range(0, len(data), 2):
+        value = (31 * value + (data[i] | data[i + 1] << 8)) & 0xFFFFFFFF
+    signed = value - 2**32 if value >= 2**31 else value
+    return (0 if signed == -(2**31) else abs(signed)) % PARTITIONS
+
 
 NEXT_PRODUCER_ID: Final = "next_producer_id"
 BLOCK_VERSION: Final = "producer_id_block_version"

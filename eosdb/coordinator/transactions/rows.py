@@ -36,7 +36,7 @@ from eosdb.events.kinds import (
 )
 from eosdb.log import append, partition_rows
 from eosdb.model.damage import parsed, reads
-from eosdb.model.protocol.owned_ids import OWNED_BY, SINK, has_owner, owner_lock
+from eosdb.model.protocol.consumer_protocol import OWNED_BY, SINK, has_owner, owner_lock
 from eosdb.model.values import (
     EPOCH_PER_TRANSACTION,
     ProducerIdAndEpoch,

@@ -19,9 +19,8 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from eosdb.errors import IllegalStateError
-from eosdb.integrations.moving.here import Here
+from eosdb.integrations.moving.here import Here, There
 from eosdb.integrations.moving.plan import Compared, TopicHere, TopicThere
-from eosdb.integrations.moving.there import There
 from eosdb.integrations.relay.values import RelayRecord
 from eosdb.model.values import TopicPartition
 

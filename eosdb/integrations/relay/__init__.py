@@ -16,7 +16,7 @@ from eosdb.integrations.relay.kafka_ends import KafkaSource, KafkaTarget
 from eosdb.integrations.relay.relay import Relay
 from eosdb.integrations.relay.settings import RelayOptions, RelaySettings
 from eosdb.integrations.relay.status import PartitionStatus, RelayStatus
-from eosdb.model.setting_names import checked_settings
+from eosdb.model.config import checked_settings
 from eosdb.model.validation import check_text
 
 __all__ = ["PartitionStatus", "Relay", "RelayStatus", "from_kafka", "to_file", "to_kafka"]

@@ -13,7 +13,7 @@ from eosdb.database import Database
 from eosdb.errors import EosdbError, MessageTooLargeError, UnknownTopicOrPartitionError
 from eosdb.integrations.relay import planning
 from eosdb.integrations.relay.failure import InterruptedRelayError, TooLargeError, translating
-from eosdb.integrations.relay.positions import POSITIONS_CONFIG
+from eosdb.integrations.relay.status import POSITIONS_CONFIG
 from eosdb.integrations.relay.values import (
     Bounds,
     Chunk,

@@ -11,7 +11,7 @@ from eosdb.errors import MessageTooLargeError, OffsetOutOfRangeError, UnknownTop
 from eosdb.integrations.relay import planning
 from eosdb.integrations.relay.failure import InterruptedRelayError, TooLargeError
 from eosdb.integrations.relay.kafka_client import TIMEOUT_S, KafkaClient
-from eosdb.integrations.relay.positions import POSITIONS_CONFIG
+from eosdb.integrations.relay.status import POSITIONS_CONFIG
 from eosdb.integrations.relay.values import (
     Bounds,
     Chunk,

@@ -25,9 +25,14 @@ from eosdb.errors import (
 )
 from eosdb.integrations.relay import planning
 from eosdb.integrations.relay.failure import InterruptedRelayError, TooLargeError
-from eosdb.integrations.relay.positions import Keeper, Standing, transactional_id
 from eosdb.integrations.relay.settings import DEAD_LETTERS, RelaySettings
-from eosdb.integrations.relay.status import Progress, RelayStatus
+from eosdb.integrations.relay.status import (
+    Keeper,
+    Progress,
+    RelayStatus,
+    Standing,
+    transactional_id,
+)
 from eosdb.integrations.relay.values import (
     Bounds,
     Chunk,

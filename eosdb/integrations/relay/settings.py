@@ -8,7 +8,7 @@ from typing import Final, TypedDict
 
 from eosdb.errors import ConfigError
 from eosdb.integrations.relay.planning import ON_GAP, TOO_LARGE
-from eosdb.integrations.relay.positions import POSITIONS_TOPIC
+from eosdb.integrations.relay.status import POSITIONS_TOPIC
 from eosdb.integrations.relay.values import Limits
 from eosdb.model.progress import Progress
 from eosdb.model.validation import (

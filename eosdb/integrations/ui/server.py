@@ -31,8 +31,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from eosdb.admin.timeline.svg import STYLE
 from eosdb.database import Database
 from eosdb.errors import EosdbError, ListenError, StorageError
-from eosdb.integrations.ui.pages import Pages
-from eosdb.integrations.ui.watching import INTERVAL_MS, Watcher
+from eosdb.integrations.ui.pages import INTERVAL_MS, Pages, Watcher
 from eosdb.model.closing import Closeable
 from eosdb.model.threads import Thread
 from eosdb.model.values import TopicPartition

@@ -6,7 +6,6 @@ exactly-once still holds.
 """
 
 from eosdb.testing.arena import Faults
-from eosdb.testing.simulation.run import ALL_ROLES, Result, Settings, run
-from eosdb.testing.simulation.shrink import command, shrink
+from eosdb.testing.simulation.run import ALL_ROLES, Result, Settings, command, run, shrink
 
 __all__ = ["ALL_ROLES", "Faults", "Result", "Settings", "command", "run", "shrink"]

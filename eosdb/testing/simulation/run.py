@@ -1,24 +1,223 @@
-"""One run of one seed: its actors, its faults, and the result of the checks."""
+"""One run of one seed: its actors, its faults, and the result of the checks; a failing run made shorter.
+
+Strangers send requests that no well-behaved client sends. Each would break a promise and must be refused.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import random
+import shlex
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from eosdb.errors import EosdbError, InvalidRequestError
 from eosdb.model.failpoints import watched
-from eosdb.model.requests import DeleteRecords, InitProducerId
-from eosdb.model.values import TopicPartition
+from eosdb.model.requests import (
+    DeleteRecords,
+    EndTxn,
+    InitProducerId,
+    Produce,
+    Request,
+    TxnOffsetCommit,
+    WriteTxnMarkers,
+)
+from eosdb.model.values import (
+    ConsumerGroupMetadata,
+    OffsetAndMetadata,
+    Record,
+    RecordBatch,
+    TopicPartition,
+)
 from eosdb.testing.arena import Faults
 from eosdb.testing.scheduler import Actor, NodeCrashed
 from eosdb.testing.simulation.actors import ROLES, Me
-from eosdb.testing.simulation.model import INPUT, RESULTS, TABLE, Violation
-from eosdb.testing.simulation.strangers import STRANGERS
+from eosdb.testing.simulation.model import (
+    INPUT,
+    MEMBERS,
+    RESULTS,
+    TABLE,
+    PartitionModel,
+    Row,
+    Violation,
+)
 from eosdb.testing.simulation.world import DATA, TOPICS, World
+
+_RECENT: Final = 8
+Stranger = Callable[[World, random.Random, int], None]
+
+
+def contradicts_its_end(world: World, rng: random.Random, node: int) -> None:
+    """End a transaction that has ended the other way. (Under version 1 this may reach the next
+    transaction.)"""
+    ended = list(world.checker.outcomes.items())[-_RECENT:]
+    if not ended or world.config.transaction_version == 1:
+        return
+    key, outcome = rng.choice(ended)
+    token = world.ledger.transactions[key].token
+    _must_be_refused(
+        f"{key} is {outcome}; the opposite",
+        world,
+        node,
+        EndTxn(
+            token.transactional_id, token.producer_id, token.producer_epoch, outcome != "COMMIT"
+        ),
+    )
+
+
+def writes_markers_under_an_old_epoch(world: World, rng: random.Random, node: int) -> None:
+    """As a coordinator that has been replaced, write markers for a producer's open or next transaction."""
+    tp = rng.choice(list(world.checker.partitions))
+    producers = world.nodes[node].broker.describe_producers(tp)
+    ruled = [p for p in producers if p.coordinator_epoch > 0][-_RECENT:]
+    if not ruled:
+        return
+    fenced = rng.choice(ruled)
+    epoch = fenced.producer_epoch + (world.config.transaction_version > 1)
+    _must_be_refused(
+        f"{tp} has seen coordinator epoch {fenced.coordinator_epoch} of producer {fenced.producer_id}; "
+        "an older one's marker",
+        world,
+        node,
+        WriteTxnMarkers(
+            fenced.producer_id, epoch, rng.random() < 0.5, [tp], fenced.coordinator_epoch - 1
+        ),
+    )
+
+
+def repeats_with_more(world: World, rng: random.Random, node: int) -> None:
+    """Send a stored batch again with one record more."""
+    tp = rng.choice(list(world.checker.partitions))
+    batch = _some_batch(world.checker.partitions[tp], rng)
+    by_id = {p.producer_id: p for p in world.nodes[node].broker.describe_producers(tp)}
+    if batch is None or batch[0].producer_id not in by_id:
+        return
+    first = batch[0]
+    values = [row.value for row in batch] + [b"a stranger's|-|0"]
+    repeat = RecordBatch(
+        [Record(value=value) for value in values],
+        first.producer_id, first.producer_epoch, first.sequence,
+    )  # fmt: skip
+    _must_be_refused(
+        f"{tp} stores {len(batch)} records from sequence {first.sequence} on; {len(values)} of them",
+        world,
+        node,
+        Produce({tp: repeat}),
+    )
+
+
+def commits_for_an_old_generation(world: World, rng: random.Random, node: int) -> None:
+    """As a member that missed a rebalance, send offsets to a transaction (KIP-447)."""
+    try:
+        group = world.nodes[node].broker.describe_group(MEMBERS)
+        me = world.ask(node, InitProducerId("stranger"))
+    except EosdbError:
+        return
+    if not group.members or world.config.transaction_version == 1:
+        return
+    member_id = rng.choice(group.members).member_id
+    # The description already shows what the next write will carry out.
+    generation = dict(world.checker.beliefs.members).get(member_id)
+    if generation is None:
+        return
+    _must_be_refused(
+        f"{member_id} of {MEMBERS} is at generation {generation}; an offset of the one before",
+        world,
+        node,
+        TxnOffsetCommit(
+            transactional_id="stranger",
+            producer_id=me.producer_id,
+            producer_epoch=me.producer_epoch,
+            group=ConsumerGroupMetadata(MEMBERS, generation - 1, member_id),
+            offsets={TopicPartition(INPUT, 0): OffsetAndMetadata(0)},
+        ),
+    )
+
+
+STRANGERS: Final[tuple[Stranger, ...]] = (
+    contradicts_its_end,
+    writes_markers_under_an_old_epoch,
+    repeats_with_more,
+    commits_for_an_old_generation,
+)
+
+
+def _must_be_refused(what: str, world: World, node: int, request: Request[object]) -> None:
+    try:
+        answer = world.ask(node, request)
+    except EosdbError:
+        is_refused = True
+    else:
+        results = answer.values() if isinstance(answer, dict) else [answer]
+        is_refused = any(getattr(result, "error", None) is not None for result in results)
+    if not is_refused:
+        raise Violation(f"{what} is answered with success")
+    world.counts[f"a stranger's {request.name}"] += 1
+
+
+def _some_batch(model: PartitionModel, rng: random.Random) -> list[Row] | None:
+    """One of the newest batches outside of transactions: its rows share a journal position."""
+    recent = [r for r in model.rows[-40:] if r.producer_id >= 0 and not r.is_transactional]
+    if not recent:
+        return None
+    position = rng.choice(recent).position
+    return [row for row in model.rows if row.position == position]
+
+
+_ENOUGH_RUNS = 300
+_OTHER_SEEDS = 40
+
+
+def shrink(failed: Result, runs: int = _ENOUGH_RUNS) -> Result:
+    """The failing run with the shortest history among about `runs` smaller ones. It tries fewer actors,
+    fewer kinds of faults and other seeds; a run that still breaks a promise in fewer lines is kept and
+    reduced further."""
+    best, left = failed, runs
+    improved = True
+    while improved and left > 0:
+        improved = False
+        for settings in _smaller(best):
+            if left == 0:
+                break
+            left -= 1
+            result = run(settings)
+            if result.violation is not None and len(result.history) < len(best.history):
+                best, improved = result, True
+                break
+    return dataclasses.replace(best, settings=dataclasses.replace(best.settings, steps=best.steps))
+
+
+def command(settings: Settings) -> str:
+    """The command line that repeats exactly this run."""
+    words = ["eosdb", "simulate", "--seed", str(settings.seed), "--steps", str(settings.steps)]
+    if settings.roles:
+        words += ["--actors", ",".join(settings.roles)]
+    if settings.transaction_version != Settings(0).transaction_version:
+        words += ["--transaction-version", str(settings.transaction_version)]
+    for each in dataclasses.fields(Faults):
+        value = getattr(settings.faults, each.name)
+        if value != each.default:
+            words += ["--fault", f"{each.name}={value}"]
+    return shlex.join(words)
+
+
+def _smaller(result: Result) -> Iterator[Settings]:
+    """Settings of smaller runs that may fail, the most promising first."""
+    settings = dataclasses.replace(result.settings, steps=result.steps)
+    for role in settings.cast:
+        if len(settings.cast) > 1:
+            fewer = tuple(other for other in settings.cast if other != role)
+            yield dataclasses.replace(settings, roles=fewer)
+    for each in dataclasses.fields(Faults):
+        if getattr(settings.faults, each.name):
+            milder = dataclasses.replace(settings.faults, **{each.name: 0})
+            yield dataclasses.replace(settings, faults=milder)
+    for seed in range(1, _OTHER_SEEDS + 1):
+        yield dataclasses.replace(settings, seed=seed)
+
 
 ALL_ROLES: Final = tuple(ROLES)
 _AUDIT_EVERY: Final = 250

@@ -17,7 +17,7 @@ from kafka.protocol.consumer.fetch import FetchRequest
 
 from eosdb.broker.broker import Broker
 from eosdb.errors import CorruptRecordError, EosdbError
-from eosdb.log.reading import ends as many
+from eosdb.log.reading import lag as many
 from eosdb.log.topics import unknown_id
 from eosdb.model import requests
 from eosdb.model.fetched import AbortedTransaction, Block

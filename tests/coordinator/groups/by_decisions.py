@@ -6,11 +6,12 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from eosdb.coordinator.groups import consumer_decisions, decisions, departures, migration, rows
-from eosdb.coordinator.groups.consumer_decisions import LEAVE, Heartbeat
-from eosdb.coordinator.groups.consumer_group import (
+from eosdb.coordinator.groups.consumer_decisions import (
     AWAY,
+    LEAVE,
     ConsumerGroup,
     ConsumerMember,
+    Heartbeat,
     Partitions,
 )
 from eosdb.coordinator.groups.decisions import Group, Member

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eosdb.coordinator.groups import consumer_decisions, decisions
-from eosdb.coordinator.groups.consumer_decisions import Heartbeat
-from eosdb.coordinator.groups.consumer_group import (
+from eosdb.coordinator.groups.consumer_decisions import (
     AWAY,
     NO_DEADLINE,
     NOTHING,
     ConsumerGroup,
     ConsumerMember,
+    Heartbeat,
     MemberState,
     Partitions,
 )

@@ -24,8 +24,7 @@ from eosdb.integrations.relay.kafka_client import (
     from_lines,
     kafka_settings,
 )
-from eosdb.integrations.relay.positions import Keeper
-from eosdb.integrations.relay.status import PartitionStatus, RelayStatus
+from eosdb.integrations.relay.status import Keeper, PartitionStatus, RelayStatus
 from eosdb.integrations.relay.values import Bounds, Position
 from eosdb.model.values import TopicPartition
 from tests.cases import each

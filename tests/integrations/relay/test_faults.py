@@ -21,7 +21,7 @@ from eosdb.errors import (
 )
 from eosdb.integrations import relay
 from eosdb.integrations.relay import Relay
-from eosdb.integrations.relay.positions import POSITIONS_TOPIC
+from eosdb.integrations.relay.status import POSITIONS_TOPIC
 from eosdb.testing.kafka import KafkaDouble
 from tests.integrations.relay.contents import contents, fill, values
 

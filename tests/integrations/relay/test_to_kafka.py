@@ -13,7 +13,7 @@ from eosdb.errors import (
 )
 from eosdb.integrations import relay
 from eosdb.integrations.relay.kafka_client import KafkaClient
-from eosdb.integrations.relay.positions import POSITIONS_TOPIC
+from eosdb.integrations.relay.status import POSITIONS_TOPIC
 from eosdb.testing.kafka import KafkaDouble
 from tests.integrations.relay.contents import Running, contents, fill, values, wait_until
 

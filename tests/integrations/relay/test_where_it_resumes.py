@@ -7,7 +7,7 @@ import pytest
 
 from eosdb.errors import OffsetOutOfRangeError
 from eosdb.integrations.relay import planning
-from eosdb.integrations.relay.positions import Keeper
+from eosdb.integrations.relay.status import Keeper
 from eosdb.integrations.relay.values import Bounds, Position
 from eosdb.model.values import TopicPartition
 

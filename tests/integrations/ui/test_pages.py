@@ -20,8 +20,8 @@ import eosdb
 from eosdb import TopicPartition
 from eosdb.cli.main import main
 from eosdb.integrations.ui import pages
+from eosdb.integrations.ui.pages import Watcher
 from eosdb.integrations.ui.server import HEADERS, UiServer, refusal
-from eosdb.integrations.ui.watching import Watcher
 from eosdb.model.clock import ManualClock
 from tests.integrations.ui.files import HARM
 
