@@ -18,7 +18,7 @@ OWN_WAYS = {
 """Pages whose blocks are not one program, and the test that runs all of them."""
 NOT_RUN = {
     "docs/lakehouse.md": (2, "`make lakehouse`: Spark fetches jars for it"),
-    "docs/testing.md": (3, "a container, and the jars of Java's client and of Spark's connector"),
+    "docs/testing.md": (2, "the jars of Java's client and of Spark's connector"),
 }
 """How many blocks of a page have the language `py`, and why no test runs them."""
 

@@ -22,7 +22,11 @@ def test_it(bootstrap_servers):
 
 
 def blocks_of(page: str) -> list[str]:
-    return re.findall(r"(?s)```python\n(.*?)```", (ROOT / page).read_text())
+    """The Python of a page; a diff gives the text after the change."""
+    text = (ROOT / page).read_text()
+    changed = re.findall(r"(?s)```diff\n(.*?)```", text)
+    after = ["\n".join(re.findall(r"(?m)^[ +](.*)$", block)) for block in changed]
+    return [*re.findall(r"(?s)```python\n(.*?)```", text), *after]
 
 
 def test_the_tests_that_the_pages_show_pass(tmp_path: Path) -> None:

@@ -221,5 +221,17 @@ def test_the_worked_transaction_is_that_of_the_file() -> None:
 
 
 def test_the_page_is_of_the_newest_schema() -> None:
-    assert f"ten years: schema {newest.SCHEMA_VERSION}." in PAGE
+    number = newest.SCHEMA_VERSION
+    for sentence in (
+        f"ten years: schema {number}.",
+        f"the schema's number: {number} |",
+        f"| {number} | read it as this page says |",
+        f"| above {number}, `read_version` of [`eosdb_file`](#eosdb_file) at most {number} |",
+        f"| below {number} | ",
+        f"**Within schema {number}**",
+        f"Any other change is schema {number + 1}.",
+        f"Schema {number} never has a kind",
+        f"four digits: `{number:04}`",
+    ):
+        assert sentence in PAGE, sentence
     assert str(newest.APPLICATION_ID) in PAGE

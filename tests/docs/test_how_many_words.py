@@ -1,0 +1,33 @@
+"""The documentation stays short: a limit of words, without the pages that programs write."""
+
+from __future__ import annotations
+
+import re
+
+from tests.tidy.tree import ROOT
+
+LIMIT = 50_000
+README_LIMIT = 1_200
+WRITTEN_BY_PROGRAMS = {"docs/cli.md", "docs/conformance.md", "docs/gauntlet.md"}
+NOTICES = re.compile(r"(?s)<!-- notices -->.*<!-- end of notices -->")
+
+
+def words(text: str) -> int:
+    """Those with a letter or a digit, code included; a table's bars and dashes are no words."""
+    return sum(any(char.isalnum() for char in word) for word in text.split())
+
+
+def test_the_pages_have_no_more_words_than_their_limit() -> None:
+    """Decisions and the reference, which is made of docstrings, do not count."""
+    counted = {
+        page: words(NOTICES.sub("", path.read_text(encoding="utf-8")))
+        for path in ROOT.glob("docs/**/*.md")
+        if (page := str(path.relative_to(ROOT))) not in WRITTEN_BY_PROGRAMS
+        and not page.startswith(("docs/decisions/", "docs/reference/"))
+    }
+    largest = sorted(counted.items(), key=lambda item: -item[1])[:8]
+    assert sum(counted.values()) <= LIMIT, f"say each thing once, and link to it: {largest}"
+
+
+def test_the_readme_is_read_in_five_minutes() -> None:
+    assert words((ROOT / "README.md").read_text(encoding="utf-8")) <= README_LIMIT
