@@ -99,8 +99,8 @@ class Processing:
         self._handler = handler
         self._workers = Workers(home, "processor")
         self._processor: Processor | None = None
-        self._task: asyncio.Task[Any] | None = None
-        """The task of the user's handler."""
+        self._tasks = set[asyncio.Task[Any]]()
+        """The tasks of the user's handler."""
         self._is_stopping = False
         self.ended: Future[Any] | None = None
         """Done when the processor has left its group."""
@@ -136,8 +136,8 @@ class Processing:
         self._is_stopping = True
         if self._processor is not None:
             self._processor.stop()
-        if self._task is not None and not self._home.loop.is_closed():
-            self._task.cancel()
+        for task in () if self._home.loop.is_closed() else self._tasks:
+            task.cancel()
 
     def _called(self) -> Callable[..., Any]:
         """Return the plain function that the processor calls, with as many parameters as the user's."""
@@ -150,7 +150,7 @@ class Processing:
     def _call(
         self, records: ConsumerRecord | list[ConsumerRecord], tx: UserTransaction | None = None
     ) -> Results:
-        """In the processor's thread."""
+        """In the processor's thread, or one of its workers."""
         inbox, loop = Inbox(), self._home.loop
         given = (records,) if tx is None else (records, AsyncUserTransaction(inbox, tx))
         if loop.is_closed():
@@ -160,8 +160,9 @@ class Processing:
     async def _handle(self, *given: Any) -> Results:
         if self._is_stopping:
             raise asyncio.CancelledError
-        self._task = task = asyncio.current_task()
+        task = asyncio.current_task()
         assert task is not None
+        self._tasks.add(task)
         if len(given) > 1:
             self._home.inside.add(task)
         try:
@@ -172,7 +173,7 @@ class Processing:
             results: Results = await returned
             return results
         finally:
-            self._task = None
+            self._tasks.discard(task)
             self._home.inside.discard(task)
 
 
@@ -295,12 +296,13 @@ class AsyncDatabase(Proxy[Database]):
         sink: str | None = None,
         *,
         until_idle_ms: int | None = None,
+        concurrency: int = 1,
         **config: Unpack[ProcessConfig[MadeKey, MadeValue]],
     ) -> ProcessReport:
         """Call `handler` for each record of `topics`, and store its results, rows and the offset exactly
-        once, like `eosdb.process`. An `async def` handler is awaited in this loop, one record after the
-        other; its second parameter, if it has two, is an `AsyncUserTransaction`. A plain one is called in
-        another thread.
+        once, like `eosdb.process`. An `async def` handler is awaited in this loop, for one record after the
+        other or for `concurrency` at once, those of one key in order; its second parameter, if it has two,
+        is an `AsyncUserTransaction`. A plain one is called in another thread.
 
         Runs until the task is cancelled, or until the group is idle for `until_idle_ms`; then returns the
         report. A cancellation cancels the handler, and takes effect when what is complete has been
@@ -308,6 +310,9 @@ class AsyncDatabase(Proxy[Database]):
         closed meanwhile.
         """
         self._home.check_may_write()
+        if "workers" in config:
+            raise ConfigError(f"workers: got {config['workers']!r}; here its name is concurrency")
+        config["workers"] = concurrency
         processing = Processing(self._home, handler)
         self._home.stoppable.add(processing)
         return await processing.run(

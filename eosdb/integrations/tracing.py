@@ -19,7 +19,7 @@ from eosdb.broker.outbox import LogTransaction
 from eosdb.client.processor.failure import Failure
 from eosdb.client.processor.own_tables import UnitTransaction
 from eosdb.client.processor.producing import ProducerTransaction
-from eosdb.client.processor.record_handler import Attempt, RecordHandler
+from eosdb.client.processor.record_handler import Attempt, RecordHandler, Run
 from eosdb.client.processor.transaction import ProcessingTransaction
 from eosdb.client.producer.producer import Producer
 from eosdb.errors import ConfigError
@@ -58,6 +58,7 @@ def instrument(tracer_provider: TracerProvider | None = None) -> None:
         (AsyncProducer, "send", _sending_async),
         (LogTransaction, "publish", _sending),
         (RecordHandler, "process", _processing),
+        (RecordHandler, "call", _calling),
         (RecordHandler, "send_failed", _sending_failed),
         (ProducerTransaction, "commit", _committing),
         (UnitTransaction, "commit", _committing),
@@ -150,27 +151,48 @@ def _note_offset(span: Span, sent: Any) -> None:
 
 
 def _processing(tracer: Tracer, original: Callable[..., Any]) -> Callable[..., Any]:
-    from opentelemetry.trace import SpanKind, get_current_span
+    from opentelemetry.trace import use_span
 
-    def process(self: RecordHandler, origins: list[ConsumerRecord]) -> Exception | None:
-        origin, *others = origins
-        attributes = _attributes(origin.topic, "process", "process") | _place(self, origin)
-        attributes |= {"messaging.batch.message_count": len(origins)} if others else {}
-        contexts = [get_current_span(context_of(each)).get_span_context() for each in others]
-        with tracer.start_as_current_span(
-            f"process {origin.topic}",
-            context=context_of(origin),
-            kind=SpanKind.CONSUMER,
-            attributes=attributes,
-            links=_links(contexts),
-        ) as span:
-            error: Exception | None = original(self, origins)
+    def process(
+        self: RecordHandler, origins: list[ConsumerRecord], run: Run | None = None
+    ) -> Exception | None:
+        span = _begun(tracer, self, origins) if run is None else run.span
+        with use_span(span, end_on_exit=True):
+            error: Exception | None = original(self, origins, run)
             if error is not None:
                 _note_failure(span, error)
         _processed.setdefault(self.transaction, []).append(span.get_span_context())
         return error
 
     return process
+
+
+def _calling(tracer: Tracer, original: Callable[..., Any]) -> Callable[..., Any]:
+    """Begin the span of `process` in the thread of the handler."""
+    from opentelemetry.trace import use_span
+
+    def call(self: RecordHandler, run: Run) -> None:
+        run.span = _begun(tracer, self, [run.attempt.origin])
+        with use_span(run.span):
+            original(self, run)
+
+    return call
+
+
+def _begun(tracer: Tracer, handler: RecordHandler, origins: list[ConsumerRecord]) -> Span:
+    from opentelemetry.trace import SpanKind, get_current_span
+
+    origin, *others = origins
+    attributes = _attributes(origin.topic, "process", "process") | _place(handler, origin)
+    attributes |= {"messaging.batch.message_count": len(origins)} if others else {}
+    contexts = [get_current_span(context_of(each)).get_span_context() for each in others]
+    return tracer.start_span(
+        f"process {origin.topic}",
+        context=context_of(origin),
+        kind=SpanKind.CONSUMER,
+        attributes=attributes,
+        links=_links(contexts),
+    )
 
 
 def _sending_failed(tracer: Tracer, original: Callable[..., Any]) -> Callable[..., Any]:

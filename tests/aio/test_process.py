@@ -107,6 +107,37 @@ async def test_a_handler_of_batches_is_awaited_with_a_list(db: AsyncDatabase) ->
     assert await values(db, "dead") == ["2"]
 
 
+async def test_several_records_are_awaited_at_once_and_each_key_in_order(
+    db: AsyncDatabase,
+) -> None:
+    """All but those of one key are there before the first is let go."""
+    begun, gate = list[bytes](), asyncio.Event()
+
+    async def handle(record: Record) -> bytes:
+        begun.append(record.value)
+        await gate.wait()
+        return record.value
+
+    for topic in ("many", "out"):
+        await db.admin.create_topic(topic)
+    async with db.producer() as producer:
+        for value in ("a1", "a2", "b1", "c1", "d1"):
+            await producer.send_and_wait("many", value, key=value[0])
+    running = asyncio.create_task(db.process("many", handle, "out", concurrency=4, **IDLE))
+    while len(begun) < 4:
+        await asyncio.sleep(0)
+    assert sorted(begun) == [b"a1", b"b1", b"c1", b"d1"]
+    gate.set()
+    assert (await running).processed == 5
+    assert begun[4] == b"a2"
+    assert sorted(await values(db, "out")) == ["a1", "a2", "b1", "c1", "d1"]
+
+
+async def test_its_name_here_is_concurrency(db: AsyncDatabase) -> None:
+    with pytest.raises(eosdb.ConfigError, match="workers: got 2; here its name is concurrency"):
+        await db.process("t", coroutine, workers=2, **IDLE)
+
+
 async def test_other_writes_of_a_handler_with_a_transaction_are_refused_at_once(
     db: AsyncDatabase,
 ) -> None:
@@ -145,9 +176,9 @@ async def test_records_that_fail_for_good_go_where_they_go(db: AsyncDatabase) ->
         await db.process("dead", fail, retry_backoff_ms=0, group_id="h", until_idle_ms=50)
 
 
-@pytest.mark.parametrize("parameters", [1, 2])
+@pytest.mark.parametrize(("parameters", "concurrency"), [(1, 1), (1, 3), (2, 1)])
 async def test_a_cancelled_run_loses_and_doubles_nothing(
-    db: AsyncDatabase, parameters: int
+    db: AsyncDatabase, parameters: int, concurrency: int
 ) -> None:
     """Cancelled at each step of a handler, in turn: before, between and behind its awaits."""
     steps = Counter[str]()
@@ -180,7 +211,8 @@ async def test_a_cancelled_run_loses_and_doubles_nothing(
         task = asyncio.current_task()
         assert task is not None
         handler = partial(one if parameters == 1 else two, task, at)
-        await db.process("t", handler, "out", transaction_size=2, max_attempts=1, **IDLE)
+        settings = {"concurrency": concurrency, "transaction_size": 2, "max_attempts": 1, **IDLE}
+        await db.process("t", handler, "out", **settings)
 
     for runs in range(1, 100):
         steps.clear()
@@ -257,7 +289,8 @@ async def test_closing_the_database_ends_a_run(db: AsyncDatabase, tmp_path: Path
     assert found.processed == 1
 
 
-def test_a_loop_that_is_closed_leaves_no_thread(tmp_path: Path) -> None:
+@pytest.mark.parametrize("concurrency", [1, 2])
+def test_a_loop_that_is_closed_leaves_no_thread(tmp_path: Path, concurrency: int) -> None:
     async def begin() -> None:
         db = await eosdb.aio.connect(tmp_path / "t.db")
         await db.admin.create_topic("t")
@@ -268,7 +301,8 @@ def test_a_loop_that_is_closed_leaves_no_thread(tmp_path: Path) -> None:
             begun.set()
             await asyncio.Event().wait()
 
-        asyncio.ensure_future(db.process("t", handle, group_id="g"))  # noqa: RUF006
+        running = db.process("t", handle, group_id="g", concurrency=concurrency)
+        asyncio.ensure_future(running)  # noqa: RUF006
         await begun.wait()
 
     loop = asyncio.new_event_loop()

@@ -32,6 +32,7 @@ class ProcessorConfig(TypedDict, Generic[MadeKey, MadeValue], total=False):
     retry_delays_ms: Sequence[int]
     batch: bool
     max_batch: int
+    workers: int
     transaction_size: int
     transaction_interval_ms: int
     retry_backoff_ms: int
@@ -69,6 +70,9 @@ class ProcessorSettings:
     """Whether the handler gets a list of records, all of one partition, instead of one record."""
     max_batch: int = 500
     """The most records in such a list."""
+    workers: int = 1
+    """The number of records that are processed at once, in threads of their own if it is above 1. Records
+    with one key are processed in order. In eosdb.aio its name is `concurrency`."""
     transaction_size: int = 500
     """The number of records after which a transaction is committed."""
     transaction_interval_ms: int = 100
@@ -91,6 +95,12 @@ class ProcessorSettings:
         if not isinstance(self.batch, bool):
             raise ConfigError(f"batch: got {self.batch!r}, expected True or False")
         check_whole("max_batch", self.max_batch, 1)
+        check_whole("workers", self.workers, 1)
+        if self.batch and self.workers > 1:
+            raise ConfigError(
+                f"workers: got {self.workers} with batch=True, whose handler gets a partition's records in "
+                "order, one batch after the other; leave one of the two out, or run more copies"
+            )
         check_whole("transaction_size", self.transaction_size, 1)
         check_whole("transaction_interval_ms", self.transaction_interval_ms, 0)
         check_whole("max_attempts", self.max_attempts, 1)

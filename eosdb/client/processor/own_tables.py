@@ -19,6 +19,7 @@ from eosdb.client.processor.transaction import (
     Make,
     Offsets,
     ProcessingTransaction,
+    send_by,
 )
 from eosdb.errors import (
     EosdbError,
@@ -26,25 +27,16 @@ from eosdb.errors import (
     IllegalStateError,
     UnknownMemberIdError,
 )
-from eosdb.model.clock import Clock, DeliverAt
+from eosdb.model.clock import Clock
 from eosdb.model.metrics import Metrics
-from eosdb.model.values import ConsumerGroupMetadata, Headers, ProducerRecord
+from eosdb.model.values import ConsumerGroupMetadata, ProducerRecord, TopicPartition
 
 
 class Part(Protocol):
     """The transaction that a handler gets, for one attempt."""
 
-    def publish(
-        self,
-        topic: str,
-        value: object = None,
-        *,
-        key: object = None,
-        partition: int | None = None,
-        headers: Headers = (),
-        timestamp: int | None = None,
-        deliver_at: DeliverAt | None = None,
-    ) -> object: ...
+    @property
+    def publish(self) -> Callable[..., object]: ...
 
 
 class OpenUnit(Protocol):
@@ -103,7 +95,7 @@ class UnitTransaction(ProcessingTransaction):
                 results = make(tx)
                 is_sending = True
                 for result in results:
-                    _publish(tx, result)
+                    send_by(tx.publish, result)
                 is_sending = False
         except Exception as error:
             if unit.failure is not None:
@@ -119,16 +111,16 @@ class UnitTransaction(ProcessingTransaction):
 
     def send(self, record: ProducerRecord) -> None:
         with self._open().part() as tx:
-            _publish(tx, record)
+            send_by(tx.publish, record)
 
     def let_go(self) -> Offsets:
         return {} if self.is_broken else self.commit()
 
     @contextlib.contextmanager
-    def batch(self) -> Iterator[None]:
+    def batch(self) -> Iterator[list[TopicPartition]]:
         try:
-            with super().batch():
-                yield
+            with super().batch() as made_anew:
+                yield made_anew
         except BaseException:
             self._break_off()
             raise
@@ -178,16 +170,3 @@ class UnitTransaction(ProcessingTransaction):
             undone = _Undone()
             with contextlib.suppress(_Undone):
                 block.__exit__(_Undone, undone, None)
-
-
-def _publish(tx: Part, record: ProducerRecord) -> None:
-    assert record.topic is not None
-    tx.publish(
-        record.topic,
-        record.value,
-        key=record.key,
-        partition=record.partition,
-        headers=record.headers,
-        timestamp=record.timestamp,
-        deliver_at=record.deliver_at,
-    )

@@ -22,6 +22,7 @@ from eosdb.client.processor.config import ProcessorSettings
 from eosdb.client.processor.failure import read_failure
 from eosdb.client.processor.handlers import AnyHandler, check_plain, takes_transaction
 from eosdb.client.processor.idle import LOOK_EVERY_MS, GroupIdleness
+from eosdb.client.processor.lanes import MOST, Lanes
 from eosdb.client.processor.own_tables import BeginUnit, UnitTransaction
 from eosdb.client.processor.producing import ProducerTransaction
 from eosdb.client.processor.record_handler import Attempt, RecordHandler
@@ -103,6 +104,12 @@ class Processor:
         self._transaction: ProcessingTransaction
         check_plain(handler)
         if takes_transaction(handler):
+            if self._settings.workers > 1:
+                raise ConfigError(
+                    f"workers: got {self._settings.workers} for a handler with a transaction, which holds "
+                    "the file's write lock: no second one can run; do slow work in a handler(record), and "
+                    "store its results in a handler(record, tx) of their topic"
+                )
             self._transaction = UnitTransaction(self._consumer, begin, clock, self._metrics)
         else:
             self._transaction = ProducerTransaction(
@@ -116,6 +123,7 @@ class Processor:
         self._records = RecordHandler(
             handler, file, sink, group_id, self._settings, self._transaction, clock, self._metrics
         )
+        self._lanes = Lanes(self._settings.workers, self._records, clock)
         self._presence: Presence | None = None
         """A lock by which other processes notice that this copy, owner of its transactions, has died."""
         self._own_id: str | None = None
@@ -158,6 +166,7 @@ class Processor:
                 on_revoke=self._before_rebalance,
                 on_lost=self._break_off,
             )
+            closing.push(self._lanes.end)  # Before others can get the partitions.
             self._go_on(until_idle_ms)
         return self._report()
 
@@ -167,8 +176,9 @@ class Processor:
             self._presence.end()
 
     def stop(self) -> None:
-        """Make `run` finish the current record, commit and return."""
+        """Make `run` finish the records in progress, commit and return."""
         self._stopping = True
+        self._lanes.stop()
         self._consumer.wakeup()
 
     def _report(self) -> ProcessReport:
@@ -206,6 +216,8 @@ class Processor:
                 if not self._attempt(self._must_wait_for_others):
                     return
                 wait_ms = LOOK_EVERY_MS
+        while self._lanes.running:
+            self._attempt(partial(self._send_ended, 0))
 
     def _must_wait_for_others(self) -> bool:
         return not self._idleness.is_idle()
@@ -240,6 +252,7 @@ class Processor:
 
     def _mend(self) -> None:
         count, error = self._transaction.taken_in, self._broken_by
+        self._lanes.drop()
         self._transaction.mend()
         self._wake(self._resting)
         self._broken_by = None
@@ -257,15 +270,15 @@ class Processor:
         now = self._clock.time_ms()
         self._wake([tp for tp, due_ms in self._resting.items() if due_ms <= now])
         size = 1 if self._alone else settings.transaction_size
-        most = min(size, settings.max_batch) if settings.batch else size - transaction.records
-        records = self._consumer.poll(self._patience_ms(wait_ms), most)
+        records = self._poll(self._patience_ms(wait_ms), size)
         if transaction.is_broken:
             # A rebalance broke the transaction; the new records are of another generation.
             self._put_back(records)
             return True
         done = 0
         try:
-            with transaction.batch():
+            with transaction.batch() as made_anew:
+                self._lanes.drop(made_anew)
                 for together in self._portions(records):
                     if self._stopping or not self._process(together):
                         break
@@ -274,13 +287,49 @@ class Processor:
                         self._commit()
         finally:
             self._put_back(records[done:])
+        self._send_ended(min(size, MOST) // 2)
         is_old = transaction.age_ms() >= settings.transaction_interval_ms
         must_end = is_old or not transaction.outlives_poll
         is_due = transaction.records >= size or (must_end and transaction.records > 0)
         if is_due and not transaction.is_broken:
             self._commit()
             self._alone = max(self._alone - 1, 0)
-        return bool(records) or is_due
+        return bool(records) or is_due or self._lanes.in_hand > 0
+
+    def _poll(self, patience_ms: int, size: int) -> list[ConsumerRecord]:
+        """Poll for the records that fit into a transaction of this size."""
+        consumer, settings, lanes = self._consumer, self._settings, self._lanes
+        most = min(size, settings.max_batch) if settings.batch else size - self._transaction.records
+        if settings.workers > 1:
+            most = min(size, MOST) - lanes.in_hand
+            patience_ms = 0 if lanes.running else patience_ms
+        if most > 0:
+            return consumer.poll(patience_ms, most)
+        # The hand is full: only for the heartbeat and rebalances.
+        paused = consumer.assignment() - consumer.paused()
+        consumer.pause(paused)
+        try:
+            return consumer.poll(patience_ms, 1)
+        finally:
+            consumer.resume(paused & consumer.assignment())
+
+    def _send_ended(self, enough: int) -> bool:
+        """Send what the handlers in threads have returned, in the order in which they have ended, until
+        `enough` records are in hand."""
+        settings, transaction, lanes = self._settings, self._transaction, self._lanes
+        for run in lanes.ended(enough):
+            self._current = attempt = run.attempt
+            if self._records.try_once(attempt, run=run):
+                transaction.complete(attempt.tp, [attempt.record.offset])
+                lanes.release(run)
+            elif transaction.is_broken:
+                break
+            else:
+                lanes.again(run, settings.retry_backoff_ms)
+            is_old = transaction.age_ms() > settings.transaction_interval_ms
+            if is_old or transaction.records >= settings.transaction_size:
+                self._commit()
+        return True
 
     def _commit(self) -> None:
         self._records.committed(self._transaction.commit())
@@ -290,6 +339,7 @@ class Processor:
         ends = [due_ms - self._clock.time_ms() for due_ms in self._resting.values()]
         if self._transaction.records:
             ends.append(self._settings.transaction_interval_ms - self._transaction.age_ms())
+        ends += self._lanes.waits_ms()
         return max(min(_POLL_MS, *ends), 0) if ends else wait_ms
 
     def _put_back(self, records: list[ConsumerRecord]) -> None:
@@ -315,8 +365,8 @@ class Processor:
     # -- records --------------------------------------------------------------------------------
 
     def _portions(self, records: list[ConsumerRecord]) -> Iterable[list[ConsumerRecord]]:
-        """The records to process together: each alone, or those of each partition."""
-        if not self._settings.batch:
+        """The records to take in together: each alone, or those of each partition."""
+        if not self._settings.batch and self._settings.workers == 1:
             return ([record] for record in records)
         return (list(part) for _, part in groupby(records, _PARTITION))
 
@@ -331,7 +381,10 @@ class Processor:
         if others := [attempt.record.offset for attempt in attempts if not attempt.is_ours]:
             self._transaction.complete(tp, others)
             attempts = [attempt for attempt in attempts if attempt.is_ours]
-        if attempts and not self._records.process_all(attempts):
+        if self._settings.workers > 1:
+            for attempt in attempts:
+                self._lanes.put(attempt)
+        elif attempts and not self._records.process_all(attempts):
             if len(attempts) > 1:
                 self._alone = len(attempts)  # To find the record that breaks the transaction.
             return False
@@ -391,6 +444,7 @@ class Processor:
     def _forget(self, partitions: list[TopicPartition]) -> None:
         for tp in partitions:
             self._resting.pop(tp, None)
+        self._lanes.drop(partitions)
         self._transaction.drop(partitions)
         self._records.forget(partitions)
 

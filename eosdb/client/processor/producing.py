@@ -11,6 +11,7 @@ from eosdb.client.processor.transaction import (
     Make,
     Offsets,
     ProcessingTransaction,
+    send_by,
 )
 from eosdb.client.producer.producer import Producer
 from eosdb.client.producer.state import ClientState
@@ -79,16 +80,7 @@ class ProducerTransaction(ProcessingTransaction):
     def send(self, record: ProducerRecord) -> None:
         self.begin()
         assert self.producer is not None
-        assert record.topic is not None
-        self.producer.send(
-            record.topic,
-            record.value,
-            key=record.key,
-            partition=record.partition,
-            headers=record.headers,
-            timestamp=record.timestamp,
-            deliver_at=record.deliver_at,
-        )
+        send_by(self.producer.send, record)
 
     def commit(self) -> Offsets:
         if self._began_ms is None:

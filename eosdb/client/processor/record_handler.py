@@ -7,7 +7,8 @@ can be tried again in the same transaction.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from contextvars import Context, copy_context
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from eosdb.client.processor import handlers
@@ -38,6 +39,31 @@ class Attempt(NamedTuple):
     @property
     def key(self) -> tuple[TopicPartition, int]:
         return self.tp, self.record.offset
+
+
+@dataclass(slots=True, eq=False)
+class Run:
+    """An attempt that is made in another thread than the processor's, and what came of it."""
+
+    attempt: Attempt
+    context: Context = field(default_factory=copy_context)
+    began_ns: int = 0
+    """When the handler was called; 0 if it was not."""
+    results: list[ProducerRecord] = field(default_factory=list)
+    error: BaseException | None = None
+    span: Any = None
+    """Of eosdb.integrations.tracing."""
+    due_ms: int = 0
+    is_out: bool = False
+    """Whether a thread has it, or will take it."""
+    is_off: bool = False
+    """Whether its results are no longer wanted: the record is read again, perhaps by another member."""
+
+    @property
+    def lane(self) -> tuple[TopicPartition, object]:
+        """The partition and key whose records keep their order. The offset stands for no key."""
+        record = self.attempt.record
+        return self.attempt.tp, record.offset if record.key is None else record.key
 
 
 class RecordHandler:
@@ -106,19 +132,29 @@ class RecordHandler:
     def try_or_give_up(self, attempt: Attempt, error: Exception | None = None) -> bool:
         """Process the record, or send it to a retry topic or the dead letter topic. Returns False if the
         transaction broke before either was done. `error` is that of an attempt just made, if any."""
-        while self._has_attempts(attempt):
-            error = error or self.process([attempt.origin])
+        while not self.try_once(attempt, error):
+            self.committed(self.transaction.let_go())
+            self._clock.sleep_ms(self.settings.retry_backoff_ms)
+            if self.transaction.is_broken:
+                return False
+            error = None
+        return True
+
+    def try_once(
+        self, attempt: Attempt, error: Exception | None = None, run: Run | None = None
+    ) -> bool:
+        """Process the record, or send it on after its last attempt. Returns False if it must be tried
+        again. `error` is that of an attempt just made, if any, and `run` one in another thread."""
+        if self._has_attempts(attempt):
+            error = error or self.process([attempt.origin], run)
             if error is None:
                 return True
             self._note_failure(attempt, error)
             if self._has_attempts(attempt):
-                self.committed(self.transaction.let_go())
-                self._clock.sleep_ms(self.settings.retry_backoff_ms)
-            else:
-                self._check_may_give_up(attempt, error)
+                return False
+            self._check_may_give_up(attempt, error)
             if self.transaction.is_broken:
                 return False
-            error = None
         self._give_up(attempt, self._failures[attempt.key])
         return True
 
@@ -133,14 +169,16 @@ class RecordHandler:
 
     # -- the hooks of eosdb.integrations.tracing, which wraps them when a program asks for spans -----
 
-    def process(self, origins: list[ConsumerRecord]) -> Exception | None:
-        """Run the handler once, for a record or a batch, and send its results. Returns the error if that
-        failed."""
-        start = self._metrics.now_ns()
+    def process(self, origins: list[ConsumerRecord], run: Run | None = None) -> Exception | None:
+        """Run the handler once, for a record or a batch, and send its results; or send those of a run in
+        another thread. Returns the error if that failed."""
+        start = self._metrics.now_ns() if run is None else run.began_ns
         results: list[ProducerRecord] = []
 
         def make(tx: Any) -> list[ProducerRecord]:
-            results.extend(self._results(origins, tx))
+            if run is not None and run.error is not None:
+                raise run.error
+            results.extend(self._results(origins, tx) if run is None else run.results)
             return results
 
         error = self.transaction.deliver(make)
@@ -151,6 +189,15 @@ class RecordHandler:
         elif isinstance(error, BatchFailed) and len(origins) == 1:
             error = error.error
         return error
+
+    def call(self, run: Run) -> None:
+        """Run the handler, in any thread, unless the record has no attempt left."""
+        run.began_ns, run.results, run.error = self._metrics.now_ns(), [], None
+        try:
+            if self._has_attempts(run.attempt):
+                run.results = self._results([run.attempt.origin], None)
+        except BaseException as error:
+            run.error = error
 
     def send_failed(self, attempt: Attempt, failure: Failure, record: ProducerRecord) -> None:
         """Send the record that takes a failed one to a retry topic or to the dead letter topic."""

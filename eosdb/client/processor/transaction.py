@@ -48,6 +48,19 @@ Make = Callable[[Any], list[ProducerRecord]]
 """Runs the handler with its transaction (None if it takes none), and returns the records to send."""
 
 
+def send_by(send: Callable[..., object], record: ProducerRecord) -> None:
+    """Hand the record to `Producer.send` or `UserTransaction.publish`."""
+    send(
+        record.topic,
+        record.value,
+        key=record.key,
+        partition=record.partition,
+        headers=record.headers,
+        timestamp=record.timestamp,
+        deliver_at=record.deliver_at,
+    )
+
+
 class ProcessingTransaction(ABC):
     """The open transaction of a processor, if any; the base of both kinds."""
 
@@ -128,13 +141,14 @@ class ProcessingTransaction(ABC):
         return {}
 
     @contextlib.contextmanager
-    def batch(self) -> Iterator[None]:
-        """Process the records of one poll in the block."""
+    def batch(self) -> Iterator[list[TopicPartition]]:
+        """Process the records of one poll in the block, which gets the partitions of recreated topics."""
         now = self._consumer.group_metadata().topic_ids
         # Processed records of a deleted topic have no offset in the recreated topic.
-        self.drop(tp for tp, new in now.items() if self._topic_ids.get(tp, new) != new)
+        made_anew = [tp for tp, new in now.items() if self._topic_ids.get(tp, new) != new]
+        self.drop(made_anew)
         self._topic_ids = dict(now)
-        yield
+        yield made_anew
 
     def drop(self, partitions: Iterable[TopicPartition]) -> None:
         """Forget partitions that are no longer this copy's."""

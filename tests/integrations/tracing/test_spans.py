@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -64,14 +65,16 @@ def two_parameters(record: ConsumerRecord, tx: Any) -> None:
     tx.publish("out", b"done")
 
 
-@pytest.mark.parametrize("handler", [one_parameter, two_parameters])
+@pytest.mark.parametrize(
+    ("handler", "workers"), [(one_parameter, 1), (one_parameter, 2), (two_parameters, 1)]
+)
 def test_a_record_is_sent_processed_and_its_result_sent_in_one_trace(
-    db: eosdb.Database, exporter: InMemorySpanExporter, handler: Any
+    db: eosdb.Database, exporter: InMemorySpanExporter, handler: Any, workers: int
 ) -> None:
     db.admin.create_topic("in")
     db.admin.create_topic("out")
     db.producer().send("in", b"v").result()
-    eosdb.process(db, "in", handler, "out", group_id="g", until_idle_ms=50)
+    eosdb.process(db, "in", handler, "out", group_id="g", until_idle_ms=50, workers=workers)
     (sent,), (processed,) = spans(exporter, "send in"), spans(exporter, "process in")
     (result,), (commit,) = spans(exporter, "send out"), spans(exporter, "commit")
     assert [s.kind for s in (sent, processed, result, commit)] == [
@@ -114,6 +117,25 @@ def test_failing_attempts_are_errors_and_a_dead_letter_stays_in_its_trace(
     assert dead.attributes is not None
     assert dead.attributes["messaging.eosdb.dead_letter"] is True
     assert dead.attributes["error.type"] == "ValueError"
+
+
+def test_what_a_worker_does_is_in_the_trace_of_its_record(
+    db: eosdb.Database, exporter: InMemorySpanExporter
+) -> None:
+    seen: list[tuple[int, int]] = []
+
+    def handle(_: ConsumerRecord) -> None:
+        context = trace.get_current_span().get_span_context()
+        seen.append((context.trace_id, context.span_id))
+        raise ValueError("no")
+
+    db.admin.create_topic("in")
+    db.producer().send("in", b"v").result()
+    settings: Any = {"max_attempts": 2, "dead_letter_topic": "dead", "workers": 2}
+    eosdb.process(db, "in", handle, group_id="g", until_idle_ms=50, **settings)
+    attempts = spans(exporter, "process in")
+    assert [ids(span) for span in attempts] == seen
+    assert [span.status.status_code for span in attempts] == [StatusCode.ERROR] * 2
 
 
 def test_a_header_of_the_users_own_stays(

@@ -1,0 +1,136 @@
+"""Runs the handler for several records at once, in threads.
+
+Records of one key in one partition form a lane: the next one begins when the results of the one before are
+in the transaction. A record without a key has a lane of its own. The threads run nothing but the handler;
+everything else, and every method here, belongs to the processor's thread.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterator
+from queue import Empty, SimpleQueue
+from typing import Final
+
+from eosdb.client.processor.record_handler import Attempt, RecordHandler, Run
+from eosdb.model.clock import Clock
+from eosdb.model.threads import Thread
+from eosdb.model.values import TopicPartition
+
+MOST: Final = 400
+"""The most records in hand: an offset's metadata, of 4,096 bytes, has ten for the distance of each
+(`progress`)."""
+_LOOK_S: Final = 0.02
+"""The time without a result after which the processor looks for new records and rebalances."""
+
+
+class Lanes:
+    """The records in hand, and the threads that run their handler."""
+
+    def __init__(self, threads: int, records: RecordHandler, clock: Clock) -> None:
+        self._most_threads, self._records, self._clock = threads, records, clock
+        self._threads: list[Thread] = []
+        self._todo, self._done = SimpleQueue[Run | None](), SimpleQueue[Run]()
+        self._lanes: dict[tuple[TopicPartition, object], deque[Run]] = {}
+        self._later: list[Run] = []
+        """Records that have failed, until they are due."""
+        self._is_stopped = False  # No lock: a signal handler may set it.
+        self.in_hand = self.running = 0
+        """The records whose results are wanted; the calls that have not come back."""
+
+    def put(self, attempt: Attempt) -> None:
+        run = Run(attempt)
+        lane = self._lanes.setdefault(run.lane, deque())
+        lane.append(run)
+        self.in_hand += 1
+        if lane[0] is run:
+            self._begin(run)
+
+    def ended(self, enough: int) -> Iterator[Run]:
+        """Iterate over the calls that end, in this order: until no more than `enough` records are in hand
+        and no other call has ended, or none ends for a while."""
+        wait_s = _LOOK_S
+        while True:
+            self._begin_due()
+            try:
+                run = self._done.get(timeout=wait_s if self.running else 0)
+            except Empty:
+                return
+            self.running -= 1
+            run.is_out = False
+            if run.is_off:
+                self._advance(run)
+            elif run.began_ns:  # Otherwise it was stopped before.
+                yield run
+            wait_s = _LOOK_S if self.in_hand > enough else 0
+
+    def release(self, run: Run) -> None:
+        """Begin the next record of the lane: this one is complete."""
+        self.in_hand -= 1
+        self._advance(run)
+
+    def again(self, run: Run, backoff_ms: int) -> None:
+        """Call the handler again after this time."""
+        run.due_ms = self._clock.monotonic_ms() + backoff_ms
+        self._later.append(run)
+
+    def waits_ms(self) -> list[int]:
+        """How long it is until each of the failed records is called again."""
+        return [run.due_ms - self._clock.monotonic_ms() for run in self._later]
+
+    def drop(self, partitions: Collection[TopicPartition] | None = None) -> None:
+        """Forget the records of these partitions, or all. Calls go on, and their lanes wait for them."""
+        for name, lane in list(self._lanes.items()):
+            if partitions is None or name[0] in partitions:
+                self.in_hand -= sum(not run.is_off for run in lane)
+                for run in lane:
+                    run.is_off = True
+                self._lanes[name] = deque(run for run in lane if run.is_out)
+                if not self._lanes[name]:
+                    del self._lanes[name]
+        self._later = [run for run in self._later if not run.is_off]
+
+    def stop(self) -> None:
+        """Begin no more calls."""
+        self._is_stopped = True
+
+    def end(self, kind: type[BaseException] | None, *_: object) -> None:
+        """End the threads: at once for an interrupt, otherwise when their handlers have returned."""
+        self.stop()
+        for _each in self._threads:
+            self._todo.put(None)
+        for thread in self._threads if kind is None or issubclass(kind, Exception) else ():
+            thread.join()
+
+    def _begin_due(self) -> None:
+        now = self._clock.monotonic_ms() if self._later else 0
+        due = [run for run in self._later if run.due_ms <= now]
+        self._later = [run for run in self._later if run.due_ms > now]
+        for run in due:
+            self._begin(run)
+
+    def _begin(self, run: Run) -> None:
+        if self._is_stopped:
+            return
+        if len(self._threads) < min(self.running + 1, self._most_threads):
+            thread = Thread("the handlers", f"eosdb-worker-{len(self._threads)}", self._work)
+            thread.start()
+            self._threads.append(thread)
+        run.began_ns, run.is_out = 0, True
+        self.running += 1
+        self._todo.put(run)
+
+    def _advance(self, run: Run) -> None:
+        lane = self._lanes[run.lane]
+        lane.popleft()
+        if lane:
+            self._begin(lane[0])
+        else:
+            del self._lanes[run.lane]
+
+    def _work(self) -> None:
+        """In a thread."""
+        while (run := self._todo.get()) is not None:
+            if not (run.is_off or self._is_stopped):
+                run.context.run(self._records.call, run)
+            self._done.put(run)
