@@ -143,7 +143,7 @@ class CommandsByName(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         width, names = max(map(len, GROUPS)), max(map(len, COMMANDS))
         formatter.write_paragraph()
-        for heading, rows in GROUPS.items():  # Headings take no line, so that it fits a screen.
+        for heading, rows in GROUPS.items():  # No line for a heading: the list fits a screen.
             for name, (_, text) in rows.items():
                 formatter.write(f"{heading:{width}}  {name:{names}}  {text}\n")
                 heading = ""

@@ -154,7 +154,7 @@ _CAUGHT = (
 """The errors that programs catch. The others are here, too, and listed in `eosdb.errors`."""
 
 
-# A type checker has the imports: `__all__` would hide them from it, `__getattr__` promise it every name.
+# A type checker reads the imports. `__all__` would hide them, and `__getattr__` would allow any name.
 if not TYPE_CHECKING:
     __all__ = sorted([*_MODULES, *_CAUGHT.split()])
 

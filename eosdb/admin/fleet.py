@@ -129,7 +129,7 @@ def _types(scratch: sqlite3.Connection, views: _Columns, sql: str) -> list[str]:
     try:
         return queries.types_in(scratch, views, sql, "file, ")
     except sqlite3.Error:
-        return []  # The statement itself says what is wrong.
+        return []  # Running the statement reports the error.
     finally:
         scratch.execute("ROLLBACK")
 

@@ -71,7 +71,7 @@ class LogAdmin(RequestHandler):
             )
         if found.wal_bytes < _LARGE_WAL:
             return found
-        # Not before, for this snapshot would be among them.
+        # After the snapshot above has ended: it would count as a reader too.
         return replace(found, wal_held_by=wal.readers(self._store.path))
 
     def _log_directory(self) -> LogDirectory:

@@ -178,7 +178,7 @@ def outcome_from(
             if is_own_epoch and event["last_producer_epoch"] == token.producer_epoch:
                 return decision
             if is_own_epoch and epoch == token.producer_epoch:
-                break  # Its producer id and epoch are assigned here, so no earlier event is its.
+                break  # This event assigns the epoch, so earlier events are not the transaction's.
         elif epoch == token.producer_epoch and _begins(event):
             outcomes.append(decision)
         elif epoch == token.producer_epoch and state == TransactionState.EMPTY.label:

@@ -177,7 +177,7 @@ def _room(path: str) -> tuple[bool, int]:
     """Whether nobody may write the file, and the free space of its file system, -1 if unknown."""
     try:
         system, mode = os.statvfs(os.path.dirname(path) or "."), os.stat(path).st_mode
-    except OSError:  # The file has gone; its figures are those of the open one.
+    except OSError:  # Deleted, but still open.
         return False, -1
     writers = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
     is_read_only = not mode & writers or bool(system.f_flag & os.ST_RDONLY)

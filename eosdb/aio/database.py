@@ -83,7 +83,7 @@ class Inbox:
         try:
             return awaited.result()
         except concurrent.futures.CancelledError:
-            # No Exception, which would fail the record.
+            # A BaseException: any Exception would count as the record's failure.
             raise asyncio.CancelledError from None
 
     def _end(self, _: object) -> None:
@@ -387,7 +387,7 @@ class AsyncDatabase(Proxy[Database]):
                 producer.begin_to_stop()
             users += [writer.emptied() for writer in list(self._writers)]
             self._home.is_closed = True
-            # The last call of the queue.
+            # No call follows this one in the queue.
             self._closed = self._writer.call(Caller(), partial(self._close, users))
         return self._closed
 
@@ -458,7 +458,7 @@ class Opening(AbstractAsyncContextManager[AsyncDatabase, None]):
         return self._open().__await__()
 
     def __getattr__(self, name: str) -> NoReturn:
-        # An AttributeError for what Python and tools look for, which no database has.
+        # Python and tools probe for names that no database has, and expect an AttributeError.
         is_known = hasattr(AsyncDatabase, name) or name in ("admin", "path")
         kind = IllegalStateError if is_known else AttributeError
         raise kind(

@@ -242,7 +242,7 @@ def _step(core: Core, sender: Sender, parts: list[Part]) -> Appended:
         transaction_rows.keep_alive(unit, name, me, timeout_ms, core.clock.time_ms())
         return appended
 
-    # Not synced: the Prepare that decides the transaction comes later and is.
+    # Not synced here: the Prepare that decides the transaction will be.
     appended = core.coordinator.write(write, sync=False)
     sender.sequences, sender.topics = appended.sequences, appended.topics
     return appended

@@ -30,7 +30,7 @@ class Foresight:
         self.now_ms: Final = now_ms
         self._names = cache(partial(topics.by_number, connection))
         self._presences = presences
-        # Like a write of this process, no check within 200 ms of the last one.
+        # As in a write: at most one check of dead processes in 200 ms.
         self._dead = presences.dead(connection) if presences.is_look_due() else {}
         self._ended = group_rows.ended_sessions(connection, now_ms)
 

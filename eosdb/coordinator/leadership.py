@@ -100,7 +100,7 @@ class Leadership:
         this thread is responsible for the completion, unless `run` raises."""
 
         def first_step(unit: Unit) -> Decision | None:
-            if decided:  # The unit runs again.
+            if decided:  # A unit may run twice (rule 2).
                 decided.clear()
                 self._finish(transactional_id)
             decision = decide(unit)

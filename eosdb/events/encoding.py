@@ -214,9 +214,7 @@ def members(detail: str) -> Any:
         end = -1
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
-    return (
-        value if end == len(detail) else parsed(detail)
-    )  # White space surrounds it, or it is not JSON.
+    return value if end == len(detail) else parsed(detail)  # Blanks around it, or no JSON.
 
 
 def _text_of(hint: Any) -> Callable[[Any], str]:

@@ -32,7 +32,7 @@ SELECT "offset", checksum FROM records WHERE partition_id = ? AND "offset" >= ? 
 def of(records: Iterable[tuple[int, int | None]]) -> int:
     """Return the sum of records, given as offsets and checksums. None, from before schema 7, counts
     as 0."""
-    # Checksums grow with the offset, so a plain sum would take 1 and 4 for 2 and 3.
+    # Checksums grow with the offset, so a plain sum of records 1 and 4 may equal that of 2 and 3.
     total = 0
     for offset, checksum in records:
         # The constants of SplitMix64.

@@ -189,7 +189,7 @@ def judge(
         _check_transaction(entry, incoming)
         if base > newest_stored_serial:
             return Accept(base)
-    if base < 0:  # Before the first sequence of all: never stored.
+    if base < 0:  # Before a producer's first sequence.
         raise _out_of_order(entry, incoming, str(sequence_of(expected)))
     return LookBehind(base, expected)
 

@@ -85,9 +85,10 @@ def _write_beside(
 
     report(0, 2 * used)
     if not space.gives_back(reader) and not kind.of(reader).is_adopted:
-        reader.execute(GIVES_PAGES_BACK)  # For the new content.
+        reader.execute(GIVES_PAGES_BACK)  # The copy takes over the setting.
     try:
-        # Against programs that do not know our mutex: the read content is the one that will be replaced.
+        # Other programs do not take our mutex. This lock keeps them from changing the content before it is
+        # replaced.
         writer.begin(sync=True, careful=False)
         version = _version(reader)
         with hearing(reader, look):
@@ -119,8 +120,8 @@ def _copy_over(
         is_first = True
 
         def copied(status: int, left: int, _: int) -> None:
-            # The copy holds SQLite's lock from its first step on. Later steps may restart the WAL, which
-            # counts as a change.
+            # Only before the first step: from then on the copy holds SQLite's lock, and its own steps may
+            # restart the WAL, which counts as a change.
             nonlocal is_first
             is_busy = status in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
             if is_busy or (is_first and _version(reader) != version):

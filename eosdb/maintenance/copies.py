@@ -45,7 +45,7 @@ def claim(path: str) -> int:
     mounted with `nolock` or `local_lock`; then a copy by another host looks abandoned.
     """
     while (descriptor := _claimed(path, os.O_CREAT, fcntl.LOCK_EX)) is None:
-        pass  # Its holder has removed or renamed it.
+        pass  # The name is another file's by now.
     return descriptor
 
 
@@ -57,10 +57,10 @@ def unfinished(target: str) -> Iterator[str]:
     path = f"{target}.unfinished-{secrets.token_hex(4)}"
     descriptor = -1
     try:
-        # Not the file itself: closing it would drop SQLite's locks, and on NFS the two kinds meet.
+        # Not on the file itself: closing it would drop SQLite's locks, and on NFS the locks would collide.
         descriptor = claim(path + LOCK)
         yield path
-    finally:  # Also after an interrupted claim: nobody else has this name.
+    finally:  # After an interrupted claim, too: the name is random.
         try:
             _remove(path)
         finally:
@@ -73,7 +73,7 @@ def _remove_abandoned(folder: str) -> None:
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         names = [entry.path for entry in entries if _LOCK_NAME.fullmatch(entry.name)]
     for name in names:
-        with contextlib.suppress(OSError):  # It is claimed, another user's, or gone.
+        with contextlib.suppress(OSError):  # Claimed, another user's, or gone.
             descriptor = _claimed(name, 0, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if descriptor is not None:
                 try:
@@ -242,7 +242,7 @@ def freeze(store: Store, folder: str | None) -> tuple[int, FileSummary]:
         try:
             os.ftruncate(descriptor, 0)
         except BaseException:
-            os.close(descriptor)  # Otherwise the next attempt of this process would wait for it.
+            os.close(descriptor)  # A lock left here would block our next attempt.
             raise
     except OSError as error:
         raise StorageError(f"{path} cannot be written: {error.strerror}") from error

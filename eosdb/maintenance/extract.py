@@ -100,7 +100,7 @@ def _check_twin(
             f"{target} exists already, and is not what an earlier attempt to take eosdb's tables out of "
             f"{path} has left: {why}. Nothing was changed; give a new path"
         )
-    new_file.sync_folder(target)  # Make its name durable before the only other copy is dropped.
+    new_file.sync_folder(target)  # Before the only other copy is dropped.
 
 
 def _make(path: str, target: str, clock: Clock, patience_ms: int, report: Progress) -> None:

@@ -122,7 +122,7 @@ def main(path: str, memory_bytes: int, cpu_s: int) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for limit, most in limits.items():
         with contextlib.suppress(ValueError, OSError):  # Not every system has each.
-            resource.setrlimit(limit, (most, most + 1))  # The second limit would kill it.
+            resource.setrlimit(limit, (most, most + 1))  # At the hard limit the kernel kills.
 
     def tell(done: int, total: int) -> None:
         sys.stdout.write(f"[{done}, {total}]\n")
@@ -134,7 +134,7 @@ def main(path: str, memory_bytes: int, cpu_s: int) -> None:
         report = Report(Verdict.DAMAGED, (str(error),))
     except MemoryError:
         report = Report(Verdict.DAMAGED, (f"it needs more memory than {size(memory_bytes)}",))
-    except Exception as error:  # The file has caused any error here.
+    except Exception as error:  # Any error here is the file's fault.
         report = Report(Verdict.DAMAGED, (f"{error!r}",))
     problems = [text[:_LONGEST_PROBLEM] for text in report.problems[:_PROBLEMS]]
     told = {**report._asdict(), "verdict": report.verdict.value, "problems": problems}

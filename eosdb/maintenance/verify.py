@@ -196,7 +196,7 @@ class RecordCheck:
         if type(event) is BatchAppended:
             partition = self._partitions.get(event.partition_id)
             kept_from = event.base_offset + 1 if partition is None else partition.kept_from
-            # If records are gone, or have no checksums, one query for many does not help.
+            # One query for many batches works only if all their records are there and have checksums.
             is_plain = event.has_checksums and event.base_offset >= kept_from
             if not is_plain:
                 self._range(position, event)
@@ -465,7 +465,7 @@ def verify(store: Store, clock: Clock, on_progress: Progress | None) -> VerifyRe
                 check = RecordCheck(connection, baseline.read(connection).position)
                 events, differences = replay.verify(connection, apply, check.inspect, report)
                 problems += [*differences, *check.finish()]
-                # Tables that come from no event.
+                # These tables are not folded from events.
                 problems += group_rows.altered_sessions(connection)
                 problems += baseline.problems(connection)
                 problems += [*file_id.problems(connection), *newest_schema.problems(connection)]

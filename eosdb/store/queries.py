@@ -25,7 +25,7 @@ from eosdb.store.store import Store
 from eosdb.system.road import road
 
 _AT_ONCE: Final = 100
-# SQL can spell an identifier in no other way, and functions and pragmas have no aliases.
+# A search of the text suffices: SQL can spell these names in no other way, and they have no aliases.
 _OF_THE_PROCESS: Final = re.compile(
     "hard_heap_limit|soft_heap_limit|temp_store_directory|data_store_directory|fts3_tokenizer", re.I
 )

@@ -64,7 +64,7 @@ def give_back(unit: Unit, is_over: Callable[[], bool]) -> int:
     `is_over()`. Returns the number of bytes. The file shrinks at the next checkpoint."""
     before = pages(unit.connection)
     for _ in range(min(surplus(unit.connection), _PAGES_PER_UNIT)):
-        # One at a time: Python's driver does not step to the end of a statement with empty rows.
+        # One page at a time: Python's driver stops at the pragma's first row, which is empty.
         unit.execute("PRAGMA incremental_vacuum(1)").fetchall()
         if is_over():
             break

@@ -501,12 +501,12 @@ class Store:
                 if not (request.done or (waits_on and self._patience_ms(request.asked_ns))):
                     request.error, request.done = told, True
         finally:
-            # Both are calls into C; no signal can come before them.
+            # decisions/0018: rollback and release are calls into C, so no signal can prevent them.
             try:
                 if self._writer is not None:
                     self._writer.connection.rollback()
             except MemoryError:
-                pass  # The next turn does it.
+                pass  # The next turn rolls back.
             finally:
                 try:
                     self._mutex.release()

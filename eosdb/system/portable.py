@@ -81,7 +81,7 @@ class _Files:
         fcntl.flock(self._locks[lock], fcntl.LOCK_UN)
 
     def releaser(self) -> Callable[[], object]:
-        # decisions/0018: one call into C, which unlocks a file for each of its iterators.
+        # decisions/0018: one call into C. `next` takes one item of each iterator, which unlocks one file.
         unlocking = (map(fcntl.flock, repeat(file), repeat(fcntl.LOCK_UN)) for file in self._locks)
         return partial(next, zip(*unlocking, strict=False))
 
@@ -186,7 +186,7 @@ def _locked_anew(path: str) -> LockFile:
         except BaseException:
             file.close()
             raise
-        file.close()  # Another opener took the unlocked file for a dead opener's.
+        file.close()  # It was unlocked for a moment, so another process removed it as a dead one's.
 
 
 def _owner_files(path: str) -> Iterator[str]:

@@ -195,7 +195,7 @@ def prepare(sock: socket.socket) -> None:
     sock.settimeout(None)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    # Sending looks each half a second whether others wait for its memory.
+    # A blocked send checks every half second whether others wait for its memory.
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", 0, 500_000))
     for name, value in _KEEPALIVE:
         if hasattr(socket, name):

@@ -75,8 +75,8 @@ class Parking:
             self._waiters.add(waiter)
         try:
             self._arrived.set()
-            # A commit may have come between the caller's own look and this one. One look at a time: each
-            # of many at once would open a connection to the file.
+            # Check once more: a commit may have come since the caller's own check. One check at a time,
+            # because each of many at once would open a connection to the file.
             with self._looking:
                 may_be = self.is_closed or look(self._broker)
             may_be = may_be or waiter.woken.wait(timeout_ms / 1000)
@@ -124,7 +124,7 @@ class Parking:
 
     def _is_something_due(self) -> bool:
         now = REAL_TIME.monotonic_ms()
-        if now - self._round_ms >= _ROUND_MS:  # With writes comes housekeeping.
+        if now - self._round_ms >= _ROUND_MS:  # A write does the housekeeping.
             self._round_ms = now
             return True
         return self._core.clock.time_ms() >= self._due
@@ -141,7 +141,7 @@ class Parking:
         with self._lock:
             waiters = [waiter for waiter in self._waiters if not waiter.woken.is_set()]
         shared: Shared = {}
-        seen: dict[Look, bool] = {}  # Equal conditions are looked at once.
+        seen: dict[Look, bool] = {}  # Equal conditions are checked once.
         for waiter in waiters:
             if waiter.look not in seen:
                 seen[waiter.look] = everybody or waiter.look(self._broker)

@@ -39,9 +39,7 @@ class Certificates:
         is logged once for each change."""
         state = self._state_of_files()
         if state != self._state:
-            self._state = (
-                state  # From before the read: changes during the read lead to another one.
-            )
+            self._state = state  # From before the read: a change during the read causes another.
             try:
                 self._context = _context(*self._files)
             except ConfigError as error:

@@ -58,7 +58,7 @@ class Frames:
         self._ahead = b""
         """Bytes of later requests, which came with the last one."""
         self._read_s = 0.0
-        # None for a known client.
+        # None once the client is known.
         self.stranger_until_ms: int | None = REAL_TIME.monotonic_ms() + int(
             limits.stranger_s * 1000
         )
@@ -94,7 +94,7 @@ class Frames:
         return data if self._fill(data, size) else None
 
     def _received(self, size: int, seconds: float) -> bytes:
-        # Python's own time-outs take two more calls, and the interpreter's lock after each.
+        # SO_RCVTIMEO saves the two system calls of Python's own time-outs, and taking the GIL after each.
         if seconds != self._read_s:
             self._read_s = seconds
             limit = struct.pack("ll", int(seconds), max(1, int(seconds % 1 * 1_000_000)))
@@ -213,7 +213,7 @@ class Connection:
                     return
                 answer = self._answer(frame)
                 self._know_if_logged_in()
-                del frame  # The answer may wait long for its client.
+                del frame  # Frees memory: the client may be slow.
                 if answer is not None:
                     self._frames.write(answer)
                 if self._session.login.is_refused:
@@ -413,7 +413,7 @@ class Server(Closeable):
             sock.close()
 
     def _end_connections(self, end: Callable[[Connection], None]) -> None:
-        # Without the lock, which an interrupt could leave held: one call into C.
+        # `tuple` is one call into C and needs no lock, which an interrupt could leave held.
         for connection in tuple(self._connections):
             end(connection)
 

@@ -356,8 +356,8 @@ class Ingest:
                 producer.init_transactions()
                 end = self._append(producer, transaction_size, skip)
         except (ProducerFencedError, InvalidTxnStateError) as error:
-            # The successor first aborts the open transaction, and only then takes the id: in between, the
-            # commit finds a transaction that was ended otherwise.
+            # A successor aborts the open transaction before it takes the id. A commit in between finds the
+            # transaction aborted, and no fence.
             raise ProducerFencedError(
                 f"another ingest of {self._source.path} has taken over from this one, or this one was "
                 "suspended for too long; no line is lost or duplicated: let the other finish, or restart"

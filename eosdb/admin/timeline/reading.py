@@ -271,7 +271,7 @@ class Reader:
                 found.finish(producer_id, one, control, at, time_ms)
         steps.close()
         for producer_id, first in unfinished.items():
-            # Also if the log start has passed its records.
+            # The log start may have passed its first records.
             running.setdefault(producer_id, _Running(first, window.start_ms)).first = max(
                 first, low
             )

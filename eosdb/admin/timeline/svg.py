@@ -116,7 +116,7 @@ def _band(columns: Sequence[Shape]) -> str:
 def _element(shape: Shape, link: Link | None) -> Iterator[str]:
     x, y, width, height = _place(shape)
     if shape.is_text:
-        if shape.kind == "name":  # It ends at its bar, however wide a browser makes it.
+        if shape.kind == "name":  # Right-aligned: fonts differ in width.
             x += cells(shape.text) * _X
         if shape.text != "┴":
             yield _text(x, y + 0.7 * _Y, shape.text, shape.kind)

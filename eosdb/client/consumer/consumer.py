@@ -389,7 +389,7 @@ class Consumer(Closeable, Generic[Key, Value]):
             except Exception as error:
                 self._closed = not isinstance(
                     error, MemoryError
-                )  # Without memory it may be closed again.
+                )  # After MemoryError `close` may be called again.
                 raise
 
     # -- small steps ----------------------------------------------------------------------------

@@ -284,7 +284,7 @@ class Fetcher:
         its transaction ends (KIP-447)."""
         if not tps:
             return
-        for tp in tps:  # First: deleting a topic deletes the group's offsets of it.
+        for tp in tps:  # Topic ids first: a deleted topic's offsets are gone.
             self.know(tp)
         committed = self._committed(tps)
         for tp in tps:

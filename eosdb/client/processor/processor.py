@@ -245,7 +245,7 @@ class Processor:
                 self._consumer.enforce_rebalance()
             return True
         except BaseException:
-            self._transaction.is_broken = True  # Closing must commit nothing of it.
+            self._transaction.is_broken = True  # So that `close` does not commit it.
             raise
         finally:
             self._records.tell()

@@ -268,7 +268,7 @@ class RecordAccumulator:
             queue = self._waiting[tp] = deque()
         elif queue:
             if queue[-1].is_filling and not queue[-1].records:
-                return queue[-1]  # An interrupt came before its first record.
+                return queue[-1]  # An interrupt left it empty.
             queue[-1].is_filling = False
         batch = ProducerBatch(tp, clock.monotonic_ms(), drive)
         batch.is_filling = True

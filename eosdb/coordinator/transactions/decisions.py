@@ -174,7 +174,7 @@ def _next_pair(
     """The next pair while no transaction is open, and the epoch that it replaces (-1 if no repeat can be
     recognised). Raises ProducerFencedError."""
     replaced = ProducerIdAndEpoch(current.previous_producer_id, current.last_producer_epoch)
-    # Clients never get the fencing epoch: the holder of the one before continues with a new id.
+    # No client ever gets the fencing epoch. The client with the epoch before it continues under a new id.
     fenced_at_the_end = current.producer_epoch > LAST_CLIENT_EPOCH and expected == replaced
     if expected is None or expected == current.producer or fenced_at_the_end:
         last_epoch = NO_PRODUCER_EPOCH if expected is None else expected.producer_epoch

@@ -366,7 +366,7 @@ class _Exporter:
             files, self._files = (
                 self._files,
                 self._new_files(),
-            )  # From here on they may be committed.
+            )  # From here on the rows may be committed.
             try:
                 is_done = self._sink.commit(written, self._before, self._after, _about(self._read))
             except StorageError as error:
@@ -446,8 +446,8 @@ class _Exporter:
         """A number that differs after every change that the export would see in the file; none if no
         number can show that."""
         found = stamp_of(os.path.realpath(path))
-        # decisions/0075: a commit into a file without a WAL goes through a new WAL, and a checkpoint then
-        # writes the file in a later tick than its current times.
+        # decisions/0075: without a WAL, the next commit creates one, and its checkpoint writes the file.
+        # That changes the file's times only if the clock has ticked since they were set.
         now_ns = clock.time_ms() * 1_000_000
         if found is None or found.wal is not None or found.newest_ns > now_ns - _TICK_NS:
             return {}

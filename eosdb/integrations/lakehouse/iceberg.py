@@ -136,8 +136,8 @@ class IcebergTarget:
     def _append(
         self, files: Sequence[DataFile], after: NumbersByFile, about: Mapping[str, object]
     ) -> None:
-        # decisions/0038: pyiceberg repeats a commit that lost against another. After an export of the
-        # same file its progress must be read first. This property changes only in this process.
+        # decisions/0038: pyiceberg would repeat a commit that lost against another export, whose progress
+        # must be read first. So no retries; the property changes only in this process.
         properties = {**self._table.metadata.properties, "commit.retry.num-retries": "0"}
         self._table.metadata = self._table.metadata.model_copy(update={"properties": properties})
         # All numbers of each file, including partitions outside of this export.

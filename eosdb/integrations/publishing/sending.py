@@ -124,7 +124,7 @@ class _Publisher:
                 published = self._send(copy, hashes, survey)
                 reach(Failpoint.CHUNKS_SENT)
                 if self._is_late(began_ms):
-                    continue  # Usable chunks may have been removed.
+                    continue  # Chunks that it counts on may have been removed.
                 self.may_be_published = True
                 self._storage.write(_path(published), manifest.to_bytes(published))
                 reach(Failpoint.SNAPSHOT_SENT)

@@ -68,7 +68,7 @@ class KafkaSource:
 
     def bounds(self, topics: Sequence[SourceTopic]) -> dict[TopicPartition, Bounds]:
         consumer, result = self._connected(), {}
-        consumer.unassign()  # A broker answers in order, and a fetch would wait for records.
+        consumer.unassign()  # A fetch in flight would delay the next answers.
         for topic in topics:
             for number in range(topic.partitions):
                 with self._client.translating():
@@ -420,8 +420,8 @@ class KafkaTarget:
         if producer is None:
             return
         with contextlib.suppress(Exception):
-            # Spares readers of the topics the time-out. If it fails, the next producer of this
-            # transactional id does it.
+            # Readers of the topics then need not wait for the time-out. If the abort fails, the next
+            # producer of this transactional id aborts.
             if self._is_open:
                 producer.purge()
                 producer.abort_transaction(_ABORT_S)

@@ -97,7 +97,7 @@ class Watcher:
             overview.size_bytes,
             overview.journal_position,
             len(overview.transactions),
-            # Due work comes with time, and not with a write.
+            # Work becomes due as time passes, without a write.
             sum(len(group.due) for group in overview.groups),
             sum(one.hanging is not None for one in overview.transactions),
         )

@@ -186,7 +186,7 @@ def _measured(
             # Sums sizes by chunk in C, and by row only in the chunk that reaches the limit.
             try:
                 size = sum(sum(map(len, filter(None, map(part, chunk)))) for part in _MEASURED)
-            except TypeError:  # A key or value is a number, at which the rows end anyway.
+            except TypeError:  # A damaged row has a number as key or value; the rows end there.
                 rows += chunk
                 break
             if size > left:

@@ -135,9 +135,7 @@ class _Automaton:
 
     def __init__(self, regex: str) -> None:
         self._regex = regex
-        self._steps: list[_Step] = [
-            (None, ())
-        ]  # The first step is the end: the expression has matched.
+        self._steps: list[_Step] = [(None, ())]  # Step 0 is the match.
         first = _Parser(regex, self._add, self._steps.__setitem__).build(0)
         self._first = (frozenset((first,)), "")
         self._after: dict[tuple[frozenset[int], str, str], frozenset[int]] = {}
@@ -307,7 +305,7 @@ class _Parser:
             for _ in range(least):
                 before, follow = follow, part(follow)
                 if follow == before:
-                    break  # It takes no character, and repetition adds nothing.
+                    break  # A part without characters, such as `^`: repetition adds nothing.
             return follow
 
         return build

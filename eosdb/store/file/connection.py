@@ -133,7 +133,7 @@ def is_in_wal_mode(connection: sqlite3.Connection, path: str) -> bool:
     (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
     if str(mode) == "wal":
         return True
-    with contextlib.suppress(StorageError):  # The next copy may replace it.
+    with contextlib.suppress(StorageError):  # A new copy may replace the file now.
         return says_wal(path)
     return False
 

@@ -180,7 +180,7 @@ def translate(error: sqlite3.Error, path: str) -> EosdbError:
     state = _state_of_file_system(path) if primary in _OF_THE_FILE_SYSTEM else None
     kind, advice = state or _BY_CODE.get(primary, (StorageError, "SQLite reported an error"))
     failure = kind(f"{path}: {advice} (SQLite: {error})")
-    # The cause tells a file that cannot be written from one opened with read_only=True.
+    # By the cause, callers distinguish a file that cannot be written from one opened with read_only=True.
     failure.__cause__ = error
     return in_doubt(failure) if primary == sqlite3.SQLITE_IOERR else failure
 

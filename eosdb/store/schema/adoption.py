@@ -66,8 +66,7 @@ def check(path: str, lock_timeout_ms: int, *, to_wal: bool) -> bool:
         return False
     deadline_ns = real_ns() + lock_timeout_ms * 1_000_000
     while True:
-        # A look without locks creates no files. Without a log or its index, nobody has the file open in
-        # WAL mode.
+        # Reading without locks creates no files. Without -wal or -shm nobody has the file open in WAL mode.
         has_log, has_index = os.path.exists(f"{path}-wal"), os.path.exists(f"{path}-shm")
         at_rest = not (has_log and has_index)
         before = _state(path)
@@ -75,7 +74,7 @@ def check(path: str, lock_timeout_ms: int, *, to_wal: bool) -> bool:
             may_be_new = has_index or not has_log
             return _is_adoptable(path, lock_timeout_ms, to_wal, at_rest, may_be_new=may_be_new)
         except EosdbError:
-            # Such a look also sees unfinished writes, as of a program that is adopting the file.
+            # Reading without locks may meet unfinished writes, as when another program adopts the file.
             is_writing = _unfinished(path) is not None and describe_sqlites(path)
             if not at_rest or real_ns() >= deadline_ns:
                 raise
@@ -155,7 +154,7 @@ def adopt(path: str, busy_timeout_ms: int, *, to_wal: bool, made_here: WriterMut
                     if made_here is not None:
                         made_here.remove_files()
             raise
-        # Then a copy of the file without its log has the tables.
+        # So a copy of the file without its -wal has the tables too.
         connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
     new_file.sync_folder(path)
 

@@ -216,7 +216,7 @@ class HeldUnit:
         self._raw.row_factory, self._raw.text_factory = row, text
 
     def begin(self, synchronous: str, deadline_ns: int) -> None:
-        self._end()  # A signal may have interrupted the last one before this.
+        self._end()  # A signal may have kept the last unit from ending.
         with self._translated():
             self._raw.execute(f"PRAGMA synchronous={synchronous}")
             self._unit.forget()

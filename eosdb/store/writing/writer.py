@@ -90,7 +90,7 @@ class Writer:
         self._synchronous = ""
         self.connection: Final = connect(path, lock_timeout_ms)
         try:
-            # Reading opens the WAL and the shared memory.
+            # This read opens -wal and -shm.
             self.connection.execute("SELECT 1 FROM sqlite_schema").fetchone()
             self.connection.execute("PRAGMA busy_timeout=0")  # `begin_immediate` waits instead.
             keep_roll_back(self.connection)

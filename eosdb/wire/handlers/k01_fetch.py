@@ -98,12 +98,12 @@ def fetch(session: Session, request: FetchRequest, version: int) -> FetchAnswer 
     offsets = {p: it.offset if it.code == NONE else -1 for p, it in requested.items()}
     same = session.principal, level, tuple(requested.items())
     if session.idle is not None and request.min_bytes > 0 and session.idle[0] == (level, offsets):
-        # The client has everything that it was told of: nothing is read before there is more.
+        # The client is at the end that it was told: wait for more before reading.
         shared = session.parking.wait(session.idle[1], left_ms, session.client)
     while True:
         room = session.lease.share(max(0, min(request.max_bytes, most)), _LEAST_BYTES)
         with session.lease.memory.reading:
-            # decisions/0087: what one commit wakes for the same of one principal shares what is read.
+            # decisions/0087: equal requests of one principal, woken by one commit, share one read.
             answers = None if shared is None else shared.get(same)
             if answers is None or answers.size > room:
                 answers = _read(session.broker, requested, level, room)
@@ -244,7 +244,7 @@ class _HaveMoved:
         try:
             return broker.ask(requests.HaveMoved(self.listed, isolation_level=self.level))
         except EosdbError:
-            return True  # The fetch reports it to the reader.
+            return True  # The fetch that follows reports the error.
 
 
 def _bound(ends: PartitionOffsets | FetchedPartition, level: IsolationLevel) -> int:
