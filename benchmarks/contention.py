@@ -23,13 +23,13 @@ COUNTS = (1, 2, 4, 8)
 EOSDB, RAW, TRANSACTIONS = "eosdb", "raw sqlite3", "eosdb, transactions"
 WHO = (EOSDB, RAW, TRANSACTIONS)
 FACTS = {"CPU": "ms", "syncs": "", "median wait": "ms", "longest wait": "ms"}
-"""What is told of each commit beside the rate, with its unit."""
+"""The figures of a commit besides the rate, with their units."""
 
 
 @dataclass(frozen=True, slots=True)
 class Turns:
-    """What writers found: commits a second of all, how long each took, and the CPU (ms) and the syncs of
-    one."""
+    """The result of some writers: their commits a second together, the time of each commit, and the CPU
+    (ms) and syncs of one."""
 
     rate: float
     waits_ms: list[float]
@@ -42,7 +42,7 @@ class Turns:
 
 
 Write = Callable[[Path, str, int, int], Turns]
-"""Commits of one record, by who, by how many, and how many in all."""
+"""Commits of one record: kind of writers, number of writers, commits in all."""
 
 
 def cases(settings: Settings) -> list[Case]:

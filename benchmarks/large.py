@@ -43,7 +43,7 @@ def large(settings: Settings) -> Path:
 def of(
     settings: Settings, records: int, per_transaction: int = 10, partitions: int = PARTITIONS
 ) -> Path:
-    """A file of so many records, for whoever needs one of this size."""
+    """A file with this many records, for any case that needs one."""
     name = f"records-{records}-by-{per_transaction}-in-{partitions}.db"
     return _made(settings.cache / name, records, Shape((per_transaction,), partitions))
 

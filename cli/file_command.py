@@ -4,8 +4,8 @@ A word is FILE if the command's own arguments are complete without it. Where an 
 repeated (`topics describe [TOPIC]`, `consume TOPICS...`), the first word is FILE only if nothing else names
 the file; if EOSDB_DB does and the word is a database too, the command refuses to choose.
 
-The Tab key completes names in that file, too. The shell shows whatever is printed in the middle of the
-user's line, so nothing is: a file that cannot be read has no names.
+The Tab key completes names in that file, too. Completion prints no error, because the shell would show it
+in the middle of the user's line: a file that cannot be read has no names.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The `eosdb` command: its commands and global options, and the only place that turns errors into one line
 and an exit status.
 
-Exit status: 0 success, 1 refused or failed (one line on stderr), 3 the same, though what was to be stored
-is stored, or may be, or in part (the line says which), 2 usage, 4 not eosdb's (`verify --untrusted`), 130
+Exit status: 0 success, 1 refused or failed (one line on stderr), 3 failed, although the data is stored, or
+may be, or in part (the line says which), 2 usage, 4 not eosdb's (`verify --untrusted`), 130
 Ctrl-C, 143 SIGTERM. No input of a user ends in a traceback.
 
 Log output goes to stderr: warnings, and more with --verbose or --log-level.
@@ -94,7 +94,7 @@ HIDDEN: Final = {
     "delete-records": "data.topics",
     "simulate": "operate.simulate",
 }
-"""Names with a better one or for few people, and the modules; they stay valid."""
+"""Hidden commands and their modules: there is a better name, or few people need them. They stay valid."""
 
 COMMANDS: Final = {name: row for rows in GROUPS.values() for name, row in rows.items()}
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 Report = Callable[..., None]
-"""Takes the amount done, the total (None if unknown), and the number of units if `done` counts others."""
+"""Takes the amount done, the total (None if unknown), and the number of units if amounts are in bytes."""
 QUIET: Final = "eosdb.quiet"
 """The key in `Context.meta` that --quiet sets."""
 

@@ -1,10 +1,10 @@
-"""Handlers of Ctrl-C and SIGTERM for all commands; what runs until it is stopped has its own during that
-time (`eosdb.system.signals`).
+"""Handlers of Ctrl-C and SIGTERM for all commands; a command that runs until it is stopped has its own
+meanwhile (`eosdb.system.signals`).
 
 A KeyboardInterrupt during an import prints an unrelated traceback, or is lost in a callback of the import
-system. So before and after the command itself, Ctrl-C exits at once. What opening a file needs, producer
-and consumer too, is imported before the command runs, and not where a signal may raise and other threads
-may fork (decisions/0018, decisions/0019).
+system. So before and after the command itself, Ctrl-C exits at once. The modules for opening a file, and
+those of producer and consumer, are imported before the command runs: later a signal may raise, and another
+thread may fork (decisions/0018, decisions/0019).
 """
 
 from __future__ import annotations

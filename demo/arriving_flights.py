@@ -1,6 +1,6 @@
 """Flights that arrive while others are being processed: a transaction every quarter of a second until the
 standard input ends, then the rest at once, of which there is always some. Every tenth transaction is
-aborted and sent again, as after an error of whoever delivers: who reads what is committed sees it once.
+aborted and sent again, as after an error of the sender: readers of committed records see each flight once.
 
     python demo/arriving_flights.py demo-output/flights.db demo-output/arriving.ndjson 500
 """

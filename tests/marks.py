@@ -1,8 +1,8 @@
 """Marks say what a test does; a test without one that starts a process or computes for long fails.
 
 `make test-fast` runs what has no mark (`--fast`), so it stays fast by this rule. Processes are noticed by
-audit events of Python: whoever starts one in C, or by `multiprocessing` with "spawn", must think of the
-mark.
+audit events of Python: a test that starts a process in C, or by `multiprocessing` with "spawn", must set
+the mark.
 """
 
 from __future__ import annotations

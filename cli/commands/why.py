@@ -88,7 +88,7 @@ def _list(worries: Iterable[Worry]) -> Iterator[str]:
 
 
 def _rest(db: eosdb.Database, worries: Sequence[Worry]) -> str:
-    """A sentence about the groups and partitions that nothing was said of."""
+    """A sentence about the groups and partitions without a report of their own."""
     it = db.admin.overview()
     groups = len({group.group_id for group in it.groups} - {worry.group for worry in worries})
     held = {holder.topic_partition for holder in it.holders()}

@@ -101,8 +101,8 @@ class Broker:
         """Carry out requests that write, in order and in one unit: all of it, or nothing. Returns the
         answers. All are prepared before any lock is taken.
 
-        Raises the first error, also that of a batch; then make each request by itself, for its own
-        answer.
+        Raises the first error, also a batch's; to learn each request's own answer, make each by itself
+        then.
         """
         core = self._core
         start = core.metrics.now_ns()

@@ -1,4 +1,4 @@
-"""What every request is given: the parts of an open file and the rules; and the form of a step.
+"""The context of every request, that is the parts of an open file and the rules, and the form of a step.
 
 A step is the function that answers requests of one type (decisions/0081). It gets the core and the request.
 A step that only reads answers. One that writes prepares a `Write`, before any lock is taken.
@@ -112,7 +112,7 @@ class Write(Generic[A]):
     error that it returns is raised after the commit."""
     sync: bool = True
     alone: Callable[[], A] | None = None
-    """Carries it out in units of its own, if one may not suffice; None: `apply` in one."""
+    """Carries the request out in several units, where one may not suffice. None: `apply` does it in one."""
     then: Callable[[A], None] | None = None
     """Called with the answer after the commit."""
 

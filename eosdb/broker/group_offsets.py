@@ -123,8 +123,8 @@ def delete_group(core: Core, request: requests.DeleteGroup) -> Write[None]:
 
 
 def checked(request: Commit) -> tuple[OffsetCommit, ...]:
-    """The offsets of a commit. Raises InvalidRequestError for values of other types. Kafka's clients
-    treat negative offsets as none; they are accepted as in Kafka with `each`."""
+    """The offsets of a commit. Raises InvalidRequestError for values of other types, and for negative
+    offsets unless `each`: Kafka accepts them, and its clients treat them as none."""
     group = request.group
     check_int("generation_id", group.generation_id, -(2**31))
     check_name("member_id", group.member_id)

@@ -332,7 +332,7 @@ def _check_protocols(
 
 
 def _new_id(client_id: str, number: object) -> str:
-    """A member's id begins with its client's, which may be as long as the id."""
+    """The id of a new member: the beginning of its client id, and a number."""
     return f"{client_id[:255] or 'member'}-{number}"
 
 

@@ -62,7 +62,7 @@ _HANDLER: Final = (
 
 
 def offsets_first(offsets: object, group: object) -> tuple[Any, Any]:
-    """The offsets and the group in this order, also if they came in the other order: only offsets are a
+    """The offsets and the group, in this order. They may be given in either order: only offsets are a
     mapping."""
     is_swapped = isinstance(group, Mapping) and not isinstance(offsets, Mapping)
     return (group, offsets) if is_swapped else (offsets, group)
@@ -93,11 +93,10 @@ class LogTransaction(ABC):
         """Append a record; readers see it when the transaction is committed, or at the time `deliver_at`.
 
         `str` is UTF-8 encoded. Without `partition`, the partition is chosen by the key, as by a producer.
-        If a record with the same `idempotency_key` was ever published to the topic, by any process, nothing
-        is appended, whatever the new record contains, and the position of the first record is returned with
-        `duplicate=True`. Raises UnknownTopicOrPartitionError, MessageTooLargeError, InvalidRecordError,
-        InvalidTimestampError, TypeError and the authorization errors; the transaction can go on after any
-        of them.
+        An `idempotency_key` counts once for each topic, in all processes. A repeat appends nothing,
+        whatever it contains, and returns the position of the first record with `duplicate=True`. Raises
+        UnknownTopicOrPartitionError, MessageTooLargeError, InvalidRecordError, InvalidTimestampError,
+        TypeError and the authorization errors; the transaction can go on after any of them.
         """
         record = Record(
             serialized("key", key, None),

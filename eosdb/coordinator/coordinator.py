@@ -202,7 +202,7 @@ class TransactionCoordinator:
 
     def deliver(self) -> bool:
         """Deliver scheduled records for callers that have committed or only read. Returns whether any was
-        due. A failure is not theirs: the next write does it."""
+        due. A failure is not raised: the next write delivers them."""
         with contextlib.suppress(EosdbError):
             with self._store.read() as connection:
                 due_ms = scheduled.next_due(connection)

@@ -1,8 +1,8 @@
 """Due work that no write has done yet: members with an ended session or a dead process, transactions past
 their time-out or without their owner.
 
-Readers write nothing, so they show groups as the next write will leave them, and say so. The functions of
-the write decide what is due.
+Readers write nothing, so they show groups as the next write will leave them, and say so. The same functions
+decide for readers and writes what is due.
 """
 
 from __future__ import annotations

@@ -96,8 +96,8 @@ class Leadership:
             catalog.RECOVERED.say(file=self._store.path, transactions=completed)
 
     def decide(self, transactional_id: str, decide: Decide, run: Run) -> Decision | None:
-        """Let `run` carry out the first step, made of `decide`, in a unit. From just before its commit
-        this thread is responsible for the completion, unless `run` raises."""
+        """Let `run` carry out the first step in a unit, in which `decide` decides. From just before its
+        commit this thread is responsible for the completion, unless `run` raises."""
 
         def first_step(unit: Unit) -> Decision | None:
             if decided:  # A unit may run twice (rule 2).

@@ -26,7 +26,8 @@ Look = Callable[[Broker], bool]
 REAL_TIME: Final = SystemClock()
 """The clock of network time-outs, whatever clock the file has."""
 Shared = dict[Any, Any]
-"""What requests that one commit has woken share: the first to read something leaves it there."""
+"""Shared by the requests that one commit wakes: the first to read something leaves it here for the
+others."""
 _PAUSE_MS: Final = 1_000
 """The longest time between two looks at the clock."""
 _MANUAL_PAUSE_MS: Final = 5

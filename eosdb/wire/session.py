@@ -54,7 +54,7 @@ class Session:
     """The client id of the request being handled."""
     principal: str = ANONYMOUS
     idle: tuple[object, Look] | None = None
-    """The ends that the last Fetch has told, and the condition that they have moved."""
+    """The end offsets in the answer to the last Fetch, and the condition that one of them has moved."""
     is_advertised: bool = False
     """Whether the advertised address applies whatever name the client asks for (SNI)."""
 

@@ -77,9 +77,9 @@ TIERS = {
 }
 ROOMS = [row for tier in TIERS.values() for row in tier]
 BUDGET = {
-    "engine": 34_458,
+    "engine": 34_457,
     "clients": 10_866,
-    "wire": 5_741,
+    "wire": 5_738,
     "testing": 3_290,
     "integrations": 7_669,
     "commands": 10_211,

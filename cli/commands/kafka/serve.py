@@ -30,8 +30,8 @@ _SOCKET: Final = "NOTIFY_SOCKET"
 
 @contextlib.contextmanager
 def ready_for_service_manager() -> Iterator[None]:
-    """Say that the process is ready for the length of the block, and then that it stops; nothing where
-    nobody asked for it."""
+    """Tell the service manager that the process is ready, and after the block that it stops. Does nothing
+    without a manager."""
     _say("READY=1")
     try:
         yield

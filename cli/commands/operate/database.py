@@ -93,7 +93,7 @@ def info(session: Session, sizes: bool, output_format: str) -> None:
 
 
 def _largest(lines: list[tuple[object, ...]]) -> list[tuple[object, ...]]:
-    """The first line, the last, and between them those of the most bytes, in their order."""
+    """The first line, the last, and between them the lines with the most bytes, in their order."""
     inner = sorted(lines[1:-1], key=itemgetter(3), reverse=True)[: _SIZES_SHOWN - 2]
     return [lines[0], *(line for line in lines[1:-1] if line in inner), lines[-1]]
 

@@ -1,9 +1,9 @@
 """A partition's progress: which of its records are complete, and its form as a committed offset.
 
-A record may be complete before another one in front of it: a batch leaves retries of other groups out at
-once. A commit in between is exact: the committed offset is that of the lowest unfinished record, and its
-metadata names the other unfinished ones by their distances:
-`eosdb 40 2 5` at offset 30 says that of 30 to 39 all are complete but 30, 32 and 37.
+Records may complete out of order: a batch skips retries of other groups at once. The committed offset is
+that of the lowest unfinished record. Its metadata has the offset after the highest complete record, and the
+distances of the other unfinished ones. `eosdb 40 2 5` at offset 30 says: 30, 32 and 37 are unfinished, all
+others below 40 are complete.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Progress:
 
     def __init__(self, committed: OffsetAndMetadata | None = None) -> None:
         self._done, self._left = _done_and_left(committed)
-        """The records between which earlier transactions have completed some, and those that are left."""
+        """The offsets among which earlier transactions completed records, and those that they left."""
         self._unread: Sequence[int] = self._left
         self._unfinished: dict[int, None] = {}
         """The offsets that were taken and are not complete, in order."""

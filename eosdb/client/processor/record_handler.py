@@ -111,7 +111,7 @@ class RecordHandler:
         self.tell()
 
     def process_all(self, attempts: list[Attempt]) -> bool:
-        """Process the records of one partition together, or those that fail alone. Returns False if the
+        """Process the records of one partition together, and a failing one by itself. Returns False if the
         transaction broke."""
         parts: list[tuple[list[Attempt], Exception | None]] = [(attempts, None)]
         while parts:

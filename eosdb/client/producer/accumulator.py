@@ -219,7 +219,7 @@ class ProduceFuture(Future[RecordMetadata]):
     def result(self, timeout: float | None = None) -> RecordMetadata:
         """Wait until the record is stored, at most `timeout` seconds, and return its metadata.
 
-        Raises the error because of which it was not stored, and RequestTimedOutError.
+        Raises the error that kept the record from being stored, and RequestTimedOutError.
         """
         error = self.exception(timeout)
         if error is not None:
@@ -227,7 +227,7 @@ class ProduceFuture(Future[RecordMetadata]):
         return self.metadata()
 
     def exception(self, timeout: float | None = None) -> EosdbError | None:
-        """Wait like `result`, and return the error because of which the record was not stored, or None."""
+        """Wait like `result`, and return the error that kept the record from being stored, or None."""
         while not (batch := self.place()[0]).done:
             batch.drive.until_answered(batch, timeout)
         return batch.error

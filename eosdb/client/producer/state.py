@@ -178,7 +178,7 @@ class TransactionManager:
 
     def ended(self, identity: ProducerIdAndEpoch) -> None:
         """End the transaction; `identity` is for the next one. The coordinator does not know an empty
-        transaction, but its token names its identity. So the next one needs a new identity then, too."""
+        transaction, but its token names its identity, so the next transaction needs a new one then, too."""
         self.check_transition(ClientState.READY)
         unchanged = identity == self.identity
         needs_new_epoch = unchanged and not self.has_begun

@@ -68,7 +68,7 @@ class ProducerTransactions:
         self._committed: Exchange[ProducerIdAndEpoch] = Exchange()
         """The response to the commit, if it was sent with the last records."""
         self._is_in_doubt = False
-        """Whether an earlier call of `commit` for this transaction does not know its outcome."""
+        """Whether an earlier `commit` of this transaction ended without learning its outcome."""
         self._renewal: CoordinatorCall[ProducerIdAndEpoch] | None = None
         """The pending request for a new epoch after the end of a transaction."""
 

@@ -376,8 +376,9 @@ def _subscribed_member(
 
 
 def _check_epoch(group: ConsumerGroup, member: ConsumerMember, beat: Heartbeat) -> None:
-    """Raise FencedMemberEpochError for an epoch that is not the member's. The previous epoch is accepted
-    if the member owns nothing wrong: the response with the new epoch was lost."""
+    """Raise FencedMemberEpochError for an epoch that is not the member's. The previous epoch is accepted if
+    the member reports no partition outside its assignment: it has not received the response with the new
+    epoch."""
     got = beat.member_epoch
     is_previous = (
         got == member.previous_member_epoch

@@ -48,7 +48,7 @@ _EXPIRABLE: Final = """
     )
 """
 OLDEST: Final = f"SELECT g.retain_from {_EXPIRABLE} ORDER BY g.retain_from LIMIT 1"
-"""When the retention of the next offset to expire began."""
+"""SQL: the start of the retention of the offset that expires next."""
 _EXPIRED: Final = (
     f"SELECT g.group_id, g.topic, g.partition {_EXPIRABLE} AND g.retain_from <= ? "
     f"ORDER BY g.retain_from LIMIT {STEPS_PER_UNIT}"

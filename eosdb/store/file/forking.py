@@ -25,7 +25,8 @@ _PATIENCE_S: Final = 5.0
 """The longest a fork waits for running reads and writes."""
 _LOOK_AGAIN_S: Final = 0.005
 _pause: Final = threading.Lock()
-"""Never released: a wait with a time-out, without a module that reads the time."""
+"""A lock that is never released: acquiring it with a time-out is a pause, without a module that reads the
+time."""
 _pause.acquire()
 
 

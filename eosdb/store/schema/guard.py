@@ -1,8 +1,8 @@
 """Protects eosdb's tables and views from the user's own SQL.
 
 eosdb alone writes them and every name that starts with `eosdb_`: the next rebuild would lose a row
-without an event. SQLite reports the tables that an owner's view or trigger uses, when it compiles a
-statement on it: so we find those that would break without eosdb's tables.
+without an event. When SQLite compiles a statement on an owner's view or trigger, it reports the tables
+behind it. So we find the views and triggers that would break without eosdb's tables.
 """
 
 from __future__ import annotations

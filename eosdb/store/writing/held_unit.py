@@ -170,7 +170,8 @@ class HeldUnit:
         self.failure: EosdbError | None = None
         """The error of the file or its disk in this unit."""
         self.is_spoilt = False
-        """Only the user can end a statement in progress; use another connection."""
+        """Whether a statement of the user is still in progress. Only the user can end it, so the next unit
+        needs another connection."""
         self._has_temporary = False
         self._has_altered = False
         """Whether a table was ever altered, and perhaps renamed, on the connection."""

@@ -1,7 +1,7 @@
 """JoinGroup: a member of the classic protocol joins; the answer waits until the generation is complete.
 
 Versions: 1 a rebalance time-out of its own; 4 a new member gets an id before it joins (KIP-394); 5
-static members (KIP-345); 6 flexible; 7 the protocol type, and no protocol is null (KIP-559); 8 a reason
+static members (KIP-345); 6 flexible; 7 the protocol type, and null for no protocol (KIP-559); 8 a reason
 (KIP-800); 9 the leader can be told to leave the assignment alone (KIP-814).
 """
 

@@ -1,4 +1,4 @@
-"""Heartbeat: a member of the classic protocol is there still.
+"""Heartbeat: keeps a member of the classic protocol in its group.
 
 Versions: 3 static members (KIP-345); 4 flexible.
 """

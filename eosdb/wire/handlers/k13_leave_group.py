@@ -1,6 +1,6 @@
 """LeaveGroup: members of the classic protocol leave, with a result for each.
 
-Versions: 3 several members, each by its id or by its instance id (KIP-345), before it one and one error
+Versions: 3 several members, each by member id or instance id (KIP-345); before, one member and one error
 code; 4 flexible; 5 a reason (KIP-800).
 """
 

@@ -1,7 +1,7 @@
 """DescribeGroups: groups of the classic protocol, with their members.
 
-Versions: 3 authorized operations (KIP-430); 4 static members (KIP-345); 5 flexible; 6 an unknown group
-is an error, with a text (KIP-1043), before it a dead one.
+Versions: 3 authorized operations (KIP-430); 4 static members (KIP-345); 5 flexible; 6 an unknown group is
+an error, with a text (KIP-1043); before, a dead group.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """SaslHandshake: a client proposes a mechanism (Kafka: SaslServerAuthenticator).
 
-Versions: 1 the messages of the mechanism come in SaslAuthenticate, before it as frames of their own
-(KIP-152).
+Versions: 1 the mechanism's messages come in SaslAuthenticate; before, as bare frames (KIP-152).
 """
 
 from __future__ import annotations

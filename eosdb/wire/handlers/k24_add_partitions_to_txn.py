@@ -1,4 +1,4 @@
-"""AddPartitionsToTxn: partitions come to a transaction, all of them or none.
+"""AddPartitionsToTxn: adds partitions to a transaction, all of them or none.
 
 Versions: 2 PRODUCER_FENCED (KIP-588); 3 flexible. Later versions are for brokers among themselves
 (KIP-890).

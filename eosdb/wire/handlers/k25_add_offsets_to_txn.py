@@ -1,4 +1,4 @@
-"""AddOffsetsToTxn: a group comes to a transaction.
+"""AddOffsetsToTxn: adds a group to a transaction.
 
 Versions: 2 PRODUCER_FENCED (KIP-588); 3 flexible; 4 TRANSACTION_ABORTABLE (KIP-890).
 """

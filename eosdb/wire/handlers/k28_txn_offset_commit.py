@@ -1,8 +1,7 @@
 """TxnOffsetCommit: a group's offsets within a transaction.
 
 Versions: 2 the leader's epoch; 3 flexible, and the member that commits (KIP-447), PRODUCER_FENCED; 4
-TRANSACTION_ABORTABLE; 5 transaction version 2, in which the group comes to the transaction by itself
-(KIP-890).
+TRANSACTION_ABORTABLE; 5 transaction version 2, in which the request also adds the group (KIP-890).
 """
 
 from __future__ import annotations

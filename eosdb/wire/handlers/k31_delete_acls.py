@@ -1,4 +1,4 @@
-"""DeleteAcls: what the filters of a request match is deleted in one commit.
+"""DeleteAcls: deletes the ACLs that a request's filters match, in one commit.
 
 Versions: 1 prefixed patterns (KIP-290); 2 flexible; 3 users as resources (KIP-373), which eosdb does not
 have.

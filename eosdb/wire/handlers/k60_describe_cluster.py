@@ -1,6 +1,6 @@
 """DescribeCluster: the one broker (KIP-700).
 
-Versions: 1 whose endpoints, of brokers or controllers (KIP-919); 2 fenced brokers (KIP-1073), of which
+Versions: 1 the kind of endpoints, of brokers or of controllers (KIP-919); 2 fenced brokers (KIP-1073):
 there are none.
 """
 

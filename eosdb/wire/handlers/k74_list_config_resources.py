@@ -1,6 +1,6 @@
 """ListConfigResources: what has settings (KIP-1142).
 
-Versions: 1 resources of all types, before it those of client metrics alone, of which there are none.
+Versions: 1 resources of all types; before, client metrics alone, and there are none.
 """
 
 from __future__ import annotations
