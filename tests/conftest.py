@@ -9,6 +9,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Generator, Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -39,6 +40,8 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
 def pytest_configure() -> None:
     # Hundreds of processes import eosdb: containers set this, and each would compile it anew.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
+    gc.disable()  # Until all tests are collected, of which each worker has all: a fifth of that time.
     _hear_signals()
     subprocess.Popen = zygote.Popen  # type: ignore[misc]
 
@@ -50,6 +53,8 @@ def pytest_unconfigure() -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     zygote.enabled = item.get_closest_marker("real_start") is None
+    forked_with = item.get_closest_marker("forked_with")
+    zygote.imported = forked_with.args if forked_with else ()
 
 
 def _hear_signals() -> None:
@@ -100,6 +105,7 @@ def pytest_terminal_summary(
 
 def pytest_collection_finish() -> None:
     gc.freeze()  # Thousands of tests and their modules, which each `gc.collect()` would go through.
+    gc.enable()
 
 
 @pytest.fixture
