@@ -69,12 +69,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(chosen: Sequence[Case], settings: Settings, output: Path | None) -> int:
     described = machine.description(settings.folder)
     results: list[measure.Result] = []
+    drawn: list[Path] = []
     text = ""
     for case in chosen:
         start = perf_counter()
         results.append(measure.run(case, settings))
         print(f"{case.name}: {perf_counter() - start:.0f} s", file=sys.stderr, flush=True)
-        drawn = plots.draw(results, settings, output / "plots") if output is not None else []
+        if output is not None:
+            drawn += plots.draw(results[-1:], settings, output / "plots")
         text = report.markdown(results, described, settings, drawn)
         if output is not None:
             output.mkdir(parents=True, exist_ok=True)
