@@ -1,9 +1,10 @@
 """A `subprocess.Popen` whose Pythons are forked from a process that has eosdb imported: a start costs a
 few hundredths of a second of CPU instead of a quarter (decisions/0077).
 
-`python -m tests.zygote FD` is that process, one for each process of pytest. It forks for every request at
-the socket FD. The child is a child of pytest, as after an ordinary start, and has the directory,
-environment, arguments and files that the request names, and nothing else of the zygote but its modules.
+`python -m tests.zygote FD [MODULE …]` is that process, one for each process of pytest and for each set of
+other modules that programs need. It forks for every request at the socket FD. The child is a child of
+pytest, as after an ordinary start, and has the directory, environment, arguments and files that the request
+names, and nothing else of the zygote but its modules.
 Programs that are about the start itself, an import or their command line have the mark `real_start`.
 """
 
@@ -24,6 +25,7 @@ import subprocess
 import sys
 import types
 import warnings
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -34,8 +36,16 @@ _AT_START: Final = (
     "PYTHON", "LD_", "LC_", "LANG", "TZ", "MALLOC", "EOSDB_PORTABLE", "EOSDB_DISK_ORDERS",
 )  # fmt: skip
 """Beginnings of variables that are read before the program runs: another value needs a real start."""
+OURS: Final = ("benchmarks", "eosdb", "tests")
+"""Packages of which a program may be, after `-m`."""
 _PRELOAD: Final = "LD_PRELOAD"
-"""Each value has a zygote of its own."""
+"""Each value has a zygote of its own, and so has what else is imported."""
+_NO_THREADS: Final = {
+    "OPENBLAS_NUM_THREADS": "1",
+    "JE_ARROW_MALLOC_CONF": "background_thread:false",
+    "_RJEM_MALLOC_CONF": "background_thread:false",
+}
+"""For a zygote that imports numpy, pyarrow and deltalake, which would start threads."""
 _CLONE_PARENT: Final = 0x8000
 _CLONE: Final = {"x86_64": 56, "aarch64": 220}
 _LEFT_OUT: Final = tuple(
@@ -51,8 +61,10 @@ _IMPORTED: list[str] = []
 
 enabled = True
 """Whether the current test may have forked programs."""
-_zygotes: dict[str, socket.socket] = {}
-"""By what is preloaded."""
+imported: tuple[str, ...] = ()
+"""What the current test wants imported beside eosdb, by the mark `forked_with`."""
+_zygotes: dict[tuple[str, ...], socket.socket] = {}
+"""By what is preloaded, and what else is imported."""
 _owner = 0
 
 
@@ -103,7 +115,7 @@ def _program(args: Any, env: Any) -> list[str] | None:
         return None
     rest = words[3:] if words[1:3] == ["-W", "ignore"] else words[1:]
     rest = rest[1:] if rest[:1] == ["-P"] else rest
-    of_eosdb = rest[:1] == ["-m"] and rest[1].partition(".")[0] in ("eosdb", "tests")
+    of_eosdb = rest[:1] == ["-m"] and rest[1].partition(".")[0] in OURS
     if not (of_eosdb or rest[:1] == ["-c"] or (rest and rest[0].endswith(".py"))):
         return None
     if env is not None and _at_start(env) != _at_start(os.environ):
@@ -139,9 +151,11 @@ def _forked(request: dict[str, Any], files: list[int]) -> int:
         _zygotes.clear()
         _owner = os.getpid()
     preload = request["env"].get(_PRELOAD, "")
-    if preload not in _zygotes:
-        _zygotes[preload] = _started({**os.environ, _PRELOAD: preload})
-    zygote = _zygotes[preload]
+    key = preload, *imported
+    if key not in _zygotes:
+        quiet = _NO_THREADS if imported else {}
+        _zygotes[key] = _started({**os.environ, **quiet, _PRELOAD: preload}, imported)
+    zygote = _zygotes[key]
     try:
         socket.send_fds(zygote, [json.dumps(request).encode()], files)
         answer = zygote.recv(1_000)
@@ -152,11 +166,11 @@ def _forked(request: dict[str, Any], files: list[int]) -> int:
     return int(answer)
 
 
-def _started(env: dict[str, str]) -> socket.socket:
+def _started(env: dict[str, str], modules: Iterable[str]) -> socket.socket:
     ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with its:
         process = REAL(
-            [sys.executable, "-m", "tests.zygote", str(its.fileno())],
+            [sys.executable, "-m", "tests.zygote", str(its.fileno()), *modules],
             cwd=ROOT, env=env, pass_fds=[its.fileno()], stdin=subprocess.DEVNULL,
         )  # fmt: skip
     process.returncode = 0  # It is nobody's to wait for: it ends with pytest.
@@ -181,10 +195,12 @@ class Child(BaseException):
         self.program = program
 
 
-def import_everything() -> None:
+def import_everything(others: Iterable[str]) -> None:
     """Import what programs of the suite are made of; nothing of it may start a thread or open a file."""
     import eosdb
 
+    for name in others:
+        importlib.import_module(name)
     for module in pkgutil.walk_packages(eosdb.__path__, "eosdb."):
         if not module.name.startswith(_LEFT_OUT) and not module.name.endswith("__main__"):
             with suppress(ImportError):  # Of an extra that is not installed.
@@ -335,7 +351,7 @@ def _report(
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # It ends with its socket.
-    import_everything()
+    import_everything(sys.argv[2:])
     _IMPORTED = [name for name in sys.modules if name not in ("sys", "builtins", "__main__")]
     gc.collect()
     gc.freeze()

@@ -12,10 +12,10 @@ import pytest
 
 import eosdb
 from tests.cli.conftest import Run
-from tests.integrations.lakehouse.tables import Table, append, committed
+from tests.integrations.lakehouse.tables import LIBRARIES, Table, append, committed
 from tests.wire.waiting import eventually
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.forked_with(*LIBRARIES)]
 
 
 @pytest.fixture(autouse=True)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests import zygote
+from tests.integrations.lakehouse.tables import LIBRARIES
 from tests.tidy.tree import ROOT
 
 PROBE = """
@@ -121,6 +122,20 @@ def test_the_zygote_holds_no_file_and_no_database() -> None:
     )
     _, forked = both("-c", code, cwd=ROOT)
     assert forked.stdout == "[]\nset()\n", forked.stderr
+
+
+def test_a_zygote_with_other_modules_has_no_thread_either(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(zygote, "imported", LIBRARIES)
+    code = (
+        "import os, sys; print(os.listdir('/proc/self/task') == [str(os.getpid())], "
+        f"set({LIBRARIES}) <= sys.modules.keys(), os.environ.keys() & {set(zygote._NO_THREADS)})"
+    )
+    for _ in range(2):
+        assert (
+            subprocess.check_output([sys.executable, "-c", code], text=True) == "True True set()\n"
+        )
 
 
 def test_a_killed_child_is_told() -> None:

@@ -13,6 +13,11 @@ from eosdb.errors import EosdbError
 from eosdb.integrations.lakehouse import Exported, export, export_files
 
 FORMATS: Final = ("parquet", "delta", "iceberg")
+LIBRARIES: Final = (
+    "eosdb.integrations.lakehouse.exporting", "eosdb.integrations.lakehouse.delta",
+    "eosdb.integrations.lakehouse.iceberg", "pyiceberg.catalog.sql",
+)  # fmt: skip
+"""What programs that export would each import, in a second of CPU."""
 COLUMNS: Final = [
     "key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers", "source_file",
 ]  # fmt: skip

@@ -17,10 +17,10 @@ import eosdb
 from eosdb.model.failpoints import Failpoint
 from tests.crash.children import environment
 from tests.integrations.lakehouse.fleet import attack
-from tests.integrations.lakehouse.tables import Table, committed
+from tests.integrations.lakehouse.tables import LIBRARIES, Table, committed
 from tests.tidy.tree import ROOT
 
-pytestmark = pytest.mark.crash
+pytestmark = [pytest.mark.crash, pytest.mark.forked_with(*LIBRARIES)]
 
 POINTS = (Failpoint.EXPORT_WRITTEN, Failpoint.EXPORT_HALF_VISIBLE, Failpoint.EXPORT_COMMITTED)
 
