@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import sqlite3
-import time
 from contextlib import closing
 from types import MappingProxyType
 from typing import Final
@@ -16,6 +15,7 @@ from tests.hunts.actors.actor import Actor
 from tests.hunts.programs.working import TOPIC
 from tests.hunts.programs.writers import DUE, TABLE
 from tests.hunts.world import World
+from tests.wire.waiting import eventually
 
 _ROWS: Final = f"SELECT value, place FROM {TABLE}"
 _MESSAGES: Final = (
@@ -110,9 +110,12 @@ class Later(Library):
 
     def settle(self, world: World) -> None:
         with eosdb.connect(world.path) as db:
-            while db.admin.list_scheduled():
-                time.sleep(0.01)
+
+            def all_are_there() -> bool:
                 db.housekeeping()
+                return not db.admin.list_scheduled()
+
+            eventually(all_are_there)
 
     def problems(self, world: World) -> list[str]:
         return (

@@ -65,20 +65,10 @@ class Transactions(Producing):
         self._producer.init_transactions()
 
     def store(self, operation: Operation, values: list[bytes]) -> Outcome:
-        producer = self._producer
-        is_ending = False
+        producer, is_ending = self._producer, False
         try:
             producer.begin_transaction()
-            number = operation.number
-            key, headers = f"k{number}" if number % 5 else None, _HEADERS[: number % 3]
-            for place, value in zip(operation.places, values, strict=True):
-                producer.send(
-                    place.topic, value, key=key, partition=place.partition, headers=headers
-                )
-            if number % 3 == 0:
-                producer.send(TOPIC, None, key="gone", partition=0)
-            at = {TopicPartition(TOPIC, 0): OffsetAndMetadata(operation.number)}
-            producer.send_offsets_to_transaction(at, "places")
+            self._send(operation, values)
             if operation.number % 7 == 0:
                 producer.abort_transaction()
                 return "not written"
@@ -88,6 +78,18 @@ class Transactions(Producing):
             # Before the end, nothing of a transaction is there to be read, and the next producer aborts it.
             raise BrokenError(error.outcome if is_ending else "not written") from error
         return "written"
+
+    def _send(self, operation: Operation, values: list[bytes]) -> None:
+        number = operation.number
+        key, headers = f"k{number}" if number % 5 else None, _HEADERS[: number % 3]
+        for place, value in zip(operation.places, values, strict=True):
+            self._producer.send(
+                place.topic, value, key=key, partition=place.partition, headers=headers
+            )
+        if number % 3 == 0:
+            self._producer.send(TOPIC, None, key="gone", partition=0)
+        at = {TopicPartition(TOPIC, 0): OffsetAndMetadata(number)}
+        self._producer.send_offsets_to_transaction(at, "places")
 
 
 class SendMany(Producing):
@@ -198,32 +200,17 @@ def _later() -> tuple[int, list[tuple[str, bytes]]]:
     return due, [(DUE, str(due).encode())]
 
 
-class Later(Producing):
+class Later(Transactions):
     """Transactions of records that are due a moment later; every seventh is aborted."""
 
     is_atomic = False
 
-    def _begin(self, setting: Setting) -> None:
-        self._producer = self._db.producer(transactional_id=setting.name)
-        self._producer.init_transactions()
-
-    def store(self, operation: Operation, values: list[bytes]) -> Outcome:
-        producer, is_ending = self._producer, False
-        try:
-            producer.begin_transaction()
-            due, headers = _later()
-            for place, value in zip(operation.places, values, strict=True):
-                producer.send(
-                    place.topic, value, partition=place.partition, headers=headers, deliver_at=due
-                )
-            if operation.number % 7 == 0:
-                producer.abort_transaction()
-                return "not written"
-            is_ending = True
-            producer.commit_transaction()
-        except eosdb.EosdbError as error:
-            raise BrokenError(error.outcome if is_ending else "not written") from error
-        return "written"
+    def _send(self, operation: Operation, values: list[bytes]) -> None:
+        due, headers = _later()
+        for place, value in zip(operation.places, values, strict=True):
+            self._producer.send(
+                place.topic, value, partition=place.partition, headers=headers, deliver_at=due
+            )
 
 
 class LaterBlocks(Opened):
