@@ -142,7 +142,7 @@ def _be_quiet(context: click.Context, _: click.Parameter, is_quiet: bool) -> Non
 
 quiet_option: Final = click.option(
     "-q", "--quiet", is_flag=True, expose_value=False, callback=_be_quiet,
-    help="Show no progress; also behind a command's name.",
+    help="Show no progress; may also follow the command.",
 )  # fmt: skip
 _QUIET: Final = click.Option(
     ["-q", "--quiet"], is_flag=True, hidden=True, expose_value=False, callback=_be_quiet
@@ -226,7 +226,7 @@ class FileCommand(click.Command):
     ) -> bool:
         """Whether the first word beside the options is FILE; so many arguments were given as options."""
         arguments = self._arguments
-        if len(words) <= sum(argument.required for argument in arguments) - named:
+        if len(words) <= max(sum(argument.required for argument in arguments) - named, 0):
             return False
         behind = given.get(_DB.name or "")
         if not _could_be(words, arguments[named:]):

@@ -29,8 +29,8 @@ These names stay valid and hidden: `log dump`, `snapshots take|list|show`, `jour
 `inspect`), and `migrate` (now `init`).
 
 Listings take `--format table|json|jsonl|csv`; JSON is one array. Exit status: 0 done, 1 refused or
-failed (one line on stderr: the error's name, what was found, what to do), 3 the same, though something
-is stored, or [may be](errors.md), 2 usage, 4 not eosdb's (`verify --untrusted`), 130 Ctrl-C, 143 SIGTERM
+failed (one line on stderr: the error's name, what was found, what to do), 3 failed, although data is
+stored, or [may be](errors.md), 2 usage, 4 not eosdb's (`verify --untrusted`), 130 Ctrl-C, 143 SIGTERM
 ([what they stop](operations.md#ctrl-c-and-sigterm)). Shell completion,
 of topics, groups and transactional ids, too:
 `eval "$(_EOSDB_COMPLETE=bash_source eosdb)"` (or `zsh_source`, `fish_source`).

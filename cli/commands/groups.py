@@ -42,7 +42,7 @@ def list_(session: Session, state: bool, output_format: str) -> None:
 
 @groups.command()
 @click.argument("group", nargs=-1)
-@click.option("--all-groups", is_flag=True, help="All groups.")
+@click.option("--all-groups", is_flag=True, help="Describe all groups.")
 @click.option("--members", is_flag=True, help="Show the members instead of the offsets.")
 @click.option("--state", is_flag=True, help="Show the state instead of the offsets.")
 @output.format_option
@@ -157,7 +157,7 @@ def _show_state(db: eosdb.Database, reports: list[GroupReport], output_format: s
 @click.option("--to-offset", type=int, help="Reset to this offset.")
 @click.option(
     "--to-datetime", "to_timestamp", type=TIME_MS,
-    help="Reset to the first record at or after this time.",
+    help="Reset to the first record at or after this time: ms, or ISO 8601 (UTC by default).",
 )  # fmt: skip
 @click.option("--shift-by", type=int, help="Shift by this many offsets; negative shifts back.")
 @click.option("--dry-run", is_flag=True, help="Only show the changes (default).")
@@ -230,12 +230,11 @@ def _numbers(text: str, whole: str) -> list[int]:
 @click.argument("group", nargs=-1, required=True)
 @click.option(
     "--topic", "topics", multiple=True, metavar="TOPIC[:P,P…]",
-    help="Delete only the offsets of this topic, or of some of its partitions (repeatable). No member may "
-    "subscribe to it.",
+    help="Delete only offsets of this topic, or of some of its partitions (repeatable).",
 )  # fmt: skip
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 def delete(session: Session, group: tuple[str, ...], topics: tuple[str, ...], yes: bool) -> None:
-    """Delete GROUP and its offsets, or with --topic some of its offsets. It must not have members.
+    """Delete GROUP, which must not have members; with --topic, only offsets of unsubscribed topics.
 
     \b
     Example:

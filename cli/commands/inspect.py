@@ -36,7 +36,7 @@ class _Filters(TypedDict):
 @click.command(cls=FileCommand)
 @click.option("--from-position", type=click.IntRange(min=1), help="Start at this position.")
 @click.option(
-    "--last", type=click.IntRange(min=0),
+    "--last", type=click.IntRange(min=0), metavar="N",
     help="Start at the last N events (default: 20, or all with a filter).",
 )  # fmt: skip
 @click.option("--kind", "kinds", multiple=True, help="Only events of this kind (repeatable).")
@@ -254,7 +254,7 @@ def rebuild(session: Session) -> None:
 @inspect.command()
 @click.argument("target", metavar="NEW", type=click.Path())
 def extract(session: Session, target: str) -> None:
-    """Move eosdb's tables out of FILE, which has another application's tables, too, into a new file, NEW.
+    """Move eosdb's tables from FILE, another application's database, into a new file, NEW.
 
     NEW is written, verified and synced first; then the tables are dropped from FILE in one commit. If the
     command is killed in between, run it again. Afterwards, programs that use eosdb open NEW.

@@ -104,7 +104,7 @@ IsDue = Callable[[sqlite3.Connection, Partition, TopicConfig], bool]
 
 def unknown(tp: TopicPartition, guess: str = "") -> UnknownTopicOrPartitionError:
     return UnknownTopicOrPartitionError(
-        f"{tp}: there is no such topic or partition{guess}; create the topic first"
+        f"{tp}: there is no such topic or partition{guess}; create it first"
     )
 
 

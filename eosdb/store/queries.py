@@ -148,12 +148,9 @@ _ONLY_READS: Final = (
     "db.engine, db.begin() or any SQLite client"
 )
 _REFUSED: Final = (
-    sqlite3.SQLITE_ERROR,
-    sqlite3.SQLITE_CONSTRAINT,
-    sqlite3.SQLITE_RANGE,
-    sqlite3.SQLITE_MISMATCH,
-    sqlite3.SQLITE_TOOBIG,
-)
+    sqlite3.SQLITE_ERROR, sqlite3.SQLITE_SCHEMA, sqlite3.SQLITE_CONSTRAINT,
+    sqlite3.SQLITE_RANGE, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_TOOBIG,
+)  # fmt: skip
 
 
 def describe_views(connection: sqlite3.Connection) -> list[ViewDescription]:

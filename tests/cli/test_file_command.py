@@ -136,6 +136,12 @@ def test_kafkas_options_are_the_arguments(run: Run) -> None:
     ]
 
 
+@pytest.mark.usefixtures("not_opened")
+def test_kafkas_options_leave_no_word_where_the_variable_names_the_file() -> None:
+    assert named(["groups", "describe", "--group", "g"], "shop.db") == "shop.db"
+    assert named(["consume", "--topic", "orders"], "shop.db") == "shop.db"
+
+
 @pytest.mark.parametrize("line", [["verify"], ["consume", "orders"], ["why", "orders", "0"]])
 def test_a_command_without_a_file_says_how_to_name_one(line: list[str]) -> None:
     result = CliRunner().invoke(MAIN, line, env={"EOSDB_DB": None})

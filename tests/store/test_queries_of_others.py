@@ -42,6 +42,15 @@ def test_a_query_only_reads_this_file(db: eosdb.Database, tmp_path: Path, statem
     assert db.verify().ok
 
 
+@pytest.mark.parametrize(
+    "statement", ["SELECT a b c FROM topics", "SELEC 1", "SELECT * FROM nowhere"]
+)
+def test_a_faulty_statement_is_the_users_error(db: eosdb.Database, statement: str) -> None:
+    """SQLite reports the first one as SQLITE_SCHEMA before it has read the schema."""
+    with pytest.raises(InvalidRequestError, match="SQLite refuses the statement"):
+        db.query(statement)
+
+
 @pytest.mark.parametrize("function", ["load_extension('x')", "fts3_tokenizer('simple')"])
 def test_a_view_or_trigger_of_the_file_calls_no_function_with_effects(
     db_path: Path, function: str

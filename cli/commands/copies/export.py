@@ -40,8 +40,8 @@ class _Where(TypedDict):
     "--topic", "topics", multiple=True, help="Topic to export (repeatable); default: all."
 )
 @click.option(
-    "--files", metavar="PATH",
-    help="Directory or glob of files, instead of FILE. Files that cannot be read are named and left out.",
+    "--files", metavar="PATTERN",
+    help="Export these files instead of FILE: a folder or a quoted pattern. Unreadable ones are left out.",
 )  # fmt: skip
 @click.option(
     "--catalog", default="default", show_default=True, help="Name of the Iceberg catalog."

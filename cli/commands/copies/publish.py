@@ -17,11 +17,11 @@ from eosdb.integrations import publishing
 @click.argument("target")
 @click.option(
     "--keep", type=click.IntRange(min=1), default=10, show_default=True,
-    help="Number of snapshots to retain.",
+    help="Number of snapshots to keep.",
 )  # fmt: skip
 @click.option("--anew", is_flag=True, help="Upload everything again, to repair a damaged snapshot.")
 @click.option(
-    "--folder", type=click.Path(), help="Directory for the temporary copy (default: that of FILE)."
+    "--folder", type=click.Path(), help="Folder for the temporary copy (default: that of FILE)."
 )
 def publish(session: Session, target: str, keep: int, anew: bool, folder: str | None) -> None:
     """Upload a snapshot of FILE to object storage at the URL TARGET; only changed data is sent. If it

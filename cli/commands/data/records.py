@@ -151,7 +151,10 @@ class _End(TypedDict):
     "--last", type=click.IntRange(min=0), metavar="N",
     help="Start at the last N committed records of all partitions, in the order of their times.",
 )  # fmt: skip
-@click.option("--max-records", type=click.IntRange(min=1), help="Stop after this many records.")
+@click.option(
+    "--max-records", "--max-messages", type=click.IntRange(min=1),
+    help="Stop after this many records.",
+)  # fmt: skip
 @click.option(
     "--isolation-level", type=click.Choice(["read_committed", "read_uncommitted"]),
     default="read_committed", show_default=True,

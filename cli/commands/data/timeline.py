@@ -38,15 +38,15 @@ _NUMBER: Final = click.IntRange(min=0)
 @click.option("--until", type=TIME_MS, metavar="TIME", help="Only what was appended before TIME.")
 @click.option(
     "--by", type=click.Choice(BY), default=BY[0], show_default=True,
-    help="What the picture runs along.",
+    help="Unit of the horizontal axis.",
 )  # fmt: skip
 @output.file_option
 def timeline(session: Session, topic: str, partition: int | None, by: str, **window: Any) -> None:
     """Draw the transactions of TOPIC along offsets or time, and the positions of its readers.
 
-    Each partition has a lane. Transactions that are too many to be drawn one by one become columns in the
-    colours of their outcomes, with the long and the open ones above them. TIME: milliseconds since the
-    epoch, or ISO 8601 (UTC unless it names a zone). With -o, the picture is an SVG.
+    Each partition has a lane. If there are too many transactions to draw one by one, columns count them by
+    outcome; long and open ones still have bars. TIME: milliseconds since the epoch, or ISO 8601 (UTC unless
+    it names a zone). With -o, the picture is an SVG.
 
     \b
     Example:

@@ -85,9 +85,7 @@ _ADDRESS: Final = re.compile(r"[^/\\]+:\d{1,5}(,[^/\\]+:\d{1,5})*")
     "--name", default="relay", show_default=True, help="Name of this relay at the target."
 )
 @click.option("--once", is_flag=True, help="Exit when the target has caught up.")
-@click.option(
-    "--create", is_flag=True, help="Create the file that is relayed to, if it is missing."
-)
+@click.option("--create", is_flag=True, help="Create the target file if it is missing.")
 @click.option(
     "--create-topics/--no-create-topics", default=True, show_default=True,
     help="Create topics that the target lacks, or stop there.",

@@ -66,16 +66,16 @@ class _Serving(TypedDict):
 
 @click.command(cls=FileCommand)
 @click.option(
-    "--port", type=click.IntRange(0, 65_535), show_default="9092; with --memory a free one",
-    help="Port to listen at; 0 takes a free one, which the first line of output names.",
+    "--port", type=click.IntRange(0, 65_535), metavar="PORT",
+    help="Port to listen on (default: 9092). With 0 or --memory a free one, which the output shows.",
 )  # fmt: skip
 @click.option(
     "--listen", "host", default="localhost", show_default=True, metavar="ADDRESS",
-    help="Address to listen at; localhost is 127.0.0.1 and ::1.",
+    help="Address to listen on; localhost is 127.0.0.1 and ::1.",
 )  # fmt: skip
 @click.option(
     "--advertised", metavar="HOST:PORT",
-    help="Address to which clients are sent (advertised.listeners); by default the one by which they came.",
+    help="Address to which clients are sent (advertised.listeners); by default the one that they used.",
 )  # fmt: skip
 @click.option(
     "--tls-cert", type=click.Path(dir_okay=False), metavar="PATH",

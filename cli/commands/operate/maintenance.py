@@ -91,7 +91,7 @@ def backup(session: Session, target: str) -> None:
     "--position", type=click.IntRange(min=0), help="State after the event at this journal position."
 )
 @click.option(
-    "--timestamp", type=TimeMs(), metavar="MS_OR_TIME",
+    "--timestamp", type=TimeMs(), metavar="TIME",
     help="State at this time: ms since the epoch, or ISO 8601 (UTC unless it names a zone).",
 )  # fmt: skip
 def restore(session: Session, target: str, position: int | None, timestamp: int | None) -> None:
@@ -131,7 +131,7 @@ def housekeeping(session: Session, output_format: str) -> None:
 def compact(session: Session) -> None:
     """Shrink the file: rewrite it without its free pages, in one commit.
 
-    Readers continue meanwhile, writers wait. Temporarily needs free disk space of twice the compacted file.
+    Readers continue meanwhile, writers wait. It needs free disk space for twice the compacted file.
     A file created by an earlier eosdb releases free pages automatically afterwards.
 
     \b
