@@ -20,7 +20,7 @@ from eosdb.cli import output
 from eosdb.cli.commands.data.topics import settings_of
 from eosdb.cli.file_command import FileGroup
 from eosdb.cli.main import main
-from eosdb.cli.progress import progress
+from eosdb.cli.output import progress
 from eosdb.cli.session import Session
 from eosdb.errors import MessageTooLargeError
 from eosdb.model.clock import monotonic_ns

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from .progress import QUIET
+from eosdb.cli.output import QUIET
+
 from .session import Session, pass_session
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.functions import arrow_udtf
 from pyspark.sql.types import StructType
 
-from eosdb.spark_io.planning import columns, files, options, plan
+from eosdb.spark_io.planning import files, options, plan
 from eosdb.spark_io.planning.errors import SparkOptionError
 from eosdb.spark_io.reading import tasks
 from eosdb.spark_io.reading.stream import StreamReader
@@ -41,11 +41,11 @@ class Records:
         parsed = options.parse(given, streaming=False)
         # One snapshot of each file, as for every read.
         ranges = plan.batch(files.absolute(path[0].as_py()), parsed)
-        yield from tasks.batches((one for one in ranges if one.size), columns.KAFKA, parsed)
+        yield from tasks.batches((one for one in ranges if one.size), plan.KAFKA, parsed)
 
 
 def register(spark: SparkSession) -> None:
-    made: Any = arrow_udtf(Records, returnType=columns.sql_schema(columns.KAFKA))
+    made: Any = arrow_udtf(Records, returnType=plan.sql_schema(plan.KAFKA))
     spark.udtf.register(_NAME, made)
 
 
@@ -62,8 +62,8 @@ class EosdbDataSource(DataSource):
     def schema(self) -> str:
         if "provider" in self.options:  # Set only when a table is created.
             raise SparkOptionError(options.CATALOG)
-        names = columns.chosen(self.options, is_fleet=files.of_options(self.options).is_fleet)
-        return columns.sql_schema(names)
+        names = plan.chosen(self.options, is_fleet=files.of_options(self.options).is_fleet)
+        return plan.sql_schema(names)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return BatchReader(self.options, schema)
@@ -94,7 +94,7 @@ class BatchReader(DataSourceReader):
 
     def __init__(self, given: MutableMapping[str, str], schema: StructType) -> None:
         self._names = tuple(schema.fieldNames())
-        columns.check(self._names)
+        plan.check(self._names)
         parsed = options.parse(given, streaming=False)
         self._ranges = plan.batch(files.given(given), parsed)
         self._options = parsed

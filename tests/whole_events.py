@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from eosdb.coordinator.projection import apply
-from eosdb.events.encoding import encode, partitions_json
+from eosdb.events.encoding import Lean, encode, partitions_json
 from eosdb.events.kinds import BatchAppended, Event, MarkerWritten, TransactionStateChanged
-from eosdb.events.lean import Lean
 from eosdb.maintenance import replay
 from eosdb.store.schema.row_checksum import row_checksum
 

@@ -9,7 +9,7 @@ import click
 import eosdb
 from eosdb.cli import output
 from eosdb.cli.file_command import FileGroup
-from eosdb.cli.progress import progress
+from eosdb.cli.output import progress
 from eosdb.cli.session import Session
 from eosdb.model.words import counted
 

@@ -14,8 +14,8 @@ import eosdb
 from eosdb import JournalEntry, LoggedBatch, SnapshotEntry, SnapshotInfo, TopicPartition
 from eosdb.cli import output
 from eosdb.cli.file_command import FileCommand, FileGroup
+from eosdb.cli.output import progress
 from eosdb.cli.params import partition_argument
-from eosdb.cli.progress import progress
 from eosdb.cli.session import Session
 from eosdb.cli.stopping import until_stopped
 from eosdb.events.kinds import KINDS

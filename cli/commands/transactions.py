@@ -6,7 +6,7 @@ import click
 
 import eosdb
 from eosdb import TopicPartition, TransactionState
-from eosdb.admin.history import told
+from eosdb.admin.transactions import told
 from eosdb.cli import output
 from eosdb.cli.file_command import FileGroup
 from eosdb.cli.params import partition_argument

@@ -16,7 +16,7 @@ from eosdb.broker.core import RequestHandler
 from eosdb.coordinator.authorizer import CLUSTER
 from eosdb.coordinator.transactions.rows import COORDINATOR_EPOCH
 from eosdb.errors import InvalidRequestError, UnknownTopicIdError
-from eosdb.log import partition_rows, snapshots
+from eosdb.log import partition_rows, producer_rows
 from eosdb.log.partition_rows import Partition
 from eosdb.log.producer_state import sequence_of
 from eosdb.log.reading import block, by_time
@@ -291,7 +291,7 @@ class LogAdmin(RequestHandler):
     def list_snapshots(self) -> list[SnapshotInfo]:
         """Return every stored producer-state snapshot."""
         with self._store.read() as connection:
-            return snapshots.kept(connection)
+            return producer_rows.kept(connection)
 
     def describe_snapshot(
         self, topic_partition: TopicPartition, offset: int | None = None
@@ -304,7 +304,7 @@ class LogAdmin(RequestHandler):
             partition_id = partition_rows.read(connection, tp).partition_id
             kept = [
                 info.offset
-                for info in snapshots.kept(connection)
+                for info in producer_rows.kept(connection)
                 if (info.topic, info.partition) == tp
             ]
             wanted = max(kept, default=-1) if offset is None else offset
@@ -318,7 +318,7 @@ class LogAdmin(RequestHandler):
                         else "; take one with `eosdb snapshots take`"
                     )
                 )
-            return snapshots.entries(connection, partition_id, wanted)
+            return producer_rows.snapshot_entries(connection, partition_id, wanted)
 
 
 class _SameTopic:

@@ -1,11 +1,11 @@
 """Transactions for operators (kafka-transactions.sh): find hanging ones, diagnose blocked partitions,
-end a transaction, fence a producer."""
+end a transaction, fence a producer, tell a transactional id's events in sentences."""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
 
 from eosdb.admin import diagnosis
 from eosdb.admin.hanging import DUE
@@ -22,6 +22,7 @@ from eosdb.errors import (
 )
 from eosdb.log import append, partition_rows, producer_rows, transaction_index
 from eosdb.log.partition_rows import Partition
+from eosdb.model.damage import parsed, reads
 from eosdb.model.reports import Diagnosis, HangingReason, JournalEntry, OpenTransaction
 from eosdb.model.validation import (
     check_int,
@@ -33,6 +34,50 @@ from eosdb.model.validation import (
 from eosdb.model.values import ProducerIdAndEpoch, TopicPartition, TransactionState
 from eosdb.store import journal
 from eosdb.store.writing.unit import Unit
+
+_TRANSITIONS: Final = """
+SELECT position, from_state, to_state, producer_id, producer_epoch, partitions
+FROM transaction_history WHERE transactional_id = ?
+"""
+Query = Callable[[str, tuple[object, ...]], Iterable[Any]]
+
+
+@reads("journal")
+def told(
+    query: Query, transactional_id: str, entries: Iterable[JournalEntry]
+) -> list[tuple[JournalEntry, str]]:
+    """Pair each event of the transactional id with a sentence about it."""
+    transitions = dict(_transitions(query(_TRANSITIONS, (transactional_id,))))
+    return [(entry, _sentence(entry, transitions)) for entry in entries]
+
+
+def _transitions(rows: Iterable[Any]) -> Iterator[tuple[int, str]]:
+    for position, from_state, to_state, producer_id, producer_epoch, partitions in rows:
+        tps = ", ".join(f"{tp['topic']}/{tp['partition']}" for tp in parsed(partitions))
+        yield (
+            position,
+            f"{from_state or 'new'} -> {to_state}, producer {producer_id} epoch {producer_epoch}"
+            + (f", {tps}" if tps else ""),
+        )
+
+
+def _sentence(entry: JournalEntry, transitions: dict[int, str]) -> str:
+    detail = parsed(entry.detail)
+    where = f"{entry.topic}/{entry.partition}"
+    match entry.kind:
+        case "TransactionStateChanged":
+            groups = f", groups {', '.join(detail['groups'])}" if detail.get("groups") else ""
+            return transitions.get(entry.position, entry.detail) + groups
+        case "BatchAppended":
+            first = detail["base_offset"]
+            return f"{where} offsets {first} to {first + detail.get('count', 1) - 1}"
+        case "MarkerWritten":
+            return f"{where} offset {detail['offset']} {detail.get('control', 'COMMIT')}"
+        case "TxnOffsetsCommitted":
+            offsets = (f"{o['topic']}/{o['partition']} at {o['offset']}" for o in detail["offsets"])
+            return f"group {detail['group_id']}: {', '.join(offsets)}"
+    return entry.detail
+
 
 _FENCE_TRIES: Final = 10
 _NEW_TIMEOUT_MS: Final = 60_000

@@ -1,13 +1,16 @@
-"""The requests of readers: Fetch, ListOffsets, Metadata, waiting for new records; and DeleteRecords."""
+"""The requests of readers: Fetch, ListOffsets, Metadata, waiting for new records; and DeleteRecords.
+
+A commit by any process is noticed within milliseconds, at almost no cost while idle.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache, partial
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from eosdb.broker.core import Core, Write, answers, prepares
-from eosdb.broker.waiting import Listener
 from eosdb.errors import EosdbError, InvalidTopicExceptionError, in_doubt
 from eosdb.log import partition_rows, retention, scheduled, topics
 from eosdb.log.partition_rows import Partition
@@ -15,6 +18,8 @@ from eosdb.log.reading import block as reading
 from eosdb.log.reading import by_time, lag
 from eosdb.log.reading.block import Limits
 from eosdb.model import requests
+from eosdb.model.clock import Clock, SystemClock
+from eosdb.model.closing import Closeable
 from eosdb.model.fetched import Block, FetchResult, Want
 from eosdb.model.reports import Lag
 from eosdb.model.validation import check_int, check_text, check_topic_name, check_topic_partition
@@ -24,8 +29,52 @@ from eosdb.model.values import (
     TopicMetadata,
     TopicPartition,
 )
+from eosdb.store.file.watch import Watch
 from eosdb.store.schema import file_id
+from eosdb.store.store import Store
 from eosdb.store.writing.unit import Unit
+
+# decisions/0011: the kernel reports a write to the WAL, data_version a commit.
+_LOOK_AT_LEAST_MS: Final = 100
+"""Check `data_version` at least this often, even without a reported write."""
+_UNTIL_COMMIT_MS: Final = (1, 1, 1, 1, 2, 2, 4, 4, 8, 8)
+"""Pauses between checks after a write to the WAL: the commit is visible only after its sync."""
+_LONGEST_PAUSE_MS: Final = 10
+
+
+class Listener(Closeable):
+    """Waits for commits to one file by any process. Close it after use, and reuse it for repeated waits:
+    opening and closing a watch costs the kernel more than a wait."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._watch: Watch | None = store.watch() if isinstance(clock, SystemClock) else None
+
+    def wait(
+        self, version: int, timeout_ms: int, cancelled: Callable[[], bool] = lambda: False
+    ) -> int:
+        """Return `store.data_version()` as soon as it differs from `version`, at the latest after
+        `timeout_ms` or when `cancelled` returns True."""
+        clock = self._clock
+        deadline, pause_ms = clock.monotonic_ms() + timeout_ms, 1
+        pauses: list[int] = []
+        while (current := self._store.data_version()) == version:
+            left_ms = deadline - clock.monotonic_ms()
+            if left_ms <= 0 or cancelled():
+                break
+            if self._watch is None:
+                clock.sleep_ms(min(pause_ms, left_ms))
+                pause_ms = min(pause_ms * 2, _LONGEST_PAUSE_MS)
+            elif pauses:
+                clock.sleep_ms(min(pauses.pop(), left_ms))
+            elif self._watch.wait(min(left_ms, _LOOK_AT_LEAST_MS)):
+                pauses = list(reversed(_UNTIL_COMMIT_MS))
+        return current
+
+    def close(self) -> None:
+        if self._watch is not None:
+            self._watch.close()
 
 
 @answers(requests.Fetch)

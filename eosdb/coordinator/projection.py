@@ -17,7 +17,8 @@ from eosdb.coordinator.groups import rows as group_rows
 from eosdb.coordinator.transactions import changes
 from eosdb.coordinator.transactions import rows as transaction_rows
 from eosdb.coordinator.transactions.producer_ids import BLOCK_VERSION, NEXT_PRODUCER_ID
-from eosdb.events import lean
+from eosdb.events import encoding
+from eosdb.events.encoding import Lean, fill_in
 from eosdb.events.kinds import (
     KINDS,
     AclAdded,
@@ -39,7 +40,6 @@ from eosdb.events.kinds import (
     TransactionStateChanged,
     TxnOffsetsCommitted,
 )
-from eosdb.events.lean import Lean, fill_in
 from eosdb.log import projection as log_projection
 from eosdb.model.values import EPOCH_PER_TRANSACTION, GroupState, TransactionState
 from eosdb.store.counters import set_counter
@@ -208,8 +208,8 @@ def _expected(unit: Folding, row: Lean) -> Event:
     producer = None if before is None else before.producer
     if row.kind is BatchAppended:
         base_offset = row.members["base_offset"]
-        return lean.batch(row.timestamp, row.transactional_id, base_offset, producer)
-    return lean.marker(producer, transaction_rows.epoch(unit))
+        return encoding.batch(row.timestamp, row.transactional_id, base_offset, producer)
+    return encoding.marker(producer, transaction_rows.epoch(unit))
 
 
 _ONGOING: Final = TransactionState.ONGOING.label

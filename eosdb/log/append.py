@@ -1,11 +1,18 @@
 """Appends to a partition, inside a write unit: decide, record the event, write the record rows.
 
 The rules are in `producer_state`; `projection` folds the resulting state from the event alone.
+
+No batch may overtake a rejected one (Kafka: VerificationStateEntry). A partition accepts any first sequence
+of an unknown producer (KIP-360). If its first batch is rejected, because the partition is not part of the
+transaction, the next one, already in flight, would become the first of the log. So the lowest rejected
+sequence is stored until the partition knows the producer, and no batch may begin above it. As in Kafka this
+is in memory: a batch that could overtake is in flight to this process, and dies with it.
 """
 
 from __future__ import annotations
 
 import sqlite3
+import threading
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -15,12 +22,12 @@ from eosdb.errors import (
     OutOfOrderSequenceNumberError,
     PolicyViolationError,
 )
-from eosdb.events import lean
+from eosdb.events import encoding
+from eosdb.events.encoding import NAMED
 from eosdb.events.kinds import BatchAppended, MarkerWritten, RecordsScheduled
-from eosdb.events.lean import NAMED
 from eosdb.log import checksum, producer_rows
 from eosdb.log.batch import PreparedBatch
-from eosdb.log.overtaking import Attempts
+from eosdb.log.checksum import insert_into_records
 from eosdb.log.partition_rows import Partition
 from eosdb.log.producer_state import (
     RETAINED_BATCHES,
@@ -33,10 +40,10 @@ from eosdb.log.producer_state import (
     check_marker,
     judge,
     judge_by_rows,
+    nearest_serial,
     round_of,
     sequence_of,
 )
-from eosdb.log.record_rows import insert_into_records
 from eosdb.model.failpoints import Failpoint, reach
 from eosdb.model.notices import catalog
 from eosdb.model.topic_config import TopicConfig
@@ -53,6 +60,65 @@ from eosdb.model.values import (
 from eosdb.native import accelerator
 from eosdb.store.writing.insertion import Insertion
 from eosdb.store.writing.unit import Unit
+
+_MOST: Final = 10_000
+"""The most producers with stored attempts; the oldest is dropped first."""
+
+
+class Tried(NamedTuple):
+    """The attempts of an unknown producer."""
+
+    producer_epoch: int
+    lowest_sequence: int
+
+
+def after_trying(before: Tried | None, producer_epoch: int, base_sequence: int) -> Tried:
+    """Return the state after this attempt: a newer epoch resets it, an older one leaves it unchanged."""
+    if before is None or producer_epoch > before.producer_epoch:
+        return Tried(producer_epoch, base_sequence)
+    is_lower = nearest_serial(base_sequence, before.lowest_sequence) < before.lowest_sequence
+    if producer_epoch == before.producer_epoch and is_lower:
+        return Tried(producer_epoch, base_sequence)
+    return before
+
+
+def overtakes(tried: Tried | None, base_sequence: int) -> bool:
+    """Whether a batch with a lower sequence has failed and awaits its retry."""
+    if tried is None:
+        return False
+    return nearest_serial(base_sequence, tried.lowest_sequence) > tried.lowest_sequence
+
+
+class Attempts:
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._tried: dict[tuple[int, int], Tried] = {}
+
+    def note(
+        self, partition_id: int, producer_id: int, producer_epoch: int, base_sequence: int
+    ) -> None:
+        """Note a batch of a producer that the partition does not know, before it is accepted or
+        rejected."""
+        key = (partition_id, producer_id)
+        with self._lock:
+            self._tried[key] = after_trying(
+                self._tried.pop(key, None), producer_epoch, base_sequence
+            )
+            if len(self._tried) > _MOST:
+                del self._tried[next(iter(self._tried))]
+
+    def lowest(self, partition_id: int, producer_id: int, base_sequence: int) -> int | None:
+        """Return the sequence that has to come before this one; None if there is none."""
+        tried = self._tried.get((partition_id, producer_id))
+        return tried.lowest_sequence if tried and overtakes(tried, base_sequence) else None
+
+    def forget(self, partition_id: int, producer_id: int) -> None:
+        """Drop the producer's attempts, because the partition knows it now. If the commit still fails,
+        the file refuses the batch and every one behind it (decisions/0054)."""
+        if self._tried:
+            with self._lock:
+                self._tried.pop((partition_id, producer_id), None)
+
 
 _DAY_MS: Final = 86_400_000
 _CHUNKS: Final = (128, 64, 32, 16, 8, 4, 2, 1)
@@ -130,7 +196,7 @@ def append(
         batch.is_transactional, newest, base_offset + timestamps.index(newest), batch.stored_size,
         checksum.crc(batch.content_sums), True,
     )  # fmt: skip
-    expected = lean.batch(now_ms, transactional_id, base_offset, producer)
+    expected = encoding.batch(now_ms, transactional_id, base_offset, producer)
     position = unit.record(event, expected)
     reach(Failpoint.APPEND_RECORDED)
     try:
@@ -215,7 +281,11 @@ def append_marker(
         now_ms, partition.topic, partition.partition, transactional_id, partition.partition_id, offset,
         producer_id, producer_epoch, coordinator_epoch, control,
     )  # fmt: skip
-    expected = lean.marker(producer, coordinator_epoch) if is_expected else lean.marker(None, NAMED)
+    expected = (
+        encoding.marker(producer, coordinator_epoch)
+        if is_expected
+        else encoding.marker(None, NAMED)
+    )
     position = unit.record(event, expected)
     numbers = _Numbers(
         partition.partition_id, offset, 0, producer_id, producer_epoch, NO_SEQUENCE, 0, 1, position,

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from typing import Any, Final
 
 from eosdb.errors import CorruptDatabaseError
+from eosdb.log.checksum import RANGE
 from eosdb.log.partition_rows import Partition
-from eosdb.log.record_rows import RANGE
 from eosdb.model.damage import reads
 from eosdb.model.fetched import AbortedTransaction
 from eosdb.store.schema.newest import Statement

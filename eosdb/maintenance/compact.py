@@ -23,7 +23,7 @@ from eosdb.store import space, wal
 from eosdb.store.file import failures, forking
 from eosdb.store.file.connection import connect, hearing
 from eosdb.store.file.failures import translated
-from eosdb.store.schema import kind
+from eosdb.store.schema import newest
 from eosdb.store.schema.new_file import forget_unfinished, unfinished_name
 from eosdb.store.schema.newest import GIVES_PAGES_BACK
 from eosdb.store.store import Store
@@ -84,7 +84,7 @@ def _write_beside(
             report(min(written, used), 2 * used)
 
     report(0, 2 * used)
-    if not space.gives_back(reader) and not kind.of(reader).is_adopted:
+    if not space.gives_back(reader) and not newest.of(reader).is_adopted:
         reader.execute(GIVES_PAGES_BACK)  # The copy takes over the setting.
     try:
         # Other programs do not take our mutex. This lock keeps them from changing the content before it is

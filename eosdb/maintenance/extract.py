@@ -25,7 +25,7 @@ from eosdb.store.file import forking
 from eosdb.store.file.connection import connect, hearing, uri
 from eosdb.store.file.failures import translated
 from eosdb.store.file.locks import WriterMutex
-from eosdb.store.schema import guard, kind, migrate, new_file, newest
+from eosdb.store.schema import guard, migrate, new_file, newest
 from eosdb.store.store import Store
 from eosdb.store.writing.writer import Writer
 from eosdb.system.road import road
@@ -68,7 +68,7 @@ def _extract(store: Store, clock: Clock, target: str, report: Progress) -> int:
 
 def _check_parts(path: str, connection: sqlite3.Connection) -> None:
     """Check that the file has objects of the owner, and that they do not need eosdb's."""
-    if not guard.own_objects(connection) and not kind.of(connection).is_adopted:
+    if not guard.own_objects(connection) and not newest.of(connection).is_adopted:
         raise IllegalStateError(
             f"{path} has eosdb's tables alone, so there is nothing to take them out of; `eosdb backup` "
             "makes a copy under another name"
@@ -206,7 +206,7 @@ def _drop(path: str, patience_ms: int, writer: Writer, mark: journal.Mark) -> No
             _check_parts(path, connection)  # The owner's programs do not take the mutex.
             if journal.mark(connection) != mark:
                 raise IllegalStateError(f"{path} has been written meanwhile; run it again")
-            was_adopted = kind.of(connection).is_adopted
+            was_adopted = newest.of(connection).is_adopted
             views = [*guard.typed_views(connection), *reversed(newest.views())]
             for name in views:
                 connection.execute(f'DROP VIEW IF EXISTS "{name}"')

@@ -22,10 +22,10 @@ from eosdb.broker.core import Core
 from eosdb.coordinator.groups import offsets as group_offsets
 from eosdb.coordinator.transactions import producer_ids
 from eosdb.errors import CorruptDatabaseError
-from eosdb.events import lean
+from eosdb.events import encoding
+from eosdb.events.encoding import Lean
 from eosdb.events.kinds import Event
-from eosdb.events.lean import Lean
-from eosdb.log import compaction, once, partition_rows, retention, snapshots
+from eosdb.log import compaction, once, partition_rows, producer_rows, retention
 from eosdb.log.partition_rows import IsDue, Partition
 from eosdb.model.clock import monotonic_ns
 from eosdb.model.config import BrokerConfig
@@ -85,10 +85,10 @@ class Round:
     def take_snapshots(self) -> Steps[None]:
         """Take a producer-state snapshot of every partition that has grown since its last."""
         with self._store.read() as connection:
-            grown = snapshots.grown(connection)
+            grown = producer_rows.grown(connection)
         now_ms = self._clock.time_ms()
         yield from self._for_each(
-            grown, lambda unit, id_: snapshots.take(unit, id_, now_ms), "snapshots"
+            grown, lambda unit, id_: producer_rows.take(unit, id_, now_ms), "snapshots"
         )
 
     # -- units and looks ------------------------------------------------------------------------
@@ -559,5 +559,5 @@ def _after(at: Baseline, due: Sequence[_Sized], rows_sum: int) -> Baseline:
 
 def _has_rows(unit: Unit, event: Event | Lean) -> bool:
     """Whether a record of the event is stored, so that the event must stay in the journal."""
-    where = lean.place(event)
+    where = encoding.place(event)
     return where is not None and unit.execute(_ROWS_LEFT, where).fetchone() is not None

@@ -10,8 +10,8 @@ from itertools import islice
 from typing import Any, Final
 
 from eosdb.errors import CorruptDatabaseError
+from eosdb.events.encoding import Lean, kind_of
 from eosdb.events.kinds import BatchAppended, Event, MarkerWritten
-from eosdb.events.lean import Lean, kind_of
 from eosdb.log import json_views
 from eosdb.model.failpoints import Failpoint, reach
 from eosdb.model.progress import Progress, reporting, silent

@@ -26,7 +26,7 @@ from eosdb.model.validation import check_int
 from eosdb.model.values import SCHEDULED
 from eosdb.store import baseline, journal
 from eosdb.store.file.connection import hearing
-from eosdb.store.schema import file_id, kind
+from eosdb.store.schema import file_id, newest
 from eosdb.store.schema.migrate import check_known
 from eosdb.store.schema.newest import GIVES_PAGES_BACK
 from eosdb.store.schema.row_checksum import signed
@@ -135,7 +135,7 @@ def _cut_after(
             connection.execute(sql)
     file_id.renew(connection)
     connection.execute("COMMIT")
-    if not kind.of(connection).is_adopted:
+    if not newest.of(connection).is_adopted:
         connection.execute(GIVES_PAGES_BACK)
     with hearing(connection):
         connection.execute("VACUUM")

@@ -29,7 +29,7 @@ from eosdb.model.progress import Progress, silent
 from eosdb.model.words import duration, size
 from eosdb.store.file.connection import connect_untrusted
 from eosdb.store.file.failures import translated
-from eosdb.store.schema import guard, kind
+from eosdb.store.schema import guard, newest
 from eosdb.store.schema.migrate import Opened
 from eosdb.store.schema.newest import (
     ALEMBICS,
@@ -201,7 +201,7 @@ def _compared(connection: sqlite3.Connection) -> tuple[list[str], list[str], lis
     is_marked = application_id == APPLICATION_ID
     if not is_marked and {("table", ALEMBICS), ("table", IDENTITY_TABLE)} - equal:
         return [f"it has no tables of eosdb's (application_id {application_id:#x})"], [], []
-    file = kind.of(connection)
+    file = newest.of(connection)
     if file.version != SCHEMA_VERSION:
         return [
             f"it says that it has schema {file.version}, and this eosdb knows the text of "

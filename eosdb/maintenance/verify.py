@@ -22,9 +22,9 @@ from zlib import crc32
 
 from eosdb.coordinator.groups import rows as group_rows
 from eosdb.coordinator.projection import apply
-from eosdb.events import lean
+from eosdb.events import encoding
+from eosdb.events.encoding import Lean
 from eosdb.events.kinds import BatchAppended, Event, MarkerWritten
-from eosdb.events.lean import Lean
 from eosdb.log import checksum
 from eosdb.log.batch import STORED_SIZE
 from eosdb.log.producer_state import SEQUENCE_COUNT
@@ -214,18 +214,18 @@ class RecordCheck:
         """Return a lean event at or before the baseline in full. The state before it is unknown, so the
         producer comes from its first record, which its own checksum proves. Raises KeyError, TypeError
         and ValueError."""
-        where = lean.place(row)
+        where = encoding.place(row)
         stored = self._connection.execute(_WRITTEN_BY, where or (-1, 0, 0)).fetchone()
         producer = ProducerIdAndEpoch(*stored or (NO_PRODUCER_ID, NO_PRODUCER_EPOCH))
         if row.kind is BatchAppended:
             first = row.members["base_offset"]
-            usual: Event = lean.batch(row.timestamp, row.transactional_id, first, producer)
+            usual: Event = encoding.batch(row.timestamp, row.transactional_id, first, producer)
         else:
-            usual = lean.marker(producer, -1)
-        return lean.fill_in(row, usual)
+            usual = encoding.marker(producer, -1)
+        return encoding.fill_in(row, usual)
 
     def _check_place(self, position: int, event: Event) -> None:
-        where = lean.place(event)
+        where = encoding.place(event)
         if where is None:
             return
         expected = self._ends.get(where.partition_id, 0)

@@ -6,7 +6,7 @@ import os
 from typing import Final
 
 from eosdb.broker.core import Core
-from eosdb.log import snapshots
+from eosdb.log import producer_rows
 from eosdb.maintenance import compact, copies, extract, restore, verify
 from eosdb.maintenance.housekeeping import Housekeeper
 from eosdb.model.progress import Progress
@@ -40,7 +40,7 @@ class WholeFile:
         self._store.write(lambda _: None, sync=False)  # Refused if the file was opened read-only.
         self._housekeeper.take_snapshots(sync=True)
         with self._store.read() as connection:
-            return snapshots.newest(connection)
+            return producer_rows.newest(connection)
 
     def verify(self, *, on_progress: Progress | None = None) -> VerifyReport:
         """Replay the events and compare the result with the tables. Writes nothing, and does not block

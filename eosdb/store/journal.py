@@ -14,9 +14,9 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from eosdb.errors import CorruptDatabaseError, InvalidRequestError
-from eosdb.events import lean
+from eosdb.events import encoding
+from eosdb.events.encoding import Lean
 from eosdb.events.kinds import Event
-from eosdb.events.lean import Lean
 from eosdb.model.reports import JournalEntry
 from eosdb.store.schema import file_id
 from eosdb.store.schema.row_checksum import row_checksum
@@ -54,7 +54,7 @@ def event_of(row: Sequence[Any]) -> tuple[int, Event | Lean]:
     """Return position and event of a row of `COLUMNS`. Raises CorruptDatabaseError."""
     position, *columns = row
     try:
-        return position, lean.read(*columns)
+        return position, encoding.read(*columns)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise CorruptDatabaseError(
             f"journal position {position}: this is not an event that this eosdb knows ({error!r})"

@@ -19,7 +19,7 @@ from eosdb.store import baseline, journal, wal
 from eosdb.store.file.connection import connect, hearing
 from eosdb.store.file.failures import translate, translated
 from eosdb.store.file.open_files import size_of
-from eosdb.store.schema import file_id, kind
+from eosdb.store.schema import file_id, newest
 from eosdb.store.schema import newest as newest_schema
 from eosdb.store.store import Store
 from eosdb.system.road import road
@@ -46,7 +46,7 @@ def info(store: Store) -> dict[str, object]:
             "size_bytes": os.path.getsize(store.path),
             "wal_bytes": size_of(store.path + "-wal"),
             "file_id": file_id.read(connection),
-            "schema_version": kind.of(connection).version,
+            "schema_version": newest.of(connection).version,
             "sqlite_version": sqlite3.sqlite_version,
             "native": accelerator.road(),
             "portable": road.IS_PORTABLE,

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from eosdb.broker.broker import Broker
 from eosdb.broker.core import Core
-from eosdb.broker.waiting import Listener
+from eosdb.broker.reading import Listener
 from eosdb.coordinator.authorizer import Authorizer
 from eosdb.errors import DatabaseClosedError, EosdbError
 from eosdb.model.clock import SystemClock

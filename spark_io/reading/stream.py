@@ -28,7 +28,7 @@ from eosdb import OffsetAndMetadata, TopicPartition
 from eosdb.errors import EosdbError, UnknownMemberIdError
 from eosdb.model.clock import Clock, SystemClock
 from eosdb.model.notices import catalog
-from eosdb.spark_io.planning import columns, files, offsets, options, plan
+from eosdb.spark_io.planning import files, offsets, options, plan
 from eosdb.spark_io.planning.cut import Cut, Lens, other_file, other_topic
 from eosdb.spark_io.planning.errors import SkippedFile, SparkOptionError
 from eosdb.spark_io.planning.known_files import in_parallel
@@ -54,7 +54,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, given: MutableMapping[str, str], schema: StructType) -> None:
         # Spark also creates one for each micro-batch, only to send it to the tasks: open nothing here.
         self._names = tuple(schema.fieldNames())
-        columns.check(self._names)
+        plan.check(self._names)
         self._options = options.parse(given, streaming=True)
         request = files.given(given)
         self._is_fleet = files.is_fleet(request)

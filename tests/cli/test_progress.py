@@ -17,7 +17,7 @@ import pytest
 from click.testing import Result
 
 import eosdb
-from eosdb.cli.progress import Pace, progress
+from eosdb.cli.output import Pace, progress
 
 Run = Callable[..., Result]
 

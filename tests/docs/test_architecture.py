@@ -211,7 +211,7 @@ def test_the_calls_of_poll(orders: eosdb.Database) -> None:
     with orders.consumer(auto_offset_reset="earliest") as consumer:
         consumer.assign([TP])
         consumer.seek(TP, 0)
-        assert calls(consumer.poll, "log.reading.at_once: read") == on_the_page("poll")
+        assert calls(consumer.poll, "log.reading.block: read_whole") == on_the_page("poll")
 
 
 def test_the_calls_of_a_small_transaction(orders: eosdb.Database) -> None:

@@ -6,8 +6,8 @@ import pytest
 
 import eosdb
 from eosdb import ManualClock, Record, RecordBatch, TopicPartition
+from eosdb.events.encoding import Lean, batch, fill_in, read, write
 from eosdb.events.kinds import BatchAppended
-from eosdb.events.lean import Lean, batch, fill_in, read, write
 
 TP = TopicPartition("t", 0)
 

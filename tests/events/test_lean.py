@@ -17,10 +17,9 @@ import eosdb
 from eosdb import ManualClock, OffsetAndMetadata, Record, RecordBatch, TopicPartition
 from eosdb.coordinator.transactions.changes import expected
 from eosdb.coordinator.transactions.state import LEGAL_PREVIOUS, TransactionMetadata
-from eosdb.events import lean
-from eosdb.events.encoding import encode
+from eosdb.events import encoding
+from eosdb.events.encoding import NAMED, Lean, encode, fill_in, read, write
 from eosdb.events.kinds import BatchAppended, Event, MarkerWritten, TransactionStateChanged
-from eosdb.events.lean import NAMED, Lean, fill_in, read, write
 from eosdb.maintenance import housekeeping
 from eosdb.model.values import CLASSIC, EPOCH_PER_TRANSACTION, TransactionState
 from tests.events.test_encoding import events
@@ -114,7 +113,7 @@ def test_a_row_that_would_pass_for_an_older_one_says_everything() -> None:
 
 
 BATCH = BatchAppended(9, "t", 0, "x", 1, 5, 1, 7, 2, 0, True, 9, 5, 100, 77, True)
-USUAL = lean.batch(9, "x", 5, eosdb.ProducerIdAndEpoch(7, 2))
+USUAL = encoding.batch(9, "x", 5, eosdb.ProducerIdAndEpoch(7, 2))
 
 
 @pytest.mark.parametrize(

@@ -20,9 +20,8 @@ import pytest
 import eosdb
 from eosdb import ManualClock, TopicPartition
 from eosdb.coordinator.projection import apply
-from eosdb.events.encoding import encode
+from eosdb.events.encoding import Lean, encode
 from eosdb.events.kinds import BatchAppended, Event, MarkerWritten, TransactionStateChanged
-from eosdb.events.lean import Lean
 from eosdb.maintenance import replay
 from eosdb.spark_io import jdbc
 from eosdb.store import baseline

@@ -10,7 +10,7 @@ import pytest
 import eosdb
 from eosdb import Record, RecordBatch, TopicPartition
 from eosdb.log import partition_rows
-from eosdb.log.reading import at_once
+from eosdb.log.reading import block
 from eosdb.model.fetched import Want
 from tests.maintenance import everything
 from tests.native.roads import ROADS, road
@@ -23,21 +23,21 @@ def given_at_once(db: eosdb.Database, max_bytes: int) -> int | None:
     with db._store.read() as connection:
         partition = partition_rows.read(connection, TP)
         end = partition.log_end_offset
-        found = at_once.read(connection, partition, 0, end, Want.SHOWN, max_bytes)
+        found = block.read_whole(connection, partition, 0, end, Want.SHOWN, max_bytes)
     return None if found is None else len(found[0].offset)
 
 
 def test_not_more_than_the_room_is_read_at_once_whatever_the_caller_allows(
     db: eosdb.Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert at_once._ROOM == 8 << 20
+    assert block._ROOM == 8 << 20
     db.admin.create_topic("t")
     db.broker.append(TP, RecordBatch([Record(value=b"v" * 100)] * 10))
-    monkeypatch.setattr(at_once, "_ROOM", 1_000)
+    monkeypatch.setattr(block, "_ROOM", 1_000)
     with road("1"):
         assert given_at_once(db, 1 << 30) == 10
         assert given_at_once(db, 999) is None
-        monkeypatch.setattr(at_once, "_ROOM", 999)
+        monkeypatch.setattr(block, "_ROOM", 999)
         assert given_at_once(db, 1 << 30) is None
     assert db.broker.fetch_data(TP, 0).size == 10
 
@@ -67,7 +67,7 @@ def test_a_range_that_lacks_a_row_is_not_read_at_once(db: eosdb.Database, gone: 
         with db._store.read() as connection:
             partition = partition_rows.read(connection, TP)
             for want in Want:
-                assert at_once.read(connection, partition, 0, 10, want, 1_000) is None
+                assert block.read_whole(connection, partition, 0, 10, want, 1_000) is None
 
 
 @pytest.mark.parametrize("setting", ROADS)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from eosdb.events.encoding import kind_of
 from eosdb.events.kinds import MarkerWritten
-from eosdb.events.lean import kind_of
 from eosdb.log import compaction, retention
 from eosdb.maintenance import housekeeping
 from tests.simulation.planting import both, instead_of, mutant, replaced

@@ -12,10 +12,9 @@ import pytest
 
 import eosdb
 from eosdb import OffsetAndMetadata, TopicPartition
-from eosdb.testing.simulation.attendance import Attendance
 from eosdb.testing.simulation.checker import Checker
 from eosdb.testing.simulation.ledger import Ledger
-from eosdb.testing.simulation.model import Violation
+from eosdb.testing.simulation.model import Attendance, Violation
 
 GROUP = "members"
 PLACE = TopicPartition("in", 0)

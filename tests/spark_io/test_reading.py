@@ -12,7 +12,7 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 
 import eosdb
 from eosdb import Record, RecordBatch
-from eosdb.spark_io.planning import columns, files, options, plan
+from eosdb.spark_io.planning import files, options, plan
 from eosdb.spark_io.planning.errors import SparkOptionError
 from eosdb.spark_io.reading import tasks
 from eosdb.spark_io.source import EosdbDataSource
@@ -58,7 +58,7 @@ def test_a_damaged_record_is_no_row(tmp_path: Path) -> None:
 
 def rows_of(path: Path | str, **options: object) -> list[dict[str, Any]]:
     source = EosdbDataSource({"path": str(path), **texts(options)})
-    names = columns.chosen(source.options, is_fleet=files.of_options(source.options).is_fleet)
+    names = plan.chosen(source.options, is_fleet=files.of_options(source.options).is_fleet)
     reader = source.reader(StructType([StructField(name, BinaryType()) for name in names]))
     return [row for table in tables(reader, reader.partitions()) for row in table.to_pylist()]
 

@@ -21,7 +21,7 @@ from eosdb.coordinator.groups import offsets as group_offsets
 from eosdb.coordinator.groups import rows as group_rows
 from eosdb.coordinator.transactions import rows as transaction_rows
 from eosdb.log import append, once, partition_rows, producer_rows, transaction_index
-from eosdb.log.reading import at_once, block, by_time
+from eosdb.log.reading import block, by_time
 from eosdb.native import accelerator
 from eosdb.store.writing import unit
 from tests.cases import each
@@ -134,7 +134,7 @@ NARROW = {
     'SELECT "offset", position, sequence_r': "AND (sequence_round,sequence)>",
     block._STORED[True]: "(partition_id=? AND offset>? AND offset<?)",
     block._SHOWN[True]: "(partition_id=? AND offset>? AND offset<?)",
-    at_once._SHOWN: "(partition_id=? AND offset>? AND offset<?)",
+    block._WHOLE_SHOWN: "(partition_id=? AND offset>? AND offset<?)",
     by_time._TIME_INDEX: "(partition_id=? AND timestamp<?)",
     by_time._TIMES: "(partition_id=? AND offset>? AND offset<?)",
     "SELECT producer_id, first_offset, las": "(partition_id=? AND last_offset>?)",

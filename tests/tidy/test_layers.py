@@ -77,12 +77,12 @@ TIERS = {
 }
 ROOMS = [row for tier in TIERS.values() for row in tier]
 BUDGET = {
-    "engine": 34_454,
+    "engine": 34_412,
     "clients": 10_866,
     "wire": 5_738,
-    "testing": 3_290,
-    "integrations": 7_669,
-    "commands": 10_211,
+    "testing": 3_279,
+    "integrations": 7_664,
+    "commands": 10_193,
 }
 """The lines of Python that a tier may have. Whoever raises one says in the commit what it buys."""
 DOORS = {

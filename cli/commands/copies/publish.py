@@ -8,7 +8,7 @@ import click
 
 from eosdb.cli import output
 from eosdb.cli.file_command import FileCommand, quiet_option
-from eosdb.cli.progress import progress
+from eosdb.cli.output import progress
 from eosdb.cli.session import Session
 from eosdb.integrations import publishing
 

@@ -27,7 +27,7 @@ import eosdb
 from eosdb import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from eosdb.cli import output
 from eosdb.cli.file_command import FileCommand
-from eosdb.cli.progress import progress
+from eosdb.cli.output import progress
 from eosdb.cli.session import Session
 from eosdb.errors import (
     InvalidRecordError,

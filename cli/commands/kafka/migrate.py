@@ -10,8 +10,8 @@ import click
 from eosdb.cli import output
 from eosdb.cli.commands.kafka.relay import positions_topic_option
 from eosdb.cli.file_command import FileCommand
+from eosdb.cli.output import progress
 from eosdb.cli.params import command_config_option
-from eosdb.cli.progress import progress
 from eosdb.cli.session import Session
 from eosdb.errors import IllegalStateError
 from eosdb.integrations.moving import Plan, to_kafka

@@ -12,8 +12,8 @@ import click
 
 from eosdb.cli import output
 from eosdb.cli.file_command import FileCommand
+from eosdb.cli.output import progress
 from eosdb.cli.params import command_config_option, metrics_port_option
-from eosdb.cli.progress import progress
 from eosdb.cli.session import Session
 from eosdb.integrations.exposition import Metric, counter, gauge, written
 from eosdb.integrations.relay import from_kafka, to_file, to_kafka

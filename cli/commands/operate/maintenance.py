@@ -10,8 +10,8 @@ import click
 
 from eosdb.cli import output
 from eosdb.cli.file_command import FileCommand
+from eosdb.cli.output import progress
 from eosdb.cli.params import TimeMs
-from eosdb.cli.progress import progress
 from eosdb.cli.session import Session
 from eosdb.errors import CorruptDatabaseError, DatabaseNotFoundError
 

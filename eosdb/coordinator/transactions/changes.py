@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import Any, Final, TypeVar
 
 from eosdb.coordinator.transactions.state import TransactionMetadata
+from eosdb.events.encoding import NAMED
 from eosdb.events.kinds import TransactionStateChanged
-from eosdb.events.lean import NAMED
 from eosdb.model.values import (
     CLASSIC,
     EPOCH_PER_TRANSACTION,

@@ -23,13 +23,13 @@ from eosdb.integrations.moving.plan import (
     refuse,
 )
 from eosdb.integrations.relay import Relay
-from eosdb.integrations.relay.failure import InterruptedRelayError
 from eosdb.integrations.relay.file_ends import FileSource
 from eosdb.integrations.relay.kafka_client import KafkaClient, kafka_settings
 from eosdb.integrations.relay.kafka_ends import KafkaTarget
 from eosdb.integrations.relay.planning import pauses as pauses_between_attempts
 from eosdb.integrations.relay.settings import RelaySettings
 from eosdb.integrations.relay.status import POSITIONS_TOPIC
+from eosdb.integrations.relay.values import InterruptedRelayError
 from eosdb.model.progress import Progress
 from eosdb.model.topic_config import MOVED_TO, MOVING_TO
 from eosdb.model.validation import check_text, check_whole

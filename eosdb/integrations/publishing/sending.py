@@ -14,9 +14,16 @@ from typing import Final, NamedTuple
 
 from eosdb.admin.summary import FileSummary
 from eosdb.errors import CorruptDatabaseError, StorageError, in_doubt
-from eosdb.integrations.publishing import keeping, manifest
-from eosdb.integrations.publishing.keeping import HURRY_S, Stored
-from eosdb.integrations.publishing.manifest import BLOCK, Chunk, Manifest, block_length, divide
+from eosdb.integrations.publishing import manifest
+from eosdb.integrations.publishing.manifest import (
+    BLOCK,
+    HURRY_S,
+    Chunk,
+    Manifest,
+    Stored,
+    block_length,
+    divide,
+)
 from eosdb.integrations.publishing.storage import Storage, each, finished_name
 from eosdb.maintenance import copies
 from eosdb.model.clock import Clock
@@ -63,7 +70,7 @@ class Survey:
     @property
     def usable(self) -> set[str]:
         named = {name for found in self.snapshots for name in found.objects}
-        return keeping.usable(self.chunks, self.newest, named, self.now)
+        return manifest.usable(self.chunks, self.newest, named, self.now)
 
 
 class Sent(NamedTuple):
@@ -157,7 +164,7 @@ class _Publisher:
         }
         snapshots = self._snapshots()
         readable: list[Manifest | None] = []
-        each(self._read, keeping.in_order(snapshots), readable.append)
+        each(self._read, manifest.in_order(snapshots), readable.append)
         return Survey(now, chunks, [found for found in readable if found is not None])
 
     def _snapshots(self) -> dict[str, Stored]:
@@ -269,11 +276,11 @@ class _Publisher:
         snapshots = self._snapshots()
         now = max((s.modified for s in snapshots.values() if s.modified), default=survey.now)
         now = max(now, survey.now)
-        gone = keeping.removable_snapshots(snapshots, latest.name, keep, now)
+        gone = manifest.removable_snapshots(snapshots, latest.name, keep, now)
         stay = [self._read(name) for name in snapshots if name not in gone]
         named = {name for found in stay if found is not None for name in found.objects}
         released = {name for n in gone if (found := self._read(n)) for name in found.objects}
-        chunks = keeping.removable_chunks(survey.chunks, named, released, now)
+        chunks = manifest.removable_chunks(survey.chunks, named, released, now)
         self._storage.remove([f"{SNAPSHOTS}/{name}{_SUFFIX}" for name in gone])
         reach(Failpoint.SNAPSHOTS_REMOVED)
         self._storage.remove([f"{CHUNKS}/{name}" for name in chunks])

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
 from eosdb.errors import ConfigError, StorageError
-from eosdb.integrations.publishing.keeping import Stored
+from eosdb.integrations.publishing.manifest import Stored
 from eosdb.model import threads
 from eosdb.model.clock import Clock, SystemClock
 from eosdb.model.validation import check_text

@@ -12,16 +12,18 @@ from eosdb.client.producer.producer import Producer
 from eosdb.database import Database
 from eosdb.errors import EosdbError, MessageTooLargeError, UnknownTopicOrPartitionError
 from eosdb.integrations.relay import planning
-from eosdb.integrations.relay.failure import InterruptedRelayError, TooLargeError, translating
 from eosdb.integrations.relay.status import POSITIONS_CONFIG
 from eosdb.integrations.relay.values import (
     Bounds,
     Chunk,
+    InterruptedRelayError,
     Limits,
     Outgoing,
     RelayRecord,
     SourceTopic,
+    TooLargeError,
     TopicFacts,
+    translating,
 )
 from eosdb.model import requests
 from eosdb.model.config import INT32_MAX

@@ -15,8 +15,8 @@ from types import ModuleType
 from typing import Any, Final
 
 from eosdb.errors import ConfigError, EosdbError, TopicAlreadyExistsError
-from eosdb.integrations.relay import failure
-from eosdb.integrations.relay.failure import InterruptedRelayError
+from eosdb.integrations.relay import values
+from eosdb.integrations.relay.values import InterruptedRelayError
 from eosdb.model.notices.catalog import LIBRDKAFKA
 from eosdb.model.words import needs_extra
 
@@ -191,7 +191,7 @@ class KafkaClient:
         """Raises InterruptedRelayError if librdkafka has reported that no broker is reachable."""
         if self._last is not None and self._last[0] in _NOBODY:
             code, text = self._last
-            raise failure.of_kafka(code, self._settings.hide(text), self.where)
+            raise values.of_kafka(code, self._settings.hide(text), self.where)
 
     def _make(
         self, kind: Callable[[Mapping[str, object]], Any], fixed: Mapping[str, object]
@@ -221,7 +221,7 @@ class KafkaClient:
             text = why[1] if why[1] in text or text in why[1] else f"{text} ({why[1]})"
             code = why[0] if why[0] == _LOCAL_AUTHENTICATION else code
         where = self.where if topic is None else f"{self.where}, topic {topic}"
-        return failure.of_kafka(code, self._settings.hide(text), where)
+        return values.of_kafka(code, self._settings.hide(text), where)
 
     @contextlib.contextmanager
     def translating(self) -> Iterator[None]:

@@ -9,16 +9,17 @@ from typing import Any, Final, Literal
 
 from eosdb.errors import MessageTooLargeError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from eosdb.integrations.relay import planning
-from eosdb.integrations.relay.failure import InterruptedRelayError, TooLargeError
 from eosdb.integrations.relay.kafka_client import TIMEOUT_S, KafkaClient
 from eosdb.integrations.relay.status import POSITIONS_CONFIG
 from eosdb.integrations.relay.values import (
     Bounds,
     Chunk,
+    InterruptedRelayError,
     Limits,
     Outgoing,
     RelayRecord,
     SourceTopic,
+    TooLargeError,
     TopicFacts,
 )
 from eosdb.model.values import TopicPartition

@@ -24,7 +24,6 @@ from eosdb.errors import (
     UnknownTopicOrPartitionError,
 )
 from eosdb.integrations.relay import planning
-from eosdb.integrations.relay.failure import InterruptedRelayError, TooLargeError
 from eosdb.integrations.relay.settings import DEAD_LETTERS, RelaySettings
 from eosdb.integrations.relay.status import (
     Keeper,
@@ -36,11 +35,13 @@ from eosdb.integrations.relay.status import (
 from eosdb.integrations.relay.values import (
     Bounds,
     Chunk,
+    InterruptedRelayError,
     Limits,
     Outgoing,
     Position,
     RelayRecord,
     SourceTopic,
+    TooLargeError,
     TopicFacts,
 )
 from eosdb.model.clock import Clock

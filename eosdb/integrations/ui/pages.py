@@ -25,9 +25,9 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from eosdb.admin.history import told
 from eosdb.admin.timeline import svg
 from eosdb.admin.timeline.timeline import PartitionTimeline, TransactionSpan
+from eosdb.admin.transactions import told
 from eosdb.admin.worries import worries
 from eosdb.database import Database
 from eosdb.errors import EosdbError

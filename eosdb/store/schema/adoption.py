@@ -26,7 +26,7 @@ from eosdb.store.file.connection import begin_immediate, connect, hearing, says_
 from eosdb.store.file.failures import describe_sqlites, translated
 from eosdb.store.file.locks import WriterMutex
 from eosdb.store.file.open_files import size_of
-from eosdb.store.schema import guard, kind, new_file
+from eosdb.store.schema import guard, new_file, newest
 from eosdb.store.schema.newest import create_objects, newest_schema
 
 _HOT: Final = b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"
@@ -97,7 +97,7 @@ def _is_adoptable(
             with translated(path):
                 # One snapshot: another process may adopt the file between two queries.
                 connection.execute("BEGIN")
-                file = kind.of(connection)
+                file = newest.of(connection)
         except CorruptDatabaseError:
             _check_finished(path)
             return False
@@ -139,7 +139,7 @@ def adopt(path: str, busy_timeout_ms: int, *, to_wal: bool, made_here: WriterMut
             connection.execute("PRAGMA synchronous=FULL")
             connection.execute("PRAGMA busy_timeout=0")
             begin_immediate(connection, real_ns() + busy_timeout_ms * 1_000_000)
-            if kind.of(connection).version is None:
+            if newest.of(connection).version is None:
                 is_wal = _mode(connection) == "wal"
                 _refuse_for(path, [*_found(connection), *([] if is_wal else [_ROLLBACK])])
                 create_objects(connection)
@@ -148,7 +148,7 @@ def adopt(path: str, busy_timeout_ms: int, *, to_wal: bool, made_here: WriterMut
         except BaseException:
             connection.rollback()
             with contextlib.suppress(sqlite3.Error, OSError):
-                if kind.of(connection).version is None:
+                if newest.of(connection).version is None:
                     if is_switched:
                         connection.execute("PRAGMA journal_mode=DELETE")
                     if made_here is not None:

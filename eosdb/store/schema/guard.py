@@ -15,7 +15,7 @@ from functools import cache
 from typing import Final
 
 from eosdb.errors import InvalidRequestError
-from eosdb.store.schema import kind
+from eosdb.store.schema import newest
 from eosdb.store.schema.newest import newest_schema, tables, views
 
 PREFIX: Final = "eosdb_"
@@ -123,7 +123,7 @@ def sets_connection(action: int, first: str | None, second: str | None) -> bool:
 def authorizer(connection: sqlite3.Connection) -> Callable[..., int]:
     """Create the authorizer for connections with the user's own SQL. An adopted file's header is the
     user's."""
-    theirs = _HEADER if kind.of(connection).is_adopted else frozenset()
+    theirs = _HEADER if newest.of(connection).is_adopted else frozenset()
 
     def authorize(action: int, first: str | None, second: str | None, *_: object) -> int:
         if action == sqlite3.SQLITE_PRAGMA and (first or "").lower() in theirs:

@@ -1,7 +1,7 @@
 """Identifies a file, and upgrades it to the newest schema.
 
 `application_id` in the header marks an eosdb file, `user_version` is its newest revision; an adopted file
-is identified by its tables (kind.py). Alembic is imported only to upgrade an older file.
+is identified by its tables (newest.py). Alembic is imported only to upgrade an older file.
 
 A writable file is in WAL mode from its first byte on. A file in rollback-journal mode is a published copy
 with the id and history of its source. Writes would begin a second history under that id, so it can only
@@ -35,7 +35,7 @@ from eosdb.store.file.failures import system_calls, translated
 from eosdb.store.file.file_system import check_local, mounted_error, mounted_name
 from eosdb.store.file.locks import WriterMutex
 from eosdb.store.file.open_files import check_only_name
-from eosdb.store.schema import adoption, file_id, kind, new_file
+from eosdb.store.schema import adoption, file_id, new_file, newest
 from eosdb.store.schema.newest import (
     ALEMBICS,
     APPLICATION_ID,
@@ -215,15 +215,15 @@ def _looked_at(
         raise StorageError(f"{path} is not readable by this user")
     if size == 0 and not os.path.exists(path + "-wal"):
         return None, None
-    content: kind.Kind | None = None
+    content: newest.Kind | None = None
     try:
         with translated(path):
             connection = connect(path, busy_timeout_ms, read_only=True, at_rest=at_rest)
             is_kept = False
             try:
-                content = kind.of(connection)
+                content = newest.of(connection)
                 if content.version is not None:
-                    if by_header and content == kind.Kind(APPLICATION_ID, SCHEMA_VERSION, False):
+                    if by_header and content == newest.Kind(APPLICATION_ID, SCHEMA_VERSION, False):
                         found = Found(SCHEMA_VERSION, not says_wal(path), False)
                     else:
                         found = _found(connection, path, content, content.version)
@@ -246,7 +246,7 @@ def _looked_at(
     )
 
 
-def _found(connection: sqlite3.Connection, path: str, content: kind.Kind, version: int) -> Found:
+def _found(connection: sqlite3.Connection, path: str, content: newest.Kind, version: int) -> Found:
     if version < 0:
         raise CorruptDatabaseError(
             f"{path} does not say which schema eosdb's tables have ({ALEMBICS}); restore a backup"
@@ -347,7 +347,7 @@ def check_not_upgraded(
     connection: sqlite3.Connection, path: str, *, read_only: bool = False
 ) -> None:
     """Check a file that had no connection for a while because of a fork. Raises SchemaTooNewError."""
-    version = kind.of(connection).version
+    version = newest.of(connection).version
     if version is not None and version > SCHEMA_VERSION:
         if read_only and _is_readable(file_id.needs(connection)):
             return
@@ -372,7 +372,7 @@ def check_journal(connection: sqlite3.Connection, path: str) -> None:
 def check_newest(connection: sqlite3.Connection, path: str) -> None:
     """Check that a program's own connection reaches eosdb's tables of the newest schema, in WAL mode.
     Raises what `open_file` raises."""
-    content = kind.of(connection)
+    content = newest.of(connection)
     assert content.version is not None
     file = Found(content.version, not is_in_wal_mode(connection, path), content.is_adopted)
     _check_not_published(path, file)
@@ -492,7 +492,7 @@ def _is_readable(needs: file_id.Needs | None) -> bool:
 def check_known(connection: sqlite3.Connection) -> None:
     """Check that events may be folded: a newer file that can be read may have unknown events. Raises
     SchemaTooNewError."""
-    version = kind.of(connection).version
+    version = newest.of(connection).version
     if version is not None and version > SCHEMA_VERSION:
         ((path,),) = connection.execute("SELECT file FROM pragma_database_list WHERE name = 'main'")
         needs = file_id.needs(connection)

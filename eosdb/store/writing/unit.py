@@ -17,9 +17,9 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence, Sized
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
 
-from eosdb.events import lean
+from eosdb.events import encoding
+from eosdb.events.encoding import Lean
 from eosdb.events.kinds import Event
-from eosdb.events.lean import Lean
 from eosdb.model.notices.notice import Untold
 from eosdb.store.schema.newest import Statement
 from eosdb.store.schema.row_checksum import row_checksum
@@ -167,7 +167,7 @@ class Unit:
         """Append `event` to the journal without the fields that equal `expected`, and fold it. Returns
         its position."""
         position = (self.last_position() if self._position is None else self._position) + 1
-        row = (position, *lean.write(event, expected))
+        row = (position, *encoding.write(event, expected))
         self.insert(_EVENT, (*row, row_checksum(*row)))
         self._position = position
         # decisions/0001: the event first; tables only through its projection, as in a rebuild.

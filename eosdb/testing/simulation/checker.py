@@ -16,7 +16,6 @@ from typing import Any, Final
 
 from eosdb.model.damage import parsed
 from eosdb.model.values import TopicPartition
-from eosdb.testing.simulation.attendance import Attendance
 from eosdb.testing.simulation.ledger import Ledger, transaction_of
 from eosdb.testing.simulation.model import (
     INPUT,
@@ -24,6 +23,7 @@ from eosdb.testing.simulation.model import (
     MEMBERS,
     RESULTS,
     TABLE,
+    Attendance,
     Commits,
     PartitionModel,
     Row,

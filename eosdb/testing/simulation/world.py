@@ -13,10 +13,9 @@ from eosdb.model.config import BrokerConfig
 from eosdb.model.requests import Request
 from eosdb.model.values import IsolationLevel, ProducerIdAndEpoch, TopicPartition
 from eosdb.testing.arena import CALM, Arena, Faults
-from eosdb.testing.simulation.attendance import Attendance
 from eosdb.testing.simulation.checker import Checker
 from eosdb.testing.simulation.ledger import Ledger
-from eosdb.testing.simulation.model import INPUT, INPUTS, MEMBERS, OUTPUT, SHARED, TABLE
+from eosdb.testing.simulation.model import INPUT, INPUTS, MEMBERS, OUTPUT, SHARED, TABLE, Attendance
 
 DATA: Final = "data"
 TOPICS: Final = {INPUT: INPUTS, OUTPUT: 2, SHARED: 2, DATA: 3, TABLE: 1}

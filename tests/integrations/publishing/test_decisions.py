@@ -8,16 +8,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eosdb.integrations.publishing.keeping import (
+from eosdb.integrations.publishing.manifest import (
     HURRY_S,
+    REGION,
     SUPERSEDED_S,
     UNNAMED_S,
+    Chunk,
+    Manifest,
     Stored,
+    divide,
     removable_chunks,
     removable_snapshots,
+    runs,
     usable,
 )
-from eosdb.integrations.publishing.manifest import REGION, Chunk, Manifest, divide, runs
 
 DAY = UNNAMED_S
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from eosdb import ManualClock
-from eosdb.integrations.publishing.keeping import HURRY_S
+from eosdb.integrations.publishing.manifest import HURRY_S
 from eosdb.model.failpoints import Failpoint, watched
 from tests.integrations.publishing.conftest import Device, read
 

@@ -101,7 +101,7 @@ def test_what_is_kept_stays_in_proportion_to_the_file(
     device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each time other pages change; pieces that are mostly outdated are given up."""
-    monkeypatch.setattr("eosdb.integrations.publishing.keeping.SUPERSEDED_S", -1)
+    monkeypatch.setattr("eosdb.integrations.publishing.manifest.SUPERSEDED_S", -1)
     for _ in range(15):
         device.append(1)
         device.publish(keep=1)

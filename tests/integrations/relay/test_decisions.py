@@ -16,8 +16,7 @@ from eosdb.errors import (
     SaslAuthenticationFailedError,
     TopicAuthorizationFailedError,
 )
-from eosdb.integrations.relay import failure, planning
-from eosdb.integrations.relay.failure import InterruptedRelayError
+from eosdb.integrations.relay import planning, values
 from eosdb.integrations.relay.kafka_client import (
     KafkaSettings,
     from_environment,
@@ -25,7 +24,7 @@ from eosdb.integrations.relay.kafka_client import (
     kafka_settings,
 )
 from eosdb.integrations.relay.status import Keeper, PartitionStatus, RelayStatus
-from eosdb.integrations.relay.values import Bounds, Position
+from eosdb.integrations.relay.values import Bounds, InterruptedRelayError, Position
 from eosdb.model.values import TopicPartition
 from tests.cases import each
 
@@ -123,7 +122,7 @@ def test_positions_of_others_are_passed_over() -> None:
 def test_an_error_of_a_cluster_is_waited_out_or_stops_it(
     code: int, expected: type[EosdbError]
 ) -> None:
-    meaning = failure.of_kafka(code, "text", "host:1")
+    meaning = values.of_kafka(code, "text", "host:1")
     assert type(meaning) is expected
     assert "host:1: text" in str(meaning)
 

@@ -13,7 +13,7 @@ import pytest
 
 import eosdb
 from eosdb import OffsetAndMetadata, TopicPartition
-from eosdb.events import encoding, lean
+from eosdb.events import encoding
 from eosdb.store.schema import file_id, newest
 from tests.readers import committed_values
 from tests.store.schema.schema_files import VERSIONS, schema_file
@@ -108,8 +108,8 @@ def test_the_newest_schemas_file_has_an_event_of_every_kind_with_each_of_its_mem
         ).fetchall()
     assert members.keys() == encoding.SHAPES.keys()
     for kind, (fields, _, _) in encoding.SHAPES.items():
-        if kind in lean._FORMS:
-            assert members[kind] <= {*fields.names, lean.AGE}
+        if kind in encoding._LEAN:
+            assert members[kind] <= {*fields.names, encoding.AGE}
         else:
             assert members[kind] == {*fields.names}, kind
     assert sorted(schema) == sorted(newest.newest_schema())

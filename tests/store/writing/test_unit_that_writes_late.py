@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eosdb.events.encoding import Lean
 from eosdb.events.kinds import Event
-from eosdb.events.lean import Lean
 from eosdb.store.writing import unit as unit_rows
 from eosdb.store.writing.insertion import Insertion
 from eosdb.store.writing.unit import Folding, Unit, late
