@@ -22,7 +22,7 @@ from eosdb.errors import (
 )
 from eosdb.events.kinds import Acl
 from eosdb.model.validation import check_name
-from eosdb.store.writing.unit import Memo, Unit
+from eosdb.store.writing.unit import TRANSACTIONS, Memo, Unit
 
 OPERATIONS: Final = (
     "all", "read", "write", "create", "delete", "alter", "describe", "cluster_action",
@@ -177,6 +177,7 @@ class Authorizer:
 class AclMemo(Memo):
     rules: tuple[Acl, ...] | None = None
     """None if not read yet."""
+    survives = TRANSACTIONS
 
 
 def load(source: Source) -> tuple[Acl, ...]:

@@ -125,6 +125,17 @@ def _longest(group: AnyGroup) -> int:
 
 T = TypeVar("T")
 _MINUTE_MS: Final = 60_000
+_BOUNDS: Final = (
+    transaction_rows.NEXT_TIMEOUT,
+    group_rows.NEXT_SESSION_END,
+    group_rows.NEXT_DEADLINE,
+    scheduled.NEXT_DUE,
+    transaction_rows.OLDEST_IDLE,
+    producer_rows.OLDEST_IDLE,
+    group_offsets.OLDEST,
+)
+_NEXT: Final = f"SELECT ({'), ('.join(_BOUNDS)})"
+"""The times from which each kind of due work counts."""
 
 
 class _WorkIsDueError(Exception):
@@ -460,19 +471,13 @@ def _remove(
 def _next_due(source: Unit | sqlite3.Connection, config: BrokerConfig, now_ms: int) -> int:
     if is_any(source, now_ms):
         return now_ms
-    limits = (
-        (transaction_rows.NEXT_TIMEOUT, 1),
-        (group_rows.NEXT_SESSION_END, 1),
-        (group_rows.NEXT_DEADLINE, 1),
-        (scheduled.NEXT_DUE, 0),
-        (transaction_rows.OLDEST_IDLE, config.transactional_id_expiration_ms),
-        (producer_rows.OLDEST_IDLE, config.producer_id_expiration_ms),
-        (group_offsets.OLDEST, config.offsets_retention_minutes * _MINUTE_MS),
+    expirations = (
+        config.transactional_id_expiration_ms,
+        config.producer_id_expiration_ms,
+        config.offsets_retention_minutes * _MINUTE_MS,
     )
+    limits = (1, 1, 1, 0, *expirations)
+    found: tuple[int | None, ...] = source.execute(_NEXT).fetchone()
+    times = [time + limit for time, limit in zip(found, limits, strict=True) if time is not None]
     # Anything that begins later is due no sooner than the shortest limit from now.
-    due = now_ms + min(limit for _, limit in limits if limit > 1)
-    for query, limit in limits:
-        row = source.execute(query).fetchone()
-        if row is not None:
-            due = min(due, row[0] + limit)
-    return due
+    return min([now_ms + min(expirations), *times])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from eosdb.store.writing.unit import Memo
+from eosdb.store.writing.unit import BATCH, Memo
 
 
 @dataclass(slots=True)
@@ -16,6 +16,7 @@ class Due(Memo):
     time_ms: int | None = None
     """The bound; None if not computed."""
     computed_ms: int = 0
+    survives = BATCH
 
     def is_over(self, now_ms: int) -> bool:
         """Whether the bound has to be computed again."""

@@ -18,7 +18,7 @@ from eosdb.model.topic_config import TopicConfig
 from eosdb.model.values import PartitionOffsets, TopicPartition
 from eosdb.store.schema.newest import Statement
 from eosdb.store.schema.row_checksum import row_checksum
-from eosdb.store.writing.unit import Folding, Memo, Unit
+from eosdb.store.writing.unit import TRANSACTIONS, Folding, Memo, Unit
 
 _PAGE: Final = 1_000
 """The partitions read on one snapshot, which keeps the WAL from shrinking."""
@@ -77,6 +77,11 @@ class _PartitionMemo(Memo):
     ids: dict[TopicPartition, int] = field(default_factory=dict)
     rows: dict[int, Partition] = field(default_factory=dict)
     configs: dict[int, TopicConfig] = field(default_factory=dict)
+    survives = TRANSACTIONS
+
+    def forget_partitions(self, ids: set[int]) -> None:
+        for partition_id in ids & self.rows.keys():
+            del self.rows[partition_id]
 
 
 _COLUMNS: Final = (*Partition._fields, "checksum")

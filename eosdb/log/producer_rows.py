@@ -16,7 +16,7 @@ from eosdb.model.failpoints import Failpoint, reach
 from eosdb.model.reports import SnapshotEntry
 from eosdb.model.values import ProducerState, SnapshotInfo
 from eosdb.store.schema.newest import Statement
-from eosdb.store.writing.unit import STEPS_PER_UNIT, Folding, Memo, Unit
+from eosdb.store.writing.unit import STEPS_PER_UNIT, TRANSACTIONS, Folding, Memo, Unit
 
 
 def grown(connection: sqlite3.Connection) -> list[int]:
@@ -136,6 +136,13 @@ class _ProducerMemo(Memo):
     """By partition and producer; None if the partition does not know the producer."""
     unfinished: dict[int, dict[int, int]] = field(default_factory=dict)
     """By partition: the first offset of each producer's open transaction."""
+    survives = TRANSACTIONS
+
+    def forget_partitions(self, ids: set[int]) -> None:
+        for key in [key for key in self.entries if key[0] in ids]:
+            del self.entries[key]
+        for partition_id in ids & self.unfinished.keys():
+            del self.unfinished[partition_id]
 
 
 def load(unit: Folding, partition_id: int, producer_id: int) -> ProducerStateEntry | None:

@@ -8,7 +8,7 @@ from typing import Final
 
 from eosdb.model.damage import reads
 from eosdb.store.schema.newest import Statement
-from eosdb.store.writing.unit import Folding, Memo
+from eosdb.store.writing.unit import TRANSACTIONS, Folding, Memo
 
 _SET: Final = Statement(
     "INSERT INTO {counters} (name, value) VALUES (?, ?) "
@@ -20,6 +20,7 @@ _BY_NAME: Final = Statement("SELECT value FROM {counters} WHERE name = ?")
 @dataclass(slots=True)
 class _CounterMemo(Memo):
     values: dict[str, int] = field(default_factory=dict)
+    survives = TRANSACTIONS
 
 
 def set_counter(unit: Folding, name: str, value: int) -> None:

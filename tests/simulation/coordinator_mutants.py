@@ -8,7 +8,7 @@ from unittest import mock
 
 from eosdb.broker import group_offsets as offset_requests
 from eosdb.client.consumer.membership import Membership
-from eosdb.coordinator import leadership
+from eosdb.coordinator import coordinator, leadership
 from eosdb.coordinator.groups import offsets as group_offsets
 from eosdb.coordinator.transactions import decisions, ending, producer_ids, state
 from eosdb.coordinator.transactions import rows as transaction_rows
@@ -100,7 +100,11 @@ def any_end_repeats_the_last(
 def nothing_times_out() -> Any:
     return both(
         mock.patch.object(transaction_rows, "first_timed_out", return_value=None),
-        mock.patch.object(transaction_rows, "NEXT_TIMEOUT", "SELECT 1 WHERE 0"),
+        mock.patch.object(
+            coordinator,
+            "_NEXT",
+            coordinator._NEXT.replace(transaction_rows.NEXT_TIMEOUT, "SELECT 1 WHERE 0"),
+        ),
     )
 
 

@@ -25,7 +25,7 @@ from eosdb.model.requests import OffsetErrors
 from eosdb.model.validation import check_int, check_mapping, check_text, check_topic_partition
 from eosdb.model.values import GroupState, OffsetAndMetadata, TopicPartition
 from eosdb.store.schema.newest import Statement
-from eosdb.store.writing.unit import STEPS_PER_UNIT, Folding, Memo, Unit
+from eosdb.store.writing.unit import STEPS_PER_UNIT, TRANSACTIONS, Folding, Memo, Unit
 
 OWN: Final = "__eosdb."
 """Prefix of groups with eosdb's own positions; these never expire."""
@@ -95,6 +95,7 @@ P = TypeVar("P", OffsetCommit, TopicPartition)
 class _OffsetMemo(Memo):
     nothing_pending: set[int] = field(default_factory=set)
     """Producer ids without pending offsets."""
+    survives = TRANSACTIONS
 
 
 def check_offsets(

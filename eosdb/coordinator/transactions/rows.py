@@ -45,7 +45,7 @@ from eosdb.model.values import (
 )
 from eosdb.store.counters import counter, read_counter
 from eosdb.store.schema.newest import Statement
-from eosdb.store.writing.unit import STEPS_PER_UNIT, Folding, Memo, Unit
+from eosdb.store.writing.unit import APPENDS, STEPS_PER_UNIT, Folding, Memo, Unit
 
 COORDINATOR_EPOCH: Final = "coordinator_epoch"
 
@@ -109,6 +109,7 @@ class TransactionMemo(Memo):
     """The ids with a decided, incomplete transaction; None if not loaded yet."""
     owned: dict[str, int] | None = None
     """The lock numbers of open transactions with an owner; None if not loaded yet."""
+    survives = APPENDS
 
     def follow(self, saved: TransactionMetadata) -> None:
         transactional_id = saved.transactional_id

@@ -15,11 +15,11 @@ import contextlib
 import sqlite3
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence, Sized
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeAlias, TypeVar
 
 from eosdb.events import encoding
 from eosdb.events.encoding import Lean
-from eosdb.events.kinds import Event
+from eosdb.events.kinds import BatchAppended, Event, MarkerWritten, TransactionStateChanged
 from eosdb.model.notices.notice import Untold
 from eosdb.store.schema.newest import Statement
 from eosdb.store.schema.row_checksum import row_checksum
@@ -46,6 +46,15 @@ LAST_POSITION: Final = (
     "ifnull((SELECT position FROM eosdb_baseline), 0))"
 )
 """Includes the baseline's position, the newest one in a file that was restored to the baseline itself."""
+_PASSED_MAX: Final = 100
+"""Behind more events of others all memos are dropped."""
+_PASSED: Final = (
+    "SELECT position, kind, json_extract(detail, '$.partition_id') FROM journal "
+    f"WHERE position > ? ORDER BY position LIMIT {_PASSED_MAX}"
+)
+BATCH: Final = frozenset({BatchAppended.__name__})
+APPENDS: Final = BATCH | {MarkerWritten.__name__}
+TRANSACTIONS: Final = APPENDS | {TransactionStateChanged.__name__}
 _EVENT: Final = Insertion.plain(
     "journal",
     ("position", "kind", "timestamp", "topic", "partition", "transactional_id", "detail", "checksum"),
@@ -58,10 +67,15 @@ class RedoCarefullyError(Exception):
 
 class Memo:
     """A cache of rows that one package has read or written: a dataclass with slots, created on first use
-    (`unit.memos[Kind]`). It outlives the unit unless another connection writes to the file. Any rollback
-    drops it."""
+    (`unit.memos[Kind]`). It outlives the unit. Any rollback drops it, and any event that another
+    connection has written, except those that it `survives`."""
 
     __slots__: tuple[str, ...] = ()
+    survives: ClassVar[frozenset[str]] = frozenset()
+    """The kinds of events that change nothing in it but what belongs to the partitions that they name."""
+
+    def forget_partitions(self, ids: set[int]) -> None:
+        """Drop what belongs to these partitions."""
 
     def size(self) -> int:
         held = (getattr(self, name) for name in self.__slots__)
@@ -119,8 +133,8 @@ class Unit:
     """An open write unit."""
 
     __slots__ = (
-        "_connection", "_inserts", "_position", "_saves", "_tables", "_waited", "careful", "memos",
-        "projection", "said", "untold", "written_bytes",
+        "_connection", "_inserts", "_position", "_saves", "_schema", "_tables", "_waited", "careful",
+        "memos", "projection", "said", "untold", "written_bytes",
     )  # fmt: skip
 
     def __init__(
@@ -137,6 +151,8 @@ class Unit:
         self._waited = 0
         self._position: int | None = None
         """The last event's position, if known."""
+        self._schema: int | None = None
+        """SQLite's number of the schema, when `catch_up` last saw it."""
         self.written_bytes = 0
         self.said: Final = set[Hashable]()
         """Notices that need not be logged again while the file is open."""
@@ -156,6 +172,29 @@ class Unit:
         """Drop all memos: the file may have changed."""
         self.memos.clear()
         self._position = None
+
+    # decisions/0090: events tell what others have changed.
+    def catch_up(self) -> None:
+        """Drop what commits of other connections have changed, as their events tell; everything if that
+        is not certain."""
+        position, schema = self._position, self._schema
+        (self._schema,) = self.execute("PRAGMA schema_version").fetchone()
+        rows = []
+        # A rebuild makes the tables anew, without an event.
+        if position is not None and schema == self._schema:
+            with contextlib.suppress(sqlite3.DatabaseError):  # A damaged row has no JSON.
+                rows = self.execute(_PASSED, (position,)).fetchall()
+        # The end of the history removes events.
+        if not rows or rows[-1][0] - len(rows) != position or len(rows) == _PASSED_MAX:
+            self.forget()
+            return
+        kinds, ids = {kind for _, kind, _ in rows}, {id_ for _, _, id_ in rows}
+        for memo in [*self.memos.values()]:
+            if kinds <= memo.survives:
+                memo.forget_partitions(ids)
+            else:
+                del self.memos[type(memo)]
+        self._position = rows[-1][0]
 
     def discard(self) -> None:
         self._saves.clear()

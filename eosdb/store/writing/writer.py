@@ -182,13 +182,14 @@ class Writer:
         self._timings.locked()
         (version,) = execute("PRAGMA data_version").fetchone()
         self._begun += 1
-        if (
-            version != self._data_version
-            or not self._are_memos_true
-            or (self._begun % _UNITS_PER_LOOK == 0 and unit.memos.size() > _REMEMBERED_MAX)
+        is_new = version != self._data_version
+        if not self._are_memos_true or (
+            self._begun % _UNITS_PER_LOOK == 0 and unit.memos.size() > _REMEMBERED_MAX
         ):
-            self._data_version = version
             unit.discard()
+        elif is_new:
+            unit.catch_up()
+        self._data_version = version
         self._are_memos_true = False
         return unit
 
