@@ -10,18 +10,29 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Protocol, TypeVar, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Final,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    Unpack,
+    overload,
+)
 
 from eosdb.aio.producer import with_metadata
 from eosdb.aio.worker import Home, Workers, to_the_end_of_a_block
 from eosdb.broker.outbox import UserTransaction, offsets_first
 from eosdb.errors import DatabaseLockedError
-from eosdb.model.clock import DeliverAt
+from eosdb.model.config import keywords_of
 from eosdb.model.values import (
     ConsumerGroupMetadata,
-    Headers,
     OffsetAndMetadata,
+    ProducerRecord,
     RecordMetadata,
+    RecordOptions,
     TopicPartition,
 )
 
@@ -60,29 +71,19 @@ class AsyncUserTransaction:
             lambda: function(self._transaction.connection, *args, **kwargs)
         )
 
+    @keywords_of(ProducerRecord)
     async def publish(
         self,
         topic: str,
         value: object = None,
         *,
-        key: object = None,
-        partition: int | None = None,
-        headers: Headers = (),
-        timestamp: int | None = None,
         idempotency_key: str | None = None,
-        deliver_at: DeliverAt | None = None,
+        **options: Unpack[RecordOptions],
     ) -> RecordMetadata:
         """Append a record, like `UserTransaction.publish`; readers see it after the block has ended."""
         return await self._workers.run(
             lambda: self._transaction.publish(
-                topic,
-                value,
-                key=key,
-                partition=partition,
-                headers=headers,
-                timestamp=timestamp,
-                idempotency_key=idempotency_key,
-                deliver_at=deliver_at,
+                topic, value, idempotency_key=idempotency_key, **options
             )
         )
 

@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager
 from functools import partial
 from itertools import groupby
 from types import TracebackType
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, Unpack
 
 from eosdb.aio.worker import Home, behind, outlived, to_the_end, to_the_end_of_a_block
 from eosdb.aio.writer import Call, Item, Writer
@@ -17,12 +17,13 @@ from eosdb.client.producer.layout import Sendable
 from eosdb.client.producer.producer import Producer
 from eosdb.client.producer.sent import SentRecords
 from eosdb.errors import IllegalStateError
-from eosdb.model.clock import DeliverAt
+from eosdb.model.config import keywords_of
 from eosdb.model.values import (
     ConsumerGroupMetadata,
-    Headers,
     OffsetAndMetadata,
+    ProducerRecord,
     RecordMetadata,
+    RecordOptions,
     TopicPartition,
     TransactionToken,
 )
@@ -229,65 +230,41 @@ class AsyncProducer:
 
     # -- records --------------------------------------------------------------------------------
 
+    @keywords_of(ProducerRecord)
     async def send(
         self,
         topic: str,
         value: object = None,
-        *,
-        key: object = None,
-        partition: int | None = None,
-        timestamp: int | None = None,
-        headers: Headers = (),
-        deliver_at: DeliverAt | None = None,
+        **options: Unpack[RecordOptions],
     ) -> asyncio.Future[RecordMetadata]:
         """Queue one record, waiting only if the queue is full. Returns a future of the RecordMetadata.
 
         Errors that `Producer.send` would raise, also those of serializers, are the future's; in a
         transaction the commit raises them, too. Cancelling the future does not cancel the record.
         """
+        ProducerRecord(**options)  # Refuses other keywords at once.
         self._check()
         await self._home.let_others_run()
         await self._writer.room()
         self._check()
         record = Sending(
             self._home.loop,
-            lambda producer: producer.send(
-                topic,
-                value,
-                key=key,
-                partition=partition,
-                headers=headers,
-                timestamp=timestamp,
-                deliver_at=deliver_at,
-            ),
+            lambda producer: producer.send(topic, value, **options),
             is_in_transaction=self._outgoing.is_transactional,
         )
-        size = 64 + sum(len(data) for data in (key, value) if isinstance(data, bytes | str))
+        parts = options.get("key"), value
+        size = 64 + sum(len(data) for data in parts if isinstance(data, bytes | str))
         return self._writer.put(self._outgoing, record, size)
 
+    @keywords_of(ProducerRecord)
     async def send_and_wait(
         self,
         topic: str,
         value: object = None,
-        *,
-        key: object = None,
-        partition: int | None = None,
-        timestamp: int | None = None,
-        headers: Headers = (),
-        deliver_at: DeliverAt | None = None,
+        **options: Unpack[RecordOptions],
     ) -> RecordMetadata:
         """Send one record, and return its metadata when it is stored. Raises the error if it is not."""
-        return await (
-            await self.send(
-                topic,
-                value,
-                key=key,
-                partition=partition,
-                headers=headers,
-                timestamp=timestamp,
-                deliver_at=deliver_at,
-            )
-        )
+        return await (await self.send(topic, value, **options))
 
     async def send_many(
         self, topic: str, records: Iterable[Sendable], *, partition: int | None = None

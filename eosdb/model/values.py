@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NamedTuple, TypedDict
 from uuid import UUID
 
 from eosdb.errors import ApiError
@@ -443,6 +443,16 @@ class ProducerRecord:
     timestamp: int | None = None
     deliver_at: DeliverAt | None = None
     """When the record enters its topic; None: at once."""
+
+
+class RecordOptions(TypedDict, total=False):
+    """A record's fields besides topic and value, as keywords."""
+
+    key: object
+    partition: int | None
+    headers: Headers
+    timestamp: int | None
+    deliver_at: DeliverAt | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,14 @@ from tests.aio.running import values
 pytestmark = pytest.mark.slow
 
 TP = TopicPartition("t", 0)
+
+
+async def test_a_misspelt_keyword_is_refused_before_anything_is_queued(db: AsyncDatabase) -> None:
+    async with db.producer() as producer, db.begin() as tx:
+        calls: list[Any] = [producer.send, producer.send_and_wait, tx.publish]
+        for call in calls:
+            with pytest.raises(TypeError, match="deliver"):
+                await call("t", "a", deliver=5)
 
 
 @pytest.mark.parametrize("producers", [1, 50])
