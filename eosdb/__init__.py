@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from eosdb.client.processor.dead_letters import ReplayReport as ReplayReport
     from eosdb.client.processor.failure import BatchFailed as BatchFailed
     from eosdb.client.processor.failure import Failure as Failure
+    from eosdb.client.processor.failure import RetryAt as RetryAt
     from eosdb.client.processor.processor import Processor as Processor
     from eosdb.client.producer.producer import Producer as Producer
     from eosdb.client.producer.sent import SentRecords as SentRecords
@@ -116,7 +117,7 @@ _NAMES = {
     "eosdb.broker.outbox": "UserTransaction join",
     "eosdb.client.consumer.consumer": "Consumer",
     "eosdb.client.processor.dead_letters": "DeadLetter DeadLetters ReplayReport",
-    "eosdb.client.processor.failure": "BatchFailed Failure",
+    "eosdb.client.processor.failure": "BatchFailed Failure RetryAt",
     "eosdb.client.processor.processor": "Processor",
     "eosdb.client.producer.producer": "Producer",
     "eosdb.client.producer.sent": "SentRecords",

@@ -24,6 +24,7 @@ from eosdb.client.consumer.settings import ConsumerConfig, ConsumerSettings
 from eosdb.client.processor.config import ProcessConfig, ProcessorConfig, ProcessorSettings
 from eosdb.client.processor.dead_letters import DeadLetters
 from eosdb.client.processor.handlers import Handler, Results, check_may_begin
+from eosdb.client.processor.own_tables import Place
 from eosdb.client.processor.processor import Processor
 from eosdb.client.producer.producer import Producer
 from eosdb.client.producer.settings import ProducerConfig, ProducerSettings
@@ -31,7 +32,7 @@ from eosdb.client.transport import DirectTransport, Transport, as_transport
 from eosdb.coordinator.authorizer import Authorizer
 from eosdb.coordinator.coordinator import TransactionCoordinator
 from eosdb.coordinator.projection import apply
-from eosdb.errors import ConfigError, EosdbError, IllegalStateError, TopicAlreadyExistsError
+from eosdb.errors import ConfigError, EosdbError, IllegalStateError
 from eosdb.maintenance import copies
 from eosdb.maintenance.whole_file import WholeFile
 from eosdb.model.answers import QueryResult
@@ -88,8 +89,9 @@ Handlers = Handler[Key, Value] | TransactionHandler[Key, Value] | BatchHandler[K
 Topics = str | Iterable[str] | re.Pattern[str]
 MEMORY: Final = ":memory:"
 WAL: Final = "wal"
-_ROOM_FOR_FAILURES: Final = {"max.message.bytes": 2**31 - 1}
-"""Dead letters carry headers with the reason, so they are larger than the original records."""
+_ROOM_FOR_FAILURES: Final = {"max.message.bytes": 2**31 - 1, "cleanup.policy": "delete"}
+"""Dead letters carry headers with the reason, so they are larger than the original records. They may have
+no key, which a compacted topic needs."""
 
 
 def connect(
@@ -288,6 +290,8 @@ class Database(WholeFile, Closeable):
         """
         self._store.check_open()
         requests = self._transport(transport)
+        make_topic = partial(self.admin.create_topic, config=_ROOM_FOR_FAILURES, exist_ok=True)
+        file = Place(self._store.path, partial(outbox.begin_parts, self._core), make_topic)
         processor = Processor(
             requests,
             self.clock,
@@ -296,15 +300,13 @@ class Database(WholeFile, Closeable):
             sink,
             group_id,
             transactional_id,
-            self._store.path,
-            partial(outbox.begin_parts, self._core),
+            file,
             **config,
         )
         if sink is not None:
             self.broker.partitions_for(sink)
         for name in processor.own_topics:
-            with contextlib.suppress(TopicAlreadyExistsError):
-                self.admin.create_topic(name, config=_ROOM_FOR_FAILURES)
+            file.make_topic(name)
         return processor
 
     def dead_letters(

@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 
 from eosdb.aio.producer import AsyncProducer
 from eosdb.broker.outbox import LogTransaction
-from eosdb.client.processor.failure import Failure
+from eosdb.client.processor.failure import Failure, RetryAt
 from eosdb.client.processor.own_tables import UnitTransaction
 from eosdb.client.processor.producing import ProducerTransaction
 from eosdb.client.processor.record_handler import Attempt, RecordHandler, Run
@@ -159,7 +159,7 @@ def _processing(tracer: Tracer, original: Callable[..., Any]) -> Callable[..., A
         span = _begun(tracer, self, origins) if run is None else run.span
         with use_span(span, end_on_exit=True):
             error: Exception | None = original(self, origins, run)
-            if error is not None:
+            if error is not None and not isinstance(error, RetryAt):
                 _note_failure(span, error)
         _processed.setdefault(self.transaction, []).append(span.get_span_context())
         return error

@@ -115,7 +115,7 @@ def parse_time_ms(text: str) -> int:
     return since // timedelta(milliseconds=1)
 
 
-def due_ms(when: object) -> int:
+def due_ms(when: object, name: str = "deliver_at") -> int:
     """The time in ms since the epoch. Raises InvalidTimestampError for anything but that or an aware
     datetime."""
     given = when
@@ -124,7 +124,7 @@ def due_ms(when: object) -> int:
     if type(when) is int and 0 <= when <= _INT64_MAX:
         return when
     raise InvalidTimestampError(
-        f"deliver_at: got {given!r:.80}, expected ms since the epoch, or a datetime with a time zone, such "
+        f"{name}: got {given!r:.80}, expected ms since the epoch, or a datetime with a time zone, such "
         "as datetime.now(UTC) + timedelta(hours=1)"
     )
 

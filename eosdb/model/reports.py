@@ -65,14 +65,15 @@ class ProcessReport(Tabular):
 
     `processed` counts the records whose handler succeeded, `produced` the records that the handler returned
     for them, `retried` and `dead_lettered` the records that went to a retry topic or to the dead letter
-    topic. `failed` counts failed calls of the handler, `commits` and `aborts` transactions. `metrics` are
-    those of `Processor.metrics`.
+    topic, `postponed` those whose handler raised RetryAt. `failed` counts failed calls of the handler,
+    `commits` and `aborts` transactions. `metrics` are those of `Processor.metrics`.
     """
 
     processed: int
     produced: int
     retried: int
     dead_lettered: int
+    postponed: int
     failed: int
     commits: int
     aborts: int

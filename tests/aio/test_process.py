@@ -138,6 +138,34 @@ async def test_its_name_here_is_concurrency(db: AsyncDatabase) -> None:
         await db.process("t", coroutine, workers=2, **IDLE)
 
 
+@pytest.mark.parametrize("batch", [False, True])
+async def test_a_handler_that_is_awaited_postpones_a_record(db: AsyncDatabase, batch: bool) -> None:
+    """Its rows are undone; a list goes as a whole, or the one that it names."""
+    due = eosdb.SystemClock().time_ms() + 3_600_000
+
+    async def one(record: Record, tx: AsyncUserTransaction) -> bytes:
+        await tx.run(note, record.value.decode())
+        if record.value == b"1":
+            raise eosdb.RetryAt(due)
+        return record.value
+
+    async def several(records: list[Record], tx: AsyncUserTransaction) -> list[bytes]:
+        for index, record in enumerate(records):
+            await tx.run(note, record.value.decode())
+            if record.value == b"1":
+                raise eosdb.BatchFailed(index, eosdb.RetryAt(due))
+        return [record.value for record in records]
+
+    await with_notes(db)
+    await db.admin.create_topic("out")
+    await filled(db, 3)
+    report = await db.process("t", several if batch else one, "out", batch=batch, **IDLE)
+    assert (report.processed, report.postponed, report.failed) == (2, 1, 0)
+    assert await notes(db) == await values(db, "out") == ["0", "2"]
+    (waiting,) = await db.admin.list_scheduled()
+    assert (waiting.value, waiting.deliver_at) == (b"1", due)
+
+
 async def test_other_writes_of_a_handler_with_a_transaction_are_refused_at_once(
     db: AsyncDatabase,
 ) -> None:

@@ -77,8 +77,8 @@ TIERS = {
 }
 ROOMS = [row for tier in TIERS.values() for row in tier]
 BUDGET = {
-    "engine": 34_474,
-    "clients": 10_866,
+    "engine": 34_496,
+    "clients": 10_919,
     "wire": 5_738,
     "testing": 3_279,
     "integrations": 7_664,

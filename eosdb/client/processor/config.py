@@ -12,6 +12,7 @@ from eosdb.client.producer.settings import ProducerConfig, ProducerSettings
 from eosdb.client.transport import Transport
 from eosdb.errors import ConfigError
 from eosdb.model.config import INT32_MAX, checked_settings
+from eosdb.model.records.failure_headers import POSTPONED
 from eosdb.model.records.serializing import Deserializer, Serializer
 from eosdb.model.requests import AnyBroker
 from eosdb.model.validation import check_whole
@@ -143,22 +144,22 @@ class ProcessorSettings:
         return (*self.retry_topics, *dead)
 
     def subscription(
-        self, topics: str | Iterable[str] | re.Pattern[str]
+        self, topics: str | Iterable[str] | re.Pattern[str], postponed: str
     ) -> tuple[str, ...] | re.Pattern[str]:
-        """The user's topics and the retry topics, without the dead letter topic."""
-        retries = self.retry_topics
+        """The user's topics, the retry topics and that of postponed records, but neither the dead letter
+        topic nor other groups' postponed records."""
+        again = (*self.retry_topics, postponed)
         if isinstance(topics, re.Pattern):
-            own = "|".join(map(re.escape, self.own_topics)) or r"\Z."
-            of_retries = "|".join(map(re.escape, retries)) or r"\Z."
-            return re.compile(
-                f"(?:{of_retries})|(?!(?:{own})\\Z)(?:{topics.pattern})", topics.flags
-            )
+            not_read = "|".join([*map(re.escape, self.own_topics), f"{re.escape(POSTPONED)}.*"])
+            pattern = f"{'|'.join(map(re.escape, again))}|(?!(?:{not_read})\\Z)(?:{topics.pattern})"
+            return re.compile(pattern, topics.flags)
         names = (topics,) if isinstance(topics, str) else tuple(topics)
-        if forbidden := set(names) & set(self.own_topics):
+        if forbidden := set(names) & {*self.own_topics, postponed}:
             raise ConfigError(
-                f"topics: got {sorted(forbidden)}, to which this processor sends failed records"
+                f"topics: got {sorted(forbidden)}, to which this processor sends failed or postponed "
+                "records"
             )
-        return (*names, *retries)
+        return (*names, *again)
 
     def for_consumer(self) -> ConsumerConfig:
         return {

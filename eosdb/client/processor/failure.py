@@ -1,4 +1,4 @@
-"""The headers of a failed record: its origin, its error, and the number of attempts.
+"""The headers of a failed or postponed record: its origin, its error, and the number of attempts.
 
 Any consumer and plain SQL can read headers. Their names begin with `__eosdb.errors.` (Kafka Connect and
 Kafka Streams have such headers with other prefixes: KIP-298, KIP-1034).
@@ -11,12 +11,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from eosdb.model.clock import DeliverAt, due_ms
 from eosdb.model.records.failure_headers import NEVER, PREFIX
 from eosdb.model.values import ConsumerRecord, Header
 
 _MESSAGE_MAX: Final = 1_000
 _STACKTRACE_MAX: Final = 8_000
-_NUMBERS: Final = ("partition", "offset", "attempts", "failed_ms", "due_ms")
+_NUMBERS: Final = ("partition", "offset", "attempts", "failed_ms", "due_ms", "timestamp")
 
 
 class BatchFailed(Exception):
@@ -31,10 +32,24 @@ class BatchFailed(Exception):
         self.index, self.error = index, error
 
 
+class RetryAt(Exception):
+    """Raised by a handler: the record comes again at this time, in ms since the epoch or as a datetime with
+    a time zone, and has not failed.
+
+    Rows and results of the attempt are undone, and the record is complete in its partition: later records
+    do not wait for it. A handler of batches postpones all records of its list, or the one that it names by
+    `BatchFailed(index, RetryAt(when))`. Raises InvalidTimestampError for any other time.
+    """
+
+    def __init__(self, when: DeliverAt) -> None:
+        super().__init__(when)
+        self.when_ms = due_ms(when, "RetryAt")
+
+
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """The failure of one record in one group. Topic, partition and offset are those of the original
-    record."""
+    """The failure of one record in one group, or that it was postponed. Topic, partition and offset are
+    those of the original record."""
 
     group_id: str
     topic: str
@@ -49,6 +64,8 @@ class Failure:
     failed_ms: int
     due_ms: int = NEVER
     """The time of the next attempt, in ms since 1970; -1 for none."""
+    timestamp: int = NEVER
+    """The original record's timestamp; -1 if an older eosdb did not store it."""
 
     @classmethod
     def of(
@@ -65,11 +82,15 @@ class Failure:
             str(error)[:_MESSAGE_MAX],
             "".join(traceback.format_exception(error))[-_STACKTRACE_MAX:],
             now_ms,
+            timestamp=record.timestamp,
         )
 
     def back_at_origin(self, record: ConsumerRecord) -> ConsumerRecord:
-        """Return a record from a retry topic as it was in its original topic."""
-        return record._replace(topic=self.topic, partition=self.partition, offset=self.offset)
+        """Return a record that was sent on as it was in its original topic."""
+        timestamp = record.timestamp if self.timestamp == NEVER else self.timestamp
+        return record._replace(
+            topic=self.topic, partition=self.partition, offset=self.offset, timestamp=timestamp
+        )
 
     def mark(self, headers: Iterable[Header]) -> tuple[Header, ...]:
         """Return the record's own headers and those of this failure, which replace an earlier failure's."""
@@ -90,7 +111,7 @@ def read_failure(headers: Iterable[Header]) -> Failure | None:
         if name.startswith(PREFIX) and data is not None:
             fields[name.removeprefix(PREFIX)] = data.decode(errors="replace")
     try:
-        numbers = {name: int(fields.pop(name)) for name in _NUMBERS}
+        numbers = {name: int(fields.pop(name)) for name in _NUMBERS if name in fields}
         return Failure(**fields, **numbers)  # type: ignore[arg-type]
     except (KeyError, TypeError, ValueError):
         return None

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from eosdb.client.consumer.consumer import Consumer
 from eosdb.client.processor.transaction import (
@@ -62,6 +62,15 @@ class OpenUnit(Protocol):
 BeginUnit = Callable[[], AbstractContextManager[OpenUnit]]
 
 
+class Place(NamedTuple):
+    """What a processor needs of its file besides requests."""
+
+    path: str
+    begin: BeginUnit
+    make_topic: Callable[[str], object]
+    """Makes a topic for records that are sent on, unless it exists."""
+
+
 class _Undone(Exception):
     """Raised in a unit's block to roll it back."""
 
@@ -71,7 +80,7 @@ class UnitTransaction(ProcessingTransaction):
     outlives_poll = False
 
     def __init__(
-        self, consumer: Consumer, begin: BeginUnit, clock: Clock, metrics: Metrics
+        self, consumer: Consumer, clock: Clock, metrics: Metrics, begin: BeginUnit
     ) -> None:
         super().__init__(consumer, clock, metrics)
         self._begin = begin

@@ -1,8 +1,8 @@
 """The processor: a loop that consumes, processes and produces records exactly once.
 
 Records are read as a member of a group. The handler's results and the offsets go into one transaction,
-which carries the group metadata (KIP-447), so a copy that has lost its partitions cannot commit. Retries
-and dead letters go into the transaction that also commits the record's offset.
+which carries the group metadata (KIP-447), so a copy that has lost its partitions cannot commit. Retries,
+dead letters and postponed records go into the transaction that also commits the record's offset.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from eosdb.client.processor.failure import read_failure
 from eosdb.client.processor.handlers import AnyHandler, check_plain, takes_transaction
 from eosdb.client.processor.idle import LOOK_EVERY_MS, GroupIdleness
 from eosdb.client.processor.lanes import MOST, Lanes
-from eosdb.client.processor.own_tables import BeginUnit, UnitTransaction
+from eosdb.client.processor.own_tables import Place, UnitTransaction
 from eosdb.client.processor.producing import ProducerTransaction
 from eosdb.client.processor.record_handler import Attempt, RecordHandler
 from eosdb.client.processor.transaction import FAULTS_OF_RESULTS, ProcessingTransaction
@@ -40,6 +40,7 @@ from eosdb.errors import (
     ProducerFencedError,
     TransactionAbortableError,
     UnknownMemberIdError,
+    UnknownTopicOrPartitionError,
     UnstableOffsetCommitError,
     WakeupError,
 )
@@ -49,7 +50,9 @@ from eosdb.model.metrics import Metrics
 from eosdb.model.notices import catalog
 from eosdb.model.notices.notice import error_text
 from eosdb.model.protocol.consumer_protocol import with_owner
+from eosdb.model.records.failure_headers import postponed_topic
 from eosdb.model.reports import ProcessReport
+from eosdb.model.requests import Topic
 from eosdb.model.values import ConsumerRecord, TopicPartition
 from eosdb.system.signals import stopped_by_signals
 
@@ -83,8 +86,7 @@ class Processor:
         sink: str | None,
         group_id: str,
         transactional_id: str | None,
-        file: str,
-        begin: BeginUnit,
+        file: Place,
         /,
         **config: Any,
     ) -> None:
@@ -101,28 +103,18 @@ class Processor:
         self._transactional_id = transactional_id
         self._metrics = Metrics(clock, _RATES)
         self._consumer = Consumer(transport, clock, group_id, **self._settings.for_consumer())
-        self._transaction: ProcessingTransaction
-        check_plain(handler)
-        if takes_transaction(handler):
-            if self._settings.workers > 1:
-                raise ConfigError(
-                    f"workers: got {self._settings.workers} for a handler with a transaction, which holds "
-                    "the file's write lock: no second one can run; do slow work in a handler(record), and "
-                    "store its results in a handler(record, tx) of their topic"
-                )
-            self._transaction = UnitTransaction(self._consumer, begin, clock, self._metrics)
-        else:
-            self._transaction = ProducerTransaction(
-                self._consumer, self._make_producer, clock, self._metrics
-            )
-        self._topics = self._settings.subscription(topics)
+        self._transaction = self._transaction_of(handler, file)
+        self._make_topic = file.make_topic
+        self._postponed_topic = postponed_topic(group_id)
+        self._topics = self._settings.subscription(topics, self._postponed_topic)
         self._idleness = GroupIdleness(
             transport, clock, group_id, self._topics, self._settings.for_consumer()
         )
-        self._retry_topics = frozenset(self._settings.retry_topics)
+        self._retry_topics = {*self._settings.retry_topics, self._postponed_topic}
         self._records = RecordHandler(
-            handler, file, sink, group_id, self._settings, self._transaction, clock, self._metrics
-        )
+            handler, file.path, sink, group_id, self._settings, self._transaction, clock, self._metrics,
+            self._room_for_postponed,
+        )  # fmt: skip
         self._lanes = Lanes(self._settings.workers, self._records, clock)
         self._presence: Presence | None = None
         """A lock by which other processes notice that this copy, owner of its transactions, has died."""
@@ -134,6 +126,19 @@ class Processor:
         self._alone = 0
         """This many next records get a transaction each, to find the record whose results are refused."""
         self._stopping = False  # No lock: a signal handler may set it.
+
+    def _transaction_of(self, handler: AnyHandler, file: Place) -> ProcessingTransaction:
+        check_plain(handler)
+        needs = self._consumer, self._clock, self._metrics
+        if not takes_transaction(handler):
+            return ProducerTransaction(*needs, self._make_producer)
+        if self._settings.workers > 1:
+            raise ConfigError(
+                f"workers: got {self._settings.workers} for a handler with a transaction, which holds "
+                "the file's write lock: no second one can run; do slow work in a handler(record), and "
+                "store its results in a handler(record, tx) of their topic"
+            )
+        return UnitTransaction(*needs, file.begin)
 
     @property
     def own_topics(self) -> tuple[str, ...]:
@@ -188,6 +193,7 @@ class Processor:
             produced=committed["produced"],
             retried=committed["retried"],
             dead_lettered=committed["dead_lettered"],
+            postponed=committed["postponed"],
             failed=int(metrics.get("failed-total", 0)),
             commits=int(metrics.get("commit-total", 0)),
             aborts=int(metrics.get("abort-total", 0)),
@@ -196,8 +202,8 @@ class Processor:
 
     def metrics(self) -> dict[str, float]:
         """Return this copy's metrics: `process-total`, `process-latency-avg`, `failed-total`,
-        `retried-total`, `dead-lettered-total`, `commit-total`, `abort-total`, errors by name; and those of
-        its consumer and producer."""
+        `retried-total`, `dead-lettered-total`, `postponed-total`, `commit-total`, `abort-total`, errors by
+        name; and those of its consumer and producer."""
         producer = self._transaction.producer
         theirs = {} if producer is None else producer.metrics()
         return {**theirs, **self._consumer.metrics(), **self._metrics.snapshot()}
@@ -412,6 +418,16 @@ class Processor:
             origin = earlier.back_at_origin(record)
             attempts.append(Attempt(tp, record, origin, earlier.attempts, is_ours))
         return attempts
+
+    def _room_for_postponed(self) -> str:
+        """The topic of the group's postponed records, which is made if it does not exist."""
+        try:
+            self._consumer._broker.ask(Topic(self._postponed_topic, may_create=False))
+        except UnknownTopicOrPartitionError:
+            self._records.committed(self._transaction.let_go())  # Making it takes the write lock.
+            self._make_topic(self._postponed_topic)
+            self._consumer.enforce_rebalance()
+        return self._postponed_topic
 
     def _find_the_culprit(self, error: EosdbError) -> None:
         """Handle the late refusal of a result, when its record is not known. Each record is processed

@@ -35,9 +35,9 @@ class ProducerTransaction(ProcessingTransaction):
     def __init__(
         self,
         consumer: Consumer,
-        make_producer: Callable[[], Producer],
         clock: Clock,
         metrics: Metrics,
+        make_producer: Callable[[], Producer],
     ) -> None:
         super().__init__(consumer, clock, metrics)
         self._make_producer = make_producer

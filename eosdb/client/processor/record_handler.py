@@ -1,4 +1,5 @@
-"""Processes one record until it has results, or is sent to a retry topic or the dead letter topic.
+"""Processes one record until it has results, or is sent on: to a retry topic, the dead letter topic, or
+the topic of postponed records.
 
 A transaction holds all results of a record or none. So a failing record does not affect earlier ones, and
 can be tried again in the same transaction.
@@ -6,14 +7,14 @@ can be tried again in the same transaction.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from eosdb.client.processor import handlers
 from eosdb.client.processor.config import ProcessorSettings
-from eosdb.client.processor.failure import BatchFailed, Failure
+from eosdb.client.processor.failure import BatchFailed, Failure, RetryAt
 from eosdb.client.processor.failure_log import FailureLog
 from eosdb.client.processor.handlers import AnyHandler
 from eosdb.client.processor.progress import is_complete
@@ -79,6 +80,7 @@ class RecordHandler:
         transaction: ProcessingTransaction,
         clock: Clock,
         metrics: Metrics,
+        room_for_postponed: Callable[[], str],
     ) -> None:
         self._handler = handler
         self._file = file
@@ -88,6 +90,7 @@ class RecordHandler:
         self.transaction = transaction
         self._clock = clock
         self._metrics = metrics
+        self._room_for_postponed = room_for_postponed
         self._failures: dict[tuple[TopicPartition, int], Failure] = {}
         self._failure_log = FailureLog(settings, group_id)
 
@@ -130,8 +133,8 @@ class RecordHandler:
         return True
 
     def try_or_give_up(self, attempt: Attempt, error: Exception | None = None) -> bool:
-        """Process the record, or send it to a retry topic or the dead letter topic. Returns False if the
-        transaction broke before either was done. `error` is that of an attempt just made, if any."""
+        """Process the record, or send it on. Returns False if the transaction broke before either was
+        done. `error` is that of an attempt just made, if any."""
         while not self.try_once(attempt, error):
             self.committed(self.transaction.let_go())
             self._clock.sleep_ms(self.settings.retry_backoff_ms)
@@ -149,6 +152,8 @@ class RecordHandler:
             error = error or self.process([attempt.origin], run)
             if error is None:
                 return True
+            if isinstance(error, RetryAt):
+                return self._postpone(attempt, error)
             self._note_failure(attempt, error)
             if self._has_attempts(attempt):
                 return False
@@ -200,7 +205,7 @@ class RecordHandler:
             run.error = error
 
     def send_failed(self, attempt: Attempt, failure: Failure, record: ProducerRecord) -> None:
-        """Send the record that takes a failed one to a retry topic or to the dead letter topic."""
+        """Send the record that takes a failed or postponed one to its next topic."""
         self.transaction.send(record)
 
     # -- small steps ----------------------------------------------------------------------------
@@ -211,15 +216,16 @@ class RecordHandler:
         return here < self.settings.max_attempts
 
     def _note_failure(self, attempt: Attempt, error: Exception) -> None:
-        earlier = self._failures.get(attempt.key)
-        count = (attempt.before if earlier is None else earlier.attempts) + 1
-        now = self._clock.time_ms()
-        failure = Failure.of(attempt.origin, error, self.group_id, count, now)
-        self._failures[attempt.key] = failure
+        self._failures[attempt.key] = failure = self._failure(attempt, error, 1)
         self._metrics.count("failed")
         self._failure_log.failed(
             attempt.tp.topic, failure, error, will_retry=self._has_attempts(attempt)
         )
+
+    def _failure(self, attempt: Attempt, error: Exception, counted: int) -> Failure:
+        earlier = self._failures.get(attempt.key)
+        count = (attempt.before if earlier is None else earlier.attempts) + counted
+        return Failure.of(attempt.origin, error, self.group_id, count, self._clock.time_ms())
 
     def _check_may_give_up(self, attempt: Attempt, error: Exception) -> None:
         """Commit the records before this one and raise HandlerFailedError if there is no dead letter
@@ -269,34 +275,50 @@ class RecordHandler:
             value=serialized("value", result.value, self.settings.value_serializer),
         )
 
+    # decisions/0091: it waits in a topic of its group.
+    def _postpone(self, attempt: Attempt, error: RetryAt) -> bool:
+        """Send the record on until the handler's time. Returns False if the transaction is broken."""
+        if not self.transaction.is_broken:
+            topic = self._room_for_postponed()
+            failure = replace(self._failure(attempt, error, 0), due_ms=error.when_ms)
+            self._send_on(attempt, failure, topic, "postponed", deliver_at=error.when_ms)
+        return not self.transaction.is_broken
+
     def _give_up(self, attempt: Attempt, failure: Failure) -> None:
-        settings, record = self.settings, attempt.record
+        settings = self.settings
         stage = settings.stage(attempt.tp.topic)
         is_dead = stage == len(settings.retry_topics)
         if not is_dead:
             due_ms = self._clock.time_ms() + settings.retry_delays_ms[stage]
             failure = replace(failure, due_ms=due_ms)
-        failed = ProducerRecord(
-            topic=settings.own_topics[stage],
-            key=record.key,
-            value=record.value,
-            headers=failure.mark(record.headers),
-            timestamp=record.timestamp,
-        )
-        self.send_failed(attempt, failure, failed)
-        self._metrics.count("dead-lettered" if is_dead else "retried")
-        self.transaction.tally["dead_lettered" if is_dead else "retried"] += 1
-        if is_dead:
-            self._failure_log.given_up(attempt.key, failure)
+        topic = settings.own_topics[stage]
+        if not is_dead:
+            self._send_on(attempt, failure, topic, "retried")
+            return
+        self._send_on(attempt, failure, topic, "dead_lettered", timestamp=attempt.origin.timestamp)
+        self._failure_log.given_up(attempt.key, failure)
+
+    def _send_on(
+        self, attempt: Attempt, failure: Failure, topic: str, name: str, **times: int
+    ) -> None:
+        """Send the record to its next topic, and count it there. What comes again gets a new timestamp, so
+        that retention does not remove it; its own one is in the headers."""
+        key, value, headers = attempt.record.key, attempt.record.value, attempt.record.headers
+        marked = failure.mark(headers)
+        sent_on = ProducerRecord(topic=topic, key=key, value=value, headers=marked, **times)
+        self.send_failed(attempt, failure, sent_on)
+        self._metrics.count(name.replace("_", "-"))
+        self.transaction.tally[name] += 1
 
 
 def _without_the_guilty(
     part: list[Attempt], error: Exception
 ) -> list[tuple[list[Attempt], Exception | None]]:
     """The parts of a batch that has failed, from the last to the first: around the guilty record, which has
-    failed with its error, or each record by itself."""
+    failed with its error, or each record by itself, all postponed if the error says so."""
     if isinstance(error, BatchFailed) and 0 <= error.index < len(part):
         at = error.index
         around = [(part[at + 1 :], None), (part[at : at + 1], error.error), (part[:at], None)]
         return [each for each in around if each[0]]
-    return [([attempt], None) for attempt in reversed(part)]
+    of_each = error if isinstance(error, RetryAt) else None
+    return [([attempt], of_each) for attempt in reversed(part)]

@@ -1,7 +1,8 @@
-"""Names that mark dead letters and their replays, for the processor and the administration."""
+"""Names that mark dead letters, their replays and postponed records, for clients and the administration."""
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 PREFIX: Final = "__eosdb.errors."
@@ -9,13 +10,23 @@ PREFIX: Final = "__eosdb.errors."
 DUE: Final = f"{PREFIX}due_ms"
 """The header with the time of the next attempt: `NEVER` in dead letters, but never in retry topics."""
 NEVER: Final = -1
+POSTPONED: Final = "__eosdb.postponed."
+"""The prefix of the topics of postponed records."""
 _REPLAY_GROUP: Final = "__eosdb.dlq."
+_NAME_MAX: Final = 249
+_NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9._-]")
 
 
 def replay_group(topic: str) -> str:
     """The group whose offsets record the topic's replayed dead letters: those below the committed offset,
     and those listed in the offset's metadata."""
     return f"{_REPLAY_GROUP}{topic}"
+
+
+def postponed_topic(group_id: str) -> str:
+    """The topic of the records that the group's handlers have postponed. Groups whose ids differ in other
+    characters than a topic's name may have share one: the headers name the group."""
+    return f"{POSTPONED}{_NOT_IN_NAMES.sub('-', group_id)}"[:_NAME_MAX]
 
 
 def replayed_beyond(metadata: str) -> set[int]:

@@ -33,7 +33,7 @@ def test_an_offset_of_a_topic_that_is_gone_is_not_committed_to_the_one_of_its_na
 ) -> None:
     """Also if the next records are another partition's, and nothing of the new topic is complete yet."""
     reader, begin = Reader(), cast(Any, nullcontext)
-    tx = UnitTransaction(cast(Consumer, reader), begin, clock, Metrics(clock))
+    tx = UnitTransaction(cast(Consumer, reader), clock, Metrics(clock), begin)
     with tx.batch():
         for tp in (ONE, OTHER):
             tx.take_in(tp, [29])
