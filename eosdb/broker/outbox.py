@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, overload
 from eosdb.broker.core import Core, Rules
 from eosdb.broker.group_offsets import checked, commit_offsets
 from eosdb.coordinator.authorizer import Authorizer
+from eosdb.coordinator.due import Due
 from eosdb.coordinator.projection import apply
 from eosdb.errors import ConfigError, EosdbError, InvalidRequestError
 from eosdb.events.kinds import IdempotencyKeyUsed
@@ -26,7 +27,7 @@ from eosdb.log import append as log_append
 from eosdb.log import once, partition_rows, scheduled, topics
 from eosdb.log.batch import PreparedBatch, prepare
 from eosdb.model.clock import Clock, DeliverAt, SystemClock, due_ms
-from eosdb.model.config import BrokerConfig
+from eosdb.model.config import INT64_MAX, BrokerConfig
 from eosdb.model.records.partitioner import consistent_random
 from eosdb.model.records.scheduling import as_waiting
 from eosdb.model.records.serializing import serialized
@@ -215,11 +216,15 @@ def begin_parts(core: Core) -> Iterator[UnitOfParts]:
 
 @contextlib.contextmanager
 def _unit(core: Core) -> Iterator[HeldUnit]:
-    """Do due work, such as ending expired transactions, then hold a unit for the block."""
+    """Do due work, such as ending expired transactions, then hold a unit for the block. Scheduled records
+    that are due when it commits are delivered next."""
     core.coordinator.do_what_is_due()
     with core.store.begin() as held:
+        held.memos[Due] = Due(INT64_MAX, core.clock.time_ms())  # The block may lower it.
         yield held
-    core.coordinator.deliver()
+        owes = held.memos[Due].is_over(core.clock.time_ms())
+    if owes:
+        core.coordinator.deliver()
     core.coordinator.after_write()
 
 

@@ -18,6 +18,7 @@ from eosdb.errors import (
     PolicyViolationError,
     UnknownTopicOrPartitionError,
 )
+from eosdb.log import scheduled
 from eosdb.model.topic_config import MOVING_TO
 
 SECOND, DAY = 1_000, 86_400_000
@@ -212,6 +213,55 @@ def test_an_aborted_transaction_schedules_nothing_and_an_open_one_not_yet(
         raise KeyError
     assert waiting(db) == []
     assert db.verify().ok
+
+
+def test_a_block_delivers_what_is_due_when_it_commits_and_looks_for_nothing_else(
+    db: eosdb.Database, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[int] = []
+    coordinator = db._core.coordinator
+    deliver = coordinator.deliver
+
+    def look() -> bool:
+        looks.append(1)
+        return deliver()
+
+    monkeypatch.setattr(coordinator, "deliver", look)
+    with db.begin() as tx:
+        tx.publish("t", "now")
+        tx.publish("t", "tomorrow", deliver_at=clock.time_ms() + DAY)
+    assert looks == []
+    with db.begin() as tx:
+        tx.publish("t", "soon", deliver_at=clock.time_ms() + SECOND)
+        clock.advance(SECOND)
+    assert (looks, values(db)) == ([1], ["now", "soon"])
+    with db.begin() as tx:
+        tx.publish("t", "past", deliver_at=0)
+        sql = tx.connection.exec_driver_sql
+        sql("SAVEPOINT mine")
+        tx.publish("t", "undone", deliver_at=0)
+        sql("ROLLBACK TO mine")
+    assert values(db) == ["now", "soon", "past"]
+
+
+@pytest.mark.parametrize("error", [eosdb.DatabaseFullError("no room"), KeyboardInterrupt()])
+def test_a_block_whose_delivery_fails_has_committed_and_the_next_write_delivers(
+    db: eosdb.Database, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    """A full disk is not the block's; an interrupt is raised behind the commit."""
+
+    def fail(*_: object) -> int:
+        raise error
+
+    raises = isinstance(error, KeyboardInterrupt)
+    expected = pytest.raises(KeyboardInterrupt) if raises else contextlib.nullcontext()
+    with monkeypatch.context() as patch, expected:
+        patch.setattr(scheduled, "deliver", fail)
+        with db.begin() as tx:
+            tx.publish("t", "past", deliver_at=0)
+    assert (values(db), waiting(db)) == ([], ["past"])
+    by_publish(db, "next", 0)
+    assert (values(db), waiting(db)) == (["past", "next"], [])
 
 
 def test_a_fenced_producer_schedules_nothing(db: eosdb.Database) -> None:

@@ -77,7 +77,7 @@ TIERS = {
 }
 ROOMS = [row for tier in TIERS.values() for row in tier]
 BUDGET = {
-    "engine": 34_496,
+    "engine": 34_505,
     "clients": 10_919,
     "wire": 5_738,
     "testing": 3_279,

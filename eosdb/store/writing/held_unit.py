@@ -23,7 +23,7 @@ from eosdb.store.file.connection import (
 from eosdb.store.file.failures import is_of_the_file, translate, translated, without_memory
 from eosdb.store.schema import guard
 from eosdb.store.writing.timings import Timings
-from eosdb.store.writing.unit import LAST_POSITION, Apply, Unit
+from eosdb.store.writing.unit import LAST_POSITION, Apply, Memos, Unit
 
 _CARRIED: Final = (
     "create_aggregate", "create_collation", "create_function", "create_window_function",
@@ -184,6 +184,10 @@ class HeldUnit:
     def is_whole(self) -> bool:
         """Whether SQLite still has the unit open and has not rolled it back by itself."""
         return self._raw.in_transaction
+
+    @property
+    def memos(self) -> Memos:
+        return self._unit.memos
 
     @classmethod
     def usable(
