@@ -27,6 +27,7 @@ from eosdb.model.overview import (
     GroupPosition,
     Overview,
     PartitionFigures,
+    ScheduledFigures,
 )
 from eosdb.model.protocol.consumer_protocol import OWNED_BY
 from eosdb.model.records.failure_headers import DUE, NEVER, replay_group, replayed_beyond
@@ -88,6 +89,11 @@ _FAILED: Final = """
         ORDER BY last_update_time DESC LIMIT 1
     )
     FROM json_each(?) wanted
+"""
+_SCHEDULED: Final = """
+    SELECT p.topic, count(*), sum(s.due <= ?), min(s.due)
+    FROM eosdb_scheduled s JOIN partitions p ON p.partition_id = s.partition_id
+    WHERE s.producer_id = -1 GROUP BY p.topic ORDER BY p.topic
 """
 _CLOSED: Final = "SELECT topic, config FROM topics WHERE instr(config, 'eosdb.mov') ORDER BY topic"
 
@@ -167,6 +173,9 @@ def read(
             if may_see("topic", transaction.topic)
         ),
         dead_letters=tuple(_dead_letters(connection, partitions)),
+        scheduled=tuple(
+            one for one in _scheduled(connection, foresight.now_ms) if may_see("topic", one.topic)
+        ),
         closed_topics=tuple(one for one in _closed(connection) if may_see("topic", one[0])),
         is_read_only=is_read_only,
         disk_free_bytes=disk_free,
@@ -182,6 +191,11 @@ def _room(path: str) -> tuple[bool, int]:
     writers = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
     is_read_only = not mode & writers or bool(system.f_flag & os.ST_RDONLY)
     return is_read_only, system.f_bavail * system.f_frsize
+
+
+@reads("eosdb_scheduled")
+def _scheduled(connection: sqlite3.Connection, now_ms: int) -> list[ScheduledFigures]:
+    return [ScheduledFigures(*row) for row in connection.execute(_SCHEDULED, (now_ms,))]
 
 
 @reads("topics")

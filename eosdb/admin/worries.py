@@ -19,7 +19,7 @@ from eosdb.model.values import RELAY_GROUPS, PartitionOffsets, TopicPartition
 from eosdb.model.words import counted, duration, printable, shortened, size
 
 YOUNG_MS: Final = 10_000
-"""An open transaction is urgent from this age on."""
+"""An open transaction is urgent from this age on, and a scheduled record that is so late is a worry."""
 ROOM_MIN: Final = 32 << 20
 """With less free space than this (bytes), the file system is full to a writer."""
 WAL_MAX: Final = 256 << 20
@@ -54,7 +54,7 @@ def worries(it: Overview, file: str | None = None) -> list[Worry]:
     def run(name: str, *words: object) -> str:
         return shlex.join(["eosdb", *name.split(), file or it.path, *map(str, words)])
 
-    parts = (_of_file, _of_transactions, _of_groups, _of_dead_letters, _of_moves)
+    parts = (_of_file, _of_transactions, _of_groups, _of_scheduled, _of_dead_letters, _of_moves)
     found = [worry for part in parts for worry in part(it, run)]
     return sorted(found, key=lambda worry: not worry.is_urgent)
 
@@ -193,6 +193,18 @@ def _of_group(
         sentence = f"{name} has {members} and {lag}. Nothing has stood still for a minute."
     topic, partition = (None, None) if at is None else (at.topic, at.partition)
     return rank, Worry(group.group_id, topic, partition, sentence, run(command, *words), rank < 5)
+
+
+def _of_scheduled(it: Overview, run: Run) -> Iterator[Worry]:
+    for one in sorted(it.scheduled, key=lambda scheduled: scheduled.first_due_ms):
+        late_ms = it.now_ms - one.first_due_ms
+        if one.overdue and late_ms >= YOUNG_MS:
+            sentence = (
+                f"{counted(one.overdue, 'scheduled record')} of {_name(one.topic)} should have entered "
+                f"the topic, the first {duration(late_ms)} ago. No program writes to the file, polls it, "
+                "serves it or keeps house."
+            )
+            yield Worry(None, one.topic, None, sentence, run("housekeeping"))
 
 
 def _of_dead_letters(it: Overview, run: Run) -> Iterator[Worry]:

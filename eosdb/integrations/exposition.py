@@ -152,6 +152,17 @@ def of_file(overview: Overview) -> Iterator[Metric]:
         "Dead letters that have not been sent back, counted in offsets.",
         [({"topic": topic.topic}, topic.waiting) for topic in overview.dead_letters],
     )
+    yield gauge(
+        "eosdb_scheduled_records",
+        "Committed records that wait until they are due.",
+        [({"topic": one.topic}, one.waiting) for one in overview.scheduled],
+    )
+    late_ms = {one.topic: max(overview.now_ms - one.first_due_ms, 0) for one in overview.scheduled}
+    yield gauge(
+        "eosdb_scheduled_overdue_seconds",
+        "How long the first of them has been due.",
+        [({"topic": topic}, ms / 1000) for topic, ms in late_ms.items()],
+    )
 
 
 def _of_partitions(partitions: Iterable[PartitionFigures]) -> Iterator[Metric]:

@@ -88,6 +88,17 @@ class DeadLetterFigures:
     """The timestamp of the newest dead letter (epoch ms)."""
 
 
+class ScheduledFigures(NamedTuple):
+    """The committed records of a topic that wait until they are due."""
+
+    topic: str
+    waiting: int
+    overdue: int
+    """Those that are due: no program has written, polled, served or kept house since."""
+    first_due_ms: int
+    """When the first is due (epoch ms)."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview(Tabular):
     """The figures of a file at one instant, as far as the principal may describe them."""
@@ -107,6 +118,7 @@ class Overview(Tabular):
     """The open transactions, one entry for each partition of a transaction, by topic, partition and
     offset."""
     dead_letters: tuple[DeadLetterFigures, ...]
+    scheduled: tuple[ScheduledFigures, ...] = ()
     closed_topics: tuple[tuple[str, str, bool], ...] = ()
     """Topics that refuse writers for their move to Kafka, its address, and whether they have moved."""
     is_read_only: bool = False

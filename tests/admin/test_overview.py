@@ -135,6 +135,33 @@ def test_what_the_principal_may_not_describe_is_left_out(
     assert (seen.groups, seen.transactions, seen.dead_letters) == ((), (), ())
 
 
+def test_scheduled_records_are_counted_by_topic_and_told_when_they_are_late(
+    db: eosdb.Database, db_path: Path, clock: eosdb.ManualClock
+) -> None:
+    """But not those of an open transaction, nor of a topic that the principal may not describe."""
+    now = clock.time_ms()
+    for topic in ("in", "secret"):
+        db.admin.create_topic(topic)
+        for due in (now + 5, now + 9, now + 60_000):
+            db.producer().send(topic, b"v", deliver_at=due).result()
+    producer = db.producer(transactional_id="open")
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.send("in", b"v", deliver_at=now + 1).result()
+    assert db.admin.overview().scheduled == (("in", 3, 0, now + 5), ("secret", 3, 0, now + 5))
+    clock.advance(20_000)
+    db.housekeeping()
+    left = (("in", 1, 0, now + 60_000), ("secret", 1, 0, now + 60_000))
+    assert (db.admin.overview().scheduled, db.why()) == (left, [])
+    db.admin.create_acls([Acl("User:guest", "describe", "topic", "in", "literal", "allow")])
+    clock.advance(60_000)
+    with eosdb.connect(db_path, principal="User:guest", read_only=True, clock=clock) as guest:
+        assert guest.admin.overview().scheduled == (("in", 1, 1, now + 60_000),)
+        assert [(each.topic, each.command.split()[1]) for each in guest.why()] == [
+            ("in", "housekeeping")
+        ]
+
+
 def test_the_cost_does_not_grow_with_what_is_in_the_file(db: eosdb.Database) -> None:
     """Statements are counted: one for each kind of thing, not one for each thing."""
     statements = count_statements(db)

@@ -30,6 +30,7 @@ from eosdb.model.overview import (
     GroupPosition,
     Overview,
     PartitionFigures,
+    ScheduledFigures,
 )
 from eosdb.model.topic_config import MOVING_TO
 from tests.cases import each
@@ -252,6 +253,12 @@ CASES: dict[str, tuple[Overview, str, str, bool]] = {
         "Every write fails, because /data/shop.db or its file system is read-only.",
         "ls -l /data/shop.db", True,
     ),
+    "scheduled records that nobody delivers": (
+        replace(file(), scheduled=(ScheduledFigures("orders", 5, 2, NOW - 3 * MIN),)),
+        "2 scheduled records of orders should have entered the topic, the first 3 min ago. No program "
+        "writes to the file, polls it, serves it or keeps house.",
+        KEEP, True,
+    ),
     "a full disk": (
         replace(file(), disk_free_bytes=ROOM_MIN - 1),
         "The file system of /data/shop.db is full: 32.0 MiB are free.",
@@ -276,6 +283,9 @@ def test_nothing_stands_still_where_all_is_read() -> None:
     assert worries(file(groups=[group(0, members=1)])) == []
     full = replace(file(), disk_free_bytes=ROOM_MIN, wal_bytes=WAL_MAX - 1, wal_held_by="a")
     assert worries(full) == []
+    late = ScheduledFigures("orders", 5, 2, NOW - YOUNG_MS + 1)
+    waiting = ScheduledFigures("later", 5, 0, NOW + 1)
+    assert worries(replace(file(), scheduled=(late, waiting))) == []
 
 
 def test_the_most_urgent_come_first() -> None:

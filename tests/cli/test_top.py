@@ -60,6 +60,7 @@ def busy(db_path: Path) -> Iterator[eosdb.Database]:
         for _ in range(3):
             with quick.transaction():
                 quick.send("orders", b"v")
+        db.producer().send("orders", b"v", deliver_at=2**50).result()
         yield db
 
 
@@ -77,6 +78,7 @@ def test_it_shows_all_that_happens_and_the_keys_choose(busy: eosdb.Database, db_
     with start(db_path, "-d", "600") as top:
         text = top.until("0 offsets/s")
         assert "3 groups, 2 behind" in text
+        assert "partitions, 1 scheduled" in text
         assert "1 open transaction, 1 at the LSO (3 records held)" in text
         assert names(text, "billing", "mail", "audit") == ["billing", "mail", "audit"]
         assert any(

@@ -460,6 +460,8 @@ def _header(reading: Reading, view: View) -> list[Text]:
     )
     waiting = sum(reading.waiting.values())
     letters = sum(topic.waiting for topic in it.dead_letters)
+    scheduled = sum(topic.waiting for topic in it.scheduled)
+    overdue = sum(topic.overdue for topic in it.scheduled)
     free = f" ({size(it.free_bytes)} free)" if it.free_bytes else ""
     growth = "–" if rates is None else f"{size(rates.file_bytes)}/s"
     records = None if rates is None else sum(rates.offsets.values())
@@ -477,6 +479,7 @@ def _header(reading: Reading, view: View) -> list[Text]:
         (per_second(records), "bold"), " offsets/s  ",
         f"journal at {it.journal_position:,}  {counted(topics, 'topic')}, "
         f"{counted(len(it.partitions), 'partition')}",
+        *((", ", _alarm(f"{scheduled:,} scheduled", overdue)) if scheduled else ()),
     )  # fmt: skip
     fourth = Text.assemble(
         f"{counted(len(it.groups), 'group')}, ", _alarm(f"{behind:,} behind", behind),

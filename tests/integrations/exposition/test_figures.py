@@ -76,6 +76,20 @@ def test_what_it_says_is_what_the_database_says(busy: eosdb.Database) -> None:
     assert by("eosdb_wal_bytes") == {(): seen.wal_bytes}
 
 
+def test_scheduled_records_have_their_number_and_how_late_they_are(
+    db: eosdb.Database, clock: ManualClock
+) -> None:
+    db.admin.create_topic("late")
+    db.admin.create_topic("later")
+    for topic, seconds in (("late", 1), ("late", 60), ("later", 60)):
+        db.producer().send(topic, deliver_at=clock.time_ms() + 1_000 * seconds).result()
+    clock.advance(2_500)
+    found = samples(db.metrics_text())
+    waiting = [(s.labels["topic"], s.value) for s in found["eosdb_scheduled_records"]]
+    late = [(s.labels["topic"], s.value) for s in found["eosdb_scheduled_overdue_seconds"]]
+    assert (waiting, late) == ([("late", 2), ("later", 1)], [("late", 1.5), ("later", 0)])
+
+
 def test_the_histogram_counts_every_commit(busy: eosdb.Database) -> None:
     found = samples(busy.metrics_text())
     buckets = found["eosdb_commit_seconds_bucket"]

@@ -69,6 +69,16 @@ def test_a_member_whose_session_is_over_is_shown_as_due(db: eosdb.Database, path
             assert "Stable" not in told
 
 
+def test_scheduled_records_are_counted_and_marked_when_they_are_late(
+    reading: UiServer, path: Path
+) -> None:
+    with eosdb.connect(path, clock=eosdb.ManualClock()) as long_ago:
+        long_ago.producer().send("orders", b"v", deliver_at=1).result()
+    page = get(reading, "/").text
+    assert '<dt>Scheduled records</dt><dd class="warn">1</dd>' in page
+    assert "1 scheduled record of orders should have entered the topic" in page
+
+
 def test_each_record_is_shown_with_its_fate(reading: UiServer) -> None:
     page = get(reading, "/topics/orders/0").text
     rows = re.findall(r'<tr class="(\w+)" id="o(\d+)">', page)
