@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
 
@@ -22,6 +23,25 @@ from tests.coordinator.groups.steps import Step
 @pytest.fixture(scope="module")
 def clock() -> ManualClock:
     return ManualClock(start_ms=1_700_000_000_000)
+
+
+FIRST: dict[str, Any] = {
+    "rebalance_timeout_ms": 60_000,
+    "subscribed_topic_names": ("t",),
+    "topic_partitions": {},
+}
+"""What a member of the new protocol says first."""
+
+
+@contextmanager
+def rebuilt(opened: eosdb.Database) -> Iterator[eosdb.Database]:
+    """A database whose groups are the same when it is rebuilt after the block."""
+    with opened as db:
+        yield db
+        before = db.broker.describe_groups()
+        assert db.verify().ok
+        db.rebuild()
+        assert db.broker.describe_groups() == before
 
 
 def only_its_topic(db: eosdb.Database) -> None:

@@ -12,24 +12,16 @@ import pytest
 import eosdb
 from eosdb import ManualClock, OffsetAndMetadata, TopicPartition
 from eosdb.model.values import ConsumerGroupHeartbeat, GroupType
+from tests.broker.asked import FIRST, rebuilt
 
 TP = TopicPartition("t", 0)
-FIRST: dict[str, Any] = {
-    "rebalance_timeout_ms": 60_000,
-    "subscribed_topic_names": ("t",),
-    "topic_partitions": {},
-}
 
 
 @pytest.fixture
 def db(db_path: Path, clock: ManualClock) -> Iterator[eosdb.Database]:
-    with eosdb.connect(db_path, clock=clock, durability="normal") as opened:
+    with rebuilt(eosdb.connect(db_path, clock=clock, durability="normal")) as opened:
         opened.admin.create_topic("t", partitions=4)
         yield opened
-        before = opened.broker.describe_groups()
-        assert opened.verify().ok
-        opened.rebuild()
-        assert opened.broker.describe_groups() == before
 
 
 def beat(db: eosdb.Database, member_id: str, **given: Any) -> ConsumerGroupHeartbeat:

@@ -20,26 +20,17 @@ from eosdb import (
 from eosdb.coordinator.groups import rows
 from eosdb.model.protocol.consumer_protocol import Subscription
 from eosdb.model.values import GroupType
-from tests.broker.asked import Asked
+from tests.broker.asked import FIRST, Asked, rebuilt
 from tests.coordinator.groups.steps import Join, Sync, bring_about, enter
 
 ALL = tuple(TopicPartition("t", number) for number in range(4))
-FIRST: dict[str, Any] = {
-    "rebalance_timeout_ms": 60_000,
-    "subscribed_topic_names": ("t",),
-    "topic_partitions": {},
-}
 
 
 @pytest.fixture
 def db(db_path: Path, clock: ManualClock) -> Iterator[eosdb.Database]:
-    with eosdb.connect(db_path, clock=clock, durability="normal") as opened:
+    with rebuilt(eosdb.connect(db_path, clock=clock, durability="normal")) as opened:
         opened.admin.create_topic("t", partitions=4)
         yield opened
-        before = opened.broker.describe_groups()
-        assert opened.verify().ok
-        opened.rebuild()
-        assert opened.broker.describe_groups() == before
 
 
 def classic(
