@@ -7,7 +7,6 @@ Method: disk.c makes the n-th call fail, for each third n, of requests for memor
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
@@ -17,6 +16,7 @@ import eosdb
 from tests.chaos import power
 from tests.chaos.failing_worker import WORKS
 from tests.chaos.test_power_cuts import disk
+from tests.programs import ended
 from tests.tidy.tree import ROOT
 
 pytestmark = pytest.mark.crash
@@ -46,13 +46,10 @@ def test_a_call_that_fails_at_any_place_is_told_truly(
     for (error, kinds), some in failures.items():
         each = max(1, some // len(seeds))
         words += [error, kinds, str(each), str(seeds[0] % each)]
-    done = subprocess.run(
+    done = ended(
         [sys.executable, "-m", "tests.chaos.failing_worker", folder / "shop.db", work, *words],
         cwd=ROOT,
         env=power.environment(disk, folder, tmp_path / "log"),
-        capture_output=True,
-        text=True,
-        check=False,
     )
     assert done.returncode == 0, done.stderr
     for (_, kinds), reached in zip(failures, done.stdout.split(), strict=True):

@@ -10,7 +10,6 @@ from __future__ import annotations
 import ctypes
 import os
 import sqlite3
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -22,6 +21,7 @@ import eosdb
 from eosdb.store.file.file_system import LOCKS
 from tests.chaos.fork_worker import FORMS, KILLED, TP
 from tests.concurrency.test_closing import in_a_forked_child
+from tests.programs import ended
 from tests.readers import committed_values
 from tests.tidy.tree import ROOT
 
@@ -44,12 +44,8 @@ def test_what_parents_and_children_acknowledged_is_there_once(
     path: Path, form: str, seeds: list[int]
 ) -> None:
     for _ in seeds:
-        done = subprocess.run(
-            [sys.executable, "-W", "ignore", "-m", "tests.chaos.fork_worker", form, path],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=False,
+        done = ended(
+            [sys.executable, "-W", "ignore", "-m", "tests.chaos.fork_worker", form, path], cwd=ROOT
         )
         assert done.returncode == 0, done.stderr
     acknowledged = Path(f"{path}.acknowledged").read_text().splitlines()
@@ -163,14 +159,7 @@ def test_a_fork_does_not_wait_for_ever_for_somebody_who_writes(
 @pytest.mark.real_start
 def test_a_signal_handler_that_forks_amid_a_fork_neither_waits_nor_disturbs_it(path: Path) -> None:
     """Wherever the signal comes: before each of what is closed for the outer fork, and opened behind it."""
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", FORKS_IN_FORKS, path],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    done = ended([sys.executable, "-W", "ignore", "-c", FORKS_IN_FORKS, path], cwd=ROOT, timeout=60)
     assert (done.returncode, done.stdout.splitlines()) == (0, ["child"] * 9), done.stderr
     with eosdb.connect(path) as db:
         assert len(committed_values(db, TP)) == 6

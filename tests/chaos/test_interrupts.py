@@ -6,7 +6,6 @@ looks for signals (interrupting.py), and goes on each time (interrupt_worker.py)
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import pytest
 
 import eosdb
 from tests.chaos.interrupt_worker import WORKS
+from tests.programs import ended
 from tests.tidy.tree import ROOT
 
 pytestmark = pytest.mark.crash
@@ -26,7 +26,7 @@ def test_a_program_that_is_interrupted_goes_on(db_path: Path, work: str, seeds: 
         db.admin.create_topic("in")
         with db.begin() as tx:
             tx.connection.exec_driver_sql("CREATE TABLE done (value TEXT UNIQUE)")
-    done = subprocess.run(
+    done = ended(
         [
             sys.executable,
             "-m",
@@ -37,8 +37,5 @@ def test_a_program_that_is_interrupted_goes_on(db_path: Path, work: str, seeds: 
             str(4 * len(seeds)),
         ],
         cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
     )
     assert done.returncode == 0, done.stderr

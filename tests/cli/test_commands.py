@@ -17,6 +17,7 @@ from click.testing import CliRunner, Result
 import eosdb
 from eosdb.cli import output
 from tests.cli.conftest import MAIN
+from tests.programs import ended
 
 pytestmark = pytest.mark.slow
 
@@ -283,7 +284,7 @@ def test_the_topic_says_how_long_a_line_may_be(shop: Run) -> None:
 def test_streams_that_the_caller_closed_are_no_traceback(shop: Run, db_path: Path) -> None:
     command = f"{sys.executable} -m eosdb.cli --db {db_path}"
     for line in (f"{command} topics list >&-", f"{command} produce orders <&-"):
-        done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False)
+        done = ended(["bash", "-c", line])
         assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
 
 
@@ -293,7 +294,7 @@ def test_a_reader_that_closes_the_pipe_is_no_error(shop: Run, db_path: Path) -> 
     command = (
         f"{sys.executable} -m eosdb.cli --db {db_path} consume orders --from-beginning | head -1"
     )
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    done = ended(["bash", "-c", command])
     assert done.stderr == ""
 
 

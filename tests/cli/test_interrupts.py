@@ -20,6 +20,7 @@ import pytest
 
 import eosdb
 from tests.maintenance.test_untrusted import altered
+from tests.programs import ended
 
 pytestmark = pytest.mark.process
 
@@ -159,7 +160,5 @@ except KeyboardInterrupt:
 
 
 def test_ctrl_c_while_a_command_cleans_up_ends_it_and_another_sigterm_does_not() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", TWICE], capture_output=True, text=True, check=False
-    )
+    done = ended([sys.executable, "-c", TWICE])
     assert (done.returncode, done.stdout) == (-signal.SIGINT, "143\n")

@@ -17,6 +17,7 @@ from kafka.protocol.metadata.metadata import MetadataRequest
 import eosdb
 from eosdb.cli.commands.kafka.serve import broker_config
 from tests.cli.conftest import Run
+from tests.programs import ended
 from tests.wire.clients import consume, produce
 from tests.wire.peer import Address, Peer
 
@@ -145,10 +146,7 @@ def test_other_machines_are_not_let_in_without_tls_and_a_login(db_path: Path, ru
 def test_without_the_extra_it_says_how_to_install_it(db_path: Path) -> None:
     make(db_path)
     without = "import sys; sys.modules['kafka'] = None; from eosdb.cli.main import main; main()"
-    done = subprocess.run(
-        [sys.executable, "-c", without, "serve", str(db_path)],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = ended([sys.executable, "-c", without, "serve", str(db_path)])
     assert done.returncode == 1
     assert done.stdout == ""
     assert len(done.stderr.splitlines()) == 1

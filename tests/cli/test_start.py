@@ -19,6 +19,7 @@ from click.testing import CliRunner
 import eosdb.cli
 from eosdb.cli.main import COMMANDS, GROUPS
 from tests.cli.conftest import MAIN
+from tests.programs import ended
 
 pytestmark = [pytest.mark.process, pytest.mark.real_start]
 
@@ -39,7 +40,7 @@ except SystemExit as end:
 def loaded_by(*arguments: str) -> set[str]:
     """The modules that a process has loaded when it has run a command."""
     command = [sys.executable, "-c", LOADED, json.dumps(arguments)]
-    done = subprocess.run(command, input="one\n", capture_output=True, text=True, check=True)
+    done = ended(command, input="one\n", check=True)
     status, *modules = json.loads(done.stderr.splitlines()[-1])
     assert status == 0
     return set(modules)
@@ -73,16 +74,14 @@ def test_what_opens_a_file_is_imported_before_ctrl_c_may_raise(db_path: Path) ->
         f"m.main(['init', {str(db_path)!r}])"
     )
     command = [sys.executable, "-c", program]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    done = ended(command, check=True)
     assert done.stdout.splitlines()[0] == "True"
 
 
 def test_completion_of_a_name_loads_no_command() -> None:
     words = {"_EOSDB_COMPLETE": "bash_complete", "COMP_WORDS": "eosdb topi", "COMP_CWORD": "1"}
     command = [sys.executable, "-X", "importtime", "-m", "eosdb"]
-    done = subprocess.run(
-        command, env={**os.environ, **words}, capture_output=True, text=True, check=True
-    )
+    done = ended(command, env={**os.environ, **words}, check=True)
     assert done.stdout.split() == ["plain,topics"]
     assert "eosdb.cli.main" in done.stderr
     assert "eosdb.cli.commands.data.topics" not in done.stderr
@@ -94,7 +93,7 @@ def test_ctrl_c_at_any_moment_of_the_start_ends_it_without_a_traceback(db_path: 
     command = [*program, "--db", str(db_path), "produce", "t"]
     with eosdb.connect(db_path) as db:
         db.admin.create_topic("t")
-    whole = subprocess.run(command, input="", capture_output=True, text=True, check=True).stderr
+    whole = ended(command, input="", check=True).stderr
     lines = whole.splitlines()
     settled = next(i for i, line in enumerate(lines) if line.endswith(" eosdb.__main__")) + 2
     moments = [settled + (len(lines) - settled) * i // 20 for i in range(20)]

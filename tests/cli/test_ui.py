@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 import eosdb
+from tests.programs import ended
 
 pytestmark = pytest.mark.process
 
@@ -42,9 +43,7 @@ def test_what_it_cannot_do_is_said_in_one_line(db_path: Path) -> None:
     )
 
     def refused(*arguments: str) -> str:
-        done = subprocess.run(
-            [sys.executable, *arguments], capture_output=True, text=True, check=False, timeout=PATIENCE_S
-        )  # fmt: skip
+        done = ended([sys.executable, *arguments], timeout=PATIENCE_S)
         assert done.returncode != 0
         assert "Traceback" not in done.stderr
         return done.stderr

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pty
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 import eosdb
 from eosdb.model.protocol import scram
 from tests.cli.conftest import Run
+from tests.programs import ended
 
 pytestmark = pytest.mark.slow
 
@@ -83,8 +83,7 @@ def test_no_password_is_no_user(run: Run, db_path: Path) -> None:
 
 @pytest.mark.process
 def test_it_is_no_argument(db_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "eosdb.cli", "users", "add", "alice", "--password", "secret"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = ended(
+        [sys.executable, "-m", "eosdb.cli", "users", "add", "alice", "--password", "secret"]
+    )
     assert done.returncode == 2

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -16,6 +15,7 @@ import eosdb
 from eosdb import Record, RecordBatch, TopicPartition
 from eosdb.store.writing.group_commit import GroupCommit, Request
 from tests.concurrency.worker import threads
+from tests.programs import ended
 from tests.readers import committed_values
 from tests.store.locked import start
 
@@ -228,9 +228,7 @@ if child := os.fork():
 
 
 def test_a_database_in_memory_goes_with_its_process_and_not_with_a_fork_of_it() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", UNCLOSED], capture_output=True, text=True, check=False
-    )
+    done = ended([sys.executable, "-c", UNCLOSED])
     folder, still_there = done.stdout.splitlines()
     assert still_there == "True", done.stderr
     assert not os.path.exists(folder)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import eosdb
 from eosdb import Record, RecordBatch
 from tests.crash.worker import CONFIG, START_MS, TPS
+from tests.programs import ended
 from tests.readers import committed_values, dump_state
 from tests.tidy.tree import ROOT
 
@@ -25,14 +25,7 @@ def environment(**extra: str) -> dict[str, str]:
 def everything(path: Path, *arguments: object, point: str | None = None) -> tuple[int, list[str]]:
     """Run the child; its exit status and the lines it could say."""
     extra = {} if point is None else {"EOSDB_FAILPOINT": point}
-    done = subprocess.run(
-        command(path, "everything", *arguments),
-        cwd=ROOT,
-        env=environment(**extra),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = ended(command(path, "everything", *arguments), cwd=ROOT, env=environment(**extra))
     assert done.returncode <= 0, done.stderr
     return done.returncode, done.stdout.splitlines()
 

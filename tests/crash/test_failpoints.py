@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import random
 import signal
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -20,6 +19,7 @@ import eosdb
 from eosdb.model.failpoints import Failpoint
 from tests.crash.children import check_everything, command, environment, everything, reopen
 from tests.crash.worker import TPS
+from tests.programs import ended
 from tests.readers import committed_values
 from tests.tidy.tree import ROOT
 
@@ -110,10 +110,7 @@ def test_whoever_opens_next_completes_what_was_decided(tmp_path: Path, point: Fa
 def test_a_backup_that_is_killed_leaves_no_copy(db: eosdb.Database, db_path: Path) -> None:
     db.admin.create_topic("t")
     target = db_path.with_name("copy.db")
-    done = subprocess.run(
-        command(db_path, "backup", target),
-        cwd=ROOT, env=environment(), capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = ended(command(db_path, "backup", target), cwd=ROOT, env=environment())
     assert done.returncode == -signal.SIGKILL, done.stderr
     assert not os.path.exists(target)
     db.backup(target)

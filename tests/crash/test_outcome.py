@@ -5,7 +5,6 @@ Method: real processes, 30 for each seed, each killed at one of six instants.
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import pytest
 import eosdb
 from eosdb import TopicPartition, TransactionToken
 from tests.crash.commit_worker import GROUP
+from tests.programs import ended
 from tests.readers import committed_values
 from tests.tidy.tree import ROOT
 
@@ -24,12 +24,8 @@ def test_after_every_kill_the_outcome_is_known_and_true(db_path: Path, seeds: li
     kills = 30 * len(seeds)
     with eosdb.connect(db_path) as db:
         db.admin.create_topic("t", partitions=2)
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.crash.commit_worker", str(db_path), str(kills)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
+    done = ended(
+        [sys.executable, "-m", "tests.crash.commit_worker", str(db_path), str(kills)], cwd=ROOT
     )
     assert done.returncode == 0, done.stderr
     lines = [line.split() for line in done.stdout.splitlines()]

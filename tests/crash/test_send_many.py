@@ -7,7 +7,6 @@ half a million records runs in flat memory.
 from __future__ import annotations
 
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
@@ -17,6 +16,7 @@ import eosdb
 from eosdb import TopicPartition
 from eosdb.model.failpoints import Failpoint
 from tests.crash.children import environment
+from tests.programs import ended
 from tests.readers import committed_values
 from tests.tidy.tree import ROOT
 
@@ -53,10 +53,11 @@ with eosdb.connect(path, durability="off") as db:
 def run(path: Path, count: int, transactional_id: str = "", **env: str) -> tuple[int, str]:
     with eosdb.connect(path) as db:
         db.admin.create_topic("t")
-    done = subprocess.run(
+    done = ended(
         [sys.executable, "-c", PROGRAM, path, str(count), transactional_id],
-        cwd=ROOT, env=environment(**env), capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=ROOT,
+        env=environment(**env),
+    )
     assert done.returncode <= 0, done.stderr
     return done.returncode, done.stdout
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.programs import ended
 from tests.spark import small
 from tests.tidy.tree import ROOT
 
@@ -30,11 +30,10 @@ def test_the_demo_checks_everything_and_says_so(tmp_path: Path) -> None:
     (out / "dear.txt").write_text("the folder may be somebody's")
     # tests/spark kills a query in more ways.
     wanted = ["--rows", "20000", "--kills", "1", "--keep", str(out)]
-    done = subprocess.run(
+    done = ended(
         [sys.executable, str(ROOT / "demo/flights.py"), *wanted],
         env=os.environ | small.environment(),
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "WRONG" not in done.stdout
     assert done.stdout.count("ok") >= 33
@@ -47,7 +46,7 @@ def test_the_demo_checks_everything_and_says_so(tmp_path: Path) -> None:
     marks = re.findall("[a-zA-Z_]+ killed", (out / "timeline.svg").read_text(encoding="utf-8"))
     assert marks == ["ingest killed"] * 2 + ["late_flights killed"] * 2 + ["Spark killed"]
     command = next(line for line in done.stdout.splitlines() if " sql " in line)
-    queried = subprocess.run(command, shell=True, capture_output=True, text=True, check=True)
+    queried = ended(command, shell=True, check=True)
     assert queried.stdout.startswith("carrier")
     for reader in ("by the data source", "by its JDBC view", "by pandas", "by Spark"):
         assert reader in done.stdout

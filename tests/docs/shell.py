@@ -11,6 +11,8 @@ from pathlib import Path
 from string import Template
 from typing import Final
 
+from tests.programs import ended
+
 _PROGRAMS: Final = {"eosdb": [sys.executable, "-m", "eosdb.cli"], "python": [sys.executable]}
 _FUNCTIONS: Final = "\n".join(
     f'{name}() {{ {shlex.join(words)} "$@"; }}' for name, words in _PROGRAMS.items()
@@ -40,10 +42,9 @@ class Shell:
         return self._done([*_PROGRAMS[name], *words], given)
 
     def _done(self, command: list[str], given: str = "") -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            command, input=given, cwd=self.folder, env={**os.environ, **self.settings},
-            capture_output=True, text=True, timeout=600, check=False,
-        )  # fmt: skip
+        return ended(
+            command, input=given, cwd=self.folder, env={**os.environ, **self.settings}, timeout=600
+        )
 
 
 def _is_ours(command: str) -> bool:

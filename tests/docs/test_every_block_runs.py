@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.docs.test_links_and_examples import DOCUMENTS
+from tests.docs.test_links_and_examples import DOCUMENTS, PAGES
 from tests.docs.test_tutorial import PAGES as TUTORIAL
 from tests.tidy.tree import ROOT
 
@@ -35,7 +35,8 @@ def blocks(language: str) -> dict[str, int]:
 
 
 def run_as_one_program() -> Iterator[str]:
-    """The pages of which tests run every block, by `python_of` or together by `python_in`."""
+    """The pages of which tests run every block: those of the table, and by `python_of` or `python_in`."""
+    yield from (page for page, what in PAGES if "python" in what)
     for path in (ROOT / "tests/docs").glob("test_*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             match node:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +18,7 @@ from scripts import make_cli, pages
 from tests.cases import each
 from tests.docs.shell import Shell
 from tests.integrations.relay.contents import values
+from tests.programs import ended
 from tests.spark import small
 from tests.tidy.tree import ROOT
 
@@ -52,9 +52,7 @@ def python_of(page: str, folder: Path, *, followed_by: str = "") -> None:
     """Runs the page's Python blocks, as one program."""
     program = folder / "page.py"
     program.write_text(python_in(page) + followed_by)
-    done = subprocess.run(
-        [sys.executable, str(program)], cwd=folder, capture_output=True, text=True, check=False
-    )
+    done = ended([sys.executable, str(program)], cwd=folder)
     assert done.returncode == 0, done.stderr
 
 
@@ -68,60 +66,34 @@ def commands_of(page: str, folder: Path) -> None:
         assert done.returncode == 0, f"$ {line}\n{done.stdout}{done.stderr}"
 
 
-def test_the_python_of_the_readme_runs_in_order(tmp_path: Path) -> None:
-    python_of("README.md", tmp_path)
+PAGES = (
+    ("README.md", "python"),
+    ("README.md", "commands"),
+    ("docs/index.md", "python"),
+    ("docs/wire.md", "python"),
+    ("docs/guide.md", "python python"),
+    ("docs/recipes.md", "python"),
+    ("docs/errors.md", "python"),
+    ("docs/groups.md", "python"),
+    ("docs/processing.md", "python commands"),
+    ("docs/sql.md", "commands"),
+    ("docs/observability.md", "python"),
+    ("docs/backups.md", "commands python"),
+    ("docs/relay.md", "python commands"),
+    ("docs/outbox.md", "python"),
+    ("docs/scheduling.md", "python"),
+    ("docs/why-not.md", "python"),
+    ("docs/asyncio.md", "python python"),
+    ("docs/adopt.md", "python commands"),
+    ("docs/lakehouse.md", "commands python"),
+)
+"""Pages, and what of each runs in one folder, in this order: `python` as one program, or `commands`."""
 
 
-def test_the_commands_of_the_readme_run_in_order(tmp_path: Path) -> None:
-    commands_of("README.md", tmp_path)
-
-
-def test_the_home_page_does_what_it_says(tmp_path: Path) -> None:
-    python_of("docs/index.md", tmp_path)
-
-
-def test_the_python_of_the_page_about_the_server_runs(tmp_path: Path) -> None:
-    python_of("docs/wire.md", tmp_path)
-
-
-def test_the_python_of_the_guide_runs_twice(tmp_path: Path) -> None:
-    python_of("docs/guide.md", tmp_path)
-    python_of("docs/guide.md", tmp_path)
-
-
-def test_the_recipes_do_what_they_say(tmp_path: Path) -> None:
-    python_of("docs/recipes.md", tmp_path)
-
-
-def test_the_page_about_errors_does_what_it_says(tmp_path: Path) -> None:
-    python_of("docs/errors.md", tmp_path)
-
-
-def test_the_page_about_groups_does_what_it_says(tmp_path: Path) -> None:
-    python_of("docs/groups.md", tmp_path)
-
-
-def test_the_page_about_processing_does_what_it_says(tmp_path: Path) -> None:
-    python_of("docs/processing.md", tmp_path)
-    commands_of("docs/processing.md", tmp_path)
-
-
-def test_the_commands_of_the_page_about_sql_run(tmp_path: Path) -> None:
-    commands_of("docs/sql.md", tmp_path)
-
-
-def test_the_page_about_observability_does_what_it_says(tmp_path: Path) -> None:
-    python_of("docs/observability.md", tmp_path)
-
-
-def test_the_page_about_backups_does_what_it_says(tmp_path: Path) -> None:
-    commands_of("docs/backups.md", tmp_path)
-    python_of("docs/backups.md", tmp_path)
-
-
-def test_the_page_about_relays_does_what_it_says(tmp_path: Path) -> None:
-    python_of("docs/relay.md", tmp_path)
-    commands_of("docs/relay.md", tmp_path)
+@pytest.mark.parametrize(("page", "what"), PAGES)
+def test_a_page_does_what_it_says(page: str, what: str, tmp_path: Path) -> None:
+    for part in what.split():
+        {"python": python_of, "commands": commands_of}[part](page, tmp_path)
 
 
 def test_the_page_about_the_move_to_kafka_does_what_it_says(
@@ -133,33 +105,6 @@ def test_the_page_about_the_move_to_kafka_does_what_it_says(
         monkeypatch.setenv("TEST_BROKER", other)
         commands_of("docs/moving-to-kafka.md", tmp_path)
         assert {b"coffee", b"tea", b"milk"} == set(values(real.db))
-
-
-def test_the_page_about_the_outbox_does_what_it_says(tmp_path: Path) -> None:
-    python_of("docs/outbox.md", tmp_path)
-
-
-def test_the_page_about_scheduled_records_does_what_it_says(tmp_path: Path) -> None:
-    python_of("docs/scheduling.md", tmp_path)
-
-
-def test_the_page_about_alternatives_does_what_it_says(tmp_path: Path) -> None:
-    python_of("docs/why-not.md", tmp_path)
-
-
-def test_the_page_about_asyncio_does_what_it_says(tmp_path: Path) -> None:
-    python_of("docs/asyncio.md", tmp_path)
-    python_of("docs/asyncio.md", tmp_path)
-
-
-def test_the_page_about_adoption_does_what_it_says(tmp_path: Path) -> None:
-    python_of("docs/adopt.md", tmp_path)
-    commands_of("docs/adopt.md", tmp_path)
-
-
-def test_the_page_about_lakehouses_does_what_it_says(tmp_path: Path) -> None:
-    commands_of("docs/lakehouse.md", tmp_path)
-    python_of("docs/lakehouse.md", tmp_path)
 
 
 def test_the_pages_about_many_files_and_spark_do_what_they_say(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.programs import ended
 from tests.tidy.tree import ROOT
 
 pytestmark = pytest.mark.process
@@ -38,12 +38,9 @@ def test_the_tests_that_the_pages_show_pass(tmp_path: Path) -> None:
     fixtures = [f"{IMPORTS}\n{block}{TEST_OF_IT}" for block in blocks if OF_A_CONTAINER in block]
     for number, program in enumerate([examples, *fixtures, blocks_of("README.md")[0]]):
         (tmp_path / f"test_examples_{number}.py").write_text(program)
-    done = subprocess.run(
+    done = ended(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)],
         cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
     )
     assert done.returncode == 0, done.stdout
     assert "9 passed" in done.stdout

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 import re
-import subprocess
 import sys
 from collections import defaultdict
 from dataclasses import fields
@@ -20,6 +19,7 @@ import pytest
 import eosdb
 import eosdb.aio
 from eosdb.client.processor.config import ProcessorSettings
+from tests.programs import ended
 from tests.tidy.tree import ROOT
 
 pytestmark = pytest.mark.process
@@ -162,13 +162,7 @@ def complaints(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[int, 
         "--cache-dir=.mypy_cache/documents",
         "--show-absolute-path",
     ]
-    done = subprocess.run(
-        [sys.executable, "-m", "mypy", *options, *map(str, folder.glob("*.py"))],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = ended([sys.executable, "-m", "mypy", *options, *map(str, folder.glob("*.py"))], cwd=ROOT)
     assert done.returncode in (0, 1), done.stdout + done.stderr
     found: dict[str, dict[int, str]] = defaultdict(dict)
     for path, line, message in re.findall(r"(?m)^(.+?\.py):(\d+): error: (.+)$", done.stdout):

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.programs import ended
 from tests.tidy.tree import ROOT
 from tests.web_server import CLIENTS, commands_of, files_of, running, wait_until
 
@@ -78,11 +79,8 @@ def test_the_program_with_a_connection_of_its_own_runs(tmp_path: Path) -> None:
 
 def test_the_tests_of_the_page_pass(tmp_path: Path) -> None:
     (command,) = [each for each in COMMANDS if each.startswith("pytest")]
-    done = subprocess.run(
+    done = ended(
         [sys.executable, "-m", *command.split(), "-p", "no:cacheprovider", "--rootdir=."],
         cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

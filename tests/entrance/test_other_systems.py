@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 
 import pytest
+
+from tests.programs import ended
 
 pytestmark = [pytest.mark.process, pytest.mark.real_start]
 
@@ -21,8 +22,6 @@ except ImportError as error:
 
 @pytest.mark.parametrize("system", ["win32", "freebsd14"])
 def test_another_system_is_refused_by_name(system: str) -> None:
-    found = subprocess.run(
-        [sys.executable, "-c", _IMPORT, system], capture_output=True, text=True, check=True
-    )
+    found = ended([sys.executable, "-c", _IMPORT, system], check=True)
     assert found.stdout.startswith(f"eosdb runs on Linux and macOS, and this is {system}")
     assert "Windows: WSL 2" in found.stdout

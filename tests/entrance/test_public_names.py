@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import subprocess
 import sys
 from importlib import import_module
 from types import ModuleType
@@ -11,6 +10,7 @@ from types import ModuleType
 import pytest
 
 import eosdb
+from tests.programs import ended
 from tests.tidy.tree import ROOT
 
 PUBLIC: list[str] = vars(eosdb)["__all__"]
@@ -55,7 +55,7 @@ def test_every_error_is_a_name_of_the_package() -> None:
 @pytest.mark.real_start
 def test_the_package_alone_imports_nothing() -> None:
     code = "import sys; before = {*sys.modules}; import eosdb; print(*{*sys.modules} - before)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = ended([sys.executable, "-c", code], check=True)
     assert {*done.stdout.split()} == {"eosdb", "eosdb.system"}
 
 
@@ -68,7 +68,7 @@ def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
 @pytest.mark.real_start
 def test_a_star_import_brings_every_public_name() -> None:
     code = "from eosdb import *; import eosdb; print({*eosdb.__all__} <= {*globals()})"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = ended([sys.executable, "-c", code], check=True)
     assert done.stdout.strip() == "True"
 
 

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
 from tests.crash.children import environment
+from tests.programs import ended
 from tests.tidy.tree import ROOT
 
 
 def run(name: str, *arguments: str, folder: Path, **extra: str) -> str:
     """What the example printed; it must end well."""
-    done = subprocess.run(
+    done = ended(
         [sys.executable, str(ROOT / "examples" / name), *arguments],
         cwd=folder,
         env=environment(**extra),
-        capture_output=True,
-        text=True,
-        check=False,
         timeout=600,
     )
     assert done.returncode == 0, done.stdout + done.stderr

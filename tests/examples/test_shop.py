@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import eosdb
 from eosdb.model.failpoints import Failpoint
 from tests.crash.children import environment
 from tests.examples.running import run
+from tests.programs import ended
 from tests.tidy.tree import ROOT
 
 pytestmark = pytest.mark.process
@@ -49,12 +49,9 @@ def test_a_killed_worker_costs_no_order_and_doubles_none(tmp_path: Path) -> None
 
 def run_until_killed(path: Path, arguments: list[str], point: str) -> bool:
     """Whether it was."""
-    done = subprocess.run(
+    done = ended(
         [sys.executable, str(ROOT / "examples/shop.py"), str(path), *arguments],
         env=environment(EOSDB_FAILPOINT=point),
-        capture_output=True,
-        text=True,
-        check=False,
     )
     assert done.returncode in (0, -signal.SIGKILL), done.stderr
     return done.returncode != 0

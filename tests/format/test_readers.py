@@ -27,6 +27,7 @@ from eosdb.spark_io import jdbc
 from eosdb.store import baseline
 from tests.format import files, vectors
 from tests.maintenance import everything
+from tests.programs import ended
 from tests.tidy.tree import ROOT
 
 pytestmark = pytest.mark.process
@@ -48,7 +49,7 @@ Read = Callable[[Sequence[Path]], subprocess.CompletedProcess[str]]
 
 def in_python(paths: Sequence[Path]) -> subprocess.CompletedProcess[str]:
     command = [*BARE, str(HERE / "reader.py"), *map(str, paths)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return ended(command)
 
 
 def in_java(paths: Sequence[Path]) -> subprocess.CompletedProcess[str]:
@@ -60,7 +61,7 @@ def in_java(paths: Sequence[Path]) -> subprocess.CompletedProcess[str]:
         )
     class_path = f"{driver}:{LOGGING}"
     command = ["java", *QUIET, "-cp", class_path, str(HERE / "Reader.java"), *map(str, paths)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return ended(command)
 
 
 READERS: dict[str, Read] = {"python": in_python, "java": in_java}
@@ -193,7 +194,7 @@ def folded(path: Path) -> dict[int, Event | Lean]:
 
 def test_the_reader_in_python_cannot_have_imported_eosdb() -> None:
     command = [*BARE, "-c", "import eosdb"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd="/")
+    done = ended(command, cwd="/")
     assert "No module named 'eosdb'" in done.stderr
 
 

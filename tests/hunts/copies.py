@@ -27,6 +27,7 @@ from pathlib import Path
 
 import eosdb
 from eosdb.errors import EosdbError
+from tests.programs import ended
 
 _VICTIMS = ("writer", "litestream", "both", "nobody")
 _TOO_LONG_S = 120
@@ -64,7 +65,7 @@ class _Replica:
             self.program, "restore", "-config", str(self._config), *more,
             "-o", str(target), str(self.path),
         ]  # fmt: skip
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = ended(command)
         return "" if done.returncode == 0 else done.stderr[-300:]
 
     def log(self) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -12,6 +11,7 @@ from typing import Final
 from tests.hunts.actors import ACTORS
 from tests.hunts.faults import FAULTS
 from tests.hunts.faults.fault import cannot
+from tests.programs import ended
 from tests.tidy.tree import ROOT
 
 PAGE: Final = ROOT / "docs" / "gauntlet.md"
@@ -30,13 +30,7 @@ def write(counts: Counter[tuple[str, str]], line: str, failures: Sequence[str]) 
 
 
 def _heading(line: str) -> str:
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.strip()
+    commit = ended(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, check=True).stdout.strip()
     return f"Commit `{commit}`, {datetime.now(UTC):%Y-%m-%d}, {line}."
 
 

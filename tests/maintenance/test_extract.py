@@ -21,6 +21,7 @@ from eosdb.model.failpoints import Failpoint
 from eosdb.store.file.file_system import LOCKS
 from eosdb.store.schema import new_file, newest
 from tests.crash.children import environment
+from tests.programs import ended
 from tests.readers import committed_values
 from tests.store.schema.foreign_files import (
     ACCEPTED,
@@ -290,7 +291,7 @@ def test_a_disk_that_is_full_undoes_it(adopted: Path, new: Path) -> None:
         "db.extract(sys.argv[2])"
     )
     command = [sys.executable, "-c", program, str(adopted), str(new)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = ended(command)
     assert "DatabaseFullError" in done.stderr
     with eosdb.connect(adopted) as db:
         assert db.verify().problems == ()

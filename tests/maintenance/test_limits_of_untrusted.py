@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.programs import ended
 from tests.tidy.tree import ROOT
 
 pytestmark = pytest.mark.process
@@ -39,11 +39,9 @@ MIB = 1024 * 1024
 def test_memory_time_files_and_cores_are_bounded(tmp_path: Path) -> None:
     path = tmp_path / "x.db"
     path.write_bytes(bytes(10_000))
-    done = subprocess.run(
+    done = ended(
         [sys.executable, "-c", _LIMITS, str(path)],
         env=os.environ | {"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
         check=True,
     )
     told: dict[str, Any] = json.loads(done.stdout)

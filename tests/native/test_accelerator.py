@@ -8,7 +8,6 @@ import importlib
 import random
 import shutil
 import sqlite3
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -25,6 +24,7 @@ from eosdb.cli.main import main
 from eosdb.errors import InvalidRequestError
 from eosdb.native import accelerator
 from tests.native.roads import road
+from tests.programs import ended
 from tests.tidy.tree import ROOT
 
 TP = TopicPartition("t", 0)
@@ -224,13 +224,11 @@ def test_it_is_built_where_there_is_a_compiler_and_it_is_wanted(
     for name in ("setup.py", "eosdb/native/_rows.c", "eosdb/native/_batches.h"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
-    done = subprocess.run(
+    done = ended(
         [sys.executable, "setup.py", "-q", "build_ext", "--inplace"],
         cwd=tmp_path,
         env={"PATH": "/usr/bin:/bin", "CC": compiler, "EOSDB_NATIVE": wanted},
         check=True,
-        capture_output=True,
-        text=True,
     )
     made = [path.name for path in (tmp_path / "eosdb/native").glob("*.so")]
     assert made == built, done.stderr

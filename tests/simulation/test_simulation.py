@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import subprocess
 import sys
 from dataclasses import replace
 
@@ -15,6 +14,7 @@ from click.testing import CliRunner
 
 from eosdb.cli.main import main
 from eosdb.testing.simulation import Faults, Settings, command, run, shrink
+from tests.programs import ended
 from tests.simulation.hunt import FOUND_BY
 from tests.simulation.mutants import MUTANTS
 
@@ -66,9 +66,7 @@ def digest(hash_seed: str) -> str:
         "result = run(Settings(11, 600)); print(result.digest, result.violation)"
     )
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
-    return subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
-    ).stdout
+    return ended([sys.executable, "-c", code], env=environment, check=True).stdout
 
 
 def test_one_seed_decides_everything() -> None:

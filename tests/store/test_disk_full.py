@@ -19,6 +19,7 @@ from eosdb.model.failpoints import Failpoint, watched
 from eosdb.store.file.failures import translate
 from eosdb.store.file.locks import WriterMutex
 from tests.concurrency.worker import threads
+from tests.programs import ended
 from tests.readers import committed_values, dump_state
 from tests.store.schema.test_schema import UPGRADED, Old
 
@@ -41,7 +42,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 def mounted(folder: Path, size: int, more: str = "") -> Iterator[None]:
     """A file system of so many bytes at the folder."""
     mount = ["mount", "-t", "tmpfs", "-o", f"size={size}{more}", "tmpfs", str(folder)]
-    done = subprocess.run(mount, capture_output=True, text=True, check=False)
+    done = ended(mount)
     if done.returncode != 0:
         pytest.skip(f"NOT TESTED: no file system can be mounted here ({done.stderr.strip()})")
     try:
@@ -396,7 +397,5 @@ db.close()
 
 
 def test_a_file_that_may_not_grow_is_a_full_disk(db_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", LIMITED, str(db_path)], capture_output=True, text=True, check=False
-    )
+    done = ended([sys.executable, "-c", LIMITED, str(db_path)])
     assert done.returncode == 0, done.stderr

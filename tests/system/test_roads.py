@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.programs import ended
 from tests.tidy.tree import ROOT
 
 pytestmark = pytest.mark.process
@@ -129,11 +130,8 @@ with eosdb.connect(":memory:") as db:
 @pytest.mark.real_start
 def test_what_a_mac_does_not_have_is_not_asked_for(db_path: Path) -> None:
     """As far as that can be tried on Linux: its calls are gone, and /proc and /dev/shm raise."""
-    done = subprocess.run(
+    done = ended(
         [sys.executable, "-W", "ignore", "-c", _ON_A_MAC, str(db_path)],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
     )
     assert done.stdout.splitlines() == ["True True", "True"], done.stderr

@@ -17,6 +17,7 @@ import pytest
 from eosdb import CoordinatorLoadInProgressError, TransactionToken
 from eosdb.errors import ConfigError
 from eosdb.testing import KafkaDouble
+from tests.programs import ended
 from tests.testing.clients import (
     API_VERSIONS,
     COMMITS,
@@ -228,9 +229,7 @@ def test_the_fixture_warns_of_nothing(tmp_path: Path) -> None:
     program = tmp_path / "test_program.py"
     program.write_text("def test_program(eosdb_kafka):\n    assert eosdb_kafka\n")
     pytest_run = [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider"]
-    done = subprocess.run(
-        [*pytest_run, str(program)], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    done = ended([*pytest_run, str(program)], cwd=tmp_path)
     assert done.returncode == 0, done.stdout
 
 

@@ -4,7 +4,6 @@ examples in Node and Go."""
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 from tests.judges.artifacts import QUIET, class_path, java
 from tests.judges.java import JARS
 from tests.judges.verdicts import MissingError
+from tests.programs import ended
 from tests.tidy.tree import ROOT
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
@@ -24,15 +24,12 @@ def test_a_test_in_java_starts_a_cluster_by_a_command() -> None:
     except MissingError as error:
         pytest.skip(str(error))
     example = ROOT / "examples/kafka_tests/ShopTest.java"
-    done = subprocess.run(
+    done = ended(
         [program, "-Xmx128m", *QUIET, "-cp", jars, str(example)],
         env={
             **os.environ,
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         },
-        capture_output=True,
-        text=True,
-        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout == "order 42: paid\n"

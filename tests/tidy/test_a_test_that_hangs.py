@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.programs import ended
 from tests.tidy.tree import ROOT
 
 pytestmark = pytest.mark.process
@@ -36,10 +36,7 @@ def test_its_stacks_are_shown_and_the_others_run(tmp_path: Path) -> None:
     (tmp_path / "test_hanging.py").write_text(_TESTS)
     options = ["-c", str(ROOT / "pyproject.toml"), "--rootdir", str(tmp_path), "-n", "1"]
     options += ["-p", "tests.conftest", "-p", "no:cacheprovider", "-o", "hanging_timeout=2"]
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", *options, str(tmp_path)],
-        cwd=ROOT, capture_output=True, text=True, check=False, timeout=300,
-    )  # fmt: skip
+    done = ended([sys.executable, "-m", "pytest", *options, str(tmp_path)], cwd=ROOT, timeout=300)
     assert done.returncode == 1, done.stdout + done.stderr
     assert "2 failed, 8 passed" in done.stdout
     assert "crashed while running 'test_hanging.py::test_that_hangs'" in done.stdout

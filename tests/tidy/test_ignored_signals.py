@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.programs import ended
 from tests.tidy.tree import ROOT
 
 pytestmark = pytest.mark.process
@@ -35,9 +35,11 @@ def test_children_do_not_inherit_what_the_suite_ignores(tmp_path: Path, workers:
     (tmp_path / "test_signals.py").write_text(_TEST)
     options = ["-c", str(ROOT / "pyproject.toml"), "--rootdir", str(tmp_path), *workers]
     options += ["-p", "tests.conftest", "-p", "no:cacheprovider"]
-    done = subprocess.run(
+    done = ended(
         [sys.executable, "-m", "pytest", *options, str(tmp_path)],
-        cwd=ROOT, capture_output=True, text=True, check=False, timeout=600, preexec_fn=_ignore,
-    )  # fmt: skip
+        cwd=ROOT,
+        timeout=600,
+        preexec_fn=_ignore,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "2 passed" in done.stdout

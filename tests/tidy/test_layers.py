@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from functools import cache
 
 import pytest
 
 from tests.cases import each
+from tests.programs import ended
 from tests.tidy.tree import imports, modules
 
 TIERS = {
@@ -313,7 +313,5 @@ def test_importing_eosdb_does_not_load_what_it_may_not_need() -> None:
         "import sys, eosdb; "
         "print([m for m in ('alembic', 'sqlalchemy', 'click', 'rich', 'pyspark') if m in sys.modules])"
     )
-    loaded = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
+    loaded = ended([sys.executable, "-c", code], check=True)
     assert loaded.stdout.strip() == "[]"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from tests.marks import MARKS
+from tests.programs import ended
 from tests.tidy.tree import ROOT
 
 _MARKS = """
@@ -64,9 +64,7 @@ def run(folder: Path, *options: str) -> str:
     """What pytest prints of the tests in the folder, with the rules of this suite."""
     command = [sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml"), "-rA"]
     command += ["--rootdir", str(folder), "-p", "tests.conftest", "-p", "no:cacheprovider"]
-    return subprocess.run(
-        [*command, *options, str(folder)], cwd=ROOT, capture_output=True, text=True, check=False
-    ).stdout
+    return ended([*command, *options, str(folder)], cwd=ROOT).stdout
 
 
 def outcomes(said: str) -> dict[str, set[str]]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from tests import durations
+from tests.programs import ended
 from tests.tidy.tree import ROOT
 
 pytestmark = pytest.mark.process
@@ -36,9 +36,7 @@ def run(folder: Path, *options: str) -> str:
     (folder / "test_planted.py").write_text(PLANTED)
     command = [sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml"), *options]
     command += ["--rootdir", str(folder), "-p", "tests.conftest", "-p", "no:cacheprovider"]
-    done = subprocess.run(
-        [*command, str(folder)], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    done = ended([*command, str(folder)], cwd=ROOT)
     assert done.returncode == 1, done.stdout + done.stderr
     return done.stdout
 

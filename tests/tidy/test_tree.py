@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from scripts.release import packaged
+from tests.programs import ended
 from tests.tidy.tree import ROOT, modules
 
 LINES_MAX = 600
@@ -67,9 +68,7 @@ def test_the_installed_wheel_makes_and_opens_files(wheel: Path, tmp_path: Path) 
     zipfile.ZipFile(wheel).extractall(tmp_path / "site")
     command = [sys.executable, "-c", INSTALLED, str(tmp_path / "x.db")]
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site")}
-    done = subprocess.run(
-        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-    )
+    done = ended(command, cwd=tmp_path, env=environment)
     assert done.stdout.split() == [str(tmp_path / "site/eosdb/__init__.py"), "True"], done.stderr
 
 

@@ -12,6 +12,7 @@ import eosdb
 from tests.judges.artifacts import QUIET, class_path
 from tests.judges.java import JARS, PROGRAM, SAID
 from tests.judges.verdicts import MissingError
+from tests.programs import ended
 
 pytestmark = pytest.mark.process
 
@@ -43,9 +44,6 @@ def test_javas_clients_find_what_they_find_before_kafka(
 ) -> None:
     with eosdb.connect(tmp_path / "x.db") as db, db.serve() as server:
         command = ["java", *QUICK, *QUIET, "-cp", classes, PROGRAM.stem]
-        done = subprocess.run(
-            [*command, server.bootstrap_servers, protocol],
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
+        done = ended([*command, server.bootstrap_servers, protocol])
         assert done.stdout == SAID(), done.stderr
         assert db.verify().ok

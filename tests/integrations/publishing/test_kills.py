@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
@@ -16,16 +15,14 @@ from eosdb.integrations import publishing
 from eosdb.integrations.publishing.storage import Storage
 from eosdb.model.failpoints import Failpoint
 from tests.integrations.publishing.conftest import Device, read
+from tests.programs import ended
 
 
 def killed(device: Device, point: Failpoint, visits: int = 0) -> None:
     words = ["--db", device.db.path, "publish", device.url, "--keep", "1"]
-    done = subprocess.run(
+    done = ended(
         [sys.executable, "-m", "eosdb.cli", *words],
         env={**os.environ, "EOSDB_FAILPOINT": f"{point.value}:{visits}"},
-        capture_output=True,
-        text=True,
-        check=False,
     )
     assert done.returncode == -signal.SIGKILL, done.stderr
 

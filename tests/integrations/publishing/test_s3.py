@@ -18,6 +18,7 @@ import eosdb
 from eosdb.integrations import publishing
 from tests.integrations.publishing.conftest import Device, read
 from tests.integrations.publishing.links import flaky_link
+from tests.programs import ended
 
 ENOUGH_S = 60
 
@@ -112,16 +113,13 @@ def test_a_server_that_is_not_there_is_one_line_of_the_command(
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    done = subprocess.run(
+    done = ended(
         [sys.executable, "-m", "eosdb.cli", "--db", device.db.path, "publish", "s3://bucket/fleet"],
         env={
             **os.environ,
             "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
             "FSSPEC_S3_CONFIG_KWARGS": '{"retries": {"max_attempts": 0}}',
         },
-        capture_output=True,
-        text=True,
-        check=False,
     )
     assert done.returncode == 1
     assert done.stderr.startswith("error: StorageError: s3://bucket/fleet/")

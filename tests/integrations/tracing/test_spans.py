@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +19,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 import eosdb
 from eosdb import ConsumerRecord, TopicPartition, aio
 from eosdb.integrations import tracing
+from tests.programs import ended
 
 
 @pytest.fixture
@@ -208,10 +208,7 @@ def test_a_chain_of_processes_is_one_trace(db_path: Path, exporter: InMemorySpan
         db.producer().send("a", b"v").result()
     (sent,) = spans(exporter, "send a")
     for source, sink in (("a", "b"), ("b", "c")):
-        done = subprocess.run(
-            [sys.executable, "-c", STEP, str(db_path), source, sink],
-            capture_output=True, text=True, check=True,
-        )  # fmt: skip
+        done = ended([sys.executable, "-c", STEP, str(db_path), source, sink], check=True)
         found = {name: trace for name, trace in json.loads(done.stdout) if name != "commit"}
         assert found == {
             f"process {source}": f"{ids(sent)[0]:032x}",
@@ -227,9 +224,7 @@ def test_who_does_not_ask_for_spans_gets_none_and_loads_nothing(db_path: Path) -
         "db.producer().send('t', b'v').result(); "
         "print([m for m in sys.modules if m.startswith(('opentelemetry', 'eosdb.integrations.tracing'))])"
     )
-    loaded = subprocess.run(
-        [sys.executable, "-c", code, str(db_path)], capture_output=True, text=True, check=True
-    )
+    loaded = ended([sys.executable, "-c", code, str(db_path)], check=True)
     assert loaded.stdout.strip() == "[]"
 
 

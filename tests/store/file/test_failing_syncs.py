@@ -7,7 +7,6 @@ is this file's `python -m`. Power cuts in numbers are in tests/chaos.
 from __future__ import annotations
 
 import random
-import subprocess
 import sys
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from eosdb import TopicPartition
 from eosdb.store.file.locks import WriterMutex
 from tests.chaos import power
 from tests.chaos.test_power_cuts import cut, disk
+from tests.programs import ended
 from tests.readers import committed_values
 from tests.tidy.tree import ROOT
 
@@ -39,15 +39,7 @@ class Child:
     def run(self, program: str) -> None:
         """`fail(True)` and `fail(False)` turn the failing on and off; `db` is the open file."""
         text = PRELUDE.format(path=str(self.path)) + program
-        done = subprocess.run(
-            [sys.executable, "-c", text],
-            env=self._environment,
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
+        done = ended([sys.executable, "-c", text], env=self._environment, cwd=ROOT, timeout=120)
         assert done.returncode == 0, done.stderr
 
     def values_after_power_cuts(self, folder: Path, number: int) -> list[list[bytes | None]]:

@@ -15,6 +15,7 @@ import eosdb
 from eosdb import TopicPartition
 from tests.chaos import power
 from tests.chaos.test_power_cuts import disk
+from tests.programs import ended
 from tests.readers import committed_values
 from tests.store.test_disk_full import mounted
 from tests.tidy.tree import ROOT
@@ -190,14 +191,7 @@ def test_a_file_system_that_becomes_read_only_under_a_writer(tmp_path: Path, dis
     watched.mkdir()
     path = watched / "shop.db"
     environment = power.environment(disk, watched, tmp_path / "log")
-    done = subprocess.run(
-        [sys.executable, "-c", BECOMES_READ_ONLY, str(path)],
-        env=environment,
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = ended([sys.executable, "-c", BECOMES_READ_ONLY, str(path)], env=environment, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     with eosdb.connect(path) as db:
         assert committed_values(db, TP) == [b"before", b"in a transaction", b"after"]

@@ -3,7 +3,6 @@ its other name. A folder may be mounted."""
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import eosdb
 from eosdb.store.file.file_system import LOCKS
 from eosdb.system import linux
 from eosdb.system.road import road
+from tests.programs import ended
 
 MOUNTS = r"""
 27 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
@@ -118,7 +118,7 @@ def test_a_real_bind_mount(tmp_path: Path, kind: str) -> None:
     (other / "shop.db").touch()
     source, target = (data, other) if kind == "folder" else (data / "shop.db", other / "shop.db")
     command = ["unshare", "--mount", sys.executable, "-c", _MOUNTED, str(source), str(target), kind]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = ended(command)
     if "ermission denied" in done.stderr or "not permitted" in done.stderr:
         pytest.skip(f"NOT TESTED: nothing can be mounted here ({done.stderr.strip()})")
     assert done.returncode == 0, done.stderr

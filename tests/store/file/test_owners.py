@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ import pytest
 
 import eosdb
 from eosdb.store.file.file_system import LOCKS
+from tests.programs import ended
 
 pytestmark = pytest.mark.process
 
@@ -55,7 +55,7 @@ def own(path: Path) -> None:
 
 def said_by_the_service(path: Path) -> list[str]:
     command = [sys.executable, "-c", AS_NOBODY, str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    done = ended(command, check=True)
     return done.stdout.splitlines()
 
 

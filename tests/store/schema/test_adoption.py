@@ -19,6 +19,7 @@ from eosdb import TopicPartition
 from eosdb.integrations import publishing
 from eosdb.model.failpoints import Failpoint
 from eosdb.store.schema import adoption
+from tests.programs import ended
 from tests.readers import committed_values
 from tests.store.schema.foreign_files import (
     ACCEPTED,
@@ -341,7 +342,7 @@ def test_a_disk_that_is_full_undoes_it(db_path: Path, mode: str) -> None:
         f"eosdb.connect(sys.argv[1], adopt={True if mode == 'WAL' else 'wal'!r})"
     )
     command = [sys.executable, "-c", program, str(db_path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = ended(command)
     assert "DatabaseFullError" in done.stderr
     if mode == "DELETE":  # Switched there and back: SQLite counts that.
         assert db_path.read_bytes()[18:20] == before[db_path.name][0][18:20]

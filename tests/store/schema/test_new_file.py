@@ -20,6 +20,7 @@ from eosdb.store.file.file_system import LOCKS
 from eosdb.store.schema import migrate, new_file
 from scripts.make_newest_schema import SCRIPT, newest_schema
 from tests.crash.children import environment
+from tests.programs import ended
 
 pytestmark = pytest.mark.slow
 
@@ -70,7 +71,7 @@ with eosdb.connect(sys.argv[1]) as db:
 print([name for name in ("alembic", "sqlalchemy") if name in sys.modules])
 """
     command = [sys.executable, "-c", use, str(db_path)]
-    said = subprocess.run(command, capture_output=True, text=True, check=True)
+    said = ended(command, check=True)
     assert said.stdout.strip() == "[]"
 
 

@@ -18,6 +18,7 @@ import pytest
 import eosdb
 from eosdb.store.file.file_system import LOCKS
 from eosdb.store.schema import newest
+from tests.programs import ended
 
 
 def foreign(path: Path) -> None:
@@ -267,7 +268,7 @@ def test_a_file_that_may_not_be_written_can_be_read(folder_mode: int, with_wal: 
             file.chmod(0o444)
         os.chmod(folder, folder_mode)
         command = [sys.executable, "-c", UNPRIVILEGED, str(path)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = ended(command)
         os.chmod(folder, 0o777)
     expected = ["ReadOnlyDatabaseError", f"True {10 if with_wal else 2000}"]
     assert done.stdout.splitlines() == expected, done.stderr
