@@ -10,7 +10,7 @@ import struct
 import subprocess
 import sys
 import termios
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,7 @@ from click.testing import Result
 
 import eosdb
 from eosdb.cli.output import Pace, progress
+from eosdb.testing.kafka import KafkaDouble
 
 Run = Callable[..., Result]
 
@@ -99,51 +100,77 @@ def test_a_bar_on_a_terminal(run: Run, db_path: Path, tmp_path: Path) -> None:
     assert f"{events} events (100 %), " in shown
 
 
-# What each says beside its bar; `{}` is the folder of the test.
+# What each says beside its bar; `{}` is the folder of the test, CLUSTER the address of a Kafka.
 WAITED_FOR = {
     "backup t.db {}/copy.db": "pages (100 %)",
     "compact t.db": "pages (100 %)",
+    "dlq replay t.db dead": "replay",
     "export t.db {}/table": "offsets (100 %)",
     "fetch file://{}/bucket/ID {}/got.db": "bytes (100 %)",
     "housekeeping t.db": "housekeeping",
     "info t.db --sizes": "pages (100 %)",
     "ingest t.db t {}/in.txt": "records (100 %)",
     "init t.db": "init",
+    "inspect extract t.db {}/new.db": "events (100 %)",
     "inspect rebuild t.db": "events (100 %)",
     "migrate t.db": "migrate",
+    "migrate-to-kafka t.db --to CLUSTER --topic t --execute": "records (100 %)",
     "publish t.db file://{}/bucket": "bytes (100 %)",
     "relay t.db --to {}/other.db --create --once": "records (100 %)",
     "restore t.db {}/then.db --position 1": "pages and events (100 %)",
     "verify t.db": "events (100 %)",
+    "verify t.db --untrusted": "events (100 %)",
 }
+
+
+def fail(record: eosdb.ConsumerRecord) -> None:
+    raise ValueError("always")
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A file of 500 records, an input, and a published copy."""
+    """A file of 500 records, dead letters and a table of its own, an input, and a published copy."""
     folder = tmp_path_factory.mktemp("waiting")
     with eosdb.connect(folder / "t.db", durability="off") as db:
         db.admin.create_topic("t")
         db.producer().send_many("t", [b"v"] * 500)
+        db.admin.create_topic("failing")
+        db.producer().send_many("failing", [b"v"] * 5)
+        settings = {"group_id": "g", "dead_letter_topic": "dead", "max_attempts": 1}
+        eosdb.process(db, "failing", fail, until_idle_ms=1, **settings)  # type: ignore[arg-type]
+        with db.begin() as tx:
+            tx.connection.exec_driver_sql("CREATE TABLE own (number INTEGER)")
         db.publish_copy(f"file://{folder}/bucket")
     (folder / "in.txt").write_text("x\n" * 50)
     return folder
+
+
+@pytest.fixture
+def cluster(line: str, tmp_path: Path) -> Iterator[str]:
+    """Of the one line that has it."""
+    if "CLUSTER" not in line:
+        yield ""
+        return
+    with KafkaDouble(tmp_path / "cluster.db", auto_create_topics_enable=False) as made:
+        yield made
 
 
 @pytest.mark.slow
 @pytest.mark.process
 @pytest.mark.parametrize("line", WAITED_FOR)
 def test_every_command_that_may_take_long_shows_how_far_it_is(
-    line: str, folder: Path, tmp_path: Path
+    line: str, folder: Path, cluster: str, tmp_path: Path
 ) -> None:
+    said = WAITED_FOR[line]
     with eosdb.connect(folder / "t.db", read_only=True) as db:
         published = str(db.info()["file_id"])
     shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    line = line.replace("CLUSTER", cluster)
     arguments = line.replace("ID", published).format(*[tmp_path] * 2).split()
     arguments = [f"{tmp_path}/t.db" if word == "t.db" else word for word in arguments]
     _, shown, status = on_a_terminal(*arguments)
     assert status == 0, shown
-    assert WAITED_FOR[line] in shown
+    assert said in shown
     assert "━" in shown
 
 
