@@ -153,9 +153,7 @@ def _note_offset(span: Span, sent: Any) -> None:
 def _processing(tracer: Tracer, original: Callable[..., Any]) -> Callable[..., Any]:
     from opentelemetry.trace import use_span
 
-    def process(
-        self: RecordHandler, origins: list[ConsumerRecord], run: Run | None = None
-    ) -> Exception | None:
+    def process(self: RecordHandler, origins: Any, run: Run | None = None) -> Exception | None:
         span = _begun(tracer, self, origins) if run is None else run.span
         with use_span(span, end_on_exit=True):
             error: Exception | None = original(self, origins, run)

@@ -112,6 +112,8 @@ FIXED = [
     ("block", "kill-client,disk-full"),
     ("relay-file", "kill-client,write-fails"),
     ("process-pair", "kill-client,stop-client,housekeeping"),
+    ("process-batches", "kill-client,lock-short"),
+    ("process-many", "kill-client,stop-client,fork"),
     ("later", "kill-client,zombie,housekeeping"),
 ]
 

@@ -114,7 +114,11 @@ class DeadLetters:
             for tp in tps:
                 member, progress = _begin(consumer, tp)
                 batch: list[ConsumerRecord] = []
-                for record in _chosen(_read(consumer, tp, member), wanted):
+                for record in _read(consumer, tp, member):
+                    if wanted is not None and (tp.partition, record.offset) not in wanted:
+                        continue
+                    if wanted is not None:
+                        wanted.remove((tp.partition, record.offset))
                     if progress.has(record.offset):
                         skipped += 1
                         continue
@@ -185,19 +189,6 @@ def _check_same(consumer: Consumer, tp: TopicPartition, member: ConsumerGroupMet
             f"{tp}: the topic was deleted and recreated while its dead letters were read. Earlier replays "
             "are stored; no letter of the new topic was replayed"
         )
-
-
-def _chosen(
-    records: Iterable[ConsumerRecord], wanted: set[tuple[int, int]] | None
-) -> Iterator[ConsumerRecord]:
-    """Iterate over the wanted records, removing each from `wanted`."""
-    for record in records:
-        key = (record.partition, record.offset)
-        if wanted is None:
-            yield record
-        elif key in wanted:
-            wanted.discard(key)
-            yield record
 
 
 def _send_back(

@@ -138,9 +138,13 @@ class UnitTransaction(ProcessingTransaction):
         unit, block, offsets = self._unit, self._block, self._offsets()
         try:
             if unit is not None and block is not None and offsets:
-                self._commit_offsets(unit, offsets)
+                unit.commit_offsets(self._committer(), offsets)
                 block.__exit__(None, None, None)
                 self._is_committed()
+        except GroupIdNotFoundError as error:
+            # The session of the group's last member has ended, and the group had no offsets.
+            self.is_broken = True
+            raise UnknownMemberIdError(str(error)) from error
         except BaseException:
             self.is_broken = True
             raise
@@ -151,13 +155,6 @@ class UnitTransaction(ProcessingTransaction):
 
     def close(self) -> None:
         self._undo()
-
-    def _commit_offsets(self, unit: OpenUnit, offsets: Offsets) -> None:
-        try:
-            unit.commit_offsets(self._committer(), offsets)
-        except GroupIdNotFoundError as error:
-            # The session of the group's last member has ended, and the group had no offsets.
-            raise UnknownMemberIdError(str(error)) from error
 
     def _open(self) -> OpenUnit:
         """Return the open unit; begin one if there is none."""

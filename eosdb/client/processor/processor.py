@@ -219,14 +219,11 @@ class Processor:
             if worked or self._resting or self._transaction.records:
                 busy_ms, wait_ms = now, patience_ms
             elif until_idle_ms is not None and now - busy_ms >= until_idle_ms:
-                if not self._attempt(self._must_wait_for_others):
+                if not self._attempt(lambda: not self._idleness.is_idle()):
                     return
                 wait_ms = LOOK_EVERY_MS
         while self._lanes.running:
             self._attempt(partial(self._send_ended, 0))
-
-    def _must_wait_for_others(self) -> bool:
-        return not self._idleness.is_idle()
 
     def _attempt(self, action: Callable[[], bool]) -> bool:
         """Run `action`, after rolling back the remains of a failed attempt; errors that a retry cannot
@@ -357,12 +354,6 @@ class Processor:
             if tp not in self._resting:
                 self._consumer.seek(tp, offset)
 
-    def _rest(self, tp: TopicPartition, offset: int, due_ms: int) -> None:
-        """Pause the partition of a retry topic until its first record is due; the others are due later."""
-        self._consumer.seek(tp, offset)
-        self._consumer.pause([tp])
-        self._resting[tp] = due_ms
-
     def _wake(self, partitions: Iterable[TopicPartition]) -> None:
         for tp in list(partitions):
             del self._resting[tp]
@@ -408,10 +399,13 @@ class Processor:
         for record in records:
             earlier = read_failure(record.headers)
             if earlier is None:
-                attempts.append(Attempt(tp, record, record))
+                attempts.append(Attempt(tp, record, record, 0, not was_complete(record.offset)))
                 continue
             if earlier.due_ms > self._clock.time_ms():
-                self._rest(tp, record.offset, earlier.due_ms)
+                # The others are due later.
+                self._consumer.seek(tp, record.offset)
+                self._consumer.pause([tp])
+                self._resting[tp] = earlier.due_ms
                 break
             # Retries of other groups in the same topic are left to those groups.
             is_ours = earlier.group_id == self._group_id and not was_complete(record.offset)

@@ -120,8 +120,13 @@ class RecordHandler:
         while parts:
             part, error = parts.pop()
             if len(part) == 1:
-                if not self.try_or_give_up(part[0], error):
-                    return False
+                if not self.try_once(part[0], error):
+                    self.committed(self.transaction.let_go())
+                    self._clock.sleep_ms(self.settings.retry_backoff_ms)
+                    if self.transaction.is_broken:
+                        return False
+                    parts.append((part, None))
+                    continue
             elif error := self.process([attempt.origin for attempt in part]):
                 if self.transaction.is_broken:
                     return False
@@ -130,17 +135,6 @@ class RecordHandler:
             self.transaction.complete(part[0].tp, [attempt.record.offset for attempt in part])
             if parts and self.transaction.age_ms() > self.settings.transaction_interval_ms:
                 self.committed(self.transaction.commit())
-        return True
-
-    def try_or_give_up(self, attempt: Attempt, error: Exception | None = None) -> bool:
-        """Process the record, or send it on. Returns False if the transaction broke before either was
-        done. `error` is that of an attempt just made, if any."""
-        while not self.try_once(attempt, error):
-            self.committed(self.transaction.let_go())
-            self._clock.sleep_ms(self.settings.retry_backoff_ms)
-            if self.transaction.is_broken:
-                return False
-            error = None
         return True
 
     def try_once(

@@ -16,13 +16,13 @@ import pytest
 
 import eosdb
 from eosdb import ConsumerRecord, ProducerRecord, TopicPartition
-from eosdb.client.processor.lanes import MOST
 from tests.client.processor.work import Run, fails_for, read, upper, values
 
 pytestmark = pytest.mark.slow
 
 TP = TopicPartition("in", 0)
-PATIENCE_S = 60
+PATIENCE_S = 20
+MOST = 400
 
 
 @pytest.fixture(autouse=True)
@@ -231,12 +231,31 @@ def test_the_records_of_a_retry_topic_are_many_at_once_too(db: eosdb.Database, r
     assert set(failed.values()) == {2}
 
 
+def test_a_foreign_record_in_a_retry_topic_is_processed_once(timed: eosdb.Database) -> None:
+    """It has no headers of a failure, and its partition's first record is unfinished."""
+    timed.admin.create_topic("dead.retry.1")
+    with timed.producer() as producer:
+        for word in ("a1", "b1"):
+            producer.send("dead.retry.1", word, key=word[0])
+    settings: Any = {"retry_delays_ms": (1,), "dead_letter_topic": "dead", "workers": 2}
+    retries = TopicPartition("dead.retry.1", 0)
+    with (
+        pytest.raises(KeyboardInterrupt),
+        running(timed, interrupted_at("a1"), **settings),
+    ):
+        until(lambda: committed(timed, retries) == (0, "eosdb 2"))
+        interrupted.set()
+    with running(timed, upper, **settings):
+        until(lambda: committed(timed, retries) == (2, ""))
+    assert values(timed) == [b"A1", b"B1"]
+
+
 def test_the_hand_is_full_before_an_offsets_metadata_is(timed: eosdb.Database) -> None:
     """All in hand wait for one slow key, and the member lives on meanwhile."""
     handler = Gates("a0")
     send(timed, *keyed(*(f"{key}{number}" for number in range(2 * MOST) for key in "ab")))
     consumer = {"max_poll_interval_ms": 600, "session_timeout_ms": 6_000}
-    with running(timed, handler, consumer=consumer):
+    with running(timed, handler, consumer=consumer, transaction_size=10_000):
         full = f"eosdb {2 * MOST - 2}" + " 2" * (MOST - 2)
         until(lambda: committed(timed) == (0, full))
         begun = time.monotonic()
@@ -254,7 +273,7 @@ def test_what_was_complete_before_a_restart_is_not_processed_again(timed: eosdb.
     send(timed, *keyed("a1", "b1", "a2", "b2", "c1"))
     with (
         pytest.raises(KeyboardInterrupt),
-        running(timed, interrupted_at("a1", committed, timed), workers=2),
+        running(timed, interrupted_at("a1"), workers=2),
     ):
         until(lambda: committed(timed)[1] == "eosdb 5 2")
         interrupted.set()
@@ -268,7 +287,7 @@ def test_what_was_complete_before_a_restart_is_not_processed_again(timed: eosdb.
 interrupted = threading.Event()
 
 
-def interrupted_at(name: str, *_: object) -> Callable[[ConsumerRecord], bytes]:
+def interrupted_at(name: str) -> Callable[[ConsumerRecord], bytes]:
     """A handler that is interrupted at this record when `interrupted` is set."""
     interrupted.clear()
 
@@ -291,7 +310,8 @@ def test_stopping_waits_for_running_handlers_keeps_their_results_and_begins_none
         processor.stop()
         handler.let_go("b1")
         until(lambda: "b1" in handler.ended)
-        handler.let_go("a1")
+        # Longer than the processor waits for a result between two polls.
+        threading.Timer(0.2, handler.let_go, ["a1"]).start()
     assert sorted(handler.begun) == ["a1", "b1"]
     assert values(timed) == [b"A1", b"B1"]
     assert committed(timed) == (2, "")
@@ -315,7 +335,7 @@ def test_a_record_that_fails_for_good_ends_the_run_when_the_others_have_returned
     send(timed, *keyed("a1", "b1", "c1"))
     with (
         pytest.raises(eosdb.HandlerFailedError, match="offset 0: failed 1 times"),
-        running(timed, handle, max_attempts=1) as processor,
+        running(timed, handle, max_attempts=1, transaction_interval_ms=60_000) as processor,
     ):
         until(lambda: "b1" in handler.ended and not workers())
     assert processor.metrics()["failed-total"] == 1

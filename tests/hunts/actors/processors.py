@@ -11,10 +11,11 @@ from typing import Final
 import eosdb
 from tests.hunts.actors.actor import Actor, Need
 from tests.hunts.actors.clients import Group
-from tests.hunts.actors.relays import history
-from tests.hunts.programs.processing import OWN_TABLE, TABLE
+from tests.hunts.actors.relays import different, history, in_file, source_of
+from tests.hunts.programs.processing import BATCHES, MANY, OWN_TABLE, TABLE
 from tests.hunts.programs.working import FEEDER, TOPIC
 from tests.hunts.world import World
+from tests.integrations.relay.contents import Content
 
 _ROWS: Final = f"SELECT part, place FROM {TABLE}"
 _RECORDS: Final = (
@@ -72,6 +73,38 @@ class ProcessInPair(Process):
         world.add("other", world.program(self.module, self.name))
 
 
+class ProcessInBatches(ProcessInPair):
+    name = BATCHES
+    summary = "two copies of `process` whose handler gets lists of records, with own tables"
+
+
+class ProcessMany(ProcessInPair):
+    """Its results are in order for each key."""
+
+    name = MANY
+    summary = "two copies of `process` with four workers each"
+
+    def look(self, world: World) -> list[str]:
+        return []
+
+    def problems(self, world: World) -> list[str]:
+        target = in_file(world.path, self.name)
+        by_key = different(_by_key(source_of(world, target)), _by_key(target))
+        return self.behind(world) + by_key
+
+
+def _by_key(records: list[Content]) -> list[Content]:
+    """Those of each key in their order; those without a key have none."""
+    lanes = defaultdict[tuple[int, object], list[Content]](list)
+    for record in records:
+        lanes[record.partition, record.key].append(record)
+    return [
+        record
+        for (_, key), lane in sorted(lanes.items(), key=repr)
+        for record in (lane if key is not None else sorted(lane, key=repr))
+    ]
+
+
 class ByHand(Process):
     """Its rows are what it has read. Beside it a reader without a group writes down what it is given: from
     the beginning on without a gap, and nothing that is not committed."""
@@ -111,5 +144,5 @@ class ByHand(Process):
 
 
 ACTORS: Final[list[Actor]] = [
-    Process(), ProcessInPair(), ByHand(),
+    Process(), ProcessInPair(), ProcessInBatches(), ProcessMany(), ByHand(),
 ]  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
@@ -135,8 +136,10 @@ class Fork(Fault):
 
         world.until(has_begun, "the client has its handlers")
         for _ in range(3):
-            # Not to its group: the child would fork, too, in the middle of its beginning.
-            os.kill(client.pid, signal.SIGUSR1)
+            # Not to its group: the child would fork, too, in the middle of its beginning. A fault that
+            # strikes at the same time may have ended it.
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(client.pid, signal.SIGUSR1)
             time.sleep(world.rng.random() * 0.1)
         return True
 
