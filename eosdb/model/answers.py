@@ -23,6 +23,7 @@ _SHOWN_ROWS: Final = 20
 _SHOWN_WIDTH: Final = 40
 _REPORT_WIDTH: Final = 80
 _PLACE: Final = "text-align:left"
+_PANDAS: Final = {"INTEGER": "Int64", "BOOLEAN": "boolean", "TIMESTAMP": "datetime64[ms, UTC]"}
 _TIMES: Final = 10**11
 """Above are times (epoch ms), below durations."""
 
@@ -109,15 +110,14 @@ class QueryResult(Closeable):
         )
 
     def df(self) -> pandas.DataFrame:
-        """The remaining rows as a data frame. BOOLEAN and `_timestamp` of typed views arrive as `boolean`
-        and `datetime64[ms, UTC]`. Raises ConfigError if pandas is not installed."""
+        """The remaining rows as a data frame. INTEGER, BOOLEAN and `_timestamp` of typed views arrive as
+        `Int64`, `boolean` and `datetime64[ms, UTC]`. Raises ConfigError if pandas is not installed."""
         frames = _module("pandas", "df")
         rows = [tuple(row) for row in self]
         frame = frames.DataFrame(rows, columns=list(self.columns))
         for place, (kind, values) in enumerate(self._typed(rows)):
             if kind:
-                kind = "boolean" if kind == "BOOLEAN" else "datetime64[ms, UTC]"
-                frame.isetitem(place, frames.Series(values, dtype=kind))
+                frame.isetitem(place, frames.Series(values, dtype=_PANDAS[kind]))
         return frame
 
     def arrow(self) -> pyarrow.Table:
@@ -140,14 +140,13 @@ class QueryResult(Closeable):
         return self.arrow().__arrow_c_stream__(requested_schema)
 
     def _typed(self, rows: list[Any]) -> Iterator[tuple[str, Sequence[Any]]]:
-        """The values of each column, with BOOLEAN or TIMESTAMP if that is its type."""
+        """The values of each column, with its type if that is one of `_PANDAS`."""
         columns = list(zip(*rows, strict=True)) or [()] * len(self.columns)
         types = self._types()
         for place, values in enumerate(columns):
             kind = types[place] if len(types) == len(columns) else ""
-            if kind in ("BOOLEAN", "TIMESTAMP") and {*map(type, values)} <= {int, type(None)}:
-                as_bool = kind == "BOOLEAN"
-                yield kind, [bool(v) if as_bool and v is not None else v for v in values]
+            if kind in _PANDAS and {*map(type, values)} <= {int, type(None)}:
+                yield kind, [bool(v) if kind == "BOOLEAN" and v is not None else v for v in values]
             else:
                 yield "", values
 

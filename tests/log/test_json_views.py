@@ -85,6 +85,15 @@ def test_booleans_and_times_arrive_as_such_in_data_frames(flights: eosdb.Databas
     assert flights.query("SELECT late FROM typed WHERE _offset = 0").one() == (1,)
 
 
+def test_an_integer_beside_null_loses_no_digit_in_a_data_frame(flights: eosdb.Database) -> None:
+    flights.admin.create_view("exact", "flights", {"number": "INTEGER"})
+    send(flights, {"number": 2**62 + 1}, {})
+    numbers = flights.query("SELECT number FROM exact ORDER BY _offset DESC LIMIT 2").df().number
+    assert numbers.dtype == "Int64"
+    assert numbers[1] == 2**62 + 1
+    assert numbers.isna().tolist() == [True, False]
+
+
 def test_what_does_not_fit_is_null_and_hides_nothing(flights: eosdb.Database) -> None:
     send(
         flights,

@@ -47,5 +47,9 @@ def test_a_timeline_is_its_picture(db: eosdb.Database) -> None:
             producer.send("orders", b"x")
     timelines = db.admin.timeline("orders")
     picture = timelines._repr_svg_()  # type: ignore[attr-defined]  # The promise is a tuple.
-    assert ET.fromstring(picture).tag.endswith("svg")
+    root = ET.fromstring(picture)
+    assert root.tag.endswith("svg")
+    assert {"viewBox", "width", "height"} & set(root.keys()) == {
+        "viewBox"
+    }  # So it is as wide as the cell.
     assert "<script" not in picture

@@ -5,6 +5,7 @@ To a screen reader each lane is a table with a row for each transaction, or part
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from html import escape
@@ -46,12 +47,12 @@ Link = Callable[[Target], str]
 
 
 class Timelines(tuple[PartitionTimeline, ...]):
-    """The partitions of a topic; a notebook draws them."""
+    """The partitions of a topic; a notebook draws them, as wide as the cell."""
 
     __slots__ = ()
 
     def _repr_svg_(self) -> str:
-        return document(self)
+        return re.sub(' width="[^"]*" height="[^"]*"', "", document(self), count=1)
 
 
 def document(timelines: Sequence[PartitionTimeline], marks: Sequence[tuple[int, str]] = ()) -> str:
