@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from types import TracebackType
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -152,12 +151,7 @@ class Block(AbstractAsyncContextManager[AsyncUserTransaction, None]):
             raise
         return AsyncUserTransaction(turn.workers, entered)
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: object, error: BaseException | None, _: object) -> None:
         left = self._turn.workers.submit(self._leave, error)
         left.add_done_callback(lambda _: self._turn.give())
         await to_the_end_of_a_block(left, error)

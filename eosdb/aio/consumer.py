@@ -12,7 +12,6 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from functools import partial
-from types import TracebackType
 from typing import Final, Generic, Self, TypeVar
 
 from eosdb.aio.polling import (
@@ -113,12 +112,7 @@ class AsyncConsumer(Generic[Key, Value]):
         await self.start()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: object, error: BaseException | None, _: object) -> None:
         stopped = self.begin_to_stop()
         await behind(error, lambda: self._worker.outlive(stopped))
 

@@ -16,7 +16,6 @@ from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from functools import partial, wraps
-from types import TracebackType
 from typing import Any, Concatenate, Final, Never, NoReturn, ParamSpec, TypeAlias, TypeVar, Unpack
 
 from eosdb.aio.block import AsyncUserTransaction, Block, Turn
@@ -413,12 +412,7 @@ class AsyncDatabase(Proxy[Database]):
     async def __aenter__(self) -> AsyncDatabase:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: object, error: BaseException | None, _: object) -> None:
         closed = self._begin_to_close()
         await behind(error, lambda: outlived(closed))
 
@@ -477,14 +471,9 @@ class Opening(AbstractAsyncContextManager[AsyncDatabase, None]):
         self._opened = await self._open()
         return self._opened
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: object, error: BaseException | None, _: object) -> None:
         assert self._opened is not None
-        await self._opened.__aexit__(kind, error, traceback)
+        await self._opened.__aexit__(kind, error, None)
 
 
 def _for_a_loop(function: Callable[P, Database]) -> Callable[P, Opening]:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from itertools import groupby
-from types import TracebackType
 from typing import Any, Final, TypeVar, Unpack
 
 from eosdb.aio.worker import Home, behind, outlived, to_the_end, to_the_end_of_a_block
@@ -155,12 +154,7 @@ class _Transaction(AbstractAsyncContextManager[TransactionToken, None]):
             self._outgoing, self._block.__enter__, lambda _: self._leave(asyncio.CancelledError())
         )
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: object, error: BaseException | None, _: object) -> None:
         left = self._writer.call(self._outgoing, partial(self._leave, error))
         await to_the_end_of_a_block(left, error)
 
@@ -345,12 +339,7 @@ class AsyncProducer:
             raise
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: object, error: BaseException | None, _: object) -> None:
         stopped = self.begin_to_stop()
         await behind(error, lambda: outlived(stopped))
 

@@ -49,34 +49,23 @@ def take(unit: Unit, partition_id: int, now_ms: int) -> int:
     return 1
 
 
+_SNAPSHOTS: Final = """
+    SELECT p.topic, p.partition, s.snapshot_offset,
+        (
+            SELECT count(*) FROM snapshot_entries e
+            WHERE e.partition_id = s.partition_id AND e.snapshot_offset = s.snapshot_offset
+        )
+    FROM {} s JOIN partitions p USING (partition_id) WHERE s.snapshot_offset > 0 ORDER BY 1, 2, 3
+"""
+
+
 def newest(connection: sqlite3.Connection) -> list[SnapshotInfo]:
-    rows = connection.execute(
-        """
-        SELECT p.topic, p.partition, p.snapshot_offset,
-            (
-                SELECT count(*) FROM snapshot_entries e
-                WHERE e.partition_id = p.partition_id AND e.snapshot_offset = p.snapshot_offset
-            )
-        FROM partitions p WHERE p.snapshot_offset > 0 ORDER BY p.topic, p.partition
-        """
-    )
-    return [SnapshotInfo(*row) for row in rows]
+    return [SnapshotInfo(*row) for row in connection.execute(_SNAPSHOTS.format("partitions"))]
 
 
 def kept(connection: sqlite3.Connection) -> list[SnapshotInfo]:
     """Return every stored snapshot: the newest two of each partition."""
-    rows = connection.execute(
-        """
-        SELECT p.topic, p.partition, s.snapshot_offset,
-            (
-                SELECT count(*) FROM snapshot_entries e
-                WHERE e.partition_id = s.partition_id AND e.snapshot_offset = s.snapshot_offset
-            )
-        FROM snapshots s JOIN partitions p ON p.partition_id = s.partition_id
-        ORDER BY 1, 2, 3
-        """
-    )
-    return [SnapshotInfo(*row) for row in rows]
+    return [SnapshotInfo(*row) for row in connection.execute(_SNAPSHOTS.format("snapshots"))]
 
 
 def snapshot_entries(

@@ -16,12 +16,12 @@ from typing import Any, Final
 from eosdb.coordinator.due import Due
 from eosdb.coordinator.transactions.changes import expected, in_order
 from eosdb.coordinator.transactions.decisions import (
-    TransactionMetadata,
     add_to_transaction,
     prolong,
     verify,
 )
 from eosdb.coordinator.transactions.ending import complete
+from eosdb.coordinator.transactions.state import TransactionMetadata
 from eosdb.errors import (
     InvalidProducerEpochError,
     ProducerFencedError,
