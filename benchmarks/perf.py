@@ -18,10 +18,9 @@ import click
 import eosdb
 from eosdb.cli import output
 from eosdb.cli.commands.data.topics import settings_of
-from eosdb.cli.file_command import FileGroup
+from eosdb.cli.file_command import FileGroup, Session
 from eosdb.cli.main import main
 from eosdb.cli.output import progress
-from eosdb.cli.session import Session
 from eosdb.errors import MessageTooLargeError
 from eosdb.model.clock import monotonic_ns
 

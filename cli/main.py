@@ -31,8 +31,7 @@ from eosdb.model.words import printable
 from eosdb.system.road import road
 
 from . import output
-from .file_command import quiet_option
-from .session import Session
+from .file_command import Session, quiet_option
 from .stopping import exit_status, is_normal_end, raising_on_interrupt
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from eosdb.cli.commands.top import screen as top_screen
 from eosdb.cli.commands.top.top import Reader
-from eosdb.cli.session import Session
+from eosdb.cli.file_command import Session
 from scripts.make_ui_picture import IMAGES, make_shop
 
 _WIDTH: Final = 120

@@ -8,9 +8,7 @@ import click
 
 import eosdb
 from eosdb.cli import output
-from eosdb.cli.file_command import FileGroup
-from eosdb.cli.output import progress
-from eosdb.cli.session import Session
+from eosdb.cli.file_command import FileGroup, Session
 from eosdb.model.words import counted
 
 
@@ -130,7 +128,7 @@ def replay(
       eosdb dlq replay shop.db orders.dlq --offset 17 --offset 21
     """
     chosen = [(partition, offset) for offset in offsets] or None
-    with session.open() as db, progress("replay"):
+    with session.open() as db, output.progress("replay"):
         report = db.dead_letters(topic).replay(chosen, to_topic)
     output.line(
         f"replayed {report.replayed} dead letters of {topic}; {report.skipped} had been replayed before"

@@ -9,9 +9,8 @@ import click
 import eosdb
 from eosdb import GroupReport, TopicPartition
 from eosdb.cli import output
-from eosdb.cli.file_command import FileGroup
+from eosdb.cli.file_command import FileGroup, Session
 from eosdb.cli.params import TIME_MS
-from eosdb.cli.session import Session
 from eosdb.errors import NonEmptyGroupError
 
 

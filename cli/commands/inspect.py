@@ -13,10 +13,8 @@ import click
 import eosdb
 from eosdb import JournalEntry, LoggedBatch, SnapshotEntry, SnapshotInfo, TopicPartition
 from eosdb.cli import output
-from eosdb.cli.file_command import FileCommand, FileGroup
-from eosdb.cli.output import progress
+from eosdb.cli.file_command import FileCommand, FileGroup, Session
 from eosdb.cli.params import partition_argument
-from eosdb.cli.session import Session
 from eosdb.cli.stopping import until_stopped
 from eosdb.events.kinds import KINDS
 from eosdb.model import requests
@@ -246,7 +244,7 @@ def rebuild(session: Session) -> None:
     Example:
       eosdb inspect rebuild shop.db
     """
-    with session.open() as db, progress("rebuild", "events") as report:
+    with session.open() as db, output.progress("rebuild", "events") as report:
         done = db.rebuild(on_progress=report)
     output.line(f"rebuilt from {done.events} events, {done.elapsed_s:.1f} s")
 
@@ -263,7 +261,7 @@ def extract(session: Session, target: str) -> None:
     Example:
       eosdb inspect extract app.db orders.db
     """
-    with session.open() as db, progress("extract", "events") as report:
+    with session.open() as db, output.progress("extract", "events") as report:
         position = db.extract(target, on_progress=report)
     output.line(f"{target} has eosdb's tables, with {position} events; {session.path} has its own")
 

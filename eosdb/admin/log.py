@@ -10,8 +10,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from eosdb.admin import consistent_cut, overview, storage
-from eosdb.admin.timeline.reading import MAX_BINS, MAX_TRANSACTIONS, Window
-from eosdb.admin.timeline.timeline import PartitionTimeline
+from eosdb.admin.timeline.reading import MAX_BINS, MAX_TRANSACTIONS, PartitionTimeline, Window
 from eosdb.broker.core import RequestHandler
 from eosdb.coordinator.authorizer import CLUSTER
 from eosdb.coordinator.transactions.rows import COORDINATOR_EPOCH

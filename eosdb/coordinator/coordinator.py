@@ -26,7 +26,7 @@ from eosdb.coordinator.groups.departures import Removed
 from eosdb.coordinator.groups.rows import AnyGroup
 from eosdb.coordinator.leadership import Decision, End, Leadership
 from eosdb.coordinator.presence import Presences
-from eosdb.coordinator.transactions import decisions, ending
+from eosdb.coordinator.transactions import decisions
 from eosdb.coordinator.transactions import rows as transaction_rows
 from eosdb.coordinator.transactions.decisions import FenceOngoing, begun_again
 from eosdb.coordinator.transactions.producer_ids import ProducerIdManager
@@ -336,10 +336,10 @@ class TransactionCoordinator:
     ) -> Decision | None:
         """The first step of EndTxn: record the decision. None if that takes a fresh producer id."""
         current = transaction_rows.load(unit, request.transactional_id)
-        if fresh is None and ending.end_needs_new_producer_id(current, version):
+        if fresh is None and decisions.end_needs_new_producer_id(current, version):
             return None
         now = self._clock.time_ms()
-        prepared = ending.end(
+        prepared = decisions.end(
             current,
             request.producer_id,
             request.producer_epoch,

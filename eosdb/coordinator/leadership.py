@@ -14,7 +14,7 @@ from functools import partial
 from typing import TypeAlias
 
 from eosdb.coordinator.groups import rows as group_rows
-from eosdb.coordinator.transactions import ending
+from eosdb.coordinator.transactions import decisions
 from eosdb.coordinator.transactions import rows as transaction_rows
 from eosdb.coordinator.transactions.state import TransactionMetadata
 from eosdb.errors import ApiError, EosdbError, TransactionCoordinatorFencedError, in_doubt
@@ -49,7 +49,7 @@ class Decision:
     def producer(self) -> ProducerIdAndEpoch:
         """The producer id and epoch to use once the transaction is complete."""
         decided = self.metadata
-        return (ending.complete(decided, 0) if self.end is End.DECIDED else decided).producer
+        return (decisions.complete(decided, 0) if self.end is End.DECIDED else decided).producer
 
 
 Decide: TypeAlias = Callable[[Unit], Decision | None]

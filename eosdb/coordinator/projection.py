@@ -14,7 +14,7 @@ from eosdb.coordinator.authorizer import AclMemo
 from eosdb.coordinator.groups import configs as group_configs
 from eosdb.coordinator.groups import offsets as group_offsets
 from eosdb.coordinator.groups import rows as group_rows
-from eosdb.coordinator.transactions import changes
+from eosdb.coordinator.transactions import rows
 from eosdb.coordinator.transactions import rows as transaction_rows
 from eosdb.coordinator.transactions.producer_ids import BLOCK_VERSION, NEXT_PRODUCER_ID
 from eosdb.events import encoding
@@ -201,7 +201,7 @@ def _expected(unit: Folding, row: Lean) -> Event:
     if row.kind is TransactionStateChanged:
         to_state = TransactionState.from_label(row.members.get("to_state", _ONGOING))
         version = row.members.get("transaction_version", EPOCH_PER_TRANSACTION)
-        usual = changes.expected(before, to_state, version, row.timestamp)
+        usual = rows.expected(before, to_state, version, row.timestamp)
         if usual is None:
             raise TypeError(f"the transactional id {row.transactional_id!r} is not known")
         return usual

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import eosdb
 from eosdb import ManualClock, Record, RecordBatch, TopicPartition
-from eosdb.admin.timeline.timeline import PartitionTimeline
+from eosdb.admin.timeline.reading import PartitionTimeline
 from eosdb.errors import InvalidRequestError
 from tests.client.producer.answers import transactional
 from tests.random_log import random_log

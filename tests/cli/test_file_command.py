@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 import eosdb
-from eosdb.cli.session import Session
+from eosdb.cli.file_command import Session
 from tests.cli.conftest import MAIN, Run
 from tests.cli.test_every_command import COMMANDS
 

@@ -14,8 +14,8 @@ import pytest
 from click.testing import CliRunner
 
 import eosdb
+from eosdb.cli.file_command import Session
 from eosdb.cli.main import main
-from eosdb.cli.session import Session
 from tests.readers import committed_values
 from tests.store.locked import BLOCK, FACES, HASTY, SQLITE, TP, check, held_by
 

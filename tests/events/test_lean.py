@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import eosdb
 from eosdb import ManualClock, OffsetAndMetadata, Record, RecordBatch, TopicPartition
-from eosdb.coordinator.transactions.changes import expected
+from eosdb.coordinator.transactions.rows import expected
 from eosdb.coordinator.transactions.state import LEGAL_PREVIOUS, TransactionMetadata
 from eosdb.events import encoding
 from eosdb.events.encoding import NAMED, Lean, encode, fill_in, read, write

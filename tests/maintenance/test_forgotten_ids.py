@@ -8,7 +8,7 @@ import pytest
 
 import eosdb
 from eosdb import BrokerConfig, ManualClock
-from eosdb.coordinator.transactions import decisions, ending, producer_ids, state
+from eosdb.coordinator.transactions import decisions, producer_ids, state
 from eosdb.maintenance import housekeeping as rounds
 
 pytestmark = pytest.mark.slow
@@ -73,7 +73,7 @@ def test_a_producer_id_is_forgotten_behind_its_transactional_id_and_its_records(
 def test_a_transactional_id_that_goes_on_leaves_its_earlier_producer_ids(
     db: eosdb.Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (state, decisions, ending):
+    for module in (state, decisions):
         monkeypatch.setattr(module, "LAST_CLIENT_EPOCH", 3)
     with db:
         db.admin.create_topic("t")

@@ -10,7 +10,7 @@ from eosdb.broker import group_offsets as offset_requests
 from eosdb.client.consumer.membership import Membership
 from eosdb.coordinator import coordinator, leadership
 from eosdb.coordinator.groups import offsets as group_offsets
-from eosdb.coordinator.transactions import decisions, ending, producer_ids, state
+from eosdb.coordinator.transactions import decisions, producer_ids, state
 from eosdb.coordinator.transactions import rows as transaction_rows
 from eosdb.coordinator.transactions.decisions import Initialized
 from eosdb.errors import (
@@ -35,13 +35,10 @@ def coordinator_skips_the_epoch_check() -> Any:
         return current
 
     original = state.held_by
-    return both(
-        mock.patch.object(decisions, "held_by", held_by),
-        mock.patch.object(ending, "held_by", held_by),
-    )
+    return mock.patch.object(decisions, "held_by", held_by)
 
 
-@instead_of("the end of a transaction does not raise the epoch", ending, "end")
+@instead_of("the end of a transaction does not raise the epoch", decisions, "end")
 def end_keeps_the_epoch(end: Any, *rest: Any, version: Any, **options: Any) -> Any:
     return end(*rest, version=1, **options)
 
@@ -84,7 +81,7 @@ def timeout_keeps_the_epoch(abort: Any, current: Any, now_ms: Any) -> Any:
     return abort(current, now_ms)._replace(producer_epoch=current.producer_epoch)
 
 
-@instead_of("a repeated end is answered with success, whatever it asks for", ending, "end")
+@instead_of("a repeated end is answered with success, whatever it asks for", decisions, "end")
 def any_end_repeats_the_last(
     end: Any, current: Any, pid: int, epoch: int, *rest: Any, **options: Any
 ) -> Any:

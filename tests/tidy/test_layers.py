@@ -162,7 +162,6 @@ PURE = {
     "eosdb.coordinator.groups.departures",
     "eosdb.coordinator.groups.migration",
     "eosdb.coordinator.transactions.decisions",
-    "eosdb.coordinator.transactions.ending",
     "eosdb.coordinator.transactions.state",
     "eosdb.client.answers",
     "eosdb.client.consumer.assignors",

@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 import click
 
 from eosdb.cli import output
-from eosdb.cli.file_command import FileCommand
-from eosdb.cli.output import progress
+from eosdb.cli.file_command import FileCommand, Session
 from eosdb.cli.params import settings
-from eosdb.cli.session import Session
 from eosdb.errors import ConfigError, EosdbError, StorageError
 from eosdb.model.words import counted
 from eosdb.system.signals import stopped_by_signals
@@ -89,14 +87,17 @@ def export(
             from eosdb.integrations import lakehouse
 
             if files is None:
-                with session.open(read_only=True) as db, progress("export", "offsets") as report:
+                with (
+                    session.open(read_only=True) as db,
+                    output.progress("export", "offsets") as report,
+                ):
                     done = lakehouse.export(
                         db, target, table_format, topics=chosen, on_progress=report, **where
                     )
                 results.tell(session.named_path(), done)
                 return
             paths, principal = _paths(files), session.principal
-            with progress("export", "files") as report:
+            with output.progress("export", "files") as report:
                 found = lakehouse.export_files(
                     paths, target, table_format, topics=chosen, principal=principal, **where
                 )

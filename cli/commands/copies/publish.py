@@ -7,9 +7,7 @@ import os
 import click
 
 from eosdb.cli import output
-from eosdb.cli.file_command import FileCommand, quiet_option
-from eosdb.cli.output import progress
-from eosdb.cli.session import Session
+from eosdb.cli.file_command import FileCommand, Session, quiet_option
 from eosdb.integrations import publishing
 
 
@@ -33,7 +31,7 @@ def publish(session: Session, target: str, keep: int, anew: bool, folder: str | 
     Example:
       eosdb publish shop.db s3://bucket/fleet
     """
-    with session.open(read_only=True) as db, progress("publish", "bytes") as report:
+    with session.open(read_only=True) as db, output.progress("publish", "bytes") as report:
         done = db.publish_copy(target, keep=keep, anew=anew, folder=folder, on_progress=report)
     if done is None:
         output.line(f"published a backup at {target}: {os.path.getsize(target)} bytes")
@@ -57,6 +55,6 @@ def fetch(url: str, target: str | None, snapshot: str | None) -> None:
     Example:
       eosdb fetch s3://bucket/fleet/4kYQbJ0cTQm0vYb0yGJx5w copy.db
     """
-    with progress("fetch", "bytes") as report:
+    with output.progress("fetch", "bytes") as report:
         path = publishing.fetch(url, target, snapshot=snapshot, on_progress=report)
     output.line(path)

@@ -26,9 +26,7 @@ import click
 import eosdb
 from eosdb import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from eosdb.cli import output
-from eosdb.cli.file_command import FileCommand
-from eosdb.cli.output import progress
-from eosdb.cli.session import Session
+from eosdb.cli.file_command import FileCommand, Session
 from eosdb.errors import (
     InvalidRecordError,
     InvalidTxnStateError,
@@ -381,7 +379,7 @@ class Ingest:
         position = self._committed()
         source = self._source
         total = None if source.packed else source.size()
-        with progress(source.path.name, "records") as report:
+        with output.progress(source.path.name, "records") as report:
             report(position.byte, total, 0)
             items = self._source.read(position)
             for first in items:

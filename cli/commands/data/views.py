@@ -5,8 +5,7 @@ from __future__ import annotations
 import click
 
 from eosdb.cli import output
-from eosdb.cli.file_command import FileGroup
-from eosdb.cli.session import Session
+from eosdb.cli.file_command import FileGroup, Session
 from eosdb.errors import InvalidRequestError
 
 

@@ -9,10 +9,8 @@ import click
 
 from eosdb.cli import output
 from eosdb.cli.commands.kafka.relay import positions_topic_option
-from eosdb.cli.file_command import FileCommand
-from eosdb.cli.output import progress
+from eosdb.cli.file_command import FileCommand, Session
 from eosdb.cli.params import command_config_option
-from eosdb.cli.session import Session
 from eosdb.errors import IllegalStateError
 from eosdb.integrations.moving import Plan, to_kafka
 from eosdb.integrations.relay.kafka_client import from_file
@@ -85,7 +83,7 @@ def migrate_to_kafka(
             topics=list(topics) or None,
             config=settings,
             notify=lambda text: output.line(text, err=True),
-            on_progress=cleanup.enter_context(progress("relay", "records")),
+            on_progress=cleanup.enter_context(output.progress("relay", "records")),
             **options,
         )
         cleanup.callback(move.close)

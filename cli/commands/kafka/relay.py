@@ -11,10 +11,8 @@ from typing import Final, Unpack
 import click
 
 from eosdb.cli import output
-from eosdb.cli.file_command import FileCommand
-from eosdb.cli.output import progress
+from eosdb.cli.file_command import FileCommand, Session
 from eosdb.cli.params import command_config_option, metrics_port_option
-from eosdb.cli.session import Session
 from eosdb.integrations.exposition import Metric, counter, gauge, written
 from eosdb.integrations.relay import from_kafka, to_file, to_kafka
 from eosdb.integrations.relay.kafka_client import from_file
@@ -138,7 +136,7 @@ def relay(
     settings = {} if config is None else from_file(config)
     with contextlib.ExitStack() as cleanup:
         db = cleanup.enter_context(session.open(create=create and origin is not None))
-        options["on_progress"] = cleanup.enter_context(progress("relay", "records"))
+        options["on_progress"] = cleanup.enter_context(output.progress("relay", "records"))
         if origin is not None:
             running = from_kafka(db, origin, config=settings, **options)
         elif target is not None and _ADDRESS.fullmatch(target):

@@ -6,8 +6,7 @@ import click
 
 from eosdb import Acl
 from eosdb.cli import output
-from eosdb.cli.file_command import FileGroup
-from eosdb.cli.session import Session
+from eosdb.cli.file_command import FileGroup, Session
 from eosdb.errors import InvalidRequestError
 
 _OPERATIONS = (

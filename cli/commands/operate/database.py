@@ -11,9 +11,7 @@ import click
 
 import eosdb
 from eosdb.cli import output
-from eosdb.cli.file_command import FileCommand
-from eosdb.cli.output import progress
-from eosdb.cli.session import Session
+from eosdb.cli.file_command import FileCommand, Session
 from eosdb.errors import InvalidRequestError
 
 _SIZES_SHOWN: Final = 10
@@ -43,14 +41,14 @@ def init(session: Session, adopt: bool, wal: bool) -> None:
     if wal and not adopt:
         raise click.UsageError("--wal needs --adopt")
     how: bool | str = "wal" if wal else adopt
-    with progress("init"), session.open(create=not adopt, adopt=how) as db:
+    with output.progress("init"), session.open(create=not adopt, adopt=how) as db:
         output.line(f"{db.path} is ready: schema {db.info()['schema_version']}")
 
 
 @click.command(cls=FileCommand)
 def migrate(session: Session) -> None:
     """Upgrade FILE to the schema of this version, as `eosdb init` does. A missing file is an error here."""
-    with progress("migrate"), session.open() as db:
+    with output.progress("migrate"), session.open() as db:
         output.line(f"{db.path} is ready: schema {db.info()['schema_version']}")
 
 
@@ -73,7 +71,7 @@ def info(session: Session, sizes: bool, output_format: str) -> None:
         if not sizes:
             output.facts(db.info(), output_format)
             return
-        with progress("info", "pages") as on_progress:
+        with output.progress("info", "pages") as on_progress:
             report = db.admin.stats(on_progress=on_progress)
     lines: list[tuple[object, ...]] = [("total", "", None, report.total_bytes)]
     lines += [(part.kind, part.name, None, part.bytes) for part in report.parts]
@@ -121,7 +119,7 @@ def sql(session: Session, query: str, files: tuple[str, ...], output_format: str
     if files:
         if session.is_named:
             raise click.UsageError("give FILE or --files, not both")
-        with progress("sql", "files") as on_progress:
+        with output.progress("sql", "files") as on_progress:
             found = eosdb.fleet(files).query(query, on_progress=on_progress)
         _show(found, output_format)
         return

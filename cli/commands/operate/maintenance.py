@@ -9,10 +9,8 @@ from typing import Final
 import click
 
 from eosdb.cli import output
-from eosdb.cli.file_command import FileCommand
-from eosdb.cli.output import progress
+from eosdb.cli.file_command import FileCommand, Session
 from eosdb.cli.params import TimeMs
-from eosdb.cli.session import Session
 from eosdb.errors import CorruptDatabaseError, DatabaseNotFoundError
 
 _NOT_OURS: Final = 4
@@ -36,7 +34,7 @@ def verify(session: Session, untrusted: bool) -> None:
     if untrusted:
         _verify_untrusted(session.named_path())
         return
-    with session.open(read_only=True) as db, progress("verify", "events") as report:
+    with session.open(read_only=True) as db, output.progress("verify", "events") as report:
         result = db.verify(on_progress=report)
     for problem in result.problems:
         output.line(problem)
@@ -53,7 +51,7 @@ def _verify_untrusted(path: str) -> None:
 
     if not os.path.isfile(path):
         raise DatabaseNotFoundError(f"{path} is no file; give the path of one that was received")
-    with progress("verify", "events") as report:
+    with output.progress("verify", "events") as report:
         result = check(path, report)
     for problem in result.problems:
         output.line(problem)
@@ -79,7 +77,7 @@ def backup(session: Session, target: str) -> None:
     """
     with session.open(read_only=True) as db:
         start = db.clock.monotonic_ms()
-        with progress("backup", "pages") as report:
+        with output.progress("backup", "pages") as report:
             db.backup(target, on_progress=report)
         elapsed_s = (db.clock.monotonic_ms() - start) / 1000
     output.line(f"copied to {target}: {os.path.getsize(target)} bytes, {elapsed_s:.1f} s")
@@ -107,7 +105,7 @@ def restore(session: Session, target: str, position: int | None, timestamp: int 
         raise click.UsageError("give exactly one of --position and --timestamp")
     with session.open(read_only=True) as db:
         start = db.clock.monotonic_ms()
-        with progress("restore", "pages and events") as report:
+        with output.progress("restore", "pages and events") as report:
             restored = db.restore_to(target, position, timestamp, on_progress=report)
         elapsed_s = (db.clock.monotonic_ms() - start) / 1000
     output.line(f"restored to {target}: as it was after position {restored}, {elapsed_s:.1f} s")
@@ -122,7 +120,7 @@ def housekeeping(session: Session, output_format: str) -> None:
     Example:
       eosdb housekeeping shop.db
     """
-    with session.open() as db, progress("housekeeping", "records") as report:
+    with session.open() as db, output.progress("housekeeping", "records") as report:
         done = db.housekeeping(on_progress=report)
     output.facts(dataclasses.asdict(done), output_format)
 
@@ -138,7 +136,7 @@ def compact(session: Session) -> None:
     Example:
       eosdb compact shop.db
     """
-    with session.open() as db, progress("compact", "pages") as report:
+    with session.open() as db, output.progress("compact", "pages") as report:
         done = db.compact(on_progress=report)
     output.line(
         f"compacted from {done.bytes_before} to {done.bytes_after} bytes, {done.elapsed_s:.1f} s"

@@ -6,8 +6,7 @@ import click
 
 import eosdb
 from eosdb.cli import output
-from eosdb.cli.file_command import FileCommand
-from eosdb.cli.session import Session
+from eosdb.cli.file_command import FileCommand, Session
 from eosdb.integrations.exposition import of_file, written
 from eosdb.system.signals import Stop, stopped_by_signals
 

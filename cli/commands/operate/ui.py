@@ -7,8 +7,7 @@ import webbrowser
 import click
 
 from eosdb.cli import output
-from eosdb.cli.file_command import FileCommand
-from eosdb.cli.session import Session
+from eosdb.cli.file_command import FileCommand, Session
 from eosdb.model.words import needs_extra
 from eosdb.system.signals import Stop, stopped_by_signals
 

@@ -9,8 +9,7 @@ from typing import Final
 import click
 
 from eosdb.cli import output
-from eosdb.cli.file_command import FileGroup
-from eosdb.cli.session import Session
+from eosdb.cli.file_command import FileGroup, Session
 from eosdb.errors import InvalidRequestError
 from eosdb.model.protocol.scram import MECHANISMS
 

@@ -27,9 +27,8 @@ from rich.text import Text
 
 import eosdb
 from eosdb.cli import output
-from eosdb.cli.file_command import FileCommand
+from eosdb.cli.file_command import FileCommand, Session
 from eosdb.cli.output import cell
-from eosdb.cli.session import Session
 from eosdb.cli.stopping import until_stopped
 from eosdb.errors import EosdbError
 from eosdb.model.clock import SystemClock

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from eosdb.admin.timeline.timeline import PartitionTimeline, TimelineBin, TransactionSpan, rows
+from eosdb.admin.timeline.reading import PartitionTimeline, TimelineBin, TransactionSpan, rows
 from eosdb.model.clock import format_time_ms
 from eosdb.model.words import counted, duration, printable, shortened
 

@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import Final
 
 from eosdb.admin.timeline.layout import KINDS, Medium, Picture, Shape, Target, cells, draw
-from eosdb.admin.timeline.timeline import PartitionTimeline
+from eosdb.admin.timeline.reading import PartitionTimeline
 from eosdb.model.words import printable, shortened
 
 # Okabe and Ito's colours: distinct for colour-blind readers, and by lightness in print.

@@ -26,7 +26,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from eosdb.admin.timeline import svg
-from eosdb.admin.timeline.timeline import PartitionTimeline, TransactionSpan
+from eosdb.admin.timeline.reading import PartitionTimeline, TransactionSpan
 from eosdb.admin.transactions import told
 from eosdb.admin.worries import worries
 from eosdb.database import Database

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import eosdb
-from eosdb.coordinator.transactions import decisions, ending, rows
+from eosdb.coordinator.transactions import decisions, rows
 from eosdb.coordinator.transactions.decisions import (
     FenceOngoing,
     IllegalTransitionError,
@@ -175,7 +175,7 @@ def end(
     *, committed: bool, pid: int = 7, epoch: int = 5, now_ms: int = NOW_MS, version: int = 1
 ) -> Request[Current]:
     return Request(
-        lambda current: ending.end(
+        lambda current: decisions.end(
             current, pid, epoch, committed, now_ms, version=version, fresh_producer_id=FRESH
         ),
         "end", {"pid": pid, "epoch": epoch, "committed": committed, "version": version},

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from eosdb.coordinator.transactions import decisions, ending
+from eosdb.coordinator.transactions import decisions
 from eosdb.coordinator.transactions.decisions import TransactionMetadata
 from eosdb.model.values import TransactionState
 from tests.coordinator.transactions.requests import (
@@ -117,7 +117,7 @@ MATRIX: dict[str, tuple[Request[object], Cells]] = {
     "commit with another producer id": (end(committed=True, pid=8), STRANGER),
     "abort with another producer id": (end(committed=False, pid=8, epoch=4), STRANGER),
     "complete": (
-        Request(lambda current: ending.complete(current, NOW_MS)),
+        Request(lambda current: decisions.complete(current, NOW_MS)),
         (None, "bug", "bug", "CompleteCommit 7/5", "CompleteAbort 7/5", "bug", "bug", "bug", "bug"),
     ),
     "timed out, after the deadline": (
@@ -188,7 +188,7 @@ ENDED_BY_VERSION_2: dict[str, tuple[Request[object], Cells]] = {
     "abort from two transactions ago": (end(committed=False, epoch=3, version=2), 6 * (FENCED,)),
     "commit of another producer id": (end(committed=True, pid=8, version=2), 6 * (UNMAPPED,)),
     "needs a new producer id": (
-        Request(lambda current: ending.end_needs_new_producer_id(current, 2)),
+        Request(lambda current: decisions.end_needs_new_producer_id(current, 2)),
         6 * ("no",),
     ),
 }
@@ -457,7 +457,7 @@ def play(story: Story, step: Callable[[Request[object], str, str], None] | None 
         assert answer(request, current) == told, f"step {number}"
         found = None if told in REFUSALS else left_by(request(current))
         if found is not None:
-            current = ending.complete(found, NOW_MS) if found.state.is_decided else found
+            current = decisions.complete(found, NOW_MS) if found.state.is_decided else found
         if step is not None:
             assert current is not None
             step(

@@ -7,7 +7,7 @@ import pytest
 import eosdb
 from eosdb import OffsetAndMetadata, Record, RecordBatch, TopicPartition
 from eosdb.coordinator.leadership import Decide, Decision, End
-from eosdb.coordinator.transactions import ending, rows
+from eosdb.coordinator.transactions import decisions, rows
 from eosdb.coordinator.transactions.state import TransactionMetadata
 from eosdb.errors import TransactionCoordinatorFencedError
 from eosdb.model.failpoints import watched
@@ -84,7 +84,7 @@ def test_a_replaced_coordinator_does_not_complete_what_it_has_decided(
 
     def decided(unit: Unit) -> TransactionMetadata:
         current = rows.load(unit, "p")
-        prepared = ending.end(current, *me, True, now)
+        prepared = decisions.end(current, *me, True, now)
         assert prepared is not None
         rows.record(unit, current, prepared, now)
         return prepared

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from eosdb.coordinator.transactions import decisions, ending
+from eosdb.coordinator.transactions import decisions
 from eosdb.coordinator.transactions.decisions import TransactionMetadata
 from eosdb.errors import (
     ApiError,
@@ -151,7 +151,7 @@ EFFECTS: dict[str, tuple[Request[object], Current, TransactionMetadata]] = {
     "an abort, too": (end(committed=False), metadata(ONGOING), metadata(PREPARE_ABORT, **NOW)),
     **{
         f"{done.label} keeps its start and nothing else": (
-            Request(lambda current: ending.complete(current, NOW_MS)), metadata(prepared),
+            Request(lambda current: decisions.complete(current, NOW_MS)), metadata(prepared),
             metadata(done, start_time_ms=START_MS, **NOW),
         )
         for prepared, done in ((PREPARE_COMMIT, COMPLETE_COMMIT), (PREPARE_ABORT, COMPLETE_ABORT))
