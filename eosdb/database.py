@@ -35,6 +35,7 @@ from eosdb.coordinator.projection import apply
 from eosdb.errors import ConfigError, EosdbError, IllegalStateError
 from eosdb.maintenance import copies
 from eosdb.maintenance.whole_file import WholeFile
+from eosdb.model import validation
 from eosdb.model.answers import QueryResult
 from eosdb.model.clock import Clock, SystemClock
 from eosdb.model.closing import Closeable, Closing
@@ -43,14 +44,6 @@ from eosdb.model.metrics import Metrics
 from eosdb.model.progress import Progress, report_progress
 from eosdb.model.reports import ProcessReport, PublishReport, ViewDescription
 from eosdb.model.requests import AnyBroker
-from eosdb.model.validation import (
-    check_choice,
-    check_file,
-    check_path,
-    check_text,
-    check_whole,
-    is_url,
-)
 from eosdb.model.values import (
     AppendOnceResult,
     ConsumerRecord,
@@ -117,7 +110,7 @@ def connect(
     CorruptDatabaseError, SchemaOutOfDateError, SchemaTooNewError, ReadOnlyDatabaseError,
     DatabaseLockedError, DatabaseFullError and ConfigError.
     """
-    check_choice("durability", durability, *get_args(Durability))
+    validation.check_choice("durability", durability, *get_args(Durability))
     if adopt not in (False, True, WAL):
         raise ConfigError(f"adopt: got {adopt!r}, expected False, True or {WAL!r}")
     if adopt and read_only:
@@ -125,14 +118,14 @@ def connect(
     if config is not None and not isinstance(config, BrokerConfig):
         raise ConfigError(f"config: got {config!r}, expected a BrokerConfig")
     return Database(
-        check_file("path", path),
+        validation.check_file("path", path),
         clock or SystemClock(),
         durability,
         read_only,
         create,
         migrate,
         adopt,
-        check_text("principal", principal, ConfigError),
+        validation.check_text("principal", principal, ConfigError),
         config or BrokerConfig(),
     )
 
@@ -395,7 +388,7 @@ class Database(WholeFile, Closeable):
     def columns(self, view: str) -> dict[str, str]:
         """Return the columns of a table or view by name, each with its SQL type: INTEGER, REAL, TEXT or
         BLOB, and "" for a computed column of a view of yours. Empty if there is no such table or view."""
-        check_text("view", view)
+        validation.check_text("view", view)
         with self._store.read() as connection:
             return queries.columns(connection, view)
 
@@ -406,7 +399,7 @@ class Database(WholeFile, Closeable):
         is read or the result is closed (`with db.query(…) as rows:`). Raises InvalidRequestError for
         statements that SQLite refuses or that write.
         """
-        check_text("sql", sql)
+        validation.check_text("sql", sql)
         columns, rows = queries.query(self._store, sql, parameters)
         return QueryResult(columns, rows, partial(queries.types, self._store, sql))
 
@@ -476,15 +469,15 @@ class Database(WholeFile, Closeable):
         is not replaced.
         """
         self._store.check_open()
-        if not is_url(target):
-            copies.publish(self._store, check_path("target", target))
+        if not validation.is_url(target):
+            copies.publish(self._store, validation.check_path("target", target))
             return None
         from eosdb.integrations.publishing import sending
         from eosdb.integrations.publishing.storage import Storage
 
-        check_whole("keep", keep, 1)
+        validation.check_whole("keep", keep, 1)
         storage = Storage.open(str(target), storage_options, self.clock)
-        where = None if folder is None else check_path("folder", folder)
+        where = None if folder is None else validation.check_path("folder", folder)
         return report_progress(
             on_progress,
             lambda report: sending.publish(

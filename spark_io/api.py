@@ -20,19 +20,9 @@ from eosdb.spark_io.planning.errors import SkippedFile, SparkOptionError
 from eosdb.spark_io.planning.files import absolute
 from eosdb.spark_io.python import explained, use_this_python
 from eosdb.spark_io.source import EosdbDataSource
-from eosdb.spark_io.writing import micro_batch
+from eosdb.spark_io.writing import micro_batch, writes
 from eosdb.spark_io.writing.micro_batch import Calls, MicroBatch, WriteReport, active, query_of
 from eosdb.spark_io.writing.outgoing import Outgoing, as_bytes, parse
-from eosdb.spark_io.writing.writes import (
-    Content,
-    bring_in,
-    is_taken,
-    last_write_of,
-    plan_of,
-    rows_of,
-    sink_of,
-    topics_of,
-)
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 """A file, a directory, a glob, or a list of them."""
@@ -175,23 +165,23 @@ def _append(frame: DataFrame, batch_id: int, given: dict[str, str], sink_id: str
             "needs a sink_id, one for each query and checkpoint"
         )
     batches = [as_bytes(batch) for batch in frame.toArrow().to_batches()]
-    rows = rows_of(batches)
-    sink = sink_of(owner, options.which)
-    topics = topics_of(batches) if options.topic is None else {options.topic}
+    rows = writes.rows_of(batches)
+    sink = writes.sink_of(owner, options.which)
+    topics = writes.topics_of(batches) if options.topic is None else {options.topic}
     run = query.run, batch_id
     place = f"{query.id} {sink}"
     calls = _CALLS.of(place, run)
     this = MicroBatch(owner, batch_id, query.run, query.checkpoint, query.is_its_thread, calls)
     # In other threads the calls have no order: only the rows identify a repeat.
-    plan = plan_of(query.checkpoint, query.id, batch_id) if query.is_its_thread else None
+    plan = writes.plan_of(query.checkpoint, query.id, batch_id) if query.is_its_thread else None
     is_numbered = query.is_its_thread and sink_id is None
-    content = Content(lambda: batches, rows, topics, plan, this.notes, is_numbered)
-    last_write = last_write_of(query.checkpoint, options.path, sink)
+    content = writes.Content(lambda: batches, rows, topics, plan, this.notes, is_numbered)
+    last_write = writes.last_write_of(query.checkpoint, options.path, sink)
     with eosdb.connect(options.path, create=False) as db:
         result, call = this.bring(
-            lambda order: bring_in(
+            lambda order: writes.bring_in(
                 db,
-                sink_of(owner, options.which, order),
+                writes.sink_of(owner, options.which, order),
                 batch_id,
                 Outgoing(db, options),
                 content,
@@ -199,7 +189,9 @@ def _append(frame: DataFrame, batch_id: int, given: dict[str, str], sink_id: str
             ),
             db.broker.cluster_id(),
             str(rows),
-            lambda order: is_taken(db, sink_of(owner, options.which, order), batch_id),
+            lambda order: writes.is_taken(
+                db, writes.sink_of(owner, options.which, order), batch_id
+            ),
         )
     _CALLS.add(place, run, call)
     micro_batch.of_result(result, sink, batch_id, rows.size).say(options.path)

@@ -8,20 +8,12 @@ from functools import cache, partial
 from typing import TypeVar
 from uuid import UUID
 
+from eosdb import errors
 from eosdb.admin import configs
 from eosdb.admin.configs import ConfigEntry
 from eosdb.broker.core import RequestHandler
 from eosdb.coordinator.authorizer import CLUSTER, Source
-from eosdb.errors import (
-    InvalidRequestError,
-    TopicAlreadyExistsError,
-    UnknownTopicOrPartitionError,
-)
-from eosdb.events.kinds import (
-    Event,
-    PartitionsAdded,
-    TopicCreated,
-)
+from eosdb.events import kinds
 from eosdb.log import json_views, partition_rows, scheduled, topics
 from eosdb.model.notices import catalog
 from eosdb.model.reports import JsonView
@@ -32,7 +24,7 @@ from eosdb.model.values import ScheduledRecord, TopicDescription, TopicMetadata
 from eosdb.store.writing.unit import Unit
 
 T = TypeVar("T")
-E = TypeVar("E", bound=Event | None)
+E = TypeVar("E", bound=kinds.Event | None)
 
 
 class TopicAdmin(RequestHandler):
@@ -58,7 +50,7 @@ class TopicAdmin(RequestHandler):
 
         created: TopicMetadata | None = None
 
-        def creation(source: Source) -> TopicCreated:
+        def creation(source: Source) -> kinds.TopicCreated:
             nonlocal created
             self._authorizer.check_create_topic(source, name)
             now = self._clock.time_ms()
@@ -68,7 +60,7 @@ class TopicAdmin(RequestHandler):
 
         try:
             self._change(creation, validate_only)
-        except TopicAlreadyExistsError:
+        except errors.TopicAlreadyExistsError:
             with self._store.read() as connection:
                 existing = topics.metadata(connection, name) if exist_ok else []
             if not existing:
@@ -84,9 +76,9 @@ class TopicAdmin(RequestHandler):
     def create_partitions(self, name: str, total: int, *, validate_only: bool = False) -> None:
         """Add partitions, up to `total`. Raises InvalidPartitionsError unless that is more than the
         topic has."""
-        check_text("topic", name, UnknownTopicOrPartitionError)
+        check_text("topic", name, errors.UnknownTopicOrPartitionError)
 
-        def widening(source: Source) -> PartitionsAdded:
+        def widening(source: Source) -> kinds.PartitionsAdded:
             self._authorizer.check(source, "alter", "topic", name)
             return topics.checked_widening(source, name, total, self._clock.time_ms())
 
@@ -108,7 +100,7 @@ class TopicAdmin(RequestHandler):
         """Apply changes to the topic's own settings; `anew` first drops all of its settings. Raises
         InvalidConfigError, UnknownTopicOrPartitionError, and InvalidRequestError for a setting that
         occurs twice."""
-        check_text("topic", name, UnknownTopicOrPartitionError)
+        check_text("topic", name, errors.UnknownTopicOrPartitionError)
         request = AlterTopicConfig(name, list(changes), anew=anew)
         self._change(lambda source: self._core.altered(source, request), validate_only)
 
@@ -118,7 +110,7 @@ class TopicAdmin(RequestHandler):
         Raises UnknownTopicOrPartitionError, or UnknownTopicIdError.
         """
         if not isinstance(topic, UUID):
-            check_text("topic", topic, UnknownTopicOrPartitionError)
+            check_text("topic", topic, errors.UnknownTopicOrPartitionError)
 
         def delete(unit: Unit) -> list[int]:
             name = topics.name_of(unit, topic) if isinstance(topic, UUID) else topic
@@ -139,7 +131,7 @@ class TopicAdmin(RequestHandler):
     def describe_topic(self, name: str) -> TopicDescription:
         """Return the topic with the offsets of its partitions and its own settings. Raises
         UnknownTopicOrPartitionError and TopicAuthorizationFailedError."""
-        check_text("topic", name, UnknownTopicOrPartitionError)
+        check_text("topic", name, errors.UnknownTopicOrPartitionError)
         with self._store.read() as connection:
             self._authorizer.check(connection, "describe", "topic", name)
             config = topics.read_config(connection, name)
@@ -152,7 +144,7 @@ class TopicAdmin(RequestHandler):
     def describe_topic_config(self, name: str) -> list[ConfigEntry]:
         """Return every setting of the topic, with its effective value and source. Raises
         UnknownTopicOrPartitionError and TopicAuthorizationFailedError."""
-        check_text("topic", name, UnknownTopicOrPartitionError)
+        check_text("topic", name, errors.UnknownTopicOrPartitionError)
         with self._store.read() as connection:
             self._authorizer.check(connection, "describe_configs", "topic", name)
             return configs.of_topic(self._config, topics.read_config(connection, name))
@@ -253,7 +245,7 @@ class TopicAdmin(RequestHandler):
         return self._coordinator.write(run)
 
     def _on_topic(self, operation: str, name: str, change: Callable[[Unit, int], T]) -> T:
-        check_text("topic", name, UnknownTopicOrPartitionError)
+        check_text("topic", name, errors.UnknownTopicOrPartitionError)
 
         def run(unit: Unit) -> T:
             self._authorizer.check(unit, operation, "topic", name)
@@ -266,5 +258,5 @@ def _place(text: str) -> tuple[int, int]:
     """The partition id and the offset of a record."""
     partition_id, _, offset = text.partition(".")
     if not (partition_id.isdecimal() and offset.isdecimal()):
-        raise InvalidRequestError(f"ids: got {text!r:.80}, expected one of `list_scheduled`")
+        raise errors.InvalidRequestError(f"ids: got {text!r:.80}, expected one of `list_scheduled`")
     return check_int("ids", int(partition_id), 0), check_int("ids", int(offset), 0)

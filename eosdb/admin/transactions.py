@@ -7,30 +7,17 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
+from eosdb import errors
 from eosdb.admin import diagnosis
 from eosdb.admin.hanging import DUE
 from eosdb.broker.core import RequestHandler
 from eosdb.coordinator.authorizer import CLUSTER
 from eosdb.coordinator.transactions import rows as transaction_rows
-from eosdb.errors import (
-    ConcurrentTransactionsError,
-    EosdbError,
-    InvalidRequestError,
-    TransactionalIdNotFoundError,
-    UnknownTopicIdError,
-    in_doubt,
-)
 from eosdb.log import append, partition_rows, producer_rows, transaction_index
 from eosdb.log.partition_rows import Partition
+from eosdb.model import validation
 from eosdb.model.damage import parsed, reads
 from eosdb.model.reports import Diagnosis, HangingReason, JournalEntry, OpenTransaction
-from eosdb.model.validation import (
-    check_int,
-    check_text,
-    check_texts,
-    check_topic_partition,
-    check_transactional_id,
-)
 from eosdb.model.values import ProducerIdAndEpoch, TopicPartition, TransactionState
 from eosdb.store import journal
 from eosdb.store.writing.unit import Unit
@@ -98,7 +85,7 @@ class TransactionAdmin(RequestHandler):
     ) -> list[OpenTransaction]:
         """Return the transactions open in the partition, or in all, with the coordinator's state of
         them."""
-        tp = None if topic_partition is None else check_topic_partition(topic_partition)
+        tp = None if topic_partition is None else validation.check_topic_partition(topic_partition)
         with self._store.read() as connection:
             partition = None if tp is None else partition_rows.read(connection, tp)
             return self._open_in(connection, partition)
@@ -109,7 +96,7 @@ class TransactionAdmin(RequestHandler):
 
         With `min_age_ms`, only those whose last record is at least this old.
         """
-        check_int("min_age_ms", min_age_ms, 0)
+        validation.check_int("min_age_ms", min_age_ms, 0)
         before = self._clock.time_ms() - min_age_ms
         return [
             transaction
@@ -120,11 +107,11 @@ class TransactionAdmin(RequestHandler):
     def diagnose(self, topic_partition: TopicPartition, group_id: str | None = None) -> Diagnosis:
         """Diagnose why a reader of the partition, or this group, is stuck. Raises
         UnknownTopicOrPartitionError and the authorization errors."""
-        tp = check_topic_partition(topic_partition)
+        tp = validation.check_topic_partition(topic_partition)
         with self._store.read() as connection:
             self._authorizer.check(connection, "describe", "topic", tp.topic)
             if group_id is not None:
-                check_text("group_id", group_id)
+                validation.check_text("group_id", group_id)
                 self._authorizer.check(connection, "describe", "group", group_id)
             return diagnosis.diagnose(
                 connection,
@@ -145,14 +132,14 @@ class TransactionAdmin(RequestHandler):
                 return self._coordinator.init_producer_id(
                     transactional_id, timeout_ms, None, self._may_end
                 )
-            except ConcurrentTransactionsError:
+            except errors.ConcurrentTransactionsError:
                 continue  # An open transaction has been aborted, or another process is ending it.
-            except EosdbError as error:
+            except errors.EosdbError as error:
                 if attempt:
-                    in_doubt(error)
+                    errors.in_doubt(error)
                 raise
-        raise in_doubt(
-            ConcurrentTransactionsError(
+        raise errors.in_doubt(
+            errors.ConcurrentTransactionsError(
                 f"transactional id {transactional_id!r}: other processes keep it busy; its producer may be "
                 "fenced, try again"
             )
@@ -167,8 +154,8 @@ class TransactionAdmin(RequestHandler):
         InvalidRequestError if no open transaction begins there, and UnknownTopicIdError if the topic is
         deleted meanwhile.
         """
-        tp = check_topic_partition(topic_partition)
-        check_int("start_offset", start_offset, 0)
+        tp = validation.check_topic_partition(topic_partition)
+        validation.check_int("start_offset", start_offset, 0)
         partition_id, transaction = self._beginning_at(tp, start_offset)
         is_held = transaction.hanging is None or transaction.hanging in DUE
         if transaction.transactional_id is not None and is_held:
@@ -185,12 +172,12 @@ class TransactionAdmin(RequestHandler):
     def transaction_history(self, transactional_id: str) -> list[JournalEntry]:
         """Return the events of the transactional id in the journal, oldest first. Raises
         TransactionalIdNotFoundError if there are none."""
-        check_transactional_id(transactional_id)
+        validation.check_transactional_id(transactional_id)
         with self._store.read() as connection:
             self._authorizer.check(connection, "describe", "transactional_id", transactional_id)
             entries = list(journal.of_transactional_id(connection, transactional_id))
         if not entries:
-            raise TransactionalIdNotFoundError(
+            raise errors.TransactionalIdNotFoundError(
                 f"there are no events of the transactional id {transactional_id!r}, as far as the "
                 "journal goes back"
             )
@@ -206,11 +193,11 @@ class TransactionAdmin(RequestHandler):
     ) -> Iterator[JournalEntry]:
         """Yield the events after a position that match every filter, oldest first, read on demand. Of
         events older than the history, only those of stored records remain."""
-        check_int("after", after, 0)
-        check_texts("kinds", kinds)
+        validation.check_int("after", after, 0)
+        validation.check_texts("kinds", kinds)
         for name, value in (("topic", topic), ("transactional_id", transactional_id)):
             if value is not None:
-                check_text(name, value)
+                validation.check_text(name, value)
         while True:
             with self._store.read() as connection:
                 self._authorizer.check(connection, "describe", "cluster", CLUSTER)
@@ -233,7 +220,7 @@ class TransactionAdmin(RequestHandler):
             if transaction.start_offset == start_offset:
                 return partition.partition_id, transaction
         begins = ", ".join(str(transaction.start_offset) for transaction in opened)
-        raise InvalidRequestError(
+        raise errors.InvalidRequestError(
             f"{tp}: no open transaction begins at offset {start_offset}; "
             + (f"those that are open begin at {begins}" if begins else "none is open there")
         )
@@ -264,7 +251,7 @@ class TransactionAdmin(RequestHandler):
             self._coordinator.init_producer_id(transactional_id, timeout_ms, None, may_end)
         except _EndedError as ended:
             return ended.outcome
-        except ConcurrentTransactionsError:  # It has been aborted.
+        except errors.ConcurrentTransactionsError:  # It has been aborted.
             pass
         return "ABORT"
 
@@ -273,7 +260,7 @@ class TransactionAdmin(RequestHandler):
         is open. Raises UnknownTopicIdError."""
         partition = partition_rows.find_by_id(unit, partition_id)
         if partition is None:
-            raise UnknownTopicIdError(
+            raise errors.UnknownTopicIdError(
                 f"{transaction.topic_partition}: the topic was deleted meanwhile, perhaps "
                 "recreated; nothing was changed"
             )
@@ -328,7 +315,7 @@ class TransactionAdmin(RequestHandler):
     def _timeout_of(self, transactional_id: str) -> int:
         """Return the id's timeout, which its producer set. A new id gets a default until its first
         producer sets one."""
-        check_transactional_id(transactional_id)
+        validation.check_transactional_id(transactional_id)
         with self._store.read() as connection:
             metadata = transaction_rows.read(connection, transactional_id)
         if metadata is None:

@@ -31,17 +31,8 @@ from eosdb.coordinator.groups.decisions import Group
 from eosdb.coordinator.groups.rows import AnyGroup
 from eosdb.errors import GroupIdNotFoundError, InvalidRequestError
 from eosdb.log import topics as log_topics
-from eosdb.model import requests
+from eosdb.model import requests, validation
 from eosdb.model.protocol import linear_regex
-from eosdb.model.validation import (
-    check_collection,
-    check_given_group_id,
-    check_group_id,
-    check_int,
-    check_mapping,
-    check_name,
-    check_texts,
-)
 from eosdb.model.values import (
     AssignedTopic,
     ConsumerGroupDescription,
@@ -59,7 +50,7 @@ def consumer_group_heartbeat(
     core: Core, request: requests.ConsumerGroupHeartbeat
 ) -> Write[ConsumerGroupHeartbeat]:
     group_id = request.group_id
-    check_group_id(group_id)
+    validation.check_group_id(group_id)
     beat = _checked(request)
     decisions.check_heartbeat(beat)
     if beat.subscribed_topic_regex:
@@ -83,7 +74,7 @@ def consumer_group_heartbeat(
 def describe_consumer_group(
     core: Core, request: requests.DescribeConsumerGroup
 ) -> ConsumerGroupDescription:
-    check_given_group_id(request.group_id)
+    validation.check_given_group_id(request.group_id)
     with core.store.read() as connection:
         core.authorizer.check(connection, "describe", "group", request.group_id)
         stored = group_rows.load(connection, request.group_id)
@@ -185,25 +176,25 @@ def _checked(beat: requests.ConsumerGroupHeartbeat) -> Heartbeat:
     if beat.group_id == "":
         raise InvalidRequestError("group_id: got an empty one, expected the id of a group")
     for name in ("member_id", "client_id", "client_host"):
-        check_name(name, getattr(beat, name))
+        validation.check_name(name, getattr(beat, name))
     for name in ("group_instance_id", "rack_id", "subscribed_topic_regex", "server_assignor"):
         if getattr(beat, name) is not None:
-            check_name(name, getattr(beat, name))
-    check_int("member_epoch", beat.member_epoch, -(2**31))
-    check_int("rebalance_timeout_ms", beat.rebalance_timeout_ms, -1, 2**31 - 1)
-    check_int("owner_lock", beat.owner_lock, 0)
+            validation.check_name(name, getattr(beat, name))
+    validation.check_int("member_epoch", beat.member_epoch, -(2**31))
+    validation.check_int("rebalance_timeout_ms", beat.rebalance_timeout_ms, -1, 2**31 - 1)
+    validation.check_int("owner_lock", beat.owner_lock, 0)
     names_given, owned = beat.subscribed_topic_names, None
     if names_given is not None:
-        names_given = tuple(check_texts("subscribed_topic_names", names_given))
+        names_given = tuple(validation.check_texts("subscribed_topic_names", names_given))
     if beat.topic_partitions is not None:
-        pairs = check_mapping("topic_partitions", beat.topic_partitions).items()
+        pairs = validation.check_mapping("topic_partitions", beat.topic_partitions).items()
         for topic_id, numbers in pairs:
             if not isinstance(topic_id, UUID):
                 raise InvalidRequestError(
                     f"topic_partitions: got {topic_id!r:.80}, expected a UUID"
                 )
-            for number in check_collection("topic_partitions", numbers):
-                check_int("topic_partitions", number, 0)
+            for number in validation.check_collection("topic_partitions", numbers):
+                validation.check_int("topic_partitions", number, 0)
         owned = frozenset((_UNKNOWN_TOPIC, 0) for _, numbers in pairs if numbers)
     given = {field.name: getattr(beat, field.name) for field in fields(beat)}
     return Heartbeat(**given | {"subscribed_topic_names": names_given, "owned": owned})

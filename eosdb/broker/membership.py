@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TypeGuard, TypeVar
 
+from eosdb import errors
 from eosdb.broker.core import Core, Rules, Write, answers, prepares
 from eosdb.coordinator.authorizer import CLUSTER
 from eosdb.coordinator.groups import consumer_decisions, decisions, migration
@@ -20,30 +21,12 @@ from eosdb.coordinator.groups.consumer_decisions import ConsumerGroup, ConsumerM
 from eosdb.coordinator.groups.decisions import Group, Member
 from eosdb.coordinator.groups.rows import AnyGroup
 from eosdb.coordinator.presence import Presence
-from eosdb.errors import (
-    ApiError,
-    DatabaseLockedError,
-    GroupIdNotFoundError,
-    InvalidSessionTimeoutError,
-    MemberIdRequiredError,
-    RebalanceInProgressError,
-    StorageError,
-    UnknownMemberIdError,
-)
 from eosdb.log import topics as log_topics
-from eosdb.model import requests
+from eosdb.model import requests, validation
 from eosdb.model.protocol.consumer_protocol import (
     PROTOCOL_TYPE,
     Subscription,
     encode_assignment,
-)
-from eosdb.model.validation import (
-    check_bytes,
-    check_given_group_id,
-    check_group_id,
-    check_int,
-    check_name,
-    check_text,
 )
 from eosdb.model.values import (
     GroupDescription,
@@ -64,12 +47,12 @@ J = TypeVar("J", Member, Heartbeat)
 def presence(core: Core, transactional_id: str | None) -> Presence | None:
     """See `Broker.presence`."""
     if transactional_id is not None:
-        check_text("transactional_id", transactional_id)
+        validation.check_text("transactional_id", transactional_id)
     try:
         return core.coordinator.presences.begin(
             core.coordinator.look_for_the_dead, transactional_id
         )
-    except (DatabaseLockedError, StorageError):
+    except (errors.DatabaseLockedError, errors.StorageError):
         return None
 
 
@@ -87,21 +70,24 @@ def join_group(core: Core, request: requests.JoinGroup) -> Write[JoinGroupResult
         request.session_timeout_ms,
         request.rebalance_timeout_ms,
         tuple(
-            (check_name("protocol", n), check_bytes("metadata", m)) for n, m in request.protocols
+            (validation.check_name("protocol", n), validation.check_bytes("metadata", m))
+            for n, m in request.protocols
         ),
         client_host=request.client_host,
         owner_lock=request.owner_lock,
     )
     _check_joining(core, group_id, joining, protocol_type)
 
-    def join(unit: Unit) -> JoinGroupResult | MemberIdRequiredError:
+    def join(unit: Unit) -> JoinGroupResult | errors.MemberIdRequiredError:
         core.authorizer.check(unit, "read", "group", group_id)
         stored = group_rows.load(unit, group_id)
         _check_protocols(group_id, stored, joining, protocol_type)
         member = with_id(core, unit, group_id, stored, joining)
         if gives_id_only:
             group_rows.renew_session(unit, group_id, member, core.clock.time_ms())
-            return MemberIdRequiredError(f"join group {group_id!r} as {member_id!r}", member_id)
+            return errors.MemberIdRequiredError(
+                f"join group {group_id!r} as {member_id!r}", member_id
+            )
         is_new = not member_id or _is_pending(unit, stored, member, group_id)
         if _is_mixed(stored):
             return _join_mixed(core, unit, stored, member, protocol_type, is_new=is_new)
@@ -120,20 +106,20 @@ def join_group(core: Core, request: requests.JoinGroup) -> Write[JoinGroupResult
 
 def _check_joining(core: Core, group_id: str, member: Member, protocol_type: str) -> None:
     _check_names(group_id, member.member_id, member.group_instance_id)
-    check_name("client_id", member.client_id)
-    check_name("client_host", member.client_host)
-    check_name("protocol_type", protocol_type)
+    validation.check_name("client_id", member.client_id)
+    validation.check_name("client_host", member.client_host)
+    validation.check_name("protocol_type", protocol_type)
     low = core.config.group_min_session_timeout_ms
     high = core.config.group_max_session_timeout_ms
     timeout_ms = member.session_timeout_ms
-    if not low <= check_int("session_timeout_ms", timeout_ms, -(2**31)) <= high:
-        raise InvalidSessionTimeoutError(
+    if not low <= validation.check_int("session_timeout_ms", timeout_ms, -(2**31)) <= high:
+        raise errors.InvalidSessionTimeoutError(
             f"session_timeout_ms: got {timeout_ms}, expected {low} to {high} "
             "(group_min_session_timeout_ms, group_max_session_timeout_ms)"
         )
     decisions.check_protocols_given(group_id, protocol_type, member.protocols)
-    check_int("rebalance_timeout_ms", member.rebalance_timeout_ms, 1)
-    check_int("owner_lock", member.owner_lock, 0)
+    validation.check_int("rebalance_timeout_ms", member.rebalance_timeout_ms, 1)
+    validation.check_int("owner_lock", member.owner_lock, 0)
 
 
 def with_id(core: Core, unit: Unit, group_id: str, group: AnyGroup | None, joining: J) -> J:
@@ -141,7 +127,7 @@ def with_id(core: Core, unit: Unit, group_id: str, group: AnyGroup | None, joini
     Raises UnknownMemberIdError if the process has died since it sent the request."""
     lock = joining.owner_lock
     if lock and not core.coordinator.presences.is_there(lock):
-        raise UnknownMemberIdError(
+        raise errors.UnknownMemberIdError(
             f"group {group_id!r}: the process that asked to join has left or died since"
         )
     if joining.member_id:
@@ -156,9 +142,9 @@ def with_id(core: Core, unit: Unit, group_id: str, group: AnyGroup | None, joini
 def sync_group(core: Core, request: requests.SyncGroup) -> Write[SyncGroupResult]:
     member_id, generation_id = request.member_id, request.generation_id
     _check_names(request.group_id, member_id, request.group_instance_id)
-    check_int("generation_id", generation_id, -(2**31))
+    validation.check_int("generation_id", generation_id, -(2**31))
     checked = {
-        check_name("member_id", name): check_bytes("assignment", data)
+        validation.check_name("member_id", name): validation.check_bytes("assignment", data)
         for name, data in (request.assignments or {}).items()
     }
 
@@ -182,9 +168,9 @@ def sync_group(core: Core, request: requests.SyncGroup) -> Write[SyncGroupResult
 @prepares(requests.Heartbeat)
 def heartbeat(core: Core, request: requests.Heartbeat) -> Write[None]:
     _check_names(request.group_id, request.member_id, request.group_instance_id)
-    check_int("generation_id", request.generation_id, -(2**31))
+    validation.check_int("generation_id", request.generation_id, -(2**31))
 
-    def beat(unit: Unit) -> RebalanceInProgressError | None:
+    def beat(unit: Unit) -> errors.RebalanceInProgressError | None:
         core.authorizer.check(unit, "read", "group", request.group_id)
         stored = group_rows.load(unit, request.group_id)
         if _is_mixed(stored):
@@ -212,7 +198,9 @@ def leave_group(core: Core, request: requests.LeaveGroup) -> Write[None]:
 
 
 @prepares(requests.RemoveMembers)
-def remove_members(core: Core, request: requests.RemoveMembers) -> Write[list[ApiError | None]]:
+def remove_members(
+    core: Core, request: requests.RemoveMembers
+) -> Write[list[errors.ApiError | None]]:
     group_id, members = request.group_id, request.members
     _check_names(group_id, "", None)
     for member_id, group_instance_id in members:
@@ -223,7 +211,7 @@ def remove_members(core: Core, request: requests.RemoveMembers) -> Write[list[Ap
 
 def _removed(
     core: Core, unit: Unit, group_id: str, members: Sequence[tuple[str, str | None]]
-) -> list[ApiError | None]:
+) -> list[errors.ApiError | None]:
     """Remove each of these members. Returns None or the error for each."""
     core.authorizer.check(unit, "read", "group", group_id)
     now = core.clock.time_ms()
@@ -241,13 +229,13 @@ def _removed(
     def find(member_id: str, group_instance_id: str | None) -> str:
         try:
             member_id = decisions.leaver(group, member_id, group_instance_id).member_id
-        except UnknownMemberIdError:
+        except errors.UnknownMemberIdError:
             given_out = group_rows.is_given_out(unit, group_id, member_id)
             if group_instance_id is not None or not given_out:
                 raise
             pending.add(member_id)
         if member_id in named:
-            raise UnknownMemberIdError(f"{member_id!r} leaves by this request already")
+            raise errors.UnknownMemberIdError(f"{member_id!r} leaves by this request already")
         named.add(member_id)
         return member_id
 
@@ -272,13 +260,13 @@ def is_waiting(core: Core, request: requests.IsWaiting) -> bool:
 
 @answers(requests.DescribeGroup)
 def describe_group(core: Core, request: requests.DescribeGroup) -> GroupDescription:
-    check_group_id(request.group_id)
+    validation.check_group_id(request.group_id)
     with core.store.read() as connection:
         core.authorizer.check(connection, "describe", "group", request.group_id)
         group = group_rows.load(connection, request.group_id)
         if group is None:
             if not group_offsets.exists(connection, request.group_id):
-                raise GroupIdNotFoundError(f"there is no group {request.group_id!r}")
+                raise errors.GroupIdNotFoundError(f"there is no group {request.group_id!r}")
             group = Group(request.group_id)
         group = core.coordinator.foresight(connection).group(group)
         return _described(group, log_topics.by_number(connection))
@@ -306,10 +294,10 @@ def describe_groups(core: Core, request: requests.DescribeGroups) -> list[GroupD
 
 
 def _check_names(group_id: str, member_id: str, group_instance_id: str | None) -> None:
-    check_given_group_id(group_id)
-    check_name("member_id", member_id)
+    validation.check_given_group_id(group_id)
+    validation.check_name("member_id", member_id)
     if group_instance_id is not None:
-        check_name("group_instance_id", group_instance_id)
+        validation.check_name("group_instance_id", group_instance_id)
 
 
 def _member(
@@ -486,7 +474,7 @@ def _sync_mixed(
 
 def _beat_mixed(
     rules: Rules, unit: Unit, group: ConsumerGroup, request: requests.Heartbeat
-) -> RebalanceInProgressError | None:
+) -> errors.RebalanceInProgressError | None:
     """Renew the member's session. Returns the error by which the member is told to rejoin."""
     now = rules.clock.time_ms()
     beating = migration.classic_member(group, request.member_id, request.group_instance_id)

@@ -14,16 +14,11 @@ from functools import partial
 from itertools import chain, islice
 from typing import Any, Final, NamedTuple
 
+from eosdb import errors
 from eosdb.broker.core import Core
 from eosdb.broker.produce import append_within, count_produced
 from eosdb.coordinator.leadership import Decision
 from eosdb.coordinator.transactions import rows as transaction_rows
-from eosdb.errors import (
-    ConcurrentTransactionsError,
-    EosdbError,
-    InvalidRequestError,
-    MessageTooLargeError,
-)
 from eosdb.events.kinds import SinkBatchAppended
 from eosdb.log import once, partition_rows, topics
 from eosdb.log.batch import PreparedBatch, prepare
@@ -124,7 +119,7 @@ def append_once(
 ) -> AppendOnceResult:
     """Append the batches atomically, unless the sink has already appended this or a later one."""
     if check_text("sink_id", sink_id) == "":
-        raise InvalidRequestError("sink_id: got an empty one, expected text")
+        raise errors.InvalidRequestError("sink_id: got an empty one, expected text")
     number = check_int("batch_id", batch_id, 0)
     this = SinkBatch(sink_id, number, _check_held(held), consecutive)
     with core.store.read() as connection:
@@ -166,7 +161,7 @@ def _append(core: Core, unit: Unit, parts: list[Part], sender: Sender | None) ->
         batch = part.batch if sender is None else sender.signed(part, sequence)
         try:
             result = append_within(core, unit, part.tp, batch, name)
-        except MessageTooLargeError:
+        except errors.MessageTooLargeError:
             if len(part.records) == 1:
                 raise
             waiting += reversed(part.halves(core.clock.time_ms()))
@@ -223,9 +218,9 @@ def _begin(core: Core, name: str) -> ProducerIdAndEpoch:
                 None,
                 partial(core.may_transact, transactional_id=name),
             )
-        except ConcurrentTransactionsError:
+        except errors.ConcurrentTransactionsError:
             continue
-    raise ConcurrentTransactionsError(f"{name}: other processes keep it busy; try again")
+    raise errors.ConcurrentTransactionsError(f"{name}: other processes keep it busy; try again")
 
 
 def _step(core: Core, sender: Sender, parts: list[Part]) -> Appended:
@@ -269,7 +264,7 @@ def _end(core: Core, sender: Sender, this: SinkBatch | None) -> None:
 def _abort(core: Core, sender: Sender) -> None:
     """Abort the transaction. If that fails, the next write does it after the lock is released; the
     earlier error matters more."""
-    with contextlib.suppress(EosdbError):
+    with contextlib.suppress(errors.EosdbError):
         _end(core, sender, None)
 
 
@@ -279,10 +274,10 @@ class _DoneMeanwhileError(Exception):
 
 def _check_held(held: Collection[str]) -> tuple[str, ...]:
     if isinstance(held, str):
-        raise InvalidRequestError("held: got text, expected a collection of texts")
+        raise errors.InvalidRequestError("held: got text, expected a collection of texts")
     texts = tuple(check_text("held", text) for text in check_collection("held", held))
     if "" in texts or sum(map(len, texts)) > _HELD_CHARS:
-        raise InvalidRequestError(
+        raise errors.InvalidRequestError(
             f"held: expected texts that are not empty, {_HELD_CHARS} characters together at most"
         )
     return texts
@@ -295,7 +290,7 @@ def _parts(batches: Batches, now_ms: int) -> Iterator[Part]:
     pieces = _Pieces()
     for pair in check_collection("batches", pairs):
         if not isinstance(pair, tuple) or len(pair) != 2:
-            raise InvalidRequestError(
+            raise errors.InvalidRequestError(
                 f"batches: got {pair!r:.80}, expected pairs of a partition and its records"
             )
         tp = check_topic_partition(pair[0])

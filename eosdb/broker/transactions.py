@@ -23,25 +23,10 @@ from eosdb.errors import (
 from eosdb.events.kinds import TxnOffsetsCommitted
 from eosdb.log import append, partition_rows, producer_rows, scheduled
 from eosdb.log.producer_state import check_marker
-from eosdb.model import requests
+from eosdb.model import requests, validation
 from eosdb.model.config import INT32_MAX, INT64_MAX
 from eosdb.model.protocol import linear_regex
 from eosdb.model.requests import OffsetErrors
-from eosdb.model.validation import (
-    INT16_MAX,
-    check_collection,
-    check_described_partition,
-    check_given_group_id,
-    check_group_id,
-    check_identity,
-    check_int,
-    check_name,
-    check_producer,
-    check_text,
-    check_texts,
-    check_topic_partitions,
-    check_transactional_id,
-)
 from eosdb.model.values import (
     GROUP_METADATA_TOPIC,
     INTERNAL_TOPICS,
@@ -57,14 +42,14 @@ from eosdb.store.writing.unit import Unit
 
 @answers(requests.InitProducerId)
 def init_producer_id(core: Core, request: requests.InitProducerId) -> ProducerIdAndEpoch:
-    check_producer(request.producer_id, request.producer_epoch)
+    validation.check_producer(request.producer_id, request.producer_epoch)
     expected = expected_or_none(request.producer_id, request.producer_epoch)
     if request.transactional_id is None:
         with core.store.read() as connection:
             core.authorizer.check_idempotent_write(connection)
         return ProducerIdAndEpoch(core.coordinator.new_producer_id(), 0)
-    check_transactional_id(request.transactional_id)
-    timeout = check_int(
+    validation.check_transactional_id(request.transactional_id)
+    timeout = validation.check_int(
         "transaction_timeout_ms", request.transaction_timeout_ms, -(2**31), INT32_MAX
     )
     return core.coordinator.init_producer_id(
@@ -78,8 +63,8 @@ def init_producer_id(core: Core, request: requests.InitProducerId) -> ProducerId
 @prepares(requests.AddPartitionsToTxn)
 def add_partitions_to_txn(core: Core, request: requests.AddPartitionsToTxn) -> Write[None]:
     producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
-    check_identity(request.transactional_id, *producer)
-    tps = frozenset(check_topic_partitions(request.partitions, SCHEDULED))
+    validation.check_identity(request.transactional_id, *producer)
+    tps = frozenset(validation.check_topic_partitions(request.partitions, SCHEDULED))
 
     def add(unit: Unit) -> None:
         core.may_transact(unit, request.transactional_id)
@@ -100,8 +85,8 @@ def add_partitions_to_txn(core: Core, request: requests.AddPartitionsToTxn) -> W
 @prepares(requests.AddOffsetsToTxn)
 def add_offsets_to_txn(core: Core, request: requests.AddOffsetsToTxn) -> Write[None]:
     producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
-    check_identity(request.transactional_id, *producer)
-    check_group_id(request.group_id)
+    validation.check_identity(request.transactional_id, *producer)
+    validation.check_group_id(request.group_id)
 
     def add(unit: Unit) -> None:
         core.may_transact(unit, request.transactional_id)
@@ -117,8 +102,8 @@ def add_offsets_to_txn(core: Core, request: requests.AddOffsetsToTxn) -> Write[N
 def txn_offset_commit(core: Core, request: requests.TxnOffsetCommit) -> Write[OffsetErrors]:
     transactional_id, group = request.transactional_id, request.group
     identity = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
-    check_identity(transactional_id, *identity)
-    check_given_group_id(group.group_id)
+    validation.check_identity(transactional_id, *identity)
+    validation.check_given_group_id(group.group_id)
     commits = checked(request)
     version = core.version(request.transaction_version)
     unknown = IllegalGenerationError(
@@ -154,7 +139,7 @@ def txn_offset_commit(core: Core, request: requests.TxnOffsetCommit) -> Write[Of
 @prepares(requests.EndTxn)
 def end_txn(core: Core, request: requests.EndTxn) -> Write[ProducerIdAndEpoch]:
     transactional_id = request.transactional_id
-    check_identity(transactional_id, request.producer_id, request.producer_epoch)
+    validation.check_identity(transactional_id, request.producer_id, request.producer_epoch)
     version = core.version(request.transaction_version)
     coordinator = core.coordinator
     coordinator.leadership.ensure_elected()
@@ -171,10 +156,10 @@ def end_txn(core: Core, request: requests.EndTxn) -> Write[ProducerIdAndEpoch]:
 
 @prepares(requests.WriteTxnMarkers)
 def write_txn_markers(core: Core, request: requests.WriteTxnMarkers) -> Write[None]:
-    pid = check_int("producer_id", request.producer_id, 0)
-    epoch = check_int("producer_epoch", request.producer_epoch, 0, INT16_MAX)
-    ruler = check_int("coordinator_epoch", request.coordinator_epoch, -1, INT32_MAX)
-    tps = check_topic_partitions(request.partitions)
+    pid = validation.check_int("producer_id", request.producer_id, 0)
+    epoch = validation.check_int("producer_epoch", request.producer_epoch, 0, validation.INT16_MAX)
+    ruler = validation.check_int("coordinator_epoch", request.coordinator_epoch, -1, INT32_MAX)
+    tps = validation.check_topic_partitions(request.partitions)
     version = core.version(request.transaction_version)
 
     def write(unit: Unit) -> None:
@@ -204,7 +189,7 @@ def find_coordinator(core: Core, request: requests.FindCoordinator) -> Coordinat
         raise InvalidRequestError(
             f"key_type: got {request.key_type!r}, expected transaction or group"
         )
-    check_text("key", request.key)
+    validation.check_text("key", request.key)
     with core.store.read() as connection:
         resource = "transactional_id" if request.key_type == "transaction" else "group"
         core.authorizer.check(connection, "describe", resource, request.key)
@@ -213,7 +198,7 @@ def find_coordinator(core: Core, request: requests.FindCoordinator) -> Coordinat
 
 @answers(requests.DescribeProducers)
 def describe_producers(core: Core, request: requests.DescribeProducers) -> list[ProducerState]:
-    tp = check_described_partition(request.topic_partition)
+    tp = validation.check_described_partition(request.topic_partition)
     with core.store.read() as connection:
         core.authorizer.check(connection, "read", "topic", tp.topic)
         return producer_rows.describe(connection, partition_rows.read(connection, tp).partition_id)
@@ -223,12 +208,12 @@ def describe_producers(core: Core, request: requests.DescribeProducers) -> list[
 def describe_transactions(
     core: Core, request: requests.DescribeTransactions
 ) -> dict[str, TransactionDescription]:
-    check_collection("transactional_ids", request.transactional_ids)
+    validation.check_collection("transactional_ids", request.transactional_ids)
     described: dict[str, TransactionDescription] = {}
     with core.store.read() as connection:
         foresight = core.coordinator.foresight(connection)
         for name in request.transactional_ids:
-            check_transactional_id(name)
+            validation.check_transactional_id(name)
             core.authorizer.check(connection, "describe", "transactional_id", name)
             metadata = transaction_rows.read(connection, name)
             if metadata is None:
@@ -255,11 +240,11 @@ def describe_transactions(
 
 @answers(requests.ListTransactions)
 def list_transactions(core: Core, request: requests.ListTransactions) -> list[TransactionListing]:
-    check_texts("states", request.states)
-    for producer_id in check_collection("producer_ids", request.producer_ids):
-        check_int("producer_ids", producer_id, -INT64_MAX)
-    check_int("duration_ms", request.duration_ms, -1)
-    check_name("transactional_id_pattern", request.transactional_id_pattern)
+    validation.check_texts("states", request.states)
+    for producer_id in validation.check_collection("producer_ids", request.producer_ids):
+        validation.check_int("producer_ids", producer_id, -INT64_MAX)
+    validation.check_int("duration_ms", request.duration_ms, -1)
+    validation.check_name("transactional_id_pattern", request.transactional_id_pattern)
     conditions, values = ["1"], list[object]()
     for column, wanted in (("state", request.states), ("producer_id", request.producer_ids)):
         if wanted:

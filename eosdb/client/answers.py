@@ -7,87 +7,74 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from eosdb.errors import (
-    ApiError,
-    ClusterAuthorizationFailedError,
-    EosdbError,
-    InvalidProducerEpochError,
-    InvalidProducerIdMappingError,
-    InvalidTransactionTimeoutError,
-    InvalidTxnStateError,
-    NetworkExceptionError,
-    ProducerFencedError,
-    RequestTimedOutError,
-    TransactionAbortableError,
-    TransactionalIdAuthorizationFailedError,
-    TransactionCoordinatorFencedError,
-    UnsupportedVersionError,
-)
+from eosdb import errors
 from eosdb.model.requests import EndTxn, InitProducerId, Produce, Request
 
 Kind = type[Request[Any]]
 """The type of a request; an error means different things for different types."""
 _ALWAYS_FATAL: Final = (
-    ProducerFencedError,
-    ClusterAuthorizationFailedError,
-    TransactionalIdAuthorizationFailedError,
-    UnsupportedVersionError,
+    errors.ProducerFencedError,
+    errors.ClusterAuthorizationFailedError,
+    errors.TransactionalIdAuthorizationFailedError,
+    errors.UnsupportedVersionError,
 )
 _MAY_BE_GRANTED: Final = (
-    ClusterAuthorizationFailedError,
-    TransactionalIdAuthorizationFailedError,
+    errors.ClusterAuthorizationFailedError,
+    errors.TransactionalIdAuthorizationFailedError,
 )
 _FATAL_TO_COORDINATOR_REQUESTS: Final = (
     *_ALWAYS_FATAL,
-    InvalidTxnStateError,
-    InvalidTransactionTimeoutError,
+    errors.InvalidTxnStateError,
+    errors.InvalidTransactionTimeoutError,
 )
 
 
-def is_fatal(error: EosdbError, kind: Kind, *, aborting: bool = False) -> bool:
+def is_fatal(error: errors.EosdbError, kind: Kind, *, aborting: bool = False) -> bool:
     """Whether the error is fatal to the producer (Kafka: TransactionManager's handlers). Not fatal:
     missing authorization for the transactional id, since it may be granted later, and an unknown id,
     since it can be initialised again. Fatal: a refused EndTxn, whose outcome is unknown, and an abortable
     error while aborting."""
     if kind is Produce:
         return isinstance(error, _ALWAYS_FATAL)
-    if isinstance(error, TransactionAbortableError):
+    if isinstance(error, errors.TransactionAbortableError):
         return aborting and kind is EndTxn
     if kind is InitProducerId:
-        return isinstance(error, ApiError) and not isinstance(error, _MAY_BE_GRANTED)
-    if isinstance(error, InvalidProducerIdMappingError):
+        return isinstance(error, errors.ApiError) and not isinstance(error, _MAY_BE_GRANTED)
+    if isinstance(error, errors.InvalidProducerIdMappingError):
         return False
     if kind is EndTxn:
-        return isinstance(error, ApiError)
+        return isinstance(error, errors.ApiError)
     return isinstance(error, _FATAL_TO_COORDINATOR_REQUESTS)
 
 
-def is_abortable(error: EosdbError, kind: Kind) -> bool:
+def is_abortable(error: errors.EosdbError, kind: Kind) -> bool:
     """Whether a non-fatal error allows only an abort. After any other refused EndTxn, the request may be
     repeated."""
     if kind is EndTxn:
-        return isinstance(error, (TransactionAbortableError, InvalidProducerIdMappingError))
+        return isinstance(
+            error, (errors.TransactionAbortableError, errors.InvalidProducerIdMappingError)
+        )
     return True
 
 
-def as_coordinators(error: EosdbError) -> EosdbError:
+def as_coordinators(error: errors.EosdbError) -> errors.EosdbError:
     """Translate a stale epoch, which means fenced for every coordinator request (TransactionManager)."""
-    if isinstance(error, InvalidProducerEpochError):
-        fenced = ProducerFencedError(str(error))
+    if isinstance(error, errors.InvalidProducerEpochError):
+        fenced = errors.ProducerFencedError(str(error))
         fenced.__cause__ = error
         return fenced
     return error
 
 
-def may_be_repeated(error: EosdbError) -> bool:
+def may_be_repeated(error: errors.EosdbError) -> bool:
     """Whether the same request may succeed if it is sent again unchanged. Not for DatabaseLockedError:
     the request has already waited for `lock_timeout_ms`."""
-    if not isinstance(error, ApiError):
+    if not isinstance(error, errors.ApiError):
         return False
     # The newer coordinator completes the decided transaction, and its response is definite.
-    return error.retriable or isinstance(error, TransactionCoordinatorFencedError)
+    return error.retriable or isinstance(error, errors.TransactionCoordinatorFencedError)
 
 
-def is_lost(error: EosdbError | None) -> bool:
+def is_lost(error: errors.EosdbError | None) -> bool:
     """Whether no response arrived, in contrast to an error from the broker."""
-    return isinstance(error, (NetworkExceptionError, RequestTimedOutError))
+    return isinstance(error, (errors.NetworkExceptionError, errors.RequestTimedOutError))

@@ -12,14 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
-from eosdb.errors import (
-    ApiError,
-    ClusterAuthorizationFailedError,
-    GroupAuthorizationFailedError,
-    InvalidRequestError,
-    TopicAuthorizationFailedError,
-    TransactionalIdAuthorizationFailedError,
-)
+from eosdb import errors
 from eosdb.events.kinds import Acl
 from eosdb.model.validation import check_name
 from eosdb.store.writing.unit import TRANSACTIONS, Memo, Unit
@@ -28,11 +21,11 @@ OPERATIONS: Final = (
     "all", "read", "write", "create", "delete", "alter", "describe", "cluster_action",
     "describe_configs", "alter_configs", "idempotent_write",
 )  # fmt: skip
-RESOURCE_TYPES: Final[dict[str, type[ApiError]]] = {
-    "topic": TopicAuthorizationFailedError,
-    "group": GroupAuthorizationFailedError,
-    "cluster": ClusterAuthorizationFailedError,
-    "transactional_id": TransactionalIdAuthorizationFailedError,
+RESOURCE_TYPES: Final[dict[str, type[errors.ApiError]]] = {
+    "topic": errors.TopicAuthorizationFailedError,
+    "group": errors.GroupAuthorizationFailedError,
+    "cluster": errors.ClusterAuthorizationFailedError,
+    "transactional_id": errors.TransactionalIdAuthorizationFailedError,
 }
 SUPPORTED: Final = {
     "topic": (
@@ -66,13 +59,13 @@ def check_acl(acl: Acl) -> Acl:
         _one_of("permission", acl.permission, PERMISSIONS),
     )
     if stored.resource_type == "cluster" and stored.resource_name not in (CLUSTER, "*"):
-        raise InvalidRequestError(
+        raise errors.InvalidRequestError(
             f"resource_name: got {stored.resource_name!r}, expected {CLUSTER}, the only cluster"
         )
     if not stored.resource_name:
-        raise InvalidRequestError("resource_name: got '', expected a name, or * for all")
+        raise errors.InvalidRequestError("resource_name: got '', expected a name, or * for all")
     if ":" not in stored.principal:
-        raise InvalidRequestError(
+        raise errors.InvalidRequestError(
             f"principal: got {stored.principal!r}, expected TYPE:NAME such as User:alice"
         )
     return stored
@@ -156,7 +149,7 @@ class Authorizer:
             allowed(acls, self.principal, "idempotent_write", "cluster", CLUSTER)
             or allowed(acls, self.principal, "write", "topic", None)
         ):
-            raise ClusterAuthorizationFailedError(
+            raise errors.ClusterAuthorizationFailedError(
                 f"{self.principal} may neither idempotent_write the cluster nor write any topic; add "
                 "an ACL that allows one of them"
             )
@@ -167,7 +160,7 @@ class Authorizer:
             self.allows(source, operation, "cluster", CLUSTER)
             for operation in ("alter", "cluster_action")
         ):
-            raise ClusterAuthorizationFailedError(
+            raise errors.ClusterAuthorizationFailedError(
                 f"{self.principal} may neither alter the cluster nor cluster_action it; add an ACL that "
                 "allows one of them"
             )
@@ -219,5 +212,7 @@ def _covers(acl: Acl, operation: str) -> bool:
 def _one_of(name: str, value: object, choices: tuple[str, ...]) -> str:
     text = str(value).lower().replace("-", "_")
     if text not in choices:
-        raise InvalidRequestError(f"{name}: got {value!r}, expected one of {', '.join(choices)}")
+        raise errors.InvalidRequestError(
+            f"{name}: got {value!r}, expected one of {', '.join(choices)}"
+        )
     return text

@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
+from eosdb import errors
 from eosdb.coordinator.due import Due
 from eosdb.coordinator.foresight import Foresight
 from eosdb.coordinator.groups import offsets as group_offsets
@@ -31,12 +32,6 @@ from eosdb.coordinator.transactions import rows as transaction_rows
 from eosdb.coordinator.transactions.decisions import FenceOngoing, begun_again
 from eosdb.coordinator.transactions.producer_ids import ProducerIdManager
 from eosdb.coordinator.transactions.state import TransactionMetadata
-from eosdb.errors import (
-    ConcurrentTransactionsError,
-    EosdbError,
-    IllegalStateError,
-    TransactionCoordinatorFencedError,
-)
 from eosdb.log import producer_rows, scheduled
 from eosdb.model.clock import Clock
 from eosdb.model.config import BrokerConfig
@@ -214,7 +209,7 @@ class TransactionCoordinator:
     def deliver(self) -> bool:
         """Deliver scheduled records for callers that have committed or only read. Returns whether any was
         due. A failure is not raised: the next write delivers them."""
-        with contextlib.suppress(EosdbError):
+        with contextlib.suppress(errors.EosdbError):
             with self._store.read() as connection:
                 due_ms = scheduled.next_due(connection)
             if due_ms is not None and due_ms <= self._clock.time_ms() and not self._store.read_only:
@@ -326,7 +321,7 @@ class TransactionCoordinator:
             producer_id=prepared.producer_id,
             producer_epoch=prepared.producer_epoch,
         )
-        raise ConcurrentTransactionsError(
+        raise errors.ConcurrentTransactionsError(
             f"transactional id {transactional_id!r}: an earlier producer's transaction was open "
             "and has been aborted; call init_producer_id again"
         )
@@ -385,7 +380,7 @@ class TransactionCoordinator:
         if decision is not None and decision.end is End.DECIDED:
             decision = self.leadership.completed_at_once(unit, decision)
         if decision is None:
-            raise IllegalStateError("the end of this transaction needs more than one unit")
+            raise errors.IllegalStateError("the end of this transaction needs more than one unit")
         return decision
 
     def _abort_while(self, first: Callable[[Unit], str | None]) -> int:
@@ -414,7 +409,7 @@ class TransactionCoordinator:
             decision = self.leadership.decide(due, decide, self._store.write)
             if decision is not None:
                 aborted += 1
-                with contextlib.suppress(TransactionCoordinatorFencedError):
+                with contextlib.suppress(errors.TransactionCoordinatorFencedError):
                     if decision.end is End.DECIDED:
                         self.leadership.complete(decision)
                 assert lost is not None

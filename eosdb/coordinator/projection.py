@@ -17,29 +17,8 @@ from eosdb.coordinator.groups import rows as group_rows
 from eosdb.coordinator.transactions import rows
 from eosdb.coordinator.transactions import rows as transaction_rows
 from eosdb.coordinator.transactions.producer_ids import BLOCK_VERSION, NEXT_PRODUCER_ID
-from eosdb.events import encoding
+from eosdb.events import encoding, kinds
 from eosdb.events.encoding import Lean, fill_in
-from eosdb.events.kinds import (
-    KINDS,
-    AclAdded,
-    AclRemoved,
-    BatchAppended,
-    ConsumerGroupChanged,
-    CoordinatorElected,
-    Event,
-    GroupChanged,
-    GroupConfigAltered,
-    OffsetsCommitted,
-    OffsetsDeleted,
-    ProducerIdBlockAllocated,
-    ProducerIdsForgotten,
-    ScramCredentialRemoved,
-    ScramCredentialSet,
-    TopicDeleted,
-    TransactionalIdExpired,
-    TransactionStateChanged,
-    TxnOffsetsCommitted,
-)
 from eosdb.log import projection as log_projection
 from eosdb.model.values import EPOCH_PER_TRANSACTION, GroupState, TransactionState
 from eosdb.store.counters import set_counter
@@ -56,17 +35,19 @@ _DELETE_ACL: Final = Statement(f"DELETE FROM {{acls}} WHERE {_ACL} = (?, ?, ?, ?
 
 
 def producer_id_block_allocated(
-    unit: Folding, event: ProducerIdBlockAllocated, position: int
+    unit: Folding, event: kinds.ProducerIdBlockAllocated, position: int
 ) -> None:
     set_counter(unit, NEXT_PRODUCER_ID, event.first_producer_id + event.size)
     set_counter(unit, BLOCK_VERSION, event.version)
 
 
-def coordinator_elected(unit: Folding, event: CoordinatorElected, position: int) -> None:
+def coordinator_elected(unit: Folding, event: kinds.CoordinatorElected, position: int) -> None:
     set_counter(unit, transaction_rows.COORDINATOR_EPOCH, event.epoch)
 
 
-def transaction_state_changed(unit: Folding, event: TransactionStateChanged, position: int) -> None:
+def transaction_state_changed(
+    unit: Folding, event: kinds.TransactionStateChanged, position: int
+) -> None:
     state = event.to_state
     before = transaction_rows.load(unit, event.transactional_id)
     transaction_rows.save(unit, event)
@@ -81,19 +62,21 @@ def transaction_state_changed(unit: Folding, event: TransactionStateChanged, pos
         )
 
 
-def transactional_id_expired(unit: Folding, event: TransactionalIdExpired, position: int) -> None:
+def transactional_id_expired(
+    unit: Folding, event: kinds.TransactionalIdExpired, position: int
+) -> None:
     transaction_rows.forget(unit, event.transactional_id)
 
 
-def producer_ids_forgotten(unit: Folding, event: ProducerIdsForgotten, position: int) -> None:
+def producer_ids_forgotten(unit: Folding, event: kinds.ProducerIdsForgotten, position: int) -> None:
     unit.executemany(_FORGET_PRODUCER_ID, [(id_,) for id_ in event.producer_ids])
 
 
-def offsets_committed(unit: Folding, event: OffsetsCommitted, position: int) -> None:
+def offsets_committed(unit: Folding, event: kinds.OffsetsCommitted, position: int) -> None:
     group_offsets.put(unit, event.group_id, event.offsets, event.timestamp, position)
 
 
-def txn_offsets_committed(unit: Folding, event: TxnOffsetsCommitted, position: int) -> None:
+def txn_offsets_committed(unit: Folding, event: kinds.TxnOffsetsCommitted, position: int) -> None:
     group_offsets.pend(
         unit,
         event.producer_id,
@@ -105,78 +88,80 @@ def txn_offsets_committed(unit: Folding, event: TxnOffsetsCommitted, position: i
     )
 
 
-def offsets_deleted(unit: Folding, event: OffsetsDeleted, position: int) -> None:
+def offsets_deleted(unit: Folding, event: kinds.OffsetsDeleted, position: int) -> None:
     group_offsets.forget(unit, event.group_id, event.partitions)
     if event.reason in ("group deleted", "group expired"):
         group_rows.forget(unit, event.group_id)
 
 
-def group_changed(unit: Folding, event: GroupChanged, position: int) -> None:
+def group_changed(unit: Folding, event: kinds.GroupChanged, position: int) -> None:
     group_rows.save(unit, event)
     is_empty = event.state == GroupState.EMPTY.value
     group_offsets.retain(unit, event.group_id, event.timestamp if is_empty else None)
 
 
-def consumer_group_changed(unit: Folding, event: ConsumerGroupChanged, position: int) -> None:
+def consumer_group_changed(unit: Folding, event: kinds.ConsumerGroupChanged, position: int) -> None:
     group = group_rows.save_consumer(unit, event)
     group_offsets.retain(unit, event.group_id, None if group.members else event.timestamp)
 
 
-def group_config_altered(unit: Folding, event: GroupConfigAltered, position: int) -> None:
+def group_config_altered(unit: Folding, event: kinds.GroupConfigAltered, position: int) -> None:
     group_configs.save(unit, event.group_id, event.config)
 
 
-def topic_deleted(unit: Folding, event: TopicDeleted, position: int) -> None:
+def topic_deleted(unit: Folding, event: kinds.TopicDeleted, position: int) -> None:
     group_offsets.forget_topic(unit, event.topic)
 
 
-def acl_added(unit: Folding, event: AclAdded, position: int) -> None:
+def acl_added(unit: Folding, event: kinds.AclAdded, position: int) -> None:
     unit.execute(_SAVE_ACL, tuple(event.acl))
     unit.memos[AclMemo].rules = None
 
 
-def acl_removed(unit: Folding, event: AclRemoved, position: int) -> None:
+def acl_removed(unit: Folding, event: kinds.AclRemoved, position: int) -> None:
     unit.execute(_DELETE_ACL, tuple(event.acl))
     unit.memos[AclMemo].rules = None
 
 
-def scram_credential_set(unit: Folding, event: ScramCredentialSet, position: int) -> None:
+def scram_credential_set(unit: Folding, event: kinds.ScramCredentialSet, position: int) -> None:
     users.save(unit, event.credential)
 
 
-def scram_credential_removed(unit: Folding, event: ScramCredentialRemoved, position: int) -> None:
+def scram_credential_removed(
+    unit: Folding, event: kinds.ScramCredentialRemoved, position: int
+) -> None:
     users.forget(unit, event.user, event.mechanism)
 
 
-HANDLERS: Final[dict[type[Event], Callable[[Folding, Any, int], None]]] = {
-    ProducerIdBlockAllocated: producer_id_block_allocated,
-    CoordinatorElected: coordinator_elected,
-    TransactionStateChanged: transaction_state_changed,
-    TransactionalIdExpired: transactional_id_expired,
-    ProducerIdsForgotten: producer_ids_forgotten,
-    OffsetsCommitted: offsets_committed,
-    TxnOffsetsCommitted: txn_offsets_committed,
-    OffsetsDeleted: offsets_deleted,
-    TopicDeleted: topic_deleted,
-    AclAdded: acl_added,
-    AclRemoved: acl_removed,
-    ScramCredentialSet: scram_credential_set,
-    ScramCredentialRemoved: scram_credential_removed,
-    GroupChanged: group_changed,
-    ConsumerGroupChanged: consumer_group_changed,
-    GroupConfigAltered: group_config_altered,
+HANDLERS: Final[dict[type[kinds.Event], Callable[[Folding, Any, int], None]]] = {
+    kinds.ProducerIdBlockAllocated: producer_id_block_allocated,
+    kinds.CoordinatorElected: coordinator_elected,
+    kinds.TransactionStateChanged: transaction_state_changed,
+    kinds.TransactionalIdExpired: transactional_id_expired,
+    kinds.ProducerIdsForgotten: producer_ids_forgotten,
+    kinds.OffsetsCommitted: offsets_committed,
+    kinds.TxnOffsetsCommitted: txn_offsets_committed,
+    kinds.OffsetsDeleted: offsets_deleted,
+    kinds.TopicDeleted: topic_deleted,
+    kinds.AclAdded: acl_added,
+    kinds.AclRemoved: acl_removed,
+    kinds.ScramCredentialSet: scram_credential_set,
+    kinds.ScramCredentialRemoved: scram_credential_removed,
+    kinds.GroupChanged: group_changed,
+    kinds.ConsumerGroupChanged: consumer_group_changed,
+    kinds.GroupConfigAltered: group_config_altered,
 }
 _FOLDS: Final = {
     kind: tuple(
         handlers[kind] for handlers in (HANDLERS, log_projection.HANDLERS) if kind in handlers
     )
-    for kind in KINDS.values()
+    for kind in kinds.KINDS.values()
 }
 if missing := [kind.__name__ for kind, handlers in _FOLDS.items() if not handlers]:
     raise AssertionError(f"no projection folds {', '.join(missing)}")
 
 
-def apply(unit: Folding, row: Event | Lean, position: int) -> Event:
+def apply(unit: Folding, row: kinds.Event | Lean, position: int) -> kinds.Event:
     """Fold the event at `position` in the journal. Returns it with the fields that a lean row omits.
     Raises TypeError for a row that does not fit the events before it."""
     event = _whole(unit, row) if isinstance(row, Lean) else row
@@ -185,7 +170,7 @@ def apply(unit: Folding, row: Event | Lean, position: int) -> Event:
     return event
 
 
-def _whole(unit: Folding, row: Lean) -> Event:
+def _whole(unit: Folding, row: Lean) -> kinds.Event:
     try:
         return fill_in(row, _expected(unit, row))
     except (KeyError, ValueError) as error:
@@ -193,12 +178,12 @@ def _whole(unit: Folding, row: Lean) -> Event:
 
 
 # decisions/0026: the state before a row implies the fields that it omits.
-def _expected(unit: Folding, row: Lean) -> Event:
+def _expected(unit: Folding, row: Lean) -> kinds.Event:
     """The event expected from the state before the row. Raises KeyError, TypeError and ValueError."""
     before = None
     if row.transactional_id is not None:
         before = transaction_rows.load(unit, row.transactional_id)
-    if row.kind is TransactionStateChanged:
+    if row.kind is kinds.TransactionStateChanged:
         to_state = TransactionState.from_label(row.members.get("to_state", _ONGOING))
         version = row.members.get("transaction_version", EPOCH_PER_TRANSACTION)
         usual = rows.expected(before, to_state, version, row.timestamp)
@@ -206,7 +191,7 @@ def _expected(unit: Folding, row: Lean) -> Event:
             raise TypeError(f"the transactional id {row.transactional_id!r} is not known")
         return usual
     producer = None if before is None else before.producer
-    if row.kind is BatchAppended:
+    if row.kind is kinds.BatchAppended:
         base_offset = row.members["base_offset"]
         return encoding.batch(row.timestamp, row.transactional_id, base_offset, producer)
     return encoding.marker(producer, transaction_rows.epoch(unit))

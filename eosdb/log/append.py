@@ -16,12 +16,7 @@ import threading
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from eosdb.errors import (
-    InvalidRecordError,
-    MessageTooLargeError,
-    OutOfOrderSequenceNumberError,
-    PolicyViolationError,
-)
+from eosdb import errors
 from eosdb.events import encoding
 from eosdb.events.encoding import NAMED
 from eosdb.events.kinds import BatchAppended, MarkerWritten, RecordsScheduled
@@ -183,7 +178,7 @@ def append(
             duplicate=True,
         )  # fmt: skip
     if config.closed:
-        raise PolicyViolationError(f"{partition.topic_partition}: {config.closed}")
+        raise errors.PolicyViolationError(f"{partition.topic_partition}: {config.closed}")
     timestamps = batch.timestamps if log_append_time < 0 else [now_ms]
     newest = max(timestamps)
     if 0 <= config.retention_ms < now_ms - newest and not is_scheduled:
@@ -204,7 +199,7 @@ def append(
     except sqlite3.IntegrityError as error:
         if error.sqlite_errorcode != sqlite3.SQLITE_CONSTRAINT_UNIQUE or event.base_sequence < 0:
             raise
-        raise OutOfOrderSequenceNumberError(
+        raise errors.OutOfOrderSequenceNumberError(
             f"producer {batch.producer_id}: some of the {batch.count} sequences from "
             f"{batch.base_sequence} on are stored already; expected new ones or an exact repeat"
         ) from error
@@ -229,12 +224,12 @@ def _schedule(event: BatchAppended, timestamps: list[int]) -> RecordsScheduled:
 def _check_fits(partition: Partition, batch: PreparedBatch, config: TopicConfig) -> None:
     """Check the batch against the topic's settings. Raises MessageTooLargeError and InvalidRecordError."""
     if batch.size > config.max_message_bytes:
-        raise MessageTooLargeError(
+        raise errors.MessageTooLargeError(
             f"{partition.topic_partition}: the batch has {batch.size} bytes, max.message.bytes is "
             f"{config.max_message_bytes}; send fewer or smaller records"
         )
     if config.compact and batch.has_null_key:
-        keyless = InvalidRecordError(
+        keyless = errors.InvalidRecordError(
             f"{partition.topic_partition}: the topic is compacted, every record needs a key"
         )
         keyless.records = [at for at, key in enumerate(batch.payload[::2]) if key is None]
@@ -312,7 +307,7 @@ def check_begins_at_zero(unit: Unit, partition_id: int, batch: PreparedBatch) ->
     counts from 0, so a first batch with another sequence has overtaken its predecessor. Raises
     OutOfOrderSequenceNumberError."""
     if batch.base_sequence and producer_rows.load(unit, partition_id, batch.producer_id) is None:
-        raise OutOfOrderSequenceNumberError(
+        raise errors.OutOfOrderSequenceNumberError(
             f"producer {batch.producer_id}, epoch {batch.producer_epoch}: got sequence "
             f"{batch.base_sequence}, expected 0, the first of the transaction in this partition"
         )
@@ -331,7 +326,7 @@ def check_overtakes_nothing(
     OutOfOrderSequenceNumberError."""
     lowest = attempts.lowest(partition_id, batch.producer_id, batch.base_sequence)
     if lowest is not None and producer_rows.load(unit, partition_id, batch.producer_id) is None:
-        raise OutOfOrderSequenceNumberError(
+        raise errors.OutOfOrderSequenceNumberError(
             f"producer {batch.producer_id}, epoch {batch.producer_epoch}: got sequence "
             f"{batch.base_sequence}, expected {lowest}, which was rejected before"
         )

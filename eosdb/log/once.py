@@ -10,18 +10,9 @@ from __future__ import annotations
 import sqlite3
 from typing import Final, NamedTuple
 
-from eosdb.errors import (
-    BatchDiffersError,
-    InvalidRequestError,
-    OutOfOrderSequenceNumberError,
-)
+from eosdb import errors
+from eosdb.events import kinds
 from eosdb.events.encoding import texts_json
-from eosdb.events.kinds import (
-    IdempotencyKeysExpired,
-    IdempotencyKeyUsed,
-    SinkBatchAppended,
-    SinksExpired,
-)
 from eosdb.model.damage import parsed, reads
 from eosdb.model.validation import check_text
 from eosdb.model.values import RecordMetadata
@@ -45,7 +36,7 @@ _FORGET_KEY: Final = Statement(
 def check_key(key: object) -> str:
     """Raises InvalidRequestError for an invalid key."""
     if check_text("idempotency_key", key) == "":
-        raise InvalidRequestError("idempotency_key: got an empty one, expected text or None")
+        raise errors.InvalidRequestError("idempotency_key: got an empty one, expected text or None")
     assert isinstance(key, str)
     return key
 
@@ -59,7 +50,7 @@ def find_key(unit: Unit, topic: str, key: str) -> RecordMetadata | None:
     return RecordMetadata(topic, partition, offset, timestamp, duplicate=True)
 
 
-def save_key(unit: Folding, event: IdempotencyKeyUsed) -> None:
+def save_key(unit: Folding, event: kinds.IdempotencyKeyUsed) -> None:
     unit.execute(
         _SAVE_KEY,
         (
@@ -77,7 +68,7 @@ def forget_keys(unit: Folding, topic: str) -> None:
     unit.execute(_FORGET_KEYS, (topic,))
 
 
-def keys_expired(unit: Folding, event: IdempotencyKeysExpired, position: int) -> None:
+def keys_expired(unit: Folding, event: kinds.IdempotencyKeysExpired, position: int) -> None:
     unit.executemany(_FORGET_KEY, [(event.topic, key) for key in event.idempotency_keys])
 
 
@@ -104,10 +95,10 @@ def expire(unit: Unit, before_ms: int, now_ms: int) -> tuple[int, int]:
     for topic, key in unit.execute(_EXPIRED_KEYS, (before_ms,)).fetchall():
         by_topic.setdefault(topic, []).append(key)
     for topic, keys in by_topic.items():
-        unit.record(IdempotencyKeysExpired(now_ms, topic, tuple(keys)))
+        unit.record(kinds.IdempotencyKeysExpired(now_ms, topic, tuple(keys)))
     sinks = tuple([sink for (sink,) in unit.execute(_EXPIRED_SINKS, (before_ms,)).fetchall()])
     if sinks:
-        unit.record(SinksExpired(now_ms, sinks))
+        unit.record(kinds.SinksExpired(now_ms, sinks))
     return sum(map(len, by_topic.values())), len(sinks)
 
 
@@ -160,7 +151,7 @@ def repeats(this: SinkBatch, newest: int, held: frozenset[str] | None) -> bool:
     OutOfOrderSequenceNumberError."""
     if this.batch_id > newest:
         if this.consecutive and this.batch_id > newest + 1:
-            raise OutOfOrderSequenceNumberError(
+            raise errors.OutOfOrderSequenceNumberError(
                 f"sink {this.sink_id!r}, batch {this.batch_id}: the sink's newest batch is {newest}, so "
                 f"{this.batch_id - newest - 1} before this one are missing; expected {newest + 1}. "
                 "The file may be an older copy; nothing was appended"
@@ -175,7 +166,7 @@ def repeats(this: SinkBatch, newest: int, held: frozenset[str] | None) -> bool:
         if held is None
         else "its batch of that number held something else"
     )
-    raise BatchDiffersError(
+    raise errors.BatchDiffersError(
         f"sink {this.sink_id!r}, batch {this.batch_id}: the sink's newest batch is {newest}, "
         f"and {described}; nothing was appended. A sink that counts from 0 again "
         "needs a new id, and two that write at the same time need different ones",
@@ -184,13 +175,13 @@ def repeats(this: SinkBatch, newest: int, held: frozenset[str] | None) -> bool:
     )
 
 
-def sink_batch_appended(unit: Folding, event: SinkBatchAppended, position: int) -> None:
+def sink_batch_appended(unit: Folding, event: kinds.SinkBatchAppended, position: int) -> None:
     unit.execute(_SAVE_SINK, (event.sink_id, event.batch_id, event.timestamp))
     if event.held:
         unit.execute(_SAVE_BATCH, (event.sink_id, event.batch_id, texts_json(event.held)))
         unit.execute(_FORGET_BATCHES, (event.sink_id, event.sink_id, _KEPT))
 
 
-def sinks_expired(unit: Folding, event: SinksExpired, position: int) -> None:
+def sinks_expired(unit: Folding, event: kinds.SinksExpired, position: int) -> None:
     for statement in _FORGET_SINK:
         unit.executemany(statement, [(sink_id,) for sink_id in event.sink_ids])

@@ -13,12 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from eosdb.errors import (
-    InvalidProducerEpochError,
-    InvalidTxnStateError,
-    OutOfOrderSequenceNumberError,
-    TransactionCoordinatorFencedError,
-)
+from eosdb import errors
 from eosdb.model.values import (
     CLASSIC,
     EPOCH_PER_TRANSACTION,
@@ -164,7 +159,7 @@ def judge(
         base = nearest_serial(incoming.base_sequence, newest_stored_serial + 1)
         return _start(max(base, incoming.base_sequence), newest_stored_serial)
     if incoming.producer_epoch < entry.producer_epoch:
-        raise InvalidProducerEpochError(
+        raise errors.InvalidProducerEpochError(
             f"producer {entry.producer_id}: got epoch {incoming.producer_epoch}, this partition has "
             f"seen {entry.producer_epoch}; a newer producer has taken over, or call "
             "init_producer_id again"
@@ -203,13 +198,13 @@ def judge_by_rows(
     if stored.batch is not None and stored.batch_count == incoming.count:
         return stored.batch
     if stored.occupied:
-        raise OutOfOrderSequenceNumberError(
+        raise errors.OutOfOrderSequenceNumberError(
             f"producer {producer_id}: some of the {incoming.count} sequences from "
             f"{incoming.base_sequence} on are stored in other batches; expected a new sequence or an "
             "exact repeat"
         )
     if question.expected is not None and question.base_serial != question.expected:
-        raise OutOfOrderSequenceNumberError(
+        raise errors.OutOfOrderSequenceNumberError(
             f"producer {producer_id}, epoch {incoming.producer_epoch}: got sequence "
             f"{incoming.base_sequence}, expected {sequence_of(question.expected)}, or a stored batch "
             "once more"
@@ -231,13 +226,13 @@ def check_marker(
         return
     lowest = entry.producer_epoch + (transaction_version >= EPOCH_PER_TRANSACTION)
     if producer_epoch < lowest:
-        raise InvalidProducerEpochError(
+        raise errors.InvalidProducerEpochError(
             f"producer {entry.producer_id}: got a marker of transaction version "
             f"{transaction_version} with epoch {producer_epoch}, this partition has seen "
             f"{entry.producer_epoch}, expected at least {lowest}"
         )
     if coordinator_epoch < entry.coordinator_epoch:
-        raise TransactionCoordinatorFencedError(
+        raise errors.TransactionCoordinatorFencedError(
             f"producer {entry.producer_id}: got a marker of coordinator epoch {coordinator_epoch}, "
             f"this partition has seen {entry.coordinator_epoch}; a newer coordinator has taken over"
         )
@@ -253,7 +248,7 @@ def _start(base_serial: int, newest_stored_serial: int) -> Accept | LookBehind:
 
 def _check_transaction(entry: ProducerStateEntry, incoming: Incoming) -> None:
     if entry.current_txn_first_offset >= 0 and not incoming.is_transactional:
-        raise InvalidTxnStateError(
+        raise errors.InvalidTxnStateError(
             f"producer {entry.producer_id} has a transaction open since offset "
             f"{entry.current_txn_first_offset}; end it before a batch outside of transactions"
         )
@@ -261,8 +256,8 @@ def _check_transaction(entry: ProducerStateEntry, incoming: Incoming) -> None:
 
 def _out_of_order(
     entry: ProducerStateEntry, incoming: Incoming, expected: str
-) -> OutOfOrderSequenceNumberError:
-    return OutOfOrderSequenceNumberError(
+) -> errors.OutOfOrderSequenceNumberError:
+    return errors.OutOfOrderSequenceNumberError(
         f"producer {entry.producer_id}, epoch {incoming.producer_epoch}: got sequence "
         f"{incoming.base_sequence}, expected {expected}"
     )

@@ -11,27 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from eosdb.errors import CorruptDatabaseError
-from eosdb.events.kinds import (
-    BatchAppended,
-    Event,
-    IdempotencyKeysExpired,
-    IdempotencyKeyUsed,
-    LogCleaned,
-    LogStartOffsetMoved,
-    MarkerWritten,
-    PartitionsAdded,
-    ProducersExpired,
-    RecordsScheduled,
-    ScheduledRecordsRemoved,
-    SinkBatchAppended,
-    SinksExpired,
-    SnapshotTaken,
-    TopicConfigAltered,
-    TopicCreated,
-    TopicDeleted,
-    ViewCreated,
-    ViewDropped,
-)
+from eosdb.events import kinds
 from eosdb.log import (
     checksum,
     json_views,
@@ -106,7 +86,7 @@ _FORGET_PARTITION: Final = tuple(
 _FORGET_TOPIC: Final = Statement("DELETE FROM {topics} WHERE topic_id = ?")
 
 
-def batch_appended(unit: Folding, event: BatchAppended, position: int) -> None:
+def batch_appended(unit: Folding, event: kinds.BatchAppended, position: int) -> None:
     partition = partition_rows.by_id(unit, event.partition_id)
     opens = False
     if event.producer_id >= 0:
@@ -143,7 +123,7 @@ def batch_appended(unit: Folding, event: BatchAppended, position: int) -> None:
     )
 
 
-def marker_written(unit: Folding, event: MarkerWritten, position: int) -> None:
+def marker_written(unit: Folding, event: kinds.MarkerWritten, position: int) -> None:
     partition = partition_rows.by_id(unit, event.partition_id)
     entry = producer_rows.load(unit, event.partition_id, event.producer_id)
     known = entry is not None
@@ -228,7 +208,7 @@ def _grow(
     )
 
 
-def log_start_offset_moved(unit: Folding, event: LogStartOffsetMoved, position: int) -> None:
+def log_start_offset_moved(unit: Folding, event: kinds.LogStartOffsetMoved, position: int) -> None:
     partition = partition_rows.by_id(unit, event.partition_id)
     moved = partition._replace(
         log_start_offset=event.log_start_offset,
@@ -246,7 +226,7 @@ def log_start_offset_moved(unit: Folding, event: LogStartOffsetMoved, position: 
         transaction_index.forget_below(unit, event.partition_id, event.log_start_offset)
 
 
-def log_cleaned(unit: Folding, event: LogCleaned, position: int) -> None:
+def log_cleaned(unit: Folding, event: kinds.LogCleaned, position: int) -> None:
     partition = partition_rows.by_id(unit, event.partition_id)
     # Without its ABORT marker a reader would never learn where the aborted transaction ends.
     last_aborted = transaction_index.forget(
@@ -274,12 +254,12 @@ def log_cleaned(unit: Folding, event: LogCleaned, position: int) -> None:
     unit.executemany(_THIN_TIME_INDEX, [(event.partition_id, at) for at in event.unindexed])
 
 
-def producers_expired(unit: Folding, event: ProducersExpired, position: int) -> None:
+def producers_expired(unit: Folding, event: kinds.ProducersExpired, position: int) -> None:
     for producer_id in event.producer_ids:
         producer_rows.forget(unit, event.partition_id, producer_id)
 
 
-def snapshot_taken(unit: Folding, event: SnapshotTaken, position: int) -> None:
+def snapshot_taken(unit: Folding, event: kinds.SnapshotTaken, position: int) -> None:
     partition_id = event.partition_id
     unit.execute(_SAVE_SNAPSHOT, (partition_id, event.offset, event.timestamp))
     rows = []
@@ -309,7 +289,7 @@ def snapshot_taken(unit: Folding, event: SnapshotTaken, position: int) -> None:
     partition_rows.save(unit, partition._replace(snapshot_offset=event.offset))
 
 
-def topic_created(unit: Folding, event: TopicCreated, position: int) -> None:
+def topic_created(unit: Folding, event: kinds.TopicCreated, position: int) -> None:
     unit.execute(
         _SAVE_TOPIC,
         (
@@ -324,7 +304,7 @@ def topic_created(unit: Folding, event: TopicCreated, position: int) -> None:
     _insert_partitions(unit, event, 0, position)
 
 
-def partitions_added(unit: Folding, event: PartitionsAdded, position: int) -> None:
+def partitions_added(unit: Folding, event: kinds.PartitionsAdded, position: int) -> None:
     if event.first_partition != SCHEDULED:
         unit.execute(
             _SAVE_PARTITION_COUNT,
@@ -334,7 +314,7 @@ def partitions_added(unit: Folding, event: PartitionsAdded, position: int) -> No
 
 
 def _insert_partitions(
-    unit: Folding, event: TopicCreated | PartitionsAdded, first: int, position: int
+    unit: Folding, event: kinds.TopicCreated | kinds.PartitionsAdded, first: int, position: int
 ) -> None:
     # A damaged event of a few bytes could make any number of rows.
     if first + event.partitions > PARTITIONS_MAX:
@@ -348,11 +328,11 @@ def _insert_partitions(
     set_counter(unit, "partition_id", event.first_partition_id + event.partitions - 1)
 
 
-def topic_config_altered(unit: Folding, event: TopicConfigAltered, position: int) -> None:
+def topic_config_altered(unit: Folding, event: kinds.TopicConfigAltered, position: int) -> None:
     partition_rows.save_config(unit, event.topic_id, event.config)
 
 
-def topic_deleted(unit: Folding, event: TopicDeleted, position: int) -> None:
+def topic_deleted(unit: Folding, event: kinds.TopicDeleted, position: int) -> None:
     ids = unit.execute(_PARTITION_IDS, (event.topic_id,)).fetchall()
     for statement in _FORGET_PARTITION:
         unit.executemany(statement, ids)
@@ -361,27 +341,27 @@ def topic_deleted(unit: Folding, event: TopicDeleted, position: int) -> None:
     unit.forget()
 
 
-def idempotency_key_used(unit: Folding, event: IdempotencyKeyUsed, position: int) -> None:
+def idempotency_key_used(unit: Folding, event: kinds.IdempotencyKeyUsed, position: int) -> None:
     once.save_key(unit, event)
 
 
-HANDLERS: Final[dict[type[Event], Callable[[Folding, Any, int], None]]] = {
-    BatchAppended: batch_appended,
-    IdempotencyKeyUsed: idempotency_key_used,
-    IdempotencyKeysExpired: once.keys_expired,
-    RecordsScheduled: scheduled.added,
-    ScheduledRecordsRemoved: scheduled.removed,
-    SinkBatchAppended: once.sink_batch_appended,
-    SinksExpired: once.sinks_expired,
-    ViewCreated: json_views.view_created,
-    ViewDropped: json_views.view_dropped,
-    MarkerWritten: marker_written,
-    LogStartOffsetMoved: log_start_offset_moved,
-    LogCleaned: log_cleaned,
-    ProducersExpired: producers_expired,
-    SnapshotTaken: snapshot_taken,
-    TopicCreated: topic_created,
-    PartitionsAdded: partitions_added,
-    TopicConfigAltered: topic_config_altered,
-    TopicDeleted: topic_deleted,
+HANDLERS: Final[dict[type[kinds.Event], Callable[[Folding, Any, int], None]]] = {
+    kinds.BatchAppended: batch_appended,
+    kinds.IdempotencyKeyUsed: idempotency_key_used,
+    kinds.IdempotencyKeysExpired: once.keys_expired,
+    kinds.RecordsScheduled: scheduled.added,
+    kinds.ScheduledRecordsRemoved: scheduled.removed,
+    kinds.SinkBatchAppended: once.sink_batch_appended,
+    kinds.SinksExpired: once.sinks_expired,
+    kinds.ViewCreated: json_views.view_created,
+    kinds.ViewDropped: json_views.view_dropped,
+    kinds.MarkerWritten: marker_written,
+    kinds.LogStartOffsetMoved: log_start_offset_moved,
+    kinds.LogCleaned: log_cleaned,
+    kinds.ProducersExpired: producers_expired,
+    kinds.SnapshotTaken: snapshot_taken,
+    kinds.TopicCreated: topic_created,
+    kinds.PartitionsAdded: partitions_added,
+    kinds.TopicConfigAltered: topic_config_altered,
+    kinds.TopicDeleted: topic_deleted,
 }

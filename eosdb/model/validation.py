@@ -12,17 +12,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, TypeGuard
 
-from eosdb.errors import (
-    ApiError,
-    ConfigError,
-    EosdbError,
-    InvalidGroupIdError,
-    InvalidRecordError,
-    InvalidRequestError,
-    InvalidTopicExceptionError,
-    UnknownTopicOrPartitionError,
-    UnsupportedVersionError,
-)
+from eosdb import errors
 from eosdb.model.config import INT32_MAX, INT64_MAX
 from eosdb.model.values import Header, TopicPartition
 
@@ -35,7 +25,7 @@ _TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 def check_topic_name(name: object) -> str:
     """Check a topic name by Kafka's rule (class Topic). Raises InvalidTopicExceptionError."""
     if not isinstance(name, str) or name in (".", "..") or not _TOPIC_NAME.fullmatch(name):
-        raise InvalidTopicExceptionError(
+        raise errors.InvalidTopicExceptionError(
             f"topic name {shown(name)}: expected 1 to 249 of the characters a-z A-Z 0-9 . _ - "
             "and neither '.' nor '..'"
         )
@@ -53,7 +43,7 @@ def check_topic_partition(tp: object, least: int = 0) -> TopicPartition:
         and _TOPIC_NAME.fullmatch(tp[0])
     ):
         return tp if isinstance(tp, TopicPartition) else TopicPartition(tp[0], tp[1])
-    raise UnknownTopicOrPartitionError(
+    raise errors.UnknownTopicOrPartitionError(
         f"{shown(tp)}: expected TopicPartition(topic, partition) with a valid topic name and a "
         "partition number, 0 or more"
     )
@@ -76,7 +66,7 @@ def check_topic_partitions(tps: object, least: int = 0) -> list[TopicPartition]:
 def check_collection(name: str, value: object) -> Iterable[object]:
     if isinstance(value, Iterable) and not isinstance(value, str | bytes):
         return value
-    raise InvalidRequestError(f"{name}: got {shown(value)}, expected a collection")
+    raise errors.InvalidRequestError(f"{name}: got {shown(value)}, expected a collection")
 
 
 def check_mapping(name: str, value: object) -> Mapping[object, object]:
@@ -84,12 +74,14 @@ def check_mapping(name: str, value: object) -> Mapping[object, object]:
         value, dict | Mapping
     ):  # A dict first: that takes no look-up of an abstract class.
         return value
-    raise InvalidRequestError(f"{name}: got {shown(value)}, expected a mapping by TopicPartition")
+    raise errors.InvalidRequestError(
+        f"{name}: got {shown(value)}, expected a mapping by TopicPartition"
+    )
 
 
 def check_int(
     name: str, value: object, low: int, high: int = INT64_MAX,
-    error: type[ApiError] = InvalidRequestError,
+    error: type[errors.ApiError] = errors.InvalidRequestError,
 ) -> int:  # fmt: skip
     """Raises `error` unless the value is a whole number in [low, high]."""
     if (type(value) is int and low <= value <= high) or _is_int(value, low, high):
@@ -100,23 +92,25 @@ def check_int(
 def check_whole(name: str, value: object, low: int) -> None:
     """Raises ConfigError unless a setting is a whole number in its range."""
     if not _is_int(value, low, sys.maxsize):
-        raise ConfigError(f"{name}: got {value!r}, expected a whole number, {low} or more")
+        raise errors.ConfigError(f"{name}: got {value!r}, expected a whole number, {low} or more")
 
 
 def check_choice(name: str, value: object, *choices: str) -> None:
     """Raises ConfigError unless a setting is one of the choices."""
     if value not in choices:
-        raise ConfigError(f"{name}: got {value!r}, expected one of {', '.join(choices)}")
+        raise errors.ConfigError(f"{name}: got {value!r}, expected one of {', '.join(choices)}")
 
 
 def check_bytes(name: str, value: object) -> bytes:
     """Raises InvalidRequestError."""
     if isinstance(value, bytes):
         return value
-    raise InvalidRequestError(f"{name}: got {shown(value)}, expected bytes")
+    raise errors.InvalidRequestError(f"{name}: got {shown(value)}, expected bytes")
 
 
-def check_text(name: str, value: object, error: type[EosdbError] = InvalidRequestError) -> str:
+def check_text(
+    name: str, value: object, error: type[errors.EosdbError] = errors.InvalidRequestError
+) -> str:
     """Raises `error` unless the value is text that can be encoded as UTF-8."""
     if isinstance(value, str):
         try:
@@ -127,7 +121,9 @@ def check_text(name: str, value: object, error: type[EosdbError] = InvalidReques
     raise error(f"{name}: got {shown(value)}, expected text that can be encoded as UTF-8")
 
 
-def check_name(name: str, value: object, error: type[EosdbError] = InvalidRequestError) -> str:
+def check_name(
+    name: str, value: object, error: type[errors.EosdbError] = errors.InvalidRequestError
+) -> str:
     """`check_text` for a name in Kafka's protocol, with its maximal length."""
     text = check_text(name, value, error)
     if len(text) * 4 > _LONGEST_NAME and len(text.encode()) > _LONGEST_NAME:
@@ -149,7 +145,7 @@ def check_path(name: str, path: object) -> str:
             return given
         except UnicodeEncodeError:
             pass
-    raise ConfigError(f"{name}: got {shown(path)}, expected the path of a file as text")
+    raise errors.ConfigError(f"{name}: got {shown(path)}, expected the path of a file as text")
 
 
 def check_file(name: str, path: object) -> str:
@@ -159,11 +155,11 @@ def check_file(name: str, path: object) -> str:
         return given
     if url := _URL.match(given):
         inner = given[url.end() :] if url["of_file"] else "shop.db"
-        raise ConfigError(
+        raise errors.ConfigError(
             f"{name}: got {given!r}, a URL; expected the path of a file, such as {inner!r}"
         )
     if _ADDRESS.fullmatch(given):
-        raise ConfigError(
+        raise errors.ConfigError(
             f"{name}: got {given!r}, an address; eosdb opens a file and needs no broker, so give the path "
             f"of one, such as 'shop.db' ('./{given}' for a file of this name)"
         )
@@ -175,20 +171,20 @@ _ADDRESS: Final = re.compile(r"[\w.-]+:\d{1,5}(,[\w.-]+:\d{1,5})*")
 
 
 def check_group_id(group_id: object) -> str:
-    return check_name("group_id", group_id, InvalidGroupIdError)
+    return check_name("group_id", group_id, errors.InvalidGroupIdError)
 
 
 def check_given_group_id(group_id: object) -> str:
     """Check a group id that must not be empty. Raises InvalidGroupIdError."""
     if check_group_id(group_id) == "":
-        raise InvalidGroupIdError("group_id: got an empty one, expected the id of a group")
+        raise errors.InvalidGroupIdError("group_id: got an empty one, expected the id of a group")
     return str(group_id)
 
 
 def check_transactional_id(transactional_id: object) -> str:
     """Raises InvalidRequestError, also for an empty one (TransactionCoordinator)."""
     if (text := check_name("transactional_id", transactional_id)) == "":
-        raise InvalidRequestError("transactional_id: got an empty one, expected some text")
+        raise errors.InvalidRequestError("transactional_id: got an empty one, expected some text")
     return text
 
 
@@ -209,10 +205,10 @@ def check_headers(headers: object) -> tuple[Header, ...]:
         for header in headers:
             if not _is_header(header):
                 break
-            check_text("header name", header[0], InvalidRecordError)
+            check_text("header name", header[0], errors.InvalidRecordError)
         else:
             return tuple(headers)
-    raise InvalidRecordError(
+    raise errors.InvalidRecordError(
         f"headers: got {shown(headers)}, expected pairs of a name and bytes or None"
     )
 
@@ -224,7 +220,7 @@ def as_headers(given: object) -> tuple[Header, ...]:
         pairs = [_as_header(pair) for pair in pairs]
     if isinstance(pairs, list) and all(map(_is_header, pairs)):
         return check_headers(pairs)
-    raise InvalidRecordError(
+    raise errors.InvalidRecordError(
         f"headers: got {shown(given)}, expected a mapping or pairs of names and values: text, and bytes, "
         "text or None"
     )
@@ -240,7 +236,7 @@ def _is_header(pair: object) -> bool:
 
 def _as_header(pair: object) -> object:
     if isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[1], str):
-        return pair[0], check_text("header value", pair[1], InvalidRecordError).encode()
+        return pair[0], check_text("header value", pair[1], errors.InvalidRecordError).encode()
     return pair
 
 
@@ -262,7 +258,7 @@ def check_transaction_version(requested: int | None, highest: int) -> int:
     if requested is None or requested == highest:
         return highest
     if check_int("transaction_version", requested, 1) > highest:
-        raise UnsupportedVersionError(
+        raise errors.UnsupportedVersionError(
             f"transaction_version: got {requested}, this database serves up to {highest} "
             "(BrokerConfig.transaction_version)"
         )

@@ -9,25 +9,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from eosdb.errors import (
-    ApiError,
-    CorruptDatabaseError,
-    EosdbError,
-    InvalidProducerEpochError,
-    InvalidTxnStateError,
-    PolicyViolationError,
-    ProducerFencedError,
-    ReadOnlyDatabaseError,
-    TransactionAbortableError,
-    UnsupportedVersionError,
-    is_refused_by_file,
-)
+from eosdb import errors
 from eosdb.model.notices.notice import one_line
 from eosdb.model.words import shortened
 
 NONE: Final = 0
 UNKNOWN_SERVER_ERROR: Final = -1
-UNSUPPORTED_VERSION: Final = UnsupportedVersionError.code
+UNSUPPORTED_VERSION: Final = errors.UnsupportedVersionError.code
 ILLEGAL_SASL_STATE: Final = 34
 COORDINATOR_NOT_AVAILABLE: Final = 15
 NOT_LEADER_OR_FOLLOWER: Final = 6
@@ -39,9 +27,11 @@ FENCED_LEADER_EPOCH: Final = 74
 UNKNOWN_LEADER_EPOCH: Final = 75
 MISMATCHED_ENDPOINT_TYPE: Final = 114
 UNSUPPORTED_ENDPOINT_TYPE: Final = 115
-BEFORE_FENCING: Final = {ProducerFencedError.code: InvalidProducerEpochError.code}
+BEFORE_FENCING: Final = {errors.ProducerFencedError.code: errors.InvalidProducerEpochError.code}
 """For clients older than that error (KIP-588)."""
-NOT_IN_TRANSACTION: Final = {InvalidTxnStateError.code: TransactionAbortableError.code}
+NOT_IN_TRANSACTION: Final = {
+    errors.InvalidTxnStateError.code: errors.TransactionAbortableError.code
+}
 """For a partition that is not in the transaction, in the last version before transaction version 2
 (KIP-890)."""
 _LONGEST_MESSAGE: Final = 2_000
@@ -53,51 +43,51 @@ class RefusedByFileError(Exception):
     EosdbError, so that no handler turns it into a response."""
 
 
-class InvalidReplicationFactorError(ApiError, code=38):
+class InvalidReplicationFactorError(errors.ApiError, code=38):
     """Raised because there is one replica."""
 
 
-class InvalidReplicaAssignmentError(ApiError, code=39):
+class InvalidReplicaAssignmentError(errors.ApiError, code=39):
     """Raised because there is one broker."""
 
 
-class ElectionNotNeededError(ApiError, code=84):
+class ElectionNotNeededError(errors.ApiError, code=84):
     """Raised because the one broker leads every partition."""
 
 
-class NoReassignmentInProgressError(ApiError, code=85):
+class NoReassignmentInProgressError(errors.ApiError, code=85):
     """Raised because partitions stay where they are."""
 
 
-class InvalidUpdateVersionError(ApiError, code=95):
+class InvalidUpdateVersionError(errors.ApiError, code=95):
     """Raised because the way of opening the file sets the level of a feature."""
 
 
 # decisions/0054: librdkafka would take records that are stored after the refusal for the refused ones.
-def code_of(error: EosdbError) -> int:
+def code_of(error: errors.EosdbError) -> int:
     """The error code for a request to the log; errors that Kafka does not have become
     KAFKA_STORAGE_ERROR, which clients retry. Raises RefusedByFileError if the file refused the request."""
-    if is_refused_by_file(error):
+    if errors.is_refused_by_file(error):
         raise RefusedByFileError(one_line(error)) from error
-    if isinstance(error, ApiError):
+    if isinstance(error, errors.ApiError):
         return error.code
-    if isinstance(error, ReadOnlyDatabaseError):
-        return PolicyViolationError.code
+    if isinstance(error, errors.ReadOnlyDatabaseError):
+        return errors.PolicyViolationError.code
     return KAFKA_STORAGE_ERROR
 
 
-def message_of(error: EosdbError) -> str:
+def message_of(error: errors.EosdbError) -> str:
     """The error text of a response, cut to a length that fits: it quotes values of the request."""
     return shortened(str(error), _LONGEST_MESSAGE)
 
 
-def reading_code_of(error: EosdbError) -> int:
+def reading_code_of(error: errors.EosdbError) -> int:
     """The error code for one partition of a read request: damage in it leaves the other partitions
     readable. Raises RefusedByFileError."""
-    return KAFKA_STORAGE_ERROR if isinstance(error, CorruptDatabaseError) else code_of(error)
+    return KAFKA_STORAGE_ERROR if isinstance(error, errors.CorruptDatabaseError) else code_of(error)
 
 
-def coordinator_code_of(error: EosdbError) -> int:
+def coordinator_code_of(error: errors.EosdbError) -> int:
     """The error code for a request to the coordinator, retriable if the error may pass or the outcome is
     unknown. Raises RefusedByFileError."""
     code = code_of(error)

@@ -9,33 +9,23 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from eosdb.errors import (
-    BatchDiffersError,
-    ConfigError,
-    CorruptDatabaseError,
-    CorruptRecordError,
-    DatabaseNotFoundError,
-    EosdbError,
-    NotAnEosdbFileError,
-    SchemaOutOfDateError,
-    SchemaTooNewError,
-)
+from eosdb import errors
 
 
-class SparkOptionError(ConfigError):
+class SparkOptionError(errors.ConfigError):
     """An option of the data source is unknown or invalid; the message names it."""
 
 
-class OtherTargetError(BatchDiffersError):
+class OtherTargetError(errors.BatchDiffersError):
     """The batch with this number and name went to other topics than it would now."""
 
 
 _CORRUPT: Final = (
-    CorruptDatabaseError,
-    CorruptRecordError,
-    NotAnEosdbFileError,
-    SchemaOutOfDateError,
-    SchemaTooNewError,
+    errors.CorruptDatabaseError,
+    errors.CorruptRecordError,
+    errors.NotAnEosdbFileError,
+    errors.SchemaOutOfDateError,
+    errors.SchemaTooNewError,
 )
 
 
@@ -50,17 +40,17 @@ class Ignoring(NamedTuple):
     corrupt: bool = False
     missing: bool = False
 
-    def allows(self, error: EosdbError) -> bool:
+    def allows(self, error: errors.EosdbError) -> bool:
         """Whether the file that raised this error may be skipped."""
         return (self.corrupt and isinstance(error, _CORRUPT)) or (
-            self.missing and isinstance(error, DatabaseNotFoundError)
+            self.missing and isinstance(error, errors.DatabaseNotFoundError)
         )
 
 
-def with_advice(error: EosdbError) -> EosdbError:
+def with_advice(error: errors.EosdbError) -> errors.EosdbError:
     """Add to a file's error the option that skips such files."""
     if isinstance(error, _CORRUPT):
         return type(error)(f"{error}. Set ignoreCorruptFiles=true to leave such files out")
-    if isinstance(error, DatabaseNotFoundError):
+    if isinstance(error, errors.DatabaseNotFoundError):
         return type(error)(f"{error}. Set ignoreMissingFiles=true to leave such files out")
     return error

@@ -15,12 +15,7 @@ from typing import Final
 import pyarrow as pa
 
 import eosdb
-from eosdb.errors import (
-    EosdbError,
-    OffsetOutOfRangeError,
-    UnknownTopicIdError,
-    UnknownTopicOrPartitionError,
-)
+from eosdb import errors
 from eosdb.integrations import arrow
 from eosdb.model.notices import catalog
 from eosdb.model.records.garbage import without_garbage_collection
@@ -38,7 +33,7 @@ def batches(
     for path, of_file in itertools.groupby(ranges, key=attrgetter("path")):
         try:
             yield from _of_file(tuple(of_file), names, options)
-        except EosdbError as error:
+        except errors.EosdbError as error:
             if not options.ignoring.allows(error):
                 raise with_advice(error) from None
             catalog.REST_LEFT_OUT.say(file=path, cause=error)
@@ -64,9 +59,9 @@ def _of_file(
         for source in ranges:
             try:
                 yield from _checked(db, source, names, options)
-            except OffsetOutOfRangeError as error:
+            except errors.OffsetOutOfRangeError as error:
                 again = "" if options.is_stream else f"{_AGAIN}. "
-                raise OffsetOutOfRangeError(
+                raise errors.OffsetOutOfRangeError(
                     f"{path}: {error}; retention or delete-records has taken records that were to be "
                     f"read. {again}Set failOnDataLoss=false to read what there is"
                 ) from error
@@ -103,7 +98,7 @@ def _checked(
                 return
             is_first = False
             yield batch
-    except (UnknownTopicIdError, UnknownTopicOrPartitionError):
+    except (errors.UnknownTopicIdError, errors.UnknownTopicOrPartitionError):
         if not _is_lost(_other_topic(db, source), source, options):
             raise
         return
@@ -131,7 +126,7 @@ def _other_topic(db: eosdb.Database, source: Range) -> str | None:
         return None
     try:
         now = str(db.broker.topic(source.topic, may_create=False).topic_id)
-    except UnknownTopicOrPartitionError:
+    except errors.UnknownTopicOrPartitionError:
         return "the topic was deleted"
     if now == source.topic_id:
         return None

@@ -28,12 +28,8 @@ from typing import Any, Final, NamedTuple, Protocol
 import pyarrow as pa
 
 import eosdb
+from eosdb import errors
 from eosdb.admin import summary
-from eosdb.errors import (
-    BatchDiffersError,
-    OutOfOrderSequenceNumberError,
-    UnknownTopicOrPartitionError,
-)
 from eosdb.model.damage import parsed
 from eosdb.spark_io.planning.errors import OtherTargetError, SparkOptionError
 from eosdb.spark_io.planning.files import local
@@ -248,7 +244,7 @@ class Content(NamedTuple):
     def held(self) -> tuple[str, ...]:
         return (str(self.rows),) if self.plan is None else (str(self.rows), self.plan)
 
-    def repeats_without_plan(self, batch_id: int, error: BatchDiffersError) -> bool:
+    def repeats_without_plan(self, batch_id: int, error: errors.BatchDiffersError) -> bool:
         """Whether this is the batch with that number, stored when its plan could not be read."""
         planned = any(text.startswith(_PLAN) for text in error.held)
         is_it = self.is_numbered and self.plan is not None and error.newest == batch_id
@@ -289,15 +285,15 @@ def bring_in(
     try:
         try:
             result = append(*held)
-        except BatchDiffersError:
+        except errors.BatchDiffersError:
             result = append(*held, *content.held, text_before(content.read()))
-    except BatchDiffersError as error:
+    except errors.BatchDiffersError as error:
         explained = _explained(db, error, ids, there)
         is_other = isinstance(explained, OtherTargetError)
         if is_other or not content.repeats_without_plan(batch_id, error):
             raise explained from error
         result = eosdb.AppendOnceResult(skipped=True, offsets={})
-    except OutOfOrderSequenceNumberError as error:
+    except errors.OutOfOrderSequenceNumberError as error:
         raise SparkOptionError(f"{db.path}: {error}. {PUT_BACK}") from error
     if last_write is not None:
         last_write.keep(db, batch_id, known)
@@ -327,7 +323,7 @@ def _id_of(db: eosdb.Database, topic: str, *, may_create: bool) -> str:
     """The topic's id. The topic of an empty write need not exist."""
     try:
         return str(db.broker.topic(topic, may_create=may_create).topic_id)
-    except UnknownTopicOrPartitionError:
+    except errors.UnknownTopicOrPartitionError:
         if may_create:
             raise
         return _NOWHERE
@@ -343,11 +339,11 @@ def _together(ids: Iterable[str]) -> str:
 
 
 def _explained(
-    db: eosdb.Database, error: BatchDiffersError, ids: Mapping[str, str], there: str
-) -> BatchDiffersError:
+    db: eosdb.Database, error: errors.BatchDiffersError, ids: Mapping[str, str], there: str
+) -> errors.BatchDiffersError:
     went_to = {text.partition(_TO)[2] for text in error.held} - {"", there}
     if not went_to:
-        return BatchDiffersError(
+        return errors.BatchDiffersError(
             f"{error}. A query with a new checkpoint counts its batches from 0 again: leave out its sinkId "
             "(of foreach_batch: sink_id), or give a new one. Of several writes with one txnAppId and "
             "txnVersion each needs a writeName",

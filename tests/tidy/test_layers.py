@@ -77,12 +77,12 @@ TIERS = {
 }
 ROOMS = [row for tier in TIERS.values() for row in tier]
 BUDGET = {
-    "engine": 34_543,
-    "clients": 10_895,
-    "wire": 5_738,
-    "testing": 3_279,
-    "integrations": 7_673,
-    "commands": 10_196,
+    "engine": 34_284,
+    "clients": 10_828,
+    "wire": 5_705,
+    "testing": 3_258,
+    "integrations": 7_602,
+    "commands": 10_125,
 }
 """The lines of Python that a tier may have. Whoever raises one says in the commit what it buys."""
 DOORS = {

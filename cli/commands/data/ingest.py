@@ -24,15 +24,9 @@ from typing import IO, NamedTuple
 import click
 
 import eosdb
-from eosdb import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
+from eosdb import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition, errors
 from eosdb.cli import output
 from eosdb.cli.file_command import FileCommand, Session
-from eosdb.errors import (
-    InvalidRecordError,
-    InvalidTxnStateError,
-    ProducerFencedError,
-    UnstableOffsetCommitError,
-)
 from eosdb.model.damage import parsed
 from eosdb.model.topic_config import TopicConfig
 from eosdb.model.words import counted
@@ -113,7 +107,7 @@ class Source:
                 else:
                     yield from self._lines(file, start)
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise InvalidRecordError(
+            raise errors.InvalidRecordError(
                 f"{self.path} is not a whole gzip file: {error}; get it again; the records "
                 "ingested so far are kept and not repeated"
             ) from error
@@ -134,7 +128,7 @@ class Source:
             difference = "is shorter than what was read" if same else "differs from what was read"
         else:
             difference = "is shorter than what was read"
-        raise InvalidRecordError(
+        raise errors.InvalidRecordError(
             f"{self.path} {difference} up to byte {start.byte}; it was replaced or edited: give another "
             "--source-id to ingest it as a new file"
         )
@@ -228,8 +222,8 @@ class Source:
             raise self._bad_header("not UTF-8") from None
         return names
 
-    def _bad_header(self, why: str) -> InvalidRecordError:
-        return InvalidRecordError(
+    def _bad_header(self, why: str) -> errors.InvalidRecordError:
+        return errors.InvalidRecordError(
             f"{self.path}, header: {why}; fix the header or --key, or give --input-format"
         )
 
@@ -353,10 +347,10 @@ class Ingest:
             ) as producer:
                 producer.init_transactions()
                 end = self._append(producer, transaction_size, skip)
-        except (ProducerFencedError, InvalidTxnStateError) as error:
+        except (errors.ProducerFencedError, errors.InvalidTxnStateError) as error:
             # A successor aborts the open transaction before it takes the id. A commit in between finds the
             # transaction aborted, and no fence.
-            raise ProducerFencedError(
+            raise errors.ProducerFencedError(
                 f"another ingest of {self._source.path} has taken over from this one, or this one was "
                 "suspended for too long; no line is lost or duplicated: let the other finish, or restart"
             ) from error
@@ -403,7 +397,7 @@ class Ingest:
                         producer.send_offsets_to_transaction({self._anchor: stored}, self._member)
                 report(position.byte, total, self._count)
                 if bad is not None:
-                    raise InvalidRecordError(
+                    raise errors.InvalidRecordError(
                         f"{self._source.path}, {bad}; the lines before it are stored; fix it, or "
                         "skip such lines with --on-error skip"
                     )
@@ -425,7 +419,7 @@ class Ingest:
                 offsets = self._db.broker.offset_fetch(
                     self._group, [self._anchor], require_stable=True
                 )
-            except UnstableOffsetCommitError:
+            except errors.UnstableOffsetCommitError:
                 # Another ingest has started; the next request of this one is fenced.
                 self._db.clock.sleep_ms(_RETRY_MS)
             else:

@@ -12,24 +12,12 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, Generic, Unpack
 
+from eosdb import errors
 from eosdb.client.consumer.fetcher import AssignedPartitions, Cursor, Fetcher, OnChange, records_of
 from eosdb.client.consumer.membership import MEMBERSHIP_ERRORS, Membership
 from eosdb.client.consumer.requests import ConsumerRequests
 from eosdb.client.consumer.settings import ConsumerConfig, ConsumerSettings
 from eosdb.client.transport import Transport
-from eosdb.errors import (
-    ApiError,
-    ConfigError,
-    FencedInstanceIdError,
-    IllegalStateError,
-    InvalidGroupIdError,
-    InvalidRequestError,
-    OffsetOutOfRangeError,
-    RebalanceInProgressError,
-    UnknownTopicOrPartitionError,
-    UnstableOffsetCommitError,
-    WakeupError,
-)
 from eosdb.model import requests
 from eosdb.model.clock import Clock
 from eosdb.model.closing import Closeable
@@ -68,7 +56,7 @@ class Consumer(Closeable, Generic[Key, Value]):
         makers = {"key_deserializer": key_deserializer, "value_deserializer": value_deserializer}
         self._settings = checked_settings(ConsumerSettings, "consumer", {**config, **makers})
         if group_id is not None and (not isinstance(group_id, str) or not group_id):
-            raise ConfigError(f"group_id: got {group_id!r}, expected text that is not empty")
+            raise errors.ConfigError(f"group_id: got {group_id!r}, expected text that is not empty")
         self._metrics = Metrics(clock, _RATES)
         self._broker = ConsumerRequests(transport, clock, self._settings, self._metrics)
         self._clock = clock
@@ -140,7 +128,7 @@ class Consumer(Closeable, Generic[Key, Value]):
         metadata = {name: self._broker.ask(Topic(name)) for name in {tp.topic for tp in tps}}
         for tp in tps:
             if tp.partition >= metadata[tp.topic].partitions:
-                raise UnknownTopicOrPartitionError(f"{tp}: the topic has no such partition")
+                raise errors.UnknownTopicOrPartitionError(f"{tp}: the topic has no such partition")
         if self._subscription is not None:
             self.unsubscribe()
         self._partitions.listen(None, None, None)
@@ -194,10 +182,10 @@ class Consumer(Closeable, Generic[Key, Value]):
     def _poll(self, timeout_ms: int, max_records: int | None) -> list[PartitionColumns]:
         self._check_open()
         if self._subscription is None and not self._cursors:
-            raise IllegalStateError("subscribe to topics or assign partitions before poll")
+            raise errors.IllegalStateError("subscribe to topics or assign partitions before poll")
         limit = self._settings.max_poll_records if max_records is None else max_records
         if limit < 1:
-            raise InvalidRequestError(f"max_records: got {limit}, expected at least 1")
+            raise errors.InvalidRequestError(f"max_records: got {limit}, expected at least 1")
         now = self._clock.monotonic_ms()
         if now >= self._next_auto_commit_ms:
             self._auto_commit()
@@ -210,7 +198,7 @@ class Consumer(Closeable, Generic[Key, Value]):
             come_back = self._advance()
             try:
                 parts = self._fetcher.collect(limit)
-            except UnknownTopicOrPartitionError:
+            except errors.UnknownTopicOrPartitionError:
                 if not self._drop_deleted():
                     raise
                 continue
@@ -258,7 +246,9 @@ class Consumer(Closeable, Generic[Key, Value]):
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Continue at `offset`. Raises InvalidRequestError if the offset is negative."""
         if not isinstance(offset, int) or offset < 0:
-            raise InvalidRequestError(f"offset: got {offset!r}, expected a whole number, 0 or more")
+            raise errors.InvalidRequestError(
+                f"offset: got {offset!r}, expected a whole number, 0 or more"
+            )
         self._cursor(partition).seek(offset)
 
     def seek_to_beginning(self, partitions: Iterable[TopicPartition] = ()) -> None:
@@ -286,7 +276,7 @@ class Consumer(Closeable, Generic[Key, Value]):
             offsets = self._fetcher.positions()
         member_of = None if self._subscription is None else self._membership
         if offsets and member_of is not None and member_of.awaits_assignment:
-            raise RebalanceInProgressError(
+            raise errors.RebalanceInProgressError(
                 f"group {self._group_id!r}: this consumer has joined a new generation and has no "
                 "assignment yet; nothing was written: poll and commit again"
             )
@@ -294,7 +284,7 @@ class Consumer(Closeable, Generic[Key, Value]):
             return
         try:
             self._broker.ask(OffsetCommit(group=self.group_metadata(), offsets=offsets))
-        except (FencedInstanceIdError, *MEMBERSHIP_ERRORS) as error:
+        except (errors.FencedInstanceIdError, *MEMBERSHIP_ERRORS) as error:
             if self._membership is not None:
                 self._membership.handle_error(error)
             raise
@@ -313,11 +303,13 @@ class Consumer(Closeable, Generic[Key, Value]):
         while True:
             answers, is_over = self._committed(tps), self._clock.monotonic_ms() >= deadline
             for error in answers.values():
-                may_end = isinstance(error, UnstableOffsetCommitError) and not is_over
-                if isinstance(error, ApiError) and not may_end:
+                may_end = isinstance(error, errors.UnstableOffsetCommitError) and not is_over
+                if isinstance(error, errors.ApiError) and not may_end:
                     raise error
             offsets = {
-                tp: answer for tp, answer in answers.items() if not isinstance(answer, ApiError)
+                tp: answer
+                for tp, answer in answers.items()
+                if not isinstance(answer, errors.ApiError)
             }
             if len(offsets) == len(answers):
                 return offsets
@@ -340,7 +332,9 @@ class Consumer(Closeable, Generic[Key, Value]):
         first: dict[TopicPartition, OffsetAndTimestamp | None] = {}
         for tp, timestamp in timestamps.items():
             if timestamp < 0:
-                raise InvalidRequestError(f"{tp}: got time {timestamp}, expected 0 ms or more")
+                raise errors.InvalidRequestError(
+                    f"{tp}: got time {timestamp}, expected 0 ms or more"
+                )
             level = self._settings.isolation_level
             answer = self._broker.ask(ListOffsets(tp, timestamp, isolation_level=level))
             first[tp] = answer if answer.offset >= 0 else None
@@ -379,7 +373,7 @@ class Consumer(Closeable, Generic[Key, Value]):
         """Trigger a rebalance of the group at the next poll."""
         self._check_open()
         if self._membership is None or self._subscription is None:
-            raise IllegalStateError("enforce_rebalance needs a group_id and a subscription")
+            raise errors.IllegalStateError("enforce_rebalance needs a group_id and a subscription")
         self._membership.rejoin()
 
     def close(self) -> None:
@@ -399,7 +393,7 @@ class Consumer(Closeable, Generic[Key, Value]):
 
     def _committed(
         self, tps: list[TopicPartition]
-    ) -> dict[TopicPartition, OffsetAndMetadata | ApiError]:
+    ) -> dict[TopicPartition, OffsetAndMetadata | errors.ApiError]:
         if self._group_id is None:
             return {}
         stable = self._settings.isolation_level == "read_committed"
@@ -450,7 +444,7 @@ class Consumer(Closeable, Generic[Key, Value]):
             try:
                 self.commit()
             except (
-                OffsetOutOfRangeError
+                errors.OffsetOutOfRangeError
             ):  # A topic was recreated: commit the positions of the others.
                 self.commit(self._fetcher.positions(without=self._fetcher.stale()))
 
@@ -459,13 +453,15 @@ class Consumer(Closeable, Generic[Key, Value]):
         try:
             return self._cursors[partition]
         except (KeyError, TypeError):
-            raise IllegalStateError(
+            raise errors.IllegalStateError(
                 f"{partition!r} is not assigned to this consumer; subscribe or assign it first"
             ) from None
 
     def _group(self) -> str:
         if self._group_id is None:
-            raise InvalidGroupIdError("the consumer has no group_id; give it one to commit offsets")
+            raise errors.InvalidGroupIdError(
+                "the consumer has no group_id; give it one to commit offsets"
+            )
         return self._group_id
 
     def _is_woken(self) -> bool:
@@ -474,8 +470,8 @@ class Consumer(Closeable, Generic[Key, Value]):
     def _check_woken(self) -> None:
         if self._woken:
             self._woken = False
-            raise WakeupError("wakeup() was called")
+            raise errors.WakeupError("wakeup() was called")
 
     def _check_open(self) -> None:
         if self._closed:
-            raise IllegalStateError("the consumer has been closed")
+            raise errors.IllegalStateError("the consumer has been closed")

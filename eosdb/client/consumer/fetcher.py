@@ -11,15 +11,9 @@ from operator import attrgetter
 from typing import Any, Final
 from uuid import UUID
 
+from eosdb import errors
 from eosdb.client.consumer.requests import ConsumerRequests
 from eosdb.client.consumer.settings import ConsumerSettings
-from eosdb.errors import (
-    ApiError,
-    OffsetOutOfRangeError,
-    UnknownTopicIdError,
-    UnknownTopicOrPartitionError,
-    UnstableOffsetCommitError,
-)
 from eosdb.model.fetched import Block, Rows
 from eosdb.model.metrics import Metrics
 from eosdb.model.notices import catalog
@@ -171,7 +165,7 @@ class Fetcher:
         broker: ConsumerRequests,
         settings: ConsumerSettings,
         committed: Callable[
-            [list[TopicPartition]], dict[TopicPartition, OffsetAndMetadata | ApiError]
+            [list[TopicPartition]], dict[TopicPartition, OffsetAndMetadata | errors.ApiError]
         ],
         metrics: Metrics,
     ) -> None:
@@ -227,7 +221,7 @@ class Fetcher:
             else:
                 try:
                     is_at_end = self._fill(tp, cursor)
-                except UnknownTopicIdError:
+                except errors.UnknownTopicIdError:
                     if count:
                         break  # A poll returns records of one topic id; the next call meets the new one.
                     self._begin_anew(tp, cursor)
@@ -268,7 +262,7 @@ class Fetcher:
                     topic_id=self.know(tp),
                 )
             )
-        except OffsetOutOfRangeError:
+        except errors.OffsetOutOfRangeError:
             if self._settings.auto_offset_reset == "none":
                 raise
             cursor.seek(self._reset_offset(tp))
@@ -289,9 +283,9 @@ class Fetcher:
         committed = self._committed(tps)
         for tp in tps:
             answer = committed.get(tp)
-            if not isinstance(answer, ApiError):
+            if not isinstance(answer, errors.ApiError):
                 self.begin(tp, answer)
-            elif not isinstance(answer, UnstableOffsetCommitError):
+            elif not isinstance(answer, errors.UnstableOffsetCommitError):
                 raise answer
 
     def know(self, tp: TopicPartition) -> UUID:
@@ -330,7 +324,7 @@ class Fetcher:
         for topic in {tp.topic for tp in self.cursors}:
             try:
                 now[topic] = self._topic_id(topic)
-            except UnknownTopicOrPartitionError:
+            except errors.UnknownTopicOrPartitionError:
                 now[topic] = None
         return {tp for tp, topic_id in self.topic_ids().items() if now[tp.topic] != topic_id}
 
@@ -352,7 +346,9 @@ class Fetcher:
         reset, anew = self._settings.auto_offset_reset, self.cursors[tp].was_made_anew
         if reset == "none":
             why = "the topic was deleted and recreated" if anew else "there is no committed offset"
-            raise OffsetOutOfRangeError(f"{tp}: {why} and auto_offset_reset is 'none'; seek first")
+            raise errors.OffsetOutOfRangeError(
+                f"{tp}: {why} and auto_offset_reset is 'none'; seek first"
+            )
         if reset == "earliest" or anew:
             return self.beginning(tp)
         return self.end(tp)

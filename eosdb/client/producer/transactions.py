@@ -23,16 +23,9 @@ from eosdb.errors import (
     TransactionAbortableError,
     in_doubt,
 )
+from eosdb.model import requests
 from eosdb.model.clock import Clock
 from eosdb.model.metrics import Metrics
-from eosdb.model.requests import (
-    AddOffsetsToTxn,
-    EndTxn,
-    InitProducerId,
-    OffsetErrors,
-    Request,
-    TxnOffsetCommit,
-)
 from eosdb.model.values import (
     CLASSIC,
     ConsumerGroupMetadata,
@@ -78,7 +71,7 @@ class ProducerTransactions:
     def _initialize(self, name: str) -> None:
         """Initialise the transactional id, or continue to wait for that."""
         self._manager.require(name, ClientState.UNINITIALIZED, ClientState.INITIALIZING)
-        pending = self._sender.coordinator.pending(InitProducerId)
+        pending = self._sender.coordinator.pending(requests.InitProducerId)
         self._wait_for(pending or self._sender.identity.ask(), name)
 
     def begin(self) -> TransactionToken:
@@ -104,13 +97,13 @@ class ProducerTransactions:
             identity, tid = self._identity(), manager.transactional_id
             assert tid is not None
             added = coordinator.enqueue(
-                AddOffsetsToTxn(tid, *identity, group.group_id),
+                requests.AddOffsetsToTxn(tid, *identity, group.group_id),
                 lambda _: manager.groups.add(group.group_id),
             )
             self._wait_for(added, "send_offsets_to_transaction")
         manager.may_have_begun = True
         request = self._offsets_request(offsets, group)
-        answered = Exchange[OffsetErrors]()
+        answered = Exchange[requests.OffsetErrors]()
         self._flush_before([(request, answered)], sync=False)
         if answered.has_answer:
             return
@@ -140,7 +133,7 @@ class ProducerTransactions:
         self, offsets: Offsets | None, group: ConsumerGroupMetadata | None
     ) -> None:
         """Commit in one turn if possible; otherwise send everything but the end."""
-        behind: list[tuple[Request[Any], Exchange[Any]]] = []
+        behind: list[tuple[requests.Request[Any], Exchange[Any]]] = []
         if offsets and group:
             self._manager.may_have_begun = True
             request = self._offsets_request(offsets, group)
@@ -209,7 +202,7 @@ class ProducerTransactions:
         manager, coordinator = self._manager, self._sender.coordinator
         name = "commit_transaction" if committed else "abort_transaction"
         self._renewal = None
-        pending = coordinator.pending(EndTxn)
+        pending = coordinator.pending(requests.EndTxn)
         if pending is None:
             if committed and self._is_committed:
                 self._ended(self._committed.answer)
@@ -242,10 +235,12 @@ class ProducerTransactions:
             self._wait_for(self._renewal, name)
         self._metrics.count("txn-commit" if committed else "txn-abort")
 
-    def _offsets_request(self, offsets: Offsets, group: ConsumerGroupMetadata) -> TxnOffsetCommit:
+    def _offsets_request(
+        self, offsets: Offsets, group: ConsumerGroupMetadata
+    ) -> requests.TxnOffsetCommit:
         assert self._manager.transactional_id is not None
         identity = self._identity()
-        return TxnOffsetCommit(
+        return requests.TxnOffsetCommit(
             transactional_id=self._manager.transactional_id,
             producer_id=identity.producer_id,
             producer_epoch=identity.producer_epoch,
@@ -254,11 +249,11 @@ class ProducerTransactions:
             transaction_version=self._manager.version,
         )
 
-    def _end_request(self, *, committed: bool) -> EndTxn:
+    def _end_request(self, *, committed: bool) -> requests.EndTxn:
         manager = self._manager
         identity, tid, version = self._identity(), manager.transactional_id, manager.version
         assert tid is not None
-        return EndTxn(tid, *identity, committed, transaction_version=version)
+        return requests.EndTxn(tid, *identity, committed, transaction_version=version)
 
     def _ended(self, identity: ProducerIdAndEpoch) -> None:
         """Take over the identity for the next transaction; after some errors, request a new epoch first."""
@@ -275,10 +270,10 @@ class ProducerTransactions:
 
         def give_up() -> EosdbError:
             error = pending.error or timed_out(name, limit)
-            if isinstance(pending.request, AddOffsetsToTxn | TxnOffsetCommit):
+            if isinstance(pending.request, requests.AddOffsetsToTxn | requests.TxnOffsetCommit):
                 self._sender.coordinator.cancel(pending, error)
                 self._manager.failed(error, type(pending.request))
-            elif isinstance(pending.request, EndTxn) and not pending.unanswered:
+            elif isinstance(pending.request, requests.EndTxn) and not pending.unanswered:
                 self._sender.coordinator.cancel(pending, error)
             return in_doubt(error) if pending.unanswered else error
 

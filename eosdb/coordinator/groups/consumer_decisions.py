@@ -18,18 +18,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
-from eosdb.errors import (
-    FencedInstanceIdError,
-    FencedMemberEpochError,
-    GroupMaxSizeReachedError,
-    GroupSubscribedToTopicError,
-    IllegalGenerationError,
-    InvalidRequestError,
-    StaleMemberEpochError,
-    UnknownMemberIdError,
-    UnreleasedInstanceIdError,
-    UnsupportedAssignorError,
-)
+from eosdb import errors
 from eosdb.model.assignors import Subscriber, assign_ranges, assign_uniformly
 from eosdb.model.requests import ConsumerGroupHeartbeat
 from eosdb.model.values import GroupState
@@ -190,9 +179,9 @@ def check_heartbeat(beat: Heartbeat) -> None:
     elif beat.joins and (beat.subscribed_topic_names, beat.subscribed_topic_regex) == (None, None):
         problem = "neither topics nor a regular expression in the first heartbeat"
     if problem is not None:
-        raise InvalidRequestError(f"consumer_group_heartbeat: got {problem}")
+        raise errors.InvalidRequestError(f"consumer_group_heartbeat: got {problem}")
     if beat.server_assignor is not None and beat.server_assignor not in ASSIGNORS:
-        raise UnsupportedAssignorError(
+        raise errors.UnsupportedAssignorError(
             f"server_assignor: got {beat.server_assignor!r}, expected {' or '.join(ASSIGNORS)}"
         )
 
@@ -211,7 +200,7 @@ def heartbeat(
     FencedMemberEpochError, FencedInstanceIdError, UnreleasedInstanceIdError and
     GroupMaxSizeReachedError."""
     if len(group.members) >= max_size and group.member(beat.member_id) is None:
-        raise GroupMaxSizeReachedError(
+        raise errors.GroupMaxSizeReachedError(
             f"group {group.group_id!r} has {len(group.members)} members, "
             f"group.consumer.max.size is {max_size}"
         )
@@ -271,7 +260,7 @@ def known_member(group: ConsumerGroup | None, member_id: str) -> ConsumerMember:
     member = None if group is None else group.member(member_id)
     if member is None:
         name = "" if group is None else group.group_id
-        raise UnknownMemberIdError(
+        raise errors.UnknownMemberIdError(
             f"group {name!r}: {member_id!r} is not a member, because it left or its session timed out; "
             "join again"
         )
@@ -283,12 +272,12 @@ def static_member(group: ConsumerGroup, member_id: str, group_instance_id: str) 
     another member id has it."""
     holder = group.instance(group_instance_id)
     if holder is None:
-        raise UnknownMemberIdError(
+        raise errors.UnknownMemberIdError(
             f"group {group.group_id!r}: no member has the group instance id {group_instance_id!r}; join "
             "again"
         )
     if holder.member_id != member_id:
-        raise FencedInstanceIdError(
+        raise errors.FencedInstanceIdError(
             f"group {group.group_id!r}: {group_instance_id!r} is held by member {holder.member_id!r} now, "
             f"got {member_id!r}; a newer instance has taken over: close this one"
         )
@@ -313,7 +302,7 @@ def check_commit(
     member = known_member(group, member_id)
     if (stale := _stale(group, member, member_epoch)) is not None:
         is_classic = is_transactional or bool(member.protocols)
-        raise IllegalGenerationError(str(stale)) if is_classic else stale
+        raise errors.IllegalGenerationError(str(stale)) if is_classic else stale
 
 
 def check_fetch(group: ConsumerGroup, member_id: str | None, member_epoch: int) -> None:
@@ -323,14 +312,14 @@ def check_fetch(group: ConsumerGroup, member_id: str | None, member_epoch: int) 
         return
     member = known_member(group, member_id or "")
     if (stale := _stale(group, member, member_epoch)) is not None:
-        raise IllegalGenerationError(str(stale)) if member.protocols else stale
+        raise errors.IllegalGenerationError(str(stale)) if member.protocols else stale
 
 
 def check_unsubscribed(group: ConsumerGroup, topic: str, number: int) -> None:
     """Raise GroupSubscribedToTopicError if a member is subscribed to the topic."""
     for member in group.members:
         if topic in member.subscribed_topic_names or number in member.matched:
-            raise GroupSubscribedToTopicError(
+            raise errors.GroupSubscribedToTopicError(
                 f"group {group.group_id!r}: member {member.member_id!r} subscribes to {topic}; its "
                 "offsets can be deleted when it has left"
             )
@@ -338,10 +327,10 @@ def check_unsubscribed(group: ConsumerGroup, topic: str, number: int) -> None:
 
 def _stale(
     group: ConsumerGroup, member: ConsumerMember, member_epoch: int
-) -> StaleMemberEpochError | None:
+) -> errors.StaleMemberEpochError | None:
     if member_epoch == member.member_epoch:
         return None
-    return StaleMemberEpochError(
+    return errors.StaleMemberEpochError(
         f"group {group.group_id!r}: got member epoch {member_epoch}, {member.member_id!r} is at "
         f"{member.member_epoch}; retry with the epoch that its next heartbeat gives"
     )
@@ -367,7 +356,7 @@ def _subscribed_member(
     if holder is None or (beat.protocols and holder.member_id == beat.member_id):
         return group.member(beat.member_id) or ConsumerMember(beat.member_id), None
     if holder.member_epoch != AWAY and not (holder.protocols or beat.protocols):
-        raise UnreleasedInstanceIdError(
+        raise errors.UnreleasedInstanceIdError(
             f"group {group.group_id!r}: {beat.group_instance_id!r} is still held by member "
             f"{holder.member_id!r}; it is free when that has left or its session has ended"
         )
@@ -386,7 +375,7 @@ def _check_epoch(group: ConsumerGroup, member: ConsumerMember, beat: Heartbeat) 
         and beat.owned <= member.assigned
     )
     if got != member.member_epoch and not (got < member.member_epoch and is_previous):
-        raise FencedMemberEpochError(
+        raise errors.FencedMemberEpochError(
             f"group {group.group_id!r}: got member epoch {got}, {member.member_id!r} is at "
             f"{member.member_epoch}; give up all partitions and join again"
         )

@@ -12,16 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from eosdb.errors import (
-    ApiError,
-    FencedInstanceIdError,
-    GroupSubscribedToTopicError,
-    IllegalGenerationError,
-    InconsistentGroupProtocolError,
-    NonEmptyGroupError,
-    RebalanceInProgressError,
-    UnknownMemberIdError,
-)
+from eosdb import errors
 from eosdb.model.protocol.consumer_protocol import PROTOCOL_TYPE, decode_subscription
 from eosdb.model.values import GroupState
 
@@ -119,7 +110,7 @@ def sync(
         ("protocol", protocol_name, group.protocol_name),
     ):
         if requested is not None and requested != current:
-            raise InconsistentGroupProtocolError(
+            raise errors.InconsistentGroupProtocolError(
                 f"group {group.group_id!r}: got {name} {requested!r}, this generation has {current!r}; "
                 "join again"
             )
@@ -134,7 +125,7 @@ def sync(
     return replace(group, state=GroupState.STABLE, members=members, deadline_ms=NO_DEADLINE)
 
 
-def check_heartbeat(group: Group, generation_id: int) -> RebalanceInProgressError | None:
+def check_heartbeat(group: Group, generation_id: int) -> errors.RebalanceInProgressError | None:
     """Return the error by which the member is told to rejoin; its session is renewed all the same. Raises
     IllegalGenerationError for another generation."""
     check_generation(group, generation_id)
@@ -175,14 +166,14 @@ def known_member(group: Group | None, member_id: str, group_instance_id: str | N
     if group is not None and group_instance_id is not None:
         holder = group.instance(group_instance_id)
         if holder is not None and holder.member_id != member_id:
-            raise FencedInstanceIdError(
+            raise errors.FencedInstanceIdError(
                 f"group {name!r}: {group_instance_id!r} is held by member {holder.member_id!r} now, "
                 f"got {member_id!r}; a newer instance has taken over: close this one"
             )
     member = None if group is None else group.member(member_id)
     # Some clients send the group instance id only with JoinGroup, where KIP-345 introduced it.
     if member is None or group_instance_id not in (None, member.group_instance_id):
-        raise UnknownMemberIdError(
+        raise errors.UnknownMemberIdError(
             f"group {name!r}: {member_id!r} is not a member, because it left or its session timed out; "
             "join again"
         )
@@ -200,15 +191,15 @@ def leaver(group: Group | None, member_id: str, group_instance_id: str | None) -
 
 def leavers(
     names: Iterable[tuple[str, str | None]], find: Callable[[str, str | None], str]
-) -> tuple[set[str], list[ApiError | None]]:
+) -> tuple[set[str], list[errors.ApiError | None]]:
     """The ids of the members that leave by one request, and for each of its names None or the error.
     `find` returns the id for a member id and group instance id, or raises."""
-    gone, answers = set[str](), list[ApiError | None]()
+    gone, answers = set[str](), list[errors.ApiError | None]()
     for name in names:
         try:
             gone.add(find(*name))
             answers.append(None)
-        except ApiError as error:
+        except errors.ApiError as error:
             answers.append(error)
     return gone, answers
 
@@ -216,7 +207,7 @@ def leavers(
 def check_generation(group: Group, generation_id: int) -> None:
     """Raise IllegalGenerationError for another generation."""
     if generation_id != group.generation_id:
-        raise IllegalGenerationError(
+        raise errors.IllegalGenerationError(
             f"group {group.group_id!r}: got generation {generation_id}, the group is at "
             f"{group.generation_id}; join again"
         )
@@ -229,7 +220,7 @@ def check_commit(
     group_instance_id: str | None,
     *,
     is_transactional: bool,
-    unknown_group: ApiError,
+    unknown_group: errors.ApiError,
 ) -> None:
     """Check that offsets may be committed (ClassicGroup.validateOffsetCommit, KIP-447).
 
@@ -253,7 +244,7 @@ def check_commit(
 def check_offset_delete(group: Group | None) -> None:
     """Raise NonEmptyGroupError if members are not consumers (ClassicGroup.validateOffsetDelete)."""
     if group is not None and group.members and group.protocol_type != PROTOCOL_TYPE:
-        raise NonEmptyGroupError(
+        raise errors.NonEmptyGroupError(
             f"group {group.group_id!r} has {len(group.members)} members; its offsets can be deleted "
             "when all of them have left"
         )
@@ -271,7 +262,7 @@ def check_unsubscribed(group: Group | None, topic: str) -> None:
         except ValueError:
             is_subscribed = True
         if is_subscribed:
-            raise GroupSubscribedToTopicError(
+            raise errors.GroupSubscribedToTopicError(
                 f"group {group.group_id!r}: member {member.member_id!r} subscribes to {topic}; its "
                 "offsets can be deleted when it has left"
             )
@@ -309,7 +300,7 @@ def check_protocols_given(
 ) -> None:
     """Raise InconsistentGroupProtocolError without a protocol type or protocols."""
     if not protocol_type or not protocols:
-        raise InconsistentGroupProtocolError(
+        raise errors.InconsistentGroupProtocolError(
             f"group {group_id!r}: got protocol type {protocol_type!r} with {len(protocols)} protocols, "
             "expected a type and at least one"
         )
@@ -321,7 +312,7 @@ def check_protocols(group: Group, joining: Member, protocol_type: str) -> None:
     names = {name for name, _ in joining.protocols}
     common = names.intersection(*({name for name, _ in m.protocols} for m in group.members))
     if not common or (group.members and protocol_type != group.protocol_type):
-        raise InconsistentGroupProtocolError(
+        raise errors.InconsistentGroupProtocolError(
             f"group {group.group_id!r}: got protocol type {protocol_type!r} with "
             f"{sorted(names)}, the members support none of it; all members of a group need "
             "one assignor in common"
@@ -403,8 +394,8 @@ def _with(group: Group, old: Member, new: Member) -> Group:
     return replace(group, members=tuple(new if m is old else m for m in group.members))
 
 
-def _rebalancing(group: Group) -> RebalanceInProgressError:
-    return RebalanceInProgressError(
+def _rebalancing(group: Group) -> errors.RebalanceInProgressError:
+    return errors.RebalanceInProgressError(
         f"group {group.group_id!r}: a new generation is being formed after {group.generation_id}; "
         "join again"
     )

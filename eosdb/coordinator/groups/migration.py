@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
+from eosdb import errors
 from eosdb.coordinator.groups import consumer_decisions, decisions
 from eosdb.coordinator.groups.consumer_decisions import (
     NO_DEADLINE,
@@ -21,13 +22,6 @@ from eosdb.coordinator.groups.consumer_decisions import (
     Topics,
 )
 from eosdb.coordinator.groups.decisions import Group, Member
-from eosdb.errors import (
-    GroupIdNotFoundError,
-    IllegalGenerationError,
-    InconsistentGroupProtocolError,
-    RebalanceInProgressError,
-    UnknownMemberIdError,
-)
 from eosdb.model.protocol.consumer_protocol import (
     PROTOCOL_TYPE,
     decode_assignment,
@@ -46,7 +40,7 @@ def upgraded(group: Group, topics: Topics, max_size: int) -> ConsumerGroup:
     elif len(group.members) > max_size:
         why = f"it has {len(group.members)} members, group.consumer.max.size is {max_size}"
     if why is not None:
-        raise GroupIdNotFoundError(
+        raise errors.GroupIdNotFoundError(
             f"the classic group {group.group_id!r} cannot change over: {why}"
         )
     members = tuple(_upgraded(group, member, topics) for member in group.members)
@@ -105,7 +99,7 @@ def join(
     try:
         subscription = decode_subscription(joining.protocols[0][1])
     except ValueError as error:
-        raise InconsistentGroupProtocolError(
+        raise errors.InconsistentGroupProtocolError(
             f"group {group.group_id!r}: the metadata of member {joining.member_id!r} are not a consumer's, "
             "so the coordinator cannot assign its partitions"
         ) from error
@@ -146,7 +140,7 @@ def sync(
     _check_generation(group, member, generation_id)
     name = member.protocols[0][0]
     if (protocol_type or PROTOCOL_TYPE, protocol_name or name) != (PROTOCOL_TYPE, name):
-        raise InconsistentGroupProtocolError(
+        raise errors.InconsistentGroupProtocolError(
             f"group {group.group_id!r}: got protocol {protocol_type!r} {protocol_name!r}, joined with "
             f"{PROTOCOL_TYPE!r} {name!r}; join again"
         )
@@ -160,7 +154,7 @@ def sync(
 
 def beat(
     group: ConsumerGroup, member: ConsumerMember, generation_id: int, now_ms: int
-) -> tuple[ConsumerGroup, RebalanceInProgressError | None]:
+) -> tuple[ConsumerGroup, errors.RebalanceInProgressError | None]:
     """The group after a classic member's heartbeat, and the error that makes it rejoin: for a new epoch,
     to give up partitions, or to get freed ones. Raises IllegalGenerationError."""
     _check_generation(group, member, generation_id)
@@ -187,7 +181,7 @@ def classic_member(
         consumer_decisions.static_member(group, member_id, group_instance_id)
     member = consumer_decisions.known_member(group, member_id)
     if not member.protocols:
-        raise UnknownMemberIdError(
+        raise errors.UnknownMemberIdError(
             f"group {group.group_id!r}: {member_id!r} does not speak the classic protocol"
         )
     return member
@@ -209,7 +203,7 @@ def _upgraded(group: Group, member: Member, topics: Topics) -> ConsumerMember:
         subscription = decode_subscription(member.protocols[0][1])
         assigned = _numbers(decode_assignment(member.assignment), topics)
     except ValueError as error:
-        raise GroupIdNotFoundError(
+        raise errors.GroupIdNotFoundError(
             f"the classic group {group.group_id!r} cannot change over: what member {member.member_id!r} "
             f"says or has is not a consumer's ({error})"
         ) from error
@@ -239,7 +233,7 @@ def check_protocols(group: ConsumerGroup, joining: Member, protocol_type: str) -
     classic = [{name for name, _ in m.protocols} for m in group.members if m.protocols]
     common = {name for name, _ in joining.protocols}.intersection(*classic)
     if protocol_type != PROTOCOL_TYPE or not common:
-        raise InconsistentGroupProtocolError(
+        raise errors.InconsistentGroupProtocolError(
             f"group {group.group_id!r}: got protocol type {protocol_type!r} with "
             f"{sorted(name for name, _ in joining.protocols)}, the group's members need one assignor in "
             f"common, and the type {PROTOCOL_TYPE!r}"
@@ -248,14 +242,14 @@ def check_protocols(group: ConsumerGroup, joining: Member, protocol_type: str) -
 
 def _check_generation(group: ConsumerGroup, member: ConsumerMember, generation_id: int) -> None:
     if generation_id != member.member_epoch:
-        raise IllegalGenerationError(
+        raise errors.IllegalGenerationError(
             f"group {group.group_id!r}: got generation {generation_id}, {member.member_id!r} is at "
             f"{member.member_epoch}; join again"
         )
 
 
-def _rebalancing(group: ConsumerGroup, member: ConsumerMember) -> RebalanceInProgressError:
-    return RebalanceInProgressError(
+def _rebalancing(group: ConsumerGroup, member: ConsumerMember) -> errors.RebalanceInProgressError:
+    return errors.RebalanceInProgressError(
         f"group {group.group_id!r}: member {member.member_id!r} has to join again for epoch "
         f"{group.group_epoch}"
     )

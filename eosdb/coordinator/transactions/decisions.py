@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from eosdb import errors
 from eosdb.coordinator.transactions.state import (
     LAST_CLIENT_EPOCH,
     LEGAL_PREVIOUS,
@@ -25,16 +26,6 @@ from eosdb.coordinator.transactions.state import (
     named,
     stale_producer,
     transition,
-)
-from eosdb.errors import (
-    ApiError,
-    ConcurrentTransactionsError,
-    InvalidProducerEpochError,
-    InvalidRequestError,
-    InvalidTransactionTimeoutError,
-    InvalidTxnStateError,
-    NotEnoughReplicasError,
-    ProducerFencedError,
 )
 from eosdb.model.config import INT32_MAX
 from eosdb.model.values import (
@@ -86,7 +77,7 @@ def check_timeout(timeout_ms: int, max_timeout_ms: int) -> None:
     """Raise InvalidTransactionTimeoutError unless the time-out is from 1 ms to the maximum (Kafka:
     validateTransactionTimeoutMs)."""
     if not 0 < timeout_ms <= max_timeout_ms:
-        raise InvalidTransactionTimeoutError(
+        raise errors.InvalidTransactionTimeoutError(
             f"transaction timeout: got {timeout_ms} ms, expected 1 to {max_timeout_ms} ms "
             "(transaction_max_timeout_ms)"
         )
@@ -96,7 +87,7 @@ def expected_or_none(producer_id: int, producer_epoch: int) -> ProducerIdAndEpoc
     """The producer id and epoch that an InitProducerId request expects; None if it names neither
     (KafkaApis.handleInitProducerIdRequest). Raises InvalidRequestError if it names one of them."""
     if (producer_id == NO_PRODUCER_ID) != (producer_epoch == NO_PRODUCER_EPOCH):
-        raise InvalidRequestError(
+        raise errors.InvalidRequestError(
             f"got producer id {producer_id} with epoch {producer_epoch}; "
             "expected both of the current producer, or -1 for both"
         )
@@ -146,12 +137,12 @@ def init_producer_id(
             )
         )
     if expected is not None and not _may_be_known(current, expected):
-        raise stale_producer(ProducerFencedError, current, expected)
+        raise stale_producer(errors.ProducerFencedError, current, expected)
     if current.state.is_decided:
-        raise ending(ConcurrentTransactionsError, current)
+        raise ending(errors.ConcurrentTransactionsError, current)
     if current.state is TransactionState.ONGOING:
         if expected is not None and expected != current.producer:
-            raise stale_producer(ProducerFencedError, current, expected)
+            raise stale_producer(errors.ProducerFencedError, current, expected)
         return FenceOngoing(_fence(current, now_ms))
     given, last_epoch = _next_pair(current, expected, fresh_producer_id)
     return Initialized(
@@ -188,7 +179,7 @@ def _next_pair(
         # After a rotation, no client had the current id with the old id's epoch.
         rotated = current.previous_producer_id != current.producer_id
         return current.producer, NO_PRODUCER_EPOCH if rotated else current.last_producer_epoch
-    raise stale_producer(ProducerFencedError, current, expected)
+    raise stale_producer(errors.ProducerFencedError, current, expected)
 
 
 def add_to_transaction(
@@ -199,7 +190,7 @@ def add_to_transaction(
     groups: frozenset[str],
     now_ms: int,
     *,
-    stale: type[ApiError] = ProducerFencedError,
+    stale: type[errors.ApiError] = errors.ProducerFencedError,
 ) -> TransactionMetadata | None:
     """The transaction with these partitions and groups (handleAddPartitionsToTransaction). The first
     addition begins it. Returns None if it has all of them. Raises InvalidProducerIdMappingError,
@@ -207,7 +198,7 @@ def add_to_transaction(
     InvalidProducerEpochError when a produce request adds a partition."""
     current = held_by(current, producer_id, producer_epoch, stale)
     if current.state.is_decided:
-        raise ending(ConcurrentTransactionsError, current)
+        raise ending(errors.ConcurrentTransactionsError, current)
     ongoing = current.state is TransactionState.ONGOING
     if ongoing and partitions <= current.partitions and groups <= current.groups:
         return None
@@ -233,7 +224,7 @@ def prolong(
     """The open transaction with its deadline `timeout_ms` from now, at most 24 days after its start; not
     in Kafka. Returns None if no transaction is open, or more than half of that time is left. Raises
     InvalidProducerIdMappingError and ProducerFencedError."""
-    current = held_by(current, producer_id, producer_epoch, ProducerFencedError)
+    current = held_by(current, producer_id, producer_epoch, errors.ProducerFencedError)
     left_ms = current.start_time_ms + current.timeout_ms - now_ms
     if current.state is not TransactionState.ONGOING or left_ms > timeout_ms // 2:
         return None
@@ -284,14 +275,14 @@ def verify(
     NotEnoughReplicasError while the transaction is ending."""
     if (partition is None) == (group is None):
         raise TypeError("verify takes either a partition or a group")
-    current = held_by(current, producer_id, producer_epoch, InvalidProducerEpochError)
+    current = held_by(current, producer_id, producer_epoch, errors.InvalidProducerEpochError)
     if current.state.is_decided:
-        raise ending(NotEnoughReplicasError, current)
+        raise ending(errors.NotEnoughReplicasError, current)
     added = partition in current.partitions or group in current.groups
     if current.state is not TransactionState.ONGOING or not added:
         wanted = f"group {group!r}" if partition is None else f"partition {partition}"
         request = "add_offsets_to_txn" if partition is None else "add_partitions_to_txn"
-        raise InvalidTxnStateError(
+        raise errors.InvalidTxnStateError(
             f"{named(current)}: {wanted} is not in an open transaction, the state is "
             f"{current.state.label}; call {request} first"
         )
@@ -361,19 +352,19 @@ def end(
     prepare, done = _ENDS[committed]
     if current is not None and _repeats_end(current, producer_id, producer_epoch, version):
         if current.state is prepare:
-            raise ending(ConcurrentTransactionsError, current)
+            raise ending(errors.ConcurrentTransactionsError, current)
         if current.state is not done:
             raise _decided_otherwise(current, committed)
         return None
-    current = held_by(current, producer_id, producer_epoch, ProducerFencedError)
+    current = held_by(current, producer_id, producer_epoch, errors.ProducerFencedError)
     if current.transaction_version == EPOCH_PER_TRANSACTION and current.state.is_decided:
         raise stale_producer(
-            ProducerFencedError, current, ProducerIdAndEpoch(producer_id, producer_epoch)
+            errors.ProducerFencedError, current, ProducerIdAndEpoch(producer_id, producer_epoch)
         )
     if current.state is TransactionState.ONGOING:
         return _decided(current, prepare, now_ms, version, fresh_producer_id)
     if current.state is prepare:
-        raise ending(ConcurrentTransactionsError, current)
+        raise ending(errors.ConcurrentTransactionsError, current)
     if version == CLASSIC and current.state is done:
         return None
     if version == EPOCH_PER_TRANSACTION and not committed and current.state.may_expire:
@@ -418,21 +409,21 @@ def _decided(
     )
 
 
-def _decided_otherwise(current: TransactionMetadata, committed: bool) -> ApiError:
-    return InvalidTxnStateError(
+def _decided_otherwise(current: TransactionMetadata, committed: bool) -> errors.ApiError:
+    return errors.InvalidTxnStateError(
         f"{named(current)}: got {'commit' if committed else 'abort'}, but the transaction is in state "
         f"{current.state.label}: its producer ended it the other way, it timed out, or another producer "
         "asked for the id; that outcome stands"
     )
 
 
-def _nothing_to_end(current: TransactionMetadata, committed: bool) -> ApiError:
+def _nothing_to_end(current: TransactionMetadata, committed: bool) -> errors.ApiError:
     _, done = _ENDS[committed]
     if not (current.state.may_expire or current.state.is_decided):
         raise IllegalTransitionError(
             f"{named(current)}: {current.state.label} is never a stored state"
         )
-    return InvalidTxnStateError(
+    return errors.InvalidTxnStateError(
         f"{named(current)}: got {'commit' if committed else 'abort'} in state {current.state.label}, "
         f"expected Ongoing or {done.label}; begin a transaction by adding partitions or offsets"
     )

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
+from eosdb import errors
 from eosdb.coordinator.due import Due
 from eosdb.coordinator.transactions.decisions import (
     add_to_transaction,
@@ -25,18 +26,8 @@ from eosdb.coordinator.transactions.decisions import (
     verify,
 )
 from eosdb.coordinator.transactions.state import TransactionMetadata
-from eosdb.errors import (
-    InvalidProducerEpochError,
-    ProducerFencedError,
-    TransactionCoordinatorFencedError,
-    UnknownTopicOrPartitionError,
-)
+from eosdb.events import kinds
 from eosdb.events.encoding import NAMED, partitions_json, texts_json
-from eosdb.events.kinds import (
-    CoordinatorElected,
-    TransactionalIdExpired,
-    TransactionStateChanged,
-)
 from eosdb.log import append, partition_rows
 from eosdb.model.damage import parsed, reads
 from eosdb.model.protocol.consumer_protocol import OWNED_BY, SINK, has_owner, owner_lock
@@ -68,7 +59,7 @@ def expected(
     to_state: TransactionState,
     transaction_version: int,
     timestamp: int,
-) -> TransactionStateChanged | None:
+) -> kinds.TransactionStateChanged | None:
     """The usual event from this value (None: the id is unknown) to the state; None if no change is usual.
     `transaction_version` matters for decisions only."""
     if to_state is TransactionState.EMPTY:
@@ -101,7 +92,7 @@ def expected(
             previous_producer_id, last_producer_epoch = before.producer_id, before.producer_epoch
             if not begins:
                 producer_epoch += 1
-    return TransactionStateChanged(
+    return kinds.TransactionStateChanged(
         timestamp, "", producer_id, producer_epoch, last_producer_epoch, previous_producer_id,
         usually_from, TransactionState.ONGOING, timeout_ms, start_time_ms,
         partitions, groups,
@@ -114,7 +105,7 @@ def in_order(joined: frozenset[T]) -> tuple[T, ...]:
     return tuple(sorted(joined)) if len(joined) > 1 else tuple(joined)
 
 
-_INITIALIZED: Final = TransactionStateChanged(
+_INITIALIZED: Final = kinds.TransactionStateChanged(
     0, "", NAMED, NAMED, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, None, TransactionState.ONGOING, NAMED,
     NO_TIMESTAMP, (), (), NO_PRODUCER_ID, CLASSIC,
 )  # fmt: skip
@@ -237,7 +228,7 @@ def from_row(row: tuple[Any, ...]) -> TransactionMetadata:
     )
 
 
-def save(unit: Folding, event: TransactionStateChanged) -> None:
+def save(unit: Folding, event: kinds.TransactionStateChanged) -> None:
     """Projection only: save the row of the transactional id."""
     fields = list(_of_event(event))
     fields[_PARTITIONS], fields[_GROUPS] = frozenset(event.partitions), frozenset(event.groups)
@@ -267,7 +258,7 @@ def record(
 ) -> None:
     state, version = after.state, after.transaction_version
     # Positional arguments cost a third of named ones, and this runs three times per transaction.
-    changed = TransactionStateChanged(
+    changed = kinds.TransactionStateChanged(
         now_ms, after.transactional_id, after.producer_id, after.producer_epoch,
         after.last_producer_epoch, after.previous_producer_id,
         None if before is None else before.state, state, after.timeout_ms, after.start_time_ms,
@@ -298,7 +289,7 @@ def join(
         for group in groups:
             verify(current, *producer, group=group)
         return
-    stale = ProducerFencedError if version is None else InvalidProducerEpochError
+    stale = errors.ProducerFencedError if version is None else errors.InvalidProducerEpochError
     after = add_to_transaction(current, *producer, tps, groups, now_ms, stale=stale)
     if after is not None:
         record(unit, current, after, now_ms)
@@ -317,7 +308,7 @@ def elect(unit: Unit, now_ms: int, above: int = 0) -> int:
     """Elect a coordinator with a coordinator epoch higher than `above`: from now on markers of earlier
     ones are refused. Returns the epoch."""
     taken = max(epoch(unit), above) + 1
-    unit.record(CoordinatorElected(timestamp=now_ms, epoch=taken))
+    unit.record(kinds.CoordinatorElected(timestamp=now_ms, epoch=taken))
     return taken
 
 
@@ -333,7 +324,7 @@ def write_markers_and_complete(
     if metadata != decided:
         return None
     if epoch(unit) != coordinator_epoch:
-        raise TransactionCoordinatorFencedError(
+        raise errors.TransactionCoordinatorFencedError(
             f"transactional id {transactional_id!r}: decided under coordinator epoch "
             f"{coordinator_epoch}, now it is {epoch(unit)}; the newer coordinator completes it"
         )
@@ -351,7 +342,7 @@ def write_markers_and_complete(
                 transaction_version=decided.transaction_version,
                 is_expected=True,
             )
-        except (UnknownTopicOrPartitionError, InvalidProducerEpochError):
+        except (errors.UnknownTopicOrPartitionError, errors.InvalidProducerEpochError):
             continue  # A deleted topic counts as done.
     completed = complete(decided, now_ms)
     record(unit, decided, completed, now_ms)
@@ -409,7 +400,7 @@ def expire(unit: Unit, now_ms: int, expiration_ms: int) -> int:
     ).fetchall()
     for transactional_id, producer_id, producer_epoch in rows:
         unit.record(
-            TransactionalIdExpired(
+            kinds.TransactionalIdExpired(
                 timestamp=now_ms,
                 transactional_id=transactional_id,
                 producer_id=producer_id,

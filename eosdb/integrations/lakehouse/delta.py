@@ -21,24 +21,13 @@ from deltalake.fs import DeltaStorageHandler
 from deltalake.transaction import AddAction
 
 from eosdb.errors import ConfigError, StorageError
-from eosdb.integrations.lakehouse.targets import (
-    COLUMNS,
-    DataFile,
-    Numbers,
-    NumbersByFile,
-    SyncedFile,
-    flat,
-    local_path,
-    one_line,
-    sync_file,
-    sync_folders,
-)
+from eosdb.integrations.lakehouse import targets
 from eosdb.model.clock import Clock
 from eosdb.model.damage import parsed
 from eosdb.model.records.arrow_types import schema
 
 _PARTITIONED_BY: Final = ["topic", "day"]
-_SCHEMA: Final = schema(COLUMNS).append(pa.field("day", pa.date32()))
+_SCHEMA: Final = schema(targets.COLUMNS).append(pa.field("day", pa.date32()))
 _APP: Final = "eosdb:"
 _LOG: Final = "_delta_log"
 _CHECKPOINT: Final = re.compile(
@@ -47,15 +36,15 @@ _CHECKPOINT: Final = re.compile(
 
 
 class DeltaTarget:
-    columns: Sequence[str] = tuple(name for name in COLUMNS if name != "topic")
+    columns: Sequence[str] = tuple(name for name in targets.COLUMNS if name != "topic")
 
     def __init__(self, uri: str, options: Mapping[str, str], clock: Clock) -> None:
         self._uri = uri
         self._clock = clock
         self._options = dict(options)
-        self._local = local_path(uri)
+        self._local = targets.local_path(uri)
 
-    def load(self) -> Numbers:
+    def load(self) -> targets.Numbers:
         with self._translated():
             try:
                 self._table = DeltaTable(self._uri, storage_options=self._options)
@@ -83,23 +72,23 @@ class DeltaTarget:
     def create(self, topic: str, day: str, name: str) -> tuple[str, BinaryIO]:
         path = f"topic={topic}/day={day}/{name}"
         if self._local is not None:
-            return path, SyncedFile(os.path.join(self._local, path))
+            return path, targets.SyncedFile(os.path.join(self._local, path))
         return path, self._remote().open_output_stream(path)
 
     def commit(
         self,
-        files: Sequence[DataFile],
+        files: Sequence[targets.DataFile],
         before: Mapping[str, int | None],
-        after: NumbersByFile,
+        after: targets.NumbersByFile,
         about: Mapping[str, object],
     ) -> bool:
         if self._local is not None:
-            sync_folders(self._local, [os.path.join(self._local, it.path) for it in files])
+            targets.sync_folders(self._local, [os.path.join(self._local, it.path) for it in files])
         # decisions/0038: Delta refuses a commit if another one since `load` has one of its transactions.
         properties = CommitProperties(
             custom_metadata={"eosdb": dict(about)},
             app_transactions=[
-                Transaction(_APP + name, number) for name, number in flat(after).items()
+                Transaction(_APP + name, number) for name, number in targets.flat(after).items()
             ],
         )
         with self._translated():
@@ -113,14 +102,14 @@ class DeltaTarget:
                 )
             except CommitFailedError:
                 now = self.load()
-                if all(now.get(name) == before.get(name) for name in flat(after)):
+                if all(now.get(name) == before.get(name) for name in targets.flat(after)):
                     raise  # The file exists for another reason than another export.
                 return False
             before_it = self._table.version()
             self._table.update_incremental()
             if self._local is not None:
                 for version in range(before_it + 1, self._table.version() + 1):
-                    sync_file(os.path.join(self._local, _LOG, f"{version:020}.json"))
+                    targets.sync_file(os.path.join(self._local, _LOG, f"{version:020}.json"))
         return True
 
     def remove(self, path: str) -> None:
@@ -132,7 +121,7 @@ class DeltaTarget:
     def close(self) -> None:
         pass
 
-    def _transactions(self) -> Numbers:
+    def _transactions(self) -> targets.Numbers:
         """Read our application transactions from the table's log: its newest checkpoint and the later
         commits. deltalake returns one at a time, and reads the whole log for each."""
         files, version = self._remote(), self._table.version()
@@ -162,7 +151,7 @@ class DeltaTarget:
         try:
             yield
         except (DeltaError, OSError, ValueError) as error:
-            raise StorageError(f"{self._uri}: Delta says: {one_line(error)}") from error
+            raise StorageError(f"{self._uri}: Delta says: {targets.one_line(error)}") from error
 
 
 def _transactions_in(files: pa.fs.FileSystem, path: str) -> Iterable[Mapping[str, Any]]:
@@ -176,7 +165,7 @@ def _transactions_in(files: pa.fs.FileSystem, path: str) -> Iterable[Mapping[str
     return [action["txn"] for action in actions if "txn" in action]
 
 
-def _action(file: DataFile, now_ms: int) -> AddAction:
+def _action(file: targets.DataFile, now_ms: int) -> AddAction:
     stats = {"numRecords": file.rows, "minValues": file.least, "maxValues": file.most}
     partition = {"topic": file.topic, "day": file.day}
     return AddAction(file.path, file.size_bytes, partition, now_ms, True, json.dumps(stats))

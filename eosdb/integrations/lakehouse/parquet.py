@@ -14,16 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import BinaryIO, Final, TypedDict
 
 from eosdb.errors import ConfigError, CorruptDatabaseError, IllegalStateError, StorageError
-from eosdb.integrations.lakehouse.targets import (
-    COLUMNS,
-    DataFile,
-    Numbers,
-    NumbersByFile,
-    SyncedFile,
-    flat,
-    local_path,
-    sync_folders,
-)
+from eosdb.integrations.lakehouse import targets
 from eosdb.model.damage import parsed
 from eosdb.model.failpoints import Failpoint, reach
 
@@ -44,10 +35,10 @@ class _Progress(TypedDict):
 
 
 class ParquetTarget:
-    columns: Sequence[str] = tuple(name for name in COLUMNS if name != "topic")
+    columns: Sequence[str] = tuple(name for name in targets.COLUMNS if name != "topic")
 
     def __init__(self, folder: str) -> None:
-        local = local_path(folder)
+        local = targets.local_path(folder)
         if local is None:
             raise ConfigError(
                 f"{folder}: Parquet files are written into folders of this machine, since object storage "
@@ -56,7 +47,7 @@ class ParquetTarget:
         self._folder = local
         self._lock: int | None = None
 
-    def load(self) -> Numbers:
+    def load(self) -> targets.Numbers:
         with self._translated():
             if self._lock is None:
                 self._lock = self._locked()
@@ -67,28 +58,28 @@ class ParquetTarget:
         return progress["numbers"]
 
     def create(self, topic: str, day: str, name: str) -> tuple[str, BinaryIO]:
-        return f"topic={topic}/day={day}/{name}", SyncedFile(self._staged(name))
+        return f"topic={topic}/day={day}/{name}", targets.SyncedFile(self._staged(name))
 
     def commit(
         self,
-        files: Sequence[DataFile],
+        files: Sequence[targets.DataFile],
         before: Mapping[str, int | None],
-        after: NumbersByFile,
+        after: targets.NumbersByFile,
         about: Mapping[str, object],
     ) -> bool:
         paths = [it.path for it in files]
         with self._translated():
-            numbers = {**self._progress()["numbers"], **flat(after)}
+            numbers = {**self._progress()["numbers"], **targets.flat(after)}
             unfinished = self._at(f"{_PROGRESS}{_SUFFIX}")
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(unfinished)
             progress: _Progress = {"numbers": numbers, "files": paths, "about": about}
-            with SyncedFile(unfinished) as file:
+            with targets.SyncedFile(unfinished) as file:
                 file.write(json.dumps(progress).encode())
-            sync_folders(self._at(_OURS), [self._staged("x")])
+            targets.sync_folders(self._at(_OURS), [self._staged("x")])
             # decisions/0038: this is the commit.
             os.rename(unfinished, self._at(_PROGRESS))
-            sync_folders(self._folder, [self._at(_PROGRESS)])
+            targets.sync_folders(self._folder, [self._at(_PROGRESS)])
             reach(Failpoint.EXPORT_HALF_VISIBLE)
             self._put_in_place(paths)
         return True
@@ -125,7 +116,7 @@ class ParquetTarget:
             with contextlib.suppress(FileNotFoundError):
                 os.rename(self._staged(os.path.basename(path)), self._at(path))
                 moved.append(self._at(path))
-        sync_folders(self._folder, moved)
+        targets.sync_folders(self._folder, moved)
 
     def _progress(self) -> _Progress:
         try:

@@ -7,16 +7,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 from uuid import UUID
 
+from eosdb import errors
 from eosdb.coordinator.groups.offsets import NOTES
 from eosdb.database import Database
-from eosdb.errors import (
-    EosdbError,
-    GroupIdNotFoundError,
-    InvalidRequestError,
-    TransactionalIdNotFoundError,
-    UnknownTopicIdError,
-    UnknownTopicOrPartitionError,
-)
 from eosdb.integrations.moving.plan import Group, OpenTransaction, TopicHere, TopicThere
 from eosdb.integrations.relay import planning
 from eosdb.integrations.relay.file_ends import records_of
@@ -102,7 +95,7 @@ class There:
         try:
             with self._client.translating():
                 return len(futures[name].result().members)
-        except GroupIdNotFoundError:
+        except errors.GroupIdNotFoundError:
             return 0
 
     def _offsets(self, name: str, tps: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
@@ -117,7 +110,7 @@ class There:
                     [request], request_timeout=TIMEOUT_S
                 )
                 result = futures[name].result()
-        except GroupIdNotFoundError:
+        except errors.GroupIdNotFoundError:
             return {}
         offsets = {}
         for place in result.topic_partitions:
@@ -171,7 +164,7 @@ class Here:
         """Raises UnknownTopicIdError if a topic was recreated since an earlier step."""
         for name, topic_id in self._ids.items():
             if now.get(name) != topic_id:
-                raise UnknownTopicIdError(
+                raise errors.UnknownTopicIdError(
                     f"{self.where}: topic {name} was deleted during the move, perhaps recreated. Finished "
                     "steps stay; run the command again to continue with the present topics"
                 )
@@ -186,7 +179,7 @@ class Here:
         names = planning.wanted(available, requested)
         self._check(available)
         if missing := [name for name in names if name not in available]:
-            raise UnknownTopicOrPartitionError(
+            raise errors.UnknownTopicOrPartitionError(
                 f"{self.where} has no topic {missing[0]!r}; it has {', '.join(available) or 'none'}"
             )
         offsets, result = admin.partition_offsets(), []
@@ -239,7 +232,7 @@ class Here:
         for listed in self._db.broker.describe_groups():
             try:
                 report = self._db.admin.describe_group_offsets(listed.group_id)
-            except GroupIdNotFoundError:
+            except errors.GroupIdNotFoundError:
                 continue
             for partition in report.partitions:
                 if partition.topic in names:
@@ -275,7 +268,7 @@ class Here:
         ]
         try:
             self._db.broker.turn(requests, sync=True)
-        except (UnknownTopicIdError, UnknownTopicOrPartitionError):
+        except (errors.UnknownTopicIdError, errors.UnknownTopicOrPartitionError):
             self._check(self._now())
             raise
 
@@ -286,7 +279,7 @@ class Here:
                 self._db.admin.abort_transaction(*transaction.at)
             elif transaction.transactional_id is not None:
                 self._db.admin.fence_producer(transaction.transactional_id)
-        except (TransactionalIdNotFoundError, InvalidRequestError):
+        except (errors.TransactionalIdNotFoundError, errors.InvalidRequestError):
             return
 
     # -- records --------------------------------------------------------------------------------------
@@ -303,5 +296,5 @@ class Here:
             )  # fmt: skip
             yield from records_of(tp, block, bounds.last_stable_offset)
             if block.stop <= at:
-                raise EosdbError(f"{self.where}: {tp}: nothing could be read at offset {at}")
+                raise errors.EosdbError(f"{self.where}: {tp}: nothing could be read at offset {at}")
             at = block.stop

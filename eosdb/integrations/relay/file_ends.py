@@ -11,20 +11,8 @@ from eosdb.client.producer.accumulator import ProduceFuture
 from eosdb.client.producer.producer import Producer
 from eosdb.database import Database
 from eosdb.errors import EosdbError, MessageTooLargeError, UnknownTopicOrPartitionError
-from eosdb.integrations.relay import planning
+from eosdb.integrations.relay import planning, values
 from eosdb.integrations.relay.status import POSITIONS_CONFIG
-from eosdb.integrations.relay.values import (
-    Bounds,
-    Chunk,
-    InterruptedRelayError,
-    Limits,
-    Outgoing,
-    RelayRecord,
-    SourceTopic,
-    TooLargeError,
-    TopicFacts,
-    translating,
-)
 from eosdb.model import requests
 from eosdb.model.config import INT32_MAX
 from eosdb.model.fetched import Block
@@ -42,7 +30,7 @@ class FileSource:
     def __init__(self, db: Database) -> None:
         self._db: Final = db
         self.where: Final = db.path
-        self._topics: Sequence[SourceTopic] = ()
+        self._topics: Sequence[values.SourceTopic] = ()
         self._positions: dict[TopicPartition, int] = {}
         self._ends: dict[TopicPartition, int] = {}
         self._version = -1
@@ -52,7 +40,7 @@ class FileSource:
     def id(self) -> str:
         return self._db.broker.cluster_id()
 
-    def topics(self, requested: Iterable[str] | None) -> list[SourceTopic]:
+    def topics(self, requested: Iterable[str] | None) -> list[values.SourceTopic]:
         existing = {topic.name: topic for topic in self._db.broker.topic_metadata()}
         names = planning.wanted(existing, requested)
         if missing := [name for name in names if name not in existing]:
@@ -60,7 +48,7 @@ class FileSource:
                 f"{self.where} has no topic {missing[0]!r}; it has {', '.join(sorted(existing)) or 'none'}"
             )
         return [
-            SourceTopic(
+            values.SourceTopic(
                 name,
                 str(existing[name].topic_id),
                 existing[name].partitions,
@@ -75,27 +63,29 @@ class FileSource:
     def mark(self) -> str:
         return self._db.admin._history_mark()
 
-    def bounds(self, topics: Sequence[SourceTopic]) -> dict[TopicPartition, Bounds]:
+    def bounds(self, topics: Sequence[values.SourceTopic]) -> dict[TopicPartition, values.Bounds]:
         names = {topic.name for topic in topics}
         return {
-            tp: Bounds(offsets.log_start_offset, offsets.last_stable_offset)
+            tp: values.Bounds(offsets.log_start_offset, offsets.last_stable_offset)
             for tp, offsets in self._db.admin.partition_offsets().items()
             if tp.topic in names
         }
 
-    def begin(self, topics: Sequence[SourceTopic], starts: Mapping[TopicPartition, int]) -> None:
+    def begin(
+        self, topics: Sequence[values.SourceTopic], starts: Mapping[TopicPartition, int]
+    ) -> None:
         self._topics = topics
         self._positions = dict(starts)
 
-    def read(self, limits: Limits) -> Chunk:
-        return translating(self.where, lambda: self._read(limits))
+    def read(self, limits: values.Limits) -> values.Chunk:
+        return values.translating(self.where, lambda: self._read(limits))
 
-    def _read(self, limits: Limits) -> Chunk:
+    def _read(self, limits: values.Limits) -> values.Chunk:
         self._version = self._db.broker.ask(requests.DataVersion())
         cut = self._db.admin.consistent_cut()
         self._ends = {tp: cut[tp][1] for tp in self._positions if tp in cut}
         if len(self._ends) < len(self._positions):
-            raise InterruptedRelayError(f"{self.where}: a topic was deleted")
+            raise values.InterruptedRelayError(f"{self.where}: a topic was deleted")
         most = min(limits.records, self._most)
         while True:
             ranges = planning.next_ranges(
@@ -113,9 +103,9 @@ class FileSource:
 
     def _read_ranges(
         self, ranges: Mapping[TopicPartition, tuple[int, int]], max_bytes: int
-    ) -> Chunk:
+    ) -> values.Chunk:
         """Read as much of the ranges as fits into `max_bytes`, at least one record."""
-        records: list[RelayRecord] = []
+        records: list[values.RelayRecord] = []
         positions: dict[TopicPartition, int] = {}
         for tp, (start, end) in ranges.items():
             at = start
@@ -131,7 +121,7 @@ class FileSource:
                 max_bytes -= sum(record.size for record in taken)
                 records += taken
                 positions[tp] = at = min(block.stop, end)
-        return Chunk(records, positions)
+        return values.Chunk(records, positions)
 
     def _check_topics(self) -> None:
         """Check that the topics still have their ids: the offsets of a recreated topic are new ones."""
@@ -139,9 +129,9 @@ class FileSource:
         for topic in self._topics:
             current = ids.get(topic.name)
             if current is None or str(current.topic_id) != topic.topic_id:
-                raise InterruptedRelayError(f"{self.where}: topic {topic.name} was deleted")
+                raise values.InterruptedRelayError(f"{self.where}: topic {topic.name} was deleted")
             if current.partitions != topic.partitions:
-                raise InterruptedRelayError(f"{self.where}: topic {topic.name} was widened")
+                raise values.InterruptedRelayError(f"{self.where}: topic {topic.name} was widened")
 
     def ends(self) -> dict[TopicPartition, int]:
         return self._ends
@@ -167,12 +157,12 @@ class FileSource:
         """Does nothing: the caller closes the database."""
 
 
-def records_of(tp: TopicPartition, block: Block, end: int) -> list[RelayRecord]:
+def records_of(tp: TopicPartition, block: Block, end: int) -> list[values.RelayRecord]:
     rows = block.rows
     headers = rows.headers or [()] * block.size
     columns = zip(rows.offset, rows.timestamp, rows.key, rows.value, headers, strict=True)
     return [
-        RelayRecord(tp.topic, tp.partition, offset, timestamp, key, value, own)
+        values.RelayRecord(tp.topic, tp.partition, offset, timestamp, key, value, own)
         for offset, timestamp, key, value, own in columns
         if offset < end
     ]
@@ -197,7 +187,7 @@ class FileTarget:
         self._producer = self._db.producer(
             transactional_id=transactional_id, max_request_size=INT32_MAX
         )
-        translating(self.where, self._producer.init_transactions)
+        values.translating(self.where, self._producer.init_transactions)
 
     def position_records(self) -> Iterator[tuple[bytes | None, bytes | None]]:
         with self._db.consumer() as consumer:
@@ -205,17 +195,17 @@ class FileTarget:
             consumer.seek_to_beginning()
             end = self._db.broker.offsets(self._positions).high_watermark
             while consumer.position(self._positions) < end:
-                for record in translating(self.where, lambda: consumer.poll(1_000)):
+                for record in values.translating(self.where, lambda: consumer.poll(1_000)):
                     yield record.key, record.value
 
-    def facts(self, topics: Iterable[str]) -> dict[str, TopicFacts]:
+    def facts(self, topics: Iterable[str]) -> dict[str, values.TopicFacts]:
         existing = {result.name: result for result in self._db.broker.topic_metadata()}
         result = {}
         for name in topics:
             if name in existing:
                 config = self._db.admin._topic_config(name)
                 append_time = config.timestamp_type is TimestampType.LOG_APPEND_TIME
-                result[name] = TopicFacts(
+                result[name] = values.TopicFacts(
                     existing[name].partitions,
                     append_time,
                     config.max_message_bytes,
@@ -227,14 +217,14 @@ class FileTarget:
         settings = planning.config_to_copy(config, TOPIC_SETTINGS)
         self._db.admin.create_topic(name, partitions, settings, exist_ok=True)
 
-    def write(self, records: Sequence[Outgoing]) -> None:
-        translating(self.where, lambda: self._write(records))
+    def write(self, records: Sequence[values.Outgoing]) -> None:
+        values.translating(self.where, lambda: self._write(records))
 
-    def _write(self, records: Sequence[Outgoing]) -> None:
+    def _write(self, records: Sequence[values.Outgoing]) -> None:
         producer = self._producer
         assert producer is not None, "no transactional id has been taken"
         producer.begin_transaction()
-        sent: list[tuple[Outgoing, ProduceFuture]] = []
+        sent: list[tuple[values.Outgoing, ProduceFuture]] = []
         try:
             for record in records:
                 future = producer.send(
@@ -249,7 +239,7 @@ class FileTarget:
             producer.commit_transaction()
         except MessageTooLargeError as error:
             producer.abort_transaction()
-            raise TooLargeError(f"{self.where}: {error}", _refused(sent)) from error
+            raise values.TooLargeError(f"{self.where}: {error}", _refused(sent)) from error
 
     def release(self) -> None:
         if self._producer is not None:
@@ -263,7 +253,7 @@ class FileTarget:
         self.release()
 
 
-def _refused(sent: Iterable[tuple[Outgoing, ProduceFuture]]) -> list[RelayRecord]:
+def _refused(sent: Iterable[tuple[values.Outgoing, ProduceFuture]]) -> list[values.RelayRecord]:
     """The records that were too large. A batch of several records is never larger than a topic allows by
     default."""
     return [

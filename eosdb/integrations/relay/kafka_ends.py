@@ -8,20 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal
 
 from eosdb.errors import MessageTooLargeError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
-from eosdb.integrations.relay import planning
+from eosdb.integrations.relay import planning, values
 from eosdb.integrations.relay.kafka_client import TIMEOUT_S, KafkaClient
 from eosdb.integrations.relay.status import POSITIONS_CONFIG
-from eosdb.integrations.relay.values import (
-    Bounds,
-    Chunk,
-    InterruptedRelayError,
-    Limits,
-    Outgoing,
-    RelayRecord,
-    SourceTopic,
-    TooLargeError,
-    TopicFacts,
-)
 from eosdb.model.values import TopicPartition
 
 _MEMORY_KB: Final = 16_384
@@ -40,7 +29,7 @@ class KafkaSource:
         self._client: Final = client
         self.where: Final = client.where
         self._consumer: Any = None
-        self._topics: Sequence[SourceTopic] = ()
+        self._topics: Sequence[values.SourceTopic] = ()
         self._positions: dict[TopicPartition, int] = {}
         self._ended: dict[TopicPartition, int] = {}
         """The offsets at which the consumer last reached the ends of partitions."""
@@ -48,16 +37,16 @@ class KafkaSource:
     def id(self) -> str:
         return self._client.cluster_id()
 
-    def topics(self, requested: Iterable[str] | None) -> list[SourceTopic]:
+    def topics(self, requested: Iterable[str] | None) -> list[values.SourceTopic]:
         partitions = self._client.partitions()
         names = planning.wanted(partitions, requested)
         if missing := [name for name in names if name not in partitions]:
             raise UnknownTopicOrPartitionError(f"{self.where} has no topic {missing[0]!r}")
         ids, configs = self._client.topic_ids(names), self._client.configs(names)
         if lacking := [name for name in names if name not in ids]:
-            raise InterruptedRelayError(f"{self.where}: topic {lacking[0]} was deleted")
+            raise values.InterruptedRelayError(f"{self.where}: topic {lacking[0]} was deleted")
         return [
-            SourceTopic(name, ids[name], partitions[name], _own(configs.get(name, {})))
+            values.SourceTopic(name, ids[name], partitions[name], _own(configs.get(name, {})))
             for name in names
         ]
 
@@ -67,7 +56,7 @@ class KafkaSource:
     def mark(self) -> str:
         return ""
 
-    def bounds(self, topics: Sequence[SourceTopic]) -> dict[TopicPartition, Bounds]:
+    def bounds(self, topics: Sequence[values.SourceTopic]) -> dict[TopicPartition, values.Bounds]:
         consumer, result = self._connected(), {}
         consumer.unassign()  # A fetch in flight would delay the next answers.
         for topic in topics:
@@ -77,21 +66,23 @@ class KafkaSource:
                         self._client.module.TopicPartition(topic.name, number), timeout=15
                     )
                 if low < 0 or high < 0:
-                    raise InterruptedRelayError(
+                    raise values.InterruptedRelayError(
                         f"{self.where}: {topic.name}-{number} does not tell where it begins and ends"
                     )
-                result[TopicPartition(topic.name, number)] = Bounds(low, high)
+                result[TopicPartition(topic.name, number)] = values.Bounds(low, high)
         return result
 
-    def begin(self, topics: Sequence[SourceTopic], starts: Mapping[TopicPartition, int]) -> None:
+    def begin(
+        self, topics: Sequence[values.SourceTopic], starts: Mapping[TopicPartition, int]
+    ) -> None:
         self._topics, self._positions, self._ended = topics, dict(starts), {}
         kind = self._client.module.TopicPartition
         with self._client.translating():
             self._connected().assign([kind(*tp, offset) for tp, offset in starts.items()])
 
-    def read(self, limits: Limits) -> Chunk:
+    def read(self, limits: values.Limits) -> values.Chunk:
         consumer = self._connected()
-        records: list[RelayRecord] = []
+        records: list[values.RelayRecord] = []
         positions: dict[TopicPartition, int] = {}
         size, timeout = 0, _FIRST_S
         while len(records) < limits.records and size < limits.bytes:
@@ -116,7 +107,7 @@ class KafkaSource:
         if positions:
             self._check_topics()
             self._positions |= positions
-        return Chunk(records, positions)
+        return values.Chunk(records, positions)
 
     def _event(
         self, tp: TopicPartition, message: Any, positions: dict[TopicPartition, int]
@@ -128,7 +119,9 @@ class KafkaSource:
             if message.offset() > positions.get(tp, self._positions.get(tp, 0)):
                 positions[tp] = message.offset()
         elif error.code() in (kafka._AUTO_OFFSET_RESET, OffsetOutOfRangeError.code):
-            raise InterruptedRelayError(f"{self.where}: {tp}: the next offset is no longer there")
+            raise values.InterruptedRelayError(
+                f"{self.where}: {tp}: the next offset is no longer there"
+            )
         elif not error.retriable() and error.code() not in (
             kafka._ALL_BROKERS_DOWN,
             kafka._TRANSPORT,
@@ -140,7 +133,7 @@ class KafkaSource:
         ids = self._client.topic_ids(topic.name for topic in self._topics)
         for topic in self._topics:
             if ids.get(topic.name) != topic.topic_id:
-                raise InterruptedRelayError(f"{self.where}: topic {topic.name} was deleted")
+                raise values.InterruptedRelayError(f"{self.where}: topic {topic.name} was deleted")
 
     def ends(self) -> dict[TopicPartition, int]:
         consumer, reached = self._connected(), dict(self._ended)
@@ -184,9 +177,9 @@ def _own(config: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def record_of(message: Any) -> RelayRecord:
+def record_of(message: Any) -> values.RelayRecord:
     kind, timestamp = message.timestamp()
-    return RelayRecord(
+    return values.RelayRecord(
         message.topic(),
         message.partition(),
         message.offset(),
@@ -211,7 +204,7 @@ def all_records(
     ended: list[int],
     *,
     hidden: Hidden,
-) -> Iterator[RelayRecord]:
+) -> Iterator[values.RelayRecord]:
     """The committed records of the partition, from its start to its end, which is put into `ended`.
     Raises InterruptedRelayError, also for hidden records unless they are skipped or appear in time."""
     start, high = client.start(*tp), client.high_watermark(*tp)
@@ -232,7 +225,7 @@ def all_records(
                 messages = consumer.consume(_ALL_AT_ONCE, _LOOK_S)
             idle_s = 0.0 if messages else idle_s + _LOOK_S
             if idle_s >= TIMEOUT_S:
-                raise InterruptedRelayError(
+                raise values.InterruptedRelayError(
                     f"{client.where}: {tp} could not be read to its end; another transaction may hold it "
                     "back"
                 )
@@ -247,7 +240,7 @@ def all_records(
                     ended.append(message.offset())
                     return
                 elif hidden == "refuse":
-                    raise InterruptedRelayError(
+                    raise values.InterruptedRelayError(
                         f"{client.where}: {tp} can be read up to offset {message.offset()} of {high}: a "
                         "transaction is open there"
                     )
@@ -277,7 +270,7 @@ class KafkaTarget:
         self._is_open = False
         self._error: Any = None
         self._error_topic = ""
-        self._refused: list[RelayRecord] = []
+        self._refused: list[values.RelayRecord] = []
         self._batch_bytes = _BATCH_BYTES
         self._transactional_id = ""
         self._stopped: Callable[[], bool] = lambda: False
@@ -323,14 +316,14 @@ class KafkaTarget:
         for record in all_records(self._client, tp, [], hidden="wait"):
             yield record.key, record.value
 
-    def facts(self, topics: Iterable[str]) -> dict[str, TopicFacts]:
+    def facts(self, topics: Iterable[str]) -> dict[str, values.TopicFacts]:
         partitions = self._client.partitions()
         names = [name for name in topics if name in partitions]
         configs, ids = self._client.configs(names), self._client.topic_ids(names)
         result = {}
         for name, config in configs.items():
             kind, most = config.get("message.timestamp.type"), config.get("max.message.bytes")
-            result[name] = TopicFacts(
+            result[name] = values.TopicFacts(
                 partitions[name],
                 kind is not None and kind.value == "LogAppendTime",
                 None if most is None else int(most.value),
@@ -339,7 +332,7 @@ class KafkaTarget:
         self._fit(result.values())
         return result
 
-    def _fit(self, facts: Iterable[TopicFacts]) -> None:
+    def _fit(self, facts: Iterable[values.TopicFacts]) -> None:
         """Limit the batch size to that of the topics, so that a batch is refused only if a single record
         is too large."""
         limits = [fact.max_message_bytes for fact in facts if fact.max_message_bytes is not None]
@@ -353,7 +346,7 @@ class KafkaTarget:
     def create(self, name: str, partitions: int, config: Mapping[str, str]) -> None:
         self._client.create(name, partitions, planning.config_to_copy(config))
 
-    def write(self, records: Sequence[Outgoing]) -> None:
+    def write(self, records: Sequence[values.Outgoing]) -> None:
         producer = self._producer
         assert producer is not None, "no transactional id has been taken"
         self._error, self._refused = None, []
@@ -369,14 +362,14 @@ class KafkaTarget:
                     self._call(producer.abort_transaction, TIMEOUT_S)
                     self._is_open = False
                     message = f"{self.where}, topic {self._error_topic}: {self._error.str()}"
-                    raise TooLargeError(message, self._refused) from None
+                    raise values.TooLargeError(message, self._refused) from None
                 failed = error.args[0]
                 if failed.fatal() or self._error is None:
                     raise self._client.meaning(failed) from None
                 raise self._client.meaning(self._error, self._error_topic) from None
             self._is_open = False
 
-    def _produce(self, producer: Any, record: Outgoing) -> None:
+    def _produce(self, producer: Any, record: values.Outgoing) -> None:
         origin = record.origin
         arguments: dict[str, Any] = {}
         if record.timestamp is not None:
@@ -398,7 +391,7 @@ class KafkaTarget:
                     raise self._client.meaning(self._error, self._error_topic) from None
                 producer.poll(0.1)
 
-    def _failed(self, error: Any, message: Any, origin: RelayRecord | None = None) -> None:
+    def _failed(self, error: Any, message: Any, origin: values.RelayRecord | None = None) -> None:
         if error is None:
             return
         kafka = self._client.module.KafkaError

@@ -14,15 +14,8 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol
 
+from eosdb import errors
 from eosdb.client.processor.failure import Failure
-from eosdb.errors import (
-    ConfigError,
-    EosdbError,
-    IllegalStateError,
-    MessageTooLargeError,
-    ProducerFencedError,
-    UnknownTopicOrPartitionError,
-)
 from eosdb.integrations.relay import planning
 from eosdb.integrations.relay.settings import DEAD_LETTERS, RelaySettings
 from eosdb.integrations.relay.status import (
@@ -151,14 +144,14 @@ class Aside:
         it as well, only its headers are sent."""
         place = (record.topic, record.partition, record.offset)
         if place in self._is_bare:
-            raise MessageTooLargeError(f"{message}: also without key and value")
+            raise errors.MessageTooLargeError(f"{message}: also without key and value")
         if place in self._failures:
             self._is_bare.add(place)
         self._failures[place] = Failure(
             self._group,
             *place,
             attempts=1,
-            error=MessageTooLargeError.__name__,
+            error=errors.MessageTooLargeError.__name__,
             message=message,
             stacktrace="",
             failed_ms=now_ms,
@@ -231,7 +224,7 @@ class Relay(Closeable):
                         break
                 except InterruptedRelayError as error:
                     self._failed(error)
-        except EosdbError as error:
+        except errors.EosdbError as error:
             self._progress.failed(str(error))
             raise
         finally:
@@ -260,7 +253,7 @@ class Relay(Closeable):
         source, target = self._source, self._target
         keeper = Keeper(self._settings.name, source.id(), self._settings.positions_topic)
         if target.id() == keeper.source_id:
-            raise ConfigError(f"{target.where} is the source, too; name another target")
+            raise errors.ConfigError(f"{target.where} is the source, too; name another target")
         target.ready()
         if self._found_run is not None:  # After a fence the id stays with its new holder.
             self._check_claim(keeper.standing(target.position_records()))
@@ -313,7 +306,7 @@ class Relay(Closeable):
 
     # -- what may be wrong ----------------------------------------------------------------------------
 
-    def _failed(self, error: EosdbError) -> None:
+    def _failed(self, error: errors.EosdbError) -> None:
         """Record and log a failure, release both ends, and wait, longer each time."""
         self._target.release()
         self._source.rest()
@@ -332,7 +325,7 @@ class Relay(Closeable):
         if self._found_run is None:
             self._found_run = standing.run
         if standing.run not in (self._run_id, self._found_run):
-            raise ProducerFencedError(
+            raise errors.ProducerFencedError(
                 f"another relay named {self._settings.name!r} of this source has taken over at "
                 f"{self._target.where}; run one at a time, or give this one a name of its own"
             )
@@ -340,7 +333,7 @@ class Relay(Closeable):
     def _check_history(self, standing: Standing) -> None:
         departed = self._source.departure(standing.mark) if standing.mark else None
         if departed is not None:
-            raise IllegalStateError(
+            raise errors.IllegalStateError(
                 f"{self._source.where} is not what has been relayed: {departed}; bring back the newer "
                 "file, or relay this one under another name"
             )
@@ -372,7 +365,7 @@ class Relay(Closeable):
             if topic.name in facts:
                 continue
             if not self._settings.create_topics:
-                raise UnknownTopicOrPartitionError(
+                raise errors.UnknownTopicOrPartitionError(
                     f"{target.where} has no topic {topic.name!r}; create it there with {topic.partitions} "
                     "partitions, or let the relay do so"
                 )
@@ -396,10 +389,10 @@ class Relay(Closeable):
 
     def _put_aside(self, error: TooLargeError) -> None:
         if not error.records:
-            raise MessageTooLargeError(str(error)) from error
+            raise errors.MessageTooLargeError(str(error)) from error
         if self._settings.too_large == "stop":
             first = min(error.records, key=lambda record: record.offset)
-            raise MessageTooLargeError(
+            raise errors.MessageTooLargeError(
                 f"{error}: offset {first.offset} of {first.topic}-{first.partition}, {first.size} bytes; "
                 "raise max.message.bytes of the topic there, or let it go to a dead letter topic "
                 "(too_large='dead-letter', --too-large dead-letter)"

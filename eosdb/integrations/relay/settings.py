@@ -10,14 +10,8 @@ from eosdb.errors import ConfigError
 from eosdb.integrations.relay.planning import ON_GAP, TOO_LARGE
 from eosdb.integrations.relay.status import POSITIONS_TOPIC
 from eosdb.integrations.relay.values import Limits
+from eosdb.model import validation
 from eosdb.model.progress import Progress
-from eosdb.model.validation import (
-    check_choice,
-    check_text,
-    check_texts,
-    check_topic_name,
-    check_whole,
-)
 
 DEAD_LETTERS: Final = ".dlq"
 """The suffix of the topics for records that are too large."""
@@ -69,17 +63,17 @@ class RelaySettings:
     lag."""
 
     def __post_init__(self) -> None:
-        if not check_text("name", self.name, ConfigError):
+        if not validation.check_text("name", self.name, ConfigError):
             raise ConfigError("name: got no text, expected a name for the relay such as 'relay'")
         if self.topics is not None:
-            object.__setattr__(self, "topics", tuple(check_texts("topics", self.topics)))
+            object.__setattr__(self, "topics", tuple(validation.check_texts("topics", self.topics)))
         if not isinstance(self.create_topics, bool):
             raise ConfigError(f"create_topics: got {self.create_topics!r}, expected True or False")
-        check_choice("too_large", self.too_large, *TOO_LARGE)
-        check_choice("on_gap", self.on_gap, *ON_GAP)
-        check_topic_name(self.positions_topic)
-        check_whole("max_records", self.max_records, 1)
-        check_whole("max_bytes", self.max_bytes, 1)
+        validation.check_choice("too_large", self.too_large, *TOO_LARGE)
+        validation.check_choice("on_gap", self.on_gap, *ON_GAP)
+        validation.check_topic_name(self.positions_topic)
+        validation.check_whole("max_records", self.max_records, 1)
+        validation.check_whole("max_bytes", self.max_bytes, 1)
 
     @property
     def limits(self) -> Limits:

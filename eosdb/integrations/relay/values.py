@@ -10,38 +10,20 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeVar
 
-from eosdb.errors import (
-    ApiError,
-    ConfigError,
-    CorruptRecordError,
-    DatabaseFullError,
-    DatabaseLockedError,
-    EosdbError,
-    InvalidProducerEpochError,
-    InvalidProducerIdMappingError,
-    InvalidTxnStateError,
-    Outcome,
-    OutOfOrderSequenceNumberError,
-    ProducerFencedError,
-    SaslAuthenticationFailedError,
-    TransactionAbortableError,
-    TransactionCoordinatorFencedError,
-    UnknownProducerIdError,
-    UnknownTopicOrPartitionError,
-)
+from eosdb import errors
 from eosdb.model.values import Header, TopicPartition
 
 T = TypeVar("T")
 
 
-class InterruptedRelayError(EosdbError):
+class InterruptedRelayError(errors.EosdbError):
     """A failure that may pass. A new session learns the outcome of the last transaction, and whether
     another relay has fenced this one or the transaction took too long."""
 
-    outcome: Outcome = "unknown"
+    outcome: errors.Outcome = "unknown"
 
 
-class TooLargeError(EosdbError):
+class TooLargeError(errors.EosdbError):
     """The target refuses these records because of their size."""
 
     def __init__(self, message: str, records: Collection[RelayRecord]) -> None:
@@ -50,16 +32,16 @@ class TooLargeError(EosdbError):
 
 
 _TRANSIENT: Final = (
-    InvalidProducerEpochError,
-    ProducerFencedError,
-    DatabaseLockedError,
-    DatabaseFullError,
-    InvalidProducerIdMappingError,
-    InvalidTxnStateError,
-    OutOfOrderSequenceNumberError,
-    TransactionAbortableError,
-    TransactionCoordinatorFencedError,
-    UnknownProducerIdError,
+    errors.InvalidProducerEpochError,
+    errors.ProducerFencedError,
+    errors.DatabaseLockedError,
+    errors.DatabaseFullError,
+    errors.InvalidProducerIdMappingError,
+    errors.InvalidTxnStateError,
+    errors.OutOfOrderSequenceNumberError,
+    errors.TransactionAbortableError,
+    errors.TransactionCoordinatorFencedError,
+    errors.UnknownProducerIdError,
 )
 # librdkafka's own codes, for errors outside of Kafka's protocol.
 _LOCAL_AUTHENTICATION: Final = -169
@@ -67,41 +49,45 @@ _LOCAL_UNKNOWN_TOPIC: Final = -188
 _LOCAL_UNKNOWN_PARTITION: Final = -190
 _LOCAL_INVALID_ARG: Final = -186
 _LOCAL_UNSUPPORTED_FEATURE: Final = -165
-_CLASSES: Final = {error.code: error for error in ApiError.__subclasses__()}
+_CLASSES: Final = {error.code: error for error in errors.ApiError.__subclasses__()}
 
 
-def of_file(error: EosdbError, where: str) -> EosdbError:
+def of_file(error: errors.EosdbError, where: str) -> errors.EosdbError:
     return InterruptedRelayError(f"{where}: {error}") if _is_transient(error) else error
 
 
-def of_kafka(code: int, text: str, where: str) -> EosdbError:
+def of_kafka(code: int, text: str, where: str) -> errors.EosdbError:
     """Translate an error of a Kafka client, by its code; negative codes are librdkafka's own."""
     said = f"{where}: {text}"
     if code == _LOCAL_AUTHENTICATION:
-        return SaslAuthenticationFailedError(
+        return errors.SaslAuthenticationFailedError(
             f"{said}; see to the SASL settings (--config, EOSDB_KAFKA_…)"
         )
-    if code in (_LOCAL_UNKNOWN_TOPIC, _LOCAL_UNKNOWN_PARTITION, UnknownTopicOrPartitionError.code):
+    if code in (
+        _LOCAL_UNKNOWN_TOPIC,
+        _LOCAL_UNKNOWN_PARTITION,
+        errors.UnknownTopicOrPartitionError.code,
+    ):
         return InterruptedRelayError(said)
     if code in (_LOCAL_INVALID_ARG, _LOCAL_UNSUPPORTED_FEATURE):
-        return ConfigError(said)
+        return errors.ConfigError(said)
     kind = _CLASSES.get(code)
     if kind is None or _is_transient(error := kind(said)):
         return InterruptedRelayError(said)
     return error
 
 
-def _is_transient(error: EosdbError) -> bool:
-    if isinstance(error, CorruptRecordError):
+def _is_transient(error: errors.EosdbError) -> bool:
+    if isinstance(error, errors.CorruptRecordError):
         return False  # Kafka's clients may ask another replica; a file has none.
-    return isinstance(error, _TRANSIENT) or (isinstance(error, ApiError) and error.retriable)
+    return isinstance(error, _TRANSIENT) or (isinstance(error, errors.ApiError) and error.retriable)
 
 
 def translating(where: str, call: Callable[[], T]) -> T:
     """Call a function and return its result; translate the errors of eosdb that it raises."""
     try:
         return call()
-    except EosdbError as error:
+    except errors.EosdbError as error:
         meaning = of_file(error, where)
         if meaning is error:
             raise

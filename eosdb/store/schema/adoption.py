@@ -13,13 +13,7 @@ import sqlite3
 from collections.abc import Iterable
 from typing import Final
 
-from eosdb.errors import (
-    CorruptDatabaseError,
-    EosdbError,
-    NotAnEosdbFileError,
-    ReadOnlyDatabaseError,
-    StorageError,
-)
+from eosdb import errors
 from eosdb.model.clock import SystemClock, real_ns
 from eosdb.model.failpoints import Failpoint, reach
 from eosdb.store.file.connection import begin_immediate, connect, hearing, says_wal
@@ -73,7 +67,7 @@ def check(path: str, lock_timeout_ms: int, *, to_wal: bool) -> bool:
         try:
             may_be_new = has_index or not has_log
             return _is_adoptable(path, lock_timeout_ms, to_wal, at_rest, may_be_new=may_be_new)
-        except EosdbError:
+        except errors.EosdbError:
             # Reading without locks may meet unfinished writes, as when another program adopts the file.
             is_writing = _unfinished(path) is not None and describe_sqlites(path)
             if not at_rest or real_ns() >= deadline_ns:
@@ -98,14 +92,14 @@ def _is_adoptable(
                 # One snapshot: another process may adopt the file between two queries.
                 connection.execute("BEGIN")
                 file = newest.of(connection)
-        except CorruptDatabaseError:
+        except errors.CorruptDatabaseError:
             _check_finished(path)
             return False
         if file.version is not None or (file.is_empty and may_be_new):
             return False
         _check_finished(path)
         if not os.access(path, os.W_OK):
-            raise ReadOnlyDatabaseError(f"{path} is not writable, so it cannot be adopted")
+            raise errors.ReadOnlyDatabaseError(f"{path} is not writable, so it cannot be adopted")
         in_wal_mode = says_wal(path) if at_rest else _mode(connection) == "wal"
         _refuse_for(path, [*_found(connection), *([] if in_wal_mode or to_wal else [_ROLLBACK])])
         _check_health(path, connection)
@@ -183,7 +177,7 @@ def _found(connection: sqlite3.Connection) -> list[str]:
 def _refuse_for(path: str, conflicts: list[str]) -> None:
     # decisions/0044: all conflicts at once, before any file is created beside it.
     if conflicts:
-        raise NotAnEosdbFileError(
+        raise errors.NotAnEosdbFileError(
             f"{path} is a SQLite database of another application, and cannot be adopted as it is; nothing "
             f"was changed. In the way: {'; '.join(conflicts)}"
         )
@@ -194,15 +188,15 @@ def _check_finished(path: str) -> None:
         raise error
 
 
-def _unfinished(path: str) -> StorageError | None:
+def _unfinished(path: str) -> errors.StorageError | None:
     """Return the error for a transaction that only the owner's programs can end, if there is one."""
     if _begins(f"{path}-journal", _HOT):
-        return StorageError(
+        return errors.StorageError(
             f"{path}-journal holds a transaction that has not ended: a program is writing, or was killed. "
             "Let it end, or open the file once with its own program, which rolls it back; then adopt it"
         )
     if size_of(f"{path}-wal") and not os.path.exists(f"{path}-shm"):
-        return StorageError(
+        return errors.StorageError(
             f"{path}-wal is there without {path}-shm: a program has locked the file for itself alone "
             "(`PRAGMA locking_mode=EXCLUSIVE`), or the two were copied from elsewhere. Open and close the "
             "file once with its own program, which brings the log into it; then adopt the file"
@@ -219,7 +213,7 @@ def _check_health(path: str, connection: sqlite3.Connection) -> None:
             raise
         health = str(error)
     if health != "ok":
-        raise CorruptDatabaseError(
+        raise errors.CorruptDatabaseError(
             f"{path} is damaged, so it is not adopted, and nothing was changed; restore a backup of it "
             f"first (SQLite: {health})"
         )

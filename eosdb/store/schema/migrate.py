@@ -17,17 +17,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from eosdb.errors import (
-    CorruptDatabaseError,
-    DatabaseLockedError,
-    DatabaseNotFoundError,
-    EosdbError,
-    NotAnEosdbFileError,
-    ReadOnlyDatabaseError,
-    SchemaOutOfDateError,
-    SchemaTooNewError,
-    StorageError,
-)
+from eosdb import errors
 from eosdb.model.failpoints import Failpoint, reach
 from eosdb.store.file import failures, forking
 from eosdb.store.file.connection import check_version, connect, is_in_wal_mode, says_wal
@@ -148,7 +138,7 @@ def _open_to_write(
     check_local(path)
     if not create:
         _check_exists(path)
-    _check_folder(path, StorageError)
+    _check_folder(path, errors.StorageError)
     if os.path.exists(path) and not _was_open_to_write(path):
         # Before the lock file: eosdb creates no file beside another application's.
         if not os.path.exists(path + "-wal"):
@@ -208,11 +198,11 @@ def _looked_at(
     except FileNotFoundError:
         return None, None
     except OSError as error:
-        raise StorageError(f"{path} cannot be read: {error.strerror}") from None
+        raise errors.StorageError(f"{path} cannot be read: {error.strerror}") from None
     if os.path.isdir(path):
-        raise NotAnEosdbFileError(f"{path} is a folder; give the path of a file")
+        raise errors.NotAnEosdbFileError(f"{path} is a folder; give the path of a file")
     if not os.access(path, os.R_OK):
-        raise StorageError(f"{path} is not readable by this user")
+        raise errors.StorageError(f"{path} is not readable by this user")
     if size == 0 and not os.path.exists(path + "-wal"):
         return None, None
     content: newest.Kind | None = None
@@ -232,14 +222,14 @@ def _looked_at(
             finally:
                 if not is_kept:
                     connection.close()
-    except CorruptDatabaseError as error:
+    except errors.CorruptDatabaseError as error:
         version = _version_in_header(path) if content is None else content.version
         if version is not None and version <= SCHEMA_VERSION:
             raise
         raise _unreadable(path, version, error) from error
     if content.is_empty:
         return None, None
-    raise NotAnEosdbFileError(
+    raise errors.NotAnEosdbFileError(
         f"{path} is a SQLite database of another application (application_id "
         f"{content.application_id:#x}, expected {APPLICATION_ID:#x}); eosdb did not touch it. To have "
         "eosdb's tables beside its own: `eosdb init --adopt FILE`, or eosdb.connect(path, adopt=True)"
@@ -248,7 +238,7 @@ def _looked_at(
 
 def _found(connection: sqlite3.Connection, path: str, content: newest.Kind, version: int) -> Found:
     if version < 0:
-        raise CorruptDatabaseError(
+        raise errors.CorruptDatabaseError(
             f"{path} does not say which schema eosdb's tables have ({ALEMBICS}); restore a backup"
         )
     needs = None
@@ -259,10 +249,12 @@ def _found(connection: sqlite3.Connection, path: str, content: newest.Kind, vers
     return Found(version, not is_in_wal_mode(connection, path), content.is_adopted, needs)
 
 
-def _unreadable(path: str, version: int | None, error: CorruptDatabaseError) -> EosdbError:
+def _unreadable(
+    path: str, version: int | None, error: errors.CorruptDatabaseError
+) -> errors.EosdbError:
     if version is not None:  # A newer file, in a schema or format that this SQLite may not know.
-        return SchemaTooNewError(_too_new(path, version, None))
-    return NotAnEosdbFileError(
+        return errors.SchemaTooNewError(_too_new(path, version, None))
+    return errors.NotAnEosdbFileError(
         f"{path} is not a usable SQLite database; eosdb did not touch it ({error})"
     )
 
@@ -334,9 +326,9 @@ def _upgrade(path: str, busy_timeout_ms: int, file: Found) -> None:
     try:
         patience_ms = min(busy_timeout_ms, _ALONE_WITHIN_MS)
         _in_unit(path, patience_ms, upgrade, is_adopted=file.is_adopted, is_alone=True)
-    except DatabaseLockedError:
+    except errors.DatabaseLockedError:
         who = failures.describe_holders(path, [_IN_USE]) or failures.UNSEEN
-        raise DatabaseLockedError(
+        raise errors.DatabaseLockedError(
             f"{path} has schema {file.version} and is open in {who}, so it cannot be upgraded to "
             f"{SCHEMA_VERSION}; nothing was changed. Close the file in every program, also in readers, and "
             "open it again"
@@ -351,7 +343,7 @@ def check_not_upgraded(
     if version is not None and version > SCHEMA_VERSION:
         if read_only and _is_readable(file_id.needs(connection)):
             return
-        raise SchemaTooNewError(
+        raise errors.SchemaTooNewError(
             f"{path} was upgraded to schema {version} while it was open here, and this eosdb knows up to "
             f"{SCHEMA_VERSION}; nothing was written. Open it again with a newer eosdb"
         )
@@ -364,7 +356,7 @@ def check_journal(connection: sqlite3.Connection, path: str) -> None:
     except sqlite3.OperationalError as error:
         if "no such table" not in str(error):
             raise
-        raise CorruptDatabaseError(
+        raise errors.CorruptDatabaseError(
             f"{path} is marked as an eosdb file but has no journal; restore a backup"
         ) from error
 
@@ -412,22 +404,24 @@ def _in_unit(
 def _open_mutex(path: str, lock_timeout_ms: int) -> WriterMutex:
     try:
         if os.path.exists(path) and not os.access(path, os.W_OK):
-            raise ReadOnlyDatabaseError(f"{path} is not writable; open it with read_only=True")
+            raise errors.ReadOnlyDatabaseError(
+                f"{path} is not writable; open it with read_only=True"
+            )
         return WriterMutex(path + LOCK, lock_timeout_ms)
     except PermissionError as error:
         lock = str(error.filename)
         if not os.path.exists(lock):
-            raise ReadOnlyDatabaseError(
+            raise errors.ReadOnlyDatabaseError(
                 f"the folder of {path} is not writable; open it with read_only=True"
             ) from None
-        raise ReadOnlyDatabaseError(
+        raise errors.ReadOnlyDatabaseError(
             f"{lock} may not be written by this user, though {path} may: it belongs to the user with the "
             f"number {os.stat(lock).st_uid}. Give it the owner and the mode of the database (`chown` and "
             f"`chmod --reference={path} {lock}`), or open the file with read_only=True"
         ) from None
 
 
-def _check_folder(path: str, kind: type[EosdbError]) -> None:
+def _check_folder(path: str, kind: type[errors.EosdbError]) -> None:
     folder = os.path.dirname(path) or "."
     if not os.path.isdir(folder):
         what = "is not a folder" if os.path.exists(folder) else "does not exist"
@@ -438,9 +432,9 @@ def _check_folder(path: str, kind: type[EosdbError]) -> None:
 
 
 def _check_exists(path: str) -> None:
-    _check_folder(path, DatabaseNotFoundError)
+    _check_folder(path, errors.DatabaseNotFoundError)
     if not os.path.exists(path):
-        raise DatabaseNotFoundError(
+        raise errors.DatabaseNotFoundError(
             f"{path} does not exist; make it with `eosdb init` or create=True"
         )
 
@@ -455,12 +449,12 @@ def _check_not_published(path: str, file: Found | None) -> None:
     if file is None or not file.is_published:
         return
     if _was_open_to_write(path):
-        raise ReadOnlyDatabaseError(
+        raise errors.ReadOnlyDatabaseError(
             f"{path} is in SQLite's rollback-journal mode: another program has switched it from WAL mode, "
             f"or a published copy stands in its place. {_BACK}; a copy never changes: write to the file "
             "that it was made from"
         )
-    raise ReadOnlyDatabaseError(
+    raise errors.ReadOnlyDatabaseError(
         f"{path} is a published copy (in SQLite's rollback-journal mode), which never changes. Read it "
         "with read_only=True, and write to the file that it was made from. To write to a copy of it: "
         "`eosdb backup` makes one with the same id, to take the place of a lost original; `eosdb "
@@ -473,7 +467,7 @@ def _check_may_write(path: str, file: Found | None) -> None:
     """Refuse to write a published copy, or a file of a schema that this program does not know."""
     _check_not_published(path, file)
     if file is not None and file.version > SCHEMA_VERSION:
-        raise SchemaTooNewError(_too_new(path, file.version, file.needs))
+        raise errors.SchemaTooNewError(_too_new(path, file.version, file.needs))
 
 
 def _too_new(path: str, version: int, needs: file_id.Needs | None) -> str:
@@ -497,27 +491,29 @@ def check_known(connection: sqlite3.Connection) -> None:
         ((path,),) = connection.execute("SELECT file FROM pragma_database_list WHERE name = 'main'")
         needs = file_id.needs(connection)
         release = "" if needs is None else f" to {needs.first_release} or later"
-        raise SchemaTooNewError(
+        raise errors.SchemaTooNewError(
             f"{path} has schema {version}, and this eosdb knows up to {SCHEMA_VERSION}: it reads the "
             f"records, but to verify, rebuild or restore the file, upgrade eosdb{release}"
         )
 
 
 def _check_version(path: str, file: Found | None, because: str) -> None:
-    error: EosdbError
+    error: errors.EosdbError
     version = 0 if file is None else file.version
     if file is None:
-        error = NotAnEosdbFileError(f"{path} is empty; make it an eosdb file with `eosdb init`")
+        error = errors.NotAnEosdbFileError(
+            f"{path} is empty; make it an eosdb file with `eosdb init`"
+        )
     elif file.is_published and version < SCHEMA_VERSION:
-        error = SchemaOutOfDateError(
+        error = errors.SchemaOutOfDateError(
             f"{path} is a published copy of schema {version}, this eosdb reads {SCHEMA_VERSION}; publish "
             "it again with this version, or say `PRAGMA journal_mode=WAL` in any SQLite client to a copy "
             "of it, and open that"
         )
     elif version > SCHEMA_VERSION:
-        error = SchemaTooNewError(_too_new(path, version, file.needs))
+        error = errors.SchemaTooNewError(_too_new(path, version, file.needs))
     elif version < SCHEMA_VERSION:
-        error = SchemaOutOfDateError(
+        error = errors.SchemaOutOfDateError(
             f"{path} has schema {version}, this eosdb writes {SCHEMA_VERSION} and {because} keeps it "
             "from being upgraded; run `eosdb migrate` (after a backup) or open it with migrate=True"
         )

@@ -12,16 +12,9 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 from uuid import UUID
 
+from eosdb import errors
 from eosdb.client.consumer.consumer import Consumer
 from eosdb.client.producer.producer import Producer
-from eosdb.errors import (
-    EosdbError,
-    FencedInstanceIdError,
-    FencedMemberEpochError,
-    GroupIdNotFoundError,
-    InvalidRequestError,
-    UnknownMemberIdError,
-)
 from eosdb.model.requests import ConsumerGroupHeartbeat, OffsetCommit
 from eosdb.model.values import (
     AssignedTopic,
@@ -32,25 +25,16 @@ from eosdb.model.values import (
     RecordMetadata,
     TopicPartition,
 )
+from eosdb.testing.simulation import model
 from eosdb.testing.simulation.ledger import TransactionRecord
-from eosdb.testing.simulation.model import (
-    INPUT,
-    INPUTS,
-    MEMBERS,
-    OF_ITS_OWN,
-    OUTPUT,
-    SHARED,
-    TABLE,
-    WORKERS,
-)
 from eosdb.testing.simulation.world import TOPICS, World
 
 _REVOKE_MS: Final = 2_000
 _FENCED: Final = (
-    UnknownMemberIdError,
-    FencedMemberEpochError,
-    FencedInstanceIdError,
-    GroupIdNotFoundError,
+    errors.UnknownMemberIdError,
+    errors.FencedMemberEpochError,
+    errors.FencedInstanceIdError,
+    errors.GroupIdNotFoundError,
 )
 
 
@@ -66,7 +50,7 @@ class CoordinatedMember:
         self._instance = place if rng.random() < 0.4 else None
         self._sent: list[ConsumerGroupHeartbeat] = []
         self._joins = 0
-        self._consumer = world.consumer(node, MEMBERS)
+        self._consumer = world.consumer(node, model.MEMBERS)
         self._member_id, self._epoch = "", 0
         self._owned: dict[UUID, tuple[int, ...]] = {}
         self._is_unsure, self._has_changed = True, False
@@ -74,20 +58,20 @@ class CoordinatedMember:
 
     @property
     def metadata(self) -> ConsumerGroupMetadata:
-        return ConsumerGroupMetadata(MEMBERS, self._epoch, self._member_id, self._instance)
+        return ConsumerGroupMetadata(model.MEMBERS, self._epoch, self._member_id, self._instance)
 
     def beat(self) -> None:
         """Send a heartbeat, and take over its answer, unless that is lost. Raises EosdbError."""
         joins, is_full = self._epoch == 0, self._is_unsure
         by_name = self._joins % 2 or not is_full
         beat = ConsumerGroupHeartbeat(
-            MEMBERS,
+            model.MEMBERS,
             member_id=self._member_id,
             member_epoch=self._epoch,
             group_instance_id=self._instance,
             rebalance_timeout_ms=_REVOKE_MS if is_full else -1,
-            subscribed_topic_names=[INPUT] if is_full and by_name else None,
-            subscribed_topic_regex=None if by_name else f"{INPUT}|nowhere.*",
+            subscribed_topic_names=[model.INPUT] if is_full and by_name else None,
+            subscribed_topic_regex=None if by_name else f"{model.INPUT}|nowhere.*",
             server_assignor=self._rng.choice((None, "range")) if joins else None,
             topic_partitions=dict(self._owned) if is_full or self._has_changed else None,
             owner_lock=0 if self._presence is None else self._presence.number,
@@ -112,16 +96,19 @@ class CoordinatedMember:
         older = [beat for beat in self._sent if beat.member_epoch < self._epoch]
         if older:
             late = self._rng.choice(older[-6:])
-            with contextlib.suppress(EosdbError):
+            with contextlib.suppress(errors.EosdbError):
                 self._world.ask(self._node, late)
 
     def leave(self) -> None:
         """Leave the group, a static member for a while."""
         epoch = -1 if self._instance is None else -2
         beat = ConsumerGroupHeartbeat(
-            MEMBERS, member_id=self._member_id, member_epoch=epoch, group_instance_id=self._instance
+            model.MEMBERS,
+            member_id=self._member_id,
+            member_epoch=epoch,
+            group_instance_id=self._instance,
         )
-        with contextlib.suppress(EosdbError):
+        with contextlib.suppress(errors.EosdbError):
             self._world.ask(self._node, beat)
         self._forget()
 
@@ -144,7 +131,7 @@ class CoordinatedMember:
 
     def _assign(self) -> None:
         numbers = [number for numbers in self._owned.values() for number in numbers]
-        self._consumer.assign([TopicPartition(INPUT, number) for number in numbers])
+        self._consumer.assign([TopicPartition(model.INPUT, number) for number in numbers])
 
     def _forget(self) -> None:
         """Give up everything, and join next time as another member."""
@@ -186,7 +173,7 @@ def idempotent_writer(world: World, me: Me) -> None:
     while True:
         for _ in range(me.rng.choice((1, 3, 6, 25))):
             tp = (
-                TopicPartition(INPUT, me.rng.randrange(INPUTS))
+                TopicPartition(model.INPUT, me.rng.randrange(model.INPUTS))
                 if me.rng.random() < 0.7
                 else world.data_partition(me.rng)
             )
@@ -194,7 +181,7 @@ def idempotent_writer(world: World, me: Me) -> None:
             number += 1
 
             def acknowledged(
-                error: EosdbError | None,
+                error: errors.EosdbError | None,
                 metadata: RecordMetadata | None,
                 value: bytes = value,
                 tp: TopicPartition = tp,
@@ -224,7 +211,7 @@ def transactional_writer(world: World, me: Me) -> None:
             for i in range(me.rng.choice((1, 2, 4, 16))):
                 key, tp = None, world.data_partition(me.rng)
                 if me.rng.random() < 0.3:
-                    key, tp = f"key {me.rng.randrange(4)}", TopicPartition(TABLE, 0)
+                    key, tp = f"key {me.rng.randrange(4)}", TopicPartition(model.TABLE, 0)
                 value = f"{record.key}|{i}".encode()
                 record.sent[value] = tp
                 producer.send(tp.topic, value, key=key, partition=tp.partition)
@@ -240,9 +227,9 @@ def transactional_writer(world: World, me: Me) -> None:
                 producer.commit_transaction()
                 world.ledger.answered(record, "committed")
             world.counts[record.answer] += 1
-        except InvalidRequestError:
+        except errors.InvalidRequestError:
             raise
-        except EosdbError:
+        except errors.EosdbError:
             if not _resolve(world, me, producer, record):
                 return
         world.clock.sleep_ms(me.rng.randint(0, 100))
@@ -252,7 +239,7 @@ def _send_offsets(
     world: World, me: Me, producer: Producer, record: TransactionRecord, number: int
 ) -> None:
     """Commit an offset in the transaction, and sometimes a plain one after it, which must win."""
-    record.group = f"{OF_ITS_OWN}{me.name}"
+    record.group = f"{model.OF_ITS_OWN}{me.name}"
     record.offsets = {world.data_partition(me.rng): me.life * 10_000 + number}
     producer.send_offsets_to_transaction(
         {tp: OffsetAndMetadata(offset) for tp, offset in record.offsets.items()}, record.group
@@ -265,18 +252,18 @@ def _send_offsets(
 
 def worker(world: World, me: Me) -> None:
     """Consumes, processes and produces: one input partition, one result for each record."""
-    source = TopicPartition(INPUT, int(me.name.removeprefix("worker")))
+    source = TopicPartition(model.INPUT, int(me.name.removeprefix("worker")))
     producer = _initialized(world, me)
     if producer is None:
         return
-    consumer = world.consumer(me.node, WORKERS)
+    consumer = world.consumer(me.node, model.WORKERS)
     number = 0
     while True:
         try:
             consumer.assign([source])
             while not (records := consumer.poll(max_records=me.rng.randint(1, 4))):
                 world.clock.sleep_ms(me.rng.randint(20, 100))
-        except EosdbError:
+        except errors.EosdbError:
             world.clock.sleep_ms(100)
             continue
         number += 1
@@ -285,18 +272,18 @@ def worker(world: World, me: Me) -> None:
             return
         try:
             for consumed in records:
-                _send_result(producer, record, consumed, OUTPUT)
+                _send_result(producer, record, consumed, model.OUTPUT)
             producer.send_offsets_to_transaction(
                 {source: OffsetAndMetadata(records[-1].offset + 1)}, consumer.group_metadata()
             )
             producer.commit_transaction()
             world.ledger.answered(record, "committed")
             world.counts["processed"] += len(records)
-        except EosdbError:
+        except errors.EosdbError:
             if not _resolve(world, me, producer, record):
                 return
             consumer.close()
-            consumer = world.consumer(me.node, WORKERS)
+            consumer = world.consumer(me.node, model.WORKERS)
 
 
 def member(world: World, me: Me, *, changes: bool = False) -> None:
@@ -313,7 +300,7 @@ def member(world: World, me: Me, *, changes: bool = False) -> None:
         try:
             if consumer is None:
                 consumer = world.member(me.full_name, me.node, instance, is_far=is_far)
-                consumer.subscribe(INPUT)
+                consumer.subscribe(model.INPUT)
             elif me.rng.random() < 0.1:
                 consumer.enforce_rebalance()
             while not (records := consumer.poll(max_records=me.rng.randint(1, 4))):
@@ -322,9 +309,9 @@ def member(world: World, me: Me, *, changes: bool = False) -> None:
                 if changes and me.rng.random() < _ENDS:
                     consumer.close()
                     return
-        except FencedInstanceIdError:
+        except errors.FencedInstanceIdError:
             return
-        except EosdbError:
+        except errors.EosdbError:
             world.clock.sleep_ms(100)
             continue
         number += 1
@@ -340,7 +327,7 @@ def member(world: World, me: Me, *, changes: bool = False) -> None:
                 world.clock.sleep_ms(me.rng.randint(20, 300))
                 records = [*records, *consumer.poll(max_records=me.rng.randint(1, 4))]
             for consumed in records:
-                _send_result(producer, record, consumed, SHARED)
+                _send_result(producer, record, consumed, model.SHARED)
             if me.rng.random() < 0.2:
                 world.clock.sleep_ms(me.rng.randint(0, 2_000))
             offsets = {
@@ -351,10 +338,10 @@ def member(world: World, me: Me, *, changes: bool = False) -> None:
             producer.commit_transaction()
             world.ledger.answered(record, "committed")
             world.counts["processed by members"] += len(records)
-        except EosdbError:
+        except errors.EosdbError:
             if not _resolve(world, me, producer, record):
                 return
-            with contextlib.suppress(EosdbError):
+            with contextlib.suppress(errors.EosdbError):
                 consumer.close()
             consumer = None
 
@@ -378,7 +365,7 @@ def assigned_member(world: World, me: Me, *, changes: bool = False) -> None:
                 mine.repeat()
             mine.beat()
             records = mine.poll()
-        except EosdbError:
+        except errors.EosdbError:
             world.clock.sleep_ms(100)
             continue
         if not records:
@@ -390,7 +377,7 @@ def assigned_member(world: World, me: Me, *, changes: bool = False) -> None:
             return
         try:
             for consumed in records:
-                _send_result(producer, record, consumed, SHARED)
+                _send_result(producer, record, consumed, model.SHARED)
             if me.rng.random() < 0.2:
                 world.clock.sleep_ms(me.rng.randint(0, 2_000))
             offsets = {
@@ -401,7 +388,7 @@ def assigned_member(world: World, me: Me, *, changes: bool = False) -> None:
             producer.commit_transaction()
             world.ledger.answered(record, "committed")
             world.counts["processed by assigned members"] += len(records)
-        except EosdbError:
+        except errors.EosdbError:
             if not _resolve(world, me, producer, record):
                 return
             mine.forget_positions()
@@ -422,7 +409,7 @@ def _seat(me: Me) -> str:
 def _send_result(
     producer: Producer, record: TransactionRecord, consumed: ConsumerRecord, topic: str
 ) -> None:
-    value = f"{record.key}|{consumed.offset * INPUTS + consumed.partition}".encode()
+    value = f"{record.key}|{consumed.offset * model.INPUTS + consumed.partition}".encode()
     tp = TopicPartition(topic, consumed.offset % TOPICS[topic])
     record.sent[value] = tp
     producer.send(tp.topic, value, partition=tp.partition)
@@ -460,7 +447,7 @@ def _initialized(world: World, me: Me, transactional_id: str | None = None) -> P
     for _ in range(3):
         try:
             producer.init_transactions()
-        except EosdbError:
+        except errors.EosdbError:
             if producer.state == "FATAL_ERROR":
                 return None
         else:
@@ -473,7 +460,7 @@ def _begin(world: World, me: Me, producer: Producer, number: int) -> Transaction
     for _ in range(3):
         try:
             token = producer.begin_transaction()
-        except EosdbError:
+        except errors.EosdbError:
             if producer.state == "FATAL_ERROR":
                 return None
         else:
@@ -494,7 +481,7 @@ def _resolve(world: World, me: Me, producer: Producer, record: TransactionRecord
                 producer.abort_transaction()
                 world.ledger.answered(record, "aborted")
                 return True
-        except EosdbError:
+        except errors.EosdbError:
             continue
         break
     world.counts["unknown to the producer"] += 1
@@ -509,7 +496,7 @@ def _resolve(world: World, me: Me, producer: Producer, record: TransactionRecord
 ROLES: Final[dict[str, tuple[Role, Sequence[str]]]] = {
     "idempotent": (idempotent_writer, ("writer0", "writer1")),
     "transactional": (transactional_writer, ("shop", "till", "depot")),
-    "worker": (worker, tuple(f"worker{i}" for i in range(INPUTS))),
+    "worker": (worker, tuple(f"worker{i}" for i in range(model.INPUTS))),
     "member": (member, ("member0", "member1", "member2")),
     "assigned_member": (assigned_member, ("assigned0", "assigned1", "assigned2")),
     "changing_member": (changing_member, ("changing0", "changing1", "changing2")),

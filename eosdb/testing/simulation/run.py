@@ -15,16 +15,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from eosdb.errors import EosdbError, InvalidRequestError
+from eosdb.model import requests
 from eosdb.model.failpoints import watched
-from eosdb.model.requests import (
-    DeleteRecords,
-    EndTxn,
-    InitProducerId,
-    Produce,
-    Request,
-    TxnOffsetCommit,
-    WriteTxnMarkers,
-)
 from eosdb.model.values import (
     ConsumerGroupMetadata,
     OffsetAndMetadata,
@@ -62,7 +54,7 @@ def contradicts_its_end(world: World, rng: random.Random, node: int) -> None:
         f"{key} is {outcome}; the opposite",
         world,
         node,
-        EndTxn(
+        requests.EndTxn(
             token.transactional_id, token.producer_id, token.producer_epoch, outcome != "COMMIT"
         ),
     )
@@ -82,7 +74,7 @@ def writes_markers_under_an_old_epoch(world: World, rng: random.Random, node: in
         "an older one's marker",
         world,
         node,
-        WriteTxnMarkers(
+        requests.WriteTxnMarkers(
             fenced.producer_id, epoch, rng.random() < 0.5, [tp], fenced.coordinator_epoch - 1
         ),
     )
@@ -105,7 +97,7 @@ def repeats_with_more(world: World, rng: random.Random, node: int) -> None:
         f"{tp} stores {len(batch)} records from sequence {first.sequence} on; {len(values)} of them",
         world,
         node,
-        Produce({tp: repeat}),
+        requests.Produce({tp: repeat}),
     )
 
 
@@ -113,7 +105,7 @@ def commits_for_an_old_generation(world: World, rng: random.Random, node: int) -
     """As a member that missed a rebalance, send offsets to a transaction (KIP-447)."""
     try:
         group = world.nodes[node].broker.describe_group(MEMBERS)
-        me = world.ask(node, InitProducerId("stranger"))
+        me = world.ask(node, requests.InitProducerId("stranger"))
     except EosdbError:
         return
     if not group.members or world.config.transaction_version == 1:
@@ -127,7 +119,7 @@ def commits_for_an_old_generation(world: World, rng: random.Random, node: int) -
         f"{member_id} of {MEMBERS} is at generation {generation}; an offset of the one before",
         world,
         node,
-        TxnOffsetCommit(
+        requests.TxnOffsetCommit(
             transactional_id="stranger",
             producer_id=me.producer_id,
             producer_epoch=me.producer_epoch,
@@ -145,7 +137,7 @@ STRANGERS: Final[tuple[Stranger, ...]] = (
 )
 
 
-def _must_be_refused(what: str, world: World, node: int, request: Request[object]) -> None:
+def _must_be_refused(what: str, world: World, node: int, request: requests.Request[object]) -> None:
     try:
         answer = world.ask(node, request)
     except EosdbError:
@@ -454,7 +446,7 @@ class _Life:
         else:
             tp = TopicPartition(INPUT, self._rng.randrange(TOPICS[INPUT]))
             limit = min(self._consumed_by(group, tp) for group in RESULTS.values())
-        world.ask(self._node(), DeleteRecords(tp, self._truncated_to(tp, limit)))
+        world.ask(self._node(), requests.DeleteRecords(tp, self._truncated_to(tp, limit)))
 
     def _let_a_stranger_ask(self) -> None:
         self._rng.choice(STRANGERS)(self._world, self._rng, self._node())
@@ -471,6 +463,6 @@ class _Life:
         ids = [name for name, role in self._names.items() if role in ("transactional", "worker")]
         if ids:
             try:
-                self._world.ask(self._node(), InitProducerId(self._rng.choice(ids)))
+                self._world.ask(self._node(), requests.InitProducerId(self._rng.choice(ids)))
             except EosdbError:
                 return

@@ -22,14 +22,8 @@ from eosdb.log.topics import unknown_id
 from eosdb.model import requests
 from eosdb.model.fetched import AbortedTransaction, Block
 from eosdb.model.values import IsolationLevel, PartitionOffsets, TopicPartition
-from eosdb.wire import batches
+from eosdb.wire import batches, errors
 from eosdb.wire.apis import Fields, Session, serves
-from eosdb.wire.errors import (
-    FETCH_SESSION_ID_NOT_FOUND,
-    NONE,
-    NOT_LEADER_OR_FOLLOWER,
-    reading_code_of,
-)
 from eosdb.wire.handlers.k02_list_offsets import NO_EPOCH, checked_epoch, isolation_level
 from eosdb.wire.messages import FetchAnswer, FetchedPartition, Pieces
 from eosdb.wire.parking import REAL_TIME, Shared
@@ -74,7 +68,7 @@ def fetch(session: Session, request: FetchRequest, version: int) -> FetchAnswer 
     """Fetch without sessions (KIP-227): every request names all its partitions, as clients do when the
     broker offers no session."""
     if request.session_epoch not in _FULL:
-        return {"error_code": FETCH_SESSION_ID_NOT_FOUND}
+        return {"error_code": errors.FETCH_SESSION_ID_NOT_FOUND}
     level = isolation_level(request.isolation_level)
     sender = request.replica_state if version >= 15 else request
     is_follower = sender is not None and sender.replica_id >= 0
@@ -84,7 +78,7 @@ def fetch(session: Session, request: FetchRequest, version: int) -> FetchAnswer 
         _Place(topic.topic_id or NO_TOPIC if by_id else topic.topic, p.partition): _Asked(
             p.fetch_offset,
             p.partition_max_bytes,
-            NOT_LEADER_OR_FOLLOWER  # The one broker has no followers.
+            errors.NOT_LEADER_OR_FOLLOWER  # The one broker has no followers.
             if is_follower
             else checked_epoch(max(p.current_leader_epoch, NO_EPOCH)),
         )
@@ -95,7 +89,7 @@ def fetch(session: Session, request: FetchRequest, version: int) -> FetchAnswer 
     left_ms = min(request.max_wait_ms, _LONGEST_WAIT_MS)
     deadline = REAL_TIME.monotonic_ms() + left_ms
     shared: Shared | None = {}
-    offsets = {p: it.offset if it.code == NONE else -1 for p, it in requested.items()}
+    offsets = {p: it.offset if it.code == errors.NONE else -1 for p, it in requested.items()}
     same = session.principal, level, tuple(requested.items())
     if session.idle is not None and request.min_bytes > 0 and session.idle[0] == (level, offsets):
         # The client is at the end that it was told: wait for more before reading.
@@ -141,7 +135,7 @@ def _read(
         aborted: Iterable[AbortedTransaction] = ()
         try:
             tp = TopicPartition(_name(names, place.topic), place.partition)
-            if code == NONE and (ends := idle.get(tp)) is None:
+            if code == errors.NONE and (ends := idle.get(tp)) is None:
                 room = min(wanted.max_bytes, max_bytes - answers.size)
                 if room > 0 or answers.size == 0:
                     ends, records, aborted = _read_partition(
@@ -150,9 +144,9 @@ def _read(
                 else:
                     ends = broker.ask(requests.Offsets(tp))
         except EosdbError as error:
-            code = reading_code_of(error)
+            code = errors.reading_code_of(error)
         answers.size += sum(map(len, records))
-        answers.failed |= code != NONE
+        answers.failed |= code != errors.NONE
         if ends is not None:
             answers.bounds[tp] = _bound(ends, level)
         answers.parts[place] = FetchedPartition(

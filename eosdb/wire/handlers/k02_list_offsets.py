@@ -14,14 +14,8 @@ from kafka.protocol.consumer.offsets import ListOffsetsRequest
 from eosdb.errors import InvalidRequestError
 from eosdb.model import requests
 from eosdb.model.values import EARLIEST, LATEST, MAX_TIMESTAMP, IsolationLevel, TopicPartition
+from eosdb.wire import errors
 from eosdb.wire.apis import Fields, Session, partitions_of, per_partition, serves
-from eosdb.wire.errors import (
-    FENCED_LEADER_EPOCH,
-    NONE,
-    UNKNOWN_LEADER_EPOCH,
-    UNSUPPORTED_VERSION,
-    reading_code_of,
-)
 from eosdb.wire.session import LEADER_EPOCH
 
 _ISOLATION_LEVELS: Final[dict[int, IsolationLevel]] = {0: "read_uncommitted", 1: "read_committed"}
@@ -37,7 +31,7 @@ _KNOWN_FROM: Final = {
 _NEVER: Final = 2**15
 
 
-@serves(ListOffsetsRequest, 1, 10, reading_code_of)
+@serves(ListOffsetsRequest, 1, 10, errors.reading_code_of)
 def list_offsets(session: Session, request: ListOffsetsRequest, version: int) -> Fields:
     level = isolation_level(request.isolation_level)
     times = Counter(tp for tp, _ in partitions_of(request.topics))
@@ -49,8 +43,8 @@ def list_offsets(session: Session, request: ListOffsetsRequest, version: int) ->
         if times[tp] > 1:
             code = InvalidRequestError.code
         elif timestamp < 0 and version < _KNOWN_FROM.get(timestamp, _NEVER):
-            code = UNSUPPORTED_VERSION
-        if code != NONE or timestamp == _LATEST_TIERED:
+            code = errors.UNSUPPORTED_VERSION
+        if code != errors.NONE or timestamp == _LATEST_TIERED:
             return {"error_code": code}
         lookup = EARLIEST if timestamp == _EARLIEST_LOCAL else timestamp
         found = session.broker.ask(requests.ListOffsets(tp, lookup, isolation_level=level))
@@ -67,5 +61,5 @@ def isolation_level(number: int) -> IsolationLevel:
 def checked_epoch(current: int) -> int:
     """The error code for a client's leader epoch (-1: none) other than the broker's (KIP-320)."""
     if current in (NO_EPOCH, LEADER_EPOCH):
-        return NONE
-    return UNKNOWN_LEADER_EPOCH if current > LEADER_EPOCH else FENCED_LEADER_EPOCH
+        return errors.NONE
+    return errors.UNKNOWN_LEADER_EPOCH if current > LEADER_EPOCH else errors.FENCED_LEADER_EPOCH

@@ -13,13 +13,7 @@ from typing import Final, TypeVar
 
 from kafka.protocol.admin.topics import CreateTopicsRequest
 
-from eosdb.errors import (
-    InvalidConfigError,
-    InvalidPartitionsError,
-    InvalidRequestError,
-    PolicyViolationError,
-    TopicAuthorizationFailedError,
-)
+from eosdb import errors
 from eosdb.model.notices import catalog
 from eosdb.model.topic_config import without_effect
 from eosdb.wire.apis import Fields, Session, attempt, serves
@@ -42,7 +36,7 @@ def create_topics(session: Session, request: CreateTopicsRequest, _: int) -> Fie
         for t in request.topics
     )
     if count > PARTITIONS_AT_ONCE:
-        much = PolicyViolationError(
+        much = errors.PolicyViolationError(
             f"{count} partitions in one request, expected {PARTITIONS_AT_ONCE} at most; send several"
         )
         return {"topics": [{"name": topic.name, "error": much} for topic in request.topics]}
@@ -67,7 +61,7 @@ def _create(session: Session, topic: _Topic, validate_only: bool) -> Fields:
     if not validate_only:
         log_without_effect(topic.name, config)
     if not session.may("describe_configs", "topic", topic.name):
-        code = TopicAuthorizationFailedError.code
+        code = errors.TopicAuthorizationFailedError.code
         return {"topic_id": created.topic_id, "topic_config_error_code": code}
     return {
         "topic_id": created.topic_id,
@@ -84,7 +78,7 @@ def _config(topic: _Topic) -> dict[str, str]:
     config = {}
     for setting in topic.configs:
         if setting.value is None:
-            raise InvalidConfigError(f"{setting.name}: got null, expected a value")
+            raise errors.InvalidConfigError(f"{setting.name}: got null, expected a value")
         config[setting.name] = setting.value
     return config
 
@@ -94,7 +88,7 @@ def _partitions(topic: _Topic) -> int | None:
     count = topic.num_partitions
     if topic.assignments:
         if (count, topic.replication_factor) != (_UNSET, _UNSET):
-            raise InvalidRequestError(
+            raise errors.InvalidRequestError(
                 f"got {count} partitions with replication factor {topic.replication_factor} and a manual "
                 "assignment; expected -1 for both beside an assignment"
             )
@@ -111,7 +105,7 @@ def _partitions(topic: _Topic) -> int | None:
             f"replication factor {topic.replication_factor}: there is one broker; expected 1 or -1"
         )
     if count == 0 or count < _UNSET:
-        raise InvalidPartitionsError(f"partitions: got {count}, expected at least 1, or -1")
+        raise errors.InvalidPartitionsError(f"partitions: got {count}, expected at least 1, or -1")
     return None if count == _UNSET else count
 
 
@@ -119,8 +113,8 @@ def repeated(names: Iterable[N]) -> list[N]:
     return [name for name, count in Counter(names).items() if count > 1]
 
 
-def twice(name: str) -> InvalidRequestError:
-    return InvalidRequestError(f"topic {name!r} is named twice in one request; name it once")
+def twice(name: str) -> errors.InvalidRequestError:
+    return errors.InvalidRequestError(f"topic {name!r} is named twice in one request; name it once")
 
 
 def check_assignments(assignments: Iterable[list[int]], count: int) -> None:

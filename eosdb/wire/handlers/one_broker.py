@@ -37,13 +37,8 @@ from eosdb.errors import (
 from eosdb.log import partition_rows
 from eosdb.model import requests
 from eosdb.model.values import TopicPartition
+from eosdb.wire import errors
 from eosdb.wire.apis import Answer, Fields, Session, attempt, per_partition, serves
-from eosdb.wire.errors import (
-    LOG_DIR_NOT_FOUND,
-    ElectionNotNeededError,
-    InvalidUpdateVersionError,
-    NoReassignmentInProgressError,
-)
 from eosdb.wire.handlers.k19_create_topics import check_assignments
 from eosdb.wire.schemas import ShareGroupHeartbeatRequest
 from eosdb.wire.session import LEADER_EPOCH, NODE_ID
@@ -91,7 +86,7 @@ def alter_log_dirs(session: Session, request: AlterReplicaLogDirsRequest, _: int
     """A replica may be moved to the folder of the file, where it is. (2 flexible.)"""
     is_there = _known(session, lambda *_: None)
     path = session.admin._log_directory().path
-    nowhere: Answer = lambda *_: {"error_code": LOG_DIR_NOT_FOUND}  # noqa: E731
+    nowhere: Answer = lambda *_: {"error_code": errors.LOG_DIR_NOT_FOUND}  # noqa: E731
     return _moved(request, lambda wanted: is_there if wanted == path else nowhere)
 
 
@@ -114,7 +109,7 @@ def elect_leaders(session: Session, request: ElectLeadersRequest, _: int) -> Fie
         names = session.broker.ask(requests.TopicPartitions(every=True))
         topics = [{"topic": name} for name in names]
         return {"replica_election_results": topics}
-    needless = ElectionNotNeededError("the one broker leads every partition")
+    needless = errors.ElectionNotNeededError("the one broker leads every partition")
     return _elected(request.topic_partitions, _known(session, lambda *_: needless), None)
 
 
@@ -126,7 +121,7 @@ def alter_reassignments(
 
     def reassigned(tp: TopicPartition, asked: Any) -> None:
         if asked.replicas is None:
-            raise NoReassignmentInProgressError(
+            raise errors.NoReassignmentInProgressError(
                 "there is one broker; no reassignment is in progress"
             )
         check_assignments([asked.replicas], 1)
@@ -248,7 +243,7 @@ def update_features(session: Session, request: UpdateFeaturesRequest, version: i
             reason = f"this server supports level {levels[name]} of it, which is set"
         else:
             continue
-        raise InvalidUpdateVersionError(f"feature {name!r}, level {level}: {reason}")
+        raise errors.InvalidUpdateVersionError(f"feature {name!r}, level {level}: {reason}")
     return {"results": [{"feature": update.feature} for update in request.feature_updates]}
 
 
