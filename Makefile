@@ -3,7 +3,7 @@ PYTHON := .venv/bin/python
 SETUP := .venv/.ready
 PEERS := .venv/.peers
 
-.PHONY: demo test durations test-portable test-fast chaos fuzz gauntlet judges relay move lakehouse lint bench docs simulate release matrix site copies years clean
+.PHONY: demo test durations test-portable test-fast chaos fuzz gauntlet judges relay move lakehouse lint bench docs simulate release matrix site copies later years clean
 
 demo: $(SETUP)
 	@$(PYTHON) demo/flights.py
@@ -63,6 +63,11 @@ move: $(SETUP)
 YEARS ?=
 years: $(SETUP)
 	$(PYTHON) -m tests.hunts.years $(YEARS)
+
+# Scheduled and postponed records: deliverers and processors killed in pairs, with a clock that jumps (LATER="--kills 200").
+LATER ?=
+later: $(SETUP)
+	$(PYTHON) -m tests.hunts.later $(LATER)
 
 # Litestream beside a writer, both killed, and every restored copy compared (COPIES="--rounds 10"); EOSDB_LITESTREAM names it.
 COPIES ?=

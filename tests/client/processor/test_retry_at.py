@@ -26,6 +26,7 @@ from eosdb import (
     UserTransaction,
 )  # fmt: skip
 from eosdb.errors import ConfigError, InvalidTimestampError, TopicAuthorizationFailedError
+from eosdb.model.failpoints import Failpoint, watched
 from eosdb.model.records.failure_headers import postponed_topic
 from tests.client.processor.work import Run, fails_for, feed, read, upper, values
 
@@ -467,6 +468,25 @@ def test_one_that_is_cancelled_does_not_come(
     assert db.admin.cancel_scheduled([waiting.id]) == 1
     clock.advance(HOUR)
     assert run(handler.plain).processed == 0
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_it_waits_from_the_commit_on_that_completes_it(
+    db: eosdb.Database, run: Run, clock: ManualClock, face: str
+) -> None:
+    """As seen at each point at which a process may be killed."""
+    handler = Postponing(clock, clock.time_ms() + HOUR, late=b"a")
+    seen = set[tuple[int, int]]()
+
+    def look(_: Failpoint) -> None:
+        offsets = [stored.offset for stored in db.broker.offset_fetch("g").values()]
+        seen.add((sum(offsets), len(db.admin.list_scheduled())))
+
+    feed(db, b"a")
+    with watched(look):
+        run_face(run, handler, face)
+    look(Failpoint.UNIT_COMMITTED)
+    assert seen == {(0, 0), (1, 1)}
 
 
 def test_the_record_of_a_commit_that_fails_is_postponed_once(
