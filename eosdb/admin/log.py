@@ -208,7 +208,7 @@ class LogAdmin(RequestHandler):
         check_crcs: bool = True,
         skip_lost: bool = False,
     ) -> Iterator[Block]:
-        """Yield what `scan` reads, as it was read: for readers that make something else of it. Blocks may
+        """Yield the blocks behind `scan`, for readers that make something else of them. Blocks may
         be empty. Raises UnknownTopicIdError if the topic is recreated meanwhile."""
         tp = check_topic_partition(topic_partition)
         committed = block.check_isolation_level(isolation_level)
@@ -357,8 +357,8 @@ _AT_BASELINE: Final = (
 
 
 class _Elections:
-    """The coordinator epochs, as far as the journal has been read for them: a marker does not store the
-    epoch if it is the current one."""
+    """Coordinator epochs by journal position, read as needed. A marker written under the current epoch does
+    not store it."""
 
     def __init__(self) -> None:
         self._until = 0

@@ -77,7 +77,7 @@ class FileSummary(NamedTuple):
     cut: consistent_cut.Cut
     """`Admin.consistent_cut`."""
     departures: dict[str, str]
-    """`Admin.history_departure` of the given marks that do not belong to this history."""
+    """For each given mark of another history, the answer of `Admin.history_departure`."""
     topic_ids: dict[str, str]
     """The ids of the topics in `cut`, by name; empty if they are unknown (in a snapshot's manifest)."""
 

@@ -19,7 +19,7 @@ from eosdb.model.values import RELAY_GROUPS, PartitionOffsets, TopicPartition
 from eosdb.model.words import counted, duration, printable, shortened, size
 
 YOUNG_MS: Final = 10_000
-"""An open transaction is urgent from this age on, and a scheduled record that is so late is a worry."""
+"""From this age on an open transaction is urgent; from this delay on a scheduled record is a worry."""
 ROOM_MIN: Final = 32 << 20
 """With less free space than this (bytes), the file system is full to a writer."""
 WAL_MAX: Final = 256 << 20

@@ -207,8 +207,8 @@ def _retrieve(future: asyncio.Future[T]) -> None:
 
 
 async def behind(error: BaseException | None, closed: Callable[[], Awaitable[object]]) -> None:
-    """Wait for the function that closes an object at the end of a block that raised `error`. No waiting
-    for a block whose generator is closed."""
+    """Wait for the function that closes an object at the end of a block that raised `error`. Does not wait
+    if the block's generator is closed."""
     if isinstance(error, GeneratorExit):
         return
     try:

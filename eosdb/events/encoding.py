@@ -7,7 +7,7 @@ class; a new type of field needs a `Form`.
 Every commit encodes events and a replay decodes all of them, so each class's template and expected types
 are computed once.
 
-Of three kinds every transaction has several events. Their rows are lean: `detail` omits fields that follow
+Every transaction has several events of three kinds. Their rows are lean: `detail` omits fields that follow
 from the row's columns, or from the state before it. The derived values form an expected event, with NAMED
 for each field that is always written. The writer and the replay derive the same expected event. Rows of
 earlier versions have all fields and are read as before.

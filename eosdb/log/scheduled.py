@@ -1,7 +1,7 @@
 """Scheduled records: their rows, and the step that moves due ones into their topics.
 
-A scheduled record is an ordinary record of its topic's partition -1, which no reader sees: its producer's
-sequence, transaction and marker are those of any other partition. The table `eosdb_scheduled` has a row for
+A scheduled record is an ordinary record of its topic's partition -1, which no reader sees. The partition
+has producer sequences, transactions and markers like any other. The table `eosdb_scheduled` has a row for
 each one that waits (decisions/0088).
 """
 
@@ -58,7 +58,7 @@ _WAITING: Final = """
 _ACCEPTED: Final[dict[str, Any]] = {
     "max_message_bytes": INT64_MAX, "compact": False, "moved_to": "", "moving_to": "",
 }  # fmt: skip
-"""Settings that a record was held against when it was scheduled, and that refuse none when it is due."""
+"""Settings that are checked when a record is scheduled, and not again when it is due."""
 
 
 # -- projections ------------------------------------------------------------------------------------

@@ -286,9 +286,8 @@ class RecordCheck:
         return bool(right == len(batches))
 
     def _are_whole(self, batches: list[tuple[int, BatchAppended]]) -> bool:
-        """Whether one query shows that everything `_range` checks is right for all batches. SQLite
-        guarantees no order here, though it follows the index: a difference leads to a detailed check, and
-        is not reported as such."""
+        """Whether one query shows that all batches pass the checks of `_range`. SQLite guarantees no order
+        here, though it follows the index, so a difference only leads to the detailed check."""
         parameters: list[int] = []
         for position, event in batches:
             first, serial = event.base_offset, event.base_sequence

@@ -143,7 +143,8 @@ class _Sharing(Generic[T]):
         self._free.discard(partition)
 
     def _surplus(self, giver: str, audience: Audience, taker: str) -> int:
-        """How many partitions can go at once, so that neither member passes the mean of the audience."""
+        """The most partitions that can move at once without taking either member past the mean of the
+        audience."""
         total = sum(self._load[member_id] for member_id in audience)
         above = self._load[giver] - -(-total // len(audience))
         below = total // len(audience) - self._load[taker]

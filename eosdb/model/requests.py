@@ -320,7 +320,7 @@ class TopicPartitions(Question[dict[str, int]]):
 
 @dataclass(frozen=True, slots=True)
 class TopicNames(Question[dict[UUID, str]]):
-    """The names of all topics by id. Not authorized: the request that uses them is."""
+    """The names of all topics by id. Checks no rights: the request that uses the names does."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What lies where in a picture of a topic: boxes, lines and words, in characters and lines. Pure.
+"""The layout of a topic's picture: the places of boxes, lines and words, in characters and lines. Pure.
 
 All partitions share one axis, one legend and the marks; each has a lane. A terminal rounds the places, the
 SVG multiplies them.
@@ -71,7 +71,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """What all lanes share, each lane's name and shapes, and what must be known to read them."""
+    """The shapes that all lanes share, each lane's name and shapes, and notes for the reader."""
 
     lines: float
     shapes: list[Shape]
@@ -321,7 +321,7 @@ class _Lane:
                 yield Shape(kind, self.axis.at(it.place(offset)), self.body, 0, height)
 
     def _columns(self) -> Iterator[Shape]:
-        """Stacks in the kinds of their records; below bars a line of plain records alone.
+        """Columns stacked by kind of record; below bars, a line of plain records only.
 
         If the axis is offsets, a height is the share of the part's offsets. If it is time, it is
         proportional to the number of records, and the fullest part has the full height. A marker is
@@ -355,7 +355,7 @@ class _Lane:
                 yield Shape("part", left, self.chart, width, high, title=title, goes_to=goes_to)
 
     def _bars(self) -> Iterator[Shape]:
-        """Each with its name inside, or before it if it is narrow. A name stands once before narrow bars of
+        """Bars with their names: inside, or before a narrow one. A name stands once before narrow bars of
         one name, unless a bar of another lies between them in their row."""
         it, in_row = self.it, dict[int, str]()
         before, began = "", 0.0
@@ -384,7 +384,7 @@ class _Lane:
 
 
 def _notes(lanes: Sequence[_Lane], by: str) -> list[str]:
-    """What must be known to read the lanes, in sentences."""
+    """The notes for the reader, in sentences."""
     texts = []
     if any(lane.bars and not lane.is_aggregated for lane in lanes):
         end = "now, or the window's end" if by == "time" else "the log end"

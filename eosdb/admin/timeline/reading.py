@@ -250,7 +250,7 @@ class _Running:
 
 class _Found:
     """The results of a scan: totals and bins always, transactions while they are few, otherwise the
-    longest. `window` is the timeline without them."""
+    longest. `window` is the timeline without these results."""
 
     def __init__(self, window: PartitionTimeline, limits: Window) -> None:
         self._window = window

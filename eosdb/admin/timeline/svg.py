@@ -56,7 +56,7 @@ class Timelines(tuple[PartitionTimeline, ...]):
 
 
 def document(timelines: Sequence[PartitionTimeline], marks: Sequence[tuple[int, str]] = ()) -> str:
-    """The picture as a file of its own, with a title and what must be known to read it. `marks` are times
+    """The picture as a file of its own, with a title and notes for the reader. `marks` are times
     (epoch ms) with names."""
     picture = draw(timelines, _MEDIUM, marks)
     title = f"Timeline of {shortened(printable(timelines[0].topic), 100)}"

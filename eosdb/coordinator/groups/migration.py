@@ -204,8 +204,8 @@ def _upgraded(group: Group, member: Member, topics: Topics) -> ConsumerMember:
         assigned = _numbers(decode_assignment(member.assignment), topics)
     except ValueError as error:
         raise errors.GroupIdNotFoundError(
-            f"the classic group {group.group_id!r} cannot change over: what member {member.member_id!r} "
-            f"says or has is not a consumer's ({error})"
+            f"the classic group {group.group_id!r} cannot change over: the subscription or assignment "
+            f"of member {member.member_id!r} is not a consumer's ({error})"
         ) from error
     return ConsumerMember(
         member.member_id,

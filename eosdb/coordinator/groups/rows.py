@@ -45,7 +45,7 @@ _READ: Final = f"SELECT {_OF_BOTH} FROM {{groups}}"
 _DELETE: Final = Statement("DELETE FROM {groups} WHERE group_id = ?")
 _ALL: Final = Statement(_READ)
 _BY_ID: Final = Statement(f"{_READ} WHERE group_id = ?")
-# Every member has a lease. Many more groups may have no members.
+# By the leases, because every member has one, and most groups may be empty.
 _WITH_MEMBERS: Final = (
     "SELECT group_id, members FROM groups WHERE group_id IN (SELECT group_id FROM group_sessions)"
 )

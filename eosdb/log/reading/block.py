@@ -1,8 +1,8 @@
 """Reads a partition: one function and one result for every reader (decisions/0083).
 
-Everything runs on one snapshot of the file. The accelerator makes the rows or, where anything is unusual,
-Python, which alone finds errors; both check them. Below the last stable offset the result is final. So
-readers that read parts of a range at different times together read a consistent set.
+Everything runs on one snapshot of the file. The accelerator makes the rows. Where anything is unusual
+Python makes them, and only Python reports errors; both check the rows. Below the last stable offset the
+result is final. So readers that read parts of a range at different times together read a consistent set.
 
 The accelerator packs and checks a range in C. Every offset must be stored, and every record must match its
 checksum; otherwise Python reads row by row, finds the fault and raises.

@@ -49,7 +49,7 @@ _TEMPORARY: Final = "SELECT name, tbl_name FROM sqlite_temp_master"
 _TRIAL: Final = "SELECT topic_id, partitions, topic FROM main.topics LIMIT 1"
 FUNCTIONS: Final = ("count", "ifnull", "max")
 """The SQLite functions that eosdb's statements call in such a unit."""
-# A call that the connection's authorizer ignores gives no error, but no row or NULL.
+# If the connection's authorizer ignores a call, there is no error: the result is NULL, or no row.
 _CALLS: Final = "SELECT max(1, 2), ifnull(NULL, 3), count(*), max(column1) FROM (VALUES (4), (5))"
 _CALLED: Final = (2, 3, 2, 5)
 _PRAGMAS: Final = ("application_id", "user_version", "journal_mode")
