@@ -15,6 +15,7 @@ import pytest
 
 from tests.chaos.orders import Orders
 from tests.chaos.test_power_cuts import disk
+from tests.judges.artifacts import QUICK
 
 pytestmark = pytest.mark.crash
 
@@ -127,7 +128,7 @@ def test_the_wall_clock_of_a_program_goes_forward_and_back(
             )
         source = tmp_path / "Clock.java"
         source.write_text(JAVA, encoding="utf-8")
-        command, question = ["java", str(source)], ""
+        command, question = ["java", *QUICK, str(source)], ""
     with running(command, orders.environment("client", disk, tmp_path)) as program:
         for ahead_s in (0, 10 * DAY_S, -10 * DAY_S, 0):
             orders.clock("client", ahead_s * 1000)

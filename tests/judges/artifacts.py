@@ -30,6 +30,8 @@ SPARK: Final = "4.0.0"
 FRANZ_GO: Final = "v1.22.2"
 QUIET: Final = ("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",)
 """With the logging jar: what goes wrong, and no more."""
+QUICK: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+"""A program that lives for seconds is over before thorough compilation pays."""
 _FETCH_S: Final = 1200
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.judges.artifacts import QUIET, class_path, java
+from tests.judges.artifacts import QUICK, QUIET, class_path, java
 from tests.judges.java import JARS
 from tests.judges.verdicts import MissingError
 from tests.programs import ended
@@ -25,7 +25,7 @@ def test_a_test_in_java_starts_a_cluster_by_a_command() -> None:
         pytest.skip(str(error))
     example = ROOT / "examples/kafka_tests/ShopTest.java"
     done = ended(
-        [program, "-Xmx128m", *QUIET, "-cp", jars, str(example)],
+        [program, "-Xmx128m", *QUICK, *QUIET, "-cp", jars, str(example)],
         env={
             **os.environ,
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",

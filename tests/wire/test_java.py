@@ -9,16 +9,12 @@ from pathlib import Path
 import pytest
 
 import eosdb
-from tests.judges.artifacts import QUIET, class_path
+from tests.judges.artifacts import QUICK, QUIET, class_path
 from tests.judges.java import JARS, PROGRAM, SAID
 from tests.judges.verdicts import MissingError
 from tests.programs import ended
 
 pytestmark = pytest.mark.process
-
-
-QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-"""A program that lives for seconds is over before thorough compilation pays."""
 
 
 @pytest.fixture(scope="module")
