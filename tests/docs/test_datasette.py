@@ -16,8 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from datasette.app import Datasette  # type: ignore[import-untyped]
-from datasette.plugins import pm  # type: ignore[import-untyped]
 
 import eosdb
 from eosdb import ManualClock
@@ -93,10 +91,15 @@ def test_a_query_runs_in_sqlite(file: Path, name: str) -> None:
 @pytest.fixture(scope="module")
 def get(file: Path) -> Get:
     """Asks Datasette for an address; JSON as what it says, a page as its text."""
-    return asking(Datasette([str(file)], metadata={"databases": {"shop": SHOP}}))
+    return asking(file, metadata={"databases": {"shop": SHOP}})
 
 
-def asking(datasette: Any) -> Get:
+def asking(*files: Path, **settings: Any) -> Get:
+    # To import it takes as long as to collect a thousand tests.
+    from datasette.app import Datasette  # type: ignore[import-untyped]
+
+    datasette = Datasette([*map(str, files)], **settings)
+
     async def answer(path: str) -> Any:
         await datasette.invoke_startup()
         response = await datasette.client.get(path)
@@ -124,13 +127,15 @@ def typed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def whole(typed: Path, request: pytest.FixtureRequest) -> Iterator[Get]:
     """Asks a Datasette with eosdb beside it that is told nothing, and one with the metadata alone."""
     if request.param == "the plugin":
-        yield asking(Datasette([str(typed)]))
+        yield asking(typed)
         return
     with eosdb.connect(typed, read_only=True) as db:
         metadata = of_instance(typed.stem, db.admin.list_views())
+    from datasette.plugins import pm  # type: ignore[import-untyped]
+
     plugin = pm.unregister(name="eosdb")
     try:
-        yield asking(Datasette([str(typed)], metadata=metadata))
+        yield asking(typed, metadata=metadata)
     finally:
         pm.register(plugin, "eosdb")
 
@@ -167,7 +172,7 @@ def test_the_users_metadata_come_before_the_plugins_and_other_files_are_left_alo
         connection.execute("CREATE TABLE committed_records (value BLOB)")
     connection.close()
     own = {"databases": {"shop": {"tables": {"totals": {"description": "Mine."}}}}}
-    get = asking(Datasette([str(typed), str(tmp_path / "other.db")], metadata=own))
+    get = asking(typed, tmp_path / "other.db", metadata=own)
     assert "Mine." in get("/shop/totals")
     assert "<dt>_key</dt>" in get("/shop/totals")
     assert "<dt>" not in get("/other/committed_records")

@@ -1,16 +1,22 @@
-"""A table of each format, as the format's own library reads it: pyarrow, deltalake, pyiceberg."""
+"""A table of each format, as the format's own library reads it: pyarrow, deltalake, pyiceberg.
+
+These are imported when they are used: to collect the tests needs none of them."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import eosdb
 from eosdb import Record, RecordBatch, TopicPartition
 from eosdb.errors import EosdbError
 from eosdb.integrations.lakehouse import Exported, export, export_files
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+    from pyiceberg.catalog import Catalog
 
 FORMATS: Final = ("parquet", "delta", "iceberg")
 LIBRARIES: Final = (
@@ -73,12 +79,20 @@ class Table:
         )
         return {Path(path).name: result for path, result in done}
 
+    def delta(self) -> DeltaTable:
+        from deltalake import DeltaTable
+
+        return DeltaTable(self.target)
+
+    def catalog(self) -> Catalog:
+        from pyiceberg.catalog import load_catalog
+
+        return load_catalog("default", **self.options)
+
     def commits(self) -> int:
         """How many commits have added records."""
         if self.format == "delta":
-            from deltalake import DeltaTable
-
-            return sum("eosdb" in it for it in DeltaTable(self.target).history())
+            return sum("eosdb" in it for it in self.delta().history())
         if self.format == "iceberg":
             return len({*self.folder.rglob("snap-*.avro")})
         return int((Path(self.target) / "_eosdb/progress.json").exists())
@@ -89,11 +103,9 @@ class Table:
             from deltalake import DeltaTable
 
             exists = DeltaTable.is_deltatable(self.target)
-            found = DeltaTable(self.target).to_pyarrow_table() if exists else None
+            found = self.delta().to_pyarrow_table() if exists else None
         elif self.format == "iceberg":
-            from pyiceberg.catalog import load_catalog
-
-            catalog = load_catalog("default", **self.options)
+            catalog = self.catalog()
             exists = catalog.table_exists(self.target)
             found = catalog.load_table(self.target).scan().to_arrow() if exists else None
             catalog.close()

@@ -11,8 +11,6 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable
-from pyiceberg.catalog import load_catalog
 
 import eosdb
 from eosdb import Record, RecordBatch, TopicPartition
@@ -326,7 +324,7 @@ def test_a_table_of_somebody_else_is_refused(db: eosdb.Database, table: Table) -
     if table.format == "delta":
         write_deltalake(table.target, content)
     elif table.format == "iceberg":
-        catalog = load_catalog("default", **table.options)
+        catalog = table.catalog()
         catalog.create_namespace("lake")
         catalog.create_table("lake.events", content.schema)
         catalog.close()
@@ -373,7 +371,7 @@ def test_an_iceberg_table_that_was_rolled_back_gets_the_rows_again(
     for _ in range(2):
         append(db, 2)
         table.export(db)
-    catalog = load_catalog("default", **table.options)
+    catalog = table.catalog()
     found = catalog.load_table(table.target)
     with found.manage_snapshots() as manage:
         manage.rollback_to_snapshot(found.snapshots()[0].snapshot_id)
@@ -390,7 +388,7 @@ def test_an_iceberg_table_without_the_snapshots_of_the_exports_still_knows_how_f
     db.admin.create_topic("orders")
     append(db, 2)
     table.export(db)
-    catalog = load_catalog("default", **table.options)
+    catalog = table.catalog()
     found = catalog.load_table(table.target)
     mine = found.current_snapshot()
     assert mine is not None
@@ -419,10 +417,10 @@ def test_what_was_committed_is_on_the_disk(
         table.export(db)
         files = table.data_files()
         if table.format == "delta":
-            version = DeltaTable(table.target).version()
+            version = table.delta().version()
             files.add(Path(table.target) / f"_delta_log/{version:020}.json")
         elif table.format == "iceberg":
-            catalog = load_catalog("default", **table.options)
+            catalog = table.catalog()
             found = catalog.load_table(table.target)
             snapshot = found.current_snapshot()
             assert snapshot is not None
@@ -443,9 +441,9 @@ def test_the_commits_say_what_they_brought(db: eosdb.Database, table: Table) -> 
     append(db, 1)
     table.export(db)
     if table.format == "delta":
-        about = DeltaTable(table.target).history(1)[0]["eosdb"]
+        about = table.delta().history(1)[0]["eosdb"]
     elif table.format == "iceberg":
-        catalog = load_catalog("default", **table.options)
+        catalog = table.catalog()
         snapshot = catalog.load_table(table.target).current_snapshot()
         assert snapshot is not None
         assert snapshot.summary is not None

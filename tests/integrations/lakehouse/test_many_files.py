@@ -14,8 +14,6 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable
-from pyiceberg.catalog import load_catalog
 
 import eosdb
 from eosdb import TopicPartition
@@ -300,7 +298,7 @@ def test_progress_is_found_in_delta_s_checkpoints(
 ) -> None:
     table = Table("delta", tmp_path)
     table.export_files(fleet[:3])
-    DeltaTable(table.target).create_checkpoint()
+    table.delta().create_checkpoint()
     log = Path(table.target) / "_delta_log"
     for commit in sorted(log.glob("*.json"))[:-1]:
         commit.unlink()
@@ -329,7 +327,7 @@ def test_progress_of_an_earlier_version_is_found_in_iceberg_s_snapshots(
         source = exporting._look(db)
         every = targets.ranges(source, {}, None, None, allow_data_loss=False)
         numbers = json.dumps(targets.after(source, every))
-    catalog = load_catalog("default", **table.options)
+    catalog = table.catalog()
     found = catalog.load_table(table.target)
     summary = {"eosdb.file-id": source.file_id, "eosdb.numbers": numbers}
     found.add_files([str(shutil.copy(file, tmp_path / "b.parquet"))], summary)
