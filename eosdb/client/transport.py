@@ -130,7 +130,7 @@ class DirectTransport:
         return self._broker.transaction_version
 
     def submit(self, request: Request[T]) -> Exchange[T]:
-        exchange = Exchange[T]()
+        exchange: Exchange[T] = Exchange()  # `Exchange[T]()` would cost a microsecond.
         exchange.carry_out(request, self._broker)
         return exchange
 

@@ -117,8 +117,8 @@ def _checked(batch: object) -> RecordBatch:
     LogValidator and KafkaApis)."""
     if not isinstance(batch, RecordBatch):
         raise InvalidRecordError(f"got {shown(batch)}, expected a RecordBatch")
-    if isinstance(batch.records, str | bytes) or not isinstance(
-        batch.records, RecordColumns | Sequence
+    if type(batch.records) is not RecordColumns and not (
+        isinstance(batch.records, Sequence) and not isinstance(batch.records, str | bytes)
     ):
         raise InvalidRecordError(
             f"records: got {shown(batch.records)}, expected a sequence of Record"

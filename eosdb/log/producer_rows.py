@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import sqlite3
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Final
 
 from eosdb.events.kinds import ProducersExpired, SnapshotTaken
@@ -162,9 +163,13 @@ def save(unit: Folding, partition_id: int, entry: ProducerStateEntry, *, known: 
 def _row(saved: tuple[int, ProducerStateEntry]) -> tuple[object, ...]:
     partition_id, entry = saved
     producer_id, *numbers, batches = entry
-    text = "[" + ",".join(["[%d,%d,%d,%d,%d]" % batch for batch in batches]) + "]"
     newest = (sequence_of(entry.last_serial), entry.last_offset)
-    return (*numbers, text, *newest, partition_id, producer_id)
+    return (*numbers, f"[{','.join(map(_text, batches))}]", *newest, partition_id, producer_id)
+
+
+@lru_cache(4_096)  # A row is written with the batches of the rows before it.
+def _text(batch: BatchMetadata) -> str:
+    return "[%d,%d,%d,%d,%d]" % batch
 
 
 def forget(unit: Folding, partition_id: int, producer_id: int) -> None:
