@@ -77,7 +77,7 @@ TIERS = {
 }
 ROOMS = [row for tier in TIERS.values() for row in tier]
 BUDGET = {
-    "engine": 34_284,
+    "engine": 34_289,
     "clients": 10_828,
     "wire": 5_705,
     "testing": 3_258,
