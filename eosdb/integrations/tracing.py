@@ -154,7 +154,7 @@ def _processing(tracer: Tracer, original: Callable[..., Any]) -> Callable[..., A
     from opentelemetry.trace import use_span
 
     def process(self: RecordHandler, origins: Any, run: Run | None = None) -> Exception | None:
-        span = _begun(tracer, self, origins) if run is None else run.span
+        span = (run and run.span) or _begun(tracer, self, origins)
         with use_span(span, end_on_exit=True):
             error: Exception | None = original(self, origins, run)
             if error is not None and not isinstance(error, RetryAt):

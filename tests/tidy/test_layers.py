@@ -78,7 +78,7 @@ TIERS = {
 ROOMS = [row for tier in TIERS.values() for row in tier]
 BUDGET = {
     "engine": 34_289,
-    "clients": 10_828,
+    "clients": 10_816,
     "wire": 5_705,
     "testing": 3_258,
     "integrations": 7_602,

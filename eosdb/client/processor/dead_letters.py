@@ -7,7 +7,6 @@ a transactional id. So concurrent replays fence each other and no letter is sent
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -16,6 +15,7 @@ from typing import Final
 from eosdb.client.consumer.consumer import Consumer
 from eosdb.client.processor.failure import Failure, read_failure, unmarked
 from eosdb.client.producer.producer import Producer
+from eosdb.client.producer.settings import ProducerConfig
 from eosdb.client.transport import Transport
 from eosdb.errors import InvalidRequestError, UnknownTopicIdError, in_doubt
 from eosdb.model.answers import Tabular
@@ -98,16 +98,8 @@ class DeadLetters:
         taking over.
         """
         replayed = skipped = 0
-        with self._consumer() as consumer, contextlib.ExitStack() as cleanup:
+        with self._consumer() as consumer, self._producer() as producer:
             tps = self._partitions(consumer)
-            producer = cleanup.enter_context(
-                Producer(
-                    self._transport,
-                    self._clock,
-                    transactional_id=self._name,
-                    max_request_size=INT32_MAX,
-                )
-            )
             producer.init_transactions()
             wanted = None if offsets is None else set(offsets)
             send_back = partial(_send_back, producer, to, offsets is None)
@@ -137,6 +129,10 @@ class DeadLetters:
 
     def _consumer(self) -> Consumer:
         return Consumer(self._transport, self._clock, self._name, auto_offset_reset="earliest")
+
+    def _producer(self) -> Producer:
+        settings = ProducerConfig(transactional_id=self._name, max_request_size=INT32_MAX)
+        return Producer(self._transport, self._clock, **settings)
 
     def _partitions(self, consumer: Consumer) -> list[TopicPartition]:
         return [TopicPartition(self._topic, p) for p in range(consumer.partitions_for(self._topic))]

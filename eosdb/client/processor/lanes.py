@@ -34,7 +34,8 @@ class Lanes:
         self._lanes: dict[tuple[TopicPartition, object], deque[Run]] = {}
         self._later: list[Run] = []
         """Records that have failed, until they are due."""
-        self._is_stopped = False  # No lock: a signal handler may set it.
+        self.is_stopped = False
+        """Whether no more calls begin. A signal handler may set it."""
         self.in_hand = self.running = 0
         """The records whose results are wanted; the calls that have not come back."""
 
@@ -51,7 +52,11 @@ class Lanes:
         and no other call has ended, or none ends for a while."""
         wait_s = _LOOK_S
         while True:
-            self._begin_due()
+            now = self._clock.monotonic_ms() if self._later else 0
+            due = [run for run in self._later if run.due_ms <= now]
+            self._later = [run for run in self._later if run.due_ms > now]
+            for each in due:
+                self._begin(each)
             try:
                 run = self._done.get(timeout=wait_s if self.running else 0)
             except Empty:
@@ -60,7 +65,7 @@ class Lanes:
             run.is_out = False
             if run.is_off:
                 self._advance(run)
-            elif run.began_ns:  # Otherwise it was stopped before.
+            elif run.began_ns >= 0:  # Otherwise it was stopped before.
                 yield run
             wait_s = _LOOK_S if self.in_hand > enough else 0
 
@@ -90,33 +95,22 @@ class Lanes:
                     del self._lanes[name]
         self._later = [run for run in self._later if not run.is_off]
 
-    def stop(self) -> None:
-        """Begin no more calls."""
-        self._is_stopped = True
-
     def end(self, kind: type[BaseException] | None, *_: object) -> None:
         """End the threads: at once for an interrupt, otherwise when their handlers have returned."""
-        self.stop()
+        self.is_stopped = True
         for _each in self._threads:
             self._todo.put(None)
         for thread in self._threads if kind is None or issubclass(kind, Exception) else ():
             thread.join()
 
-    def _begin_due(self) -> None:
-        now = self._clock.monotonic_ms() if self._later else 0
-        due = [run for run in self._later if run.due_ms <= now]
-        self._later = [run for run in self._later if run.due_ms > now]
-        for run in due:
-            self._begin(run)
-
     def _begin(self, run: Run) -> None:
-        if self._is_stopped:
+        if self.is_stopped:
             return
         if len(self._threads) < min(self.running + 1, self._most_threads):
             thread = Thread("the handlers", f"eosdb-worker-{len(self._threads)}", self._work)
             thread.start()
             self._threads.append(thread)
-        run.began_ns, run.is_out = 0, True
+        run.began_ns, run.is_out = -1, True
         self.running += 1
         self._todo.put(run)
 
@@ -131,6 +125,6 @@ class Lanes:
     def _work(self) -> None:
         """In a thread."""
         while (run := self._todo.get()) is not None:
-            if not (run.is_off or self._is_stopped):
+            if not (run.is_off or self.is_stopped):
                 run.context.run(self._records.call, run)
             self._done.put(run)

@@ -183,7 +183,7 @@ class Processor:
     def stop(self) -> None:
         """Make `run` finish the records in progress, commit and return."""
         self._stopping = True
-        self._lanes.stop()
+        self._lanes.is_stopped = True
         self._consumer.wakeup()
 
     def _report(self) -> ProcessReport:
@@ -317,8 +317,7 @@ class Processor:
             consumer.resume(paused & consumer.assignment())
 
     def _send_ended(self, enough: int) -> bool:
-        """Send what the handlers in threads have returned, in the order in which they have ended, until
-        `enough` records are in hand."""
+        """Send what the handlers in threads have returned, until `enough` records are in hand."""
         settings, transaction, lanes = self._settings, self._transaction, self._lanes
         for run in lanes.ended(enough):
             self._current = attempt = run.attempt

@@ -48,12 +48,11 @@ class Run:
 
     attempt: Attempt
     context: Context = field(default_factory=copy_context)
-    began_ns: int = 0
-    """When the handler was called; 0 if it was not."""
+    began_ns: int = -1
+    """When the handler was called; negative if it was not."""
     results: list[ProducerRecord] = field(default_factory=list)
     error: BaseException | None = None
-    span: Any = None
-    """Of eosdb.integrations.tracing."""
+    span: Any = None  # Of eosdb.integrations.tracing.
     due_ms: int = 0
     is_out: bool = False
     """Whether a thread has it, or will take it."""
