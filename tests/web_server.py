@@ -11,7 +11,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from pathlib import Path
 
 import eosdb
 from tests.concurrency.worker import threads
+from tests.waiting import eventually
 
 PATIENCE_S = 120
 CLIENTS = 50
@@ -86,7 +86,7 @@ class Server:
         """Orders come in during the block; some have been answered when it begins."""
         thread = threading.Thread(target=self.order, args=(paths, each))
         thread.start()
-        wait_until(lambda: len(self.answers) > CLIENTS)
+        eventually(lambda: len(self.answers) > CLIENTS)
         try:
             yield
         finally:
@@ -120,14 +120,6 @@ class Server:
         assert not [what for what in records if what.startswith("bad")]
 
 
-def wait_until(condition: object) -> None:
-    assert callable(condition)
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, "waited too long"
-        time.sleep(0.01)
-
-
 @contextmanager
 def running(command: str, folder: Path, modules: Path | None = None) -> Iterator[Server]:
     """The server that the command starts in the folder, on another port, until the block ends; its modules
@@ -144,7 +136,7 @@ def running(command: str, folder: Path, modules: Path | None = None) -> Iterator
         )
     server = Server(process, port, folder)
     try:
-        wait_until(lambda: process.poll() is not None or accepts(port))
+        eventually(lambda: process.poll() is not None or accepts(port))
         assert process.poll() is None, (folder / "server.log").read_text()
         yield server
         process.send_signal(signal.SIGTERM)

@@ -13,7 +13,7 @@ import pytest
 import eosdb
 from tests.cli.conftest import Run
 from tests.integrations.lakehouse.tables import LIBRARIES, Table, append, committed
-from tests.wire.waiting import eventually
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.forked_with(*LIBRARIES)]
 

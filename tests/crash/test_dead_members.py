@@ -12,8 +12,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,6 +23,7 @@ from eosdb.model.protocol.consumer_protocol import decode_assignment
 from eosdb.store.file.failures import describe_holders
 from tests.crash.children import environment
 from tests.tidy.tree import ROOT
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.crash
 
@@ -81,7 +81,7 @@ class Group:
         return {m.client_id: m.member_id for m in found}
 
     def until(self, **share: int) -> None:
-        wait_until(lambda: self.share() == share, lambda: f"expected {share}, got {self.share()}")
+        eventually(lambda: self.share() == share, lambda: f"expected {share}, got {self.share()}")
 
     def close(self) -> None:
         for process in self.processes.values():
@@ -90,13 +90,6 @@ class Group:
             assert process.stdout is not None
             process.stdout.close()
         self.db.close()
-
-
-def wait_until(done: Callable[[], bool], what: Callable[[], str]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not done():
-        assert time.monotonic() < deadline, what()
-        time.sleep(0.01)
 
 
 @pytest.fixture
@@ -125,7 +118,7 @@ def test_one_that_is_stopped_has_its_session_and_learns_that_it_has_ended(group:
     group.signal("dies", signal.SIGKILL)
 
     # It lives: the dead one is gone, and it is not, however often the other one has looked.
-    wait_until(lambda: "dies" not in group.members(), lambda: str(group.members()))
+    eventually(lambda: "dies" not in group.members(), lambda: str(group.members()))
     before = group.members()
     assert set(before) == {"long", "short"}
     group.signal("long", signal.SIGCONT)

@@ -19,8 +19,9 @@ import pytest
 import eosdb
 from tests.crash.children import environment
 from tests.crash.open_transaction_worker import SETTINGS, handle
-from tests.crash.test_dead_members import PATIENCE_S, Group, wait_until
+from tests.crash.test_dead_members import PATIENCE_S, Group
 from tests.tidy.tree import ROOT
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.crash
 
@@ -95,7 +96,7 @@ def test_that_of_a_stopped_processor_is_let_be_until_it_dies(path: Path, tmp_pat
         group.start("dies")
         group.until(looks=3, dies=3)
         with worker(path, "processor", "waits") as process:
-            wait_until(lambda: pending(group.db) == 2, lambda: f"{pending(group.db)} are pending")
+            eventually(lambda: pending(group.db) == 2, lambda: f"{pending(group.db)} are pending")
             group.processes["works"] = process
             group.stop("works")
             # Another one's death is noticed: so everybody has been looked at.
@@ -104,7 +105,7 @@ def test_that_of_a_stopped_processor_is_let_be_until_it_dies(path: Path, tmp_pat
             assert states(group.db) == ["Ongoing"]
             group.signal("works", signal.SIGKILL)
             # Nobody writes; the one that waits looks.
-            wait_until(lambda: states(group.db) == ["CompleteAbort"], lambda: str(states(group.db)))
+            eventually(lambda: states(group.db) == ["CompleteAbort"], lambda: str(states(group.db)))
         assert pending(group.db) == 0
     with eosdb.connect(path) as db:
         db.processor("in", handle, "out", **SETTINGS).run(until_idle_ms=100)

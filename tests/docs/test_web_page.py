@@ -13,7 +13,8 @@ import pytest
 
 from tests.programs import ended
 from tests.tidy.tree import ROOT
-from tests.web_server import CLIENTS, commands_of, files_of, running, wait_until
+from tests.waiting import eventually
+from tests.web_server import CLIENTS, commands_of, files_of, running
 
 pytestmark = pytest.mark.process
 
@@ -66,7 +67,7 @@ def test_a_reload_and_a_shutdown_let_running_requests_end(tmp_path: Path) -> Non
         before = set(server.workers())
         with server.ordering(("/orders",), 4):
             server.process.send_signal(signal.SIGHUP)
-            wait_until(lambda: not before & set(server.workers()))
+            eventually(lambda: not before & set(server.workers()))
         with server.ordering(("/orders",), 4):
             server.process.send_signal(signal.SIGTERM)
             server.process.wait()

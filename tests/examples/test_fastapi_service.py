@@ -14,7 +14,8 @@ import pytest
 import eosdb
 from tests.concurrency.worker import threads
 from tests.tidy.tree import ROOT
-from tests.web_server import CLIENTS, PATIENCE_S, Server, commands_of, running, wait_until
+from tests.waiting import eventually
+from tests.web_server import CLIENTS, PATIENCE_S, Server, commands_of, running
 
 pytestmark = pytest.mark.process
 
@@ -48,7 +49,7 @@ class Client:
             return answer[0][0] != 503
 
         answer: list[tuple[int, dict[str, object]]] = []
-        wait_until(is_answered)
+        eventually(is_answered)
         self.repeated += tries - 1
         return answer[0]
 
@@ -62,7 +63,8 @@ def test_every_order_that_was_answered_is_stored_once(tmp_path: Path, kills: int
         def order(number: int) -> None:
             if number == CLIENTS:
                 for kill in range(kills):
-                    wait_until(lambda kill=kill: len(answered) > 30 * (kill + 1))
+                    due = 30 * (kill + 1)
+                    eventually(lambda due=due: len(answered) > due)  # type: ignore[misc]
                     workers = server.workers()
                     if workers:
                         os.kill(workers[-1], signal.SIGKILL)

@@ -12,7 +12,7 @@ import pytest
 import eosdb
 from eosdb.store import readers
 from eosdb.store.file import connection
-from tests.wire.waiting import eventually
+from tests.waiting import eventually
 
 
 def test_looking_at_the_file_again_opens_no_connection(

@@ -8,7 +8,7 @@ import gc
 import socket
 import struct
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, Final
 
 import aiokafka
@@ -133,10 +133,3 @@ def ask_without_reading(client: socket.socket) -> None:
     with contextlib.suppress(TimeoutError):
         while True:
             client.sendall(_ALL_METADATA)
-
-
-def wait_until(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)

@@ -29,8 +29,8 @@ from tests.testing.clients import (
     leaves_sockets,
     read,
     stored,
-    wait_until,
 )
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
@@ -176,7 +176,7 @@ def test_a_client_goes_on_when_the_cluster_is_back(
     eosdb_kafka.delay("end_txn", 60_000)  # Which the kill cuts short.
     committing = threading.Thread(target=commit, args=(eosdb_kafka, ["1", "2"]))
     committing.start()
-    wait_until(lambda: eosdb_kafka.counts["delay"] == 1)
+    eventually(lambda: eosdb_kafka.counts["delay"] == 1)
     eosdb_kafka.restart()
     committing.join(PATIENCE_S)
     assert not committing.is_alive()
@@ -186,7 +186,7 @@ def test_a_client_goes_on_when_the_cluster_is_back(
 def test_time_passes_by_itself_if_asked(eosdb_kafka_factory: Callable[..., KafkaDouble]) -> None:
     with eosdb_kafka_factory(time_passes=True) as cluster:
         begun = cluster.clock.time_ms()
-        wait_until(lambda: cluster.clock.time_ms() > begun)
+        eventually(lambda: cluster.clock.time_ms() > begun)
         cluster.clock.advance(3_600_000)
         assert 3_600_000 < cluster.clock.time_ms() - begun < 2 * 3_600_000
 
@@ -241,11 +241,11 @@ def test_it_ends_although_clients_wait_and_one_never_reads(tmp_path: Path) -> No
         cluster, fetch_wait_max_ms=300_000, fetch_min_bytes=1_000_000, socket_timeout_ms=300_000
     )
     consumer.assign([confluent_kafka.TopicPartition(TOPIC, 0, 0)])
-    wait_until(lambda: consumer.poll(0.01) is None and "fetch" in " ".join(cluster.history))
+    eventually(lambda: consumer.poll(0.01) is None and "fetch" in " ".join(cluster.history))
     with connected(cluster) as late, connected(cluster) as mute:
         cluster.delay("api_versions", 3_600_000)
         late.sendall(API_VERSIONS)
-        wait_until(lambda: cluster.counts["delay"] == 1)
+        eventually(lambda: cluster.counts["delay"] == 1)
         ask_without_reading(mute)
         ending = threading.Thread(target=cluster.close)
         ending.start()

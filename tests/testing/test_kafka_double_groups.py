@@ -15,9 +15,9 @@ from tests.testing.clients import (
     leaves_sockets,
     read,
     stored,
-    wait_until,
 )
 from tests.testing.workers import SINK, SOURCE, WORKERS
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.slow
 
@@ -50,7 +50,7 @@ def test_a_session_expires_when_the_clock_is_advanced(eosdb_kafka: KafkaDouble) 
         eosdb_kafka, session_timeout_ms=1_000_000, max_poll_interval_ms=1_000_000
     )
     other.subscribe([SOURCE])
-    wait_until(lambda: other.poll(0.01) is None and group("g").state == "PreparingRebalance")
+    eventually(lambda: other.poll(0.01) is None and group("g").state == "PreparingRebalance")
     eosdb_kafka.clock.advance(45_001)
     assert sorted(read(other, COUNT)) == sorted(values)
     assert gone.member_id not in [member.member_id for member in group("g").members]
@@ -70,10 +70,10 @@ def test_each_value_is_processed_once_though_the_cluster_dies(
     worker.start()
     try:
         for count in (1, COUNT // 2):
-            wait_until(lambda count=count: len(stored(eosdb_kafka, SINK)) >= count)  # type: ignore[misc]
+            eventually(lambda count=count: len(stored(eosdb_kafka, SINK)) >= count)  # type: ignore[misc]
             eosdb_kafka.lose_response("end_txn")
             eosdb_kafka.restart()
-        wait_until(lambda: len(stored(eosdb_kafka, SINK)) >= COUNT)
+        eventually(lambda: len(stored(eosdb_kafka, SINK)) >= COUNT)
     finally:
         ended.set()
         worker.join(PATIENCE_S)

@@ -23,8 +23,8 @@ from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAs
 
 import eosdb
 from eosdb.wire.server import Server
+from tests.waiting import eventually
 from tests.wire.peer import PATIENCE_S
-from tests.wire.waiting import eventually
 
 T = TypeVar("T")
 Partitions = set[tuple[str, int]]

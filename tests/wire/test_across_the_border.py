@@ -16,9 +16,9 @@ from confluent_kafka import KafkaError, KafkaException
 import eosdb
 from eosdb import BrokerConfig, TopicPartition
 from eosdb.wire.server import Server
+from tests.waiting import eventually
 from tests.wire.members import Confluent, Library, Reading, settle
 from tests.wire.peer import PATIENCE_S
-from tests.wire.waiting import eventually
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 

@@ -13,8 +13,8 @@ from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssi
 
 import eosdb
 from eosdb import BrokerConfig
+from tests.waiting import eventually
 from tests.wire.test_shared_processing import WireWorker
-from tests.wire.waiting import eventually
 
 
 @pytest.fixture

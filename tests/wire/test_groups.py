@@ -14,9 +14,10 @@ import eosdb
 from eosdb import ManualClock
 from eosdb.wire.server import Server
 from tests.cases import each
+from tests.waiting import eventually
 from tests.wire.group_requests import beat, join, leave, sync
 from tests.wire.peer import Peer
-from tests.wire.waiting import Waiting, eventually
+from tests.wire.waiting import Waiting
 
 UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS = 25, 22, 27
 MEMBER_ID_REQUIRED, FENCED_INSTANCE_ID, INCONSISTENT_GROUP_PROTOCOL = 79, 82, 23

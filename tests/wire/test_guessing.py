@@ -11,10 +11,10 @@ import eosdb
 from eosdb.wire.login import MECHANISMS
 from eosdb.wire.parking import REAL_TIME
 from eosdb.wire.server import Server
+from tests.waiting import eventually
 from tests.wire.peer import Peer
 from tests.wire.secured import FAILED, PASSWORD, USER, hello, log_in, plain, say
 from tests.wire.test_sasl import Scram
-from tests.wire.waiting import eventually
 
 pytestmark = pytest.mark.slow
 

@@ -19,6 +19,7 @@ from eosdb.wire.login import Login, Users
 from eosdb.wire.messages import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from eosdb.wire.server import CarryOut, Server
 from eosdb.wire.session import Session
+from tests.waiting import eventually
 from tests.wire.peer import PATIENCE_S, Peer
 from tests.wire.secured import (
     FAILED,
@@ -32,7 +33,6 @@ from tests.wire.secured import (
     python_settings,
     say,
 )
-from tests.wire.waiting import eventually
 
 pytestmark = pytest.mark.slow
 

@@ -18,6 +18,7 @@ from kafka.protocol.metadata.metadata import MetadataRequest
 import eosdb
 from eosdb.wire.login import MECHANISMS, Login, Users
 from eosdb.wire.server import Server
+from tests.waiting import eventually
 from tests.wire import clients
 from tests.wire.peer import PATIENCE_S, Peer, batch, produce, produced
 from tests.wire.secured import (
@@ -34,7 +35,6 @@ from tests.wire.secured import (
     plain,
     say,
 )
-from tests.wire.waiting import eventually
 
 pytestmark = pytest.mark.slow
 

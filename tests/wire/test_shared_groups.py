@@ -9,8 +9,8 @@ import pytest
 
 import eosdb
 from eosdb.wire.server import Server
+from tests.waiting import eventually
 from tests.wire.members import Reading, join, settle
-from tests.wire.waiting import eventually
 
 pytestmark = pytest.mark.slow
 

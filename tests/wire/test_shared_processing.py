@@ -13,8 +13,8 @@ from confluent_kafka import KafkaException
 
 import eosdb
 from eosdb.wire.server import Server
+from tests.waiting import eventually
 from tests.wire.peer import PATIENCE_S
-from tests.wire.waiting import eventually
 
 pytestmark = pytest.mark.slow
 

@@ -17,10 +17,11 @@ import eosdb
 from eosdb.wire.limits import Limits
 from eosdb.wire.security import Security, security
 from eosdb.wire.server import Server
+from tests.waiting import eventually
 from tests.wire import clients
 from tests.wire.peer import PATIENCE_S, Peer, fetch, fetched
 from tests.wire.secured import Certificates, make_certificates
-from tests.wire.waiting import Waiting, eventually
+from tests.wire.waiting import Waiting
 
 
 @pytest.fixture(scope="module")

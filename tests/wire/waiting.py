@@ -25,13 +25,3 @@ class Waiting:
         self._thread.join(PATIENCE_S)
         assert self._answers, "no answer has come"
         return self._answers[0]
-
-
-def eventually(found: Callable[[], bool]) -> None:
-    """Wait until it is true."""
-    tick = threading.Event()
-    for _ in range(int(PATIENCE_S * 100)):
-        if found():
-            return
-        tick.wait(0.01)
-    raise AssertionError("it has not become true")

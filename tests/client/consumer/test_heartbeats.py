@@ -10,8 +10,7 @@ import gc
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ import eosdb
 from eosdb import OffsetAndMetadata
 from eosdb.system.road import road
 from tests.client.consumer.members import TPS, shares
+from tests.waiting import eventually
 
 SESSION_MS = 2_000
 """A hundred heartbeats: even a slow machine finds the time for one of them."""
@@ -47,16 +47,9 @@ def threads() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == "eosdb-heartbeat-g"]
 
 
-def wait_until(done: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not done():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def test_a_member_that_works_for_long_keeps_its_membership(real: eosdb.Database) -> None:
     consumer = member(real)
-    wait_until(lambda: consumer.metrics().get("heartbeat-total", 0) > 5)
+    eventually(lambda: consumer.metrics().get("heartbeat-total", 0) > 5)
     assert real.broker.describe_group("g").generation_id == 1
     consumer.commit(FIRST)
     consumer.close()
@@ -73,7 +66,7 @@ def test_joining_renews_the_session_so_no_heartbeat_follows_at_once(real: eosdb.
 
 def test_a_member_that_never_polls_again_leaves_by_itself(real: eosdb.Database) -> None:
     consumer = member(real, max_poll_interval_ms=50)
-    wait_until(lambda: real.broker.describe_group("g").state == "Empty")
+    eventually(lambda: real.broker.describe_group("g").state == "Empty")
     with pytest.raises(eosdb.UnknownMemberIdError):
         consumer.commit(FIRST)
     assert consumer.poll() == []
@@ -86,7 +79,7 @@ def test_a_closed_or_forgotten_consumer_and_a_closed_database_leave_no_thread_be
 ) -> None:
     def joined() -> eosdb.Consumer:
         made = member(real)
-        wait_until(lambda: made.poll() == [] and shares(made) == [4])
+        eventually(lambda: made.poll() == [] and shares(made) == [4])
         return made
 
     consumer = joined()

@@ -17,11 +17,11 @@ import pytest
 import eosdb
 from eosdb import ConsumerRecord, ProducerRecord, TopicPartition
 from tests.client.processor.work import Run, fails_for, read, upper, values
+from tests.waiting import PATIENCE_S, eventually
 
 pytestmark = pytest.mark.slow
 
 TP = TopicPartition("in", 0)
-PATIENCE_S = 20
 MOST = 400
 
 
@@ -35,13 +35,6 @@ def _topics(db: eosdb.Database) -> Iterator[None]:
 
 def workers() -> list[str]:
     return [each.name for each in threading.enumerate() if each.name.startswith("eosdb-worker")]
-
-
-def until(is_so: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not is_so():
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.005)
 
 
 def send(db: eosdb.Database, *records: tuple[bytes | None, bytes], partition: int = 0) -> None:
@@ -119,12 +112,12 @@ def test_a_slow_record_holds_only_its_key(timed: eosdb.Database) -> None:
     handler = Gates("a1")
     send(timed, *keyed("a1", "a2", "b1", "b2", "-1", "-2"))
     with running(timed, handler):
-        until(lambda: committed(timed) == (0, "eosdb 6 1"))
+        eventually(lambda: committed(timed) == (0, "eosdb 6 1"))
         send(timed, *keyed("b3", "a3", "c1"))
-        until(lambda: committed(timed) == (0, "eosdb 9 1 6"))
+        eventually(lambda: committed(timed) == (0, "eosdb 9 1 6"))
         assert "a2" not in handler.begun
         handler.let_go("a1")
-        until(lambda: committed(timed) == (9, ""))
+        eventually(lambda: committed(timed) == (9, ""))
     assert [each for each in handler.begun if each[0] == "a"] == ["a1", "a2", "a3"]
     assert values(timed) == [b"-1", b"-2", b"A1", b"A2", b"A3", b"B1", b"B2", b"B3", b"C1"]
 
@@ -133,9 +126,9 @@ def test_records_without_a_key_wait_for_nobody(timed: eosdb.Database) -> None:
     handler = Gates("-1", "-2", "-3")
     send(timed, *keyed("-1", "-2", "-3", "-4"))
     with running(timed, handler):
-        until(lambda: committed(timed) == (0, "eosdb 4 1 1"))
+        eventually(lambda: committed(timed) == (0, "eosdb 4 1 1"))
         handler.let_go("-1", "-2", "-3")
-        until(lambda: committed(timed) == (4, ""))
+        eventually(lambda: committed(timed) == (4, ""))
 
 
 def test_no_more_run_at_once_than_there_are_workers(db: eosdb.Database, run: Run) -> None:
@@ -208,9 +201,9 @@ def test_retries_hold_only_their_key_and_come_before_what_is_behind(
     send(timed, *keyed("a1", "a2", "b1", "-1"))
     settings: Any = {"max_attempts": 2, "dead_letter_topic": "dead", "retry_backoff_ms": 300}
     with running(timed, handle, workers=2, **settings):
-        until(lambda: committed(timed)[1] == "eosdb 4 1")
+        eventually(lambda: committed(timed)[1] == "eosdb 4 1")
         assert "a2" not in tried
-        until(lambda: committed(timed) == (4, ""))
+        eventually(lambda: committed(timed) == (4, ""))
     assert [each for each in tried if each[0] == "a"] == ["a1", "a1", "a2"]
     assert values(timed, "dead") == [b"a1"]
     assert values(timed) == [b"-1", b"A2", b"B1"]
@@ -243,10 +236,10 @@ def test_a_foreign_record_in_a_retry_topic_is_processed_once(timed: eosdb.Databa
         pytest.raises(KeyboardInterrupt),
         running(timed, interrupted_at("a1"), **settings),
     ):
-        until(lambda: committed(timed, retries) == (0, "eosdb 2"))
+        eventually(lambda: committed(timed, retries) == (0, "eosdb 2"))
         interrupted.set()
     with running(timed, upper, **settings):
-        until(lambda: committed(timed, retries) == (2, ""))
+        eventually(lambda: committed(timed, retries) == (2, ""))
     assert values(timed) == [b"A1", b"B1"]
 
 
@@ -257,14 +250,16 @@ def test_the_hand_is_full_before_an_offsets_metadata_is(timed: eosdb.Database) -
     consumer = {"max_poll_interval_ms": 600, "session_timeout_ms": 6_000}
     with running(timed, handler, consumer=consumer, transaction_size=10_000):
         full = f"eosdb {2 * MOST - 2}" + " 2" * (MOST - 2)
-        until(lambda: committed(timed) == (0, full))
+        eventually(lambda: committed(timed) == (0, full))
         begun = time.monotonic()
-        until(lambda: time.monotonic() - begun > 1)  # Longer than a member may go without a poll.
+        eventually(
+            lambda: time.monotonic() - begun > 1
+        )  # Longer than a member may go without a poll.
         assert len(handler.ended) == MOST - 1
         assert timed.broker.describe_group("g").state == "Stable"
         assert timed.broker.describe_group("g").generation_id == 1
         handler.let_go("a0")
-        until(lambda: committed(timed) == (4 * MOST, ""))
+        eventually(lambda: committed(timed) == (4 * MOST, ""))
     assert len(read(timed)) == 4 * MOST
 
 
@@ -275,11 +270,11 @@ def test_what_was_complete_before_a_restart_is_not_processed_again(timed: eosdb.
         pytest.raises(KeyboardInterrupt),
         running(timed, interrupted_at("a1"), workers=2),
     ):
-        until(lambda: committed(timed)[1] == "eosdb 5 2")
+        eventually(lambda: committed(timed)[1] == "eosdb 5 2")
         interrupted.set()
     handler.let_go("a1")
     with running(timed, handler):
-        until(lambda: committed(timed) == (5, ""))
+        eventually(lambda: committed(timed) == (5, ""))
     assert handler.begun == ["a1", "a2"]
     assert values(timed) == [b"A1", b"A2", b"B1", b"B2", b"C1"]
 
@@ -306,17 +301,17 @@ def test_stopping_waits_for_running_handlers_keeps_their_results_and_begins_none
     handler = Gates("a1", "b1")
     send(timed, *keyed("a1", "b1", "c1", "a2", "d1"))
     with running(timed, handler, workers=2) as processor:
-        until(lambda: len(handler.begun) == 2)
+        eventually(lambda: len(handler.begun) == 2)
         processor.stop()
         handler.let_go("b1")
-        until(lambda: "b1" in handler.ended)
+        eventually(lambda: "b1" in handler.ended)
         # Longer than the processor waits for a result between two polls.
         threading.Timer(0.2, handler.let_go, ["a1"]).start()
     assert sorted(handler.begun) == ["a1", "b1"]
     assert values(timed) == [b"A1", b"B1"]
     assert committed(timed) == (2, "")
     with running(timed, handler):
-        until(lambda: committed(timed) == (5, ""))
+        eventually(lambda: committed(timed) == (5, ""))
     assert values(timed) == [b"A1", b"A2", b"B1", b"C1", b"D1"]
 
 
@@ -327,7 +322,7 @@ def test_a_record_that_fails_for_good_ends_the_run_when_the_others_have_returned
 
     def handle(record: ConsumerRecord) -> bytes:
         if record.value == b"a1":
-            until(lambda: "b1" in handler.begun)
+            eventually(lambda: "b1" in handler.begun)
             threading.Timer(0.1, handler.let_go, ["b1"]).start()
             raise ValueError("never")
         return handler(record)
@@ -337,7 +332,7 @@ def test_a_record_that_fails_for_good_ends_the_run_when_the_others_have_returned
         pytest.raises(eosdb.HandlerFailedError, match="offset 0: failed 1 times"),
         running(timed, handle, max_attempts=1, transaction_interval_ms=60_000) as processor,
     ):
-        until(lambda: "b1" in handler.ended and not workers())
+        eventually(lambda: "b1" in handler.ended and not workers())
     assert processor.metrics()["failed-total"] == 1
     assert committed(timed) == (0, "")
     assert not read(timed)
@@ -384,14 +379,14 @@ def test_a_call_whose_record_was_read_again_ends_before_the_next_of_its_key(
 
     send(timed, *keyed("a1", "b1"))
     with running(timed, handle, transaction_interval_ms=200) as processor:
-        until(lambda: handler.ended == ["b1"])
-        until(lambda: timed.broker.list_transactions())
+        eventually(lambda: handler.ended == ["b1"])
+        eventually(lambda: timed.broker.list_transactions())
         for listing in timed.broker.list_transactions():
             timed.broker.init_producer_id(listing.transactional_id)
-        until(lambda: handler.ended.count("b1") == 2)
+        eventually(lambda: handler.ended.count("b1") == 2)
         assert handler.begun.count("a1") == 1
         handler.let_go("a1")
-        until(lambda: committed(timed) == (2, ""))
+        eventually(lambda: committed(timed) == (2, ""))
     assert processor.metrics()["abort-total"] == 1
     assert values(timed) == [b"2 of A1", b"B1"]
 
@@ -403,12 +398,14 @@ def test_partitions_move_to_another_copy_while_their_records_are_in_hand(
     send(timed, *keyed("a1", "b1"), partition=0)
     send(timed, *keyed("a1", "b1"), partition=1)
     with running(timed, slow), eosdb.connect(db_path) as other:
-        until(lambda: slow.begun.count("a1") == 2)
+        eventually(lambda: slow.begun.count("a1") == 2)
         with running(other, upper):
-            until(lambda: len(values(timed)) == 3)
+            eventually(lambda: len(values(timed)) == 3)
             slow.let_go("a1")
-            until(lambda: len(values(timed)) == 4)
-            until(lambda: {committed(timed, TopicPartition("in", n)) for n in (0, 1)} == {(2, "")})
+            eventually(lambda: len(values(timed)) == 4)
+            eventually(
+                lambda: {committed(timed, TopicPartition("in", n)) for n in (0, 1)} == {(2, "")}
+            )
     assert values(timed) == [b"A1", b"A1", b"B1", b"B1"]
 
 
@@ -429,14 +426,14 @@ def test_a_topic_made_anew_while_its_records_are_in_hand_begins_anew(
     handler = Gates("a1")
     send(timed, *keyed("a1", "a2", "b1"))
     with running(timed, handler):
-        until(lambda: committed(timed)[1] == "eosdb 3 1")
+        eventually(lambda: committed(timed)[1] == "eosdb 3 1")
         timed.admin.delete_topic("in")
         timed.admin.create_topic("in", partitions=2)
         send(timed, *keyed("x1", "y1"))
-        until(lambda: committed(timed) == (2, ""))
+        eventually(lambda: committed(timed) == (2, ""))
         handler.let_go("a1")
         send(timed, *keyed("z1"))
-        until(lambda: committed(timed) == (3, ""))
+        eventually(lambda: committed(timed) == (3, ""))
     assert values(timed) == [b"B1", b"X1", b"Y1", b"Z1"]
 
 

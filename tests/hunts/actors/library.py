@@ -15,7 +15,7 @@ from tests.hunts.actors.actor import Actor
 from tests.hunts.programs.working import TOPIC
 from tests.hunts.programs.writers import DUE, TABLE
 from tests.hunts.world import World
-from tests.wire.waiting import eventually
+from tests.waiting import eventually
 
 _ROWS: Final = f"SELECT value, place FROM {TABLE}"
 _MESSAGES: Final = (

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import eosdb
 from eosdb.integrations.relay import Relay, RelayStatus
+from tests.waiting import eventually
 
 PATIENCE_S = 120
 Headers = tuple[tuple[str, bytes | None], ...]
@@ -87,14 +88,5 @@ class Running:
         assert not self._thread.is_alive(), self.relay.status()
 
     def until(self, holds: Callable[[RelayStatus], bool]) -> None:
-        wait_until(lambda: holds(self.relay.status()) or self.error is not None)
+        eventually(lambda: holds(self.relay.status()) or self.error is not None)
         assert self.error is None, self.error
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    """Wait for a condition, however long a busy machine takes."""
-    clock = eosdb.SystemClock()
-    deadline = clock.monotonic_ms() + PATIENCE_S * 1000
-    while not holds():
-        assert clock.monotonic_ms() < deadline, "it never came about"
-        clock.sleep_ms(10)

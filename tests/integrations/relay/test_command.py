@@ -18,7 +18,8 @@ from click.testing import CliRunner
 import eosdb
 from eosdb.testing.kafka import KafkaDouble
 from tests.cli.conftest import MAIN
-from tests.integrations.relay.contents import PATIENCE_S, contents, fill, values, wait_until
+from tests.integrations.relay.contents import PATIENCE_S, contents, fill, values
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
@@ -70,7 +71,7 @@ def test_killed_at_any_time_it_sends_everything_once(
     for number in range(3):
         process = start("--to", cluster, "--transaction-size", "20")
         least = cluster.counts["request"] + chance.randrange(25, 200)
-        wait_until(lambda at=least: cluster.counts["request"] > at)  # type: ignore[misc]
+        eventually(lambda at=least: cluster.counts["request"] > at)  # type: ignore[misc]
         process.kill()
         process.wait()
         fill(source, range(3_000 + 10 * number, 3_010 + 10 * number))
@@ -85,7 +86,7 @@ def test_told_to_stop_it_ends_well_and_a_file_gets_everything(
     fill(source, range(10))
     process = start("--to", str(tmp_path / "copy.db"), "--create", "--topic", "orders")
     with eosdb.connect(tmp_path / "copy.db", durability="off") as copy:
-        wait_until(lambda: "orders" in copy.broker.topics() and len(values(copy)) == 10)
+        eventually(lambda: "orders" in copy.broker.topics() and len(values(copy)) == 10)
         process.terminate()
         assert ended(process) == (0, "10 records relayed in 1 transactions\n")
         assert contents(copy) == contents(source)
@@ -111,9 +112,9 @@ def test_figures_can_be_fetched_while_it_runs(
         with urllib.request.urlopen(found[0]) as answer:
             return str(answer.read().decode())
 
-    wait_until(lambda: 'eosdb_relay_records_total{relay="relay"} 10\n' in figures())
+    eventually(lambda: 'eosdb_relay_records_total{relay="relay"} 10\n' in figures())
     lag = 'eosdb_relay_lag_records{relay="relay",topic="orders",partition="0"} 0\n'
-    wait_until(lambda: lag in figures())
+    eventually(lambda: lag in figures())
 
 
 @pytest.fixture

@@ -15,7 +15,8 @@ from eosdb.integrations import relay
 from eosdb.integrations.relay.kafka_client import KafkaClient
 from eosdb.integrations.relay.status import POSITIONS_TOPIC
 from eosdb.testing.kafka import KafkaDouble
-from tests.integrations.relay.contents import Running, contents, fill, values, wait_until
+from tests.integrations.relay.contents import Running, contents, fill, values
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.slow
 
@@ -150,7 +151,7 @@ def test_a_cluster_that_is_away_is_waited_for(source: eosdb.Database, cluster: K
     cluster.kill()
     said: list[str] = []
     with Running(relay.to_kafka(source, cluster, notify=said.append)) as running:
-        wait_until(lambda: running.relay.status().failures > 0)
+        eventually(lambda: running.relay.status().failures > 0)
         assert str(cluster) in running.relay.status().last_error
         cluster.restart()
         running.until(lambda status: status.records == 10)
@@ -180,7 +181,7 @@ def test_a_transaction_that_took_too_long_is_not_taken_for_another_relay(
         running.until(lambda status: bool(status.partitions))
         cluster.delay("end_txn", 2_000)
         fill(source, range(10))
-        wait_until(lambda: cluster.counts["delay"] > 0)
+        eventually(lambda: cluster.counts["delay"] > 0)
         cluster.clock.advance(120_000)
         running.until(lambda status: status.records == 10)
         assert running.relay.status().failures > 0
