@@ -3,7 +3,8 @@
     python -m tests.hunts.later [--kills 40] [--seed 1] [--face NAME,…]
 
 For each face two processes at once work on one file: a copy of `process`, and a second copy or a program
-that only delivers. Each is killed with SIGKILL at a random failpoint, or at a random instant. The clock
+that only delivers. Each is killed with SIGKILL at its next visit of a failpoint (the first of one life, the
+second of the next, and so on), or before at a random instant. The table has the points. The clock
 jumps by hours, forward and back, while they live. At the end the file stays closed for a week of the clock.
 Then each record must have one result (and one row), none made before its time.
 """
@@ -22,6 +23,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
+from itertools import cycle
 from pathlib import Path
 from typing import Any, Final
 from unittest.mock import patch
@@ -39,7 +41,7 @@ FACES: Final = ("plain", "workers", "rows", "batch", "batch-rows", "aio")
 GROUP: Final = "g"
 _HOUR_MS: Final = 3_600_000
 _WEEK_MS: Final = 7 * 24 * _HOUR_MS
-_LIFE_S: Final = 1.5
+_LIFE_S: Final = 2.0
 _VISITS: Final = 120
 
 
@@ -127,6 +129,10 @@ class Round:
         self.sent = 0
         self.postponed = 0
         self.killed: Counter[str] = Counter()
+        """The kills at each point."""
+        self._visits = cycle(range(1, _VISITS))
+        self._point = mmap.mmap(-1, 64)
+        """Where the last process was that died at a point."""
 
     def run(self, kills: int) -> list[str]:
         """Returns what is wrong."""
@@ -174,13 +180,14 @@ class Round:
                 if ended:
                     if not os.WIFSIGNALED(status):
                         raise RuntimeError(f"{self.face}: {left[pid]} ended with {status}")
-                    self.killed["at an instant" if is_late else "at a point"] += 1
+                    place = self._point[:].rstrip(b"\0").decode()
+                    self.killed["at an instant" if is_late else place] += 1
                     del left[pid]
             time.sleep(0.02)
 
     def _child(self, life: Callable[[], object]) -> int:
         """Fork a process that lives this life, and dies at a point."""
-        visits, seed = self.rng.randrange(1, _VISITS), self.rng.random()
+        visits, seed = next(self._visits), self.rng.random()
         pid = os.fork()
         if pid:
             return pid
@@ -189,10 +196,11 @@ class Round:
             self.rng.seed(seed)
             count = 0
 
-            def reached(_: Failpoint) -> None:
+            def reached(point: Failpoint) -> None:
                 nonlocal count
                 count += 1
                 if count == visits:
+                    self._point[:] = point.value.encode().ljust(64, b"\0")
                     os.kill(os.getpid(), signal.SIGKILL)
 
             with watched(reached):
@@ -279,9 +287,9 @@ def main(arguments: list[str]) -> int:
             found = one.run(given.kills)
             problems += found
             print(
-                f"{face}: {dict(one.killed)} kills, {one.sent} records, postponed {one.postponed} times, "
-                f"{len(found)} problems, "
-                f"{time.monotonic() - began:.0f} s",
+                f"{face}: {one.killed.total()} kills, {one.sent} records, postponed {one.postponed} "
+                f"times, {len(found)} problems, {time.monotonic() - began:.0f} s: "
+                + ", ".join(f"{place} {times}" for place, times in one.killed.most_common()),
                 flush=True,
             )
     print("\n".join(problems) or "none lost, doubled or early")
