@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 
 from eosdb.aio.producer import AsyncProducer
 from eosdb.broker.outbox import LogTransaction
-from eosdb.client.processor.failure import Failure, RetryAt
+from eosdb.client.processor.failure import BatchFailed, Failure, RetryAt
 from eosdb.client.processor.own_tables import UnitTransaction
 from eosdb.client.processor.producing import ProducerTransaction
 from eosdb.client.processor.record_handler import Attempt, RecordHandler, Run
@@ -157,7 +157,8 @@ def _processing(tracer: Tracer, original: Callable[..., Any]) -> Callable[..., A
         span = (run and run.span) or _begun(tracer, self, origins)
         with use_span(span, end_on_exit=True):
             error: Exception | None = original(self, origins, run)
-            if error is not None and not isinstance(error, RetryAt):
+            cause = error.error if isinstance(error, BatchFailed) else error
+            if error is not None and not isinstance(cause, RetryAt):
                 _note_failure(span, error)
         _processed.setdefault(self.transaction, []).append(span.get_span_context())
         return error
@@ -194,7 +195,7 @@ def _begun(tracer: Tracer, handler: RecordHandler, origins: list[ConsumerRecord]
 
 
 def _sending_failed(tracer: Tracer, original: Callable[..., Any]) -> Callable[..., Any]:
-    """A span for a record sent to a retry topic or as a dead letter, which keeps its trace."""
+    """A span for a record sent to a retry topic, as a dead letter or postponed, which keeps its trace."""
     from opentelemetry.trace import SpanKind
 
     def send_failed(
@@ -209,7 +210,7 @@ def _sending_failed(tracer: Tracer, original: Callable[..., Any]) -> Callable[..
                 **_attributes(topic, "send", "send"),
                 "messaging.eosdb.dead_letter": topic == self.settings.dead_letter_topic,
                 "messaging.eosdb.attempts": failure.attempts,
-                "error.type": failure.error,
+                **({"error.type": failure.error} if record.deliver_at is None else {}),
             },
         ):
             token = _is_given_up.set(True)

@@ -138,6 +138,32 @@ def test_what_a_worker_does_is_in_the_trace_of_its_record(
     assert [span.status.status_code for span in attempts] == [StatusCode.ERROR] * 2
 
 
+@pytest.mark.parametrize("batch", [False, True])
+def test_a_postponed_record_stays_in_its_trace_and_is_no_error(
+    db: eosdb.Database, exporter: InMemorySpanExporter, batch: bool
+) -> None:
+    def later(_: eosdb.ConsumerRecord) -> None:
+        raise eosdb.RetryAt(2**50)
+
+    def second_later(records: list[eosdb.ConsumerRecord]) -> None:
+        if len(records) > 1:
+            raise eosdb.BatchFailed(1, eosdb.RetryAt(2**50))
+
+    db.admin.create_topic("in")
+    for _ in range(2):
+        db.producer().send("in", b"v").result()
+    handler: Any = second_later if batch else later
+    eosdb.process(db, "in", handler, group_id="g", until_idle_ms=50, batch=batch)
+    postponed = spans(exporter, "send __eosdb.postponed.g")
+    assert len(postponed) == (1 if batch else 2)
+    for span in (*spans(exporter, "process in"), *postponed):
+        assert span.status.status_code is StatusCode.UNSET
+        assert "error.type" not in (span.attributes or {})
+    assert {ids(span)[0] for span in postponed} <= {
+        ids(span)[0] for span in spans(exporter, "send in")
+    }
+
+
 def test_a_header_of_the_users_own_stays(
     db: eosdb.Database, exporter: InMemorySpanExporter
 ) -> None:
