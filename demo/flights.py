@@ -17,6 +17,7 @@ import os
 import shutil
 import signal
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -27,6 +28,7 @@ from spark_part import agree, spark_under_fire
 from watching import (
     HERE,
     PARTITIONS,
+    STEPS,
     Checks,
     Program,
     committed,
@@ -51,14 +53,22 @@ OUTPUT = (
     "delays.svg",
     "timeline.svg",
 )
-QUERIES = (
-    "SELECT json_extract(CAST(value AS TEXT), '$.carrier') AS carrier, count(*) AS late "
-    "FROM committed_records WHERE topic = 'delays' GROUP BY carrier ORDER BY late DESC",
-    "SELECT carrier, sum(flights) AS flights, sum(minutes) / sum(flights) AS delay "
-    "FROM delays_by_hour_typed WHERE hour >= 17 GROUP BY carrier ORDER BY delay DESC",
-    "SELECT topic, partition, log_end_offset, last_stable_offset FROM partition_offsets",
-    "SELECT from_state, to_state, count(*) AS times FROM transaction_history GROUP BY 1, 2",
-)
+QUERIES = {
+    "Late flights of each carrier": (
+        "SELECT json_extract(CAST(value AS TEXT), '$.carrier') AS carrier, count(*) AS late "
+        "FROM committed_records WHERE topic = 'delays' GROUP BY carrier ORDER BY late DESC"
+    ),
+    "Mean delay in the evening, from the topic that Spark wrote": (
+        "SELECT carrier, sum(flights) AS flights, round(1.0 * sum(minutes) / sum(flights), 1) AS delay "
+        "FROM delays_by_hour_typed WHERE hour >= 17 GROUP BY carrier ORDER BY delay DESC"
+    ),
+    "Where each partition ends": (
+        "SELECT topic, partition, log_end_offset, last_stable_offset FROM partition_offsets"
+    ),
+    "What the transactions went through": (
+        "SELECT from_state, to_state, count(*) AS times FROM transaction_history GROUP BY 1, 2"
+    ),
+}
 
 
 def main() -> int:
@@ -75,6 +85,7 @@ def main() -> int:
         raise SystemExit(
             "the demo runs Spark, which needs Java: apt-get install default-jre-headless"
         )
+    began = time.monotonic()
     folder = arguments.keep.absolute()
     folder.mkdir(parents=True, exist_ok=True)
     remove_earlier_output(folder)
@@ -85,6 +96,7 @@ def main() -> int:
     )
     early = int(len(frame) * (1 - ARRIVING))
     checks = Checks()
+    print(f"{len(frame):,} flights in {len(STEPS)} steps; about two minutes on two idle cores")
     with step(1):
         frame[:early].to_json(source, orient="records", lines=True)
         frame[early:].to_json(arriving, orient="records", lines=True)
@@ -111,12 +123,17 @@ def main() -> int:
             report = db.verify()
         checks.equal(f"problems verify finds in {report.events:,} events", len(report.problems), 0)
     checks.show()
+    held = sum(row[-1] for row in checks.rows)
+    print(f"{held} of {len(checks.rows)} checks hold, after {time.monotonic() - began:.0f} s")
     file, command = (
         os.path.relpath(name) for name in (path, Path(sys.executable).parent / "eosdb")
     )
-    print(f"\n{file} is the database; delays.svg and timeline.svg are beside it. Queries to try:\n")
-    for query in QUERIES:
-        print(f'{command} sql {file} "{query}"\n')
+    print(
+        f"\n{file} is the database; delays.svg and timeline.svg are beside it. Commands to try:\n"
+    )
+    for title, query in QUERIES.items():
+        print(f'# {title}\n{command} sql {file} "{query}"\n')
+    print(f"# The timeline in a browser\n{command} ui {file} --open")
     return 0 if checks.ok else 1
 
 

@@ -24,12 +24,12 @@ HERE = Path(__file__).parent
 CONSOLE = Console(width=None if sys.stdout.isatty() else 110, highlight=False)
 STEPS = (
     "write the flights as NDJSON",
-    "ingest them, killed twice",
-    "ingest a file twice at once",
-    "process them, killed twice",
-    "stream them with Spark while more arrive",
-    "compare all readers with pandas",
-    "draw, and verify the file",
+    "ingest them by a program that is killed twice",
+    "ingest a file by two programs at once: the second fences the first",
+    "find the late ones by a program that is killed twice",
+    "sum delays by a Spark stream that is killed twice, while more flights arrive",
+    "compare what all readers see with pandas",
+    "draw the pictures, and verify the file",
 )
 KILLS: list[tuple[int, str]] = []
 """The time (epoch ms) and the name of each program that was killed."""

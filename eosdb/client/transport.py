@@ -148,7 +148,7 @@ class DirectTransport:
             return self.in_order(requests, error)
         return answered(answers)
 
-    # decisions/0054: a request after one that the file refused must not be stored before it.
+    # decisions/0054: once the file refuses a request, later ones must not be stored before its repeat.
     def in_order(
         self, requests: Sequence[Request[T]], before: EosdbError | None = None
     ) -> list[Exchange[T]]:

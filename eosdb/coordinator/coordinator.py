@@ -45,8 +45,7 @@ from eosdb.store.writing.unit import STEPS_PER_UNIT, Unit
 
 _TOLERANCE_MS: Final = 60_000
 """Tolerated difference: the clocks of two processes never agree exactly."""
-# An index finds the transaction with the latest deadline. If its start is not ahead of the clock, no
-# other's is by much.
+# The transaction with the latest deadline, by an index. Unless its start is ahead, none is far ahead.
 _TRANSACTION: Final = (
     "SELECT transactional_id, start_time FROM transactional_ids "
     f"WHERE state {transaction_rows.IS_ONGOING} ORDER BY start_time + timeout_ms DESC LIMIT 1"

@@ -314,8 +314,8 @@ def _check_known(
     if not is_taken(db, sink_id, 0):
         raise SparkOptionError(
             f"{db.path}: the query has written its batches up to {batch_id - 1}, and neither this file "
-            "(the memory of which ends idempotency_retention_ms after the last batch) nor a note in the "
-            f"checkpoint knows of them; nothing was appended. {PUT_BACK}"
+            "(which forgets them idempotency_retention_ms after the last batch) nor a note in the "
+            f"checkpoint has them; nothing was appended. {PUT_BACK}"
         )
 
 

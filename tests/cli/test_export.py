@@ -79,7 +79,7 @@ def test_a_topic_that_no_file_has_leaves_nothing_behind(
     for more in ([], ["--files", str(path)]):
         done = run("export", *options(Table(format, tmp_path)), "--topic", "nosuch", *more)
         assert done.exit_code == 1
-        assert "no topic nosuch, expected of orders" in done.stderr
+        assert "no topic nosuch; its topics: orders" in done.stderr
     assert {it.name.partition("-")[0] for it in tmp_path.iterdir()} == {path.name}
 
 
@@ -104,7 +104,7 @@ def test_following_goes_on_after_a_kill_and_ends_with_sigterm_and_ctrl_c(
     ("line", "status", "says"),
     [
         (["t", "--table-format", "csv"], 2, "csv"),
-        (["t", "--topic", "nowhere"], 1, "no topic nowhere, expected of orders"),
+        (["t", "--topic", "nowhere"], 1, "no topic nowhere; its topics: orders"),
         (["t", "--option", "a"], 2, "expected NAME=VALUE"),
         (["t", "--option", "a=b"], 1, "Parquet has none"),
         (["t\udcff"], 1, "UTF-8"),

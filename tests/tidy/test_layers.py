@@ -77,7 +77,7 @@ TIERS = {
 }
 ROOMS = [row for tier in TIERS.values() for row in tier]
 BUDGET = {
-    "engine": 34_289,
+    "engine": 34_288,
     "clients": 10_816,
     "wire": 5_705,
     "testing": 3_258,

@@ -103,7 +103,7 @@ class DeltaTarget:
             except CommitFailedError:
                 now = self.load()
                 if all(now.get(name) == before.get(name) for name in targets.flat(after)):
-                    raise  # The file exists for another reason than another export.
+                    raise  # No other export has committed meanwhile.
                 return False
             before_it = self._table.version()
             self._table.update_incremental()

@@ -177,7 +177,7 @@ _COMMIT_BYTES: Final = 2**30
 _COMMIT_NUMBERS: Final = 50_000
 """… or until it stores this many numbers."""
 _TICK_NS: Final = 3_000_000_000
-"""More than a tick of the coarsest file times, FAT's two seconds."""
+"""Longer than the resolution of any file system's times: FAT has two seconds."""
 
 
 @dataclass(frozen=True, slots=True)

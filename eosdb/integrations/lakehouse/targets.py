@@ -67,7 +67,7 @@ def check_topics(source: Source, topics: Collection[str] | None) -> None:
     """Raises ConfigError for topics that do not exist."""
     if missing := sorted(set(topics or ()) - set(source.topic_ids)):
         raise ConfigError(
-            f"{source.path} has no topic {', '.join(missing)}, expected of "
+            f"{source.path} has no topic {', '.join(missing)}; its topics: "
             f"{', '.join(sorted(source.topic_ids)) or 'none'}"
         )
 

@@ -94,7 +94,7 @@ class SurveyThere:
     count: int
     digest: int
     before: Mapping[int, int]
-    """For each record equal to the file's first one, by index: the digest of the records before it."""
+    """By the index of each record that equals the file's first one: the digest of the records before it."""
     places: Mapping[tuple[int, int], int]
     """The offsets of the wanted records, by index and fingerprint."""
     end: int

@@ -80,7 +80,7 @@ def check(path: str, lock_timeout_ms: int, *, to_wal: bool) -> bool:
 def _is_adoptable(
     path: str, busy_timeout_ms: int, to_wal: bool, at_rest: bool, *, may_be_new: bool
 ) -> bool:
-    """As `check`, in one look. An empty file `may_be_new` if no log holds its content."""
+    """One attempt of `check`. An empty file `may_be_new` if no log holds its content."""
     with (
         translated(path),
         contextlib.closing(

@@ -359,7 +359,7 @@ def test_what_cannot_be_written_is_said_in_one_line(db: eosdb.Database, tmp_path
             export(db, target, format)
     with pytest.raises(ConfigError, match="Parquet has none"):
         export(db, str(tmp_path / "t"), options={"a": "b"})
-    with pytest.raises(ConfigError, match="no topic nowhere, expected of orders"):
+    with pytest.raises(ConfigError, match="no topic nowhere; its topics: orders"):
         export(db, str(tmp_path / "t"), topics=["nowhere"])
 
 

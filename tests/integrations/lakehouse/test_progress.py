@@ -45,7 +45,7 @@ def test_a_first_export_reads_everything_and_the_next_one_nothing() -> None:
 def test_each_topic_goes_on_by_itself() -> None:
     known = after(source(), wanted(source(), {}, ["a"]))
     assert wanted(source(end=11), known) == [Range(A, 10, 11), Range(B, 0, 11)]
-    with pytest.raises(ConfigError, match="no topic c, expected of a, b"):
+    with pytest.raises(ConfigError, match="no topic c; its topics: a, b"):
         check_topics(source(), ["a", "c"])
 
 
