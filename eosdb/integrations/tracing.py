@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 
 from eosdb.aio.producer import AsyncProducer
 from eosdb.broker.outbox import LogTransaction
-from eosdb.client.processor.failure import BatchFailed, Failure, RetryAt
+from eosdb.client.processor.failure import Failure, RetryAt
 from eosdb.client.processor.own_tables import UnitTransaction
 from eosdb.client.processor.producing import ProducerTransaction
 from eosdb.client.processor.record_handler import Attempt, RecordHandler, Run
@@ -157,8 +157,7 @@ def _processing(tracer: Tracer, original: Callable[..., Any]) -> Callable[..., A
         span = (run and run.span) or _begun(tracer, self, origins)
         with use_span(span, end_on_exit=True):
             error: Exception | None = original(self, origins, run)
-            cause = error.error if isinstance(error, BatchFailed) else error
-            if error is not None and not isinstance(cause, RetryAt):
+            if error is not None and not isinstance(getattr(error, "error", error), RetryAt):
                 _note_failure(span, error)
         _processed.setdefault(self.transaction, []).append(span.get_span_context())
         return error
