@@ -65,11 +65,9 @@ def flat(by_file: NumbersByFile) -> dict[str, int]:
 
 def check_topics(source: Source, topics: Collection[str] | None) -> None:
     """Raises ConfigError for topics that do not exist."""
+    names = ", ".join(sorted(source.topic_ids)) or "none"
     if missing := sorted(set(topics or ()) - set(source.topic_ids)):
-        raise ConfigError(
-            f"{source.path} has no topic {', '.join(missing)}; its topics: "
-            f"{', '.join(sorted(source.topic_ids)) or 'none'}"
-        )
+        raise ConfigError(f"{source.path} has no topic {', '.join(missing)}; its topics: {names}")
 
 
 def known_mark(source: Source, known: Numbers) -> str | None:
