@@ -17,7 +17,7 @@ from aiokafka.record.default_records import DefaultRecordBatch as DefaultRecordB
 from aiokafka.record.default_records import DefaultRecordBatchBuilder as DefaultRecordBatchBuilder
 from aiokafka.record.util import calc_crc32c as calc_crc32c
 from kafka.protocol.api_header import ResponseClassRegistry
-from kafka.protocol.schemas.fields.codecs.encode_buffer import EncodeBufferPool
+from kafka.protocol.schemas.fields.codecs.encode_buffer import EncodeBuffer, EncodeBufferPool
 
 Decode = Callable[[memoryview, int], tuple[Any, int]]
 """Decodes the message at an offset; returns it and the offset where it ends."""
@@ -88,9 +88,14 @@ def names_of_topic(kind: Any) -> tuple[str, str, str]:
     return names[0], partitions, next(iter(numbers), "")
 
 
-def drop_encode_buffer() -> None:
-    """Free this thread's encode buffer, which is as large as its largest message so far."""
-    EncodeBufferPool._local.__dict__.clear()
+def encoded(message: Any, version: int) -> bytearray:
+    """The message's body. Its buffer is dropped: kafka-python keeps one for each thread, of 64 KB or as
+    large as the thread's largest message."""
+    EncodeBufferPool._local.buf = EncodeBuffer(1_024)  # type: ignore[no-untyped-call]
+    try:
+        return message.encode(version=version)  # type: ignore[no-any-return]
+    finally:
+        del EncodeBufferPool._local.buf
 
 
 def is_buffer_too_small(error: Exception) -> bool:

@@ -295,9 +295,6 @@ def _compact(count: int) -> bytes:
 
 
 _HEADER: Final = struct.Struct(">hhih")
-_KEPT: Final = 65_536
-"""The largest encode buffer that a connection's thread keeps; kafka-python keeps one as large as its
-largest message."""
 API_VERSIONS: Final = 18
 SASL_HANDSHAKE: Final = 17
 SASL_AUTHENTICATE: Final = 36
@@ -364,9 +361,7 @@ def encode(response: Response, header: RequestHeader) -> Pieces:
     if isinstance(response, FetchAnswer):
         frame = response.encode(header.version)
     else:
-        frame = [response.encode(version=header.version)]
-        if len(frame[0]) > _KEPT:
-            borrowed.drop_encode_buffer()
+        frame = [borrowed.encoded(response, header.version)]
     before = b"\0" if flexible else b""
     size = _INT32.size + len(before) + sum(map(len, frame))
     frame[0] = struct.pack(">ii", size, header.correlation_id) + before + frame[0]
