@@ -41,6 +41,7 @@ def commands_of(page: Path) -> list[str]:
 class Server:
     """One that runs."""
 
+    command: str
     process: subprocess.Popen[bytes]
     port: int
     folder: Path
@@ -84,9 +85,10 @@ class Server:
     @contextmanager
     def ordering(self, paths: tuple[str, ...], each: int) -> Iterator[None]:
         """Orders come in during the block; some have been answered when it begins."""
+        before = len(self.answers)
         thread = threading.Thread(target=self.order, args=(paths, each))
         thread.start()
-        eventually(lambda: len(self.answers) > CLIENTS)
+        eventually(lambda: len(self.answers) > before + CLIENTS)
         try:
             yield
         finally:
@@ -134,7 +136,7 @@ def running(command: str, folder: Path, modules: Path | None = None) -> Iterator
             stderr=subprocess.STDOUT,
             env=os.environ | {"PYTHONPATH": str(modules or folder)},
         )
-    server = Server(process, port, folder)
+    server = Server(command, process, port, folder)
     try:
         eventually(lambda: process.poll() is not None or accepts(port))
         assert process.poll() is None, (folder / "server.log").read_text()
