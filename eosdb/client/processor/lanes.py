@@ -1,4 +1,4 @@
-"""Runs the handler for several records at once, in threads.
+"""Runs the handler for several records at once, in threads (decisions/0092).
 
 Records of one key in one partition form a lane: the next one begins when the results of the one before are
 in the transaction. A record without a key has a lane of its own. The threads run nothing but the handler;

@@ -18,20 +18,22 @@ pytestmark = pytest.mark.process
 
 OUT = TopicPartition("out", 0)
 PROGRAM = """
+import os
 import sys
 import eosdb
 
 def slow(record):
     print(record.value.decode(), flush=True)
-    sys.stdin.readline()
+    os.read(0, 100)
     return record.value.upper()
 
 def in_unit(record, tx):
     tx.publish("out", slow(record))
 
 with eosdb.connect(sys.argv[1]) as db:
-    handler, sink = {"sink": (slow, "out"), "tx": (in_unit, None)}[sys.argv[2]]
-    db.processor("in", handler, sink, group_id="g").run()
+    handler, sink = (in_unit, None) if sys.argv[2] == "tx" else (slow, "out")
+    workers = 2 if sys.argv[2] == "many" else 1
+    db.processor("in", handler, sink, group_id="g", workers=workers).run()
 print("ended", flush=True)
 """
 Start = Callable[[str], "subprocess.Popen[str]"]
@@ -44,7 +46,9 @@ def start(db_path: Path) -> Iterator[Start]:
     with eosdb.connect(db_path) as db:
         for topic in ("in", "out"):
             db.admin.create_topic(topic)
-        db.producer().send_many("in", [b"a", b"b"])
+        db.producer().send_many(
+            "in", [eosdb.ProducerRecord(value=v, key="k") for v in (b"a", b"b")]
+        )
 
     def call(handler: str) -> subprocess.Popen[str]:
         process = subprocess.Popen(
@@ -68,7 +72,7 @@ def outcome(path: Path) -> tuple[list[bytes | None], int, str]:
         return committed_values(db, OUT), committed, db.broker.describe_group("g").state
 
 
-@pytest.mark.parametrize("handler", ["sink", "tx"])
+@pytest.mark.parametrize("handler", ["sink", "tx", "many"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_one_signal_finishes_the_record_in_hand_and_stops(
     db_path: Path, start: Start, handler: str, number: signal.Signals
@@ -86,7 +90,7 @@ def test_one_signal_finishes_the_record_in_hand_and_stops(
     assert outcome(db_path) == ([b"A"], 1, "Empty")
 
 
-@pytest.mark.parametrize("handler", ["sink", "tx"])
+@pytest.mark.parametrize("handler", ["sink", "tx", "many"])
 @pytest.mark.parametrize("first", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_behind_it_aborts_the_record(
     db_path: Path, start: Start, handler: str, first: signal.Signals
