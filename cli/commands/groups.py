@@ -9,8 +9,7 @@ import click
 import eosdb
 from eosdb import GroupReport, TopicPartition
 from eosdb.cli import output
-from eosdb.cli.file_command import FileGroup, Session
-from eosdb.cli.params import TIME_MS
+from eosdb.cli.file_command import TIME_MS, FileGroup, Session
 from eosdb.errors import NonEmptyGroupError
 
 

@@ -13,8 +13,7 @@ import click
 import eosdb
 from eosdb import JournalEntry, LoggedBatch, SnapshotEntry, SnapshotInfo, TopicPartition
 from eosdb.cli import output
-from eosdb.cli.file_command import FileCommand, FileGroup, Session
-from eosdb.cli.params import partition_argument
+from eosdb.cli.file_command import FileCommand, FileGroup, Session, partition_argument
 from eosdb.cli.stopping import until_stopped
 from eosdb.events.kinds import KINDS
 from eosdb.model import requests

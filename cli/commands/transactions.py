@@ -8,8 +8,7 @@ import eosdb
 from eosdb import TopicPartition, TransactionState
 from eosdb.admin.transactions import told
 from eosdb.cli import output
-from eosdb.cli.file_command import FileGroup, Session
-from eosdb.cli.params import partition_argument
+from eosdb.cli.file_command import FileGroup, Session, partition_argument
 
 _STATES = [state.label for state in TransactionState]
 _MINUTE_MS = 60_000

@@ -18,8 +18,7 @@ from eosdb import (
     Worry,
 )
 from eosdb.cli import output
-from eosdb.cli.file_command import FileCommand, Session
-from eosdb.cli.params import partition_argument
+from eosdb.cli.file_command import FileCommand, Session, partition_argument
 from eosdb.model.clock import format_time_ms
 from eosdb.model.overview import Behind, GroupFigures
 from eosdb.model.words import counted, duration

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from eosdb.coordinator.transactions.decisions import TransactionMetadata, is_timed_out
+from eosdb.coordinator.transactions.decisions import is_timed_out
+from eosdb.coordinator.transactions.state import TransactionMetadata
 from eosdb.model.reports import HangingReason, OpenTransaction
 from eosdb.model.values import TopicPartition, TransactionState
 

@@ -14,15 +14,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Final, Generic, Self, TypeVar
 
-from eosdb.aio.polling import (
-    Buffer,
-    Found,
-    PolledConsumer,
-    ask,
-    is_called_back,
-    on_the_loop,
-    with_undelivered,
-)
+from eosdb.aio import polling
 from eosdb.aio.producer import with_metadata
 from eosdb.aio.worker import Home, Workers, behind
 from eosdb.errors import IllegalStateError, WakeupError
@@ -57,7 +49,7 @@ class AsyncConsumer(Generic[Key, Value]):
         self,
         home: Home,
         clock: Clock,
-        consumer: PolledConsumer[Key, Value],
+        consumer: polling.PolledConsumer[Key, Value],
         topics: tuple[str, ...],
     ) -> None:
         self._home = home
@@ -65,10 +57,10 @@ class AsyncConsumer(Generic[Key, Value]):
         self._consumer = consumer
         self._topics = topics
         self._worker = Workers(home, "consumer")
-        self._buffer = Buffer()
-        self._poll: Future[Found] | None = None
+        self._buffer = polling.Buffer()
+        self._poll: Future[polling.Found] | None = None
         """The poll whose records are not in the buffer yet."""
-        self._polled: asyncio.Future[Found] | None = None
+        self._polled: asyncio.Future[polling.Found] | None = None
         self._unwanted: set[TopicPartition] | None = set()
         """Partitions of that poll whose records must not be delivered; None: all partitions."""
         self._failure: BaseException | None = None
@@ -95,7 +87,7 @@ class AsyncConsumer(Generic[Key, Value]):
         cancelled call still completes."""
         if self._stopped is None:
             self._home.check()
-            if is_called_back(self._consumer):
+            if polling.is_called_back(self._consumer):
                 raise IllegalStateError("a callback of a rebalance must not stop its consumer")
         await self._worker.outlive(self.begin_to_stop())
 
@@ -173,7 +165,7 @@ class AsyncConsumer(Generic[Key, Value]):
         # Undelivered records of other partitions are polled again.
         back = self._buffer.put_back()
         poll = partial(self._consumer.poll_records, timeout_ms, limit, wanted)
-        self._poll = self._worker.post(with_undelivered, self._consumer, back, None, poll)
+        self._poll = self._worker.post(polling.with_undelivered, self._consumer, back, None, poll)
         self._polled = polled = asyncio.wrap_future(self._poll, loop=self._home.loop)
         polled.add_done_callback(self._arrived)
         try:
@@ -182,7 +174,7 @@ class AsyncConsumer(Generic[Key, Value]):
             self._consumer.wakeup()
             raise
 
-    def _arrived(self, polled: asyncio.Future[Found]) -> None:
+    def _arrived(self, polled: asyncio.Future[polling.Found]) -> None:
         self._poll = self._polled = None
         unwanted, self._unwanted = self._unwanted, set()
         if polled.cancelled():
@@ -205,7 +197,7 @@ class AsyncConsumer(Generic[Key, Value]):
         """Like `Consumer.subscribe`. The callbacks are functions or coroutine functions. The loop calls
         them while the consumer waits; they may call all of its methods except those that return records."""
         callbacks = [
-            None if given is None else on_the_loop(self._home, self._consumer, given)
+            None if given is None else polling.on_the_loop(self._home, self._consumer, given)
             for given in (on_assign, on_revoke, on_lost)
         ]
         await self._reposition(None, lambda: self._consumer.subscribe(topics, *callbacks))
@@ -359,16 +351,18 @@ class AsyncConsumer(Generic[Key, Value]):
         await self._worker.outlive(called)
 
     def _submit(self, function: Callable[[], T]) -> Future[T]:
-        if is_called_back(self._consumer):
-            return ask(function)
+        if polling.is_called_back(self._consumer):
+            return polling.ask(function)
         if self._poll is not None:
             self._consumer.wakeup()
         buffered = self._buffer.first_offsets()
-        return self._worker.post(with_undelivered, self._consumer, buffered, self._poll, function)
+        return self._worker.post(
+            polling.with_undelivered, self._consumer, buffered, self._poll, function
+        )
 
     def _check_may_read(self) -> None:
         self._check()
-        if is_called_back(self._consumer):
+        if polling.is_called_back(self._consumer):
             raise IllegalStateError(
                 "a callback of a rebalance cannot wait for records: they wait for it"
             )
@@ -377,7 +371,7 @@ class AsyncConsumer(Generic[Key, Value]):
             raise failure
 
     def _check(self) -> None:
-        if self._stopped is not None and not is_called_back(self._consumer):
+        if self._stopped is not None and not polling.is_called_back(self._consumer):
             raise self._has_stopped()
         self._home.check()
         if not self._is_started:

@@ -14,7 +14,7 @@ import pytest
 import eosdb
 from eosdb import HangingReason, ManualClock, Record, RecordBatch, TopicPartition
 from eosdb.admin import hanging
-from eosdb.coordinator.transactions.decisions import TransactionMetadata
+from eosdb.coordinator.transactions.state import TransactionMetadata
 from eosdb.errors import InvalidRequestError, TransactionalIdNotFoundError
 from eosdb.model.values import TransactionState
 from tests.readers import committed_values

@@ -77,12 +77,12 @@ TIERS = {
 }
 ROOMS = [row for tier in TIERS.values() for row in tier]
 BUDGET = {
-    "engine": 34_288,
-    "clients": 10_816,
-    "wire": 5_705,
+    "engine": 34_269,
+    "clients": 10_810,
+    "wire": 5_699,
     "testing": 3_258,
-    "integrations": 7_600,
-    "commands": 10_125,
+    "integrations": 7_597,
+    "commands": 10_104,
 }
 """The lines of Python that a tier may have. Whoever raises one says in the commit what it buys."""
 DOORS = {

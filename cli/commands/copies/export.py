@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 import click
 
 from eosdb.cli import output
-from eosdb.cli.file_command import FileCommand, Session
-from eosdb.cli.params import settings
+from eosdb.cli.file_command import FileCommand, Session, settings
 from eosdb.errors import ConfigError, EosdbError, StorageError
 from eosdb.model.words import counted
 from eosdb.system.signals import stopped_by_signals

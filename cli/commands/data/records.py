@@ -13,8 +13,7 @@ import click
 import eosdb
 from eosdb import TopicPartition
 from eosdb.cli import output
-from eosdb.cli.file_command import FileCommand, Session
-from eosdb.cli.params import settings
+from eosdb.cli.file_command import FileCommand, Session, settings
 from eosdb.cli.stopping import until_stopped
 from eosdb.errors import EosdbError, MessageTooLargeError, in_doubt
 from eosdb.model.values import IsolationLevel

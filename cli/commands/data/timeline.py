@@ -15,8 +15,7 @@ from eosdb.admin.timeline import svg
 from eosdb.admin.timeline.layout import LANES_MAX, Medium, Picture, cells, draw
 from eosdb.admin.timeline.reading import BY
 from eosdb.cli import output
-from eosdb.cli.file_command import FileCommand, Session
-from eosdb.cli.params import TIME_MS
+from eosdb.cli.file_command import TIME_MS, FileCommand, Session
 from eosdb.model.words import printable
 
 _NUMBER: Final = click.IntRange(min=0)

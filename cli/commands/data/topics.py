@@ -10,8 +10,7 @@ import click
 import eosdb
 from eosdb import TopicPartition
 from eosdb.cli import output
-from eosdb.cli.file_command import FileCommand, FileGroup, Session
-from eosdb.cli.params import partition_argument, settings
+from eosdb.cli.file_command import FileCommand, FileGroup, Session, partition_argument, settings
 from eosdb.errors import TopicAlreadyExistsError, UnknownTopicOrPartitionError
 from eosdb.model.topic_config import TOPIC_SETTINGS, TopicConfig, without_effect
 from eosdb.model.words import counted

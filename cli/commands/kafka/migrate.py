@@ -9,8 +9,7 @@ import click
 
 from eosdb.cli import output
 from eosdb.cli.commands.kafka.relay import positions_topic_option
-from eosdb.cli.file_command import FileCommand, Session
-from eosdb.cli.params import command_config_option
+from eosdb.cli.file_command import FileCommand, Session, command_config_option
 from eosdb.errors import IllegalStateError
 from eosdb.integrations.moving import Plan, to_kafka
 from eosdb.integrations.relay.kafka_client import from_file

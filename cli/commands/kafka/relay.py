@@ -11,8 +11,7 @@ from typing import Final, Unpack
 import click
 
 from eosdb.cli import output
-from eosdb.cli.file_command import FileCommand, Session
-from eosdb.cli.params import command_config_option, metrics_port_option
+from eosdb.cli.file_command import FileCommand, Session, command_config_option, metrics_port_option
 from eosdb.integrations.exposition import Metric, counter, gauge, written
 from eosdb.integrations.relay import from_kafka, to_file, to_kafka
 from eosdb.integrations.relay.kafka_client import from_file

@@ -16,8 +16,7 @@ from typing import Final, TypedDict, Unpack, get_args
 import click
 
 from eosdb.cli import output
-from eosdb.cli.file_command import FileCommand, Session
-from eosdb.cli.params import metrics_port_option, settings
+from eosdb.cli.file_command import FileCommand, Session, metrics_port_option, settings
 from eosdb.database import MEMORY
 from eosdb.model.config import BrokerConfig
 from eosdb.model.values import Durability

@@ -9,8 +9,7 @@ from typing import Final
 import click
 
 from eosdb.cli import output
-from eosdb.cli.file_command import FileCommand, Session
-from eosdb.cli.params import TimeMs
+from eosdb.cli.file_command import FileCommand, Session, TimeMs
 from eosdb.errors import CorruptDatabaseError, DatabaseNotFoundError
 
 _NOT_OURS: Final = 4

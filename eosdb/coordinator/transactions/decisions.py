@@ -17,7 +17,6 @@ from typing import Final
 from eosdb import errors
 from eosdb.coordinator.transactions.state import (
     LAST_CLIENT_EPOCH,
-    LEGAL_PREVIOUS,
     IllegalTransitionError,
     TransactionMetadata,
     ending,
@@ -38,25 +37,6 @@ from eosdb.model.values import (
     TopicPartition,
     TransactionState,
 )
-
-__all__ = [
-    "LEGAL_PREVIOUS",
-    "FenceOngoing",
-    "IllegalTransitionError",
-    "Initialized",
-    "TransactionMetadata",
-    "abort_orphan",
-    "abort_timed_out",
-    "add_to_transaction",
-    "check_timeout",
-    "expected_or_none",
-    "init_producer_id",
-    "is_timed_out",
-    "needs_new_producer_id",
-    "prolong",
-    "transition",
-    "verify",
-]
 
 
 @dataclass(frozen=True, slots=True)

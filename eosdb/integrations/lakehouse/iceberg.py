@@ -22,18 +22,7 @@ from pyiceberg.table.snapshots import ancestors_of
 from pyiceberg.transforms import DayTransform, IdentityTransform
 
 from eosdb.errors import ConfigError, EosdbError, StorageError
-from eosdb.integrations.lakehouse.targets import (
-    COLUMNS,
-    DataFile,
-    Numbers,
-    NumbersByFile,
-    SyncedFile,
-    flat,
-    local_path,
-    one_line,
-    sync_file,
-    sync_folders,
-)
+from eosdb.integrations.lakehouse import targets
 from eosdb.model.damage import parsed
 
 _HEADER: Final = types.StructType(
@@ -54,12 +43,12 @@ _TYPES: Final = (
 _SCHEMA: Final = Schema(
     *(
         types.NestedField(at, name, type_)
-        for at, (name, type_) in enumerate(zip(COLUMNS, _TYPES, strict=True), 1)
+        for at, (name, type_) in enumerate(zip(targets.COLUMNS, _TYPES, strict=True), 1)
     )
 )
 _PARTITIONED_BY: Final = PartitionSpec(
-    PartitionField(COLUMNS.index("topic") + 1, 1000, IdentityTransform(), "topic"),
-    PartitionField(COLUMNS.index("timestamp") + 1, 1001, DayTransform(), "timestamp_day"),
+    PartitionField(targets.COLUMNS.index("topic") + 1, 1000, IdentityTransform(), "topic"),
+    PartitionField(targets.COLUMNS.index("timestamp") + 1, 1001, DayTransform(), "timestamp_day"),
 )
 _FILE_ID: Final = "eosdb.file-id"
 _NUMBERS: Final = "eosdb.numbers"
@@ -69,7 +58,7 @@ _ATTEMPTS: Final = 20
 
 
 class IcebergTarget:
-    columns: Sequence[str] = COLUMNS
+    columns: Sequence[str] = targets.COLUMNS
 
     def __init__(self, identifier: str, catalog: str, options: Mapping[str, str]) -> None:
         self._identifier = identifier
@@ -78,35 +67,38 @@ class IcebergTarget:
         self._load_catalog = partial(load_catalog, catalog, **options)
         self._catalog: Catalog | None = None
 
-    def load(self) -> Numbers:
+    def load(self) -> targets.Numbers:
         with self._translated():
             self._load()
         found, by = _columns(self._table.schema()), _partitioning(self._table.spec())
         if found != _columns(_SCHEMA) or by != _partitioning(_PARTITIONED_BY):
             raise ConfigError(
                 f"{self._identifier} is another table: its columns are {', '.join(n for n, _ in found)}, "
-                f"partitioned by {', '.join(n for n, _ in by) or 'none'}; expected {', '.join(COLUMNS)}, "
-                f"partitioned by {', '.join(n for n, _ in _partitioning(_PARTITIONED_BY))}"
+                f"partitioned by {', '.join(n for n, _ in by) or 'none'}; expected "
+                f"{', '.join(targets.COLUMNS)}, partitioned by "
+                f"{', '.join(n for n, _ in _partitioning(_PARTITIONED_BY))}"
             )
-        return flat(self._remembered())
+        return targets.flat(self._remembered())
 
     def create(self, topic: str, day: str, name: str) -> tuple[str, BinaryIO]:
         provider = self._table.location_provider()
         path = provider.new_data_location(f"topic={topic}/timestamp_day={day}/{name}")
-        if (local := local_path(path)) is not None:
-            return path, SyncedFile(local)
+        if (local := targets.local_path(path)) is not None:
+            return path, targets.SyncedFile(local)
         return path, cast(BinaryIO, self._table.io.new_output(path).create())
 
     def commit(
         self,
-        files: Sequence[DataFile],
+        files: Sequence[targets.DataFile],
         before: Mapping[str, int | None],
-        after: NumbersByFile,
+        after: targets.NumbersByFile,
         about: Mapping[str, object],
     ) -> bool:
-        root = local_path(self._table.location())
+        root = targets.local_path(self._table.location())
         if root is not None:
-            sync_folders(root, [found for it in files if (found := local_path(it.path))])
+            targets.sync_folders(
+                root, [found for it in files if (found := targets.local_path(it.path))]
+            )
         for _ in range(_ATTEMPTS):
             with self._translated():
                 try:
@@ -114,8 +106,8 @@ class IcebergTarget:
                     break
                 except CommitFailedException:
                     self._load()
-            now = flat(self._remembered())
-            if any(now.get(name) != before.get(name) for name in flat(after)):
+            now = targets.flat(self._remembered())
+            if any(now.get(name) != before.get(name) for name in targets.flat(after)):
                 return False
         else:
             raise StorageError(
@@ -134,7 +126,10 @@ class IcebergTarget:
             self._catalog.close()
 
     def _append(
-        self, files: Sequence[DataFile], after: NumbersByFile, about: Mapping[str, object]
+        self,
+        files: Sequence[targets.DataFile],
+        after: targets.NumbersByFile,
+        about: Mapping[str, object],
     ) -> None:
         # decisions/0038: pyiceberg would repeat a commit that lost against another export, whose progress
         # must be read first. So no retries; the property changes only in this process.
@@ -165,10 +160,10 @@ class IcebergTarget:
                 )
             self._table = self._catalog.load_table(self._identifier)
 
-    def _remembered(self) -> NumbersByFile:
+    def _remembered(self) -> targets.NumbersByFile:
         """Read the progress of all files, the newest first: from the snapshots' summaries, which are
         right even after a rollback of the table. If snapshots have expired, the properties have it."""
-        found: dict[str, Numbers] = {}
+        found: dict[str, targets.Numbers] = {}
         oldest = None
         for oldest in ancestors_of(self._table.current_snapshot(), self._table.metadata):
             if oldest.summary is not None and (file_id := oldest.summary.get(_FILE_ID)):
@@ -188,8 +183,8 @@ class IcebergTarget:
         assert snapshot is not None
         manifests = [it.manifest_path for it in snapshot.manifests(self._table.io)]
         for path in (*manifests, snapshot.manifest_list, self._table.metadata_location):
-            if (local := local_path(path)) is not None and os.path.exists(local):
-                sync_file(local)
+            if (local := targets.local_path(path)) is not None and os.path.exists(local):
+                targets.sync_file(local)
 
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:
@@ -200,7 +195,9 @@ class IcebergTarget:
         except (
             Exception
         ) as error:  # pyiceberg's errors have no common class, and catalogs have their own
-            raise StorageError(f"{self._identifier}: Iceberg says: {one_line(error)}") from error
+            raise StorageError(
+                f"{self._identifier}: Iceberg says: {targets.one_line(error)}"
+            ) from error
 
 
 def _columns(schema: Schema) -> list[tuple[str, str]]:

@@ -17,22 +17,14 @@ from eosdb.log.topics import unknown_id
 from eosdb.model import requests
 from eosdb.model.requests import OffsetFetch
 from eosdb.model.values import OffsetAndMetadata, TopicPartition
-from eosdb.wire.apis import (
-    Fields,
-    Session,
-    by_topic,
-    name_by_id,
-    partitions_of,
-    per_partition,
-    serves,
-)
+from eosdb.wire import apis
 from eosdb.wire.errors import coordinator_code_of
 
 _NO_OFFSET: Final = OffsetAndMetadata(-1, "", -1)
 
 
-@serves(OffsetFetchRequest, 1, 10, coordinator_code_of)
-def offset_fetch(session: Session, request: OffsetFetchRequest, version: int) -> Fields:
+@apis.serves(OffsetFetchRequest, 1, 10, coordinator_code_of)
+def offset_fetch(session: apis.Session, request: OffsetFetchRequest, version: int) -> apis.Fields:
     stable = request.require_stable
     if version >= 10:
         return _by_id(session, request, stable)
@@ -42,17 +34,17 @@ def offset_fetch(session: Session, request: OffsetFetchRequest, version: int) ->
     error = fetched["error"]
     if error is not None and version < 2:  # The response has no other field for it.
         none = {"committed_offset": -1}
-        return {"topics": per_partition(request.topics or (), lambda *_: error, none)}
+        return {"topics": apis.per_partition(request.topics or (), lambda *_: error, none)}
     return {"error": error, "topics": fetched["topics"]}
 
 
-def _by_id(session: Session, request: OffsetFetchRequest, stable: bool) -> Fields:
+def _by_id(session: apis.Session, request: OffsetFetchRequest, stable: bool) -> apis.Fields:
     """The offsets of several groups, with the ids of topics beside their names."""
     names = session.broker.ask(requests.TopicNames())
     ids = {name: topic_id for topic_id, name in names.items()}
     groups, known = [], set()
     for asked in request.groups:
-        name_by_id(asked.topics or (), names)
+        apis.name_by_id(asked.topics or (), names)
         named = asked.topics and [topic for topic in asked.topics if topic.name is not None]
         group = _fetched(session, asked, named, stable)
         # A topic that is newer than `ids` comes with the next request.
@@ -67,7 +59,7 @@ def _by_id(session: Session, request: OffsetFetchRequest, stable: bool) -> Field
     return {"groups": groups}
 
 
-def _unknown(topic: Any) -> Fields:
+def _unknown(topic: Any) -> apis.Fields:
     """The answer for a topic whose id is unknown."""
     error = unknown_id(topic.topic_id)
     return {
@@ -76,9 +68,11 @@ def _unknown(topic: Any) -> Fields:
     }
 
 
-def _fetched(session: Session, asked: Any, topics: Iterable[Any] | None, stable: bool) -> Fields:
+def _fetched(
+    session: apis.Session, asked: Any, topics: Iterable[Any] | None, stable: bool
+) -> apis.Fields:
     """A group's offsets for the answer; if `topics` is None, of every partition with one."""
-    requested = None if topics is None else [tp for tp, _ in partitions_of(topics)]
+    requested = None if topics is None else [tp for tp, _ in apis.partitions_of(topics)]
     try:
         found = session.broker.ask(
             OffsetFetch(
@@ -103,12 +97,12 @@ def _fetched(session: Session, asked: Any, topics: Iterable[Any] | None, stable:
                     for index in indexes
                 ],
             }
-            for name, indexes in by_topic(tps).items()
+            for name, indexes in apis.by_topic(tps).items()
         ],
     }
 
 
-def _offset(index: int, found: OffsetAndMetadata | EosdbError) -> Fields:
+def _offset(index: int, found: OffsetAndMetadata | EosdbError) -> apis.Fields:
     error, found = (found, _NO_OFFSET) if isinstance(found, EosdbError) else (None, found)
     return {
         "partition_index": index,

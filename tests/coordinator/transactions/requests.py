@@ -10,12 +10,8 @@ from typing import Any, Generic, TypeVar
 
 import eosdb
 from eosdb.coordinator.transactions import decisions, rows
-from eosdb.coordinator.transactions.decisions import (
-    FenceOngoing,
-    IllegalTransitionError,
-    Initialized,
-    TransactionMetadata,
-)
+from eosdb.coordinator.transactions.decisions import FenceOngoing, Initialized
+from eosdb.coordinator.transactions.state import IllegalTransitionError, TransactionMetadata
 from eosdb.errors import ApiError
 from eosdb.model.values import ProducerIdAndEpoch, TopicPartition, TransactionState
 from eosdb.store.counters import set_counter

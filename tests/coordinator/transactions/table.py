@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from eosdb.coordinator.transactions import decisions
-from eosdb.coordinator.transactions.decisions import TransactionMetadata
+from eosdb.coordinator.transactions.state import TransactionMetadata
 from eosdb.model.values import TransactionState
 from tests.coordinator.transactions.requests import (
     COMPLETE_ABORT,

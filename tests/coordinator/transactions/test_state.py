@@ -10,11 +10,7 @@ from typing import Any
 
 import pytest
 
-from eosdb.coordinator.transactions.decisions import (
-    LEGAL_PREVIOUS,
-    IllegalTransitionError,
-    transition,
-)
+from eosdb.coordinator.transactions.state import LEGAL_PREVIOUS, IllegalTransitionError, transition
 from eosdb.model.values import TransactionState
 from tests.cases import each
 from tests.coordinator.transactions.requests import (

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from eosdb.coordinator.transactions import decisions
-from eosdb.coordinator.transactions.decisions import TransactionMetadata
+from eosdb.coordinator.transactions.state import TransactionMetadata
 from eosdb.errors import (
     ApiError,
     ConcurrentTransactionsError,
