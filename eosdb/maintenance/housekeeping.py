@@ -421,7 +421,7 @@ class Housekeeper:
             self._took_ns = self._rested_ns - began
 
 
-EVENTS_PER_UNIT: Final = 250
+EVENTS_PER_UNIT: Final = 60
 _BYTES_PER_UNIT: Final = 256 * 1024
 _MEASURED_PER_UNIT: Final = 5_000
 _UNMEASURED_MAX: Final = 1_000
