@@ -24,7 +24,6 @@ from eosdb.model.closing import Closeable
 from eosdb.model.config import checked_settings
 from eosdb.model.metrics import Metrics
 from eosdb.model.records.columns import PartitionColumns, PolledColumns
-from eosdb.model.records.failure_headers import POSTPONED
 from eosdb.model.reports import Lag
 from eosdb.model.requests import DataVersion, ListOffsets, OffsetCommit, Topic, TopicPartitions
 from eosdb.model.values import (
@@ -101,9 +100,8 @@ class Consumer(Closeable, Generic[Key, Value]):
         else:
             subscription = (topics,) if isinstance(topics, str) else tuple(dict.fromkeys(topics))
             for topic in subscription:
-                if str(topic).startswith(POSTPONED):
-                    continue  # A processor's, which its group's first postponed record makes.
-                counts[topic] = self._broker.ask(Topic(topic)).partitions
+                if topic not in self._fetcher.read_whole:  # A processor's own may come later.
+                    counts[topic] = self._broker.ask(Topic(topic)).partitions
         if self._subscription is None and self._cursors:
             self._partitions.replace(())
         self._subscription = subscription

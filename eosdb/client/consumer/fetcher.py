@@ -26,6 +26,7 @@ from eosdb.model.values import (
     LATEST,
     ConsumerRecord,
     OffsetAndMetadata,
+    OffsetReset,
     TopicMetadata,
     TopicPartition,
 )
@@ -169,6 +170,8 @@ class Fetcher:
         ],
         metrics: Metrics,
     ) -> None:
+        self.read_whole: Collection[str] = ()
+        """Topics that are read from the beginning, whatever auto_offset_reset says."""
         self._broker = broker
         self._settings = settings
         self._committed = committed
@@ -263,7 +266,7 @@ class Fetcher:
                 )
             )
         except errors.OffsetOutOfRangeError:
-            if self._settings.auto_offset_reset == "none":
+            if self._reset_of(tp) == "none":
                 raise
             cursor.seek(self._reset_offset(tp))
             return False
@@ -342,8 +345,11 @@ class Fetcher:
         offset = committed.offset if committed is not None else self._reset_offset(tp)
         self.cursors[tp].seek(offset)
 
+    def _reset_of(self, tp: TopicPartition) -> OffsetReset:
+        return "earliest" if tp.topic in self.read_whole else self._settings.auto_offset_reset
+
     def _reset_offset(self, tp: TopicPartition) -> int:
-        reset, anew = self._settings.auto_offset_reset, self.cursors[tp].was_made_anew
+        reset, anew = self._reset_of(tp), self.cursors[tp].was_made_anew
         if reset == "none":
             why = "the topic was deleted and recreated" if anew else "there is no committed offset"
             raise errors.OffsetOutOfRangeError(

@@ -8,7 +8,7 @@ keeps the offsets it holds until it ends. A processor that returned before would
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
 from eosdb.client.consumer.requests import ConsumerRequests
@@ -48,12 +48,14 @@ class GroupIdleness:
         group_id: str,
         topics: tuple[str, ...] | re.Pattern[str],
         config: ConsumerConfig,
+        read_whole: Collection[str] = (),
     ) -> None:
         self._settings = ConsumerSettings(**config)
         self._requests = ConsumerRequests(transport, clock, self._settings, Metrics(clock, ()))
         self._clock = clock
         self._group_id = group_id
         self._topics = topics
+        self._read_whole = read_whole
         self._version: int | None = None
         self._looked_ms = self._since_ms = 0
         self._unread: Unread = {}
@@ -118,8 +120,8 @@ class GroupIdleness:
 
     def _lag(self, tp: TopicPartition, committed: OffsetAndMetadata | None) -> int:
         """Count the unread records. Without an offset, or with one below the log start, records count
-        only with auto_offset_reset="earliest"."""
-        reads_all = self._settings.auto_offset_reset == "earliest"
+        only with auto_offset_reset="earliest" and in the processor's own topics."""
+        reads_all = self._settings.auto_offset_reset == "earliest" or tp.topic in self._read_whole
         if committed is None and not reads_all:
             return 0
         offset = 0 if committed is None else committed.offset

@@ -107,10 +107,12 @@ class Processor:
         self._make_topic = file.make_topic
         self._postponed_topic = postponed_topic(group_id)
         self._topics = self._settings.subscription(topics, self._postponed_topic)
+        self._retry_topics = own = {*self._settings.retry_topics, self._postponed_topic}
+        # The group has not read what it has sent to itself, also before its first commit there.
+        self._consumer._fetcher.read_whole = own
         self._idleness = GroupIdleness(
-            transport, clock, group_id, self._topics, self._settings.for_consumer()
+            transport, clock, group_id, self._topics, self._settings.for_consumer(), own
         )
-        self._retry_topics = {*self._settings.retry_topics, self._postponed_topic}
         self._records = RecordHandler(
             handler, file.path, sink, group_id, self._settings, self._transaction, clock, self._metrics,
             self._room_for_postponed,

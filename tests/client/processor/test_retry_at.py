@@ -21,10 +21,11 @@ from eosdb import (
     BrokerConfig,
     ConsumerRecord,
     ManualClock,
+    OffsetAndMetadata,
     RetryAt,
     TopicPartition,
     UserTransaction,
-)  # fmt: skip
+)
 from eosdb.errors import ConfigError, InvalidTimestampError, TopicAuthorizationFailedError
 from eosdb.model.failpoints import Failpoint, watched
 from eosdb.model.records.failure_headers import postponed_topic
@@ -349,6 +350,39 @@ def test_a_retry_outlives_its_age_too(db: eosdb.Database, clock: ManualClock) ->
         db.housekeeping()
         clock.advance(1_000)
     assert [record.timestamp for record in calls] == [calls[0].timestamp] * 2
+    assert values(db) == [b"A"]
+
+
+@pytest.mark.parametrize("reset", ["latest", "none"])
+@pytest.mark.parametrize("way", ["postponed", "retried"])
+def test_what_comes_again_is_read_from_the_beginning_of_its_topic(
+    db: eosdb.Database, run: Run, clock: ManualClock, reset: str, way: str
+) -> None:
+    """Without a committed offset there: auto_offset_reset is for the topics of others."""
+    calls: list[bytes] = []
+
+    def handle(record: ConsumerRecord) -> bytes:
+        calls.append(record.value)
+        if len(calls) == 1:
+            processor.stop()
+            raise RetryAt(clock.time_ms() + MINUTE) if way == "postponed" else ValueError("once")
+        return upper(record)
+
+    with db.consumer("g") as group:
+        group.assign(places := [TopicPartition("in", number) for number in (0, 1)])
+        group.commit(dict.fromkeys(places, OffsetAndMetadata(0)))
+    feed(db, b"a")
+    settings: dict[str, Any] = {
+        "consumer": {"auto_offset_reset": reset},
+        "max_attempts": 1,
+        "dead_letter_topic": "dlq",
+        "retry_delays_ms": (MINUTE,),
+    }
+    processor = db.processor("in", handle, "out", group_id="g", **settings)
+    processor.run()
+    clock.advance(MINUTE)
+    db.housekeeping()
+    run(handle, **settings)
     assert values(db) == [b"A"]
 
 
