@@ -12,15 +12,9 @@ from types import MappingProxyType
 from typing import Final, NamedTuple, cast
 from uuid import UUID
 
+from eosdb import errors
 from eosdb.broker.core import Core, Write, prepares
 from eosdb.coordinator.transactions import rows as transaction_rows
-from eosdb.errors import (
-    ApiError,
-    InvalidProducerIdMappingError,
-    InvalidRequiredAcksError,
-    TransactionalIdAuthorizationFailedError,
-    UnknownTopicOrPartitionError,
-)
 from eosdb.log import append as log_append
 from eosdb.log import partition_rows, scheduled, topics
 from eosdb.log.batch import PreparedBatch, prepare
@@ -59,12 +53,12 @@ def produce(core: Core, request: requests.Produce) -> Write[dict[TopicPartition,
     for key, batch in request.batches.items():
         try:
             prepared[check_topic_partition(key, SCHEDULED)] = prepare(batch, now)
-        except ApiError as error:
+        except errors.ApiError as error:
             refused[key] = ProduceResult(error=error)
     is_transactional = any(batch.is_transactional for batch in prepared.values())
     try:
         _check_request(prepared.values(), request.transactional_id, request.acks)
-    except ApiError as error:
+    except errors.ApiError as error:
         refused |= {tp: ProduceResult(error=error) for tp in prepared}
         prepared = {}
     shared = _Request(
@@ -73,7 +67,7 @@ def produce(core: Core, request: requests.Produce) -> Write[dict[TopicPartition,
 
     def apply(unit: Unit) -> dict[TopicPartition, ProduceResult]:
         for result in refused.values():
-            raise cast("ApiError", result.error)
+            raise cast("errors.ApiError", result.error)
         return _append_at_once(core, unit, prepared, shared)
 
     return Write(
@@ -101,19 +95,19 @@ def _check_request(
 ) -> None:
     """Raise the errors that concern the whole request (Kafka: KafkaApis.handleProduceRequest)."""
     if acks not in _ACKS:
-        raise InvalidRequiredAcksError(f"acks: got {acks!r}, expected -1 (all), 0 or 1")
+        raise errors.InvalidRequiredAcksError(f"acks: got {acks!r}, expected -1 (all), 0 or 1")
     transactional = {
         (batch.producer_id, batch.producer_epoch) for batch in prepared if batch.is_transactional
     }
     if not transactional:
         return
     if transactional_id is None:
-        raise TransactionalIdAuthorizationFailedError(
+        raise errors.TransactionalIdAuthorizationFailedError(
             "a transactional batch came without transactional_id; name the id it belongs to"
         )
     check_transactional_id(transactional_id)
     if len(transactional) > 1:
-        raise InvalidProducerIdMappingError(
+        raise errors.InvalidProducerIdMappingError(
             f"the request carries transactional batches of {len(transactional)} producers, "
             "expected one; send them separately"
         )
@@ -131,7 +125,7 @@ def _append_all(
         return core.coordinator.write(
             lambda unit: _append_at_once(core, unit, prepared, request), sync=sync
         )
-    except ApiError as error:
+    except errors.ApiError as error:
         if len(prepared) == 1:
             return {tp: ProduceResult(error=error) for tp in prepared}
     return core.coordinator.write(
@@ -162,7 +156,7 @@ def _append_one_by_one(
         try:
             one = {tp: batch}
             results |= unit.part(partial(_append_at_once, core, prepared=one, request=request))
-        except ApiError as error:
+        except errors.ApiError as error:
             results[tp] = ProduceResult(error=error)
     return results
 
@@ -242,7 +236,7 @@ def _append(
 def _load(core: Core, unit: Unit, tp: TopicPartition) -> partition_rows.Partition:
     try:
         return partition_rows.load(unit, tp)
-    except UnknownTopicOrPartitionError:
+    except errors.UnknownTopicOrPartitionError:
         if core.config.auto_create_topics_enable:
             core.ensure_topic(unit, tp.topic)
         elif tp.partition != SCHEDULED:

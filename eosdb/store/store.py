@@ -40,15 +40,8 @@ from eosdb.model.clock import real_ns
 from eosdb.model.closing import Closing
 from eosdb.model.reports import CommitTimes
 from eosdb.model.threads import Fate
-from eosdb.store.file import forking
+from eosdb.store.file import failures, forking
 from eosdb.store.file.connection import connect, connect_untrusted, is_in_wal_mode
-from eosdb.store.file.failures import (
-    is_failed_sync,
-    translate,
-    translate_system,
-    translated,
-    without_memory,
-)
 from eosdb.store.file.locks import OwnerLocks, is_owned
 from eosdb.store.file.open_files import OpenFiles
 from eosdb.store.file.watch import Watch
@@ -274,7 +267,7 @@ class Store:
             self._group.take(turn)
             try:
                 writer = self._lock_file(turn.asked_ns)
-                with translated(self.path):
+                with failures.translated(self.path):
                     yield writer
                 writer.checkpoint_when_due()
             finally:
@@ -309,12 +302,12 @@ class Store:
                 self._held.roll_back()
             writer.make_good()
         except MemoryError as error:
-            raise without_memory(self.path) from error
+            raise failures.without_memory(self.path) from error
         return writer
 
     def _open_writer(self) -> Writer:
         assert self._mutex is not None
-        with translated(self.path):
+        with failures.translated(self.path):
             writer = Writer(
                 self.path,
                 self._apply,
@@ -327,7 +320,7 @@ class Store:
             )
         try:
             check_not_upgraded(writer.connection, self.path)
-            with translated(self.path):
+            with failures.translated(self.path):
                 check_journal(writer.connection, self.path)
         except EosdbError:
             writer.close_beside_others()
@@ -346,7 +339,7 @@ class Store:
         self.check_open()
         with (
             forking.at_work(),
-            translated(self.path),
+            failures.translated(self.path),
             contextlib.closing(
                 connect_untrusted(self.path)
                 if self._untrusted
@@ -449,7 +442,7 @@ class Store:
 
     def note(self, error: BaseException | None) -> None:
         """Tell every process if the error of a user's connection was a failed sync."""
-        if is_failed_sync(error) and self._mutex is not None and not self._closed:
+        if failures.is_failed_sync(error) and self._mutex is not None and not self._closed:
             self._mutex.note_sync(failed=True)
 
     def check_may_close(self) -> None:
@@ -482,7 +475,7 @@ class Store:
             try:
                 writer.run(batch)
             except sqlite3.Error as error:
-                failure = translate(error, self.path)
+                failure = failures.translate(error, self.path)
                 if isinstance(failure, DatabaseLockedError):
                     raise failure from error
                 if len(batch) == 1:
@@ -519,8 +512,8 @@ class Store:
         if isinstance(error, EosdbError):
             return error
         if isinstance(error, OSError):
-            return translate_system(error, self.path)
-        return without_memory(self.path)
+            return failures.translate_system(error, self.path)
+        return failures.without_memory(self.path)
 
     def _run_alone(self, writer: Writer, batch: list[Request], shared: EosdbError) -> None:
         """Run each request in its own unit, so that each gets its own result or error. `shared` is the
@@ -530,6 +523,6 @@ class Store:
                 writer.make_good()
                 writer.run([request])
             except sqlite3.Error as error:
-                alone = translate(error, self.path)
+                alone = failures.translate(error, self.path)
                 inherit_doubt(alone, shared)
                 request.error, request.done = alone, True
