@@ -41,7 +41,6 @@ def pytest_configure() -> None:
     # Hundreds of processes import eosdb: containers set this, and each would compile it anew.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
-    gc.disable()  # Until all tests are collected, of which each worker has all: a fifth of that time.
     _hear_signals()
     subprocess.Popen = zygote.Popen  # type: ignore[misc]
 
@@ -103,9 +102,16 @@ def pytest_terminal_summary(
         terminalreporter.write_line("\n".join(bad[0].longreprtext.splitlines()[-FEW_LINES:]))
 
 
-def pytest_collection_finish() -> None:
-    gc.freeze()  # Thousands of tests and their modules, which each `gc.collect()` would go through.
-    gc.enable()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Each worker collects all tests and their modules, and nearly all that this makes stays: going through
+    it again and again is a fifth of the time."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()  # Each `gc.collect()` would go through it, too.
+        gc.enable()
 
 
 @pytest.fixture
