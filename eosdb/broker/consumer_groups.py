@@ -26,9 +26,8 @@ from eosdb.coordinator.groups.consumer_decisions import (
     Partitions,
     Topics,
 )
-from eosdb.coordinator.groups.consumer_rows import shares
 from eosdb.coordinator.groups.decisions import Group
-from eosdb.coordinator.groups.rows import AnyGroup
+from eosdb.coordinator.groups.rows import AnyGroup, shares
 from eosdb.errors import GroupIdNotFoundError, InvalidRequestError
 from eosdb.log import topics as log_topics
 from eosdb.model import requests, validation

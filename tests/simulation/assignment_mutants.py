@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-from eosdb.coordinator.groups import consumer_decisions, consumer_rows
+from eosdb.coordinator.groups import consumer_decisions, rows
 from eosdb.coordinator.groups.consumer_decisions import NOTHING
 from eosdb.errors import IllegalGenerationError, UnknownMemberIdError
 from tests.simulation.planting import instead_of
@@ -54,7 +54,7 @@ def nobody_is_removed(remove: Any, group: Any, member_ids: Any) -> Any:
     return remove(group, member_ids) if is_late else group
 
 
-@instead_of("the event does not say who has left", consumer_rows, "change")
+@instead_of("the event does not say who has left", rows, "change")
 def the_gone_are_not_recorded(change: Any, *arguments: Any) -> Any:
     return change(*arguments)._replace(removed=())
 

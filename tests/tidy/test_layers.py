@@ -77,7 +77,7 @@ TIERS = {
 }
 ROOMS = [row for tier in TIERS.values() for row in tier]
 BUDGET = {
-    "engine": 34_256,
+    "engine": 34_243,
     "clients": 10_818,
     "wire": 5_699,
     "testing": 3_258,

@@ -2,6 +2,9 @@
 
 This module loads a group and records what `decisions` (pure) decide. A session is a lease and not folded
 from events: a member counts as alive until its end, and each request renews it.
+
+The event of a KIP-848 group has the changed members alone, because each member moves to a new target by a
+step of its own (decisions/0063). The row has all of them.
 """
 
 from __future__ import annotations
@@ -10,16 +13,28 @@ import base64
 import dataclasses
 import json
 import sqlite3
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Final
 
 from eosdb.coordinator.due import Due
-from eosdb.coordinator.groups import consumer_rows, departures
-from eosdb.coordinator.groups.consumer_decisions import ConsumerGroup, ConsumerMember
+from eosdb.coordinator.groups import departures
+from eosdb.coordinator.groups.consumer_decisions import (
+    ConsumerGroup,
+    ConsumerMember,
+    MemberState,
+    Partitions,
+)
 from eosdb.coordinator.groups.decisions import Group, Member
 from eosdb.coordinator.groups.departures import Removed
-from eosdb.events.kinds import ConsumerGroupChanged, GroupChanged, GroupMember
+from eosdb.events.kinds import (
+    ConsumerGroupChanged,
+    ConsumerGroupMember,
+    GroupChanged,
+    GroupMember,
+    TopicShare,
+)
 from eosdb.log import topics as log_topics
 from eosdb.model.damage import parsed, reads
 from eosdb.model.protocol.consumer_protocol import PROTOCOL_TYPE
@@ -27,6 +42,97 @@ from eosdb.model.values import GroupState, GroupType
 from eosdb.store.schema.newest import Statement
 from eosdb.store.schema.row_checksum import row_checksum
 from eosdb.store.writing.unit import STEPS_PER_UNIT, Folding, Unit
+
+_CONSUMER_COLUMNS: Final = (
+    "group_id, state, protocol_type, generation_id, members, deadline, group_type, "
+    "assignment_epoch, metadata_hash"
+)
+_SHARES: Final = ("assigned", "pending_revocation", "target")
+_DEFAULTS: Final = {
+    "group_instance_id": None, "rack_id": None, "subscribed_topic_regex": "", "matched": (),
+    "server_assignor": None, "pending_revocation": (), "revoke_by_ms": -1, "owner_lock": 0,
+    "protocols": (),
+}  # fmt: skip
+"""Values that the row of a member omits."""
+
+
+def change(before: ConsumerGroup | None, after: ConsumerGroup, now_ms: int) -> ConsumerGroupChanged:
+    """The event that changes `before` into `after`."""
+    known = {} if before is None else {member.member_id: member for member in before.members}
+    ids = {member.member_id for member in after.members}
+    return ConsumerGroupChanged(
+        timestamp=now_ms,
+        group_id=after.group_id,
+        group_epoch=after.group_epoch,
+        assignment_epoch=after.assignment_epoch,
+        metadata_hash=after.metadata_hash,
+        members=tuple(_event(m) for m in after.members if known.get(m.member_id) != m),
+        removed=tuple(member_id for member_id in known if member_id not in ids),
+    )
+
+
+def after_event(before: ConsumerGroup | None, event: ConsumerGroupChanged) -> ConsumerGroup:
+    """The group after the event. Raises KeyError if a removed member is not in it."""
+    members = before.members if before is not None else ()
+    return ConsumerGroup(
+        event.group_id, event.group_epoch, event.assignment_epoch, event.metadata_hash, members
+    ).with_members((_consumer_member(each._asdict()) for each in event.members), event.removed)
+
+
+def consumer_row(group: ConsumerGroup) -> tuple[object, ...]:
+    stored = [
+        {k: v for k, v in _event(m)._asdict().items() if k not in _DEFAULTS or v != _DEFAULTS[k]}
+        for m in group.members
+    ]
+    members = json.dumps(stored, separators=(",", ":"))
+    return (
+        group.group_id,
+        group.state.value,
+        PROTOCOL_TYPE,
+        group.group_epoch,
+        members,
+        group.deadline_ms,
+        GroupType.CONSUMER.value,
+        group.assignment_epoch,
+        group.metadata_hash,
+    )
+
+
+@lru_cache(maxsize=64)  # Every heartbeat reads the group; few change it.
+def members_of(text: str) -> tuple[ConsumerMember, ...]:
+    return tuple(map(_consumer_member, parsed(text)))
+
+
+def _event(member: ConsumerMember) -> ConsumerGroupMember:
+    fields = {name: getattr(member, name) for name in ConsumerGroupMember._fields}
+    fields |= {name: shares(fields[name]) for name in _SHARES}
+    fields["protocols"] = tuple(
+        (name, base64.b64encode(data).decode()) for name, data in member.protocols
+    )
+    return ConsumerGroupMember(**fields | {"state": member.state.value})
+
+
+def _consumer_member(stored: dict[str, Any]) -> ConsumerMember:
+    """The member of an event or of a row."""
+    fields: dict[str, Any] = _DEFAULTS | stored
+    fields |= {name: _partitions(fields[name]) for name in _SHARES}
+    fields |= {name: tuple(fields[name]) for name in ("subscribed_topic_names", "matched")}
+    fields["protocols"] = tuple(
+        (name, base64.b64decode(data)) for name, data in fields["protocols"]
+    )
+    return ConsumerMember(**fields | {"state": MemberState(fields["state"])})
+
+
+def shares(partitions: Partitions) -> tuple[TopicShare, ...]:
+    by_topic: defaultdict[int, list[int]] = defaultdict(list)
+    for topic, partition in sorted(partitions):
+        by_topic[topic].append(partition)
+    return tuple(TopicShare(topic, tuple(numbers)) for topic, numbers in by_topic.items())
+
+
+def _partitions(stored: Iterable[tuple[int, Iterable[int]]]) -> Partitions:
+    return frozenset((topic, partition) for topic, numbers in stored for partition in numbers)
+
 
 AnyGroup = Group | ConsumerGroup
 _FIELDS: Final = [field.name for field in dataclasses.fields(Group)]
@@ -38,7 +144,7 @@ _SAVE: Final = Statement(
 )
 # decisions/0063: groups of both protocols share a table.
 _SAVE_CONSUMER: Final = Statement(
-    f"INSERT OR REPLACE INTO {{groups}} ({consumer_rows.COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    f"INSERT OR REPLACE INTO {{groups}} ({_CONSUMER_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _OF_BOTH: Final = f"{_COLUMNS}, group_type, assignment_epoch, metadata_hash"
 _READ: Final = f"SELECT {_OF_BOTH} FROM {{groups}}"
@@ -109,7 +215,7 @@ def record(unit: Unit, before: AnyGroup | None, after: AnyGroup, now_ms: int) ->
         return
     if isinstance(after, ConsumerGroup):
         known = before if isinstance(before, ConsumerGroup) else None
-        unit.record(consumer_rows.change(known, after, now_ms))
+        unit.record(change(known, after, now_ms))
     else:
         fields = _fields(
             after, state=after.state.value, members=tuple(map(_group_member, after.members))
@@ -136,8 +242,8 @@ def save(unit: Folding, event: GroupChanged) -> None:
 def save_consumer(unit: Folding, event: ConsumerGroupChanged) -> ConsumerGroup:
     """Projection only: save and return the group after the event."""
     before = load(unit, event.group_id)
-    after = consumer_rows.changed(before if isinstance(before, ConsumerGroup) else None, event)
-    unit.execute(_SAVE_CONSUMER, consumer_rows.row(after))
+    after = after_event(before if isinstance(before, ConsumerGroup) else None, event)
+    unit.execute(_SAVE_CONSUMER, consumer_row(after))
     return after
 
 
@@ -316,9 +422,7 @@ def _group(row: tuple[Any, ...]) -> AnyGroup:
     fields["state"] = GroupState(fields["state"])
     if GroupType(group_type) is GroupType.CONSUMER:
         epochs = (fields["generation_id"], assignment_epoch, metadata_hash)
-        return ConsumerGroup(
-            fields["group_id"], *epochs, consumer_rows.members_of(str(fields["members"]))
-        )
+        return ConsumerGroup(fields["group_id"], *epochs, members_of(str(fields["members"])))
     fields["members"] = tuple(map(_member, parsed(str(fields["members"]))))
     return Group(**fields)
 
