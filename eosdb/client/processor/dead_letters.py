@@ -207,14 +207,14 @@ def _send_back(
                 raise InvalidRequestError(
                     f"{tp} offset {record.offset} does not say where it was; name a topic to replay to"
                 )
-            origin = f"{tp.topic}/{tp.partition}/{record.offset}".encode()
+            letter = f"{tp.topic}/{tp.partition}/{record.offset}".encode()
             producer.send(
                 to or (failure.topic if failure else ""),
                 record.value,
                 key=record.key,
                 partition=failure.partition if failure and to is None else None,
-                headers=(*unmarked(record.headers), (REPLAYED_FROM, origin)),
-                timestamp=record.timestamp,
+                headers=(*unmarked(record.headers), (REPLAYED_FROM, letter)),
+                timestamp=(failure.back_at_origin(record) if failure else record).timestamp,
             )
         if is_complete:
             progress.advance(batch[-1].offset)

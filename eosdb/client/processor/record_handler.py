@@ -274,7 +274,7 @@ class RecordHandler:
         if not self.transaction.is_broken:
             topic = self._room_for_postponed()
             failure = replace(self._failure(attempt, error, 0), due_ms=error.when_ms)
-            self._send_on(attempt, failure, topic, "postponed", deliver_at=error.when_ms)
+            self._send_on(attempt, failure, topic, "postponed", error.when_ms)
         return not self.transaction.is_broken
 
     def _give_up(self, attempt: Attempt, failure: Failure) -> None:
@@ -284,21 +284,19 @@ class RecordHandler:
         if not is_dead:
             due_ms = self._clock.time_ms() + settings.retry_delays_ms[stage]
             failure = replace(failure, due_ms=due_ms)
-        topic = settings.own_topics[stage]
-        if not is_dead:
-            self._send_on(attempt, failure, topic, "retried")
-            return
-        self._send_on(attempt, failure, topic, "dead_lettered", timestamp=attempt.origin.timestamp)
-        self._failure_log.given_up(attempt.key, failure)
+        name = "dead_lettered" if is_dead else "retried"
+        self._send_on(attempt, failure, settings.own_topics[stage], name)
+        if is_dead:
+            self._failure_log.given_up(attempt.key, failure)
 
     def _send_on(
-        self, attempt: Attempt, failure: Failure, topic: str, name: str, **times: int
+        self, attempt: Attempt, failure: Failure, topic: str, name: str, due_ms: int | None = None
     ) -> None:
-        """Send the record to its next topic, and count it there. What comes again gets a new timestamp, so
-        that retention does not remove it; its own one is in the headers."""
+        """Send the record to its next topic, and count it there. It gets a new timestamp, so that retention
+        does not remove it at once; its own one is in the headers."""
         key, value, headers = attempt.record.key, attempt.record.value, attempt.record.headers
-        marked = failure.mark(headers)
-        sent_on = ProducerRecord(topic=topic, key=key, value=value, headers=marked, **times)
+        given: Any = {"headers": failure.mark(headers), "deliver_at": due_ms}
+        sent_on = ProducerRecord(topic=topic, key=key, value=value, **given)
         self.send_failed(attempt, failure, sent_on)
         self._metrics.count(name.replace("_", "-"))
         self.transaction.tally[name] += 1

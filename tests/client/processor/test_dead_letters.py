@@ -158,3 +158,23 @@ def test_letters_of_a_topic_made_anew_have_not_been_replayed(db: eosdb.Database)
             producer.send_many("letters", [f"{i}" for i in range(count)])
         assert db.dead_letters("letters").replay(to="back").replayed == count
         db.admin.delete_topic("letters")
+
+
+def test_a_letter_older_than_the_retention_stays_and_is_replayed_with_its_timestamp(
+    db: eosdb.Database, clock: eosdb.ManualClock
+) -> None:
+    db.admin.create_topic("old", config={"retention.ms": -1})
+    db.producer().send("old", b"a").result()
+    clock.advance(30 * 86_400_000)
+
+    def fail(record: ConsumerRecord) -> None:
+        raise ValueError("no")
+
+    eosdb.process(
+        db, "old", fail, group_id="g", until_idle_ms=50, max_attempts=1, dead_letter_topic="letters"
+    )
+    db.housekeeping()
+    assert [record.value for record in read(db, "letters")] == [b"a"]
+    db.dead_letters("letters").replay()
+    first, again = read(db, "old")
+    assert first.timestamp == again.timestamp
