@@ -283,6 +283,30 @@ async def test_a_cancelled_handler_has_its_transaction_until_it_has_ended(
         assert await notes(db) == ["cancelled"] * goes_on
 
 
+async def test_a_cancelled_run_waits_for_all_of_its_handlers(db: AsyncDatabase) -> None:
+    begun, ended = set[bytes](), set[bytes]()
+
+    async def handle(record: Record) -> None:
+        begun.add(record.value)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0.1 * int(record.value))
+            ended.add(record.value)
+
+    async with db.producer() as producer:
+        await db.admin.create_topic("t", exist_ok=True)
+        for value in (b"0", b"1", b"2"):
+            await producer.send_and_wait("t", value)
+    running = asyncio.create_task(db.process("t", handle, group_id="g", concurrency=3))
+    while len(begun) < 3:
+        await asyncio.sleep(0)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert ended == begun
+
+
 async def test_a_run_that_waits_for_records_is_cancelled_at_once(db: AsyncDatabase) -> None:
     done = asyncio.Event()
 

@@ -78,7 +78,7 @@ TIERS = {
 ROOMS = [row for tier in TIERS.values() for row in tier]
 BUDGET = {
     "engine": 34_243,
-    "clients": 10_816,
+    "clients": 10_815,
     "wire": 5_699,
     "testing": 3_258,
     "integrations": 7_597,

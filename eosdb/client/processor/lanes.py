@@ -18,8 +18,7 @@ from eosdb.model.threads import Thread
 from eosdb.model.values import TopicPartition
 
 MOST: Final = 400
-"""The most records in hand: an offset's metadata, of 4,096 bytes, has ten for the distance of each
-(`progress`)."""
+"""The most records in hand: an offset's metadata of 4,096 bytes has ten for the distance of each."""
 _LOOK_S: Final = 0.02
 """The time without a result after which the processor looks for new records and rebalances."""
 
@@ -96,11 +95,11 @@ class Lanes:
         self._later = [run for run in self._later if not run.is_off]
 
     def end(self, kind: type[BaseException] | None, *_: object) -> None:
-        """End the threads: at once for an interrupt, otherwise when their handlers have returned."""
+        """End the threads: at once for Ctrl-C, otherwise when their handlers have returned."""
         self.is_stopped = True
         for _each in self._threads:
             self._todo.put(None)
-        for thread in self._threads if kind is None or issubclass(kind, Exception) else ():
+        for thread in () if kind is KeyboardInterrupt else self._threads:
             thread.join()
 
     def _begin(self, run: Run) -> None:
