@@ -131,7 +131,8 @@ def replay(
     with session.open() as db, output.progress("replay"):
         report = db.dead_letters(topic).replay(chosen, to_topic)
     output.line(
-        f"replayed {report.replayed} dead letters of {topic}; {report.skipped} had been replayed before"
+        f"replayed {counted(report.replayed, 'dead letter')} of {topic}; {report.skipped} had been "
+        "replayed before"
     )
 
 

@@ -9,14 +9,7 @@ from dataclasses import astuple
 import click
 
 import eosdb
-from eosdb import (
-    Diagnosis,
-    GroupPartition,
-    GroupState,
-    OpenTransaction,
-    TopicPartition,
-    Worry,
-)
+from eosdb import Diagnosis, GroupPartition, GroupState, OpenTransaction, TopicPartition, Worry
 from eosdb.cli import output
 from eosdb.cli.file_command import FileCommand, Session, partition_argument
 from eosdb.model.clock import format_time_ms
@@ -40,8 +33,8 @@ def why(
     session: Session, where: TopicPartition | None, group: str | None, output_format: str
 ) -> None:
     """Explain what stands still, most urgent first, and name the command that ends it: transactions that
-    hold back readers, groups without members or progress, dead letters, relays, a file that cannot be
-    written.
+    hold back readers, groups without members or progress, late scheduled records, dead letters, relays, a
+    file that cannot be written.
 
     With TOPIC, show each partition, or one: its last stable offset, the transaction that holds it back, and
     the records behind it. If one group alone reads it, its position is shown, too.

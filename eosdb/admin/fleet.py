@@ -41,8 +41,8 @@ def fleet(paths: Path | Iterable[Path]) -> Fleet:
     for path in given or ["no path"]:
         if not files_at(check_file("paths", path)):
             raise DatabaseNotFoundError(
-                f"{path}: there is no such file, no file .db in such a folder, and none that such a "
-                "pattern fits"
+                f"{path}: found no file; expected a file, a folder with files *.db in it, or a pattern "
+                "that fits a file"
             )
     return Fleet(tuple(dict.fromkeys(file for path in given for file in files_at(os.fspath(path)))))
 

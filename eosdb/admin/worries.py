@@ -190,7 +190,7 @@ def _of_group(
         )
     else:
         rank = 5
-        sentence = f"{name} has {members} and {lag}. Nothing has stood still for a minute."
+        sentence = f"{name} has {members} and {lag}. No partition has stood still for a minute yet."
     topic, partition = (None, None) if at is None else (at.topic, at.partition)
     return rank, Worry(group.group_id, topic, partition, sentence, run(command, *words), rank < 5)
 

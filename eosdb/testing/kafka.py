@@ -194,13 +194,11 @@ class KafkaDouble(str, Closeable):
         return self._faults.history
 
     def lose_request(self, api: str, times: int = 1) -> None:
-        """Drop the next requests of this name before they are carried out; the client's connection
-        breaks."""
+        """Drop the next requests of this name before they are carried out, and break the connection."""
         self._faults.plan(api, times, LoseRequest())
 
     def lose_response(self, api: str, times: int = 1) -> None:
-        """Carry out the next requests of this name, and drop their responses; the client's connection
-        breaks."""
+        """Carry out the next requests of this name, drop their responses, and break the connection."""
         self._faults.plan(api, times, LoseResponse())
 
     def delay(self, api: str, ms: int, times: int = 1) -> None:
@@ -210,6 +208,8 @@ class KafkaDouble(str, Closeable):
 
     def answer(self, api: str, error: type[ApiError], times: int = 1) -> None:
         """Answer the next requests of this name with this error of Kafka's, without carrying them out."""
+        if not (isinstance(error, type) and issubclass(error, ApiError)):
+            raise ConfigError(f"error: got {error!r}, expected an error's class, as in `eosdb`")
         self._faults.plan(api, times, Answer(error))
 
     @overload

@@ -133,7 +133,7 @@ def test_a_name_without_a_file_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(DatabaseNotFoundError, match="there is no such file"):
+    with pytest.raises(DatabaseNotFoundError, match="found no file; expected"):
         eosdb.fleet(path)
     with pytest.raises(DatabaseNotFoundError):
         eosdb.fleet([])

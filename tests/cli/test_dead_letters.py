@@ -66,7 +66,7 @@ def test_show_tells_one_in_full(run: Run) -> None:
 
 def test_replay_is_idempotent(run: Run) -> None:
     one = run("dlq", "replay", "orders.dlq", "--offset", "1")
-    assert one.stdout == "replayed 1 dead letters of orders.dlq; 0 had been replayed before\n"
+    assert one.stdout == "replayed 1 dead letter of orders.dlq; 0 had been replayed before\n"
     rest = run("dlq", "replay", "orders.dlq")
     assert rest.stdout == "replayed 2 dead letters of orders.dlq; 1 had been replayed before\n"
     again = run("dlq", "replay", "orders.dlq")

@@ -10,12 +10,14 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import cast
 
 import confluent_kafka
 import pytest
 
+import eosdb
 from eosdb import CoordinatorLoadInProgressError, TransactionToken
-from eosdb.errors import ConfigError
+from eosdb.errors import ApiError, ConfigError
 from eosdb.testing import KafkaDouble
 from tests.programs import ended
 from tests.testing.clients import (
@@ -93,6 +95,14 @@ def test_each_request_meets_one_fault_in_the_order_of_asking(eosdb_kafka: KafkaD
 def test_a_request_that_is_not_served_is_named(eosdb_kafka: KafkaDouble) -> None:
     with pytest.raises(ConfigError, match=r"got 'EndTxn', expected one of .*end_txn"):
         eosdb_kafka.lose_response("EndTxn")
+
+
+def test_an_answer_that_is_no_error_of_kafkas_is_refused_when_it_is_planned(
+    eosdb_kafka: KafkaDouble,
+) -> None:
+    for error in ("NOT_LEADER", eosdb.ConfigError, eosdb.RequestTimedOutError("an object")):
+        with pytest.raises(ConfigError, match=r"error: got .*, expected an error's class"):
+            eosdb_kafka.answer("produce", cast("type[ApiError]", error))
 
 
 def test_a_transaction_times_out_when_the_clock_is_advanced(eosdb_kafka: KafkaDouble) -> None:

@@ -77,12 +77,12 @@ TIERS = {
 }
 ROOMS = [row for tier in TIERS.values() for row in tier]
 BUDGET = {
-    "engine": 34_243,
-    "clients": 10_815,
+    "engine": 34_241,
+    "clients": 10_802,
     "wire": 5_699,
     "testing": 3_258,
     "integrations": 7_597,
-    "commands": 10_104,
+    "commands": 10_098,
 }
 """The lines of Python that a tier may have. Whoever raises one says in the commit what it buys."""
 DOORS = {

@@ -154,6 +154,10 @@ class ProcessorSettings:
             pattern = f"{'|'.join(map(re.escape, again))}|(?!(?:{not_read})\\Z)(?:{topics.pattern})"
             return re.compile(pattern, topics.flags)
         names = (topics,) if isinstance(topics, str) else tuple(topics)
+        if not names:
+            raise ConfigError(
+                "topics: got none, expected the name of a topic, several, or a pattern"
+            )
         if forbidden := set(names) & {*self.own_topics, postponed}:
             raise ConfigError(
                 f"topics: got {sorted(forbidden)}, to which this processor sends failed or postponed "

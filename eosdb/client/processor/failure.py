@@ -6,6 +6,7 @@ Kafka Streams have such headers with other prefixes: KIP-298, KIP-1034).
 
 from __future__ import annotations
 
+import operator
 import traceback
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -24,12 +25,17 @@ class BatchFailed(Exception):
     """Raised by a handler of batches: the record at this index of its list has failed, with this error.
 
     The attempt is undone. The records before it go to the handler again, as a list of their own; then the
-    failed record alone, as often as any record is tried; then the records behind it.
+    failed record alone, as often as any record is tried; then the records behind it. An index outside of
+    the list names none: each record goes alone. Raises TypeError unless it gets a number and an exception.
     """
 
     def __init__(self, index: int, error: Exception) -> None:
         super().__init__(index, error)
-        self.index, self.error = index, error
+        if not isinstance(error, Exception):
+            raise TypeError(
+                f"error: got {error!r:.80}, expected an exception such as ValueError(…)"
+            )
+        self.index, self.error = operator.index(index), error
 
 
 class RetryAt(Exception):

@@ -21,12 +21,7 @@ from eosdb.client.processor.transaction import (
     ProcessingTransaction,
     send_by,
 )
-from eosdb.errors import (
-    EosdbError,
-    GroupIdNotFoundError,
-    IllegalStateError,
-    UnknownMemberIdError,
-)
+from eosdb.errors import EosdbError, GroupIdNotFoundError, IllegalStateError, UnknownMemberIdError
 from eosdb.model.clock import Clock
 from eosdb.model.metrics import Metrics
 from eosdb.model.values import ConsumerGroupMetadata, ProducerRecord, TopicPartition

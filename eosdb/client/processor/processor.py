@@ -53,6 +53,7 @@ from eosdb.model.protocol.consumer_protocol import with_owner
 from eosdb.model.records.failure_headers import postponed_topic
 from eosdb.model.reports import ProcessReport
 from eosdb.model.requests import Topic
+from eosdb.model.validation import check_whole
 from eosdb.model.values import ConsumerRecord, TopicPartition
 from eosdb.system.signals import stopped_by_signals
 
@@ -160,18 +161,16 @@ class Processor:
         HandlerFailedError when a record has failed for good and there is no dead_letter_topic,
         FencedInstanceIdError, and errors that a retry cannot fix.
         """
+        if until_idle_ms is not None:
+            check_whole("until_idle_ms", until_idle_ms, 0)
         with stopped_by_signals(self.stop), contextlib.ExitStack() as closing:
             closing.callback(self._release)
-            closing.enter_context(
-                self._consumer
-            )  # Closed first: that commits the complete records.
+            closing.enter_context(self._consumer)  # Closed first: that commits what is complete.
             if "group_instance_id" in self._settings.consumer:
                 # After a restart under the same id: end the open transaction of a killed run.
                 self._transaction.prepare()
             self._consumer.subscribe(
-                self._topics,
-                on_revoke=self._before_rebalance,
-                on_lost=self._break_off,
+                self._topics, on_revoke=self._before_rebalance, on_lost=self._break_off
             )
             closing.push(self._lanes.end)  # Before others can get the partitions.
             self._go_on(until_idle_ms)

@@ -24,6 +24,7 @@ from eosdb.model.clock import Clock
 from eosdb.model.metrics import Metrics
 from eosdb.model.records.serializing import serialized
 from eosdb.model.values import ConsumerRecord, OffsetAndMetadata, ProducerRecord, TopicPartition
+from eosdb.model.words import counted
 
 
 class Attempt(NamedTuple):
@@ -228,8 +229,8 @@ class RecordHandler:
         self.committed(self.transaction.let_go())
         failure = self._failures[attempt.key]
         raise HandlerFailedError(
-            f"{attempt.tp} offset {attempt.record.offset}: failed {failure.attempts} times, last with "
-            f"{failure.error}: {failure.message}. Nothing of the record is committed; fix the "
+            f"{attempt.tp} offset {attempt.record.offset}: failed {counted(failure.attempts, 'time')}, "
+            f"last with {failure.error}: {failure.message}. Nothing of the record is committed; fix the "
             "handler, or set a dead_letter_topic"
         ) from error
 

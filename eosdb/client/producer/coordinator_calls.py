@@ -14,12 +14,7 @@ from eosdb.client.producer.fencing import note_failure
 from eosdb.client.producer.settings import ProducerSettings
 from eosdb.client.producer.state import TransactionManager
 from eosdb.client.transport import Exchange, Transport
-from eosdb.errors import (
-    ConcurrentTransactionsError,
-    EosdbError,
-    RequestTimedOutError,
-    in_doubt,
-)
+from eosdb.errors import ConcurrentTransactionsError, EosdbError, RequestTimedOutError, in_doubt
 from eosdb.model.metrics import Metrics
 from eosdb.model.requests import Request, TxnOffsetCommit
 

@@ -14,11 +14,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, TypeVar, Unpack
 
-from eosdb.client.producer.accumulator import (
-    OnDelivery,
-    ProduceFuture,
-    RecordAccumulator,
-)
+from eosdb.client.producer.accumulator import OnDelivery, ProduceFuture, RecordAccumulator
 from eosdb.client.producer.bulk import CHUNK_RECORDS, BulkSender, Pieces
 from eosdb.client.producer.driver import Driver, SingleSends, timed_out
 from eosdb.client.producer.layout import Sendable, too_large
@@ -28,10 +24,7 @@ from eosdb.client.producer.sent import SentRecords
 from eosdb.client.producer.settings import ProducerConfig, ProducerSettings
 from eosdb.client.producer.state import ClientState, TransactionManager
 from eosdb.client.producer.transactions import ProducerTransactions
-from eosdb.client.transport import (
-    DirectTransport,
-    Transport,
-)
+from eosdb.client.transport import DirectTransport, Transport
 from eosdb.errors import (
     ConfigError,
     DatabaseLockedError,

@@ -19,13 +19,7 @@ from eosdb.client.producer.coordinator_calls import CoordinatorCalls
 from eosdb.client.producer.identity import IdentityRequest
 from eosdb.client.producer.settings import ProducerSettings
 from eosdb.client.producer.state import ClientState, TransactionManager
-from eosdb.client.transport import (
-    CarriesOutTurns,
-    DirectTransport,
-    Exchange,
-    Transport,
-    answered,
-)
+from eosdb.client.transport import CarriesOutTurns, DirectTransport, Exchange, Transport, answered
 from eosdb.errors import (
     DatabaseLockedError,
     EosdbError,

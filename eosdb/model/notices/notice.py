@@ -38,7 +38,7 @@ class _Repeated:
 
     @property
     def counted(self) -> str:
-        return self.line if self.count == 1 else f"{self.line} ({self.count} times)"
+        return self.line if self.count == 1 else f"{self.line} ({self.count} such lines)"
 
 
 class _Lines(logging.Handler):

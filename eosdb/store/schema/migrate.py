@@ -254,9 +254,7 @@ def _unreadable(
 ) -> errors.EosdbError:
     if version is not None:  # A newer file, in a schema or format that this SQLite may not know.
         return errors.SchemaTooNewError(_too_new(path, version, None))
-    return errors.NotAnEosdbFileError(
-        f"{path} is not a usable SQLite database; eosdb did not touch it ({error})"
-    )
+    return errors.NotAnEosdbFileError(f"{error}; eosdb did not touch it")
 
 
 def _version_in_header(path: str) -> int | None:

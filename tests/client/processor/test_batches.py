@@ -257,3 +257,24 @@ def test_a_single_handler_may_not_name_a_record_either(db: eosdb.Database, run: 
     (letter,) = db.dead_letters("dead").letters()
     assert letter.failure is not None
     assert (letter.failure.error, letter.failure.message) == ("ValueError", "alone")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [((0, "no number"), "got 'no number', expected an exception"), (("0", ValueError()), "'str'")],
+    ids=["a message", "a text"],
+)
+def test_a_guilty_record_that_is_named_wrongly_is_a_failure_of_its_record(
+    db: eosdb.Database, run: Run, arguments: tuple[Any, Any], told: str
+) -> None:
+    def handle(records: list[ConsumerRecord]) -> None:
+        if b"b" in [record.value for record in records]:
+            raise BatchFailed(*arguments)
+
+    feed(db, b"a", b"b", b"c")
+    report = run(handle, batch=True, max_attempts=1, dead_letter_topic="dead")
+    assert (report.processed, report.dead_lettered) == (2, 1)
+    (letter,) = db.dead_letters("dead").letters()
+    assert letter.failure is not None
+    assert letter.failure.error == "TypeError"
+    assert told in letter.failure.message

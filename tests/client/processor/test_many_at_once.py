@@ -329,7 +329,7 @@ def test_a_record_that_fails_for_good_ends_the_run_when_the_others_have_returned
 
     send(timed, *keyed("a1", "b1", "c1"))
     with (
-        pytest.raises(eosdb.HandlerFailedError, match="offset 0: failed 1 times"),
+        pytest.raises(eosdb.HandlerFailedError, match="offset 0: failed 1 time,"),
         running(timed, handle, max_attempts=1, transaction_interval_ms=60_000) as processor,
     ):
         eventually(lambda: "b1" in handler.ended and not workers())

@@ -9,7 +9,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -469,6 +469,11 @@ def test_ids_and_sink_are_checked_before_anything_runs(db: eosdb.Database, tmp_p
         db.processor("in", upper, "out", group_id="", transactional_id="tx")
     with pytest.raises(eosdb.UnknownTopicOrPartitionError):
         db.processor("in", upper, "nowhere", group_id="g", transactional_id="tx")
+    with pytest.raises(eosdb.ConfigError, match="topics: got none"):
+        db.processor([], upper, "out", group_id="g")
+    for idle_ms in (-1, "1"):
+        with pytest.raises(eosdb.ConfigError, match=f"until_idle_ms: got {idle_ms!r}"):
+            db.processor("in", upper, "out", group_id="g").run(cast("int", idle_ms))
 
 
 def test_a_path_will_do(db: eosdb.Database, db_path: Path) -> None:

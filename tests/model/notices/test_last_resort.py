@@ -39,9 +39,9 @@ def printed(settings: str = "", rest: str = "", ends_with: int = 0) -> list[str]
 def test_lines_that_differ_in_numbers_alone_are_counted() -> None:
     assert printed() == [
         LINE % (0, "no price"),
-        LINE % (9, "no price") + " (10 times)",
+        LINE % (9, "no price") + " (10 such lines)",
         COLOUR,
-        LINE % (26, "no price") + " (27 times)",
+        LINE % (26, "no price") + " (27 such lines)",
     ]
 
 

@@ -144,7 +144,7 @@ REFUSED: dict[str, tuple[Callable[[Path], object], type[eosdb.EosdbError], tuple
     "text": (
         lambda path: path.write_text("hello" * 1000),
         eosdb.NotAnEosdbFileError,
-        ("not a usable SQLite",),
+        ("not a SQLite database",),
     ),
 }
 

@@ -77,7 +77,7 @@ def full(path: Path) -> None:
         (
             lambda p: p.write_bytes(b"hello" * 1000),
             eosdb.NotAnEosdbFileError,
-            "not a usable SQLite",
+            "not a SQLite database",
         ),
         (lambda p: p.write_bytes(b"SQLite format 3\0"), eosdb.NotAnEosdbFileError, "did not touch"),
         (lambda p: p.mkdir(), eosdb.NotAnEosdbFileError, "folder"),
