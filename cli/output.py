@@ -199,8 +199,8 @@ def listing(
     output_format: str,
     **others: Callable[[Any], object],
 ) -> None:
-    """Print a row for each object: the column `producerId` has its `producer_id`. `others` has, by column,
-    functions that compute a value from the object. Booleans are printed as Kafka's tools do."""
+    """Print a row for each object. The column `producerId` shows the attribute `producer_id`, or what the
+    function of that name in `others` makes of the object. Booleans are printed as Kafka's tools do."""
     names = [_HUMP.sub("_", column).lower() for column in columns]
     cells = [others.get(name) or attrgetter(name) for name in names]
     values = ([of(thing) for of in cells] for thing in things)

@@ -47,7 +47,7 @@ def until_stopped() -> None:
 
 
 def is_normal_end(meta: Mapping[str, object]) -> bool:
-    """Whether the command of the context with this `meta` has called `until_stopped`."""
+    """Whether the command has called `until_stopped`. `meta` is that of its click context."""
     return __name__ in meta
 
 

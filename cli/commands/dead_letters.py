@@ -119,8 +119,8 @@ def show(
 def replay(
     session: Session, topic: str, offsets: tuple[int, ...], partition: int, to_topic: str | None
 ) -> None:
-    """Send the dead letters in TOPIC back to their original topics, each exactly once. Those that an
-    earlier run has replayed are skipped, also if that run was killed.
+    """Send the dead letters in TOPIC back to their original topics, each exactly once. All groups of these
+    topics get them. Those that an earlier run has replayed are skipped, also if that run was killed.
 
     \b
     Example:

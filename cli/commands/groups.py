@@ -232,7 +232,7 @@ def _numbers(text: str, whole: str) -> list[int]:
 )  # fmt: skip
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 def delete(session: Session, group: tuple[str, ...], topics: tuple[str, ...], yes: bool) -> None:
-    """Delete GROUP, which must not have members; with --topic, only offsets of unsubscribed topics.
+    """Delete GROUP, if it has no members; with --topic, only its offsets of topics that no member reads.
 
     \b
     Example:

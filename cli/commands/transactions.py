@@ -147,8 +147,8 @@ def find_hanging(
     max_transaction_timeout: int,
     output_format: str,
 ) -> None:
-    """Find transactions that are open in a partition and that the coordinator will not end. It does not
-    know them, or it has completed them, or they are due and no program has written since.
+    """Find transactions that are open in a partition and that the coordinator will not end: it does not
+    know them or has completed them, or they are due and no program has written since.
 
     \b
     Example:

@@ -434,8 +434,8 @@ def _write_change(event: TransactionStateChanged, expected: Event) -> Row:
 
 
 def _write_joining(event: TransactionStateChanged, expected: Event, named: list[bool]) -> Row:
-    """The row of a change with only the added partitions and groups. A single partition goes into the
-    columns of the journal."""
+    """The row of a change that has only the added partitions and groups. If one partition is added, the
+    journal's columns have it."""
     written: Sequence[Any] = event
     topic = partition = None
     for i in _JOINING:

@@ -195,7 +195,7 @@ def headers_from_text(text: str) -> tuple[Header, ...]:
     if type(pairs) is not list or not {list}.issuperset(map(type, pairs)):
         raise ValueError("expected an array of pairs")
     return tuple(
-        # Encoding rejects a name that is not text; strict mode rejects a value with other bytes than its
+        # Encoding rejects a name that is not text; strict mode rejects a value that has bytes which are no
         # base64.
         (n.encode().decode(), None if v is None else binascii.a2b_base64(v, strict_mode=True))
         for n, v in pairs

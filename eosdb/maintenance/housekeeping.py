@@ -400,8 +400,8 @@ class Housekeeper:
         return is_due
 
     def _take_steps(self) -> None:
-        """Run one step, or more after a write of many rows. First as much time must pass as the last
-        steps took, so that half of the time is left for other work."""
+        """Run one step, or more after a write of many rows. It does nothing until as much time has passed
+        as the last steps took, so that half of the time is left for other work."""
         assert self._steps is not None
         store, clock = self._core.store, self._core.clock
         began, allowance = monotonic_ns(clock), _AFTER_A_WRITE_NS

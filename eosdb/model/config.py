@@ -66,7 +66,7 @@ def unknown_text(what: str, unknown: Iterable[str], names: Collection[str]) -> s
     """An error text: the unknown names, what each may have been meant to be, and the names that exist."""
     told = []
     for name in sorted(map(str, unknown)):
-        # Kafka's own names have dots; ours for topics have, too.
+        # Kafka's names have dots, and so have the names of topics' settings here.
         spellings = (name.lower().replace(*separators) for separators in ("._", "_."))
         told.append(
             f"{name!r}" + next(filter(None, (guess(text, names) for text in spellings)), "")
@@ -95,7 +95,7 @@ class BrokerConfig:
     lock_timeout_ms: int = 30_000
     """How long a write waits in all for others that write, in this process and elsewhere, before it
     raises DatabaseLockedError (not a Kafka setting)."""
-    # decisions/0007: every transaction has an epoch of its own; version 1 must be requested.
+    # decisions/0007: every transaction has an epoch of its own; who wants version 1 must set it.
     transaction_version: int = 2
     """The transaction version offered to producers: 2 (KIP-890, an epoch for each transaction), or 1."""
     transaction_max_timeout_ms: int = 900_000

@@ -52,8 +52,8 @@ class Thread(threading.Thread):
                 return
         if self._claim.acquire(blocking=False):
             raise StorageError(
-                f"no thread can be started for {self._what}: it does not begin, as one does not for which "
-                "there is no memory; free some and try again"
+                f"no thread can be started for {self._what}: it does not begin, perhaps for lack "
+                "of memory; free some and try again"
             )
 
     def run(self) -> None:

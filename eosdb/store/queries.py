@@ -199,7 +199,7 @@ def columns(connection: sqlite3.Connection, view: str) -> dict[str, str]:
     ).fetchone()
     if row is not None:
         types |= {column["name"]: _JSON_TYPES[column["type"]] for column in parsed(row[0])}
-    # Typed views compute their key, too; those of an earlier version have the BLOB itself.
+    # Typed views compute their key as text, too; in those of an earlier version it is a BLOB.
     computed = "" if row is None else "TEXT"
     return {
         name: types.get(name, _PLAIN_TYPES.get(declared, declared) or computed)

@@ -245,7 +245,7 @@ class KafkaDouble(str, Closeable):
         self.db = eosdb.connect(self.path, clock=self.clock, durability="off", config=self._config)
         self._reserved.close()
         self._faults.resume()
-        with warnings.catch_warnings():  # kafka-python's, in a test that takes warnings for errors.
+        with warnings.catch_warnings():  # kafka-python warns, and a test may raise warnings.
             warnings.simplefilter("ignore", DeprecationWarning)
             self._server = self.db.serve(self._port, _HOST, interfere=self._faults)
         self._is_alive = True

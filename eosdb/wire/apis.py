@@ -108,9 +108,9 @@ def serves(
 ) -> Callable[[Handler], Handler]:
     """Register the decorated handler for these versions of an API.
 
-    `code_of` gives the code of an error, and `codes` another for versions that do not know it. `right` is
-    the operation on the cluster that every request needs; the broker checks all other rights. `failed`
-    answers a request that fails as a whole, if that takes more than an error code.
+    `code_of` gives the code of an error. `codes` has other codes for versions that do not know this one.
+    `right` is the operation on the cluster that every request needs; the broker checks all other rights.
+    `failed` answers a request that fails as a whole, if an error code does not suffice.
     """
 
     def register(handle: Handler) -> Handler:

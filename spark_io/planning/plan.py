@@ -118,8 +118,8 @@ def _check_marked(file: FileState, option: str, limit: Limit) -> None:
     for tp, marked in limit.marked.items():
         if (why := other_file(tp, marked, file) or other_topic(tp, marked, file)) is not None:
             raise SparkOptionError(
-                f"{option}: offset {marked.offset} of {tp} is not one of {file.path}: {why}. Give numbers "
-                "without a mark if they are meant for this one"
+                f"{option}: offset {marked.offset} of {tp} is not from {file.path} as it is now: {why}. "
+                "Give numbers without a mark if they are meant for this file"
             )
 
 

@@ -82,7 +82,7 @@ class LastWrite(NamedTuple):
                     f"them: {why}. {PUT_BACK}"
                 )
             return
-        # A query may write to several files under one name if it does from its first batch on.
+        # A query may write to several files under one name if it does so from its first batch on.
         for other, written in files.items():
             if written.first < batch_id:
                 raise SparkOptionError(

@@ -97,8 +97,8 @@ def _fitted(text: str, room: float) -> str:
 
 
 def _placed(texts: Iterable[tuple[float, str]], length: float) -> list[tuple[str, float, int]]:
-    """Centre the texts, which are in order, on their places; move them into [0, length], and onto levels
-    on which none touch. Returns each with its left edge and its level."""
+    """Centre each text on its place, or move it into [0, length]. Texts that would touch get different
+    levels. The texts are in order. Returns each with its left edge and its level."""
     lefts = [(text, max(0.0, min(x - cells(text) / 2, length - cells(text)))) for x, text in texts]
     levels = rows((left, left + cells(text) + 2) for text, left in lefts)
     return [(*label, level) for label, level in zip(lefts, levels, strict=True)]
@@ -225,8 +225,8 @@ def _summary(it: PartitionTimeline) -> str:
 def draw(
     timelines: Sequence[PartitionTimeline], medium: Medium, marks: Sequence[tuple[int, str]] = ()
 ) -> Picture:
-    """Lay out all partitions. `marks` are times (epoch ms) with a name, lines through all lanes if the axis
-    is time."""
+    """Lay out all partitions. `marks` are times (epoch ms) with a name each. If the axis is time, each is
+    drawn as a line through all lanes."""
     axis = _Axis.around(timelines, medium.columns)
     shown = [(axis.at(time), text) for time, text in sorted(marks) if axis.by == "time"]
     labels = _placed(shown, medium.columns)

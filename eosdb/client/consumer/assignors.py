@@ -135,7 +135,7 @@ def _sticky_claims(told: Subscription) -> Subscription:
 
 def _cooperative_claims(told: Subscription) -> Subscription:
     """Return the subscription with its generation. Older versions of the subscription have it only in the
-    user data; librdkafka's has the format of `sticky`."""
+    user data. librdkafka writes that in the format of `sticky`."""
     if told.generation_id >= 0 or not told.user_data:
         return told
     if len(told.user_data) == _GENERATION.size:

@@ -100,7 +100,7 @@ class Consumer(Closeable, Generic[Key, Value]):
         else:
             subscription = (topics,) if isinstance(topics, str) else tuple(dict.fromkeys(topics))
             for topic in subscription:
-                if topic not in self._fetcher.read_whole:  # A processor's own may come later.
+                if topic not in self._fetcher.read_whole:  # A processor's topics may come later.
                     counts[topic] = self._broker.ask(Topic(topic)).partitions
         if self._subscription is None and self._cursors:
             self._partitions.replace(())

@@ -173,9 +173,9 @@ def add_to_transaction(
     stale: type[errors.ApiError] = errors.ProducerFencedError,
 ) -> TransactionMetadata | None:
     """The transaction with these partitions and groups (handleAddPartitionsToTransaction). The first
-    addition begins it. Returns None if it has all of them. Raises InvalidProducerIdMappingError,
-    ConcurrentTransactionsError while the previous transaction is ending, and `stale` for another epoch:
-    InvalidProducerEpochError when a produce request adds a partition."""
+    addition begins it. Returns None if it has all of them already. Raises InvalidProducerIdMappingError,
+    ConcurrentTransactionsError while the previous transaction is ending, and `stale` for another epoch.
+    A produce request that adds a partition gives InvalidProducerEpochError as `stale`."""
     current = held_by(current, producer_id, producer_epoch, stale)
     if current.state.is_decided:
         raise ending(errors.ConcurrentTransactionsError, current)

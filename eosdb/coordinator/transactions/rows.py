@@ -315,7 +315,7 @@ def elect(unit: Unit, now_ms: int, above: int = 0) -> int:
 def write_markers_and_complete(
     unit: Unit, decided: TransactionMetadata, coordinator_epoch: int, now_ms: int
 ) -> TransactionMetadata | None:
-    """The second step: write all markers and Complete…. None if another thread or process has done it.
+    """The second step: write all markers and Complete…. Returns None if another has done this already.
     The metadata must equal `decided` in every field, since the next transaction of the id may have begun.
     A partition that has seen a newer producer epoch gets no marker. Raises
     TransactionCoordinatorFencedError if another coordinator was elected after the first step."""

@@ -95,7 +95,7 @@ _TOKEN: Final = re.compile(
 
 
 class _Assertion(Enum):
-    """A condition between two characters; takes none."""
+    """A condition between two characters; it matches no character itself."""
 
     BEGIN = "begin"
     END = "end"

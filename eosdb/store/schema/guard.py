@@ -72,7 +72,7 @@ def is_own(name: str) -> bool:
     return name.lower().startswith(PREFIX) or name.lower() in own_names()
 
 
-# Without functions, which a program may have replaced. "`" is the character after "_".
+# It calls no function of SQL: a program may have replaced it. "`" is the character after "_".
 _RESERVED: Final = (
     "SELECT name FROM main.sqlite_master WHERE type IN ('table', 'view') "
     "AND name COLLATE NOCASE >= 'eosdb_' AND name COLLATE NOCASE < 'eosdb`' /* eosdb */"

@@ -174,8 +174,8 @@ class Found(NamedTuple):
 
 
 def identify(path: str, busy_timeout_ms: int, *, by_header: bool = False) -> Found | None:
-    """Identify the file; None if it is absent or empty. `by_header` looks no further into a file of the
-    newest schema, and so does not read its schema. Raises NotAnEosdbFileError for a file of another kind,
+    """Identify the file; None if it is absent or empty. With `by_header` the header suffices if it says
+    that the file has the newest schema. Raises NotAnEosdbFileError for a file of another kind,
     CorruptDatabaseError for a damaged one."""
     file, connection = _looked_at(path, busy_timeout_ms, by_header=by_header)
     _close(connection)

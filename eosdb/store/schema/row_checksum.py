@@ -22,5 +22,5 @@ def signed(number: int) -> int:
 
 @cache
 def _template(count: int) -> str:
-    """A template takes half the time of joining the columns' texts."""
+    """The format of a row of `count` columns: to fill it takes half the time of joining their texts."""
     return "\x1f".join(["%s"] * count)

@@ -356,8 +356,8 @@ class HeldUnit:
             if not isinstance(cause, sqlite3.Error):
                 raise
             if _is_refusal(cause):
-                # The authorizer refuses no statement of eosdb's. So a signal raised in `_authorize`, and
-                # the driver took that for a refusal.
+                # The authorizer allows every statement of eosdb's. So a signal's handler raised in
+                # `_authorize`, and the driver took that for a refusal.
                 raise KeyboardInterrupt from error
             if cause.sqlite_errorcode == sqlite3.SQLITE_BUSY and self._raw.in_transaction:
                 self.is_spoilt = True

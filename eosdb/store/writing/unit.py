@@ -328,8 +328,8 @@ class Unit:
 
     def part(self, function: Callable[[Unit], T]) -> T:
         """Run one part of the unit: if it raises, its writes are undone, but not those of other parts.
-        Most parts fail before they write, so a unit that is not careful sets no savepoint. It raises
-        RedoCarefullyError if one was needed."""
+        Most parts fail before they write, so only a careful unit sets a savepoint. Another raises
+        RedoCarefullyError if a part failed after it had written."""
         if self.careful:
             with self.savepoint():
                 return function(self)

@@ -73,7 +73,7 @@ def join_group(session: Session, request: JoinGroupRequest, version: int) -> Fie
     joined = when_complete(
         session, join, lambda broker: broker.ask(requests.IsWaiting(request.group_id, member_id))
     )
-    # Before version 9 no field tells a leader to keep the assignment, so it is not named as the leader.
+    # Before version 9 no field tells a leader to keep the assignment, so no leader is named.
     follows = joined.skip_assignment and version < 9
     return {
         "like": joined,

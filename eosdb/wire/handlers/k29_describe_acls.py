@@ -58,7 +58,7 @@ def wanted(filter_: Any) -> AclFilter | None:
     )
     if min(codes) < _ANY:
         raise InvalidRequestError(
-            f"a filter with an unknown element: {codes}; expected {_ANY} for any"
+            f"filter: got the codes {codes}, expected known ones, or {_ANY} for any"
         )
     resource_type, operation, permission = (
         None if code == _ANY else _word(kind, code)
