@@ -81,7 +81,7 @@ BUDGET = {
     "clients": 10_802,
     "wire": 5_699,
     "testing": 3_258,
-    "integrations": 7_597,
+    "integrations": 7_607,
     "commands": 10_098,
 }
 """The lines of Python that a tier may have. Whoever raises one says in the commit what it buys."""

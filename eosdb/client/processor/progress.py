@@ -24,7 +24,7 @@ class Progress:
     __slots__ = ("_done", "_end", "_left", "_unfinished", "_unread")
 
     def __init__(self, committed: OffsetAndMetadata | None = None) -> None:
-        self._done, self._left = _done_and_left(committed)
+        self._done, self._left = done_and_left(committed)
         """The offsets among which earlier transactions completed records, and those that they left."""
         self._unread: Sequence[int] = self._left
         self._unfinished: dict[int, None] = {}
@@ -68,7 +68,7 @@ def is_complete(committed: OffsetAndMetadata, offset: int) -> bool:
     return offset < committed.offset or Progress(committed).was_complete(offset)
 
 
-def _done_and_left(committed: OffsetAndMetadata | None) -> tuple[range, list[int]]:
+def done_and_left(committed: OffsetAndMetadata | None) -> tuple[range, list[int]]:
     found = committed and _METADATA.fullmatch(committed.metadata)
     if not committed or not found:
         return range(0), []

@@ -8,6 +8,7 @@ from typing import Final
 from uuid import UUID
 
 from eosdb import errors
+from eosdb.client.processor.progress import done_and_left
 from eosdb.coordinator.groups.offsets import NOTES
 from eosdb.database import Database
 from eosdb.integrations.moving.plan import Group, OpenTransaction, TopicHere, TopicThere
@@ -218,7 +219,8 @@ class Here:
                 if tp.topic in names and at.offset >= 0
             }
             if own:
-                result.append(Group(name, len(described.members), own))
+                left = {tp: amid for tp in own if (amid := done_and_left(offsets[tp])[1])}
+                result.append(Group(name, len(described.members), own, left))
         return tuple(result)
 
     def open_transactions(self, topics: Iterable[TopicHere]) -> tuple[OpenTransaction, ...]:

@@ -5,7 +5,7 @@ Pure functions.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -50,6 +50,8 @@ class Group:
     name: str
     members: int = 0
     offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
+    unfinished: Mapping[TopicPartition, Sequence[int]] = field(default_factory=dict)
+    """Of a processor that was killed: the records that it has left out among complete ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +225,12 @@ def _obstacles_of_group(group: Group, there: Group | None) -> Iterator[str]:
         yield (
             f"group {group.name} has {group.members} members in the file; stop them (one that was killed "
             "is a member until its session ends), or what they are at is read again in the cluster"
+        )
+    for tp, left in () if group.members else group.unfinished.items():
+        yield (
+            f"group {group.name} was killed amid {tp}: offset {', '.join(map(str, left))} is unfinished, "
+            "and the cluster would deliver complete records behind it again; start its processor here once "
+            "more, and stop it with SIGTERM"
         )
     if there is not None and there.members:
         yield (
