@@ -128,10 +128,10 @@ OWNER_DIED: Final = Notice(
 )  # fmt: skip
 TRANSACTION_TAKEN_OVER: Final = Notice(
     TRANSACTIONS, WARNING, "transaction_taken_over", _PRODUCER,
-    "transactional id %(transactional_id)s: taken by a new producer; the transaction that an earlier one "
-    "had open is aborted, and that producer (%(producer_id)d) fenced",
-    "a producer has taken a transactional id whose earlier producer had a transaction open: the earlier "
-    "producer is fenced, its transaction aborted",
+    "transactional id %(transactional_id)s: producer %(producer_id)d is fenced, and its open transaction "
+    "aborted: a new producer has taken the id, or an administrator has ended the transaction",
+    "a new producer, or `eosdb transactions abort` or `fence`, has taken a transactional id: its producer "
+    "is fenced, its open transaction aborted",
 )  # fmt: skip
 RECOVERED: Final = Notice(
     TRANSACTIONS, WARNING, "recovered", ("file", "transactions"),
