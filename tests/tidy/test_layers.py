@@ -78,7 +78,7 @@ TIERS = {
 ROOMS = [row for tier in TIERS.values() for row in tier]
 BUDGET = {
     "engine": 34_241,
-    "clients": 10_802,
+    "clients": 10_798,
     "wire": 5_699,
     "testing": 3_258,
     "integrations": 7_607,

@@ -167,11 +167,7 @@ class ProcessingTransaction(ABC):
         of a commit without a response."""
         self._undo()
         now = self._consumer.group_metadata().topic_ids
-        mine = {
-            tp
-            for tp in self._starts.keys() & self._consumer.assignment()
-            if now.get(tp) in (None, self._topic_ids.get(tp))
-        }
+        mine = {tp for tp in self._starts if now.get(tp) in (None, self._topic_ids.get(tp))}
         committed = self._consumer.committed(sorted(mine)) if mine else {}
         for tp in sorted(mine):
             known = committed.get(tp)
