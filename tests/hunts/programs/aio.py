@@ -96,9 +96,14 @@ class Blocks(InLoop):
             return "unknown"
         assert self._token is not None
         try:
-            return _OUTCOMES[await self._db.outcome(self._token)]
+            outcome = await self._db.outcome(self._token)
         except eosdb.EosdbError as error:
             raise BrokenError("unknown") from error
+        if (
+            outcome not in _OUTCOMES
+        ):  # It is open: the disk refused its end, which was cancelled, too.
+            raise BrokenError("unknown")
+        return _OUTCOMES[outcome]
 
     async def _transaction(self, operation: Operation, values: list[bytes]) -> None:
         async with self._producer.transaction() as self._token:
