@@ -101,11 +101,19 @@ class AppendOnce(Library):
     )
 
 
+_BY_DUE_TIME: Final = (
+    "records enter by due time, so those of two clocks do not stand as they were sent"
+)
+
+
 class Later(Library):
     """Its records are due a moment after they are stored."""
 
     cannot = MappingProxyType(
-        {"upgrade": "a file of an earlier schema has no scheduled records, and would lose them"}
+        {
+            "upgrade": "a file of an earlier schema has no scheduled records, and would lose them",
+            **dict.fromkeys(("clock-forward", "clock-back"), _BY_DUE_TIME),
+        }
     )
 
     def settle(self, world: World) -> None:
