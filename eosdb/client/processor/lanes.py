@@ -50,7 +50,7 @@ class Lanes:
         """Iterate over the calls that end, in this order: until no more than `enough` records are in hand
         and no other call has ended, or none ends for a while."""
         wait_s = _LOOK_S
-        while True:
+        while self.running or self._later:
             now = self._clock.monotonic_ms() if self._later else 0
             due = [run for run in self._later if run.due_ms <= now]
             self._later = [run for run in self._later if run.due_ms > now]
