@@ -41,10 +41,11 @@ class CardRefusedError(Exception):
 
 
 def prepare(db: eosdb.Database) -> None:
-    """Make the topics and the tables that are not there yet."""
+    """Make the topics and the tables that are not there yet; several processes may do so at once."""
     for topic in ("orders", "invoices"):
         db.admin.create_topic(topic, partitions=6, exist_ok=True)
-    metadata.create_all(db.engine)
+    with db.begin() as tx:  # It looks for the tables and makes them in one transaction.
+        metadata.create_all(tx.connection)
 
 
 def place(db: eosdb.Database, request_id: str, customer: str, quantity: int) -> bool:
@@ -71,6 +72,7 @@ def bill(record: eosdb.ConsumerRecord, tx: eosdb.UserTransaction) -> str:
 def work(path: str) -> None:
     """Bill until every order has been billed, also those of workers that have died."""
     with eosdb.connect(path) as db:
+        prepare(db)  # The shop may have died before it was ready.
         eosdb.process(
             db, "orders", bill, "invoices",
             group_id="billing", max_attempts=2, retry_backoff_ms=10, retry_delays_ms=[200],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from tests.tidy.tree import ROOT
 
 pytestmark = pytest.mark.process
 
+SHOP = [sys.executable, str(ROOT / "examples/shop.py")]
 COUNT = 120
 BOOKS = (
     "orders: {0}, order messages: {0}, invoices: {1}, invoice messages: {1}, refused: {2}\n".format
@@ -47,12 +49,23 @@ def test_a_killed_worker_costs_no_order_and_doubles_none(tmp_path: Path) -> None
     assert errors == ["CardRefusedError"] * 15
 
 
+@pytest.mark.parametrize("made", [0, 1, 2])
+def test_workers_make_together_what_the_shop_had_not_made_when_it_died(
+    tmp_path: Path, made: int
+) -> None:
+    """The first commit makes the file, each of the next ones a topic; the tables come last."""
+    path = tmp_path / "shop.db"
+    assert run_until_killed(path, ["--workers", "0"], f"{Failpoint.UNIT_COMMITTED.value}:{made}")
+    with eosdb.connect(path, read_only=True) as db:
+        assert len(db.admin.list_topics()) == made
+    workers = [subprocess.Popen([*SHOP, str(path), "--work"], env=environment()) for _ in range(2)]
+    assert [worker.wait() for worker in workers] == [0, 0]
+    assert stored(path) == {"orders": [], "invoices": []}
+
+
 def run_until_killed(path: Path, arguments: list[str], point: str) -> bool:
     """Whether it was."""
-    done = ended(
-        [sys.executable, str(ROOT / "examples/shop.py"), str(path), *arguments],
-        env=environment(EOSDB_FAILPOINT=point),
-    )
+    done = ended([*SHOP, str(path), *arguments], env=environment(EOSDB_FAILPOINT=point))
     assert done.returncode in (0, -signal.SIGKILL), done.stderr
     return done.returncode != 0
 
