@@ -35,20 +35,28 @@ class Stop:
 
 
 @contextlib.contextmanager
-def stopped_by_signals(stop: Callable[[], object]) -> Iterator[None]:
+def stopped_by_signals(
+    stop: Callable[[], object], failed: Callable[[Exception, signal.Signals], object] | None = None
+) -> Iterator[None]:
     """Call `stop` on SIGTERM and on the first SIGINT during the block; a second SIGINT has its usual
-    effect, as a message says. Only in the main thread, since Python allows signal handlers in no other."""
+    effect, as a message says. Only in the main thread, since Python allows signal handlers in no other.
+
+    With `failed`: if the block raises after a signal, call it with the error and the signal, and send the
+    signal again. A program that repeats a failed block would otherwise never end."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     before = {which: signal.getsignal(which) for which in (signal.SIGTERM, signal.SIGINT)}
+    received: list[signal.Signals] = []
+    error: Exception | None = None
 
-    def terminate(*_: object) -> None:
+    def terminate(number: int, _: object) -> None:
+        received.append(signal.Signals(number))
         signal.signal(signal.SIGINT, before[signal.SIGINT])
         stop()
 
-    def interrupt(*_: object) -> None:
-        terminate()
+    def interrupt(number: int, frame: object) -> None:
+        terminate(number, frame)
         # No logging, which the signal may have interrupted.
         with contextlib.suppress(OSError):
             os.write(_STDERR, _SAID)
@@ -57,6 +65,12 @@ def stopped_by_signals(stop: Callable[[], object]) -> Iterator[None]:
     signal.signal(signal.SIGINT, interrupt)
     try:
         yield
+    except Exception as raised:
+        error = raised
+        raise
     finally:
         for which, handler in before.items():
             signal.signal(which, handler)
+        if failed and error and received:
+            failed(error, received[0])
+            signal.raise_signal(received[0])

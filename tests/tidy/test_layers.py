@@ -77,8 +77,8 @@ TIERS = {
 }
 ROOMS = [row for tier in TIERS.values() for row in tier]
 BUDGET = {
-    "engine": 34_241,
-    "clients": 10_798,
+    "engine": 34_261,
+    "clients": 10_808,
     "wire": 5_699,
     "testing": 3_258,
     "integrations": 7_607,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import signal
 from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import groupby
@@ -157,13 +158,17 @@ class Processor:
         While other members have unread records, an idle copy keeps waiting, so that it can take over their
         partitions; if they make no progress, the logger `eosdb.processor` warns. Before it returns, it
         finishes the current record, commits and leaves the group; a second SIGINT aborts the record with
-        its transaction, and raises KeyboardInterrupt. Signals are handled in the main thread only. Raises
+        its transaction, and raises KeyboardInterrupt. If the run fails after a signal, the signal is sent
+        again, so it has its usual effect. Signals are handled in the main thread only. Raises
         HandlerFailedError when a record has failed for good and there is no dead_letter_topic,
         FencedInstanceIdError, and errors that a retry cannot fix.
         """
         if until_idle_ms is not None:
             check_whole("until_idle_ms", until_idle_ms, 0)
-        with stopped_by_signals(self.stop), contextlib.ExitStack() as closing:
+        with (
+            stopped_by_signals(self.stop, self._failed_after),
+            contextlib.ExitStack() as closing,
+        ):
             closing.callback(self._release)
             closing.enter_context(self._consumer)  # Closed first: that commits what is complete.
             if "group_instance_id" in self._settings.consumer:
@@ -175,6 +180,11 @@ class Processor:
             closing.push(self._lanes.end)  # Before others can get the partitions.
             self._go_on(until_idle_ms)
         return self._report()
+
+    def _failed_after(self, error: Exception, number: signal.Signals) -> None:
+        catalog.SIGNAL_SENT_AGAIN.say(
+            cause=error_text(error), group_id=self._group_id, signal=number.name, error=error
+        )
 
     def _release(self) -> None:
         self._transaction.close()

@@ -62,6 +62,12 @@ GROUP_LAG_DENIED: Final = Notice(
     "with `until_idle_ms`: the user may not read the lag of the group, so the processor stops when this "
     "member is idle",
 )  # fmt: skip
+SIGNAL_SENT_AGAIN: Final = Notice(
+    PROCESSOR, ERROR, "signal_sent_again", ("group_id", "signal", "error"),
+    "group %(group_id)s: the run failed after %(signal)s, which is sent again: %(cause)s",
+    "`run` was told to stop by a signal, and raised an error instead of returning; the signal is sent "
+    "again, so that a program which repeats a failed run ends, too",
+)  # fmt: skip
 REBALANCED: Final = Notice(
     CONSUMER, INFO, "rebalanced", ("group_id", "member_id", "generation_id", "gained", "lost"),
     "group %(group_id)s: generation %(generation_id)d: member %(member_id)s reads %(assigned_names)s "

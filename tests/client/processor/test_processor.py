@@ -407,6 +407,29 @@ def test_a_signal_ends_the_run_after_the_record_in_hand(
     assert signal.getsignal(number) is before
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_that_the_run_did_not_survive_has_its_usual_effect(
+    db: eosdb.Database, number: signal.Signals, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A program that runs again after an error would never end by SIGTERM."""
+
+    def handle(_: ConsumerRecord) -> bytes:
+        os.kill(os.getpid(), number)
+        raise ValueError("unreadable")
+
+    received: list[int] = []
+    feed(db, b"a")
+    before = signal.signal(number, lambda which, _: received.append(which))
+    try:
+        with pytest.raises(eosdb.HandlerFailedError):
+            eosdb.process(db, "in", handle, group_id="g", max_attempts=1)
+    finally:
+        signal.signal(number, before)
+    assert received == [number]
+    assert f"the run failed after {number.name}, which is sent again" in caplog.text
+    assert values(db) == []
+
+
 def test_stop_ends_a_run_that_waits(db_path: Path) -> None:
     with eosdb.connect(db_path, durability="off") as db:
         processor = db.processor("in", upper, "out", group_id="g", transactional_id="tx")
