@@ -13,6 +13,7 @@ from typing import Final
 
 import eosdb
 from eosdb import TopicPartition
+from eosdb.store.schema.row_checksum import row_checksum
 from tests.hunts import judge
 from tests.hunts.actors.actor import Actor
 from tests.hunts.faults.fault import Fault
@@ -107,7 +108,7 @@ class Upgrade(Fault):
             role.kill()
         world.until(lambda: not _holders(world, path), "nobody has the file open")
         with closing(sqlite3.connect(path, isolation_level=None)) as old:
-            old.executescript(_back_to_8(old))
+            old.executescript(back_to_8(old))
         upgrade = world.run("migrate", path)
         time.sleep(world.rng.uniform(0.1, 1.5))
         upgrade.send_signal(signal.SIGKILL)
@@ -128,9 +129,19 @@ _NEWER_TABLES: Final = ("scheduled", "group_configs", "scram_credentials")
 _CHECKED_BEFORE: Final = {"eosdb_baseline_partitions", "eosdb_baseline_transaction_index"}
 """Copies that had checksums in schema 8."""
 
+_WITHOUT_SUMS: Final = """
+    UPDATE journal SET detail = json_remove(detail, '$.passed_sum', '$.removed_sum', '$.cleaned_sum')
+    WHERE kind IN ('LogCleaned', 'LogStartOffsetMoved');
+    UPDATE journal SET checksum =
+    row_checksum(position, kind, timestamp, topic, partition, transactional_id, detail)
+    WHERE kind IN ('LogCleaned', 'LogStartOffsetMoved')"""
 
-def _back_to_8(connection: sqlite3.Connection) -> str:
+
+def back_to_8(connection: sqlite3.Connection) -> str:
     """The statements that undo all revisions since schema 8."""
+    connection.create_function("row_checksum", -1, row_checksum)
+    trigger = "SELECT sql FROM sqlite_master WHERE name = 'journal_refuses_update'"
+    (refusal,) = connection.execute(trigger).fetchone()
     tables = {
         name
         for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
@@ -144,6 +155,9 @@ def _back_to_8(connection: sqlite3.Connection) -> str:
     return ";\n".join(
         [
             "BEGIN IMMEDIATE",
+            "DROP TRIGGER journal_refuses_update",
+            _WITHOUT_SUMS,
+            refusal,
             "DROP VIEW scheduled_records",
             *(f"DROP TABLE {it}" for it in sorted(newer)),
             *drops,
