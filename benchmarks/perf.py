@@ -192,7 +192,6 @@ def produce(
     throughput: float,
     transaction_size: int | None,
     transactional_id: str | None,
-    output_format: str,
     **batching: Unpack[_Batching],
 ) -> None:
     """Produce random records to TOPIC and measure throughput, and latency from send to acknowledgement.
@@ -233,10 +232,10 @@ def produce(
                         latencies.report_when_due()
             producer.flush()
             latencies.end()
-    if output_format == "table":
+    if output.is_format("table"):
         output.line(latencies.sentence())
     else:
-        output.facts(latencies.figures(), output_format)
+        output.facts(latencies.figures())
 
 
 def _letters(size: int) -> bytes:
@@ -273,7 +272,6 @@ def consume(
     num_records: int,
     group: str | None,
     timeout_ms: int,
-    output_format: str,
 ) -> None:
     """Consume TOPIC from the beginning, or from a group's committed offsets, and measure throughput.
 
@@ -325,7 +323,7 @@ def consume(
         "fetch.MB.sec": round(size / _MB / fetch_s, 4),
         "fetch.nMsg.sec": round(count / fetch_s, 4),
     }
-    output.rows(tuple(figures), [tuple(figures.values())], output_format)
+    output.rows(tuple(figures), [tuple(figures.values())])
 
 
 if __name__ == "__main__":

@@ -20,7 +20,6 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import click
@@ -37,7 +36,8 @@ if TYPE_CHECKING:
 Report = Callable[..., None]
 """Takes the amount done, the total (None if unknown), and the number of units if amounts are in bytes."""
 QUIET: Final = "eosdb.quiet"
-"""The key in `Context.meta` that --quiet sets."""
+FORMAT: Final = "eosdb.format"
+"""The keys in `Context.meta` that --quiet and --format set."""
 
 
 @dataclass(slots=True)
@@ -115,13 +115,20 @@ class Time(int):
 def format_option(function: F) -> F:
     """Add `--format table|json|jsonl|csv` and `-o PATH`, the same for every listing."""
     return click.option(
-        "--format",
-        "output_format",
-        type=click.Choice(FORMATS),
-        default="table",
-        show_default=True,
+        "--format", type=click.Choice(FORMATS), default="table", show_default=True,
+        expose_value=False, callback=choose_format,
         help="Output format; json is one array, jsonl an object a line.",
-    )(file_option(function))
+    )(file_option(function))  # fmt: skip
+
+
+def choose_format(context: click.Context, _: click.Parameter | None, form: str) -> None:
+    """The callback of --format: from now on `rows` prints in this format."""
+    context.meta[FORMAT] = form
+
+
+def is_format(form: str) -> bool:
+    """Whether the command prints in this format."""
+    return bool(click.get_current_context().meta[FORMAT] == form)
 
 
 def file_option(function: F) -> F:
@@ -172,16 +179,15 @@ def _whole_file(path: str) -> Iterator[None]:
             raise
 
 
-def rows(columns: Sequence[str], data: Iterable[Sequence[object]], output_format: str) -> None:
-    """Print rows as they arrive; a table first waits for the rows that determine its widths."""
-    if output_format == "json":
+def rows(columns: Sequence[str], data: Iterable[Sequence[object]]) -> None:
+    """Print rows as they arrive, in the format that --format names. A table first waits for the rows that
+    determine its widths."""
+    if is_format("json"):
         _json(columns, data)
-    elif output_format == "jsonl":
-        names = _distinct(columns)
-        for row in data:
-            item = dict(zip(names, map(_json_value, row), strict=True))
-            click.echo(_dumped(item))
-    elif output_format == "csv":
+    elif is_format("jsonl"):
+        for item in _items(columns, data):
+            click.echo(item)
+    elif is_format("csv"):
         text = cell if sys.stdout.isatty() else shown
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(map(text, columns))
@@ -196,21 +202,28 @@ def rows(columns: Sequence[str], data: Iterable[Sequence[object]], output_format
 def listing(
     columns: Sequence[str],
     things: Iterable[Any],
-    output_format: str,
-    **others: Callable[[Any], object],
+    /,
+    **others: str | Callable[[Any], object],
 ) -> None:
-    """Print a row for each object. The column `producerId` shows the attribute `producer_id`, or what the
-    function of that name in `others` makes of the object. Booleans are printed as Kafka's tools do."""
-    names = [_HUMP.sub("_", column).lower() for column in columns]
-    cells = [others.get(name) or attrgetter(name) for name in names]
-    values = ([of(thing) for of in cells] for thing in things)
-    shown = ([yes(it) if isinstance(it, bool) else it for it in row] for row in values)
-    rows(columns, shown, output_format)
+    """Print a row for each object. The column `producerId` or `PRODUCER-ID` shows the attribute
+    `producer_id`. `others` names another attribute for a column, such as `group.lag.held_back` (None if the
+    thing has no group), or a function of the thing. Booleans are printed as Kafka's tools do."""
+    names = [_HUMP.sub("_", column).replace("-", "_").lower() for column in columns]
+    cells = [others.get(name, name) for name in names]
+
+    def value(thing: Any, of: str | Callable[[Any], object]) -> object:
+        if not isinstance(of, str):
+            return of(thing)
+        for name in of.split("."):
+            thing = None if thing is None else getattr(thing, name)
+        return yes(thing) if isinstance(thing, bool) else thing
+
+    rows(columns, ([value(thing, of) for of in cells] for thing in things))
 
 
-def known(number: int) -> int | str:
-    """The number; `None` for -1, as Kafka's tools print it."""
-    return "None" if number < 0 else number
+def known(number: int, unknown: str = "None") -> int | str:
+    """The number; for -1 what Kafka's tools print."""
+    return unknown if number < 0 else number
 
 
 def yes(is_so: bool) -> str:
@@ -260,20 +273,21 @@ def value(data: bytes | None) -> None:
 
 def _json(columns: Sequence[str], data: Iterable[Sequence[object]]) -> None:
     opening = "["
-    names = _distinct(columns)
-    for row in data:
-        item = dict(zip(names, map(_json_value, row), strict=True))
-        click.echo(f"{opening}\n  {_dumped(item)}", nl=False)
+    for item in _items(columns, data):
+        click.echo(f"{opening}\n  {item}", nl=False)
         opening = ","
     click.echo("[]" if opening == "[" else "\n]")
 
 
-def _dumped(item: dict[str, object]) -> str:
-    """JSON in one line, with terminal control characters as JSON escapes."""
-    text = json.dumps(item, ensure_ascii=False)
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text)
+def _items(columns: Sequence[str], data: Iterable[Sequence[object]]) -> Iterator[str]:
+    """Each row as a JSON object in one line, with terminal control characters as JSON escapes."""
+    names = _distinct(columns)
+    for row in data:
+        item = dict(zip(names, map(_json_value, row), strict=True))
+        text = json.dumps(item, ensure_ascii=False)
+        if not text.isprintable():
+            text = "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text)
+        yield text
 
 
 def _distinct(columns: Sequence[str]) -> list[str]:
@@ -318,9 +332,9 @@ def _rich(columns: Sequence[str], data: Iterable[Sequence[object]]) -> None:
     Console().print(table)
 
 
-def facts(items: dict[str, object], output_format: str) -> None:
+def facts(items: dict[str, object]) -> None:
     """Print names and values, one pair per line; as JSON, an array of one object, like any listing."""
-    if output_format == "table":
-        rows(("FACT", "VALUE"), items.items(), output_format)
+    if is_format("table"):
+        rows(("FACT", "VALUE"), items.items())
     else:
-        rows(tuple(items), [tuple(items.values())], output_format)
+        rows(tuple(items), [tuple(items.values())])

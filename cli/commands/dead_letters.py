@@ -21,7 +21,7 @@ def dlq() -> None:
 @click.argument("topic")
 @click.option("--pending", is_flag=True, help="Only dead letters that have not been replayed.")
 @output.format_option
-def list_(session: Session, topic: str, pending: bool, output_format: str) -> None:
+def list_(session: Session, topic: str, pending: bool) -> None:
     """List the dead letters in TOPIC: original record, error, attempts, and whether it was replayed.
 
     \b
@@ -43,7 +43,21 @@ def list_(session: Session, topic: str, pending: bool, output_format: str) -> No
                 yield letter
 
     with session.open(read_only=True) as db:
-        output.rows(columns, map(_row, dead(db)), output_format)
+        output.listing(
+            columns,
+            dead(db),
+            id=lambda it: f"{it.record.topic}/{it.record.partition}/{it.record.offset}",
+            partition="record.partition",
+            offset="record.offset",
+            key="record.key",
+            origin=lambda it: _origin(it.failure),
+            group="failure.group_id",
+            attempts="failure.attempts",
+            error="failure.error",
+            message="failure.message",
+            failed_at=lambda it: output.Time(it.failure.failed_ms),
+            replayed=lambda it: "yes" if it.is_replayed else "no",
+        )
     if others:
         output.line(
             f"{topic}: {counted(others, 'record')} without a failure in the headers: no dead letters",
@@ -59,9 +73,7 @@ def list_(session: Session, topic: str, pending: bool, output_format: str) -> No
     help="Partition of TOPIC.",
 )  # fmt: skip
 @output.format_option
-def show(
-    session: Session, topic: str, offset: int | None, partition: int, output_format: str
-) -> None:
+def show(session: Session, topic: str, offset: int | None, partition: int) -> None:
     """Show a dead letter in full, with the stack trace of its last failure. Select it by the ID that `dlq
     list` prints, or by TOPIC and OFFSET.
 
@@ -95,14 +107,14 @@ def show(
         }
     own = [(name, data) for name, data in record.headers if not name.startswith("__eosdb.")]
     facts |= {f"header {name}": data for name, data in own}
-    if output_format == "table":
+    if output.is_format("table"):
         stacktrace = facts.pop("stacktrace", None)
-        output.facts(facts, output_format)
+        output.facts(facts)
         if stacktrace:
             output.line()
             output.lines(output.shown(stacktrace), indent="  ")
     else:
-        output.facts(facts, output_format)
+        output.facts(facts)
 
 
 @dlq.command()
@@ -134,23 +146,6 @@ def replay(
         f"replayed {counted(report.replayed, 'dead letter')} of {topic}; {report.skipped} had been "
         "replayed before"
     )
-
-
-def _row(letter: eosdb.DeadLetter) -> tuple[object, ...]:
-    record, failure = letter.record, letter.failure
-    why: tuple[object, ...] = ("", "", "", "", "", "")
-    if failure is not None:
-        why = (
-            _origin(failure),
-            failure.group_id,
-            failure.attempts,
-            failure.error,
-            failure.message,
-            output.Time(failure.failed_ms),
-        )
-    replayed = "yes" if letter.is_replayed else "no"
-    name = f"{record.topic}/{record.partition}/{record.offset}"
-    return (name, record.partition, record.offset, record.key, *why, replayed)
 
 
 def _parts(letter_id: str) -> tuple[str, int, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import click
@@ -21,7 +22,7 @@ def groups() -> None:
 @groups.command(name="list")
 @click.option("--state", is_flag=True, help="Also show the state and type of each group.")
 @output.format_option
-def list_(session: Session, state: bool, output_format: str) -> None:
+def list_(session: Session, state: bool) -> None:
     """List all groups.
 
     \b
@@ -32,10 +33,10 @@ def list_(session: Session, state: bool, output_format: str) -> None:
         names = db.broker.list_groups()
         if state:
             groups = map(db.broker.describe_group, names)
-            rows = [(group.group_id, group.state, group.group_type.value) for group in groups]
-            output.rows(("GROUP", "STATE", "TYPE"), rows, output_format)
+            columns = ("GROUP", "STATE", "TYPE")
+            output.listing(columns, groups, group="group_id", type="group_type.value")
         else:
-            output.rows(("GROUP",), [(name,) for name in names], output_format)
+            output.rows(("GROUP",), [(name,) for name in names])
 
 
 @groups.command()
@@ -50,7 +51,6 @@ def describe(
     all_groups: bool,
     members: bool,
     state: bool,
-    output_format: str,
 ) -> None:
     """Describe GROUP: its committed offset in each partition.
 
@@ -72,72 +72,58 @@ def describe(
         names = tuple(db.broker.list_groups()) if all_groups else group
         reports = [db.admin.describe_group_offsets(name) for name in names]
         if members:
-            _show_members(db, reports, output_format)
+            _show_members(db, reports)
         elif state:
-            _show_state(db, reports, output_format)
+            _show_state(db, reports)
         else:
-            _show_offsets(reports, output_format)
+            _show_offsets(reports)
     output.due((f"Consumer group '{one.group_id}'", due) for one in reports for due in one.due)
 
 
-def _show_offsets(reports: list[GroupReport], output_format: str) -> None:
-    output.rows(
+def _show_offsets(reports: list[GroupReport]) -> None:
+    output.listing(
         (
             "GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID",
             "HOST", "CLIENT-ID", "HELD-BACK", "SKIPPED",
         ),
-        [
-            (
-                standing.group_id,
-                standing.topic,
-                standing.partition,
-                "-" if standing.committed_offset < 0 else standing.committed_offset,
-                standing.log_end_offset,
-                standing.lag.readable,
-                standing.member_id or "-",
-                standing.client_host or "-",
-                standing.client_id or "-",
-                standing.lag.held_back,
-                standing.lag.skipped,
-            )
-            for report in reports
-            for standing in report.partitions
-        ],
-        output_format,
+        [standing for report in reports for standing in report.partitions],
+        group="group_id",
+        current_offset=lambda it: output.known(it.committed_offset, "-"),
+        lag="lag.readable",
+        consumer_id=lambda it: it.member_id or "-",
+        host=lambda it: it.client_host or "-",
+        client_id=lambda it: it.client_id or "-",
+        held_back="lag.held_back",
+        skipped="lag.skipped",
     )  # fmt: skip
     for report in reports:
-        if report.members == 0 and output_format == "table":
+        if report.members == 0 and output.is_format("table"):
             output.line(f"Consumer group '{report.group_id}' has no active members.", err=True)
 
 
-def _show_members(db: eosdb.Database, reports: list[GroupReport], output_format: str) -> None:
+def _show_members(db: eosdb.Database, reports: list[GroupReport]) -> None:
     rows: list[tuple[object, ...]] = []
     for report in reports:
-        readers = [p.member_id for p in report.partitions]
+        readers = Counter(p.member_id for p in report.partitions)
         rows += [
             (
-                report.group_id,
-                member.member_id,
-                member.client_host or "-",
-                member.client_id,
-                readers.count(member.member_id),
-                member.group_instance_id or "",
+                report.group_id, it.member_id, it.client_host or "-", it.client_id,
+                readers[it.member_id], it.group_instance_id or "",
             )
-            for member in db.broker.describe_group(report.group_id).members
-        ]
+            for it in db.broker.describe_group(report.group_id).members
+        ]  # fmt: skip
     columns = ("GROUP", "CONSUMER-ID", "HOST", "CLIENT-ID", "#PARTITIONS", "GROUP-INSTANCE-ID")
-    output.rows(columns, rows, output_format)
+    output.rows(columns, rows)
 
 
-def _show_state(db: eosdb.Database, reports: list[GroupReport], output_format: str) -> None:
+def _show_state(db: eosdb.Database, reports: list[GroupReport]) -> None:
     rows = []
     for report in reports:
-        described = db.broker.describe_group(report.group_id)
+        strategy = db.broker.describe_group(report.group_id).protocol_name or ""
         coordinator = db.broker.find_coordinator(report.group_id, "group").partition
-        strategy = described.protocol_name or ""
         rows.append((report.group_id, coordinator, strategy, report.state, report.members))
     columns = ("GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS")
-    output.rows(columns, rows, output_format)
+    output.rows(columns, rows)
 
 
 @groups.command("reset-offsets")
@@ -169,7 +155,6 @@ def reset_offsets(
     all_topics: bool,
     dry_run: bool,
     execute: bool,
-    output_format: str,
     **target: Any,
 ) -> None:
     """Reset the committed offsets of GROUP, which must not have members. An offset outside the log is set
@@ -192,13 +177,12 @@ def reset_offsets(
     with session.open(read_only=not execute) as db:
         tps = _partitions(db, group, topics)
         changes = db.admin.reset_offsets(group, tps, execute=execute, **target)
-    output.rows(
+    output.listing(
         ("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET", "OLD-OFFSET"),
-        [
-            (group, c.topic, c.partition, c.after, "-" if c.before < 0 else c.before)
-            for c in changes
-        ],
-        output_format,
+        changes,
+        group=lambda _: group,
+        new_offset="after",
+        old_offset=lambda it: output.known(it.before, "-"),
     )
     if not execute:
         output.line("dry run: nothing has been changed; add --execute to apply it", err=True)

@@ -47,7 +47,6 @@ def journal(
     from_position: int | None,
     last: int | None,
     follow: bool,
-    output_format: str,
     **filters: Unpack[_Filters],
 ) -> None:
     """Show the journal: every event of the file, in order.
@@ -72,15 +71,15 @@ def journal(
             after = from_position - 1
         else:
             after = 0 if last is None else db.admin._journal_position(last)
-        _show_journal(_entries(db, after, follow, filters), output_format, follow)
+        _show_journal(_entries(db, after, follow, filters), follow)
 
 
-def _show_journal(entries: Iterator[JournalEntry], output_format: str, follow: bool) -> None:
-    if follow and output_format == "table":
+def _show_journal(entries: Iterator[JournalEntry], follow: bool) -> None:
+    if follow and output.is_format("table"):
         for entry in entries:
             output.line("  ".join(map(output.cell, _row(entry))))
     else:
-        output.rows(_COLUMNS, map(_row, entries), output_format)
+        output.rows(_COLUMNS, map(_row, entries))
 
 
 def _entries(
@@ -146,7 +145,6 @@ def dump(
     offset: int,
     max_batches: int | None,
     records: bool,
-    output_format: str,
 ) -> None:
     """Print the stored batches of a partition, including control records and aborted data, with the field
     names of kafka-dump-log.sh.
@@ -159,10 +157,10 @@ def dump(
         db.broker.offsets(where)
         batches = islice(db.admin.dump_log(where, offset), max_batches)
         if records:
-            output.rows(_RECORD, _record_rows(batches, offset), output_format)
+            output.rows(_RECORD, _record_rows(batches, offset))
         else:
             output.listing(
-                _BATCH, batches, output_format,
+                _BATCH, batches,
                 append_time=lambda batch: output.Time(batch.append_time),
                 end_txn_marker=lambda batch: batch.records[0].control if batch.records else None,
             )  # fmt: skip
@@ -197,9 +195,7 @@ def _record_rows(batches: Iterable[LoggedBatch], offset: int) -> Iterator[tuple[
     "--offset", type=click.IntRange(min=0), help="Offset of the snapshot (default: the newest one)."
 )
 @output.format_option
-def snapshots_(
-    session: Session, where: TopicPartition | None, offset: int | None, output_format: str
-) -> None:
+def snapshots_(session: Session, where: TopicPartition | None, offset: int | None) -> None:
     """List the snapshots of producer states, or show the newest one of a partition.
 
     \b
@@ -211,17 +207,17 @@ def snapshots_(
         raise click.UsageError("--offset needs a partition, such as orders/0")
     with session.open(read_only=True) as db:
         if where is None:
-            _list(db.admin.list_snapshots(), output_format)
+            _list(db.admin.list_snapshots())
         else:
-            _show(db.admin.describe_snapshot(where, offset), output_format)
+            _show(db.admin.describe_snapshot(where, offset))
 
 
-def _list(snapshots: Iterable[SnapshotInfo], output_format: str) -> None:
+def _list(snapshots: Iterable[SnapshotInfo]) -> None:
     columns = ("Topic", "Partition", "SnapshotOffset", "Producers")
-    output.listing(columns, snapshots, output_format, snapshot_offset=lambda it: it.offset)
+    output.listing(columns, snapshots, snapshot_offset="offset")
 
 
-def _show(entries: Iterable[SnapshotEntry], output_format: str) -> None:
+def _show(entries: Iterable[SnapshotEntry]) -> None:
     """The fields have the names of kafka-dump-log.sh."""
     output.listing(
         (
@@ -229,7 +225,6 @@ def _show(entries: Iterable[SnapshotEntry], output_format: str) -> None:
             "firstSequence", "lastSequence", "lastOffset", "offsetDelta", "timestamp",
         ),
         entries,
-        output_format,
         current_txn_first_offset=lambda it: output.known(it.current_txn_first_offset),
         timestamp=lambda it: output.Time(it.timestamp),
     )  # fmt: skip
@@ -286,15 +281,15 @@ snapshots.add_command(snapshots_, "show")
 
 @snapshots.command(name="list")
 @output.format_option
-def list_(session: Session, output_format: str) -> None:
+def list_(session: Session) -> None:
     """List the snapshots of producer states."""
     with session.open(read_only=True) as db:
-        _list(db.admin.list_snapshots(), output_format)
+        _list(db.admin.list_snapshots())
 
 
 @snapshots.command()
 @output.format_option
-def take(session: Session, output_format: str) -> None:
+def take(session: Session) -> None:
     """Take a snapshot of the producer states of every partition, also of those that are not due."""
     with session.open() as db:
-        _list(db.take_snapshot(), output_format)
+        _list(db.take_snapshot())

@@ -17,7 +17,7 @@ def scheduled() -> None:
 @scheduled.command(name="list")
 @click.option("--topic", metavar="TOPIC", help="Only the records of TOPIC.")
 @output.format_option
-def list_(session: Session, topic: str | None, output_format: str) -> None:
+def list_(session: Session, topic: str | None) -> None:
     """List the records that wait, by due time.
 
     \b
@@ -26,11 +26,8 @@ def list_(session: Session, topic: str | None, output_format: str) -> None:
     """
     columns = ("ID", "TOPIC", "PARTITION", "DELIVER-AT", "KEY", "VALUE")
     with session.open(read_only=True) as db:
-        rows = [
-            (one.id, one.topic, one.partition, output.Time(one.deliver_at), one.key, one.value)
-            for one in db.admin.list_scheduled(topic)
-        ]
-    output.rows(columns, rows, output_format)
+        waiting = db.admin.list_scheduled(topic)
+    output.listing(columns, waiting, deliver_at=lambda it: output.Time(it.deliver_at))
 
 
 @scheduled.command()

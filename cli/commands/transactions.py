@@ -45,7 +45,6 @@ def list_(
     states: tuple[str, ...],
     producer_ids: tuple[int, ...],
     duration_filter: int,
-    output_format: str,
 ) -> None:
     """List transactional ids and the state of their transactions. Standard error names those that the next
     write to the file ends: they have timed out, or their owner has died.
@@ -59,9 +58,8 @@ def list_(
         output.listing(
             ("TransactionalId", "Coordinator", "ProducerId", "TransactionState"),
             listings,
-            output_format,
             coordinator=lambda it: db.broker.find_coordinator(it.transactional_id).partition,
-            transaction_state=lambda it: it.state,
+            transaction_state="state",
         )
         output.due((listing.transactional_id, listing.due) for listing in listings)
 
@@ -73,9 +71,7 @@ def list_(
     "--last", type=click.IntRange(min=1), metavar="N", help="With --history: only the last N."
 )
 @output.format_option
-def describe(
-    session: Session, transactional_id: str, history: bool, last: int | None, output_format: str
-) -> None:
+def describe(session: Session, transactional_id: str, history: bool, last: int | None) -> None:
     """Describe TRANSACTIONAL_ID and its transaction.
 
     \b
@@ -87,7 +83,7 @@ def describe(
         raise click.UsageError("--last needs --history")
     with session.open(read_only=True) as db:
         if history:
-            _show_history(db, transactional_id, last, output_format)
+            _show_history(db, transactional_id, last)
             return
         described = db.broker.describe_transactions([transactional_id])[transactional_id]
         is_open = described.state == TransactionState.ONGOING.label
@@ -99,9 +95,8 @@ def describe(
                 "TransactionDurationMs", "TopicPartitions",
             ),
             [described],
-            output_format,
-            coordinator_id=lambda it: it.coordinator,
-            transaction_state=lambda it: it.state,
+            coordinator_id="coordinator",
+            transaction_state="state",
             current_transaction_start_time_ms=lambda _: began if is_open else "None",
             transaction_duration_ms=lambda _: now - began if is_open else "None",
             topic_partitions=lambda it: ",".join(map(str, sorted(it.partitions))),
@@ -112,7 +107,7 @@ def describe(
 @transactions.command("describe-producers")
 @partition_argument()
 @output.format_option
-def describe_producers(session: Session, where: TopicPartition, output_format: str) -> None:
+def describe_producers(session: Session, where: TopicPartition) -> None:
     """Describe the active producers of a partition.
 
     \b
@@ -126,8 +121,7 @@ def describe_producers(session: Session, where: TopicPartition, output_format: s
                 "LastTimestamp", "CurrentTransactionStartOffset",
             ),
             db.broker.describe_producers(where),
-            output_format,
-            latest_coordinator_epoch=lambda it: it.coordinator_epoch,
+            latest_coordinator_epoch="coordinator_epoch",
             current_transaction_start_offset=lambda it: output.known(it.current_txn_start_offset),
         )  # fmt: skip
 
@@ -145,7 +139,6 @@ def find_hanging(
     topic: str | None,
     partition: int | None,
     max_transaction_timeout: int,
-    output_format: str,
 ) -> None:
     """Find transactions that are open in a partition and that the coordinator will not end: it does not
     know them or has completed them, or they are due and no program has written since.
@@ -169,7 +162,6 @@ def find_hanging(
                 "LastTimestamp", "Duration(min)", "TransactionalId", "Reason",
             ),
             (one for one in hanging if topic in (None, one.topic) and partition in (None, one.partition)),
-            output_format,
             reason=lambda it: "" if it.hanging is None else it.hanging.value,
             **{"duration(min)": lambda it: max(now - it.start_time_ms, 0) // _MINUTE_MS},
         )  # fmt: skip
@@ -218,9 +210,7 @@ def fence(session: Session, transactional_id: str) -> None:
     )
 
 
-def _show_history(
-    db: eosdb.Database, transactional_id: str, last: int | None, output_format: str
-) -> None:
+def _show_history(db: eosdb.Database, transactional_id: str, last: int | None) -> None:
     entries = db.admin.transaction_history(transactional_id)
     events = told(db.query, transactional_id, entries)
     before = [entries[0].timestamp, *(entry.timestamp for entry in entries)]
@@ -230,5 +220,4 @@ def _show_history(
             (entry.position, entry.timestamp, entry.timestamp - earlier, entry.kind, text)
             for (entry, text), earlier in list(zip(events, before, strict=False))[-(last or 0) :]
         ],
-        output_format,
     )

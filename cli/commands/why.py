@@ -29,9 +29,7 @@ _OF_WORRIES = ("Group", "Topic", "Partition", "Sentence", "Command", "Urgent")
 @partition_argument(required=False, whole_topic=True)
 @click.option("--group", help="Only this group; with a topic, also its committed offsets.")
 @output.format_option
-def why(
-    session: Session, where: TopicPartition | None, group: str | None, output_format: str
-) -> None:
+def why(session: Session, where: TopicPartition | None, group: str | None) -> None:
     """Explain what stands still, most urgent first, and name the command that ends it: transactions that
     hold back readers, groups without members or progress, late scheduled records, dead letters, relays, a
     file that cannot be written.
@@ -47,8 +45,8 @@ def why(
     with session.open(read_only=True) as db:
         if where is None:
             worries = [one for one in db.why() if group in (None, one.group)]
-            if output_format != "table":
-                output.rows(_OF_WORRIES, map(astuple, worries), output_format)
+            if not output.is_format("table"):
+                output.rows(_OF_WORRIES, map(astuple, worries))
                 return
             for line in _list(worries):
                 output.line(line)
@@ -65,8 +63,8 @@ def why(
             if len(readers) == 1:
                 group, readers = readers[0].group_id, ()
         diagnoses = [db.admin.diagnose(tp, group) for tp in wanted]
-        if output_format != "table":
-            output.rows(_COLUMNS, (_row(why, group) for why in diagnoses), output_format)
+        if not output.is_format("table"):
+            _print_figures(diagnoses, group)
             return
         for line in _screen(diagnoses, group, readers, whole_topic=where.partition < 0):
             output.line(line)
@@ -245,34 +243,29 @@ def _command(why: Diagnosis) -> str:
     )
 
 
-def _row(why: Diagnosis, group: str | None) -> tuple[object, ...]:
-    holder, standing = why.holder, why.group
-    lag = standing.lag if standing is not None else None
-    held: tuple[object, ...] = (None,) * 8
-    if holder is not None:
-        held = (
-            holder.transactional_id,
-            holder.producer_id,
-            holder.producer_epoch,
-            holder.state,
-            holder.start_offset,
-            holder.start_time_ms,
-            None if holder.deadline_ms < 0 else holder.deadline_ms,
-            None if holder.hanging is None else holder.hanging.value,
-        )
-    return (
-        why.topic,
-        why.partition,
-        why.offsets.log_start_offset,
-        why.offsets.last_stable_offset,
-        why.offsets.log_end_offset,
-        *held,
-        why.waiting_committed,
-        why.waiting_open,
-        group,
-        None if standing is None or standing.committed_offset < 0 else standing.committed_offset,
-        None if lag is None else lag.readable,
-        None if lag is None else lag.held_back,
-        None if lag is None else lag.skipped,
-        _command(why) or None,
+def _print_figures(diagnoses: Iterable[Diagnosis], group: str | None) -> None:
+    output.listing(
+        _COLUMNS,
+        diagnoses,
+        log_start_offset="offsets.log_start_offset",
+        last_stable_offset="offsets.last_stable_offset",
+        log_end_offset="offsets.log_end_offset",
+        transactional_id="holder.transactional_id",
+        producer_id="holder.producer_id",
+        producer_epoch="holder.producer_epoch",
+        transaction_state="holder.state",
+        start_offset="holder.start_offset",
+        start_time_ms="holder.start_time_ms",
+        abort_time_ms=lambda it: _or_none(it.holder and it.holder.deadline_ms),
+        hanging="holder.hanging.value",
+        group=lambda _: group,
+        current_offset=lambda it: _or_none(it.group and it.group.committed_offset),
+        lag="group.lag.readable",
+        held_back="group.lag.held_back",
+        skipped="group.lag.skipped",
+        command=lambda it: _command(it) or None,
     )
+
+
+def _or_none(number: int | None) -> int | None:
+    return None if number is None or number < 0 else number

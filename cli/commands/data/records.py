@@ -163,8 +163,8 @@ class _End(TypedDict):
     "--timeout-ms", type=int, default=0, help="Stop when no record arrives for this long."
 )
 @click.option(
-    "--format", "output_format", type=click.Choice(["value", *output.FORMATS]), default="value",
-    show_default=True,
+    "--format", type=click.Choice(["value", *output.FORMATS]), default="value", show_default=True,
+    expose_value=False, callback=output.choose_format,
     help="Output format: one value per line, or rows with all fields. With --follow, json is an object a "
     "line, like jsonl.",
 )  # fmt: skip
@@ -177,7 +177,6 @@ def consume(
     from_beginning: bool,
     last: int | None,
     isolation_level: IsolationLevel,
-    output_format: str,
     **end: Unpack[_End],
 ) -> None:
     """Print the records of TOPICS as a consumer sees them.
@@ -194,7 +193,9 @@ def consume(
             "--group commits the offsets of printed records, but -o writes its file only at the end: "
             "use > PATH instead of -o"
         )
-    output_format = _checked(output_format, end["follow"])
+    if end["follow"]:
+        _check_format()
+        until_stopped()
     with (
         session.open(read_only=group is None) as db,
         db.consumer(
@@ -206,26 +207,23 @@ def consume(
         if last is None:
             consumer.subscribe(topics)
         # A table is printed at the end, so nothing may be committed before.
-        committing = group is not None and output_format != "table"
+        committing = group is not None and not output.is_format("table")
         found = () if last is None else _last(consumer, topics, last)
         records = _records(consumer, committing, **end)
-        _show(
-            islice(chain(found, records), end["max_records"]) if found else records, output_format
-        )
+        _show(islice(chain(found, records), end["max_records"]) if found else records)
         if group is not None and not committing:
             consumer.commit()
 
 
-def _checked(output_format: str, follow: bool) -> str:
-    """The format to print in. Raises UsageError for a table that never ends."""
-    if not follow:
-        return output_format
-    if output_format == "table":
+def _check_format() -> None:
+    """With --follow, print an object a line instead of an array that never ends. Raises UsageError for a
+    table, whose widths depend on its rows."""
+    if output.is_format("table"):
         raise click.UsageError(
             "a table cannot be printed with --follow; use --format value, csv, json or jsonl"
         )
-    until_stopped()
-    return "jsonl" if output_format == "json" else output_format
+    if output.is_format("json"):
+        output.choose_format(click.get_current_context(), None, "jsonl")
 
 
 def _last(
@@ -257,12 +255,12 @@ def _last(
     return latest[-count:] if count else []
 
 
-def _show(records: Iterable[eosdb.ConsumerRecord], output_format: str) -> None:
-    if output_format == "value":
+def _show(records: Iterable[eosdb.ConsumerRecord]) -> None:
+    if output.is_format("value"):
         for record in records:
             output.value(record.value)
     else:
-        output.rows(eosdb.ConsumerRecord._fields, map(_row, records), output_format)
+        output.rows(eosdb.ConsumerRecord._fields, map(_row, records))
 
 
 def _records(

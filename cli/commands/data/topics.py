@@ -61,7 +61,7 @@ def create(
 
 @topics.command(name="list")
 @output.format_option
-def list_(session: Session, output_format: str) -> None:
+def list_(session: Session) -> None:
     """List all topics.
 
     \b
@@ -69,13 +69,13 @@ def list_(session: Session, output_format: str) -> None:
       eosdb topics list shop.db
     """
     with session.open(read_only=True) as db:
-        output.rows(("Topic",), [(name,) for name in db.admin.list_topics()], output_format)
+        output.rows(("Topic",), [(name,) for name in db.admin.list_topics()])
 
 
 @topics.command()
 @click.argument("topic", required=False)
 @output.format_option
-def describe(session: Session, topic: str | None, output_format: str) -> None:
+def describe(session: Session, topic: str | None) -> None:
     """Describe TOPIC, or all topics: the offsets of each partition, and the topic's settings. Settings of
     Kafka that eosdb keeps without effect have their own column.
 
@@ -107,7 +107,6 @@ def describe(session: Session, topic: str | None, output_format: str) -> None:
             for described in descriptions
             for number, offsets in enumerate(described.partitions)
         ],
-        output_format,
     )
     for described in descriptions:
         _say_without_effect(described.name, described.config)

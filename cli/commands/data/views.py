@@ -56,7 +56,7 @@ def create(session: Session, topic: str, columns: dict[str, str], name: str | No
 
 @views.command(name="list")
 @output.format_option
-def list_(session: Session, output_format: str) -> None:
+def list_(session: Session) -> None:
     """List the typed views, their topics and columns.
 
     \b
@@ -65,13 +65,11 @@ def list_(session: Session, output_format: str) -> None:
     """
     with session.open(read_only=True) as db:
         typed = db.admin.list_views()
-    output.rows(
+    output.listing(
         ("View", "Topic", "Columns"),
-        [
-            (view.name, view.topic, ", ".join(f"{c} {t}" for c, t in view.columns.items()))
-            for view in typed
-        ],
-        output_format,
+        typed,
+        view="name",
+        columns=lambda it: ", ".join(f"{name} {type_}" for name, type_ in it.columns.items()),
     )
 
 

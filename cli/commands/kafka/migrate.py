@@ -55,7 +55,6 @@ def migrate_to_kafka(
     execute: bool,
     undo: bool,
     wait: float,
-    output_format: str,
     **options: Unpack[_MoveOptions],
 ) -> None:
     """Move the topics of FILE to a Kafka cluster: topics with their settings, all records, and the offsets
@@ -93,18 +92,18 @@ def migrate_to_kafka(
             plan = move.undo()
         else:
             plan = move.plan()
-    _print(plan, output_format)
+    _print(plan)
     if execute and not plan.is_done:
         raise IllegalStateError("stopped before the end; run it again to resume")
     if plan.obstacles and not undo:
         raise IllegalStateError(f"{len(plan.obstacles)} obstacles; remove them first")
 
 
-def _print(plan: Plan, output_format: str) -> None:
+def _print(plan: Plan) -> None:
     rows = [
         (step.action, step.subject, step.detail, "done" if step.done else "to do")
         for step in plan.steps
     ]
     rows += [("obstacle", "", text, "") for text in plan.obstacles]
     rows += [("note", "", text, "") for text in plan.notes]
-    output.rows(_COLUMNS, rows, output_format)
+    output.rows(_COLUMNS, rows)

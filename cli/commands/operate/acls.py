@@ -83,9 +83,7 @@ def add(
     "--resource-type", type=click.Choice(_RESOURCES), help="Only ACLs for this resource type."
 )
 @output.format_option
-def list_(
-    session: Session, principal: str | None, resource_type: str | None, output_format: str
-) -> None:
+def list_(session: Session, principal: str | None, resource_type: str | None) -> None:
     """List ACLs.
 
     \b
@@ -99,12 +97,11 @@ def list_(
     )  # fmt: skip
     output.rows(
         columns,
-        [
-            tuple(acl)
+        (
+            acl
             for acl in acls
             if principal in (None, acl.principal) and resource_type in (None, acl.resource_type)
-        ],
-        output_format,
+        ),
     )
 
 

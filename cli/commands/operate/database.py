@@ -59,7 +59,7 @@ def migrate(session: Session) -> None:
     "all. Reads the journal and every index.",
 )  # fmt: skip
 @output.format_option
-def info(session: Session, sizes: bool, output_format: str) -> None:
+def info(session: Session, sizes: bool) -> None:
     """Show sizes, counts and versions of the file.
 
     \b
@@ -69,7 +69,7 @@ def info(session: Session, sizes: bool, output_format: str) -> None:
     """
     with session.open(read_only=True) as db:
         if not sizes:
-            output.facts(db.info(), output_format)
+            output.facts(db.info())
             return
         with output.progress("info", "pages") as on_progress:
             report = db.admin.stats(on_progress=on_progress)
@@ -80,8 +80,8 @@ def info(session: Session, sizes: bool, output_format: str) -> None:
         lines.append(("journal of topic", topic.topic, None, topic.journal_bytes))
     each = round(report.bytes_per_transaction)
     lines.append(("journal of a transaction", "", report.transactions, each))
-    shown = lines if output_format != "table" else _largest(lines)
-    output.rows(("PART", "NAME", "COUNT", "BYTES"), shown, output_format)
+    shown = lines if not output.is_format("table") else _largest(lines)
+    output.rows(("PART", "NAME", "COUNT", "BYTES"), shown)
     if len(shown) < len(lines):
         output.line(
             f"{len(lines) - len(shown)} smaller parts: eosdb info --sizes --format csv", err=True
@@ -104,7 +104,7 @@ def _largest(lines: list[tuple[object, ...]]) -> list[tuple[object, ...]]:
     "(repeatable). The column file has the path.",
 )  # fmt: skip
 @output.format_option
-def sql(session: Session, query: str, files: tuple[str, ...], output_format: str) -> None:
+def sql(session: Session, query: str, files: tuple[str, ...]) -> None:
     """Run a read-only SQL QUERY. `-` reads it from standard input; `.views` lists the views, with their
     columns and meaning.
 
@@ -121,21 +121,21 @@ def sql(session: Session, query: str, files: tuple[str, ...], output_format: str
             raise click.UsageError("give FILE or --files, not both")
         with output.progress("sql", "files") as on_progress:
             found = eosdb.fleet(files).query(query, on_progress=on_progress)
-        _show(found, output_format)
+        _show(found)
         return
     with session.open(read_only=True) as db:
         if query.strip() == ".views":
-            output.rows(("View", "Columns", "Shows"), _views(db), output_format)
+            output.rows(("View", "Columns", "Shows"), _views(db))
             return
         if query.strip().startswith("."):
             raise InvalidRequestError(f"{query.strip()}: expected .views, or one SQL statement")
-        _show(db.query(query), output_format)
+        _show(db.query(query))
 
 
-def _show(result: eosdb.QueryResult, output_format: str) -> None:
+def _show(result: eosdb.QueryResult) -> None:
     if not result.columns:
         raise InvalidRequestError("the statement returns no rows; give a SELECT")
-    output.rows(result.columns, result.rows, output_format)
+    output.rows(result.columns, result.rows)
 
 
 def _views(db: eosdb.Database) -> Iterator[tuple[str, str, str]]:

@@ -112,7 +112,7 @@ def restore(session: Session, target: str, position: int | None, timestamp: int 
 
 @click.command(cls=FileCommand)
 @output.format_option
-def housekeeping(session: Session, output_format: str) -> None:
+def housekeeping(session: Session) -> None:
     """Run due maintenance, such as retention, compaction, transaction timeouts, expirations and snapshots.
 
     \b
@@ -121,7 +121,7 @@ def housekeeping(session: Session, output_format: str) -> None:
     """
     with session.open() as db, output.progress("housekeeping", "records") as report:
         done = db.housekeeping(on_progress=report)
-    output.facts(dataclasses.asdict(done), output_format)
+    output.facts(dataclasses.asdict(done))
 
 
 @click.command(cls=FileCommand)

@@ -46,7 +46,7 @@ def add(session: Session, name: str, mechanisms: tuple[str, ...]) -> None:
 
 @users.command(name="list")
 @output.format_option
-def list_(session: Session, output_format: str) -> None:
+def list_(session: Session) -> None:
     """List users with the SCRAM mechanisms for which their passwords are stored.
 
     \b
@@ -55,8 +55,7 @@ def list_(session: Session, output_format: str) -> None:
     """
     with session.open(read_only=True) as db:
         credentials = db.admin._list_credentials()
-    columns = ("User", "Mechanism", "Iterations")
-    output.rows(columns, [(c.user, c.mechanism, c.iterations) for c in credentials], output_format)
+    output.listing(("User", "Mechanism", "Iterations"), credentials)
 
 
 @users.command()
