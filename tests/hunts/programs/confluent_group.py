@@ -37,6 +37,8 @@ OTHERS: Final = [name for name in MEMBERS if name != MIXED]
 _PATIENCE_S: Final = 15.0
 _MOST: Final = 50
 _ERRORS: Final = (kafka.KafkaException,)
+_FENCED: Final = kafka.KafkaError._FATAL
+"""The code by which a consumer learns of its fatal error; `fatal()` of that error is False."""
 
 
 def consumer(setting: Setting, **settings: object) -> kafka.Consumer:
@@ -124,7 +126,7 @@ def _polled(member: Any, messages: list[Any], wait_s: float) -> bool:
         return False
     if (error := message.error()) is None:
         messages.append(message)
-    elif error.fatal():
+    elif error.code() == _FENCED:
         raise kafka.KafkaException(error)
     return error is None
 
@@ -133,7 +135,7 @@ def _consumed(member: Any) -> list[Any]:
     """Raises KafkaException when the member is fenced, by itself, say, whose answer was lost."""
     messages = member.consume(_MOST, 0.2)
     for error in [error for message in messages if (error := message.error()) is not None]:
-        if error.fatal():
+        if error.code() == _FENCED:
             raise kafka.KafkaException(error)
     return [message for message in messages if message.error() is None]
 

@@ -9,7 +9,7 @@ import signal
 import sys
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, Message, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
 
 _ended = False
 # librdkafka 2.16 hangs in send_offsets_to_transaction when its only broker went and it begins anew with its
@@ -58,9 +58,10 @@ def main(
 
 
 def _without_errors(found: list[Message]) -> list[Message]:
-    """Raises KafkaException for a fatal error, such as that the group has changed its protocol."""
+    """Raises KafkaException for a fatal error, such as that the group has changed its protocol; `fatal()` of
+    the error that a consumer is told is False."""
     for message in found:
-        if (error := message.error()) is not None and error.fatal():
+        if (error := message.error()) is not None and error.code() == KafkaError._FATAL:
             raise KafkaException(error)
     return [message for message in found if message.error() is None]
 
