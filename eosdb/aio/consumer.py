@@ -9,28 +9,27 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from concurrent.futures import Future
-from functools import partial
-from typing import Final, Generic, Self, TypeVar
+from functools import partial, wraps
+from typing import Any, Concatenate, Final, Generic, ParamSpec, Self, TypeVar
 
 from eosdb.aio import polling
+from eosdb.aio.polling import PolledConsumer
 from eosdb.aio.producer import with_metadata
 from eosdb.aio.worker import Home, Workers, behind
 from eosdb.errors import IllegalStateError, WakeupError
 from eosdb.model.clock import Clock
-from eosdb.model.reports import Lag
 from eosdb.model.validation import check_int
 from eosdb.model.values import (
-    ConsumerGroupMetadata,
     ConsumerRecord,
     Key,
     OffsetAndMetadata,
-    OffsetAndTimestamp,
     TopicPartition,
     Value,
 )
 
+P = ParamSpec("P")
 T = TypeVar("T")
 OnLoop = Callable[[list[TopicPartition]], object]
 
@@ -38,9 +37,21 @@ _SLICE_MS: Final = 1_000
 """The longest single poll; then the thread of an abandoned consumer ends."""
 
 
+def _asking(
+    method: Callable[Concatenate[PolledConsumer[Any, Any], P], T],
+) -> Callable[Concatenate[AsyncConsumer[Any, Any], P], Coroutine[Any, Any, T]]:
+    """Make a coroutine of a method that leaves the positions as they are."""
+
+    @wraps(method)
+    async def call(self: AsyncConsumer[Any, Any], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._ask(partial(method, self._consumer, *args, **kwargs))
+
+    return call
+
+
 class AsyncConsumer(Generic[Key, Value]):
     """Reads records of topics or partitions, alone or in a group. One task reads at a time; other tasks may
-    call the other methods.
+    call the other methods. Methods without a description are those of `Consumer`, as coroutines.
 
     `async with` starts and stops the consumer; `async for` iterates over its records, endlessly.
     """
@@ -49,7 +60,7 @@ class AsyncConsumer(Generic[Key, Value]):
         self,
         home: Home,
         clock: Clock,
-        consumer: polling.PolledConsumer[Key, Value],
+        consumer: PolledConsumer[Key, Value],
         topics: tuple[str, ...],
     ) -> None:
         self._home = home
@@ -223,9 +234,7 @@ class AsyncConsumer(Generic[Key, Value]):
         """Return records of these partitions again."""
         await self._ask(lambda: self._consumer.resume(partitions))
 
-    async def paused(self) -> set[TopicPartition]:
-        """The assigned partitions that are paused."""
-        return await self._ask(self._consumer.paused)
+    paused = _asking(PolledConsumer.paused)
 
     # -- positions ------------------------------------------------------------------------------
 
@@ -244,13 +253,8 @@ class AsyncConsumer(Generic[Key, Value]):
         ones."""
         await self._reposition(partitions or None, lambda: self._consumer.seek_to_end(partitions))
 
-    async def position(self, partition: TopicPartition) -> int:
-        """Return the offset of the next record to be delivered."""
-        return await self._ask(lambda: self._consumer.position(partition))
-
-    async def position_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return all positions, for `commit` or `send_offsets_to_transaction`."""
-        return await self._ask(self._consumer.position_offsets)
+    position = _asking(PolledConsumer.position)
+    position_offsets = _asking(PolledConsumer.position_offsets)
 
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None
@@ -268,40 +272,13 @@ class AsyncConsumer(Generic[Key, Value]):
         given = list(partitions)
         return await self._ask(lambda: self._consumer.committed(given))
 
-    async def beginning_offsets(
-        self, partitions: Iterable[TopicPartition]
-    ) -> dict[TopicPartition, int]:
-        """Return the log start offsets."""
-        given = list(partitions)
-        return await self._ask(lambda: self._consumer.beginning_offsets(given))
-
-    async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the end offsets: under read_committed the last stable offset, otherwise the log end
-        offset."""
-        given = list(partitions)
-        return await self._ask(lambda: self._consumer.end_offsets(given))
-
-    async def offsets_for_times(
-        self, timestamps: Mapping[TopicPartition, int]
-    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Return the first record at or after each time (ms); None if there is none."""
-        return await self._ask(lambda: self._consumer.offsets_for_times(timestamps))
-
-    async def lag(self) -> dict[TopicPartition, Lag]:
-        """Return each partition's lag, counted from the delivered records (`Consumer.lag`)."""
-        return await self._ask(self._consumer.lag)
-
-    async def partitions_for(self, topic: str) -> int:
-        """Return the number of partitions of the topic. Raises UnknownTopicOrPartitionError."""
-        return await self._ask(lambda: self._consumer.partitions_for(topic))
-
-    async def group_metadata(self) -> ConsumerGroupMetadata:
-        """Return this consumer's identity in its group, for `send_offsets_to_transaction`."""
-        return await self._ask(self._consumer.group_metadata)
-
-    async def metrics(self) -> dict[str, float]:
-        """Return counters, averages and rates under Kafka's names."""
-        return await self._ask(self._consumer.metrics)
+    beginning_offsets = _asking(PolledConsumer.beginning_offsets)
+    end_offsets = _asking(PolledConsumer.end_offsets)
+    offsets_for_times = _asking(PolledConsumer.offsets_for_times)
+    lag = _asking(PolledConsumer.lag)
+    partitions_for = _asking(PolledConsumer.partitions_for)
+    group_metadata = _asking(PolledConsumer.group_metadata)
+    metrics = _asking(PolledConsumer.metrics)
 
     # -- small steps ----------------------------------------------------------------------------
 

@@ -7,9 +7,7 @@ waits for a handler's coroutine carries out the calls of its transaction, so a u
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 import inspect
-import queue
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Generator, Sequence
 from concurrent.futures import Future
@@ -23,7 +21,7 @@ from eosdb.aio.consumer import AsyncConsumer
 from eosdb.aio.polling import PolledConsumer
 from eosdb.aio.producer import AsyncProducer, Outgoing
 from eosdb.aio.proxies import AsyncAdmin, Proxy, reading
-from eosdb.aio.worker import LOOK_S, Home, Workers, behind, deferred, outlived, to_the_end
+from eosdb.aio.worker import Home, Inbox, Workers, behind, outlived, to_the_end
 from eosdb.aio.writer import Caller, Writer
 from eosdb.broker.outbox import UserTransaction
 from eosdb.broker.sink import Batches
@@ -36,7 +34,7 @@ from eosdb.client.producer.settings import ProducerConfig, ProducerSettings
 from eosdb.client.transport import DirectTransport
 from eosdb.database import Database, Topics
 from eosdb.database import connect as open_database
-from eosdb.errors import ConfigError, IllegalStateError, InvalidRequestError
+from eosdb.errors import ConfigError, IllegalStateError
 from eosdb.model.clock import SystemClock
 from eosdb.model.config import check_by_name, checked_settings, keywords_of
 from eosdb.model.reports import ProcessReport
@@ -50,44 +48,6 @@ AsyncHandlers: TypeAlias = (
     | Callable[[list[ConsumerRecord[Key, Value]], AsyncUserTransaction], Outcome]
 )
 """Handlers of `AsyncDatabase.process`: `async def` functions, or plain ones."""
-
-
-class Inbox:
-    """Runs calls in a thread that waits for a coroutine."""
-
-    def __init__(self) -> None:
-        self._calls: Final = queue.SimpleQueue[Callable[[], object]]()
-        self._is_over = False
-
-    async def run(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call the function in the thread. Raises InvalidRequestError when the coroutine is over."""
-        if self._is_over:
-            raise InvalidRequestError(
-                "the handler has returned, and its transaction is over; use `tx` only while it runs"
-            )
-        done, call = deferred(function, *args, **kwargs)
-        self._calls.put(call)
-        return await asyncio.wrap_future(done)
-
-    def wait_for(self, awaited: Future[T], loop: asyncio.AbstractEventLoop) -> T:
-        """Run calls until the coroutine is done, and return its result. Raises asyncio.CancelledError if
-        it was cancelled, or the loop is closed."""
-        awaited.add_done_callback(self._end)
-        while not (self._is_over and self._calls.empty()):
-            try:
-                self._calls.get(timeout=LOOK_S)()
-            except queue.Empty:
-                if loop.is_closed():
-                    raise asyncio.CancelledError from None
-        try:
-            return awaited.result()
-        except concurrent.futures.CancelledError:
-            # A BaseException: any Exception would count as the record's failure.
-            raise asyncio.CancelledError from None
-
-    def _end(self, _: object) -> None:
-        self._is_over = True  # In the loop's thread, where `run` reads it.
-        self._calls.put(lambda: None)
 
 
 class Processing:
@@ -150,11 +110,9 @@ class Processing:
         self, records: ConsumerRecord | list[ConsumerRecord], tx: UserTransaction | None = None
     ) -> Results:
         """In the processor's thread, or one of its workers."""
-        inbox, loop = Inbox(), self._home.loop
+        inbox = Inbox()
         given = (records,) if tx is None else (records, AsyncUserTransaction(inbox, tx))
-        if loop.is_closed():
-            raise asyncio.CancelledError
-        return inbox.wait_for(asyncio.run_coroutine_threadsafe(self._handle(*given), loop), loop)
+        return inbox.wait_for(self._handle(*given), self._home.loop)
 
     async def _handle(self, *given: Any) -> Results:
         if self._is_stopping:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import queue
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future
 from contextvars import ContextVar
 from inspect import isawaitable
-from typing import Any, Final, ParamSpec, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
-from eosdb.aio.worker import Home
+from eosdb.aio.worker import Home, Inbox
 from eosdb.client.consumer.consumer import Consumer
 from eosdb.client.consumer.fetcher import OnChange, records_of
 from eosdb.errors import IllegalStateError, WakeupError
@@ -76,13 +75,11 @@ class Buffer:
         return {tp: firsts[tp] for tp in going}
 
 
-P = ParamSpec("P")
 T = TypeVar("T")
 Found = dict[TopicPartition, Records]
 
 _PIECE: Final = 500
 """The most records of one call into C, during which no other Python thread runs."""
-_LOOK_AGAIN_S: Final = 1.0
 
 
 class PolledConsumer(Consumer[Key, Value]):
@@ -92,6 +89,7 @@ class PolledConsumer(Consumer[Key, Value]):
     """The offset of each partition's first undelivered record."""
 
     def position(self, partition: TopicPartition) -> int:
+        """Return the offset of the next record to be delivered."""
         first = self.undelivered.get(partition)
         return super().position(partition) if first is None else first
 
@@ -152,37 +150,21 @@ def with_undelivered(
         consumer.undelivered = before
 
 
-class _Visit:
-    """A callback running on the loop, and its calls that the waiting thread must carry out."""
-
-    def __init__(self, consumer: Consumer) -> None:
-        self.consumer: Final = consumer
-        self.is_open = True
-        self.asked: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-
-
-_visit: ContextVar[_Visit | None] = ContextVar("eosdb_aio_visit", default=None)
+_visit: ContextVar[tuple[Consumer, Inbox] | None] = ContextVar("eosdb_aio_visit", default=None)
+"""The consumer that waits for the callback of this context, and the inbox of its thread."""
 
 
 def is_called_back(consumer: Consumer) -> bool:
     """Whether this task is, or belongs to, a callback that this consumer waits for."""
     visit = _visit.get()
-    return visit is not None and visit.consumer is consumer and visit.is_open
+    return visit is not None and visit[0] is consumer and not visit[1].is_over
 
 
 def ask(function: Callable[[], T]) -> Future[T]:
     """Have the thread that waits for this callback call the function."""
-    visit, done = _visit.get(), Future[T]()
+    visit = _visit.get()
     assert visit is not None
-
-    def run() -> None:
-        try:
-            done.set_result(function())
-        except BaseException as error:
-            done.set_exception(error)
-
-    visit.asked.put(run)
-    return done
+    return visit[1].post(function)
 
 
 def on_the_loop(
@@ -191,36 +173,19 @@ def on_the_loop(
     """Wrap a function or coroutine function as a callback for a thread: the loop runs it, and the thread
     waits."""
 
-    async def visit_loop(visit: _Visit, tps: list[TopicPartition]) -> None:
-        _visit.set(visit)
-        try:
-            answer: Any = callback(tps)
-            if isawaitable(answer):
-                await answer
-        finally:
-            visit.is_open = False
+    async def visit_loop(inbox: Inbox, tps: list[TopicPartition]) -> None:
+        _visit.set((consumer, inbox))
+        answer: Any = callback(tps)
+        if isawaitable(answer):
+            await answer
 
     def call(tps: list[TopicPartition]) -> None:
-        visit = _Visit(consumer)
-        if home.loop.is_closed():
-            raise _no_loop()
-        done = asyncio.run_coroutine_threadsafe(visit_loop(visit, tps), home.loop)
-        done.add_done_callback(lambda _: visit.asked.put(None))
-        while not home.loop.is_closed():
-            try:
-                asked = visit.asked.get(timeout=_LOOK_AGAIN_S)
-            except queue.Empty:
-                continue
-            if asked is None:
-                if done.cancelled():
-                    break
-                done.result()
-                return
-            asked()
-        raise _no_loop()
+        inbox = Inbox()
+        try:
+            inbox.wait_for(visit_loop(inbox, tps), home.loop)
+        except asyncio.CancelledError:
+            raise IllegalStateError(
+                "the event loop has ended before a callback of the rebalance had"
+            ) from None
 
     return call
-
-
-def _no_loop() -> IllegalStateError:
-    return IllegalStateError("the event loop has ended before a callback of the rebalance had")

@@ -8,14 +8,22 @@ be interrupted, so there are three ways to wait. After a cancellation, `run` let
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import os
+import queue
 import threading
 import weakref
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final, ParamSpec, Protocol, TypeVar
 
-from eosdb.errors import DatabaseClosedError, EosdbError, IllegalStateError, StorageError
+from eosdb.errors import (
+    DatabaseClosedError,
+    EosdbError,
+    IllegalStateError,
+    InvalidRequestError,
+    StorageError,
+)
 from eosdb.model import threads
 from eosdb.model.clock import SystemClock
 from eosdb.model.closing import put_behind
@@ -183,6 +191,53 @@ def deferred(
                 done.set_exception(error)
 
     return done, call
+
+
+class Inbox:
+    """Runs calls in a thread that waits for a coroutine of the loop."""
+
+    def __init__(self) -> None:
+        self._calls: Final = queue.SimpleQueue[Callable[[], object]]()
+        self.is_over = False
+        """Whether the coroutine has ended; set and read in the loop's thread."""
+
+    def post(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Have the thread call the function. The coroutine must not be over."""
+        done, call = deferred(function, *args, **kwargs)
+        self._calls.put(call)
+        return done
+
+    async def run(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call the function in the thread. Raises InvalidRequestError when the coroutine is over."""
+        if self.is_over:
+            raise InvalidRequestError(
+                "the handler has returned, and its transaction is over; use `tx` only while it runs"
+            )
+        return await asyncio.wrap_future(self.post(function, *args, **kwargs))
+
+    def wait_for(self, coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> T:
+        """Run calls until the coroutine is done, and return its result. Raises asyncio.CancelledError if
+        it was cancelled, or the loop is closed."""
+        if loop.is_closed():
+            coroutine.close()
+            raise asyncio.CancelledError
+        awaited = asyncio.run_coroutine_threadsafe(coroutine, loop)
+        awaited.add_done_callback(self._end)
+        while not (self.is_over and self._calls.empty()):
+            try:
+                self._calls.get(timeout=LOOK_S)()
+            except queue.Empty:
+                if loop.is_closed():
+                    raise asyncio.CancelledError from None
+        try:
+            return awaited.result()
+        except concurrent.futures.CancelledError:
+            # A BaseException: any Exception would count as the record's failure.
+            raise asyncio.CancelledError from None
+
+    def _end(self, _: object) -> None:
+        self.is_over = True
+        self._calls.put(lambda: None)
 
 
 def _undo(result: Future[T], undo: Callable[[T], object]) -> None:
