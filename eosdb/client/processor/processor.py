@@ -93,6 +93,11 @@ class Processor:
         **config: Any,
     ) -> None:
         self._settings = checked_settings(ProcessorSettings, "processor", config)
+        if "max_batch" in config and not self._settings.batch:
+            raise ConfigError(
+                f"max_batch: got {config['max_batch']!r} without batch=True, expected a handler of "
+                "batches; add batch=True, or leave max_batch out"
+            )
         if transactional_id is None:
             transactional_id = group_id
         elif not isinstance(transactional_id, str) or not transactional_id:

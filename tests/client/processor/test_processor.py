@@ -477,6 +477,8 @@ def test_a_static_copy_that_is_replaced_ends_with_the_groups_error(
         ({"dead_letter_topic": "in"}, "topics"),
         ({"batch": 1}, "expected True or False"),
         ({"batch": True, "max_batch": 0}, "max_batch"),
+        ({"max_batch": 500}, "got 500 without batch=True"),
+        ({"max_batch": 9, "batch": False}, "add batch=True"),
         ({"batches": True}, "did you mean 'batch'"),
     ],
 )
