@@ -78,7 +78,7 @@ TIERS = {
 ROOMS = [row for tier in TIERS.values() for row in tier]
 BUDGET = {
     "engine": 34_261,
-    "clients": 10_808,
+    "clients": 10_712,
     "wire": 5_699,
     "testing": 3_258,
     "integrations": 7_607,

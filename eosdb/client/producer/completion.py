@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable
 
 from eosdb.client.answers import is_lost, may_be_repeated
 from eosdb.client.producer.accumulator import ProducerBatch, RecordAccumulator
-from eosdb.client.producer.fencing import note_failure
 from eosdb.client.producer.settings import ProducerSettings
 from eosdb.client.producer.state import TransactionManager
 from eosdb.errors import (
@@ -153,7 +152,7 @@ class BatchCompletion:
             self._to_bump.add(batch.tp)
 
     def _fail(self, batch: ProducerBatch, error: EosdbError) -> None:
-        note_failure(self._manager, error, Produce)
+        self._manager.failed(error, Produce)
         self.give_up(batch, error)
 
     def give_up(self, batch: ProducerBatch, error: EosdbError) -> None:

@@ -10,13 +10,13 @@ from collections.abc import Callable
 from typing import Any, Final, Generic, TypeVar
 
 from eosdb.client.answers import Kind, as_coordinators, is_lost, may_be_repeated
-from eosdb.client.producer.fencing import note_failure
 from eosdb.client.producer.settings import ProducerSettings
-from eosdb.client.producer.state import TransactionManager
+from eosdb.client.producer.state import ClientState, TransactionManager
 from eosdb.client.transport import Exchange, Transport
 from eosdb.errors import ConcurrentTransactionsError, EosdbError, RequestTimedOutError, in_doubt
 from eosdb.model.metrics import Metrics
-from eosdb.model.requests import Request, TxnOffsetCommit
+from eosdb.model.requests import InitProducerId, Request, TxnOffsetCommit
+from eosdb.model.values import ProducerIdAndEpoch
 
 T = TypeVar("T")
 
@@ -39,19 +39,6 @@ class CoordinatorCall(Generic[T]):
         """The attempts without an answer: any of them may have been carried out."""
         self.done = False
         self.error: EosdbError | None = None
-
-    def submit(self, transport: Transport, now_ms: int) -> None:
-        self.unanswered += 1  # First: an interrupt may stop the request.
-        self.exchange = transport.submit(self.request)
-        self.sent_ms = now_ms
-        self.attempts += 1
-
-    def finish(self) -> None:
-        """Handle the response, which has arrived."""
-        assert self.exchange is not None
-        answer = self.exchange.answer
-        self.done, self.error = True, None
-        self.on_answer(answer)
 
     def fail(self, error: EosdbError) -> None:
         if self.unanswered:
@@ -90,6 +77,22 @@ class CoordinatorCalls:
         self._queue.append(call)
         return call
 
+    def initialize(self) -> CoordinatorCall[ProducerIdAndEpoch]:
+        """Add a request for a producer id and epoch to the queue."""
+        manager, settings = self._manager, self._settings
+        # An interrupt may have prevented an earlier request.
+        if manager.state is not ClientState.INITIALIZING:
+            manager.transition(ClientState.INITIALIZING)
+        expected = manager.identity if manager.needs_new_epoch else None
+
+        def given(identity: ProducerIdAndEpoch) -> None:
+            if manager.state is ClientState.INITIALIZING:
+                manager.ended(identity)
+
+        transactional_id, timeout_ms = settings.transactional_id, settings.transaction_timeout_ms
+        request = InitProducerId(transactional_id, timeout_ms, *(expected or (-1, -1)))
+        return self.enqueue(request, given)
+
     def pending(self, kind: Kind) -> CoordinatorCall[Any] | None:
         """Return the request of this kind that has no response yet."""
         return next((call for call in self._queue if isinstance(call.request, kind)), None)
@@ -107,8 +110,10 @@ class CoordinatorCalls:
                 if now_ms < call.retry_at_ms:
                     return
                 self._manager.sent += isinstance(call.request, TxnOffsetCommit)
-                call.submit(self._transport, now_ms)
-            assert call.exchange is not None
+                call.unanswered += 1  # First: an interrupt may stop the request.
+                call.exchange = self._transport.submit(call.request)
+                call.sent_ms = now_ms
+                call.attempts += 1
             if not call.exchange.done:
                 if now_ms - call.sent_ms < self._settings.request_timeout_ms:
                     return
@@ -141,7 +146,8 @@ class CoordinatorCalls:
         assert exchange is not None
         if exchange.error is None:
             self._queue.popleft()
-            call.finish()
+            call.done, call.error = True, None
+            call.on_answer(exchange.answer)
             return
         if isinstance(call.request, TxnOffsetCommit):
             self._manager.answered(exchange.error)
@@ -157,7 +163,7 @@ class CoordinatorCalls:
             return
         self._queue.popleft()
         call.fail(error)
-        note_failure(self._manager, error, type(call.request))
+        self._manager.failed(error, type(call.request))
 
     def _backoff_ms(self, error: EosdbError, attempts: int) -> int:
         backoff = self._settings.retry_backoff_ms

@@ -15,8 +15,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from eosdb.client.answers import is_lost
 from eosdb.client.producer.accumulator import ProducerBatch, RecordAccumulator
 from eosdb.client.producer.completion import BatchCompletion
-from eosdb.client.producer.coordinator_calls import CoordinatorCalls
-from eosdb.client.producer.identity import IdentityRequest
+from eosdb.client.producer.coordinator_calls import CoordinatorCall, CoordinatorCalls
 from eosdb.client.producer.settings import ProducerSettings
 from eosdb.client.producer.state import ClientState, TransactionManager
 from eosdb.client.transport import CarriesOutTurns, DirectTransport, Exchange, Transport, answered
@@ -87,7 +86,8 @@ class Sender:
         self._accumulator = accumulator
         self._metrics = metrics
         self.coordinator: Final = CoordinatorCalls(transport, settings, manager, metrics)
-        self.identity: Final = IdentityRequest(settings, manager, self.coordinator)
+        self._initialized: CoordinatorCall[ProducerIdAndEpoch] | None = None
+        """The request for an identity, without transactions."""
         self._completion = BatchCompletion(settings, manager, accumulator, metrics)
         self._on_the_way: list[ProduceRequest] = []
         self._fire_and_forget = str(settings.acks).strip() == "0"
@@ -447,11 +447,20 @@ class Sender:
         return False
 
     def _current_identity(self, now_ms: int) -> ProducerIdAndEpoch | None:
-        """Return the producer id and epoch; None while they are being requested."""
-        identity, error = self.identity.current(now_ms)
-        if error is not None:
-            self.drop_waiting(error)
-        return identity
+        """Return the producer id and epoch; None while they are being requested. Without transactions,
+        requests missing ones here."""
+        manager = self._manager
+        if manager.identity is None and manager.transactional_id is None:
+            if manager.state is ClientState.READY:
+                manager.transition(ClientState.UNINITIALIZED)  # The epochs are used up.
+            if self._initialized is None:
+                self._initialized = self.coordinator.initialize()
+                self.coordinator.run(now_ms)
+            if self._initialized.done:
+                initialized, self._initialized = self._initialized, None
+                if initialized.error is not None:
+                    self.drop_waiting(initialized.error)
+        return manager.identity
 
     # -- when to come again ---------------------------------------------------------------------
 

@@ -15,10 +15,14 @@ from eosdb.client.producer.sequences import PartitionProgress
 from eosdb.errors import (
     EosdbError,
     IllegalStateError,
+    InvalidProducerEpochError,
     InvalidProducerIdMappingError,
+    InvalidTxnStateError,
+    ProducerFencedError,
     is_refused_by_file,
 )
-from eosdb.model.requests import InitProducerId
+from eosdb.model.notices import catalog
+from eosdb.model.requests import EndTxn, InitProducerId
 from eosdb.model.values import CLASSIC, ProducerIdAndEpoch, TopicPartition
 
 
@@ -100,8 +104,7 @@ class TransactionManager:
         """The transactions that have ended under this identity (version 1)."""
         self.needs_new_epoch = False
         """Whether the producer must request a new epoch before the next transaction."""
-        self.is_fencing_told = False
-        """Whether the fencing of the producer was logged."""
+        self._is_fencing_told = False
         self._progress: dict[TopicPartition, PartitionProgress] = {}
 
     def transition(self, state: ClientState) -> None:
@@ -196,7 +199,24 @@ class TransactionManager:
         self.state = ClientState.READY
 
     def failed(self, error: EosdbError, kind: Kind) -> None:
-        """Change the state after an error from which the request cannot recover."""
+        """Change the state after an error from which the request cannot recover. Logs once that the
+        producer was fenced."""
+        self._change_after(error, kind)
+        is_fenced = isinstance(error, (InvalidProducerEpochError, ProducerFencedError))
+        # The transaction was ended already, for example by its timeout.
+        was_ended = kind is EndTxn and isinstance(error, InvalidTxnStateError)
+        if not (is_fenced or was_ended) or self._is_fencing_told or self.transactional_id is None:
+            return
+        self._is_fencing_told = True
+        producer_id, epoch = (None, None) if self.identity is None else self.identity
+        catalog.PRODUCER_FENCED.say(
+            transactional_id=self.transactional_id,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            error=error,
+        )
+
+    def _change_after(self, error: EosdbError, kind: Kind) -> None:
         if self.state is ClientState.FATAL_ERROR:
             return
         initializing = kind is InitProducerId and self.state is ClientState.INITIALIZING

@@ -72,7 +72,7 @@ class ProducerTransactions:
         """Initialise the transactional id, or continue to wait for that."""
         self._manager.require(name, ClientState.UNINITIALIZED, ClientState.INITIALIZING)
         pending = self._sender.coordinator.pending(requests.InitProducerId)
-        self._wait_for(pending or self._sender.identity.ask(), name)
+        self._wait_for(pending or self._sender.coordinator.initialize(), name)
 
     def begin(self) -> TransactionToken:
         manager = self._manager
@@ -262,7 +262,7 @@ class ProducerTransactions:
             manager.ended(identity)
             return
         manager.initialized(identity)
-        self._renewal = self._sender.identity.ask()
+        self._renewal = self._sender.coordinator.initialize()
 
     def _wait_for(self, pending: CoordinatorCall[Any], name: str) -> None:
         """Run the sender until the coordinator's response arrives, at most max_block_ms."""
