@@ -14,7 +14,6 @@ from eosdb.coordinator.authorizer import AclMemo
 from eosdb.coordinator.groups import configs as group_configs
 from eosdb.coordinator.groups import offsets as group_offsets
 from eosdb.coordinator.groups import rows as group_rows
-from eosdb.coordinator.transactions import rows
 from eosdb.coordinator.transactions import rows as transaction_rows
 from eosdb.coordinator.transactions.producer_ids import BLOCK_VERSION, NEXT_PRODUCER_ID
 from eosdb.events import encoding, kinds
@@ -62,34 +61,12 @@ def transaction_state_changed(
         )
 
 
-def transactional_id_expired(
-    unit: Folding, event: kinds.TransactionalIdExpired, position: int
-) -> None:
-    transaction_rows.forget(unit, event.transactional_id)
-
-
 def producer_ids_forgotten(unit: Folding, event: kinds.ProducerIdsForgotten, position: int) -> None:
     unit.executemany(_FORGET_PRODUCER_ID, [(id_,) for id_ in event.producer_ids])
 
 
-def offsets_committed(unit: Folding, event: kinds.OffsetsCommitted, position: int) -> None:
-    group_offsets.put(unit, event.group_id, event.offsets, event.timestamp, position)
-
-
-def txn_offsets_committed(unit: Folding, event: kinds.TxnOffsetsCommitted, position: int) -> None:
-    group_offsets.pend(
-        unit,
-        event.producer_id,
-        event.producer_epoch,
-        event.group_id,
-        event.offsets,
-        event.timestamp,
-        position,
-    )
-
-
 def offsets_deleted(unit: Folding, event: kinds.OffsetsDeleted, position: int) -> None:
-    group_offsets.forget(unit, event.group_id, event.partitions)
+    group_offsets.forget(unit, event)
     if event.reason in ("group deleted", "group expired"):
         group_rows.forget(unit, event.group_id)
 
@@ -105,14 +82,6 @@ def consumer_group_changed(unit: Folding, event: kinds.ConsumerGroupChanged, pos
     group_offsets.retain(unit, event.group_id, None if group.members else event.timestamp)
 
 
-def group_config_altered(unit: Folding, event: kinds.GroupConfigAltered, position: int) -> None:
-    group_configs.save(unit, event.group_id, event.config)
-
-
-def topic_deleted(unit: Folding, event: kinds.TopicDeleted, position: int) -> None:
-    group_offsets.forget_topic(unit, event.topic)
-
-
 def acl_added(unit: Folding, event: kinds.AclAdded, position: int) -> None:
     unit.execute(_SAVE_ACL, tuple(event.acl))
     unit.memos[AclMemo].rules = None
@@ -123,33 +92,23 @@ def acl_removed(unit: Folding, event: kinds.AclRemoved, position: int) -> None:
     unit.memos[AclMemo].rules = None
 
 
-def scram_credential_set(unit: Folding, event: kinds.ScramCredentialSet, position: int) -> None:
-    users.save(unit, event.credential)
-
-
-def scram_credential_removed(
-    unit: Folding, event: kinds.ScramCredentialRemoved, position: int
-) -> None:
-    users.forget(unit, event.user, event.mechanism)
-
-
 HANDLERS: Final[dict[type[kinds.Event], Callable[[Folding, Any, int], None]]] = {
     kinds.ProducerIdBlockAllocated: producer_id_block_allocated,
     kinds.CoordinatorElected: coordinator_elected,
     kinds.TransactionStateChanged: transaction_state_changed,
-    kinds.TransactionalIdExpired: transactional_id_expired,
+    kinds.TransactionalIdExpired: transaction_rows.expired,
     kinds.ProducerIdsForgotten: producer_ids_forgotten,
-    kinds.OffsetsCommitted: offsets_committed,
-    kinds.TxnOffsetsCommitted: txn_offsets_committed,
+    kinds.OffsetsCommitted: group_offsets.committed,
+    kinds.TxnOffsetsCommitted: group_offsets.txn_committed,
     kinds.OffsetsDeleted: offsets_deleted,
-    kinds.TopicDeleted: topic_deleted,
+    kinds.TopicDeleted: group_offsets.topic_deleted,
     kinds.AclAdded: acl_added,
     kinds.AclRemoved: acl_removed,
-    kinds.ScramCredentialSet: scram_credential_set,
-    kinds.ScramCredentialRemoved: scram_credential_removed,
+    kinds.ScramCredentialSet: users.credential_set,
+    kinds.ScramCredentialRemoved: users.credential_removed,
     kinds.GroupChanged: group_changed,
     kinds.ConsumerGroupChanged: consumer_group_changed,
-    kinds.GroupConfigAltered: group_config_altered,
+    kinds.GroupConfigAltered: group_configs.altered,
 }
 _FOLDS: Final = {
     kind: tuple(
@@ -186,7 +145,7 @@ def _expected(unit: Folding, row: Lean) -> kinds.Event:
     if row.kind is kinds.TransactionStateChanged:
         to_state = TransactionState.from_label(row.members.get("to_state", _ONGOING))
         version = row.members.get("transaction_version", EPOCH_PER_TRANSACTION)
-        usual = rows.expected(before, to_state, version, row.timestamp)
+        usual = transaction_rows.expected(before, to_state, version, row.timestamp)
         if usual is None:
             raise TypeError(f"the transactional id {row.transactional_id!r} is not known")
         return usual

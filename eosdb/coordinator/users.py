@@ -10,6 +10,7 @@ from eosdb.errors import (
     UnacceptableCredentialError,
     UnsupportedSaslMechanismError,
 )
+from eosdb.events.kinds import ScramCredentialRemoved, ScramCredentialSet
 from eosdb.model.protocol.scram import ITERATIONS_MAX, ITERATIONS_MIN, MECHANISMS, ScramCredential
 from eosdb.model.validation import check_int, check_name, check_text, shown
 from eosdb.store.schema.newest import Statement
@@ -68,9 +69,9 @@ def load(source: Source) -> list[ScramCredential]:
     return [ScramCredential(*row) for row in rows]
 
 
-def save(unit: Folding, credential: ScramCredential) -> None:
-    unit.execute(_SAVE, credential)
+def credential_set(unit: Folding, event: ScramCredentialSet, position: int) -> None:
+    unit.execute(_SAVE, event.credential)
 
 
-def forget(unit: Folding, user: str, mechanism: str) -> None:
-    unit.execute(_DELETE, (user, mechanism))
+def credential_removed(unit: Folding, event: ScramCredentialRemoved, position: int) -> None:
+    unit.execute(_DELETE, (event.user, event.mechanism))

@@ -8,7 +8,7 @@ from unittest import mock
 
 from eosdb.broker import group_offsets as offset_requests
 from eosdb.client.consumer.membership import Membership
-from eosdb.coordinator import coordinator, leadership
+from eosdb.coordinator import coordinator, leadership, projection
 from eosdb.coordinator.groups import offsets as group_offsets
 from eosdb.coordinator.transactions import decisions, producer_ids, state
 from eosdb.coordinator.transactions import rows as transaction_rows
@@ -132,9 +132,9 @@ def answer_before_the_markers() -> Any:
     return mock.patch.object(leadership.Leadership, "complete", return_value=None)
 
 
-@instead_of("producer ids are handed out again after a restart", producer_ids, "next_block")
-def producer_ids_twice(next_block: Any, state: Any, size: int, now_ms: int) -> Any:
-    return next_block(state, size, now_ms)._replace(first_producer_id=0)
+@instead_of("producer ids are handed out again after a restart", producer_ids, "counter")
+def producer_ids_twice(counter: Any, unit: Any, name: str) -> int:
+    return 0 if name == producer_ids.NEXT_PRODUCER_ID else counter(unit, name)
 
 
 # -- offsets in transactions -------------------------------------------------------------------------
@@ -155,12 +155,7 @@ def drop_pending_offsets_late(complete: Any, unit: Any, pid: int, *, committed: 
 
 @mutant("offsets count as soon as they are sent to the transaction")
 def offsets_before_the_commit() -> Any:
-    def pend(
-        unit: Any, pid: int, epoch: int, group: str, offsets: Any, timestamp: int, position: int
-    ) -> None:
-        group_offsets.put(unit, group, offsets, timestamp, position)
-
-    return mock.patch.object(group_offsets, "pend", pend)
+    return mock.patch.dict(projection._FOLDS, {TxnOffsetsCommitted: (group_offsets.committed,)})
 
 
 @instead_of("a fenced producer may still send offsets", transaction_rows, "join")

@@ -97,11 +97,12 @@ def checked(
     return GroupConfigAltered(timestamp=now_ms, group_id=group_id, config=after)
 
 
-def save(unit: Folding, group_id: str, config: Mapping[str, str]) -> None:
-    if config:
-        unit.execute(_SAVE, (group_id, json.dumps(config, separators=(",", ":"), sort_keys=True)))
+def altered(unit: Folding, event: GroupConfigAltered, position: int) -> None:
+    if event.config:
+        config = json.dumps(event.config, separators=(",", ":"), sort_keys=True)
+        unit.execute(_SAVE, (event.group_id, config))
     else:
-        unit.execute(_FORGET, (group_id,))
+        unit.execute(_FORGET, (event.group_id,))
 
 
 def _checked(name: str, value: object, broker: BrokerConfig) -> int:

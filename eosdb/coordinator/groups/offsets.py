@@ -19,7 +19,13 @@ from eosdb.errors import (
     OffsetMetadataTooLargeError,
     UnstableOffsetCommitError,
 )
-from eosdb.events.kinds import OffsetCommit, OffsetsDeleted
+from eosdb.events.kinds import (
+    OffsetCommit,
+    OffsetsCommitted,
+    OffsetsDeleted,
+    TopicDeleted,
+    TxnOffsetsCommitted,
+)
 from eosdb.model.config import BrokerConfig
 from eosdb.model.requests import OffsetErrors
 from eosdb.model.validation import check_int, check_mapping, check_text, check_topic_partition
@@ -153,49 +159,17 @@ def exists(connection: Unit | sqlite3.Connection, group_id: str) -> bool:
     )
 
 
-def put(
-    unit: Folding, group_id: str, offsets: Iterable[OffsetCommit], timestamp: int, position: int
-) -> None:
-    """Projection only: store committed offsets."""
-    retain_from = None if _is_kept(unit, group_id) else timestamp
-    unit.executemany(
-        _PUT,
-        [
-            (
-                group_id,
-                c.topic,
-                c.partition,
-                c.offset,
-                c.leader_epoch,
-                c.metadata,
-                timestamp,
-                position,
-                retain_from,
-            )
-            for c in offsets
-        ],
-    )
+def committed(unit: Folding, event: OffsetsCommitted, position: int) -> None:
+    retain_from = None if _is_kept(unit, event.group_id) else event.timestamp
+    commit = event.timestamp, position, retain_from
+    unit.executemany(_PUT, [(event.group_id, *offset, *commit) for offset in event.offsets])
 
 
-def pend(
-    unit: Folding,
-    producer_id: int,
-    producer_epoch: int,
-    group_id: str,
-    offsets: Iterable[OffsetCommit],
-    timestamp: int,
-    position: int,
-) -> None:
-    """Projection only: store pending offsets."""
-    unit.memos[_OffsetMemo].nothing_pending.discard(producer_id)
-    unit.executemany(
-        _PEND,
-        [
-            (producer_id, producer_epoch, group_id, *c[:3], c.leader_epoch, c.metadata, timestamp,
-             position)
-            for c in offsets
-        ],
-    )  # fmt: skip
+def txn_committed(unit: Folding, event: TxnOffsetsCommitted, position: int) -> None:
+    unit.memos[_OffsetMemo].nothing_pending.discard(event.producer_id)
+    group = event.producer_id, event.producer_epoch, event.group_id
+    commit = event.timestamp, position
+    unit.executemany(_PEND, [(*group, *offset, *commit) for offset in event.offsets])
 
 
 def complete_pending(unit: Folding, producer_id: int, *, committed: bool) -> None:
@@ -226,16 +200,15 @@ def _is_kept(unit: Folding, group_id: str) -> bool:
     return bool(unit.execute(_HAS_MEMBERS, (group_id, GroupState.EMPTY.value)).fetchone())
 
 
-def forget(unit: Folding, group_id: str, tps: Iterable[TopicPartition]) -> None:
+def forget(unit: Folding, event: OffsetsDeleted) -> None:
     """Projection only: delete the committed and pending offsets of these partitions."""
     for statement in _FORGET:
-        unit.executemany(statement, [(group_id, *tp) for tp in tps])
+        unit.executemany(statement, [(event.group_id, *tp) for tp in event.partitions])
 
 
-def forget_topic(unit: Folding, topic: str) -> None:
-    """Projection only: delete all offsets of a deleted topic."""
+def topic_deleted(unit: Folding, event: TopicDeleted, position: int) -> None:
     for statement in _FORGET_TOPIC:
-        unit.execute(statement, (topic,))
+        unit.execute(statement, (event.topic,))
 
 
 def fetch(

@@ -239,10 +239,9 @@ def save(unit: Folding, event: kinds.TransactionStateChanged) -> None:
         unit.memos[Due].by(metadata.start_time_ms + metadata.timeout_ms + 1)
 
 
-def forget(unit: Folding, transactional_id: str) -> None:
-    """Projection only: delete the row of an expired id."""
-    unit.execute(_DELETE, (transactional_id,))
-    unit.memos[TransactionMemo].rows.pop(transactional_id, None)
+def expired(unit: Folding, event: kinds.TransactionalIdExpired, position: int) -> None:
+    unit.execute(_DELETE, (event.transactional_id,))
+    unit.memos[TransactionMemo].rows.pop(event.transactional_id, None)
 
 
 def _row(metadata: TransactionMetadata) -> list[object]:
