@@ -53,8 +53,6 @@ HOLDS: Final = {
     "eosdb.coordinator.coordinator.TransactionCoordinator.recover": "nothing; each looks for what is left",
     "eosdb.coordinator.coordinator.TransactionCoordinator.run_due": "nothing; each looks for what is due",
     "eosdb.coordinator.coordinator.TransactionCoordinator.write": "nothing of the first",
-    "eosdb.coordinator.transactions.producer_ids.ProducerIdManager._allocate_block": "the version of the "
-    "block",
     "eosdb.maintenance.housekeeping.Round._due": "the ids of the partitions",
     "eosdb.maintenance.housekeeping.Round._forget_producer_ids": "producer ids, which nobody gets again",
     "eosdb.maintenance.housekeeping.Round._forget_what_was_done_once": "nothing; each looks for what is "

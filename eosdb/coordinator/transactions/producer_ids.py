@@ -1,8 +1,7 @@
 """Producer ids: never reused, taken from durably allocated blocks (ProducerIdManager).
 
-A database object holds one block in memory. An event allocates the next block with the next block
-version, so two processes that read the same state cannot both allocate it. Closing the database loses the
-unused ids of its block.
+A database object holds one block in memory. It reads the next free id and allocates its next block in one
+unit, so no two processes get the same block. Closing the database loses the unused ids of its block.
 
 `producer_ids` stores the transactional id of a producer id as long as a record of it exists. A
 transactional id belongs to one of 50 coordinator partitions.
@@ -13,7 +12,6 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from eosdb.errors import ProducerIdsExhaustedError
@@ -60,30 +58,6 @@ SELECT EXISTS (
 _IS_STORED: Final = "SELECT 1 FROM producer_ids WHERE producer_id = ?"
 
 
-@dataclass(frozen=True, slots=True)
-class BlockState:
-    """The first id of the next block, and the number of allocated blocks."""
-
-    next_producer_id: int
-    version: int
-
-
-def next_block(state: BlockState, size: int, now_ms: int) -> ProducerIdBlockAllocated:
-    """The event that allocates the next block. Raises ProducerIdsExhaustedError when fewer than `size`
-    ids are left below 2**63."""
-    if state.next_producer_id > INT64_MAX - size:
-        raise ProducerIdsExhaustedError(
-            f"the next producer id would be {state.next_producer_id}, a block of {size} does not fit "
-            "below 2**63; this file can have no further producers, start a new one"
-        )
-    return ProducerIdBlockAllocated(
-        timestamp=now_ms,
-        first_producer_id=state.next_producer_id,
-        size=size,
-        version=state.version + 1,
-    )
-
-
 class ProducerIdManager:
     """Gives out the ids of the block in memory. Threads may share it."""
 
@@ -99,31 +73,24 @@ class ProducerIdManager:
         """A producer id that was never used. Raises ProducerIdsExhaustedError."""
         with self._lock:
             if self._next == self._end:
-                self._allocate_block()
+                block = self._store.write(self._allocate_block, tells=False)
+                self._next = block.first_producer_id
+                self._end = block.first_producer_id + block.size
             producer_id = self._next
             self._next += 1
             return producer_id
 
-    def _allocate_block(self) -> None:
-        event = None
-        while event is None:
-            state = self._store.write(_state, sync=False, tells=False)
-            proposal = next_block(state, self._block_size, self._clock.time_ms())
-
-            def allocate(unit: Unit, proposal: ProducerIdBlockAllocated = proposal) -> bool:
-                if _state(unit).version + 1 != proposal.version:
-                    return False
-                unit.record(proposal)
-                return True
-
-            if self._store.write(allocate, tells=False):
-                event = proposal
-        self._next = event.first_producer_id
-        self._end = event.first_producer_id + event.size
-
-
-def _state(unit: Unit) -> BlockState:
-    return BlockState(counter(unit, NEXT_PRODUCER_ID), counter(unit, BLOCK_VERSION))
+    def _allocate_block(self, unit: Unit) -> ProducerIdBlockAllocated:
+        first, size = counter(unit, NEXT_PRODUCER_ID), self._block_size
+        if first > INT64_MAX - size:
+            raise ProducerIdsExhaustedError(
+                f"the next producer id would be {first}, a block of {size} does not fit below 2**63; this "
+                "file can have no further producers, start a new one"
+            )
+        version = counter(unit, BLOCK_VERSION) + 1
+        block = ProducerIdBlockAllocated(self._clock.time_ms(), first, size, version)
+        unit.record(block)
+        return block
 
 
 # -- what is forgotten -----------------------------------------------------------------------------
