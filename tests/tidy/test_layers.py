@@ -77,7 +77,7 @@ TIERS = {
 }
 ROOMS = [row for tier in TIERS.values() for row in tier]
 BUDGET = {
-    "engine": 34_261,
+    "engine": 34_161,
     "clients": 10_712,
     "wire": 5_699,
     "testing": 3_258,
