@@ -248,13 +248,13 @@ def _end(core: Core, sender: Sender, this: SinkBatch | None) -> None:
     name, version = sender.transactional_id, core.config.transaction_version
     request = EndTxn(name, *sender.producer, this is not None)
 
-    def decide(unit: Unit, fresh: int | None) -> Decision | None:
+    def decide(unit: Unit, fresh: int | None) -> Decision:
         if this is not None:
             sender.check_topics(unit)
             if once.has_batch(unit, this):
                 raise _DoneMeanwhileError
         decision = core.coordinator.end(unit, request, version, fresh)
-        if this is not None and decision is not None:
+        if this is not None:
             _remember(core, unit, this)
         return decision
 

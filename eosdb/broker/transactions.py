@@ -144,7 +144,7 @@ def end_txn(core: Core, request: requests.EndTxn) -> Write[ProducerIdAndEpoch]:
     coordinator = core.coordinator
     coordinator.leadership.ensure_elected()
 
-    def decide(unit: Unit, fresh: int | None = None) -> Decision | None:
+    def decide(unit: Unit, fresh: int | None = None) -> Decision:
         core.may_transact(unit, transactional_id)
         return coordinator.end(unit, request, version, fresh)
 

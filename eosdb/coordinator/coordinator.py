@@ -25,13 +25,13 @@ from eosdb.coordinator.groups import rows as group_rows
 from eosdb.coordinator.groups.decisions import NO_DEADLINE, Group
 from eosdb.coordinator.groups.departures import Removed
 from eosdb.coordinator.groups.rows import AnyGroup
-from eosdb.coordinator.leadership import Decision, End, Leadership
+from eosdb.coordinator.leadership import Decision, Leadership
 from eosdb.coordinator.presence import Presences
 from eosdb.coordinator.transactions import decisions
 from eosdb.coordinator.transactions import rows as transaction_rows
-from eosdb.coordinator.transactions.decisions import FenceOngoing, begun_again
+from eosdb.coordinator.transactions.decisions import begun_again
 from eosdb.coordinator.transactions.producer_ids import ProducerIdManager
-from eosdb.coordinator.transactions.state import TransactionMetadata
+from eosdb.coordinator.transactions.state import FreshProducerIdNeededError, TransactionMetadata
 from eosdb.log import producer_rows, scheduled
 from eosdb.model.clock import Clock
 from eosdb.model.config import BrokerConfig
@@ -39,7 +39,7 @@ from eosdb.model.notices import catalog
 from eosdb.model.protocol.consumer_protocol import has_owner
 from eosdb.model.requests import EndTxn
 from eosdb.model.threads import Fate
-from eosdb.model.values import ProducerIdAndEpoch
+from eosdb.model.values import ProducerIdAndEpoch, TransactionState
 from eosdb.store.store import Store
 from eosdb.store.writing.unit import STEPS_PER_UNIT, Unit
 
@@ -294,44 +294,33 @@ class TransactionCoordinator:
         the caller must retry. Raises ConcurrentTransactionsError, ProducerFencedError and
         InvalidTransactionTimeoutError."""
 
-        def decide(unit: Unit, fresh: int | None) -> Decision | None:
+        def decide(unit: Unit, fresh: int | None) -> Decision:
             check(unit)
             decisions.check_timeout(timeout_ms, self._config.transaction_max_timeout_ms)
             current = transaction_rows.load(unit, transactional_id)
-            if fresh is None and decisions.needs_new_producer_id(current):
-                return None
             now = self._clock.time_ms()
-            verdict = decisions.init_producer_id(
+            after = decisions.init_producer_id(
                 current, transactional_id, timeout_ms, expected, fresh, now
             )
-            fences = isinstance(verdict, FenceOngoing)
-            after = verdict.prepared if isinstance(verdict, FenceOngoing) else verdict.metadata
             transaction_rows.record(unit, current, after, now)
-            return Decision(
-                after, transaction_rows.epoch(unit), End.DECIDED if fences else End.NONE
-            )
+            return Decision(after, transaction_rows.epoch(unit))
 
-        decision = self.decided(transactional_id, decide)
-        if decision.end is End.NONE:
-            return decision.metadata.producer
-        prepared = decision.metadata
+        after = self.decided(transactional_id, decide).metadata
+        if after.state is TransactionState.EMPTY:
+            return after.producer
         catalog.TRANSACTION_TAKEN_OVER.say(
-            transactional_id=prepared.transactional_id,
-            producer_id=prepared.producer_id,
-            producer_epoch=prepared.producer_epoch,
+            transactional_id=transactional_id,
+            producer_id=after.producer_id,
+            producer_epoch=after.producer_epoch,
         )
         raise errors.ConcurrentTransactionsError(
             f"transactional id {transactional_id!r}: an earlier producer's transaction was open "
             "and has been aborted; call init_producer_id again"
         )
 
-    def end(
-        self, unit: Unit, request: EndTxn, version: int, fresh: int | None = None
-    ) -> Decision | None:
-        """The first step of EndTxn: record the decision. None if that takes a fresh producer id."""
+    def end(self, unit: Unit, request: EndTxn, version: int, fresh: int | None = None) -> Decision:
+        """The first step of EndTxn: record the decision. Raises FreshProducerIdNeededError."""
         current = transaction_rows.load(unit, request.transactional_id)
-        if fresh is None and decisions.end_needs_new_producer_id(current, version):
-            return None
         now = self._clock.time_ms()
         prepared = decisions.end(
             current,
@@ -345,42 +334,43 @@ class TransactionCoordinator:
         epoch = transaction_rows.epoch(unit)
         if prepared is None:
             assert current is not None
-            return Decision(current, epoch, End.NONE)
+            return Decision(current, epoch)
         transaction_rows.record(unit, current, prepared, now)
-        return Decision(prepared, epoch, End.DECIDED)
+        return Decision(prepared, epoch)
 
     # -- the second step ------------------------------------------------------------------------
 
     def decided(
-        self, transactional_id: str, decide: Callable[[Unit, int | None], Decision | None]
+        self, transactional_id: str, decide: Callable[[Unit, int | None], Decision]
     ) -> Decision:
         """Run the first step, `decide`, durably in a unit, and the second one in the same unit or another.
-        If `decide` returns None it gets a fresh producer id. No other thread of this object takes over
+        `decide` gets a fresh producer id if it needs one. No other thread of this object takes over
         between the steps."""
         self.leadership.ensure_elected()
         self.leadership.try_again(transactional_id)
-        fresh: int | None = None
-        while True:
 
-            def first_step(unit: Unit, fresh: int | None = fresh) -> Decision | None:
-                return decide(unit, fresh)
+        def first_step(fresh: int | None) -> Decision | None:
+            return self.leadership.decide(transactional_id, lambda u: decide(u, fresh), self.write)
 
-            decision = self.leadership.decide(transactional_id, first_step, self.write)
-            if decision is not None:
-                break
-            fresh = self._producer_ids.next()
-        if decision.end is End.DECIDED:
+        decision = None
+        with contextlib.suppress(FreshProducerIdNeededError):
+            decision = first_step(None)
+        if decision is None:
+            decision = first_step(self._producer_ids.next())
+        assert decision is not None
+        if decision.is_incomplete:
             self.leadership.complete(decision)
         return decision
 
-    def decided_at_once(self, unit: Unit, decision: Decision | None) -> Decision:
+    def decided_at_once(self, unit: Unit, decision: Decision) -> Decision:
         """Run the second step in the unit of the first one. Raises IllegalStateError if that takes another
-        unit, or a fresh producer id."""
-        if decision is not None and decision.end is End.DECIDED:
-            decision = self.leadership.completed_at_once(unit, decision)
-        if decision is None:
+        unit."""
+        if not decision.is_incomplete:
+            return decision
+        completed = self.leadership.completed_at_once(unit, decision)
+        if completed is None:
             raise errors.IllegalStateError("the end of this transaction needs more than one unit")
-        return decision
+        return completed
 
     def _abort_while(self, first: Callable[[Unit], str | None]) -> int:
         """Fence and abort the transactions that `first` returns one by one, if they have timed out or
@@ -403,13 +393,13 @@ class TransactionCoordinator:
                 else:
                     return None
                 transaction_rows.record(unit, current, prepared, now)
-                return Decision(prepared, transaction_rows.epoch(unit), End.DECIDED)
+                return Decision(prepared, transaction_rows.epoch(unit))
 
             decision = self.leadership.decide(due, decide, self._store.write)
             if decision is not None:
                 aborted += 1
                 with contextlib.suppress(errors.TransactionCoordinatorFencedError):
-                    if decision.end is End.DECIDED:
+                    if decision.is_incomplete:
                         self.leadership.complete(decision)
                 assert lost is not None
                 _tell_of_abort(lost, self._clock.time_ms())

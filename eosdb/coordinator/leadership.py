@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import Enum
 from functools import partial
 from typing import TypeAlias
 
@@ -26,30 +25,23 @@ from eosdb.store.store import Store
 from eosdb.store.writing.unit import Unit
 
 
-class End(Enum):
-    """How far the unit that decides a transaction got with its end."""
-
-    NONE = "none"
-    """No transaction was ended."""
-    DECIDED = "decided"
-    """Recorded Prepare…; the markers are written in a later unit."""
-    COMPLETED = "completed"
-    """Recorded Prepare…, the markers and Complete…."""
-
-
 @dataclass(frozen=True, slots=True)
 class Decision:
     """The recorded state, and the coordinator epoch at that time."""
 
     metadata: TransactionMetadata
     coordinator_epoch: int
-    end: End
+
+    @property
+    def is_incomplete(self) -> bool:
+        """Whether the unit recorded Prepare…; then a later unit writes the markers."""
+        return self.metadata.state.is_decided
 
     @property
     def producer(self) -> ProducerIdAndEpoch:
         """The producer id and epoch to use once the transaction is complete."""
         decided = self.metadata
-        return (decisions.complete(decided, 0) if self.end is End.DECIDED else decided).producer
+        return (decisions.complete(decided, 0) if self.is_incomplete else decided).producer
 
 
 Decide: TypeAlias = Callable[[Unit], Decision | None]
@@ -104,7 +96,7 @@ class Leadership:
                 decided.clear()
                 self._finish(transactional_id)
             decision = decide(unit)
-            if decision is None or decision.end is not End.DECIDED:
+            if decision is None or not decision.is_incomplete:
                 return decision
             if (completed := self.completed_at_once(unit, decision)) is not None:
                 return completed
@@ -140,7 +132,7 @@ class Leadership:
         except TransactionCoordinatorFencedError:
             return None
         assert completed is not None
-        return Decision(completed, epoch, End.COMPLETED)
+        return Decision(completed, epoch)
 
     def try_again(self, transactional_id: str) -> None:
         """Allow another attempt at the completion: a client has repeated its request."""

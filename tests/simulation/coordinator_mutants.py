@@ -12,7 +12,6 @@ from eosdb.coordinator import coordinator, leadership, projection
 from eosdb.coordinator.groups import offsets as group_offsets
 from eosdb.coordinator.transactions import decisions, producer_ids, state
 from eosdb.coordinator.transactions import rows as transaction_rows
-from eosdb.coordinator.transactions.decisions import Initialized
 from eosdb.errors import (
     IllegalGenerationError,
     InvalidProducerEpochError,
@@ -45,14 +44,12 @@ def end_keeps_the_epoch(end: Any, *rest: Any, version: Any, **options: Any) -> A
 
 @instead_of("a new instance gets the epoch of the old one", decisions, "init_producer_id")
 def init_keeps_the_epoch(init: Any, current: Any, *rest: Any) -> Any:
-    verdict = init(current, *rest)
-    if current is not None and isinstance(verdict, Initialized):
-        metadata = verdict.metadata._replace(
-            producer_id=current.producer_id,
-            producer_epoch=current.producer_epoch,
+    after = init(current, *rest)
+    if current is not None and after.state is TransactionState.EMPTY:
+        return after._replace(
+            producer_id=current.producer_id, producer_epoch=current.producer_epoch
         )
-        return Initialized(metadata)
-    return verdict
+    return after
 
 
 @instead_of(
@@ -63,16 +60,11 @@ def init_keeps_the_epoch(init: Any, current: Any, *rest: Any) -> Any:
 def init_leaves_the_transaction_open(
     init: Any, current: Any, tid: str, timeout: int, *rest: Any
 ) -> Any:
-    verdict = init(current, tid, timeout, *rest)
-    if isinstance(verdict, Initialized):
-        return verdict
-    return Initialized(
-        verdict.prepared._replace(
-            state=TransactionState.EMPTY,
-            partitions=frozenset(),
-            groups=frozenset(),
-            start_time_ms=-1,
-        )
+    return init(current, tid, timeout, *rest)._replace(
+        state=TransactionState.EMPTY,
+        partitions=frozenset(),
+        groups=frozenset(),
+        start_time_ms=-1,
     )
 
 

@@ -11,7 +11,6 @@ are separate states, perhaps in separate units.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from eosdb import errors
@@ -39,20 +38,6 @@ from eosdb.model.values import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Initialized:
-    """Write `metadata` and return its producer id and epoch to the client."""
-
-    metadata: TransactionMetadata
-
-
-@dataclass(frozen=True, slots=True)
-class FenceOngoing:
-    """Write `prepared`, complete the abort, and have the client retry (CONCURRENT_TRANSACTIONS)."""
-
-    prepared: TransactionMetadata
-
-
 def check_timeout(timeout_ms: int, max_timeout_ms: int) -> None:
     """Raise InvalidTransactionTimeoutError unless the time-out is from 1 ms to the maximum (Kafka:
     validateTransactionTimeoutMs)."""
@@ -76,14 +61,6 @@ def expected_or_none(producer_id: int, producer_epoch: int) -> ProducerIdAndEpoc
     return ProducerIdAndEpoch(producer_id, producer_epoch)
 
 
-def needs_new_producer_id(current: TransactionMetadata | None) -> bool:
-    """Whether `init_producer_id` may need a fresh producer id (Kafka: isProducerEpochExhausted). The
-    caller takes one before it decides; a refused or repeated request leaves it unused."""
-    return current is None or (
-        current.state.may_expire and current.producer_epoch >= LAST_CLIENT_EPOCH
-    )
-
-
 def init_producer_id(
     current: TransactionMetadata | None,
     transactional_id: str,
@@ -91,30 +68,30 @@ def init_producer_id(
     expected: ProducerIdAndEpoch | None,
     fresh_producer_id: int | None,
     now_ms: int,
-) -> Initialized | FenceOngoing:
+) -> TransactionMetadata:
     """Give a producer an id and epoch that no other holds (TransactionCoordinator.handleInitProducerId).
 
     A request that repeats the replaced pair (producer id and epoch) gets the same result again; if that
     was a new producer id, only once. A fencing abort replaces a pair, too: until another producer
     initialises the id, the fenced one gets the fencing epoch (KAFKA-19367). An unknown id is initialised
-    whatever pair is expected (KIP-360). `fresh_producer_id` is required if `needs_new_producer_id`.
+    whatever pair is expected (KIP-360).
 
+    Returns PrepareAbort if a transaction was open: the caller completes the abort, and the client retries.
     Raises ProducerFencedError for an expected pair that is not current, without a change; Kafka would
-    abort an open transaction. Raises ConcurrentTransactionsError while a transaction is ending.
+    abort an open transaction. Raises ConcurrentTransactionsError while a transaction is ending, and
+    FreshProducerIdNeededError.
     """
     if current is None:
-        return Initialized(
-            TransactionMetadata(
-                transactional_id,
-                producer_id=fresh(fresh_producer_id),
-                producer_epoch=0,
-                last_producer_epoch=NO_PRODUCER_EPOCH,
-                previous_producer_id=NO_PRODUCER_ID,
-                state=TransactionState.EMPTY,
-                timeout_ms=timeout_ms,
-                start_time_ms=NO_TIMESTAMP,
-                last_update_time_ms=now_ms,
-            )
+        return TransactionMetadata(
+            transactional_id,
+            producer_id=fresh(fresh_producer_id),
+            producer_epoch=0,
+            last_producer_epoch=NO_PRODUCER_EPOCH,
+            previous_producer_id=NO_PRODUCER_ID,
+            state=TransactionState.EMPTY,
+            timeout_ms=timeout_ms,
+            start_time_ms=NO_TIMESTAMP,
+            last_update_time_ms=now_ms,
         )
     if expected is not None and not _may_be_known(current, expected):
         raise stale_producer(errors.ProducerFencedError, current, expected)
@@ -123,22 +100,20 @@ def init_producer_id(
     if current.state is TransactionState.ONGOING:
         if expected is not None and expected != current.producer:
             raise stale_producer(errors.ProducerFencedError, current, expected)
-        return FenceOngoing(_fence(current, now_ms))
+        return _fence(current, now_ms)
     given, last_epoch = _next_pair(current, expected, fresh_producer_id)
-    return Initialized(
-        transition(
-            current,
-            state=TransactionState.EMPTY,
-            producer_id=given.producer_id,
-            producer_epoch=given.producer_epoch,
-            last_producer_epoch=last_epoch,
-            previous_producer_id=current.producer_id,
-            next_producer_id=NO_PRODUCER_ID,
-            transaction_version=CLASSIC,
-            timeout_ms=timeout_ms,
-            start_time_ms=NO_TIMESTAMP,
-            last_update_time_ms=now_ms,
-        )
+    return transition(
+        current,
+        state=TransactionState.EMPTY,
+        producer_id=given.producer_id,
+        producer_epoch=given.producer_epoch,
+        last_producer_epoch=last_epoch,
+        previous_producer_id=current.producer_id,
+        next_producer_id=NO_PRODUCER_ID,
+        transaction_version=CLASSIC,
+        timeout_ms=timeout_ms,
+        start_time_ms=NO_TIMESTAMP,
+        last_update_time_ms=now_ms,
     )
 
 
@@ -297,16 +272,6 @@ _ENDS: Final = {
 
 
 # decisions/0007: under version 2 the end of a transaction raises the epoch.
-def end_needs_new_producer_id(current: TransactionMetadata | None, version: int) -> bool:
-    """Whether `end` may use up the last epoch and need a fresh producer id for the next transaction."""
-    return (
-        version == EPOCH_PER_TRANSACTION
-        and current is not None
-        and not current.state.is_decided
-        and current.producer_epoch >= LAST_CLIENT_EPOCH
-    )
-
-
 def end(
     current: TransactionMetadata | None,
     producer_id: int,
@@ -327,7 +292,7 @@ def end(
 
     Raises InvalidProducerIdMappingError, ProducerFencedError, ConcurrentTransactionsError while the
     transaction is ending this way, and InvalidTxnStateError if nothing is open or the decision was the
-    opposite.
+    opposite. Raises FreshProducerIdNeededError if this end uses up the epochs.
     """
     prepare, done = _ENDS[committed]
     if current is not None and _repeats_end(current, producer_id, producer_epoch, version):

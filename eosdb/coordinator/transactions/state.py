@@ -9,7 +9,7 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
-from eosdb.errors import ApiError, InvalidProducerIdMappingError
+from eosdb.errors import ApiError, IllegalStateError, InvalidProducerIdMappingError
 from eosdb.model.values import (
     CLASSIC,
     EPOCH_PER_TRANSACTION,
@@ -47,6 +47,11 @@ assert set().union(*LEGAL_PREVIOUS.values()) == set(TransactionState) - {Transac
 
 class IllegalTransitionError(AssertionError):
     """A transition that no request can cause: a bug in eosdb, or a damaged table."""
+
+
+class FreshProducerIdNeededError(IllegalStateError):
+    """The id is new, or its epochs are used up (Kafka: isProducerEpochExhausted): decide again with a
+    producer id that nobody had. Nothing was written."""
 
 
 class TransactionMetadata(NamedTuple):
@@ -175,7 +180,7 @@ def held_by(
 
 def fresh(producer_id: int | None) -> int:
     if producer_id is None:
-        raise IllegalTransitionError("a new producer id is needed (see needs_new_producer_id)")
+        raise FreshProducerIdNeededError("a new producer id takes a unit of its own")
     return producer_id
 
 

@@ -10,8 +10,11 @@ from typing import Any, Generic, TypeVar
 
 import eosdb
 from eosdb.coordinator.transactions import decisions, rows
-from eosdb.coordinator.transactions.decisions import FenceOngoing, Initialized
-from eosdb.coordinator.transactions.state import IllegalTransitionError, TransactionMetadata
+from eosdb.coordinator.transactions.state import (
+    FreshProducerIdNeededError,
+    IllegalTransitionError,
+    TransactionMetadata,
+)
 from eosdb.errors import ApiError
 from eosdb.model.values import ProducerIdAndEpoch, TopicPartition, TransactionState
 from eosdb.store.counters import set_counter
@@ -19,6 +22,7 @@ from eosdb.store.counters import set_counter
 UNMAPPED = "INVALID_PRODUCER_ID_MAPPING"
 FENCED = "PRODUCER_FENCED"
 WAIT = "CONCURRENT_TRANSACTIONS"
+NEEDED = "needs a new id"
 WRONG_STATE = "INVALID_TXN_STATE"
 STALE = "INVALID_PRODUCER_EPOCH"
 
@@ -144,7 +148,7 @@ class Request(Generic[T_co]):
 
 def init(
     expected: tuple[int, int] | None = None, fresh: int | None = FRESH, now_ms: int = NOW_MS
-) -> Request[Initialized | FenceOngoing]:
+) -> Request[TransactionMetadata]:
     pair = None if expected is None else ProducerIdAndEpoch(*expected)
     return Request(
         lambda current: decisions.init_producer_id(current, "shop", 2_000, pair, fresh, now_ms),
@@ -168,11 +172,17 @@ def add(
 
 
 def end(
-    *, committed: bool, pid: int = 7, epoch: int = 5, now_ms: int = NOW_MS, version: int = 1
+    *,
+    committed: bool,
+    pid: int = 7,
+    epoch: int = 5,
+    now_ms: int = NOW_MS,
+    version: int = 1,
+    fresh: int | None = FRESH,
 ) -> Request[Current]:
     return Request(
         lambda current: decisions.end(
-            current, pid, epoch, committed, now_ms, version=version, fresh_producer_id=FRESH
+            current, pid, epoch, committed, now_ms, version=version, fresh_producer_id=fresh
         ),
         "end", {"pid": pid, "epoch": epoch, "committed": committed, "version": version},
     )  # fmt: skip
@@ -196,10 +206,7 @@ def time_out(late_ms: int = 1) -> Request[Current]:
 
 def left_by(result: object) -> TransactionMetadata | None:
     """What is to be written; None if nothing is."""
-    match result:
-        case Initialized(found) | FenceOngoing(found) | (TransactionMetadata() as found):
-            return found
-    return None
+    return result if isinstance(result, TransactionMetadata) else None
 
 
 def answer(request: Callable[[Any], object], current: Current) -> str:
@@ -210,9 +217,10 @@ def answer(request: Callable[[Any], object], current: Current) -> str:
         return error.name
     except IllegalTransitionError:
         return "bug"
+    except FreshProducerIdNeededError:
+        return NEEDED
     if found := left_by(result):
-        fence = "fence " * isinstance(result, FenceOngoing)
-        return f"{fence}{found.state.label} {found.producer_id}/{found.producer_epoch}"
+        return f"{found.state.label} {found.producer_id}/{found.producer_epoch}"
     return {None: "fine", True: "yes", False: "no"}[result]  # type: ignore[index]
 
 

@@ -16,6 +16,7 @@ from tests.coordinator.transactions.requests import (
     EMPTY,
     FENCED,
     FRESH,
+    NEEDED,
     NOW_MS,
     ONGOING,
     ORDERS,
@@ -61,11 +62,11 @@ Cells = tuple[str | None, ...]
 MATRIX: dict[str, tuple[Request[object], Cells]] = {
     "init by a new instance": (
         init(),
-        (NEW, "Empty 7/6", "fence PrepareAbort 7/6", WAIT, WAIT, "Empty 7/6", "Empty 7/6", "bug", "bug"),
+        (NEW, "Empty 7/6", "PrepareAbort 7/6", WAIT, WAIT, "Empty 7/6", "Empty 7/6", "bug", "bug"),
     ),
     "init with the current pair": (
         init((7, 5)),
-        (NEW, "Empty 7/6", "fence PrepareAbort 7/6", WAIT, WAIT, "Empty 7/6", "Empty 7/6", "bug", "bug"),
+        (NEW, "Empty 7/6", "PrepareAbort 7/6", WAIT, WAIT, "Empty 7/6", "Empty 7/6", "bug", "bug"),
     ),
     "init repeated with the replaced pair": (
         init((7, 4)),
@@ -133,8 +134,8 @@ MATRIX: dict[str, tuple[Request[object], Cells]] = {
     ),
     "abort as timed out, at the deadline": (time_out(0), (None,) + 8 * ("bug",)),
     "needs a new producer id": (
-        Request(decisions.needs_new_producer_id),
-        ("yes", "no", "no", "no", "no", "no", "no", "no", "no"),
+        init(fresh=None),
+        (NEEDED, "Empty 7/6", "PrepareAbort 7/6", WAIT, WAIT, "Empty 7/6", "Empty 7/6", "bug", "bug"),
     ),
     "verify a partition that is in it": (
         verify(ORDERS),
@@ -187,10 +188,6 @@ ENDED_BY_VERSION_2: dict[str, tuple[Request[object], Cells]] = {
     "commit from two transactions ago": (end(committed=True, epoch=3, version=2), 6 * (FENCED,)),
     "abort from two transactions ago": (end(committed=False, epoch=3, version=2), 6 * (FENCED,)),
     "commit of another producer id": (end(committed=True, pid=8, version=2), 6 * (UNMAPPED,)),
-    "needs a new producer id": (
-        Request(lambda current: decisions.end_needs_new_producer_id(current, 2)),
-        6 * ("no",),
-    ),
 }
 ENDED_BY_VERSION_1: dict[str, tuple[Request[object], Cells]] = {
     "commit": (
@@ -272,18 +269,20 @@ AT_THE_LAST_EPOCH = [
         for pair in (None, (7, 32766))
     ),
     *(
-        Row(f"a new id for {epoch} - {state.label}",
-            Request(decisions.needs_new_producer_id), _at(epoch, state), needed)
-        for epoch, state, needed in (
-            (32765, EMPTY, "no"), (32766, EMPTY, "yes"), (32766, COMPLETE_COMMIT, "yes"),
-            (32766, COMPLETE_ABORT, "yes"), (32767, COMPLETE_ABORT, "yes"), (32766, ONGOING, "no"),
-            (32766, PREPARE_COMMIT, "no"),
+        Row(f"a new id for {epoch} - {state.label}", init(fresh=None), _at(epoch, state), told)
+        for epoch, state, told in (
+            (32766, EMPTY, NEEDED), (32766, COMPLETE_COMMIT, NEEDED), (32766, COMPLETE_ABORT, NEEDED),
+            (32767, COMPLETE_ABORT, NEEDED), (32766, ONGOING, "PrepareAbort 7/32767"),
+            (32766, PREPARE_COMMIT, WAIT),
         )
     ),
     Row("fenced at the last epoch, and another expected", init((7, 32765)),
         metadata(COMPLETE_ABORT, producer_epoch=32767, last_producer_epoch=32766), FENCED),
-    Row("no new id is at hand", init(fresh=None), exhausted(), "bug"),
-    Row("no new id for an unknown one", init(fresh=None), None, "bug"),
+    Row("an end that uses up the epochs",
+        end(committed=True, epoch=32766, version=2, fresh=None), exhausted(ONGOING), NEEDED),
+    Row("an end of version 1 uses up no epoch",
+        end(committed=True, epoch=32766, version=1, fresh=None), exhausted(ONGOING),
+        "PrepareCommit 7/32766"),
     Row("nothing is left to fence with", init(), _at(32767, ONGOING), "bug"),
     *(
         Row(f"the old id while the new one is at work - {state.label}, {epoch}", init((7, epoch)),
@@ -343,27 +342,27 @@ STORIES: tuple[Story, ...] = (
     Story(
         "taking over an open transaction costs two epochs, and its holder is too late", metadata(ONGOING),
         (
-            (init(), "fence PrepareAbort 7/6"), (init(), "Empty 7/7"),
+            (init(), "PrepareAbort 7/6"), (init(), "Empty 7/7"),
             (init((7, 5)), FENCED), (init((7, 6)), FENCED),
         ),
     ),
     Story(  # KAFKA-19367: "call again" leads somewhere, until somebody else has called.
         "who held the fenced transaction is given the fencing epoch", metadata(ONGOING),
         (
-            (init((7, 5)), "fence PrepareAbort 7/6"), *3 * ((init((7, 5)), "Empty 7/6"),),
+            (init((7, 5)), "PrepareAbort 7/6"), *3 * ((init((7, 5)), "Empty 7/6"),),
             (init((7, 4)), FENCED), (init(), "Empty 7/7"), (init((7, 5)), FENCED),
         ),
     ),
     Story(  # Kafka 4.1.1 answers UNKNOWN_SERVER_ERROR, again and again.
         "who was fenced at the last epoch goes on under a new id", exhausted(ONGOING),
         (
-            (init(), "fence PrepareAbort 7/32767"), *2 * ((init((7, 32766)), NEW),),
+            (init(), "PrepareAbort 7/32767"), *2 * ((init((7, 32766)), NEW),),
             (init((7, 32765)), FENCED),
         ),
     ),
     Story(
         "the fence may use the epoch that no client gets", exhausted(ONGOING),
-        ((init(), "fence PrepareAbort 7/32767"), (init(), NEW)),
+        ((init(), "PrepareAbort 7/32767"), (init(), NEW)),
     ),
     Story(
         "a lost answer with the new id is given again once", exhausted(),
@@ -471,7 +470,7 @@ def serve(story: Story, served: Served) -> None:
     """Has who serves the id answer each step as the decision does, and leave the id like it."""
 
     def step(request: Request[object], told: str, after: str) -> None:
-        if told.startswith("fence "):
+        if request.name == "init" and told.startswith("PrepareAbort"):
             told = WAIT  # The abort is done, and the client is to call again.
         answered = (request.ask(served), served.shown())
         assert answered == (told if told in REFUSALS else "fine", after), story.name

@@ -6,11 +6,12 @@ import pytest
 
 import eosdb
 from eosdb import OffsetAndMetadata, Record, RecordBatch, TopicPartition
-from eosdb.coordinator.leadership import Decide, Decision, End
+from eosdb.coordinator.leadership import Decide, Decision
 from eosdb.coordinator.transactions import decisions, rows
 from eosdb.coordinator.transactions.state import TransactionMetadata
 from eosdb.errors import TransactionCoordinatorFencedError
 from eosdb.model.failpoints import watched
+from eosdb.model.values import TransactionState
 from eosdb.store.writing.unit import Unit
 
 TP = TopicPartition("t", 0)
@@ -30,7 +31,8 @@ def test_a_decision_whose_commit_fails_is_not_this_threads_to_complete(
     def decide(unit: Unit) -> Decision:
         current = rows.load(unit, "p")
         assert current is not None
-        decided.append(Decision(current, 0, End.DECIDED))
+        prepared = current._replace(state=TransactionState.PREPARE_COMMIT)
+        decided.append(Decision(prepared, 0))
         return decided[0]
 
     def fails(first_step: Decide) -> None:
