@@ -4,14 +4,14 @@ Each file of `eosdb.wire.handlers` registers its API here. The versions are thos
 eosdb implements everything they ask for (docs/wire.md). An answer is a dict of a response's fields;
 structures are dicts, too. At any depth, an `error` becomes the error code that the version knows, and a
 text if the response has a field for one. `like` adds the fields of a value that have the response's
-names.
+names; `asked` does the same for a request.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 from uuid import UUID
 
 from kafka.protocol.api_message import ApiMessage
@@ -24,6 +24,7 @@ from eosdb.wire.messages import FetchAnswer, Response
 from eosdb.wire.session import NO_TOPIC
 from eosdb.wire.session import Session as Session
 
+T = TypeVar("T")
 Fields = dict[str, Any]
 CodeOf = Callable[[EosdbError], int]
 Answer = Callable[[TopicPartition, Any], Fields | EosdbError | None]
@@ -190,6 +191,13 @@ def partitions_of(topics: Iterable[Any]) -> Iterator[tuple[TopicPartition, Any]]
         topic_name = getattr(topic, name)
         for of in getattr(topic, partitions):
             yield TopicPartition(topic_name, getattr(of, index) if index else of), of
+
+
+def asked(kind: Callable[..., T], message: Any, **others: Any) -> T:
+    """The broker's request, or a value in it, with the fields that the message has by the same names, and
+    with the others."""
+    same = borrowed.shared(message.__class__, kind) - others.keys()
+    return kind(**{name: getattr(message, name) for name in same}, **others)
 
 
 def by_topic(tps: Iterable[TopicPartition]) -> dict[str, list[int]]:

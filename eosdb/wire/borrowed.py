@@ -66,7 +66,7 @@ def structures(kind: Any) -> Mapping[str, Any]:
 
 
 @cache
-def shared(kind: Any, of_value: type) -> frozenset[str]:
+def shared(kind: Any, of_value: Any) -> frozenset[str]:
     """The fields of a message or structure that a dataclass or named tuple has by the same names."""
     return frozenset(kind.fields.keys() & of_value.__annotations__.keys())
 

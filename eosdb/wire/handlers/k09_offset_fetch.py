@@ -75,13 +75,7 @@ def _fetched(
     requested = None if topics is None else [tp for tp, _ in apis.partitions_of(topics)]
     try:
         found = session.broker.ask(
-            OffsetFetch(
-                group_id=asked.group_id,
-                partitions=requested,
-                require_stable=stable,
-                member_id=getattr(asked, "member_id", None),
-                member_epoch=getattr(asked, "member_epoch", -1),
-            )
+            apis.asked(OffsetFetch, asked, partitions=requested, require_stable=stable)
         )
     except EosdbError as error:
         return {"group_id": asked.group_id, "error": error, "topics": []}

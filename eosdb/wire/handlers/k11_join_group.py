@@ -16,7 +16,7 @@ from eosdb.broker.broker import Broker
 from eosdb.errors import EosdbError, MemberIdRequiredError
 from eosdb.model import requests
 from eosdb.model.values import JoinGroupResult
-from eosdb.wire.apis import Fields, Session, serves
+from eosdb.wire.apis import Fields, Session, asked, serves
 from eosdb.wire.errors import coordinator_code_of
 
 _LONGEST_WAIT_MS: Final = 60_000
@@ -53,14 +53,12 @@ def join_group(session: Session, request: JoinGroupRequest, version: int) -> Fie
     def join() -> JoinGroupResult:
         nonlocal member_id
         joined = session.broker.ask(
-            requests.JoinGroup(
-                request.group_id,
+            asked(
+                requests.JoinGroup,
+                request,
                 member_id=member_id,
-                group_instance_id=request.group_instance_id,
                 client_id=session.client_id,
-                protocol_type=request.protocol_type,
                 protocols=[(p.name, bytes(p.metadata)) for p in request.protocols],
-                session_timeout_ms=request.session_timeout_ms,
                 rebalance_timeout_ms=max(timeout_ms, 1),
                 client_host=f"/{session.client_host}",
                 must_know_id=version >= 4,

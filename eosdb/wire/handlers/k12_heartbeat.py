@@ -8,18 +8,11 @@ from __future__ import annotations
 from kafka.protocol.consumer.group import HeartbeatRequest
 
 from eosdb.model import requests
-from eosdb.wire.apis import Fields, Session, serves
+from eosdb.wire.apis import Fields, Session, asked, serves
 from eosdb.wire.errors import coordinator_code_of
 
 
 @serves(HeartbeatRequest, 0, 4, coordinator_code_of)
 def heartbeat(session: Session, request: HeartbeatRequest, _: int) -> Fields:
-    session.broker.ask(
-        requests.Heartbeat(
-            request.group_id,
-            request.generation_id,
-            request.member_id,
-            group_instance_id=request.group_instance_id,
-        )
-    )
+    session.broker.ask(asked(requests.Heartbeat, request))
     return {}

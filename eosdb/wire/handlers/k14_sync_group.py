@@ -9,7 +9,7 @@ from kafka.protocol.consumer.group import SyncGroupRequest
 
 from eosdb.errors import InconsistentGroupProtocolError
 from eosdb.model import requests
-from eosdb.wire.apis import Fields, Session, serves
+from eosdb.wire.apis import Fields, Session, asked, serves
 from eosdb.wire.errors import coordinator_code_of
 from eosdb.wire.handlers.k11_join_group import when_complete
 
@@ -22,14 +22,10 @@ def sync_group(session: Session, request: SyncGroupRequest, version: int) -> Fie
     synced = when_complete(
         session,
         lambda: session.broker.ask(
-            requests.SyncGroup(
-                group_id,
-                request.generation_id,
-                member_id,
-                group_instance_id=request.group_instance_id,
+            asked(
+                requests.SyncGroup,
+                request,
                 assignments={a.member_id: bytes(a.assignment) for a in request.assignments},
-                protocol_type=request.protocol_type,
-                protocol_name=request.protocol_name,
                 waits=True,
             )
         ),

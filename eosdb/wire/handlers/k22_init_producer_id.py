@@ -9,7 +9,7 @@ from __future__ import annotations
 from kafka.protocol.producer.transaction import InitProducerIdRequest
 
 from eosdb.model import requests
-from eosdb.wire.apis import Fields, Session, serves
+from eosdb.wire.apis import Fields, Session, asked, serves
 from eosdb.wire.errors import BEFORE_FENCING, coordinator_code_of
 
 
@@ -18,12 +18,4 @@ from eosdb.wire.errors import BEFORE_FENCING, coordinator_code_of
     failed=lambda _, error, __: {"error": error, "producer_epoch": -1},
 )  # fmt: skip
 def init_producer_id(session: Session, request: InitProducerIdRequest, _: int) -> Fields:
-    given = session.broker.ask(
-        requests.InitProducerId(
-            request.transactional_id,
-            request.transaction_timeout_ms,
-            request.producer_id,
-            request.producer_epoch,
-        )
-    )
-    return {"like": given}
+    return {"like": session.broker.ask(asked(requests.InitProducerId, request))}

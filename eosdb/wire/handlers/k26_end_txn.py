@@ -10,22 +10,16 @@ from kafka.protocol.producer.transaction import EndTxnRequest
 
 from eosdb.model import requests
 from eosdb.model.values import CLASSIC, EPOCH_PER_TRANSACTION
-from eosdb.wire.apis import Fields, Session, serves
+from eosdb.wire.apis import Fields, Session, asked, serves
 from eosdb.wire.errors import BEFORE_FENCING, coordinator_code_of
 
 
 @serves(EndTxnRequest, 0, 5, coordinator_code_of, codes={range(2): BEFORE_FENCING})
 def end_txn(session: Session, request: EndTxnRequest, version: int) -> Fields:
-    following = session.broker.ask(
-        requests.EndTxn(
-            request.transactional_id,
-            request.producer_id,
-            request.producer_epoch,
-            request.committed,
-            transaction_version=transaction_version(version, 5),
-        )
-    )
-    return {"like": following}
+    implied = transaction_version(version, 5)
+    return {
+        "like": session.broker.ask(asked(requests.EndTxn, request, transaction_version=implied))
+    }
 
 
 def transaction_version(version: int, version_2_from: int) -> int:

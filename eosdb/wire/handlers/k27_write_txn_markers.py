@@ -9,7 +9,7 @@ from kafka.protocol.producer.transaction import WriteTxnMarkersRequest
 
 from eosdb.model import requests
 from eosdb.model.values import CLASSIC, TopicPartition
-from eosdb.wire.apis import Fields, Session, per_partition, serves
+from eosdb.wire.apis import Fields, Session, asked, per_partition, serves
 
 
 @serves(WriteTxnMarkersRequest, 1, 1)
@@ -17,12 +17,11 @@ def write_txn_markers(session: Session, request: WriteTxnMarkersRequest, _: int)
     def written(marker: WriteTxnMarkersRequest.WritableTxnMarker) -> Fields:
         def write(tp: TopicPartition, _: object) -> None:
             session.broker.ask(
-                requests.WriteTxnMarkers(
-                    marker.producer_id,
-                    marker.producer_epoch,
-                    marker.transaction_result,
-                    [tp],
-                    marker.coordinator_epoch,
+                asked(
+                    requests.WriteTxnMarkers,
+                    marker,
+                    committed=marker.transaction_result,
+                    partitions=[tp],
                     transaction_version=CLASSIC,
                 )
             )

@@ -10,7 +10,7 @@ from kafka.protocol.producer.transaction import TxnOffsetCommitRequest
 
 from eosdb.model.requests import TxnOffsetCommit
 from eosdb.model.values import ConsumerGroupMetadata
-from eosdb.wire.apis import Fields, Session, per_partition, serves
+from eosdb.wire.apis import Fields, Session, asked, per_partition, serves
 from eosdb.wire.errors import BEFORE_FENCING, NOT_IN_TRANSACTION, coordinator_code_of
 from eosdb.wire.handlers.k08_offset_commit import offsets_of
 from eosdb.wire.handlers.k26_end_txn import transaction_version
@@ -23,16 +23,10 @@ from eosdb.wire.handlers.k26_end_txn import transaction_version
 )  # fmt: skip
 def txn_offset_commit(session: Session, request: TxnOffsetCommitRequest, version: int) -> Fields:
     errors = session.broker.ask(
-        TxnOffsetCommit(
-            transactional_id=request.transactional_id,
-            producer_id=request.producer_id,
-            producer_epoch=request.producer_epoch,
-            group=ConsumerGroupMetadata(
-                request.group_id,
-                request.generation_id,
-                request.member_id,
-                request.group_instance_id,
-            ),
+        asked(
+            TxnOffsetCommit,
+            request,
+            group=asked(ConsumerGroupMetadata, request),
             offsets=offsets_of(request.topics),
             transaction_version=transaction_version(version, 5),
             each=True,

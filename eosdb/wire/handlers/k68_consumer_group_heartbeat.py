@@ -9,7 +9,7 @@ from typing import Any
 
 from eosdb.errors import InvalidRequestError
 from eosdb.model.requests import ConsumerGroupHeartbeat
-from eosdb.wire.apis import Fields, Session, serves
+from eosdb.wire.apis import Fields, Session, asked, serves
 from eosdb.wire.errors import coordinator_code_of
 from eosdb.wire.schemas import ConsumerGroupHeartbeatRequest
 from eosdb.wire.session import NO_TOPIC
@@ -20,16 +20,10 @@ def heartbeat(session: Session, request: Any, version: int) -> Fields:
     if version >= 1 and not request.member_id:
         raise InvalidRequestError("member_id: got an empty one, expected the id of the member")
     owned = request.topic_partitions
-    beat = ConsumerGroupHeartbeat(
-        request.group_id,
-        member_id=request.member_id,
-        member_epoch=request.member_epoch,
+    beat = asked(
+        ConsumerGroupHeartbeat,
+        request,
         group_instance_id=request.instance_id,
-        rack_id=request.rack_id,
-        rebalance_timeout_ms=request.rebalance_timeout_ms,
-        subscribed_topic_names=request.subscribed_topic_names,
-        subscribed_topic_regex=request.subscribed_topic_regex,
-        server_assignor=request.server_assignor,
         topic_partitions=None
         if owned is None
         else {topic.topic_id or NO_TOPIC: topic.partitions for topic in owned},
