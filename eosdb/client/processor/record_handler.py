@@ -2,12 +2,14 @@
 the topic of postponed records.
 
 A transaction holds all results of a record or none. So a failing record does not affect earlier ones, and
-can be tried again in the same transaction.
+can be tried again in the same transaction. A line is logged for each failed attempt, and for each dead
+letter once its transaction is committed. A transaction with the user's tables holds the file's only write
+lock, so nothing is logged before its release.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -15,13 +17,14 @@ from typing import Any, NamedTuple
 from eosdb.client.processor import handlers
 from eosdb.client.processor.config import ProcessorSettings
 from eosdb.client.processor.failure import BatchFailed, Failure, RetryAt
-from eosdb.client.processor.failure_log import FailureLog
 from eosdb.client.processor.handlers import AnyHandler
 from eosdb.client.processor.progress import is_complete
 from eosdb.client.processor.transaction import ProcessingTransaction
 from eosdb.errors import EosdbError, HandlerFailedError
 from eosdb.model.clock import Clock
 from eosdb.model.metrics import Metrics
+from eosdb.model.notices import catalog
+from eosdb.model.notices.notice import Notice, Untold, one_line
 from eosdb.model.records.serializing import serialized
 from eosdb.model.values import ConsumerRecord, OffsetAndMetadata, ProducerRecord, TopicPartition
 from eosdb.model.words import counted
@@ -92,25 +95,31 @@ class RecordHandler:
         self._metrics = metrics
         self._room_for_postponed = room_for_postponed
         self._failures: dict[tuple[TopicPartition, int], Failure] = {}
-        self._failure_log = FailureLog(settings, group_id)
+        self._dead: set[tuple[TopicPartition, int]] = set()
+        """The failed records that become dead letters when the transaction is committed."""
+        self._untold = Untold()
 
     def tell(self) -> None:
         """Log failures and dead letters, unless the transaction holds the write lock: then a later call
         does."""
         if not self.transaction.holds_lock:
-            self._failure_log.tell()
+            self._untold.tell()
 
-    def forget(self, partitions: Iterable[TopicPartition]) -> None:
+    def forget(self, partitions: Collection[TopicPartition]) -> None:
         """Forget the failures in these partitions: other copies take over, and count attempts from 0."""
-        gone = set(partitions)
-        self._failures = {key: f for key, f in self._failures.items() if key[0] not in gone}
-        self._failure_log.forget(gone)
+        self._failures = {key: f for key, f in self._failures.items() if key[0] not in partitions}
+        self._dead &= self._failures.keys()
 
     def committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        for tp, offset in list(self._failures):
-            if tp in offsets and is_complete(offsets[tp], offset):
-                del self._failures[tp, offset]
-        self._failure_log.committed(offsets)
+        for key in list(self._failures):
+            tp, offset = key
+            if tp not in offsets or not is_complete(offsets[tp], offset):
+                continue
+            failure = self._failures.pop(key)
+            if key in self._dead:
+                self._dead.remove(key)
+                topic = self.settings.dead_letter_topic
+                self._log(catalog.DEAD_LETTER, failure, dead_letter_topic=topic)
         self.tell()
 
     def process_all(self, attempts: list[Attempt]) -> bool:
@@ -212,8 +221,47 @@ class RecordHandler:
     def _note_failure(self, attempt: Attempt, error: Exception) -> None:
         self._failures[attempt.key] = failure = self._failure(attempt, error, 1)
         self._metrics.count("failed")
-        self._failure_log.failed(
-            attempt.tp.topic, failure, error, will_retry=self._has_attempts(attempt)
+        if not catalog.ATTEMPT_FAILED.is_wanted:
+            return
+        step, delay_ms, step_text = self._next_step(attempt)
+        self._log(
+            catalog.ATTEMPT_FAILED,
+            failure,
+            trace=catalog.ATTEMPT_FAILED.traced(error),
+            attempts=self.settings.max_attempts * (len(self.settings.retry_topics) + 1),
+            next_step=step,
+            next_step_text=step_text,
+            delay_ms=delay_ms,
+        )
+
+    def _next_step(self, attempt: Attempt) -> tuple[str, int, str]:
+        """The next step after a failure: its name, the pause before it (ms), and a text about it."""
+        settings = self.settings
+        if self._has_attempts(attempt):
+            pause_ms = settings.retry_backoff_ms
+            return "retry", pause_ms, f"tried again in {pause_ms} ms"
+        if settings.dead_letter_topic is None:
+            return "stop", 0, "the processor stops: there is no dead_letter_topic"
+        stage = settings.stage(attempt.tp.topic)
+        name = settings.own_topics[stage]
+        if stage < len(settings.retry_topics):
+            delay_ms = settings.retry_delays_ms[stage]
+            return "retry_topic", delay_ms, f"tried again in {delay_ms} ms, by way of {name}"
+        return "dead_letter", 0, f"goes to the dead letter topic {name}"
+
+    def _log(self, notice: Notice, failure: Failure, **values: Any) -> None:
+        """Collect a line about a failed record."""
+        message = one_line(failure.message)
+        self._untold.add(
+            notice,
+            topic=failure.topic,
+            partition=failure.partition,
+            offset=failure.offset,
+            group_id=self.group_id,
+            attempt=failure.attempts,
+            error=failure.error,
+            cause=f"{failure.error}: {message}" if message else failure.error,
+            **values,
         )
 
     def _failure(self, attempt: Attempt, error: Exception, counted: int) -> Failure:
@@ -288,7 +336,7 @@ class RecordHandler:
         name = "dead_lettered" if is_dead else "retried"
         self._send_on(attempt, failure, settings.own_topics[stage], name)
         if is_dead:
-            self._failure_log.given_up(attempt.key, failure)
+            self._dead.add(attempt.key)
 
     def _send_on(
         self, attempt: Attempt, failure: Failure, topic: str, name: str, due_ms: int | None = None
