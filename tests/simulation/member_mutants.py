@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 from unittest import mock
 
-from eosdb.client.consumer import membership
+from eosdb.client.consumer.membership import Membership
 from eosdb.coordinator.due import Due
 from eosdb.coordinator.presence import Presences
 from tests.simulation.planting import instead_of, mutant
@@ -28,10 +28,10 @@ def who_hangs_is_taken_for_dead(dead: Any, self: Any, source: Any) -> Iterator[t
     yield from source.execute(query, (half,)).fetchall()
 
 
-@instead_of("a member that joins again gives up its lock first", membership.Attendance, "begin")
-def joining_again_gives_up_the_lock(begin: Any, self: Any, member_id: str) -> int:
-    number = begin(self, member_id)
-    if member_id and self._presence is not None:
+@instead_of("a member that joins again gives up its lock first", Membership, "_owner_lock")
+def joining_again_gives_up_the_lock(owner_lock: Any, self: Any) -> int:
+    number = owner_lock(self)
+    if self._member_id and self._presence is not None:
         self._presence._real.end()
     return int(number)
 

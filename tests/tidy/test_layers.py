@@ -77,9 +77,9 @@ TIERS = {
 }
 ROOMS = [row for tier in TIERS.values() for row in tier]
 BUDGET = {
-    "engine": 34_161,
-    "clients": 10_712,
-    "wire": 5_699,
+    "engine": 34_113,
+    "clients": 10_648,
+    "wire": 5_657,
     "testing": 3_258,
     "integrations": 7_607,
     "commands": 10_055,

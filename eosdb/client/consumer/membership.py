@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from enum import Enum
 from typing import Final
@@ -60,45 +60,6 @@ from eosdb.model.values import (
 LOOK_EVERY_MS: Final = 250
 """The time between two checks for dead members, in ms."""
 NEVER_MS: Final = 2**62
-
-
-class Attendance:
-    """Holds a presence while its consumer is a member. `begin` and `end` are called under a lock."""
-
-    def __init__(self, begin: Callable[[], Presence | None], *, is_static: bool) -> None:
-        self._begin = begin
-        # KIP-345: a static member may be away until its session ends, so it has no presence.
-        self._is_static: Final = is_static
-        self._presence: Presence | None = None
-        self._next_look_ms = 0
-
-    def begin(self, member_id: str) -> int:
-        """Return the number to join with; called before every join. A new membership gets a new presence.
-        0 means no presence; a membership that began without one stays without."""
-        if self._presence is None and not member_id and not self._is_static:
-            self._presence = self._begin()
-        return 0 if self._presence is None else self._presence.number
-
-    def end(self) -> None:
-        """End the presence of a consumer that is no longer a member; idempotent."""
-        presence, self._presence = self._presence, None
-        if presence is not None:
-            presence.end()
-
-    def look(self, now_ms: int) -> None:
-        presence = self._presence
-        if presence is None or now_ms < self._next_look_ms:
-            return
-        self._next_look_ms = now_ms + LOOK_EVERY_MS
-        with contextlib.suppress(EosdbError):  # The next check, or the next writer, notices it too.
-            presence.look()
-
-    @property
-    def next_look_ms(self) -> int:
-        """When (monotonic ms) the next check is due."""
-        return NEVER_MS if self._presence is None else self._next_look_ms
-
-
 MEMBERSHIP_ERRORS: Final = (IllegalGenerationError, RebalanceInProgressError, UnknownMemberIdError)
 """The errors after which a member must rejoin."""
 _FIRST_BACKOFF_MS: Final = 5
@@ -139,9 +100,9 @@ class Membership:
         self._synced = self._held
         """The newest generation with a known assignment."""
         self._member_id = ""
-        self._attendance = Attendance(
-            requests.presence, is_static=settings.group_instance_id is not None
-        )
+        self._presence: Presence | None = None
+        """Begins and ends with the membership, under the lock."""
+        self._next_presence_look_ms = 0
         self._generation_id = -1
         """The generation; -1 for no membership."""
         self._must_rejoin = self._has_lost = self._is_prepared = False
@@ -254,7 +215,7 @@ class Membership:
         finally:
             self._untold.tell()
         if self._background is None:
-            self._attendance.look(now)
+            self._look_at_presences(now)
 
     def _tell_of_generation(self, assigned: Collection[TopicPartition]) -> None:
         before, now = self._logged_assignment, frozenset(assigned)
@@ -276,7 +237,7 @@ class Membership:
         """When (monotonic ms) a waiting poll must call `advance` again."""
         if self._background is not None:
             return self._next_heartbeat_ms
-        return min(self._next_heartbeat_ms, self._attendance.next_look_ms)
+        return min(self._next_heartbeat_ms, self._presence_due_ms)
 
     # -- the steps of a rebalance ---------------------------------------------------------------
 
@@ -317,7 +278,7 @@ class Membership:
             held = Subscription(self._topics, owned, self._generation_id)
         told = held if self._is_cooperative else Subscription(self._topics)
         with self._lock:
-            owner_lock = self._attendance.begin(self._member_id)
+            owner_lock = self._owner_lock()
         settings = self._settings
         joined = self._requests.ask(
             JoinGroup(
@@ -412,6 +373,28 @@ class Membership:
     def _ask_now(self) -> None:
         self._ask_again_ms, self._backoff_ms = 0, _FIRST_BACKOFF_MS
 
+    def _owner_lock(self) -> int:
+        """Return the number of the presence to join with, 0 for none. A new membership gets a new
+        presence; one that began without stays without."""
+        # KIP-345: a static member may be away until its session ends, so it has no presence.
+        is_static = self._settings.group_instance_id is not None
+        if self._presence is None and not self._member_id and not is_static:
+            self._presence = self._requests.presence()
+        return 0 if self._presence is None else self._presence.number
+
+    def _look_at_presences(self, now_ms: int) -> None:
+        """Remove members of dead processes, at most every LOOK_EVERY_MS."""
+        presence = self._presence
+        if presence is None or now_ms < self._next_presence_look_ms:
+            return
+        self._next_presence_look_ms = now_ms + LOOK_EVERY_MS
+        with contextlib.suppress(EosdbError):  # The next check, or the next writer, notices it too.
+            presence.look()
+
+    @property
+    def _presence_due_ms(self) -> int:
+        return NEVER_MS if self._presence is None else self._next_presence_look_ms
+
     # -- staying alive, under the lock ----------------------------------------------------------
 
     def _beat_later(self) -> None:
@@ -478,7 +461,9 @@ class Membership:
         self._ask_now()
         if not keep_member_id:
             self._member_id = ""
-            self._attendance.end()
+            presence, self._presence = self._presence, None
+            if presence is not None:
+                presence.end()
 
     def _send_leave(self) -> None:
         """Leave the group. If the request is lost, the session ends later."""
@@ -510,7 +495,7 @@ class Membership:
 
     def _background_step(self) -> int | None:
         # Without the lock: `look` may wait for a writer, perhaps the polling thread.
-        self._attendance.look(self._clock.monotonic_ms())
+        self._look_at_presences(self._clock.monotonic_ms())
         try:
             with self._lock:
                 if self._error is not None:
@@ -520,7 +505,7 @@ class Membership:
                 self._beat_when_due(now)
                 if self._generation_id < 0:
                     return 100
-                return max(min(self._next_heartbeat_ms, self._attendance.next_look_ms) - now, 1)
+                return max(min(self._next_heartbeat_ms, self._presence_due_ms) - now, 1)
         finally:
             self._untold.tell()
 
