@@ -59,7 +59,7 @@ GROUPS: Final = {
         "init": ("operate.database", "Create FILE if it does not exist, or upgrade it."),
         "info": ("operate.database", "Show sizes, counts and versions of the file."),
         "verify": ("operate.maintenance", "Compare every table with a replay of all events."),
-        "inspect": ("inspect", "Show the log, journal and snapshots; rebuild tables."),
+        "inspect": ("inspect", "Show journal, log, snapshots; rebuild or move tables."),
         "housekeeping": ("operate.maintenance", "Run due maintenance, such as retention."),
         "compact": ("operate.maintenance", "Shrink the file: rewrite it without its free pages."),
         "backup": ("operate.maintenance", "Copy FILE to TARGET while others write to it."),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
+from itertools import chain
 
 import click
 
@@ -18,27 +20,31 @@ def dlq() -> None:
 
 
 @dlq.command(name="list")
-@click.argument("topic")
+@click.argument("topic", required=False)
 @click.option("--pending", is_flag=True, help="Only dead letters that have not been replayed.")
 @output.format_option
-def list_(session: Session, topic: str, pending: bool) -> None:
-    """List the dead letters in TOPIC: original record, error, attempts, and whether it was replayed.
+def list_(session: Session, topic: str | None, pending: bool) -> None:
+    """List the dead letters in TOPIC, or in all topics: original record, error, attempts, and whether the
+    letter was replayed.
 
     \b
     Example:
+      eosdb dlq list shop.db
       eosdb dlq list shop.db orders.dlq --pending
     """
     columns = (
         "ID", "PARTITION", "OFFSET", "KEY", "ORIGIN", "GROUP", "ATTEMPTS", "ERROR", "MESSAGE", "FAILED-AT",
         "REPLAYED",
     )  # fmt: skip
-    others = 0
+    others = Counter[str]()
 
     def dead(db: eosdb.Database) -> Iterator[eosdb.DeadLetter]:
-        nonlocal others
-        for letter in db.dead_letters(topic).letters():
+        every = (
+            [one.topic for one in db.admin.overview().dead_letters] if topic is None else [topic]
+        )
+        for letter in chain.from_iterable(db.dead_letters(name).letters() for name in every):
             if letter.failure is None:
-                others += 1
+                others[letter.record.topic] += 1
             elif not (pending and letter.is_replayed):
                 yield letter
 
@@ -58,9 +64,9 @@ def list_(session: Session, topic: str, pending: bool) -> None:
             failed_at=lambda it: output.Time(it.failure.failed_ms),
             replayed=lambda it: "yes" if it.is_replayed else "no",
         )
-    if others:
+    for name, count in others.items():
         output.line(
-            f"{topic}: {counted(others, 'record')} without a failure in the headers: no dead letters",
+            f"{name}: {counted(count, 'record')} without a failure in the headers: no dead letters",
             err=True,
         )
 

@@ -46,11 +46,7 @@ def list_(session: Session, state: bool) -> None:
 @click.option("--state", is_flag=True, help="Show the state instead of the offsets.")
 @output.format_option
 def describe(
-    session: Session,
-    group: tuple[str, ...],
-    all_groups: bool,
-    members: bool,
-    state: bool,
+    session: Session, group: tuple[str, ...], all_groups: bool, members: bool, state: bool
 ) -> None:
     """Describe GROUP: its committed offset in each partition.
 

@@ -127,7 +127,7 @@ _RECORD = (
 
 @click.group(cls=FileGroup)
 def inspect() -> None:
-    """Show the log, journal and snapshots; rebuild tables."""
+    """Show journal, log, snapshots; rebuild or move tables."""
 
 
 @inspect.command("log")
@@ -140,11 +140,7 @@ def inspect() -> None:
 @click.option("--print-data-log", "records", is_flag=True, help="Print records instead of batches.")
 @output.format_option
 def dump(
-    session: Session,
-    where: TopicPartition,
-    offset: int,
-    max_batches: int | None,
-    records: bool,
+    session: Session, where: TopicPartition, offset: int, max_batches: int | None, records: bool
 ) -> None:
     """Print the stored batches of a partition, including control records and aborted data, with the field
     names of kafka-dump-log.sh.

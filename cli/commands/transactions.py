@@ -41,10 +41,7 @@ def transactions() -> None:
 )  # fmt: skip
 @output.format_option
 def list_(
-    session: Session,
-    states: tuple[str, ...],
-    producer_ids: tuple[int, ...],
-    duration_filter: int,
+    session: Session, states: tuple[str, ...], producer_ids: tuple[int, ...], duration_filter: int
 ) -> None:
     """List transactional ids and the state of their transactions. Standard error names those that the next
     write to the file ends: they have timed out, or their owner has died.
@@ -135,10 +132,7 @@ def describe_producers(session: Session, where: TopicPartition) -> None:
 )  # fmt: skip
 @output.format_option
 def find_hanging(
-    session: Session,
-    topic: str | None,
-    partition: int | None,
-    max_transaction_timeout: int,
+    session: Session, topic: str | None, partition: int | None, max_transaction_timeout: int
 ) -> None:
     """Find transactions that are open in a partition and that the coordinator will not end: it does not
     know them or has completed them, or they are due and no program has written since.

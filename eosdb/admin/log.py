@@ -314,7 +314,7 @@ class LogAdmin(RequestHandler):
                     + (
                         f"; there are some at {', '.join(map(str, kept))}"
                         if kept
-                        else "; take one with `eosdb snapshots take`"
+                        else "; `eosdb housekeeping` takes those that are due"
                     )
                 )
             return producer_rows.snapshot_entries(connection, partition_id, wanted)

@@ -55,6 +55,16 @@ def test_a_record_without_a_failure_is_no_dead_letter(run: Run, db_path: Path) -
     assert "orders.dlq: 1 record without a failure" in mixed.stderr
 
 
+def test_without_a_topic_all_dead_letters_are_listed(run: Run, db_path: Path) -> None:
+    with eosdb.connect(db_path) as db:
+        db.admin.create_topic("others.dlq")
+        (letter, *_) = db.dead_letters("orders.dlq").letters()
+        db.producer().send("others.dlq", b"x", headers=letter.record.headers)
+    listed = json.loads(run("dlq", "list", "--format", "json").stdout)
+    assert [row["ID"] for row in listed][2:] == ["orders.dlq/0/2", "others.dlq/0/0"]
+    assert json.loads(run("dlq", "list", "orders", "--format", "json").stdout) == []
+
+
 def test_show_tells_one_in_full(run: Run) -> None:
     shown = run("dlq", "show", "orders.dlq", "1")
     assert "Traceback" in shown.stdout

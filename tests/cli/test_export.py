@@ -49,7 +49,9 @@ def test_many_files_become_one_table(tmp_path: Path, run: Run) -> None:
     for name in ("b.db", "c.db"):
         shop(tmp_path / name)
     table = Table("delta", tmp_path)
-    done = run("export", *options(table), "--files", str(tmp_path / "[bc].db"))
+    done = run(
+        "export", *options(table), *(f"--files={tmp_path}/{name}" for name in ("b.db", "[c].db"))
+    )
     assert done.exit_code == 0, done.output
     assert len(done.stdout.splitlines()) == 2
     assert len(table.rows()) == 6

@@ -3,6 +3,7 @@ argument."""
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import NoReturn
 
@@ -113,6 +114,14 @@ def test_what_has_two_meanings_is_refused_with_both_spellings(
         (["topics", "list", "--bootstrap-server", "localhost:9092"], "eosdb topics list FILE …"),
         (["topics", "--list"], "eosdb topics list FILE …"),
         (["groups", "--describe", "--group", "g"], "eosdb groups describe FILE …"),
+        (
+            ["consume", "orders", "--partition", "1", "--offset", "7", "--db", "FILE"],
+            "eosdb inspect log FILE orders/1 --from-offset 7 --print-data-log",
+        ),
+        (
+            ["topics", "create", "orders", "--replication-factor", "3", "--db", "FILE"],
+            "got 3; a file is one copy: give 1, or leave the option out",
+        ),
     ],
 )
 def test_an_option_of_kafkas_tools_is_answered_with_the_command(
@@ -125,8 +134,11 @@ def test_an_option_of_kafkas_tools_is_answered_with_the_command(
 
 def test_kafkas_options_are_the_arguments(run: Run) -> None:
     run("init")
-    run("topics", "create", "--topic", "orders", "--partitions", "2")
+    run("topics", "create", "--topic", "orders", "--partitions", "2", "--replication-factor", "1")
     assert run("produce", "--topic", "orders", "--partition", "1", stdin="a\n").exit_code == 0
+    answer = run("consume", "--topic", "orders", "--partition", "1", "--offset", "0").stderr
+    command = shlex.split(answer.partition("eosdb ")[2].replace(" FILE", ""))
+    assert len(run(*command, "--format", "jsonl").stdout.splitlines()) == 1
     consumed = run("consume", "--topic", "orders", "--group", "g", "--from-beginning")
     assert consumed.stdout == "a\n"
     shown = run("groups", "describe", "--group", "g", "--format", "csv").stdout.splitlines()

@@ -37,8 +37,9 @@ class _Where(TypedDict):
     "--topic", "topics", multiple=True, help="Topic to export (repeatable); default: all."
 )
 @click.option(
-    "--files", metavar="PATTERN",
-    help="Export these files instead of FILE: a folder or a quoted pattern. Unreadable ones are left out.",
+    "--files", multiple=True, metavar="PATTERN",
+    help="Export these files instead of FILE: a path, a folder (its *.db) or a quoted pattern "
+    "(repeatable). Unreadable ones are left out.",
 )  # fmt: skip
 @click.option(
     "--catalog", default="default", show_default=True, help="Name of the Iceberg catalog."
@@ -66,7 +67,7 @@ def export(
     target: str,
     table_format: str,
     topics: tuple[str, ...],
-    files: str | None,
+    files: tuple[str, ...],
     follow: bool,
     every: int,
     **where: Unpack[_Where],
@@ -85,7 +86,7 @@ def export(
         try:
             from eosdb.integrations import lakehouse
 
-            if files is None:
+            if not files:
                 with (
                     session.open(read_only=True) as db,
                     output.progress("export", "offsets") as report,
@@ -138,7 +139,7 @@ class _Results:
             )
 
 
-def _paths(files: str) -> Sequence[str]:
+def _paths(files: Sequence[str]) -> Sequence[str]:
     from eosdb.spark_io.planning.errors import SparkOptionError
     from eosdb.spark_io.planning.files import resolve
 

@@ -158,6 +158,8 @@ class _End(TypedDict):
     default="read_committed", show_default=True,
     help="read_uncommitted also prints records of open and aborted transactions.",
 )  # fmt: skip
+@click.option("--partition", type=click.IntRange(min=0), hidden=True)
+@click.option("--offset", hidden=True)
 @click.option("--follow", is_flag=True, help="Wait for new records; stop with Ctrl-C.")
 @click.option(
     "--timeout-ms", type=int, default=0, help="Stop when no record arrives for this long."
@@ -177,6 +179,8 @@ def consume(
     from_beginning: bool,
     last: int | None,
     isolation_level: IsolationLevel,
+    partition: int | None,
+    offset: str | None,
     **end: Unpack[_End],
 ) -> None:
     """Print the records of TOPICS as a consumer sees them.
@@ -186,6 +190,12 @@ def consume(
       eosdb consume shop.db orders --from-beginning --max-records 10 --format json
       eosdb consume shop.db orders --last 20 --follow
     """
+    if partition is not None or offset is not None:
+        start = f" --from-offset {offset}" if offset and offset.isdecimal() else ""
+        raise click.UsageError(
+            "--partition and --offset: another command reads part of a topic, also aborted records; type: "
+            f"eosdb inspect log FILE {topics[0]}/{partition or 0}{start} --print-data-log"
+        )
     if last is not None and (group is not None or from_beginning):
         raise click.UsageError("--last starts at other records than --group and --from-beginning")
     if group and click.get_current_context().params.get("output_file"):

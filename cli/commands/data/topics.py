@@ -22,6 +22,13 @@ _SETTING = (
 )
 
 
+def _check_one_copy(_: click.Context, __: click.Parameter, factor: int | None) -> None:
+    if factor not in (None, -1, 1):
+        raise click.BadParameter(
+            f"got {factor}; a file is one copy: give 1, or leave the option out"
+        )
+
+
 @click.group(cls=FileGroup)
 def topics() -> None:
     """Create, list, describe, alter and delete topics."""
@@ -32,6 +39,9 @@ def topics() -> None:
 @click.option("--partitions", type=int, help="Number of partitions (default: 1).")
 @click.option("--config", callback=settings, multiple=True, metavar="NAME=VALUE", help=_SETTING)
 @click.option("--if-not-exists", is_flag=True, help="Do nothing if the topic exists.")
+@click.option(
+    "--replication-factor", type=int, hidden=True, expose_value=False, callback=_check_one_copy
+)
 def create(
     session: Session,
     topic: str,
