@@ -175,8 +175,8 @@ def _append(frame: DataFrame, batch_id: int, given: dict[str, str], sink_id: str
     # In other threads the calls have no order: only the rows identify a repeat.
     plan = writes.plan_of(query.checkpoint, query.id, batch_id) if query.is_its_thread else None
     is_numbered = query.is_its_thread and sink_id is None
-    content = writes.Content(lambda: batches, rows, topics, plan, this.notes, is_numbered)
-    last_write = writes.last_write_of(query.checkpoint, options.path, sink)
+    content = writes.Content(batches, rows, topics, plan, this.notes, is_numbered)
+    last_write = writes.last_write_of(query.checkpoint, sink)
     with eosdb.connect(options.path, create=False) as db:
         result, call = this.bring(
             lambda order: writes.bring_in(

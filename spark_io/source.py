@@ -79,12 +79,6 @@ class EosdbDataSource(DataSource):
         return StreamWriter(self.options, schema)
 
 
-class Task(InputPartition):
-    def __init__(self, ranges: tuple[plan.Range, ...]) -> None:
-        super().__init__(None)
-        self.ranges = ranges
-
-
 class BatchReader(DataSourceReader):
     """Fixes its ranges of offsets when it is created, so that all tasks read one consistent snapshot.
 
@@ -103,10 +97,10 @@ class BatchReader(DataSourceReader):
         """Spark sends the reader to each task together with the task's own ranges, so omit all others."""
         return {**self.__dict__, "_ranges": []}
 
-    def partitions(self) -> list[Task]:
+    def partitions(self) -> list[tasks.Task]:
         # Spark needs at least one task, and the one that it creates for an empty list is not a `Task`.
-        return [Task(ranges) for ranges in plan.split(self._ranges, self._options) or [()]]
+        return [tasks.Task(ranges) for ranges in plan.split(self._ranges, self._options) or [()]]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, Task)
+        assert isinstance(partition, tasks.Task)
         return tasks.batches(partition.ranges, self._names, self._options)

@@ -2,14 +2,13 @@
 
 The form is the Kafka connector's, `{"topic": {"0": "23@MARK@TOPIC"}}`. If the request may match several
 files, each has such an object under its id, with its last path: `{"ID": {"@": "PATH", "topic": …}}`. MARK
-identifies the file's history at that offset, and TOPIC is the topic's id, since a topic may be recreated
-under its name (decisions/0057). Earlier versions wrote no topic id, and before that no mark, and paths
-instead of file ids.
+identifies the file's history at that offset. TOPIC is the topic's id, since a topic may be recreated under
+its name (decisions/0057). Both may be missing: a user may give a number.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
@@ -24,11 +23,9 @@ ONLY: Final = ""
 _AT: Final = "@"
 _PATH: Final = "@"
 """No topic has this name."""
-_SLASH: Final = "/"
-"""Every absolute path contains it, and no id does."""
 
 Place = tuple[str, TopicPartition]
-"""A partition of a file. The file is given by its id, by `ONLY`, or by its path while the id is unknown."""
+"""A partition of a file, which is given by its id or by `ONLY`."""
 
 
 class MarkedOffset(NamedTuple):
@@ -49,34 +46,18 @@ class Positions:
     offsets: MarkedOffsets = field(default_factory=dict)
     paths: Mapping[str, str] = field(default_factory=dict)
 
-    def without(self, keys: Iterable[str]) -> Positions:
-        left_out = frozenset(keys)
-        if not left_out:
+    def without(self, files: Collection[str], topics: Collection[tuple[str, str]]) -> Positions:
+        """The positions without these files, given by their keys, and without these topics, given by their
+        file's key and their name."""
+        if not files and not topics:
             return self
         return Positions(
-            {place: marked for place, marked in self.offsets.items() if place[0] not in left_out},
-            {key: path for key, path in self.paths.items() if key not in left_out},
-        )
-
-    def without_topics(self, topics: Collection[tuple[str, str]]) -> Positions:
-        """The positions without these topics, each given by its file's key and its name."""
-        if not topics:
-            return self
-        kept = {
-            (key, tp): marked
-            for (key, tp), marked in self.offsets.items()
-            if (key, tp.topic) not in topics
-        }
-        return Positions(kept, self.paths)
-
-    def with_ids(self, ids: Mapping[str, str]) -> Positions:
-        """Replace the paths that stand for file ids. `ids` maps path to id."""
-        named = {key: ids[key] for key in self.paths if _SLASH in key and key in ids}
-        if not named:
-            return self
-        return Positions(
-            {(named.get(key, key), tp): marked for (key, tp), marked in self.offsets.items()},
-            {named.get(key, key): path for key, path in self.paths.items()},
+            {
+                (key, tp): marked
+                for (key, tp), marked in self.offsets.items()
+                if key not in files and (key, tp.topic) not in topics
+            },
+            {key: path for key, path in self.paths.items() if key not in files},
         )
 
 
@@ -124,7 +105,7 @@ def to_json(positions: Positions, *, is_fleet: bool) -> dict[str, Any]:
         topics = by_file.get(key)
         if topics is None:
             topics = by_file[key] = {}
-            if is_fleet and _SLASH not in key and key in positions.paths:
+            if is_fleet and key in positions.paths:
                 topics[_PATH] = positions.paths[key]
         topics.setdefault(tp.topic, {})[str(tp.partition)] = _text(marked)
     return by_file if is_fleet else dict(by_file.get(ONLY, {}))
@@ -137,26 +118,17 @@ def parse(given: Mapping[str, Any], *, is_fleet: bool) -> Positions:
         given = _by_file(given)
     elif not is_fleet and _has(given, is_fleet=True):
         given = _of_one_file(given)
-    offsets: dict[Place, MarkedOffset] = {}
-    paths: dict[str, str] = {}
-    for key, topics in (given if is_fleet else {ONLY: given}).items():
-        by_partition = {
-            TopicPartition(topic, int(partition)): parse_offset(value)
-            for topic, partitions in topics.items()
-            if topic != _PATH
-            for partition, value in partitions.items()
-        }
-        file = key
-        if is_fleet:
-            file = _id_of(key, by_partition.values())
-            if _PATH in topics or _SLASH in key:
-                paths[file] = topics.get(_PATH, key)
-        for tp, marked in by_partition.items():
-            place = (file, tp)
-            # Earlier versions listed each copy of a file under its own path.
-            if place not in offsets or offsets[place].offset < marked.offset:
-                offsets[place] = marked
-    return Positions(offsets, paths)
+    by_file = given if is_fleet else {ONLY: given}
+    offsets = {
+        (key, TopicPartition(topic, int(partition))): parse_offset(value)
+        for key, topics in by_file.items()
+        for topic, partitions in topics.items()
+        if topic != _PATH
+        for partition, value in partitions.items()
+    }
+    return Positions(
+        offsets, {key: topics[_PATH] for key, topics in by_file.items() if _PATH in topics}
+    )
 
 
 def _has(given: Mapping[str, Any], *, is_fleet: bool) -> bool:
@@ -176,8 +148,8 @@ def _by_file(given: Mapping[str, Any]) -> dict[str, Any]:
             mark = parse_offset(value).mark
             if mark is None:
                 raise SparkOptionError(
-                    "the checkpoint is of a query that read one file, and an earlier version did not "
-                    "note which; this query reads several. Give it a new checkpoint, or name the one file"
+                    "the checkpoint is of a query that read one file, and does not say which; this query "
+                    "reads several. Give it a new checkpoint, or name the one file"
                 )
             of_file = by_file.setdefault(summary.id_in(mark), {})
             of_file.setdefault(topic, {})[partition] = value
@@ -203,13 +175,6 @@ def parse_offset(value: int | str) -> MarkedOffset:
 def _text(marked: MarkedOffset) -> int | str:
     offset, *identity = marked
     return _AT.join([str(offset), *filter(None, identity)]) if marked.mark is not None else offset
-
-
-def _id_of(key: str, stored: Iterable[MarkedOffset]) -> str:
-    """The file id. If an earlier version wrote a path, the first mark has the id."""
-    if _SLASH not in key:
-        return key
-    return next((summary.id_in(marked.mark) for marked in stored if marked.mark is not None), key)
 
 
 class OffsetsBehindLatest(NamedTuple):

@@ -41,12 +41,6 @@ _MOST_OFFSETS: Final = 5_000_000
 does not repeat all of it; Kafka's connector reads everything in one."""
 
 
-class StreamTask(InputPartition):
-    def __init__(self, ranges: tuple[plan.Range, ...]) -> None:
-        super().__init__(None)
-        self.ranges = ranges
-
-
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Runs in the driver, one for each query. A micro-batch contains each transaction whole or not at
     all, unless maxOffsetsPerTrigger, or its default, limits it."""
@@ -143,7 +137,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # -- records --------------------------------------------------------------------------------
 
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[StreamTask]:
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[tasks.Task]:
         cut, (before, after) = self._cut_at(start, end)
         ranges = []
         for (key, tp), (stop, *_) in sorted(after.offsets.items()):
@@ -163,10 +157,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 )
                 begin = min(first, stop)
             ranges.append(plan.range_of(file, tp, begin, stop))
-        return [StreamTask(pack) for pack in plan.split(ranges, self._options) or [()]]
+        return [tasks.Task(pack) for pack in plan.split(ranges, self._options) or [()]]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, StreamTask)
+        assert isinstance(partition, tasks.Task)
         return tasks.batches(partition.ranges, self._names, self._options)
 
     # -- inside ---------------------------------------------------------------------------------
@@ -175,8 +169,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Take a cut of the files, and return it with the checkpoint's positions that are valid in it."""
         known = [self._parsed(each) for each in told]
         cut = self._cut(*known)
-        ids = {file.path: key for key, file in cut.files.items()}
-        known = [positions.with_ids(ids) for positions in known]
         self._histories.note_missing(known[-1], cut)
         # The end of a micro-batch first: a loss of planned records is reported before any other.
         known = [self._histories.still_valid(positions, cut) for positions in reversed(known)]
@@ -300,7 +292,7 @@ class Histories:
                     "checkpoint"
                 )
                 others.add((key, tp.topic))
-        return positions.without(gone).without_topics(others)
+        return positions.without(gone, others)
 
     def lost(self, what: str) -> None:
         """Raises SparkOptionError unless data loss is allowed; then it is logged, once."""

@@ -13,6 +13,7 @@ from operator import attrgetter
 from typing import Final
 
 import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
 
 import eosdb
 from eosdb import errors
@@ -23,6 +24,14 @@ from eosdb.spark_io.planning import files
 from eosdb.spark_io.planning.errors import SparkOptionError, with_advice
 from eosdb.spark_io.planning.options import ReadOptions
 from eosdb.spark_io.planning.plan import Range
+
+
+class Task(InputPartition):
+    """The ranges of one task, as Spark sends them to it."""
+
+    def __init__(self, ranges: tuple[Range, ...]) -> None:
+        super().__init__(None)
+        self.ranges = ranges
 
 
 def batches(

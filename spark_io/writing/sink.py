@@ -162,7 +162,7 @@ def _short(text: str) -> str:
 
 
 def _write_of(file: str) -> Write | None:
-    """Parse a file's name; None if an earlier version wrote it."""
+    """Parse a file's name; None if it is not that of a staged file."""
     match file.split("."):
         case [job, batch, name, _, _] if batch.isdigit():
             return Write(job, int(batch), name)
@@ -340,7 +340,7 @@ def bring(
     Raises BatchDiffersError if a different batch is stored under its id."""
     files = [m.path for m in sorted(staged, key=lambda m: m.task) if m.path is not None]
     content = Content(
-        lambda: chain.from_iterable(map(read, files)),
+        chain.from_iterable(map(read, files)),
         total(m.rows for m in staged),
         frozenset().union(*(m.topics for m in staged)),
         plan,
@@ -466,7 +466,7 @@ class BatchWriter(DataSourceArrowWriter):
         """The sink's state in the query's checkpoint."""
         if this is None:
             return None
-        return last_write_of(this.checkpoint, self._options.path, sink_id)
+        return last_write_of(this.checkpoint, sink_id)
 
     def _report(
         self, result: eosdb.AppendOnceResult, staged: Sequence[Staged], sink_id: str, batch_id: int
@@ -511,7 +511,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
             staged,
             batchId,
             sink_id,
-            last_write_of(checkpoint, options.path, sink_id),
+            last_write_of(checkpoint, sink_id),
             plan=plan_of(checkpoint, query_id, batchId),
             is_numbered=options.sink_id is None,
             # Spark commits every micro-batch, even without rows, so batch ids are consecutive.

@@ -23,7 +23,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import repeat
 from operator import methodcaller
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
@@ -57,8 +57,6 @@ class LastWrite(NamedTuple):
     """The note about one sink of a query, in a file of the checkpoint."""
 
     note: Path
-    earlier: Path
-    """The note of earlier versions, which was named after the path of the target."""
     sink: str
 
     def files(self) -> dict[str, Written]:
@@ -66,9 +64,6 @@ class LastWrite(NamedTuple):
         with contextlib.suppress(OSError, ValueError):  # No note yet, or one truncated by a crash.
             found: dict[str, list[Any]] = parsed(self.note.read_text())
             return {file_id: Written(*written) for file_id, written in found.items()}
-        with contextlib.suppress(OSError, ValueError):
-            mark, batch_id = parsed(self.earlier.read_text())
-            return {summary.id_in(mark): Written(mark, 0, batch_id)}
         return {}
 
     def check(self, db: eosdb.Database, batch_id: int) -> None:
@@ -121,17 +116,12 @@ class LastWrite(NamedTuple):
             new.replace(self.note)
 
 
-def last_write_of(
-    checkpoint: str | None, path: str | os.PathLike[str], sink: str
-) -> LastWrite | None:
+def last_write_of(checkpoint: str | None, sink: str) -> LastWrite | None:
     """The note; None if the checkpoint is not a folder on this host."""
     if checkpoint is None or not os.path.isdir(folder := local(checkpoint)):
         return None
-    note, earlier = (
-        Path(folder, _FOLDER, hashlib.blake2b(name.encode(), digest_size=10).hexdigest())
-        for name in (sink, f"{os.path.realpath(path)} {sink}")
-    )
-    return LastWrite(note, earlier, sink)
+    name = hashlib.blake2b(sink.encode(), digest_size=10).hexdigest()
+    return LastWrite(Path(folder, _FOLDER, name), sink)
 
 
 def checkpoint_of(location: str | None, name: str | None, query_id: str | None) -> str | None:
@@ -154,16 +144,12 @@ _DIGEST_SIZE: Final = 2**128
 _DIGEST: Final = methodcaller("digest")
 _NUMBER: Final[Callable[[bytes, Any], int]] = int.from_bytes
 _TEXT: Final = "rows2"
-"""The prefix of a text that identifies rows; it was "rows" when the hashes were SHA-256."""
+"""The prefix of a text that identifies rows."""
 _NOWHERE: Final = "nowhere"
 """The id of a missing topic, which gets no rows."""
 _PLAN: Final = "plan "
 _TO: Final = " to "
-"""Separates the content of a batch from its target topics, which earlier versions omitted."""
-
-
-class _Hash(Protocol):
-    def digest(self) -> bytes: ...
+"""Separates the content of a batch from its target topics."""
 
 
 class Rows(NamedTuple):
@@ -178,7 +164,7 @@ class Rows(NamedTuple):
 
 def rows_of(batches: Iterable[pa.RecordBatch]) -> Rows:
     """Identify the rows of Arrow batches whose keys and values are binary."""
-    return total(Rows(batch.num_rows, _sum(batch, hashlib.blake2b, "little")) for batch in batches)
+    return total(Rows(batch.num_rows, _sum(batch)) for batch in batches)
 
 
 def topics_of(batches: Iterable[pa.RecordBatch]) -> set[str]:
@@ -187,18 +173,12 @@ def topics_of(batches: Iterable[pa.RecordBatch]) -> set[str]:
     }
 
 
-def text_before(batches: Iterable[pa.RecordBatch]) -> str:
-    """The text that earlier versions stored for these rows, to recognize a replay of their last batch."""
-    rows = total(Rows(batch.num_rows, _sum(batch, hashlib.sha256, "big")) for batch in batches)
-    return str(rows).replace(_TEXT, "rows", 1)
-
-
-def _sum(batch: pa.RecordBatch, make: Callable[[bytes], _Hash], order: str) -> int:
+def _sum(batch: pa.RecordBatch) -> int:
     """Sum the rows' hashes, without Python bytecode for each row."""
     rows = zip(*map(values, batch.columns), strict=True)
     # Version 0 of marshal encodes equal values alike, whatever their reference counts.
-    hashes = map(make, map(marshal.dumps, rows, repeat(0)))
-    return sum(map(_NUMBER, map(_DIGEST, hashes), repeat(order)))
+    hashes = map(hashlib.blake2b, map(marshal.dumps, rows, repeat(0)))
+    return sum(map(_NUMBER, map(_DIGEST, hashes), repeat("little")))
 
 
 def total(parts: Iterable[Rows]) -> Rows:
@@ -230,8 +210,7 @@ def sink_of(owner: str, which: str | None = None, order: int = 0) -> str:
 class Content(NamedTuple):
     """The content of a write, and the texts that identify it."""
 
-    read: Callable[[], Iterable[pa.RecordBatch]]
-    """Returns the rows; may be called several times."""
+    batches: Iterable[pa.RecordBatch]
     rows: Rows
     topics: Collection[str]
     plan: str | None = None
@@ -274,19 +253,12 @@ def bring_in(
     if last_write is not None:
         last_write.check_topics(db, known)
     held = [f"{text}{_TO}{there}" for text in content.held]
-
-    def append(*held: str) -> eosdb.AppendOnceResult:
-        # decisions/0014: the driver appends, and the batch id is stored in the same unit.
-        pairs = outgoing.pairs(content.read())
-        return db.append_once(
-            sink_id, batch_id, pairs, held=(*held, *content.notes), consecutive=consecutive
-        )
-
     try:
-        try:
-            result = append(*held)
-        except errors.BatchDiffersError:
-            result = append(*held, *content.held, text_before(content.read()))
+        # decisions/0014: the driver appends, and the batch id is stored in the same unit.
+        result = db.append_once(
+            sink_id, batch_id, outgoing.pairs(content.batches), held=(*held, *content.notes),
+            consecutive=consecutive,
+        )  # fmt: skip
     except errors.BatchDiffersError as error:
         explained = _explained(db, error, ids, there)
         is_other = isinstance(explained, OtherTargetError)

@@ -111,14 +111,14 @@ def test_files_of_a_fleet_are_known_one_by_one(tmp_path: Path) -> None:
 
 
 def without_marks(told: dict[str, Any]) -> dict[str, Any]:
-    """As earlier versions wrote it."""
+    """Numbers alone, as Kafka's connector writes them."""
     return {
         topic: {partition: int(value.partition("@")[0]) for partition, value in found.items()}
         for topic, found in told.items()
     }
 
 
-def test_offsets_of_earlier_versions_are_taken_at_their_word_once(source: Path) -> None:
+def test_offsets_without_marks_are_taken_at_their_word_once(source: Path) -> None:
     reader = Reader(source)
     reader()
     assert reader.offset is not None

@@ -140,7 +140,7 @@ def test_a_stream_begins_at_offsets_that_are_there(source: Path) -> None:
 
 
 def test_offsets_without_a_topics_id_are_taken_at_their_word_once(source: Path) -> None:
-    """As earlier versions wrote them."""
+    """A published copy tells no ids of topics."""
     reader = Reader(source)
     reader(5)
     assert reader.offset is not None

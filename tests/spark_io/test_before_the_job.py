@@ -164,7 +164,7 @@ def test_a_checkpoint_of_one_file_is_one_of_several_files_and_back(
         one()
     old: Any = {"orders": {"0": 3}}
     several.offset = old
-    with pytest.raises(SparkOptionError, match=r"read one file.* did not note which.* new checkp"):
+    with pytest.raises(SparkOptionError, match=r"read one file.* does not say which.* new checkp"):
         several()
 
 

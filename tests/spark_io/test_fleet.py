@@ -24,8 +24,8 @@ from eosdb.spark_io.planning import plan
 from eosdb.spark_io.planning.errors import SparkOptionError
 from eosdb.spark_io.planning.options import parse
 from eosdb.spark_io.planning.plan import Range
-from eosdb.spark_io.reading.stream import StreamTask
-from eosdb.spark_io.source import EosdbDataSource, Task
+from eosdb.spark_io.reading.tasks import Task
+from eosdb.spark_io.source import EosdbDataSource
 from tests.spark_io.like_spark import SCHEMA, Reader, batch, tables
 from tests.spark_io.making import append, make, remove
 
@@ -76,39 +76,6 @@ def test_a_fleet_that_has_moved_keeps_its_offsets(fleet: Path, tmp_path: Path) -
     assert moved.offset == reader.offset, "another offset would be another micro-batch"
     append(tmp_path / "elsewhere" / "z.db", range(20, 23))
     assert moved() == [20, 21, 22]
-
-
-def by_path(told: dict[str, Any], folder: Path, *, with_marks: bool) -> dict[str, Any]:
-    """As earlier versions wrote it."""
-    return {
-        found["@"]: {
-            topic: {
-                partition: value if with_marks else int(value.partition("@")[0])
-                for partition, value in partitions.items()
-            }
-            for topic, partitions in found.items()
-            if topic != "@"
-        }
-        for found in told.values()
-    }
-
-
-@pytest.mark.parametrize("with_marks", [True, False])
-def test_checkpoints_of_earlier_versions_know_files_by_path(fleet: Path, with_marks: bool) -> None:
-    reader = Reader(fleet)
-    reader()
-    assert reader.offset is not None
-    told = reader.offset
-    reader.offset = by_path(told, fleet, with_marks=with_marks)
-    assert set(reader.offset) == {str(fleet / "a.db"), str(fleet / "b.db")}
-    assert reader() == []
-    assert set(reader.offset) == set(told)
-    append(fleet / "a.db", range(20, 23))
-    assert reader() == [20, 21, 22]
-    if with_marks:
-        reader.offset = by_path(told, fleet, with_marks=True)
-        os.rename(fleet / "a.db", fleet / "z.db")
-        assert reader() == [20, 21, 22]
 
 
 def test_a_copy_beside_its_original_is_the_same_file(fleet: Path) -> None:
@@ -289,7 +256,7 @@ def test_tasks_get_neither_the_plan_of_others_nor_what_is_known_of_files(fleet: 
         assert b"a.db" not in pickle.dumps(one)
         copy = pickle.loads(pickle.dumps(one))
         ranges = (Range(str(fleet / "a.db"), "orders", 0, 2, 10),)
-        task = StreamTask(ranges) if one is stream else Task(ranges)
+        task = Task(ranges)
         (found,) = copy.read(task)
         assert found.num_rows == 8
 

@@ -22,7 +22,6 @@ from eosdb.spark_io.writing.writes import (
     bring_in,
     last_write_of,
     rows_of,
-    text_before,
     topics_of,
 )
 from tests.spark_io.like_spark import Query, forget_last_batch, frame, to_topic
@@ -52,7 +51,7 @@ def bring(
         {"value": "binary", "topic": "string"},
     )
     topics = topics_of(batches) if topic is None else {topic}
-    content = Content(lambda: batches, rows_of(batches), topics, "plan x:y")
+    content = Content(batches, rows_of(batches), topics, "plan x:y")
     with eosdb.connect(path, durability="off") as db:
         return bring_in(db, sink, batch, Outgoing(db, options), content, consecutive=consecutive)
 
@@ -96,14 +95,6 @@ def test_an_empty_batch_needs_no_topic(pipe: Path) -> None:
     assert bring(pipe, "none-yet", count=0).skipped
 
 
-def test_what_an_earlier_version_stored_names_no_topic_and_is_a_repeat(pipe: Path) -> None:
-    batches = pa.table({"value": [b"%d" % i for i in range(10)]}).to_batches()
-    with eosdb.connect(pipe) as db:
-        for batch, held in enumerate((str(rows_of(batches)), text_before(batches), "plan x:y")):
-            db.append_once("sink", batch, {}, held=(held,))
-    assert [bring(pipe, "good", batch=batch).skipped for batch in range(3)] == [True] * 3
-
-
 def test_a_target_that_is_an_older_copy_is_refused_and_another_file_or_name_is_not(
     pipe: Path, tmp_path: Path
 ) -> None:
@@ -111,7 +102,7 @@ def test_a_target_that_is_an_older_copy_is_refused_and_another_file_or_name_is_n
     checkpoint.mkdir()
 
     def stands(path: Path = pipe, sink: str = "sink") -> None:
-        last_write = last_write_of(f"file:{checkpoint}", path, sink)
+        last_write = last_write_of(f"file:{checkpoint}", sink)
         assert last_write is not None
         with eosdb.connect(path) as db:
             last_write.check(db, 8)
@@ -134,7 +125,7 @@ def test_a_target_that_is_an_older_copy_is_refused_and_another_file_or_name_is_n
             stands(tmp_path / "older.db")
     stands(sink="a new one")
     for unknown in (None, str(tmp_path / "none"), "s3://bucket/cp"):
-        assert last_write_of(unknown, pipe, "sink") is None
+        assert last_write_of(unknown, "sink") is None
 
 
 def test_a_stream_leaves_no_batch_out(pipe: Path) -> None:

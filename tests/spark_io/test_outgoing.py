@@ -13,7 +13,7 @@ import eosdb
 from eosdb import TopicPartition
 from eosdb.model.records.partitioner import partitioner_of
 from eosdb.spark_io.writing.outgoing import Outgoing, as_bytes, parse
-from eosdb.spark_io.writing.writes import Content, bring_in, rows_of, text_before
+from eosdb.spark_io.writing.writes import rows_of
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
@@ -96,21 +96,3 @@ def test_rows_have_the_same_digest_in_any_order_and_others_another() -> None:
         [(b"a", b"b"), (b"c", None), (None, None), *rows[3:]],
     ):
         assert digest(other) != digest(rows)
-
-
-def test_a_replay_of_a_batch_that_an_earlier_version_has_written_is_skipped(path: Path) -> None:
-    rows = [batch(key=[b"k", b"l"], value=[b"v", b"w"])]
-    earlier = "rows 2:9fa5d810c87c8f34ce836b518cf8ddb6"
-    with eosdb.connect(path) as db:
-        assert text_before(rows) == earlier
-        tp = TopicPartition("t", 0)
-        db.append_once("s", 0, {tp: [eosdb.Record(b"k", b"v")]}, held=[earlier])
-
-        def bring(found: list[pa.RecordBatch]) -> bool:
-            content = Content(lambda: found, rows_of(found), {"t"})
-            return bring_in(db, "s", 0, outgoing(db), content).skipped
-
-        assert bring(rows)
-        with pytest.raises(eosdb.BatchDiffersError, match="new checkpoint"):
-            bring([batch(key=[b"k", b"l"], value=[b"v", b"x"])])
-        assert sum(db.broker.lag(TopicPartition("t", p), 0) for p in range(5)) == 1

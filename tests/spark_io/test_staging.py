@@ -52,7 +52,7 @@ def test_a_commit_removes_what_nobody_can_name_any_more(
     assert (tmp_path / "staging").exists() is stays, "an empty folder goes, too"
 
 
-def test_files_of_earlier_versions_and_strangers_are_told_apart(tmp_path: Path) -> None:
+def test_staged_files_go_by_age_and_other_files_stay(tmp_path: Path) -> None:
     old, new, foreign = (tmp_path / name for name in ("1f2e.arrow", "3d4c.arrow", "notes.txt"))
     for path, age_ms in ((old, 2 * HOUR_MS), (new, 0), (foreign, 9 * HOUR_MS)):
         path.write_bytes(b"")
