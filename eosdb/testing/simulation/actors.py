@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import random
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -271,13 +272,7 @@ def worker(world: World, me: Me) -> None:
         if record is None:
             return
         try:
-            for consumed in records:
-                _send_result(producer, record, consumed, model.OUTPUT)
-            producer.send_offsets_to_transaction(
-                {source: OffsetAndMetadata(records[-1].offset + 1)}, consumer.group_metadata()
-            )
-            producer.commit_transaction()
-            world.ledger.answered(record, "committed")
+            _commit_results(world, producer, record, records, consumer.group_metadata())
             world.counts["processed"] += len(records)
         except errors.EosdbError:
             if not _resolve(world, me, producer, record):
@@ -326,17 +321,7 @@ def member(world: World, me: Me, *, changes: bool = False) -> None:
             ):  # New records may be of the next generation.
                 world.clock.sleep_ms(me.rng.randint(20, 300))
                 records = [*records, *consumer.poll(max_records=me.rng.randint(1, 4))]
-            for consumed in records:
-                _send_result(producer, record, consumed, model.SHARED)
-            if me.rng.random() < 0.2:
-                world.clock.sleep_ms(me.rng.randint(0, 2_000))
-            offsets = {
-                TopicPartition(r.topic, r.partition): OffsetAndMetadata(r.offset + 1)
-                for r in records
-            }
-            producer.send_offsets_to_transaction(offsets, metadata)
-            producer.commit_transaction()
-            world.ledger.answered(record, "committed")
+            _commit_results(world, producer, record, records, metadata, me.rng)
             world.counts["processed by members"] += len(records)
         except errors.EosdbError:
             if not _resolve(world, me, producer, record):
@@ -376,17 +361,7 @@ def assigned_member(world: World, me: Me, *, changes: bool = False) -> None:
         if record is None:
             return
         try:
-            for consumed in records:
-                _send_result(producer, record, consumed, model.SHARED)
-            if me.rng.random() < 0.2:
-                world.clock.sleep_ms(me.rng.randint(0, 2_000))
-            offsets = {
-                TopicPartition(r.topic, r.partition): OffsetAndMetadata(r.offset + 1)
-                for r in records
-            }
-            producer.send_offsets_to_transaction(offsets, mine.metadata)
-            producer.commit_transaction()
-            world.ledger.answered(record, "committed")
+            _commit_results(world, producer, record, records, mine.metadata, me.rng)
             world.counts["processed by assigned members"] += len(records)
         except errors.EosdbError:
             if not _resolve(world, me, producer, record):
@@ -406,24 +381,33 @@ def _seat(me: Me) -> str:
     return f"seat of {me.name}"
 
 
-def _send_result(
-    producer: Producer, record: TransactionRecord, consumed: ConsumerRecord, topic: str
+def _commit_results(
+    world: World,
+    producer: Producer,
+    record: TransactionRecord,
+    records: Sequence[ConsumerRecord],
+    group: ConsumerGroupMetadata,
+    pauses: random.Random | None = None,
 ) -> None:
-    value = f"{record.key}|{consumed.offset * model.INPUTS + consumed.partition}".encode()
-    tp = TopicPartition(topic, consumed.offset % TOPICS[topic])
-    record.sent[value] = tp
-    producer.send(tp.topic, value, partition=tp.partition)
+    """Send a result for each record, and commit the results with the records' offsets. With `pauses` it
+    sometimes takes long in between. Raises EosdbError."""
+    topic = next(topic for topic, name in model.RESULTS.items() if name == group.group_id)
+    for consumed in records:
+        value = f"{record.key}|{consumed.offset * model.INPUTS + consumed.partition}".encode()
+        tp = record.sent[value] = TopicPartition(topic, consumed.offset % TOPICS[topic])
+        producer.send(tp.topic, value, partition=tp.partition)
+    if pauses is not None and pauses.random() < 0.2:
+        world.clock.sleep_ms(pauses.randint(0, 2_000))
+    offsets = {
+        TopicPartition(it.topic, it.partition): OffsetAndMetadata(it.offset + 1) for it in records
+    }
+    producer.send_offsets_to_transaction(offsets, group)
+    producer.commit_transaction()
+    world.ledger.answered(record, "committed")
 
 
-def committed_reader(world: World, me: Me) -> None:
-    _read(world, me, "read_committed")
-
-
-def uncommitted_reader(world: World, me: Me) -> None:
-    _read(world, me, "read_uncommitted")
-
-
-def _read(world: World, me: Me, isolation_level: IsolationLevel) -> None:
+def reader(world: World, me: Me, isolation_level: IsolationLevel) -> None:
+    """Reads all topics, and tells the checker what it got."""
     consumer = world.reader(me.node, isolation_level)
     consumer.assign([TopicPartition(t, p) for t, count in TOPICS.items() for p in range(count)])
     while True:
@@ -500,8 +484,8 @@ ROLES: Final[dict[str, tuple[Role, Sequence[str]]]] = {
     "member": (member, ("member0", "member1", "member2")),
     "assigned_member": (assigned_member, ("assigned0", "assigned1", "assigned2")),
     "changing_member": (changing_member, ("changing0", "changing1", "changing2")),
-    "committed_reader": (committed_reader, ("committed",)),
-    "uncommitted_reader": (uncommitted_reader, ("uncommitted",)),
+    "committed_reader": (partial(reader, isolation_level="read_committed"), ("committed",)),
+    "uncommitted_reader": (partial(reader, isolation_level="read_uncommitted"), ("uncommitted",)),
     "admin": (lambda world, me: None, ()),
 }
 """The function and the actors of each role. The run itself chooses the admin's actions."""
