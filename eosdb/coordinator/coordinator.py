@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, TypeVar
 
 from eosdb import errors
@@ -56,11 +57,6 @@ _REBALANCE: Final = (
 _SESSION: Final = "SELECT group_id, expires FROM group_sessions ORDER BY expires DESC LIMIT 1"
 
 Source = Unit | sqlite3.Connection
-
-
-def is_any(source: Source, now_ms: int) -> bool:
-    """Whether a transaction, rebalance or session has a time in the future."""
-    return _transaction(source, now_ms) is not None or _group(source, now_ms) is not None
 
 
 def begin_again(unit: Unit, now_ms: int) -> int:
@@ -136,24 +132,6 @@ class _WorkIsDueError(Exception):
     """Raised inside a unit to roll it back; never leaves `write`."""
 
 
-@dataclass(slots=True)
-class Expired:
-    """Counts of one round's completions, aborts and removals."""
-
-    recovered: int = 0
-    aborted: int = 0
-    transactional_ids: int = 0
-    producers: int = 0
-    offsets: int = 0
-    groups: int = 0
-
-    def add(self, removed: tuple[int, int, int, int]) -> None:
-        self.transactional_ids += removed[0]
-        self.producers += removed[1]
-        self.offsets += removed[2]
-        self.groups += removed[3]
-
-
 class TransactionCoordinator:
     """Runs all writes of a database object, and the requests about transactions. Threads may share it.
     Other processes may have coordinators of the same file."""
@@ -216,13 +194,14 @@ class TransactionCoordinator:
                 return True
         return False
 
-    def run_due(self) -> Expired:
+    def run_due(self) -> Counter[str]:
         """Complete transactions that dead processes decided, abort those without time or owner, deliver
-        scheduled records, and remove what has expired."""
+        scheduled records, and remove what has expired. Returns the counts of HousekeepingReport."""
         while self._store.write(lambda unit: begin_again(unit, self._clock.time_ms()), sync=False):
             pass
-        done = Expired(
-            recovered=self.leadership.recover(), aborted=self._abort_while(self._first_lost)
+        done = Counter(
+            recovered_transactions=self.leadership.recover(),
+            aborted_transactions=self._abort_while(self._first_lost),
         )
         now = self._clock.time_ms()
         while self._store.write(
@@ -231,12 +210,12 @@ class TransactionCoordinator:
             pass
         gone: list[Removed] = []
 
-        def remove(unit: Unit) -> tuple[int, int, int, int]:
+        def remove(unit: Unit) -> dict[str, int]:
             gone.clear()  # A unit may run again.
             return _remove(unit, self._config, now, self.presences.dead(unit), gone)
 
-        while any(removed := self._store.write(remove, sync=False)):
-            done.add(removed)
+        while any((removed := self._store.write(remove, sync=False)).values()):
+            done.update(removed)
             for member in gone:
                 catalog.MEMBER_REMOVED.say(**member._asdict(), cause=member.cause)
         return done
@@ -439,27 +418,32 @@ def _remove(
     now_ms: int,
     dead: Mapping[str, Collection[str]],
     removed: list[Removed],
-) -> tuple[int, int, int, int]:
+) -> dict[str, int]:
     """Remove expired rows, and the `dead` members by group. Adds the removed members to `removed`.
-    Returns the numbers of removed transactional ids, producers and offsets, and of changed groups: all 0
-    when nothing is left."""
+    Returns counts, all 0 when nothing is left."""
     unit.memos[Due].time_ms = None
+    ids_ms, producers_ms, offsets_ms = _expirations(config)
+    return {
+        "expired_transactional_ids": transaction_rows.expire(unit, now_ms, ids_ms),
+        "expired_producers": producer_rows.expire(unit, now_ms, producers_ms),
+        "expired_offsets": group_offsets.expire(unit, now_ms, offsets_ms),
+        "changed_groups": group_rows.expire_members(unit, now_ms, dead, removed),
+    }
+
+
+def _expirations(config: BrokerConfig) -> tuple[int, int, int]:
+    """After how long (ms) transactional ids, producers and offsets expire."""
     return (
-        transaction_rows.expire(unit, now_ms, config.transactional_id_expiration_ms),
-        producer_rows.expire(unit, now_ms, config.producer_id_expiration_ms),
-        group_offsets.expire(unit, now_ms, config.offsets_retention_minutes * _MINUTE_MS),
-        group_rows.expire_members(unit, now_ms, dead, removed),
-    )
-
-
-def _next_due(source: Unit | sqlite3.Connection, config: BrokerConfig, now_ms: int) -> int:
-    if is_any(source, now_ms):
-        return now_ms
-    expirations = (
         config.transactional_id_expiration_ms,
         config.producer_id_expiration_ms,
         config.offsets_retention_minutes * _MINUTE_MS,
     )
+
+
+def _next_due(source: Source, config: BrokerConfig, now_ms: int) -> int:
+    if _transaction(source, now_ms) is not None or _group(source, now_ms) is not None:
+        return now_ms  # A time in the future has to begin again.
+    expirations = _expirations(config)
     limits = (1, 1, 1, 0, *expirations)
     found: tuple[int | None, ...] = source.execute(_NEXT).fetchone()
     times = [time + limit for time, limit in zip(found, limits, strict=True) if time is not None]

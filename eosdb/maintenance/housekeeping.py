@@ -159,15 +159,7 @@ class Round:
 
     def _run_due(self) -> Steps[None]:
         """Run time-outs and expirations, as any write does that finds one due."""
-        due = self._coordinator.run_due()
-        self._done.update(
-            recovered_transactions=due.recovered,
-            aborted_transactions=due.aborted,
-            expired_transactional_ids=due.transactional_ids,
-            expired_producers=due.producers,
-            expired_offsets=due.offsets,
-            changed_groups=due.groups,
-        )
+        self._done.update(self._coordinator.run_due())
         yield
 
     def _move_log_starts(self) -> Steps[None]:

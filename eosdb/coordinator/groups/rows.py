@@ -14,8 +14,9 @@ import dataclasses
 import json
 import sqlite3
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import lru_cache, partial
+from itertools import islice
 from typing import Any, Final
 
 from eosdb.coordinator.due import Due
@@ -43,10 +44,6 @@ from eosdb.store.schema.newest import Statement
 from eosdb.store.schema.row_checksum import row_checksum
 from eosdb.store.writing.unit import STEPS_PER_UNIT, Folding, Unit
 
-_CONSUMER_COLUMNS: Final = (
-    "group_id, state, protocol_type, generation_id, members, deadline, group_type, "
-    "assignment_epoch, metadata_hash"
-)
 _SHARES: Final = ("assigned", "pending_revocation", "target")
 _DEFAULTS: Final = {
     "group_instance_id": None, "rack_id": None, "subscribed_topic_regex": "", "matched": (),
@@ -79,7 +76,7 @@ def after_event(before: ConsumerGroup | None, event: ConsumerGroupChanged) -> Co
     ).with_members((_consumer_member(each._asdict()) for each in event.members), event.removed)
 
 
-def consumer_row(group: ConsumerGroup) -> tuple[object, ...]:
+def _consumer_row(group: ConsumerGroup) -> tuple[object, ...]:
     stored = [
         {k: v for k, v in _event(m)._asdict().items() if k not in _DEFAULTS or v != _DEFAULTS[k]}
         for m in group.members
@@ -89,7 +86,9 @@ def consumer_row(group: ConsumerGroup) -> tuple[object, ...]:
         group.group_id,
         group.state.value,
         PROTOCOL_TYPE,
+        None,
         group.group_epoch,
+        None,
         members,
         group.deadline_ms,
         GroupType.CONSUMER.value,
@@ -106,9 +105,7 @@ def members_of(text: str) -> tuple[ConsumerMember, ...]:
 def _event(member: ConsumerMember) -> ConsumerGroupMember:
     fields = {name: getattr(member, name) for name in ConsumerGroupMember._fields}
     fields |= {name: shares(fields[name]) for name in _SHARES}
-    fields["protocols"] = tuple(
-        (name, base64.b64encode(data).decode()) for name, data in member.protocols
-    )
+    fields["protocols"] = tuple((name, _text(data)) for name, data in member.protocols)
     return ConsumerGroupMember(**fields | {"state": member.state.value})
 
 
@@ -117,9 +114,7 @@ def _consumer_member(stored: dict[str, Any]) -> ConsumerMember:
     fields: dict[str, Any] = _DEFAULTS | stored
     fields |= {name: _partitions(fields[name]) for name in _SHARES}
     fields |= {name: tuple(fields[name]) for name in ("subscribed_topic_names", "matched")}
-    fields["protocols"] = tuple(
-        (name, base64.b64decode(data)) for name, data in fields["protocols"]
-    )
+    fields["protocols"] = tuple((name, _bytes(data)) for name, data in fields["protocols"])
     return ConsumerMember(**fields | {"state": MemberState(fields["state"])})
 
 
@@ -139,14 +134,11 @@ _FIELDS: Final = [field.name for field in dataclasses.fields(Group)]
 """The columns, also the fields of the event."""
 _IN_TABLE: Final = {"deadline_ms": "deadline"}
 _COLUMNS: Final = ", ".join(_IN_TABLE.get(field, field) for field in _FIELDS)
-_SAVE: Final = Statement(
-    f"INSERT OR REPLACE INTO {{groups}} ({_COLUMNS}) VALUES ({', '.join('?' for _ in _FIELDS)})"
-)
 # decisions/0063: groups of both protocols share a table.
-_SAVE_CONSUMER: Final = Statement(
-    f"INSERT OR REPLACE INTO {{groups}} ({_CONSUMER_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
-)
 _OF_BOTH: Final = f"{_COLUMNS}, group_type, assignment_epoch, metadata_hash"
+_SAVE: Final = Statement(
+    f"INSERT OR REPLACE INTO {{groups}} ({_OF_BOTH}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
 _READ: Final = f"SELECT {_OF_BOTH} FROM {{groups}}"
 _DELETE: Final = Statement("DELETE FROM {groups} WHERE group_id = ?")
 _ALL: Final = Statement(_READ)
@@ -156,11 +148,9 @@ _WITH_MEMBERS: Final = (
     "SELECT group_id, members FROM groups WHERE group_id IN (SELECT group_id FROM group_sessions)"
 )
 # decisions/0009: requests write the lease; no event records a renewal.
-_RENEW: Final = (
-    "INSERT INTO group_sessions (group_id, member_id, expires, checksum) VALUES (?, ?, ?, ?) "
-    "ON CONFLICT (group_id, member_id) "
-    "DO UPDATE SET expires = excluded.expires, checksum = excluded.checksum"
-)
+_LEASE: Final = "INTO group_sessions (group_id, member_id, expires, checksum) VALUES (?, ?, ?, ?)"
+_BEGIN: Final = f"INSERT OR IGNORE {_LEASE}"
+_RENEW: Final = f"INSERT OR REPLACE {_LEASE}"
 _SHORTEN: Final = (
     "UPDATE group_sessions SET expires = ?, checksum = ? "
     "WHERE group_id = ? AND member_id = ? AND expires > ?"
@@ -236,14 +226,15 @@ def without(unit: Unit, group: AnyGroup, member_ids: Collection[str], now_ms: in
 
 def save(unit: Folding, event: GroupChanged) -> None:
     members = json.dumps([_row(member) for member in event.members], separators=(",", ":"))
-    unit.execute(_SAVE, tuple(_fields(event, members=members).values()))
+    fields = _fields(event, members=members)
+    unit.execute(_SAVE, (*fields.values(), GroupType.CLASSIC.value, 0, 0))
 
 
 def save_consumer(unit: Folding, event: ConsumerGroupChanged) -> ConsumerGroup:
     """Projection only: save and return the group after the event."""
     before = load(unit, event.group_id)
     after = after_event(before if isinstance(before, ConsumerGroup) else None, event)
-    unit.execute(_SAVE_CONSUMER, consumer_row(after))
+    unit.execute(_SAVE, _consumer_row(after))
     return after
 
 
@@ -251,11 +242,17 @@ def forget(unit: Folding, group_id: str) -> None:
     unit.execute(_DELETE, (group_id,))
 
 
-def renew_session(unit: Unit, group_id: str, member: Member | ConsumerMember, now_ms: int) -> None:
+def renew_session(
+    unit: Unit,
+    group_id: str,
+    member: Member | ConsumerMember,
+    now_ms: int,
+    statement: str = _RENEW,
+) -> None:
     """Extend the member's session to its session timeout from now."""
     expires = now_ms + member.session_timeout_ms
     lease = (group_id, member.member_id, expires)
-    unit.execute(_RENEW, (*lease, row_checksum(*lease)))
+    unit.execute(statement, (*lease, row_checksum(*lease)))
     unit.memos[Due].by(expires + 1)
 
 
@@ -305,33 +302,15 @@ def begin_sessions(unit: Unit, now_ms: int) -> None:
     rows = unit.execute(f"{_ALL} WHERE state <> '{GroupState.EMPTY.value}'").fetchall()
     for group in map(_group, rows):
         for member in group.members:
-            expires = now_ms + member.session_timeout_ms
-            lease = (group.group_id, member.member_id, expires)
-            unit.execute(
-                "INSERT OR IGNORE INTO group_sessions (group_id, member_id, expires, checksum) "
-                "VALUES (?, ?, ?, ?)",
-                (*lease, row_checksum(*lease)),
-            )
-            unit.memos[Due].by(expires + 1)
+            renew_session(unit, group.group_id, member, now_ms, _BEGIN)
 
 
-def first_ended_session(unit: Unit, now_ms: int) -> tuple[str, set[str]] | None:
-    """A group with expired sessions, and the ids of their members."""
-    row = unit.execute(
-        "SELECT group_id FROM group_sessions WHERE expires < ? ORDER BY expires LIMIT 1", (now_ms,)
-    ).fetchone()
-    if row is None:
-        return None
-    ended = unit.execute(
-        "SELECT member_id FROM group_sessions WHERE group_id = ? AND expires < ?", (row[0], now_ms)
-    ).fetchall()
-    return row[0], {member_id for (member_id,) in ended}
-
-
-def ended_sessions(connection: sqlite3.Connection, now_ms: int) -> dict[str, set[str]]:
+def ended_sessions(source: Unit | sqlite3.Connection, now_ms: int) -> dict[str, set[str]]:
+    """The members with expired sessions by group, the oldest first."""
     ended: dict[str, set[str]] = {}
-    for group_id, member_id in connection.execute(
-        "SELECT group_id, member_id FROM group_sessions WHERE expires < ?", (now_ms,)
+    for group_id, member_id in source.execute(
+        "SELECT group_id, member_id FROM group_sessions WHERE expires < ? ORDER BY expires",
+        (now_ms,),
     ):
         ended.setdefault(group_id, set()).add(member_id)
     return ended
@@ -346,7 +325,7 @@ def first_overdue(unit: Unit, now_ms: int) -> str | None:
     return None if row is None else str(row[0])
 
 
-def end_sessions(unit: Unit, group_id: str, member_ids: set[str]) -> None:
+def end_sessions(unit: Unit, group_id: str, member_ids: Collection[str]) -> None:
     unit.executemany(
         "DELETE FROM group_sessions WHERE group_id = ? AND member_id = ?",
         [(group_id, member_id) for member_id in sorted(member_ids)],
@@ -371,14 +350,12 @@ def expire_members(
     rebalances. Adds the removed members to `removed`. Returns the number of changed groups;
     STEPS_PER_UNIT if more may be due."""
     changed = 0
-    for group_id in sorted(dead)[:STEPS_PER_UNIT]:
-        _remove_members(unit, group_id, set(dead[group_id]), now_ms)
-        removed += [Removed(group_id, member, "process_died") for member in sorted(dead[group_id])]
-        changed += 1
-    while changed < STEPS_PER_UNIT and (ended := first_ended_session(unit, now_ms)) is not None:
-        _remove_members(unit, *ended, now_ms)
-        group_id, members = ended
-        removed += [Removed(group_id, member, "session_ended") for member in sorted(members)]
+    for reason, group_id, members in islice(_gone(unit, now_ms, dead), STEPS_PER_UNIT):
+        before = load(unit, group_id)
+        if before is not None:
+            record(unit, before, without(unit, before, members, now_ms), now_ms)
+        end_sessions(unit, group_id, members)
+        removed += [Removed(group_id, member, reason) for member in sorted(members)]
         changed += 1
     while changed < STEPS_PER_UNIT and (overdue := first_overdue(unit, now_ms)) is not None:
         before = load(unit, overdue)
@@ -391,11 +368,13 @@ def expire_members(
     return changed
 
 
-def _remove_members(unit: Unit, group_id: str, member_ids: set[str], now_ms: int) -> None:
-    before = load(unit, group_id)
-    if before is not None:
-        record(unit, before, without(unit, before, member_ids, now_ms), now_ms)
-    end_sessions(unit, group_id, member_ids)
+def _gone(
+    unit: Unit, now_ms: int, dead: Mapping[str, Collection[str]]
+) -> Iterator[tuple[str, str, Collection[str]]]:
+    """Yield why members are gone, their group and their ids. The sessions are read once the dead members
+    have been removed."""
+    yield from (("process_died", *entry) for entry in sorted(dead.items()))
+    yield from (("session_ended", *entry) for entry in ended_sessions(unit, now_ms).items())
 
 
 def _fields(group: Group | GroupChanged, **changed: object) -> dict[str, Any]:
