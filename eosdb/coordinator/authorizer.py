@@ -107,15 +107,14 @@ class Authorizer:
 
     def check(self, source: Source, operation: str, resource_type: str, name: str) -> None:
         """Raise the …AuthorizationFailedError of the resource type unless the operation is allowed."""
-        acls = () if self._unstoppable else load(source)
-        if acls and not allowed(acls, self.principal, operation, resource_type, name):
+        if not self.allows(source, operation, resource_type, name):
             raise RESOURCE_TYPES[resource_type](
                 f"{self.principal} may not {operation} the {resource_type} {name!r}; add an ACL that "
                 "allows it"
             )
 
-    def allows(self, source: Source, operation: str, resource_type: str, name: str) -> bool:
-        """Whether the operation is allowed; without any ACL everything is."""
+    def allows(self, source: Source, operation: str, resource_type: str, name: str | None) -> bool:
+        """Whether the operation is allowed; without any ACL everything is. `name` as in `allowed`."""
         acls = () if self._unstoppable else load(source)
         return not acls or allowed(acls, self.principal, operation, resource_type, name)
 
@@ -144,10 +143,9 @@ class Authorizer:
 
     def check_idempotent_write(self, source: Source) -> None:
         """Require IDEMPOTENT_WRITE on the cluster, or WRITE on any topic (KIP-679)."""
-        acls = () if self._unstoppable else load(source)
-        if acls and not (
-            allowed(acls, self.principal, "idempotent_write", "cluster", CLUSTER)
-            or allowed(acls, self.principal, "write", "topic", None)
+        if not (
+            self.allows(source, "idempotent_write", "cluster", CLUSTER)
+            or self.allows(source, "write", "topic", None)
         ):
             raise errors.ClusterAuthorizationFailedError(
                 f"{self.principal} may neither idempotent_write the cluster nor write any topic; add "
@@ -156,9 +154,9 @@ class Authorizer:
 
     def check_write_markers(self, source: Source) -> None:
         """Require ALTER (for administrators) or CLUSTER_ACTION (for brokers) on the cluster."""
-        if not any(
-            self.allows(source, operation, "cluster", CLUSTER)
-            for operation in ("alter", "cluster_action")
+        if not (
+            self.allows(source, "alter", "cluster", CLUSTER)
+            or self.allows(source, "cluster_action", "cluster", CLUSTER)
         ):
             raise errors.ClusterAuthorizationFailedError(
                 f"{self.principal} may neither alter the cluster nor cluster_action it; add an ACL that "
@@ -175,9 +173,7 @@ class AclMemo(Memo):
 
 def load(source: Source) -> tuple[Acl, ...]:
     """All ACLs; a unit caches them in its memo."""
-    if not isinstance(source, Unit):
-        return tuple(Acl(*row) for row in source.execute(SELECT))
-    memo = source.memos[AclMemo]
+    memo = source.memos[AclMemo] if isinstance(source, Unit) else AclMemo()
     if memo.rules is None:
         memo.rules = tuple(Acl(*row) for row in source.execute(SELECT))
     return memo.rules

@@ -15,7 +15,7 @@ import contextlib
 import secrets
 import sqlite3
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from eosdb.coordinator.groups import rows
@@ -42,18 +42,12 @@ class Presence:
     def __init__(self, number: int, end: Callable[[], None], look: Callable[[], None]) -> None:
         self.number: Final = number
         """The `owner_lock` with which a member joins."""
-        self._look = look
-        self._end = weakref.finalize(self, end)
-        self._end.atexit = False
-
-    def look(self) -> None:
-        """Remove members and abort transactions of dead processes, at most every 200 ms. Raises the
+        self.look: Final = look
+        """Removes members and aborts transactions of dead processes, at most every 200 ms. Raises the
         errors of a write."""
-        self._look()
-
-    def end(self) -> None:
-        """Release the lock. May be repeated."""
-        self._end()
+        self.end: Final = weakref.finalize(self, end)
+        """Releases the lock. May be repeated."""
+        self.end.atexit = False
 
 
 # decisions/0034: a dead process is noticed at once; one that hangs has its session or time-out.
@@ -65,7 +59,6 @@ class Presences:
         self._store = store
         self._clock = clock
         self._next_look_ms = 0
-        self._groups: Mapping[str, _Members] = {}
         self._own_ids = set[str]()
         """Ids with an owner in this object, for which no system call is needed."""
 
@@ -142,27 +135,9 @@ class Presences:
     def _dead(self, source: Unit | sqlite3.Connection) -> Iterator[tuple[str, str]]:
         """The groups and ids of dead members. A member takes its lock before it joins, and was read
         before this check, so there is no race."""
-        before, groups = self._groups, dict[str, _Members]()
-        for group_id, stored in rows.stored_members(source):
-            members = before.get(group_id)
-            if members is None or members.stored != stored:
-                members = _Members(stored)
-            groups[group_id] = members
-        self._groups = groups
         return (
             (group_id, member_id)
-            for group_id, members in groups.items()
-            for member_id, number in members.locks
+            for group_id, members in rows.stored_members(source)
+            for member_id, number in rows.owner_locks(members)
             if not self.is_there(number)
         )
-
-
-class _Members:
-    """The members of a group that hold locks."""
-
-    __slots__ = ("locks", "stored")
-
-    def __init__(self, stored: str) -> None:
-        self.stored: Final = stored
-        """The column `members` of the group's row."""
-        self.locks: Final = rows.owner_locks(stored)

@@ -179,6 +179,7 @@ def stored_members(source: Unit | sqlite3.Connection) -> list[tuple[str, str]]:
     return source.execute(_WITH_MEMBERS).fetchall()
 
 
+@lru_cache(maxsize=1_000)  # Looked at every 200 ms; few groups change meanwhile.
 @reads("groups")
 def owner_locks(members: str) -> tuple[tuple[str, int], ...]:
     """The member ids and lock numbers of the members that hold locks."""
