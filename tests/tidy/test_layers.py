@@ -77,7 +77,7 @@ TIERS = {
 }
 ROOMS = [row for tier in TIERS.values() for row in tier]
 BUDGET = {
-    "engine": 34_113,
+    "engine": 34_040,
     "clients": 10_648,
     "wire": 5_657,
     "testing": 3_242,
