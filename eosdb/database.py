@@ -24,8 +24,8 @@ from eosdb.client.consumer.settings import ConsumerConfig, ConsumerSettings
 from eosdb.client.processor.config import ProcessConfig, ProcessorConfig, ProcessorSettings
 from eosdb.client.processor.dead_letters import DeadLetters
 from eosdb.client.processor.handlers import Handler, Results, check_may_begin
-from eosdb.client.processor.own_tables import Place
 from eosdb.client.processor.processor import Processor
+from eosdb.client.processor.transaction import Place
 from eosdb.client.producer.producer import Producer
 from eosdb.client.producer.settings import ProducerConfig, ProducerSettings
 from eosdb.client.transport import DirectTransport, Transport, as_transport

@@ -16,11 +16,9 @@ from weakref import WeakKeyDictionary
 
 from eosdb.aio.producer import AsyncProducer
 from eosdb.broker.outbox import LogTransaction
+from eosdb.client.processor import transaction
 from eosdb.client.processor.failure import Failure, RetryAt
-from eosdb.client.processor.own_tables import UnitTransaction
-from eosdb.client.processor.producing import ProducerTransaction
 from eosdb.client.processor.record_handler import Attempt, RecordHandler, Run
-from eosdb.client.processor.transaction import ProcessingTransaction
 from eosdb.client.producer.producer import Producer
 from eosdb.errors import ConfigError
 from eosdb.model.values import ConsumerRecord, Header, ProducerRecord
@@ -60,9 +58,9 @@ def instrument(tracer_provider: TracerProvider | None = None) -> None:
         (RecordHandler, "process", _processing),
         (RecordHandler, "call", _calling),
         (RecordHandler, "send_failed", _sending_failed),
-        (ProducerTransaction, "commit", _committing),
-        (UnitTransaction, "commit", _committing),
-        (ProcessingTransaction, "mend", _mending),
+        (transaction.ProducerTransaction, "commit", _committing),
+        (transaction.UnitTransaction, "commit", _committing),
+        (transaction.ProcessingTransaction, "mend", _mending),
     ):
         original = _originals[owner, name] = owner.__dict__[name]
         setattr(owner, name, functools.wraps(original)(make(tracer, original)))
@@ -274,7 +272,7 @@ def _links(contexts: Sequence[SpanContext]) -> list[Link]:
 def _mending(_: Tracer, original: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap the rollback of a processor, which drops the links to the spans of its records."""
 
-    def mend(self: ProcessingTransaction) -> None:
+    def mend(self: transaction.ProcessingTransaction) -> None:
         original(self)
         _processed.pop(self, None)
 

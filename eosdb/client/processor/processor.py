@@ -24,10 +24,14 @@ from eosdb.client.processor.failure import read_failure
 from eosdb.client.processor.handlers import AnyHandler, check_plain, takes_transaction
 from eosdb.client.processor.idle import LOOK_EVERY_MS, GroupIdleness
 from eosdb.client.processor.lanes import MOST, Lanes
-from eosdb.client.processor.own_tables import Place, UnitTransaction
-from eosdb.client.processor.producing import ProducerTransaction
 from eosdb.client.processor.record_handler import Attempt, RecordHandler
-from eosdb.client.processor.transaction import FAULTS_OF_RESULTS, ProcessingTransaction
+from eosdb.client.processor.transaction import (
+    FAULTS_OF_RESULTS,
+    Place,
+    ProcessingTransaction,
+    ProducerTransaction,
+    UnitTransaction,
+)
 from eosdb.client.producer.producer import Producer
 from eosdb.client.transport import Presence, Transport, presence
 from eosdb.errors import (

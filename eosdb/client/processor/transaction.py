@@ -2,8 +2,11 @@
 
 A transaction begins with its first record and ends with `commit` or a rollback. A rollback takes the
 consumer back to the group's committed offsets, and the records are processed again. There are two kinds:
-Kafka's, with a producer (`producing`), and a unit of the file for handlers that write the user's tables
-(`own_tables`).
+Kafka's, with a producer, and a unit of the file for handlers that write the user's tables.
+
+The unit holds the file's only write lock. So it begins when the handler gets the first record, and ends
+with the last record of the poll at the latest; no poll or pause holds it. Each attempt is a savepoint in
+the unit, which is rolled back alone if the attempt fails.
 """
 
 from __future__ import annotations
@@ -13,17 +16,23 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Final
+from contextlib import AbstractContextManager
+from typing import Any, ClassVar, Final, NamedTuple, Protocol
 from uuid import UUID
 
 from eosdb.client.consumer.consumer import Consumer
 from eosdb.client.processor.progress import Progress
 from eosdb.client.producer.producer import Producer
+from eosdb.client.producer.state import ClientState
 from eosdb.errors import (
+    EosdbError,
+    GroupIdNotFoundError,
+    IllegalStateError,
     InvalidRecordError,
     InvalidTimestampError,
     InvalidTopicExceptionError,
     MessageTooLargeError,
+    UnknownMemberIdError,
     UnknownTopicOrPartitionError,
 )
 from eosdb.model.clock import Clock
@@ -203,3 +212,240 @@ class ProcessingTransaction(ABC):
         self._starts = {tp: offset for tp, offset in lowest.items() if offset is not None}
         self.taken_in = sum(self._progress[tp].unfinished for tp in self._starts)
         self._began_ms, self.records, self.is_broken = None, 0, False
+
+
+_MAY_BE_ABORTED: Final = {
+    ClientState.IN_TRANSACTION.name,
+    ClientState.ABORTABLE_ERROR.name,
+    ClientState.ABORTING_TRANSACTION.name,
+}
+_REFUSED: Final = {ClientState.ABORTABLE_ERROR.name, ClientState.FATAL_ERROR.name}
+
+
+class ProducerTransaction(ProcessingTransaction):
+    """Processes records in Kafka's transactions, one at a time."""
+
+    outlives_poll = True
+
+    def __init__(
+        self,
+        consumer: Consumer,
+        clock: Clock,
+        metrics: Metrics,
+        make_producer: Callable[[], Producer],
+    ) -> None:
+        super().__init__(consumer, clock, metrics)
+        self._make_producer = make_producer
+
+    def prepare(self) -> None:
+        if self.producer is None:
+            producer = self._make_producer()
+            producer.init_transactions()
+            self.producer = producer
+
+    def begin(self) -> None:
+        if self._began_ms is None:
+            self.prepare()
+            assert self.producer is not None
+            self.producer.begin_transaction()
+            self._began_ms = self._clock.monotonic_ms()
+
+    def deliver(self, make: Make) -> Exception | None:
+        self.begin()
+        # decisions/0010: results are sent after the handler has returned, so there is nothing to roll
+        # back.
+        try:
+            results = make(None)
+        except Exception as error:
+            return error
+        assert not self.is_broken
+        # After an interrupt between two results, the transaction must not be committed.
+        self.is_broken = bool(results)
+        for result in results:
+            was_refused = self.producer is not None and self.producer.state in _REFUSED
+            try:
+                self.send(result)
+            except FAULTS_OF_RESULTS as error:
+                if was_refused:
+                    raise  # The refused send may have been for an earlier record.
+                return error
+        self.is_broken = False
+        return None
+
+    def send(self, record: ProducerRecord) -> None:
+        self.begin()
+        assert self.producer is not None
+        send_by(self.producer.send, record)
+
+    def commit(self) -> Offsets:
+        if self._began_ms is None:
+            return {}
+        assert self.producer is not None
+        offsets = self._offsets()
+        self.producer._commit_with(offsets, self._committer())
+        self._is_committed()
+        self._forget()
+        return offsets
+
+    def _undo(self) -> None:
+        producer = self.producer
+        if producer is None:
+            return
+        if producer.state in _MAY_BE_ABORTED:
+            producer.abort_transaction()
+        if producer.state != ClientState.READY.name:
+            # The producer was fenced, or is in the middle of a commit: initialising the id again ends the
+            # transaction.
+            producer.close()
+            self.producer = None
+            self.prepare()
+
+    def close(self) -> None:
+        if self.producer is not None:
+            self.producer.close()
+
+
+class Part(Protocol):
+    """The transaction that a handler gets, for one attempt."""
+
+    @property
+    def publish(self) -> Callable[..., object]: ...
+
+
+class OpenUnit(Protocol):
+    """A unit that stays open from one record to the next."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the unit as a whole was not rolled back."""
+
+    @property
+    def failure(self) -> EosdbError | None:
+        """The error of the file or disk that broke the unit, which no record caused; None if there is
+        none."""
+
+    def part(self) -> AbstractContextManager[Part]:
+        """Open a savepoint, which is rolled back if the block raises. Its Part must not be used after the
+        block."""
+
+    def commit_offsets(self, group: ConsumerGroupMetadata, offsets: Offsets) -> None:
+        """Commit offsets of the group in the unit. Raises if the member has lost its partitions."""
+
+
+BeginUnit = Callable[[], AbstractContextManager[OpenUnit]]
+
+
+class Place(NamedTuple):
+    """What a processor needs of its file besides requests."""
+
+    path: str
+    begin: BeginUnit
+    make_topic: Callable[[str], object]
+    """Makes a topic for records that are sent on, unless it exists."""
+
+
+class _Undone(Exception):
+    """Raised in a unit's block to roll it back."""
+
+
+# decisions/0040: one unit holds a record's rows, results and offset, and an attempt is a savepoint in it.
+class UnitTransaction(ProcessingTransaction):
+    outlives_poll = False
+
+    def __init__(
+        self, consumer: Consumer, clock: Clock, metrics: Metrics, begin: BeginUnit
+    ) -> None:
+        super().__init__(consumer, clock, metrics)
+        self._begin = begin
+        self._block: AbstractContextManager[OpenUnit] | None = None
+        self._unit: OpenUnit | None = None
+
+    @property
+    def holds_lock(self) -> bool:
+        return self._unit is not None
+
+    def prepare(self) -> None:
+        """Do nothing: a unit has no transactional id, and an open unit ends with its process."""
+
+    def begin(self) -> None:
+        self._open()
+
+    def deliver(self, make: Make) -> Exception | None:
+        unit, is_sending = self._open(), False
+        try:
+            with unit.part() as tx:
+                results = make(tx)
+                is_sending = True
+                for result in results:
+                    send_by(tx.publish, result)
+                is_sending = False
+        except Exception as error:
+            if unit.failure is not None:
+                raise unit.failure from error
+            # IllegalStateError: the handler has left the unit so that nothing more can be written.
+            if is_sending and not isinstance(error, (*FAULTS_OF_RESULTS, IllegalStateError)):
+                raise
+            if not unit.is_whole:
+                # The records before this one are rolled back with it, and processed again.
+                self._break_off()
+            return error
+        return None
+
+    def send(self, record: ProducerRecord) -> None:
+        with self._open().part() as tx:
+            send_by(tx.publish, record)
+
+    def let_go(self) -> Offsets:
+        return {} if self.is_broken else self.commit()
+
+    @contextlib.contextmanager
+    def batch(self) -> Iterator[list[TopicPartition]]:
+        try:
+            with super().batch() as made_anew:
+                yield made_anew
+        except BaseException:
+            self._break_off()
+            raise
+
+    def commit(self) -> Offsets:
+        unit, block, offsets = self._unit, self._block, self._offsets()
+        try:
+            if unit is not None and block is not None and offsets:
+                unit.commit_offsets(self._committer(), offsets)
+                block.__exit__(None, None, None)
+                self._is_committed()
+        except GroupIdNotFoundError as error:
+            # The session of the group's last member has ended, and the group had no offsets.
+            self.is_broken = True
+            raise UnknownMemberIdError(str(error)) from error
+        except BaseException:
+            self.is_broken = True
+            raise
+        finally:
+            self._undo()
+        self._forget()
+        return offsets
+
+    def close(self) -> None:
+        self._undo()
+
+    def _open(self) -> OpenUnit:
+        """Return the open unit; begin one if there is none."""
+        if self._unit is None:
+            # Assigned before it begins, so that `_undo` finds it after any error.
+            self._block = self._begin()
+            self._unit = self._block.__enter__()
+            self._began_ms = self._clock.monotonic_ms()
+        return self._unit
+
+    def _break_off(self) -> None:
+        self.is_broken = True
+        self._undo()
+
+    def _undo(self) -> None:
+        """Roll back the unit; does nothing if none is open."""
+        block, self._block, self._unit = self._block, None, None
+        if block is not None:
+            undone = _Undone()
+            with contextlib.suppress(_Undone):
+                block.__exit__(_Undone, undone, None)
