@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar, Unpack
 from eosdb.aio.worker import Home, behind, outlived, to_the_end, to_the_end_of_a_block
 from eosdb.aio.writer import Call, Item, Writer
 from eosdb.client.producer.accumulator import ProduceFuture
-from eosdb.client.producer.layout import Sendable
+from eosdb.client.producer.bulk import Sendable
 from eosdb.client.producer.producer import Producer
 from eosdb.client.producer.sent import SentRecords
 from eosdb.errors import IllegalStateError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from eosdb.client.answers import is_lost
-from eosdb.client.producer import completion, sequences
+from eosdb.client.producer import completion, state
 from eosdb.errors import (
     EosdbError,
 )
@@ -41,7 +41,7 @@ def client_takes_silence_for_success(
 
 @instead_of(
     "the client sends several batches before the first of a pipeline is answered",
-    sequences.PartitionProgress,
+    state.PartitionProgress,
     "admits_new",
 )
 def client_opens_the_window_at_once(

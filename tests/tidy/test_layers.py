@@ -78,7 +78,7 @@ TIERS = {
 ROOMS = [row for tier in TIERS.values() for row in tier]
 BUDGET = {
     "engine": 34_040,
-    "clients": 10_648,
+    "clients": 10_575,
     "wire": 5_657,
     "testing": 3_242,
     "integrations": 7_607,
@@ -169,7 +169,6 @@ PURE = {
     "eosdb.model.assignors",
     "eosdb.model.protocol.linear_regex",
     "eosdb.model.records.partitioner",
-    "eosdb.client.producer.sequences",
     "eosdb.client.producer.completion",
     "eosdb.client.producer.state",
     "eosdb.testing.simulation.ledger",

@@ -1,26 +1,164 @@
 """Sends an iterable in bulk: its pieces become columns, and the columns go into batches.
 
-A record costs some calls into C and no object. The pieces fill the same batches as `send` does. After
-CHUNK_RECORDS records, or when the buffer is full, all batches are sent, in one commit if the transport is
-direct. So memory use is bounded, and other writers get their turn.
+A column is checked as a whole where possible (all bytes, all text), and only a serializer needs a call for
+each record. So a record costs some calls into C and no object. The pieces fill the same batches as `send`
+does. After CHUNK_RECORDS records, or when the buffer is full, all batches are sent, in one commit if the
+transport is direct. So memory use is bounded, and other writers get their turn.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from itertools import accumulate, islice
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
-from eosdb.client.producer.accumulator import Drive, ProducerBatch, RecordAccumulator
-from eosdb.client.producer.layout import Columns, Sendable, lay_out
+from eosdb.client.producer.accumulator import ProducerBatch
 from eosdb.client.producer.partitioning import PartitionChooser
 from eosdb.client.producer.sent import SentRecords
 from eosdb.client.producer.settings import ProducerSettings
-from eosdb.model.clock import Clock
+from eosdb.errors import InvalidRequestError, MessageTooLargeError
+from eosdb.model.clock import due_ms
 from eosdb.model.records.record_columns import piece_length
-from eosdb.model.records.serializing import as_far_as_it_goes
-from eosdb.model.validation import shown
+from eosdb.model.records.scheduling import as_waiting
+from eosdb.model.records.serializing import Serializer, as_far_as_it_goes, serialized
+from eosdb.model.validation import as_headers, shown
+from eosdb.model.values import Header, ProducerRecord
+
+Sendable: TypeAlias = "ProducerRecord | tuple[Any, Any] | Any"
+"""A ProducerRecord, or a pair of key and value; any other object is a value."""
+
+_BYTES: Final = frozenset({bytes, type(None)})
+_PAIR: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Records column by column. A column of only None, or without headers, is empty."""
+
+    values: Sequence[bytes | None]
+    keys: Sequence[bytes | None]
+    headers: Sequence[Sequence[Header]]
+    timestamps: Sequence[int | None]
+    partitions: Sequence[int | None]
+    sizes: Sequence[int]
+    due: Sequence[int | None]
+    """When a scheduled record is due; None for the others."""
+
+    def pick(self, places: Sequence[int]) -> Columns:
+        columns: tuple[Sequence[Any], ...] = (
+            self.values, self.keys, self.headers, self.timestamps, self.partitions, self.sizes,
+            self.due,
+        )  # fmt: skip
+        return Columns(*([column[i] for i in places] if column else () for column in columns))
+
+    def scheduled(self, chosen: list[int]) -> tuple[Columns, list[int]]:
+        """The columns and the chosen partitions, with scheduled records as they wait until they are
+        due."""
+        headers = list(self.headers or ((),) * len(self.sizes))
+        times = list(self.timestamps or (None,) * len(self.sizes))
+        places = chosen.copy()
+        for at, (own, due) in enumerate(zip(chosen, self.due)):  # noqa: B905
+            if due is not None:
+                headers[at], times[at], places[at] = as_waiting(headers[at], times[at], own, due)
+        return replace(self, headers=headers, timestamps=times), places
+
+
+def lay_out(
+    given: Sequence[Any], topic: str, settings: ProducerSettings
+) -> tuple[Columns, Exception | None]:
+    """Lay out the records before the first one that cannot be sent. Also returns that record's error:
+    TypeError or an error of a serializer, InvalidRecordError, InvalidRequestError, MessageTooLargeError."""
+    try:
+        return _columns(given, topic, settings), None
+    except Exception:
+        whole, error = as_far_as_it_goes(_columns([one], topic, settings) for one in given)
+        return _columns(given[: len(whole)], topic, settings), error
+
+
+def _columns(given: Sequence[Any], topic: str, settings: ProducerSettings) -> Columns:
+    kinds = set(map(type, given))
+    records: list[ProducerRecord] = []
+    keys: Sequence[Any] = ()
+    values: Sequence[Any] = given
+    if kinds == {tuple} and {len(pair) for pair in given} == {_PAIR}:
+        keys, values = zip(*given, strict=True)
+    elif not kinds.isdisjoint((tuple, ProducerRecord)):
+        records = [_record(one, topic) for one in given]
+        keys = [record.key for record in records]
+        values = [record.value for record in records]
+    keys = _serialized("key", keys, settings.key_serializer)
+    values = _serialized("value", values, settings.value_serializer)
+    headers = [as_headers(record.headers) if record.headers else () for record in records]
+    columns = Columns(
+        values,
+        _given(keys),
+        headers if any(headers) else (),
+        _given([record.timestamp for record in records]),
+        _given([record.partition for record in records]),
+        _sizes(values, keys, headers),
+        _given([None if r.deliver_at is None else due_ms(r.deliver_at) for r in records]),
+    )
+    largest = max(columns.sizes, default=0)
+    if largest > settings.max_request_size:
+        raise too_large(largest, settings.max_request_size)
+    return columns
+
+
+def _record(given: Sendable, topic: str) -> ProducerRecord:
+    if isinstance(given, ProducerRecord):
+        if given.topic not in (None, topic):
+            raise InvalidRequestError(
+                f"the record is for topic {given.topic!r}, expected {topic!r} or none: send_many sends to "
+                "one topic"
+            )
+        return given
+    if type(given) is not tuple:
+        return ProducerRecord(value=given)
+    if len(given) != _PAIR:
+        raise TypeError(f"got {shown(given)}, expected a pair of key and value")
+    key, value = given
+    return ProducerRecord(key=key, value=value)
+
+
+def _serialized(
+    what: str, column: Sequence[Any], serializer: Serializer | None
+) -> Sequence[bytes | None]:
+    if serializer is None:
+        kinds = set(map(type, column))
+        if kinds <= _BYTES:
+            return column
+        if kinds == {str}:
+            try:
+                return list(map(str.encode, column))
+            except UnicodeEncodeError:
+                pass  # `serialized` raises with the record at fault.
+    return [serialized(what, one, serializer) for one in column]
+
+
+def _given(column: Sequence[Any]) -> Sequence[Any]:
+    return column if any(one is not None for one in column) else ()
+
+
+def _sizes(
+    values: Sequence[bytes | None],
+    keys: Sequence[bytes | None],
+    headers: Sequence[Sequence[Header]],
+) -> list[int]:
+    """Return the size of each record in bytes, computed as in `send`."""
+    sizes = [len(value) if value else 0 for value in values]
+    if keys:
+        sizes = [size + len(key or b"") for size, key in zip(sizes, keys, strict=True)]
+    if any(headers):
+        more = (sum(len(name) + len(data or b"") for name, data in of_one) for of_one in headers)
+        sizes = [size + extra for size, extra in zip(sizes, more, strict=True)]
+    return sizes
+
+
+def too_large(size: int, limit: int) -> MessageTooLargeError:
+    return MessageTooLargeError(f"the record has {size} bytes, max_request_size is {limit}")
+
 
 _PIECE_RECORDS: Final = 500
 """The most records of a piece."""
@@ -85,68 +223,54 @@ class _Share:
 
 
 # decisions/0024: records stay columns, and `sent` has the progress.
-class BulkSender:
-    """The part of a producer that sends many records at once."""
+def take(
+    chooser: PartitionChooser,
+    topic: str,
+    partition: int | None,
+    given: Sequence[Sendable],
+    sent: SentRecords,
+) -> Exception | None:
+    """Put a piece into batches, up to the first record that cannot be sent; returns that record's
+    error. Takes no record if it raises: UnknownTopicOrPartitionError, InvalidTopicExceptionError or
+    RequestTimedOutError."""
+    columns, error = lay_out(given, topic, chooser.settings)
+    count, partitions = len(columns.sizes), columns.partitions
+    if partition is not None:
+        partitions = [partition if own is None else own for own in partitions or [None] * count]
+    chosen, misplaced = chooser.numbers_for(topic, partitions, columns.keys, columns.sizes)
+    if columns.due:
+        columns, chosen = columns.scheduled(chosen)
+    shares = _shares(columns, chosen, sent.accepted, chooser.clock.time_ms())
+    before = sent.accepted
+    try:
+        _fill(chooser, topic, shares, before, sent)
+    except BaseException:
+        _fill(chooser, topic, shares, before, sent)  # The accepted records must have no gaps.
+        raise
+    return misplaced or error
 
-    def __init__(
-        self,
-        settings: ProducerSettings,
-        clock: Clock,
-        accumulator: RecordAccumulator,
-        chooser: PartitionChooser,
-        drive: Drive,
-    ) -> None:
-        self._settings = settings
-        self._clock = clock
-        self._accumulator = accumulator
-        self._chooser = chooser
-        self._drive = drive
 
-    def take(
-        self, topic: str, partition: int | None, given: Sequence[Sendable], sent: SentRecords
-    ) -> Exception | None:
-        """Put a piece into batches, up to the first record that cannot be sent; returns that record's
-        error. Takes no record if it raises: UnknownTopicOrPartitionError, InvalidTopicExceptionError or
-        RequestTimedOutError."""
-        columns, error = lay_out(given, topic, self._settings)
-        count, partitions = len(columns.sizes), columns.partitions
-        if partition is not None:
-            partitions = [partition if own is None else own for own in partitions or [None] * count]
-        chosen, misplaced = self._chooser.numbers_for(
-            topic, partitions, columns.keys, columns.sizes
-        )
-        if columns.due:
-            columns, chosen = columns.scheduled(chosen)
-        shares = self._shares(columns, chosen, sent.accepted)
-        before = sent.accepted
-        try:
-            self._fill(topic, shares, before, sent)
-        except BaseException:
-            self._fill(topic, shares, before, sent)  # The accepted records must have no gaps.
-            raise
-        return misplaced or error
+def _shares(columns: Columns, chosen: list[int], first: int, now_ms: int) -> list[_Share]:
+    """Split the records by their chosen partition; they are numbered from `first` on."""
+    everything = range(len(columns.sizes))
+    if len(set(chosen)) == 1 and len(chosen) == len(everything):
+        return [_Share(chosen[0], columns, everything, first, now_ms)]
+    places: dict[int, list[int]] = {}
+    for place, partition in enumerate(chosen):
+        places.setdefault(partition, []).append(place)
+    return [
+        _Share(partition, columns.pick(of_it), of_it, first, now_ms)
+        for partition, of_it in places.items()
+    ]
 
-    def _shares(self, columns: Columns, chosen: list[int], first: int) -> list[_Share]:
-        """Split the records by their chosen partition; they are numbered from `first` on."""
-        now = self._clock.time_ms()
-        everything = range(len(columns.sizes))
-        if len(set(chosen)) == 1 and len(chosen) == len(everything):
-            return [_Share(chosen[0], columns, everything, first, now)]
-        places: dict[int, list[int]] = {}
-        for place, partition in enumerate(chosen):
-            places.setdefault(partition, []).append(place)
-        return [
-            _Share(partition, columns.pick(of_it), of_it, first, now)
-            for partition, of_it in places.items()
-        ]
 
-    def _fill(self, topic: str, shares: list[_Share], before: int, sent: SentRecords) -> None:
-        """Fill batches with the records that `sent` does not count as accepted yet."""
-        for share in shares:
-            while (place := sent.accepted - before) < len(share.sizes):
-                batch = self._chooser.filling(
-                    topic, share.partition, share.sizes[place], self._drive
-                )
-                most_bytes = self._accumulator.most_bytes
-                self._accumulator.buffered_bytes += share.put(place, batch, most_bytes, sent)
-            before += len(share.sizes)
+def _fill(
+    chooser: PartitionChooser, topic: str, shares: list[_Share], before: int, sent: SentRecords
+) -> None:
+    """Fill batches with the records that `sent` does not count as accepted yet."""
+    for share in shares:
+        while (place := sent.accepted - before) < len(share.sizes):
+            batch = chooser.filling(topic, share.partition, share.sizes[place])
+            size = share.put(place, batch, chooser.accumulator.most_bytes, sent)
+            chooser.accumulator.buffered_bytes += size
+        before += len(share.sizes)

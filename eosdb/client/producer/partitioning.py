@@ -44,11 +44,13 @@ class PartitionChooser:
         clock: Clock,
         settings: ProducerSettings,
         accumulator: RecordAccumulator,
+        drive: Drive,
     ) -> None:
         self._transport = transport
-        self._clock = clock
-        self._settings = settings
-        self._accumulator = accumulator
+        self.clock: Final = clock
+        self.settings: Final = settings
+        self.accumulator: Final = accumulator
+        self._drive = drive
         self._partitioner = partitioner_of(settings.partitioner)
         self._topics: dict[str, _Topic] = {}
 
@@ -92,17 +94,13 @@ class PartitionChooser:
             for number, key, _ in columns
         )
 
-    def filling(self, topic: str, number: int, size: int, drive: Drive) -> ProducerBatch:
+    def filling(self, topic: str, number: int, size: int) -> ProducerBatch:
         """Return the batch of a chosen partition, with room for `size` bytes."""
         newest = self._topics[topic].newest
         batch = newest.get(number)
-        if (
-            batch is None
-            or not batch.is_filling
-            or batch.size + size > self._accumulator.most_bytes
-        ):
+        if batch is None or not batch.is_filling or batch.size + size > self.accumulator.most_bytes:
             tp = TopicPartition(topic, number)
-            batch = newest[number] = self._accumulator.new_batch(tp, self._clock, drive)
+            batch = newest[number] = self.accumulator.new_batch(tp, self.clock, self._drive)
         return batch
 
     def _given(self, topic_state: _Topic, topic: str, partition: int) -> int:
@@ -123,7 +121,7 @@ class PartitionChooser:
         ends = list(accumulate(sizes))
         while (begin := len(numbers)) < len(sizes):
             number = self._sticky(topic, sizes[begin])
-            room = self._accumulator.batch_size - topic.sticky_bytes
+            room = self.accumulator.batch_size - topic.sticky_bytes
             end = bisect_right(ends, ends[begin] + room, begin + 1)
             topic.sticky_bytes += ends[end - 1] - ends[begin]
             numbers += [number] * (end - begin)
@@ -135,7 +133,7 @@ class PartitionChooser:
         number = topic.sticky
         batch = topic.newest.get(number) if number != _NONE else None
         taken = topic.sticky_bytes + size
-        if batch is None or not batch.is_filling or taken > self._accumulator.batch_size:
+        if batch is None or not batch.is_filling or taken > self.accumulator.batch_size:
             number = topic.sticky = random.randrange(topic.count) if topic.count > 1 else 0
             taken = size
         topic.sticky_bytes = taken
@@ -150,11 +148,11 @@ class PartitionChooser:
     def _ask(self, topic: str) -> int:
         return call(
             self._transport,
-            self._clock,
+            self.clock,
             Topic(topic),
-            request_timeout_ms=self._settings.request_timeout_ms,
-            retry_backoff_ms=self._settings.retry_backoff_ms,
-            timeout_ms=self._settings.max_block_ms,
+            request_timeout_ms=self.settings.request_timeout_ms,
+            retry_backoff_ms=self.settings.retry_backoff_ms,
+            timeout_ms=self.settings.max_block_ms,
         ).partitions
 
     def _look_again(self, topic_state: _Topic, topic: str, partition: object) -> None:

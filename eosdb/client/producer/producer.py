@@ -15,9 +15,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, TypeVar, Unpack
 
 from eosdb.client.producer.accumulator import OnDelivery, ProduceFuture, RecordAccumulator
-from eosdb.client.producer.bulk import CHUNK_RECORDS, BulkSender, Pieces
+from eosdb.client.producer.bulk import CHUNK_RECORDS, Pieces, Sendable, take, too_large
 from eosdb.client.producer.driver import Driver, SingleSends, timed_out
-from eosdb.client.producer.layout import Sendable, too_large
 from eosdb.client.producer.partitioning import PartitionChooser
 from eosdb.client.producer.sender import Sender
 from eosdb.client.producer.sent import SentRecords
@@ -88,9 +87,8 @@ class Producer(Closeable):
             self._driver,
             self._metrics,
         )
-        self._chooser = PartitionChooser(transport, clock, self._settings, self._accumulator)
-        self._bulk = BulkSender(
-            self._settings, clock, self._accumulator, self._chooser, self._driver
+        self._chooser = PartitionChooser(
+            transport, clock, self._settings, self._accumulator, self._driver
         )
         self._singles = SingleSends(clock)
         self._is_gathering = self._abort_is_due = False
@@ -252,7 +250,7 @@ class Producer(Closeable):
                 elif timestamp is None:
                     timestamp = self._clock.time_ms()
                 self._manager.may_have_begun = True
-                batch = self._chooser.filling(topic, number, size, self._driver)
+                batch = self._chooser.filling(topic, number, size)
                 future = batch.append(key_bytes, value_bytes, pairs, timestamp, size)
                 accumulator.buffered_bytes += size
                 if on_delivery is not None:
@@ -310,7 +308,7 @@ class Producer(Closeable):
                 accumulator = self._accumulator
                 bytes_before = accumulator.buffered_bytes
                 try:
-                    unsendable = self._bulk.take(topic, partition, given, sent)
+                    unsendable = take(self._chooser, topic, partition, given, sent)
                 except EosdbError as refused:
                     unsendable = refused
                 if isinstance(unsendable, EosdbError):

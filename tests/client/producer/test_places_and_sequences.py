@@ -11,7 +11,7 @@ import eosdb
 from eosdb import BrokerConfig, TopicPartition
 from eosdb.broker.broker import Broker
 from eosdb.client.producer.accumulator import Drive, ProducerBatch
-from eosdb.client.producer.sequences import PartitionProgress
+from eosdb.client.producer.state import PartitionProgress
 from eosdb.errors import DatabaseLockedError
 from eosdb.model.values import ProducerIdAndEpoch
 from tests.readers import committed_values
