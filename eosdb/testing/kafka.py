@@ -65,7 +65,8 @@ class ServerFaults:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._planned: dict[str, deque[Fault]] = {}
-        self._ended = threading.Event()
+        self.died: Final = threading.Event()
+        """Set while the server is dead: delayed requests are never carried out, later ones not answered."""
         self.counts: Final[Counter[str]] = Counter()
         self.history: Final[deque[str]] = deque(maxlen=_REMEMBERED)
 
@@ -78,14 +79,9 @@ class ServerFaults:
         with self._lock:
             self._planned.setdefault(api, deque()).extend([fault] * times)
 
-    def interrupt(self) -> None:
-        """Stop the server: delayed requests are never carried out."""
-        self._ended.set()
-
-    def resume(self) -> None:
-        self._ended.clear()
-
     def __call__(self, name: str, session: Session, carry_out: CarryOut) -> Response | None:
+        if self.died.is_set():
+            raise ConnectionResetError("the server has died")
         fault = self._next(name)
         match fault:
             case LoseRequest():
@@ -94,7 +90,7 @@ class ServerFaults:
                 carry_out(session)
                 raise ConnectionResetError("the answer is lost")
             case Delay(ms):
-                if self._ended.wait(ms / 1000):
+                if self.died.wait(ms / 1000):
                     raise ConnectionResetError("the request never arrived")
             case Answer(error):
                 broker: Any = _Refusing(error)
@@ -244,7 +240,7 @@ class KafkaDouble(str, Closeable):
         self.kill()
         self.db = eosdb.connect(self.path, clock=self.clock, durability="off", config=self._config)
         self._reserved.close()
-        self._faults.resume()
+        self._faults.died.clear()
         with warnings.catch_warnings():  # kafka-python warns, and a test may raise warnings.
             warnings.simplefilter("ignore", DeprecationWarning)
             self._server = self.db.serve(self._port, _HOST, interfere=self._faults)
@@ -260,7 +256,7 @@ class KafkaDouble(str, Closeable):
         """Shut down the server; returns whether it was alive."""
         was_alive, self._is_alive = self._is_alive, False
         if was_alive:
-            self._faults.interrupt()
+            self._faults.died.set()
             self._server.abandon()
         return was_alive
 

@@ -1,12 +1,15 @@
-"""One small program in three clients: values in, in a transaction or without; committed values out."""
+"""One small program in three clients: values in, in a transaction or without; committed values out.
+
+`python -m tests.testing.clients CLIENT ADDRESS VALUE …` commits the values in a process of its own.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import socket
 import struct
+import sys
 import time
 from collections.abc import Iterable
 from typing import Any, Final
@@ -23,12 +26,12 @@ PATIENCE_S: Final = 60.0
 API_VERSIONS: Final = struct.pack(">ihhih", 10, 18, 0, 1, -1)
 """A frame with the smallest request there is."""
 leaves_sockets = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-"""For tests with aiokafka and a cluster that is away: see `gc.collect` below."""
+"""For tests with aiokafka and a cluster that is away: see `gc.collect` in `tests/testing/workers.py`."""
 _ALL_METADATA: Final = struct.pack(">ihhihi", 14, 3, 1, 1, -1, -1)
 _BLOCKED_S: Final = 0.5
 
 
-def commit_with_confluent(cluster: KafkaDouble, values: Iterable[str]) -> None:
+def commit_with_confluent(cluster: str, values: Iterable[str]) -> None:
     producer = confluent_transactions(cluster)
     producer.begin_transaction()
     for value in values:
@@ -36,7 +39,7 @@ def commit_with_confluent(cluster: KafkaDouble, values: Iterable[str]) -> None:
     producer.commit_transaction(PATIENCE_S)
 
 
-def commit_with_kafka_python(cluster: KafkaDouble, values: Iterable[str]) -> None:
+def commit_with_kafka_python(cluster: str, values: Iterable[str]) -> None:
     producer: Any = kafka.KafkaProducer(  # type: ignore[no-untyped-call]
         bootstrap_servers=cluster, transactional_id="a"
     )
@@ -48,7 +51,7 @@ def commit_with_kafka_python(cluster: KafkaDouble, values: Iterable[str]) -> Non
     producer.close()
 
 
-def commit_with_aiokafka(cluster: KafkaDouble, values: Iterable[str]) -> None:
+def commit_with_aiokafka(cluster: str, values: Iterable[str]) -> None:
     async def run() -> None:
         async with (
             aiokafka.AIOKafkaProducer(bootstrap_servers=cluster, transactional_id="a") as producer,
@@ -58,7 +61,6 @@ def commit_with_aiokafka(cluster: KafkaDouble, values: Iterable[str]) -> None:
                 await producer.send(TOPIC, value.encode())
 
     asyncio.run(run())
-    gc.collect()  # It leaves the sockets of refused connections to this; better now than in another test.
 
 
 COMMITS: Final = {
@@ -75,7 +77,7 @@ QUICK: Final = {
 """Of librdkafka, which waits for seconds after the cluster has died."""
 
 
-def confluent_transactions(cluster: KafkaDouble, **settings: Any) -> confluent_kafka.Producer:
+def confluent_transactions(cluster: str, **settings: Any) -> confluent_kafka.Producer:
     """A transactional producer after its init; settings with underscores for dots."""
     named = {name.replace("_", "."): value for name, value in settings.items()}
     producer = confluent_kafka.Producer(
@@ -133,3 +135,7 @@ def ask_without_reading(client: socket.socket) -> None:
     with contextlib.suppress(TimeoutError):
         while True:
             client.sendall(_ALL_METADATA)
+
+
+if __name__ == "__main__":
+    COMMITS[sys.argv[1]](sys.argv[2], sys.argv[3:])

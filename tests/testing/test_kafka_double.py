@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import subprocess
@@ -28,7 +29,6 @@ from tests.testing.clients import (
     ask_without_reading,
     confluent_consumer,
     confluent_transactions,
-    leaves_sockets,
     read,
     stored,
 )
@@ -175,22 +175,40 @@ def test_what_was_acknowledged_is_there_after_a_kill(eosdb_kafka: KafkaDouble) -
     assert eosdb_kafka.db.verify().ok
 
 
-@leaves_sockets
-@every_client
-def test_a_client_goes_on_when_the_cluster_is_back(
-    eosdb_kafka: KafkaDouble, commit: Commit
-) -> None:
+@pytest.mark.parametrize("client", COMMITS)
+def test_a_client_goes_on_when_the_cluster_is_back(eosdb_kafka: KafkaDouble, client: str) -> None:
     """The commit is carried out, its answer is lost, and the server dies; the client asks the next one."""
     eosdb_kafka.db.admin.create_topic(TOPIC)
     eosdb_kafka.lose_response("end_txn")
     eosdb_kafka.delay("end_txn", 60_000)  # Which the kill cuts short.
-    committing = threading.Thread(target=commit, args=(eosdb_kafka, ["1", "2"]))
-    committing.start()
-    eventually(lambda: eosdb_kafka.counts["delay"] == 1)
-    eosdb_kafka.restart()
-    committing.join(PATIENCE_S)
-    assert not committing.is_alive()
+    # In a process, which can be killed if it waits for ever.
+    program = [sys.executable, "-m", "tests.testing.clients", client, eosdb_kafka, "1", "2"]
+    with subprocess.Popen(program) as committing:
+        try:
+            eventually(lambda: eosdb_kafka.counts["delay"] == 1)
+            eosdb_kafka.restart()
+            assert committing.wait(PATIENCE_S) == 0
+        finally:
+            committing.kill()
     assert stored(eosdb_kafka) == ["1", "2"]
+
+
+def test_a_server_that_dies_answers_nobody_any_more(
+    eosdb_kafka: KafkaDouble, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """kafka-python 3.0.12 would ask it for its coordinator, and wait for ever for a commit when that one
+    refuses the connection then: it forgets the request (`Sender._maybe_send_pending_request`)."""
+    abandon = eosdb_kafka._server.abandon
+    with connected(eosdb_kafka) as client:
+
+        def ask_first() -> None:
+            client.sendall(API_VERSIONS)
+            with contextlib.suppress(ConnectionResetError):
+                assert client.recv(1) == b""
+            abandon()
+
+        monkeypatch.setattr(eosdb_kafka._server, "abandon", ask_first)
+        eosdb_kafka.kill()
 
 
 def test_time_passes_by_itself_if_asked(eosdb_kafka_factory: Callable[..., KafkaDouble]) -> None:

@@ -80,7 +80,7 @@ BUDGET = {
     "engine": 34_040,
     "clients": 10_575,
     "wire": 5_657,
-    "testing": 3_242,
+    "testing": 3_238,
     "integrations": 7_607,
     "commands": 10_000,
 }
