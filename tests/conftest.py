@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+import logging
 import os
 import re
 import shutil
@@ -127,6 +128,18 @@ def tmp_path(
     yield path
     if request.session.testsfailed == failed_before:
         shutil.rmtree(path, ignore_errors=True)
+
+
+class _NotOfClients(logging.Filter):
+    def filter(self, record: logging.LogRecord) -> bool:
+        return record.name.partition(".")[0] not in ("aiokafka", "kafka")
+
+
+@pytest.fixture
+def caplog(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
+    """Without what a client says that another test may have left."""
+    with caplog.filtering(_NotOfClients()):
+        yield caplog
 
 
 @pytest.fixture

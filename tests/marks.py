@@ -90,7 +90,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """A module of which all tests would be deselected is not even imported."""
-    if config.option.fast and collection_path.name.startswith("test_"):
+    if config.option.fast and collection_path.match("test_*.py"):
         found = _OF_MODULE.search(collection_path.read_text(encoding="utf-8"))
         if found and not MARKS.isdisjoint(re.findall(r"mark\.(\w+)", found[1])):
             return True

@@ -61,9 +61,11 @@ _WITHOUT_A_PACKAGE = 'raise ModuleNotFoundError("away", name="confluent_kafka")'
 
 
 def run(folder: Path, *options: str) -> str:
-    """What pytest prints of the tests in the folder, with the rules of this suite."""
+    """What pytest prints of the tests in the folder, with the rules of this suite. It looks at no folder
+    beside, which another test may have left."""
     command = [sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml"), "-rA"]
-    command += ["--rootdir", str(folder), "-p", "tests.conftest", "-p", "no:cacheprovider"]
+    command += ["--rootdir", str(folder), "--confcutdir", str(folder)]
+    command += ["-p", "tests.conftest", "-p", "no:cacheprovider"]
     return ended([*command, *options, str(folder)], cwd=ROOT).stdout
 
 
@@ -119,4 +121,5 @@ def test_the_fast_ones_are_those_without_a_mark_and_no_other_module_is_imported(
     ):
         text = f"from pytest import mark\n\npytestmark = {marks}\n\nraise ImportError"
         (tmp_path / f"test_none_{number}.py").write_text(text)
+    (tmp_path / "test_of_a_folder").mkdir()
     assert f"2 passed, {len(MARKS)} deselected" in run(tmp_path, "--fast")
