@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 import eosdb
-from eosdb import ConsumerRecord
+from eosdb import ConsumerRecord, UnstableOffsetCommitError
 from tests.judges.case import LONG_S, Case, Judge
 from tests.judges.serving import at_marks, wait_until
 from tests.judges.verdicts import FailedError
@@ -106,7 +106,10 @@ def _until_all_is_committed(case: Case) -> ExitStack:
     consumer = waits.enter_context(db.consumer(group_id=GROUP))
 
     def all_is_committed() -> bool:
-        committed = consumer.committed(partitions)
+        try:
+            committed = consumer.committed(partitions)
+        except UnstableOffsetCommitError:
+            return False
         ends = consumer.end_offsets(partitions)
         return all(
             (found := committed.get(it)) is not None and found.offset >= ends[it]

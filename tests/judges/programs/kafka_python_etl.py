@@ -10,13 +10,16 @@ import sys
 from typing import Any
 
 from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata
-from kafka.errors import KafkaError
+from kafka.errors import KafkaError, KafkaTimeoutError
 
+_PATIENCE_S = 15
+"""kafka-python 3.0.12 forgets a request whose coordinator refuses the connection, and waits for ever."""
 _ended = False
 
 
 def main(bootstrap: str, source: str, sink: str, group: str, transactional_id: str) -> None:
     signal.signal(signal.SIGTERM, _end)
+    signal.signal(signal.SIGALRM, _give_up)
     while not _ended:
         clients: list[Any] = []
         try:
@@ -31,12 +34,15 @@ def main(bootstrap: str, source: str, sink: str, group: str, transactional_id: s
             clients.append(consumer)
             producer = KafkaProducer(bootstrap_servers=bootstrap, transactional_id=transactional_id)
             clients.append(producer)
+            signal.alarm(_PATIENCE_S)
             producer.init_transactions()
             while not _ended:
+                signal.alarm(_PATIENCE_S)
                 _copy(consumer, producer, sink)
         except KafkaError as error:
             print(f"anew after {error!r}", flush=True)
         finally:
+            signal.alarm(0)
             for client in clients:
                 client.close()
 
@@ -59,6 +65,11 @@ def _copy(consumer: Any, producer: Any, sink: str) -> None:
     except KafkaError:
         producer.abort_transaction()
         raise  # The consumer's position is past what was aborted: begin anew.
+
+
+def _give_up(*_: object) -> None:
+    signal.alarm(_PATIENCE_S)  # For the abort.
+    raise KafkaTimeoutError("nothing happens")
 
 
 def _end(*_: object) -> None:
