@@ -254,12 +254,11 @@ class LogAdmin(RequestHandler):
         along the time of their append.
 
         The window is the offsets [start, end) that were appended in [since, until) (epoch ms); each
-        bound is optional. `bins` are at most `max_bins` parts of equal width along the axis, each with
-        its records by the outcome of their transaction, and the transactions that ended there (see
-        `TimelineBin`). A partition with more than `max_transactions` transactions has only the bins, and
-        in `longest` the few that are long enough to be seen, or open. Reads the partition once, in about
-        0.2 s for 20,000 transactions. Raises UnknownTopicOrPartitionError, TopicAuthorizationFailedError
-        and InvalidRequestError.
+        bound is optional. `bins` are at most `max_bins` parts of the axis, of equal width. Each counts
+        its records by the outcome of their transaction, and its markers (see `TimelineBin`). If a
+        partition has more than `max_transactions` transactions, only so many are listed: the open ones,
+        then the longest. Reads the partition once, in about 0.2 s for 20,000 transactions. Raises
+        UnknownTopicOrPartitionError, TopicAuthorizationFailedError and InvalidRequestError.
         """
         from eosdb.admin.timeline.svg import Timelines
 
@@ -267,8 +266,8 @@ class LogAdmin(RequestHandler):
         window.check()
         now_ms = self._clock.time_ms()
         with self._store.read() as connection:
-            reader = reading.Reader(connection, self._authorizer, window, now_ms)
-            return Timelines(reader.read(topic, partition))
+            found = reading.read(connection, self._authorizer, window, now_ms, topic, partition)
+            return Timelines(found)
 
     def dump_log(self, topic_partition: TopicPartition, offset: int = 0) -> Iterator[LoggedBatch]:
         """Yield the stored batches from the one that contains `offset`, each read on demand. Raises

@@ -77,12 +77,12 @@ TIERS = {
 }
 ROOMS = [row for tier in TIERS.values() for row in tier]
 BUDGET = {
-    "engine": 34_040,
+    "engine": 33_871,
     "clients": 10_575,
     "wire": 5_657,
     "testing": 3_238,
-    "integrations": 7_607,
-    "commands": 10_000,
+    "integrations": 7_605,
+    "commands": 9_987,
 }
 """The lines of Python that a tier may have. Whoever raises one says in the commit what it buys."""
 DOORS = {

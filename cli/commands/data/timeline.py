@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from eosdb.admin.timeline import svg
-from eosdb.admin.timeline.layout import LANES_MAX, Medium, Picture, cells, draw
+from eosdb.admin.timeline.layout import Medium, Picture, cells, draw
 from eosdb.admin.timeline.reading import BY
 from eosdb.cli import output
 from eosdb.cli.file_command import TIME_MS, FileCommand, Session
@@ -24,16 +24,12 @@ _NUMBER: Final = click.IntRange(min=0)
 @click.command(cls=FileCommand)
 @click.argument("topic")
 @click.option("--partition", type=_NUMBER, help="Only this partition.")
-@click.option(
-    "--from-offset", "start", type=_NUMBER, metavar="OFFSET", help="Start at this offset."
-)
+@click.option("--from-offset", "start", type=_NUMBER, metavar="OFFSET", help="The first offset.")
 @click.option(
     "--before-offset", "end", type=_NUMBER, metavar="OFFSET", help="Only offsets below this one."
 )
-@click.option(
-    "--since", type=TIME_MS, metavar="TIME", help="Only what was appended at TIME or later."
-)
-@click.option("--until", type=TIME_MS, metavar="TIME", help="Only what was appended before TIME.")
+@click.option("--since", type=TIME_MS, metavar="TIME", help="Only records appended since TIME.")
+@click.option("--until", type=TIME_MS, metavar="TIME", help="Only records appended before TIME.")
 @click.option(
     "--by", type=click.Choice(BY), default=BY[0], show_default=True,
     help="Unit of the horizontal axis.",
@@ -53,12 +49,7 @@ def timeline(session: Session, topic: str, partition: int | None, by: str, **win
     """
     console = Console(highlight=False)
     with session.open(read_only=True) as db:
-        count = 1 if partition is not None else len(db.admin.describe_topic(topic).partitions)
-        if count > LANES_MAX:
-            raise click.ClickException(
-                f"{topic} has {count} partitions, a picture holds {LANES_MAX}: name one with --partition"
-            )
-        is_file = click.get_current_context().params.get("output_file") is not None
+        is_file = click.get_current_context().params["output_file"] is not None
         most = {} if is_file else {"max_bins": console.width, "max_transactions": 60}
         timelines = db.admin.timeline(topic, partition, by=by, **window, **most)
     if is_file:
@@ -68,19 +59,17 @@ def timeline(session: Session, topic: str, partition: int | None, by: str, **win
     show(draw(timelines, Medium(console.width, 1, 1, 12)), console)
 
 
-_BLOCKS: Final = {
-    "committed": "█", "aborted": "╳", "open": "░", "plain": "·", "mark": "│", "axis": "─",
-}  # fmt: skip
 _STYLES: Final = {
-    "committed": "bright_blue", "aborted": "red", "open": "yellow", "plain": "bright_black",
-    "axis": "bright_black", "tick": "bright_black", "mark": "magenta", "group": "green",
-    "partition": "bold",
+    "committed": ("█", "bright_blue"), "aborted": ("╳", "red"), "open": ("░", "yellow"),
+    "plain": ("·", "bright_black"), "axis": ("─", "bright_black"), "tick": ("", "bright_black"),
+    "group": ("", "green"), "partition": ("", "bold"),
 }  # fmt: skip
+"""A shape's character, unless it is text, and its style."""
 
 
 def show(picture: Picture, console: Console) -> None:
     """Print the picture, as wide as the terminal."""
-    lines: list[dict[int, tuple[str, str]]] = [{} for _ in range(int(picture.lines))]
+    lines = [[(" ", "")] * console.width for _ in range(int(picture.lines))]
 
     def write(number: int, column: int, text: str, style: str) -> None:
         for character in text:
@@ -91,10 +80,10 @@ def show(picture: Picture, console: Console) -> None:
             column += width
 
     for shape in [*(shape for _, lane in picture.lanes for shape in lane), *picture.shapes]:
-        style, top = _STYLES.get(shape.kind, ""), round(shape.top)
+        (block, style), top = _STYLES.get(shape.kind, ("", "")), round(shape.top)
         if shape.is_text:
             write(int(shape.top), int(shape.left), shape.text, style)
-        elif block := _BLOCKS.get(shape.kind):
+        elif block:
             first = min(int(shape.left), console.width - 1)
             count = max(int(shape.left + shape.width) - first, 1)
             end = "▌" if shape.is_closed and shape.kind == "committed" else block
@@ -102,10 +91,8 @@ def show(picture: Picture, console: Console) -> None:
             for number in range(min(top, bottom - 1), bottom):
                 write(number, first, block * (count - 1) + end, style)
             write(top, first, shape.text, f"reverse {style}")
-    for cells_of_line in lines:
-        line = Text()
-        for column in range(max(cells_of_line, default=-1) + 1):
-            line.append(*cells_of_line.get(column, (" ", "")))
-        console.print(line, no_wrap=True, overflow="crop")
+    for line in lines:
+        (text := Text.assemble(*line)).rstrip()
+        console.print(text, no_wrap=True, overflow="crop")
     for note in picture.notes:
         console.print(Text(note, "dim"))

@@ -10,9 +10,10 @@ import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from html import escape
 from itertools import groupby
+from operator import attrgetter
 from typing import Final
 
-from eosdb.admin.timeline.layout import KINDS, Medium, Picture, Shape, Target, cells, draw
+from eosdb.admin.timeline.layout import Medium, Picture, Shape, Target, cells, draw
 from eosdb.admin.timeline.reading import PartitionTimeline
 from eosdb.model.words import printable, shortened
 
@@ -40,8 +41,6 @@ STYLE: Final = """\
 WIDTH: Final = 1_160
 _X, _Y, _MARGIN = 6.4, 17, 12
 _MEDIUM: Final = Medium((WIDTH - 2 * _MARGIN) / _X, 3 / _X, 3 / _Y, 24)
-
-
 Link = Callable[[Target], str]
 """The address of a page: of a transaction, or of the same picture for a part of the axis."""
 
@@ -75,8 +74,8 @@ def document(timelines: Sequence[PartitionTimeline], marks: Sequence[tuple[int, 
 def embedded(it: PartitionTimeline, link: Link) -> tuple[str, str]:
     """The picture of one partition, for a page that has a title and `STYLE`, and its notes."""
     picture = draw([it], _MEDIUM)
-    label = f"Transactions along {'time' if it.by == 'time' else 'the offsets'}"
-    svg = _framed([*_painted(picture, link)], -6, picture.lines * _Y + 6, label, "")
+    parts = [*_painted(picture, link)]
+    svg = _framed(parts, -6, picture.lines * _Y + 6, f"Transactions along {it.by}", "")
     return svg, " ".join(picture.notes)
 
 
@@ -89,21 +88,14 @@ def _framed(parts: Sequence[str], top: float, height: float, label: str, attribu
 def _painted(picture: Picture, link: Link | None) -> Iterator[str]:
     for name, shapes in picture.lanes:
         yield f'<g role="table" aria-label="{escape(name)}">'
-        for (layer, _), group in groupby(sorted(shapes, key=_layer), _layer):
-            if layer == 1:
+        for key, group in groupby(shapes, attrgetter("key")):
+            if key.startswith("band-"):
                 yield _band(list(group))
             else:
                 yield from (text for shape in group for text in _element(shape, link))
         yield "</g>"
     for shape in picture.shapes:
         yield from _element(shape, link)
-
-
-def _layer(shape: Shape) -> tuple[int, int]:
-    """Columns lie on the ground and below the rest, those of a kind together, the rare ones above."""
-    if shape.key.startswith("band-"):
-        return 1, -KINDS.index(shape.kind)
-    return (0 if shape.kind in ("ground", "grid") else 2), 0
 
 
 def _band(columns: Sequence[Shape]) -> str:
@@ -149,5 +141,4 @@ def _place(shape: Shape) -> tuple[float, float, float, float]:
 
 
 def _text(x: float, y: float, text: str, kind: str = "") -> str:
-    named = f' class="{kind}"' if kind else ""
-    return f'<text x="{x:.2f}" y="{y:.2f}"{named}>{escape(text)}</text>'
+    return f'<text class="{kind}" x="{x:.2f}" y="{y:.2f}">{escape(text)}</text>'

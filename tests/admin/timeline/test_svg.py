@@ -136,7 +136,7 @@ def test_marks_are_lines_through_all_lanes_and_each_lane_is_a_table() -> None:
     rows = [g for g in table if g.get("role") == "row"]
     assert len(rows) == 5
     assert (
-        rows[0].findtext(f".//{SVG}title", "").startswith("a: committed, 1 record, offsets 0 to 1")
+        rows[0].findtext(f".//{SVG}title", "").startswith("a: committed, 1 record, from offset 0, ")
     )
     lines = [p.get("d", "") for p in root.iter(f"{SVG}path") if p.get("class") == "mark"]
     (low, high) = float(bars(root)[0].get("x", "")), float(bars(root)[-1].get("x", ""))
