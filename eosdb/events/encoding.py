@@ -157,7 +157,7 @@ class Fields:
             cells[i] = to_text(cells[i])
         return self._template % (*cells,)
 
-    def value(self, members: Mapping[str, Any], before: tuple[object, ...] = ()) -> Any:
+    def value(self, members: Mapping[str, Any], before: Sequence[object] = ()) -> Any:
         """The NamedTuple of the values `before` and the JSON object's members. Raises KeyError,
         TypeError, ValueError or AttributeError if they do not fit its fields."""
         if (*members,) != self.names:
@@ -183,7 +183,7 @@ class Fields:
         return {name: of_all[name] for name in self.names}
 
 
-def _shape(kind: type[Event]) -> tuple[Fields, int, Callable[[tuple[Any, ...]], tuple[Any, ...]]]:
+def _shape(kind: type[Event]) -> tuple[Fields, int, Callable[[Sequence[Any]], Sequence[Any]]]:
     """The shape of a kind of event: the fields of its detail, the number of its columns of the journal,
     and a function that picks these from all columns."""
     places = [i for i, name in enumerate(COLUMNS) if name in kind._fields]
@@ -208,22 +208,6 @@ def encode(event: Event) -> Row:
         getattr(event, "transactional_id", None),
         detail.text(event[first:]),
     )
-
-
-def decode(
-    kind: str,
-    timestamp: int,
-    topic: str | None,
-    partition: int | None,
-    transactional_id: str | None,
-    detail: str,
-) -> Event:
-    """The event of a row of the journal. Raises KeyError, TypeError, ValueError or AttributeError for a
-    row that is not an event."""
-    fields, _, pick = SHAPES[kind]
-    columns = pick((timestamp, topic, partition, transactional_id))
-    event: Event = fields.value(members(detail), columns)
-    return event
 
 
 def members(detail: str) -> Any:
@@ -460,25 +444,19 @@ def _joined(before: Iterable[Any], joining: Iterable[Any]) -> tuple[Any, ...]:
     return tuple(sorted({*before, *joining}))
 
 
-def read(
-    kind: str,
-    timestamp: int,
-    topic: str | None,
-    partition: int | None,
-    transactional_id: str | None,
-    detail: str,
-) -> Event | Lean:
-    """The event of a row of the journal; a Lean if the row omits fields. Raises KeyError, TypeError,
-    ValueError or AttributeError for a row that is not an event."""
-    form = _LEAN.get(kind)
-    if form is None:
-        return decode(kind, timestamp, topic, partition, transactional_id, detail)
-    values = members(detail)
-    if type(values) is not dict:
-        raise TypeError(f"got {values!r:.80}")
-    if len(values) >= len(form.required) and form.required <= values.keys():
-        return decode(kind, timestamp, topic, partition, transactional_id, detail)
-    return Lean(form.kind, timestamp, topic, partition, transactional_id, values)
+def read(row: Sequence[Any]) -> Event | Lean:
+    """The event of a `Row`; a Lean if the row omits fields. Raises KeyError, TypeError, ValueError or
+    AttributeError for a row that is not an event."""
+    kind, *columns, detail = row
+    fields, _, pick = SHAPES[kind]
+    values, form = members(detail), _LEAN.get(kind)
+    if form is not None:
+        if type(values) is not dict:
+            raise TypeError(f"got {values!r:.80}")
+        if len(values) < len(form.required) or not form.required <= values.keys():
+            return _make(Lean, (form.kind, *columns, values))
+    event: Event = fields.value(values, pick(columns))
+    return event
 
 
 def fill_in(row: Lean, expected: Event) -> Event:

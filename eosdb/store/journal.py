@@ -52,12 +52,11 @@ def events(
 
 def event_of(row: Sequence[Any]) -> tuple[int, Event | Lean]:
     """Return position and event of a row of `COLUMNS`. Raises CorruptDatabaseError."""
-    position, *columns = row
     try:
-        return position, encoding.read(*columns)
+        return row[0], encoding.read(row[1:])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise CorruptDatabaseError(
-            f"journal position {position}: this is not an event that this eosdb knows ({error!r})"
+            f"journal position {row[0]}: this is not an event that this eosdb knows ({error!r})"
         ) from error
 
 

@@ -35,6 +35,6 @@ def test_the_row_gives_the_event_back(age_ms: int) -> None:
         now, "t", 0, None, 1, 5, 2, -1, -1, -1, False, now - age_ms, 6, 10, 7, True
     )
     expected = batch(now, None, 5, None)
-    row = read(*write(event, expected))
+    row = read(write(event, expected))
     assert isinstance(row, Lean)
     assert fill_in(row, expected) == event

@@ -52,7 +52,7 @@ def pairs(draw: st.DrawFn) -> tuple[Event, Event]:
 @given(pairs())
 def test_what_was_left_out_comes_back(pair: tuple[Event, Event]) -> None:
     event, usual = pair
-    found = read(*write(event, usual))
+    found = read(write(event, usual))
     if isinstance(found, Lean):
         found = fill_in(found, usual)
     assert found == event
@@ -62,7 +62,7 @@ def test_what_was_left_out_comes_back(pair: tuple[Event, Event]) -> None:
 @pytest.mark.slow
 @given(kinds.flatmap(events))
 def test_a_row_that_says_everything_means_what_it_always_meant(event: Event) -> None:
-    assert read(*encode(event)) == event
+    assert read(encode(event)) == event
     assert write(event) == encode(event)
 
 
@@ -88,7 +88,7 @@ def test_a_change_and_the_value_before_it_give_the_value_after_it(
         after.timeout_ms, after.start_time_ms, tuple(sorted(after.partitions)),
         tuple(sorted(after.groups)), after.next_producer_id, after.transaction_version,
     )  # fmt: skip
-    found = read(*write(event, expected(before, after.state, after.transaction_version, now)))
+    found = read(write(event, expected(before, after.state, after.transaction_version, now)))
     if isinstance(found, Lean):
         to_state = TransactionState.from_label(found.members.get("to_state", "Ongoing"))
         version = found.members.get("transaction_version", EPOCH_PER_TRANSACTION)
@@ -109,7 +109,7 @@ def test_a_row_that_would_pass_for_an_older_one_says_everything() -> None:
     )
     row = write(change, unusual)
     assert row == encode(change)
-    assert read(*row) == change
+    assert read(row) == change
 
 
 BATCH = BatchAppended(9, "t", 0, "x", 1, 5, 1, 7, 2, 0, True, 9, 5, 100, 77, True)
@@ -127,11 +127,11 @@ USUAL = encoding.batch(9, "x", 5, eosdb.ProducerIdAndEpoch(7, 2))
 )  # fmt: skip
 def test_a_row_that_is_no_such_event_is_refused(detail: str, error: type[Exception]) -> None:
     good = write(BATCH, USUAL)
-    found = read(*good)
+    found = read(good)
     assert isinstance(found, Lean)
     assert fill_in(found, USUAL) == BATCH
     with pytest.raises(error):
-        found = read(*good[:-1], detail)
+        found = read((*good[:-1], detail))
         assert isinstance(found, Lean)
         fill_in(found, USUAL)
 
