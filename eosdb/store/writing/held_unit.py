@@ -93,9 +93,11 @@ def _refusal(what: str) -> InvalidRequestError:
     )
 
 
-def _carried(name: str, plain: Callable[..., Any]) -> Callable[..., Any]:
+def _guarded(name: str, plain: Callable[..., Any]) -> Callable[..., Any]:
     def method(self: SharedConnection, *args: Any, **kwargs: Any) -> Any:
         if self.is_guarded:
+            if name in _REFUSED:
+                raise _refusal(f"{name}()")
             if name.startswith("create_"):
                 self.check_function(str(args[0] if args else kwargs.get("name")))
             self.carries = True
@@ -104,19 +106,9 @@ def _carried(name: str, plain: Callable[..., Any]) -> Callable[..., Any]:
     return method
 
 
-def _refused(name: str, plain: Callable[..., Any]) -> Callable[..., Any]:
-    def method(self: SharedConnection, *args: Any, **kwargs: Any) -> Any:
-        if self.is_guarded:
-            raise _refusal(f"{name}()")
-        return plain(self, *args, **kwargs)
-
-    return method
-
-
-for _names, _made in ((_CARRIED, _carried), (_REFUSED, _refused)):
-    for _name in _names:
-        if hasattr(sqlite3.Connection, _name):  # Older Pythons lack some of them.
-            setattr(SharedConnection, _name, _made(_name, getattr(sqlite3.Connection, _name)))
+for _name in (*_CARRIED, *_REFUSED):
+    if hasattr(sqlite3.Connection, _name):  # Older Pythons lack some of them.
+        setattr(SharedConnection, _name, _guarded(_name, getattr(sqlite3.Connection, _name)))
 
 
 if TYPE_CHECKING:
