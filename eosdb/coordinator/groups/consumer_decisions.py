@@ -218,7 +218,7 @@ def heartbeat(
     changed = replace(changed, group_epoch=group.group_epoch + is_bumped, metadata_hash=hash_)
     if changed.group_epoch > changed.assignment_epoch:
         changed = _with_target(changed, topics, numbers)
-        member = _require(changed, member.member_id)
+        member = known_member(changed, member.member_id)
     others = (m.owned for m in changed.members if m.member_id != member.member_id)
     # Partitions that it gives up become free with its next heartbeat, also for itself.
     taken = member.pending_revocation.union(*others)
@@ -481,9 +481,3 @@ def _moved(member: ConsumerMember, epoch: int, **changes: object) -> ConsumerMem
     """The member in this epoch; the earlier one becomes the previous epoch, even if equal. Heartbeats
     sent before this step confirm nothing."""
     return replace(member, member_epoch=epoch, previous_member_epoch=member.member_epoch, **changes)  # type: ignore[arg-type]
-
-
-def _require(group: ConsumerGroup, member_id: str) -> ConsumerMember:
-    member = group.member(member_id)
-    assert member is not None
-    return member

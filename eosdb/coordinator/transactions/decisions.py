@@ -220,25 +220,22 @@ def verify(
     current: TransactionMetadata | None,
     producer_id: int,
     producer_epoch: int,
-    *,
-    partition: TopicPartition | None = None,
-    group: str | None = None,
+    wanted: TopicPartition | str,
 ) -> None:
-    """Check that the open transaction contains the partition or the group (KIP-890 part 1). The errors
+    """Check that the open transaction contains the partition or the group id (KIP-890 part 1). The errors
     are those of Kafka's handleVerifyPartitionsInTransaction, as AddPartitionsToTxnManager maps them for
     produce requests: InvalidProducerIdMappingError, InvalidProducerEpochError, InvalidTxnStateError, and
     NotEnoughReplicasError while the transaction is ending."""
-    if (partition is None) == (group is None):
-        raise TypeError("verify takes either a partition or a group")
     current = held_by(current, producer_id, producer_epoch, errors.InvalidProducerEpochError)
     if current.state.is_decided:
         raise ending(errors.NotEnoughReplicasError, current)
-    added = partition in current.partitions or group in current.groups
+    added = wanted in current.partitions or wanted in current.groups
     if current.state is not TransactionState.ONGOING or not added:
-        wanted = f"group {group!r}" if partition is None else f"partition {partition}"
-        request = "add_offsets_to_txn" if partition is None else "add_partitions_to_txn"
+        is_group = isinstance(wanted, str)
+        what = f"group {wanted!r}" if is_group else f"partition {wanted}"
+        request = "add_offsets_to_txn" if is_group else "add_partitions_to_txn"
         raise errors.InvalidTxnStateError(
-            f"{named(current)}: {wanted} is not in an open transaction, the state is "
+            f"{named(current)}: {what} is not in an open transaction, the state is "
             f"{current.state.label}; call {request} first"
         )
 

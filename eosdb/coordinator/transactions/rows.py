@@ -284,9 +284,9 @@ def join(
     current = load(unit, transactional_id)
     if version is not None and version < EPOCH_PER_TRANSACTION:
         for tp in tps:
-            verify(current, *producer, partition=tp)
+            verify(current, *producer, tp)
         for group in groups:
-            verify(current, *producer, group=group)
+            verify(current, *producer, group)
         return
     stale = errors.ProducerFencedError if version is None else errors.InvalidProducerEpochError
     after = add_to_transaction(current, *producer, tps, groups, now_ms, stale=stale)

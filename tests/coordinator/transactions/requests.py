@@ -192,7 +192,7 @@ def verify(
     partition: TopicPartition | None = None, group: str | None = None, pid: int = 7, epoch: int = 5
 ) -> Request[None]:
     return Request(
-        lambda current: decisions.verify(current, pid, epoch, partition=partition, group=group),
+        lambda current: decisions.verify(current, pid, epoch, partition or group or ""),
         "verify", {"pid": pid, "epoch": epoch, "partition": partition, "group": group},
     )  # fmt: skip
 
