@@ -489,7 +489,7 @@ class Database(WholeFile, Closeable):
         """Return the counters of this object since it was opened: requests and their time by name, records
         and bytes in, repeated batches, errors by name, commits and fsyncs of SQLite; and rates over the
         last minute."""
-        return {**self._core.metrics.snapshot(), **self._core.store.counts()}
+        return {**self._core.metrics.snapshot(), **self._core.store.timings.counts()}
 
     def metrics_text(self) -> str:
         """Return figures in Prometheus' text format: the counters of this object (`metrics`), and the
@@ -499,7 +499,7 @@ class Database(WholeFile, Closeable):
         """
         from eosdb.integrations import exposition
 
-        of_process = exposition.of_process(self.metrics(), self._core.store.commit_times())
+        of_process = exposition.of_process(self.metrics(), self._core.store.timings.times())
         return exposition.written([*of_process, *exposition.of_file(self.admin.overview())])
 
     def close(self) -> None:
@@ -530,7 +530,7 @@ class Database(WholeFile, Closeable):
         return f"<eosdb.Database {self.path!r} {state}>"
 
     def _snapshot_at_close(self) -> None:
-        if not self._store.has_written:
+        if not self._store.timings.has_written:
             return
         # A full disk, or another process that holds the write lock, must not prevent closing.
         with contextlib.suppress(EosdbError):

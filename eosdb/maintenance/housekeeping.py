@@ -400,7 +400,7 @@ class Housekeeper:
         if self._rested_ns is not None:
             if began - self._rested_ns < self._took_ns:
                 return
-            allowance = min(allowance, (store.rows_written - self._rows_before) * _NS_A_ROW)
+            allowance = min(allowance, (store.timings.rows - self._rows_before) * _NS_A_ROW)
         try:
             for _ in self._steps:
                 if monotonic_ns(clock) - began >= allowance:
@@ -409,7 +409,7 @@ class Housekeeper:
             if self._whole is not None:
                 self._tell_of(self._whole)
         finally:
-            self._rested_ns, self._rows_before = monotonic_ns(clock), store.rows_written
+            self._rested_ns, self._rows_before = monotonic_ns(clock), store.timings.rows
             self._took_ns = self._rested_ns - began
 
 

@@ -25,7 +25,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Final, TypeVar
 
 from eosdb.errors import (
@@ -38,7 +38,6 @@ from eosdb.errors import (
 )
 from eosdb.model.clock import real_ns
 from eosdb.model.closing import Closing
-from eosdb.model.reports import CommitTimes
 from eosdb.model.threads import Fate
 from eosdb.store.file import failures, forking
 from eosdb.store.file.connection import connect, connect_untrusted, is_in_wal_mode
@@ -51,7 +50,7 @@ from eosdb.store.writing.group_commit import GroupCommit, Request
 from eosdb.store.writing.held_unit import HeldUnit
 from eosdb.store.writing.timings import Timings
 from eosdb.store.writing.unit import Apply, Unit
-from eosdb.store.writing.writer import Counts, Writer
+from eosdb.store.writing.writer import Writer
 
 T = TypeVar("T")
 _BLOCK: Final = (
@@ -89,8 +88,7 @@ class Store:
         self._group = GroupCommit(self._run_round, lock_timeout_ms, path)
         self._apply = apply
         self._external_checkpoints = external_checkpoints
-        self._counts = Counts()
-        self._timings = Timings(path, slow_commit_ms)
+        self.timings: Final = Timings(path, slow_commit_ms)
         self._files = OpenFiles(path, name or path)
         self._readers = Readers(
             path, self._files, lock_timeout_ms, read_only, self._check_not_closed, opened
@@ -142,25 +140,6 @@ class Store:
     def _closed_error(self) -> DatabaseClosedError:
         return DatabaseClosedError(f"{self.path} has been closed")
 
-    # -- counts ---------------------------------------------------------------------------------
-
-    @property
-    def has_written(self) -> bool:
-        return self._counts.has_written
-
-    @property
-    def rows_written(self) -> int:
-        """The rows that this store's units inserted, updated or deleted."""
-        return self._counts.rows
-
-    def counts(self) -> Mapping[str, float]:
-        """Return the number of commits, of those with an fsync, and of requests per commit."""
-        return self._counts.snapshot()
-
-    def commit_times(self) -> CommitTimes:
-        """Return the durations of COMMIT, including its fsync, and of waiting for the write lock."""
-        return self._timings.times()
-
     # -- owners ---------------------------------------------------------------------------------
 
     def owner_locks(self) -> OwnerLocks:
@@ -198,7 +177,7 @@ class Store:
             return self._group.submit(function, sync, fate)
         finally:
             if tells:
-                self._timings.tell()
+                self.timings.tell()
 
     @contextlib.contextmanager
     def begin(self) -> Iterator[HeldUnit]:
@@ -213,14 +192,14 @@ class Store:
         try:
             self._group.take(turn)
             try:
-                self._timings.begun()
+                self.timings.begun()
                 writer = self._lock_file(turn.asked_ns)
                 held = self._held = HeldUnit.usable(
                     self._held,
                     self.path,
                     self._apply,
                     writer.note,
-                    self._timings,
+                    self.timings,
                 )
                 self._files.check()  # The connection may have created files just now.
                 try:
@@ -238,14 +217,14 @@ class Store:
                         with contextlib.suppress(MemoryError):  # The next turn rolls back.
                             held.roll_back()
                 with contextlib.suppress(Exception):  # The unit is committed, whatever fails now.
-                    self._timings.committed()
+                    self.timings.committed()
                     writer.wrote(written_bytes)
-                    self._counts.add(1, sync=writer.durable == "FULL")
+                    self.timings.count(1, sync=writer.durable == "FULL")
                     writer.checkpoint_when_due()
-                    self._timings.note_outcome(())
-                    self._timings.ended(1)
+                    self.timings.note_outcome(())
+                    self.timings.ended(1)
             except EosdbError as error:
-                self._timings.note_outcome((error,))
+                self.timings.note_outcome((error,))
                 raise
             finally:
                 try:
@@ -255,7 +234,7 @@ class Store:
         finally:
             turn.is_left = True
             self._group.left(turn)
-        self._timings.tell()
+        self.timings.tell()
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[Writer]:
@@ -278,7 +257,7 @@ class Store:
         finally:
             turn.is_left = True
             self._group.left(turn)
-        self._timings.tell()
+        self.timings.tell()
 
     def _patience_ms(self, asked_ns: int) -> int:
         """Time left (ms) for a request made at `asked_ns`. `lock_timeout_ms` covers the lead, the mutex
@@ -314,8 +293,7 @@ class Store:
                 self._durability,
                 self.lock_timeout_ms,
                 self._mutex,
-                self._counts,
-                self._timings,
+                self.timings,
                 external_checkpoints=self._external_checkpoints,
             )
         try:
@@ -470,7 +448,7 @@ class Store:
         assert self._mutex is not None
         failure: EosdbError | None = None
         try:
-            self._timings.begun()
+            self.timings.begun()
             writer = self._lock_file(batch[0].asked_ns)
             try:
                 writer.run(batch)
@@ -483,7 +461,7 @@ class Store:
                 else:
                     self._run_alone(writer, batch, failure)
             writer.checkpoint_when_due()
-            self._timings.ended(len(batch))
+            self.timings.ended(len(batch))
         except (EosdbError, OSError, MemoryError) as error:
             told = self._told(error)
             inherit_doubt(told, failure)
@@ -506,7 +484,7 @@ class Store:
                 except MemoryError:
                     self._mutex.release_again()
         errors = [request.error for request in batch if request.error is not None]
-        self._timings.note_outcome(errors)
+        self.timings.note_outcome(errors)
 
     def _told(self, error: EosdbError | OSError | MemoryError) -> EosdbError:
         if isinstance(error, EosdbError):

@@ -1,5 +1,5 @@
-"""Measures how long commits take, and where the time goes: for the metrics, and for a notice of a slow
-one.
+"""Counts a store's writes, and measures how long commits take and where the time goes: for the metrics,
+and for a notice of a slow one.
 
 Every unit is measured from requesting the lock, over COMMIT, to the end of the checkpoint behind it. The
 store logs pending notices when the lock and the turn are free.
@@ -29,9 +29,13 @@ _OF_THE_FILE: Final = (DatabaseFullError, ReadOnlyDatabaseError, StorageError)
 
 
 class Timings:
-    """The timings of one store, used by the thread that has the turn."""
+    """The counts and timings of one store since it was opened, used by the thread that has the turn."""
 
     def __init__(self, path: str, slow_commit_ms: int) -> None:
+        self.has_written = False
+        self.rows = 0
+        """The rows that units inserted, changed or deleted."""
+        self._commits = self._synced_commits = self._requests = 0
         self._path = path
         self._slow_ns = slow_commit_ms * 1_000_000
         self.untold: Final = Untold()
@@ -66,6 +70,12 @@ class Timings:
         self._buckets[bisect_left(BOUNDS_NS, took)] += 1
         self._commit_ns += took
         self._turn_commit_ns += took
+
+    def count(self, requests: int, *, sync: bool) -> None:
+        """Count a committed unit."""
+        self._commits += 1
+        self._synced_commits += sync
+        self._requests += requests
 
     def ended(self, requests: int) -> None:
         """Record the end of a turn, in which `requests` requests shared a commit. A turn without a commit
@@ -106,8 +116,16 @@ class Timings:
             with contextlib.suppress(Exception):
                 self.untold.tell()
 
+    def counts(self) -> dict[str, float]:
+        """Return the number of commits, of those with an fsync, and of requests per commit."""
+        return {
+            "commit-total": float(self._commits),
+            "fsync-total": float(self._synced_commits),
+            "requests-per-commit-avg": self._requests / max(self._commits, 1),
+        }
+
     def times(self) -> CommitTimes:
-        """Return the durations of all commits so far."""
+        """Return the durations of COMMIT, including its fsync, and of waiting for the write lock."""
         return CommitTimes(
             bounds_s=tuple(bound / 1e9 for bound in BOUNDS_NS),
             counts=tuple(self._buckets),

@@ -37,30 +37,6 @@ _READERS_WAIT_MS: Final = 50
 _SYNCHRONOUS: Final = {"full": "FULL", "normal": "NORMAL", "off": "OFF"}
 
 
-class Counts:
-    """Counters of a store's writes since it was opened."""
-
-    def __init__(self) -> None:
-        self.has_written = False
-        self.rows = 0
-        """The rows that units inserted, changed or deleted."""
-        self._commits = self._synced_commits = self._requests = 0
-
-    def add(self, requests: int, *, sync: bool) -> None:
-        """Count a committed unit."""
-        self._commits += 1
-        self._synced_commits += sync
-        self._requests += requests
-
-    def snapshot(self) -> dict[str, float]:
-        """Return the number of commits, of those with an fsync, and of requests per commit."""
-        return {
-            "commit-total": float(self._commits),
-            "fsync-total": float(self._synced_commits),
-            "requests-per-commit-avg": self._requests / max(self._commits, 1),
-        }
-
-
 class Writer:
     """Used by the thread that has the store's turn."""
 
@@ -71,7 +47,6 @@ class Writer:
         durability: str,
         lock_timeout_ms: int,
         mutex: WriterMutex,
-        counts: Counts,
         timings: Timings,
         *,
         external_checkpoints: bool,
@@ -82,7 +57,6 @@ class Writer:
         """Until when the next units wait for SQLite's lock."""
         self._mutex = mutex
         self._leaves_checkpoints = external_checkpoints
-        self._counts = counts
         self._timings = timings
         self.durable: Final = _SYNCHRONOUS[durability]
         # decisions/0004: a unit that decides nothing is made durable by the next one that is synced.
@@ -200,10 +174,10 @@ class Writer:
             self._commit()
             self._timings.committed()
             self._are_memos_true = True
-        self._counts.add(requests, sync=self._synchronous == "FULL")
+        self._timings.count(requests, sync=self._synchronous == "FULL")
         reach(Failpoint.UNIT_COMMITTED)
         changes = self.connection.total_changes - self._changes_before
-        self._counts.rows += changes
+        self._timings.rows += changes
         if changes or self._unit.written_bytes:
             self.wrote(16_384 + changes * 200 + self._unit.written_bytes)
 
@@ -233,7 +207,7 @@ class Writer:
 
     def wrote(self, wal_bytes: int) -> None:
         """Add an estimate of the bytes written to the WAL."""
-        self._counts.has_written = True
+        self._timings.has_written = True
         self._wal_bytes += wal_bytes
 
     # -- syncs that fail ------------------------------------------------------------------------
