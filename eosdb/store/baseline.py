@@ -77,7 +77,7 @@ def problems(connection: sqlite3.Connection) -> list[str]:
     found, total = list[str](), 0
     for table in map(in_baseline, materialized_tables()):
         weight = _weight(table)
-        names = _checked(connection, table)
+        names = ", ".join(name for name in _names(connection, table) if name != '"checksum"')
         for *row, stored in connection.execute(f'SELECT {names}, checksum FROM "{table}"'):
             checksum = row_checksum(*row)
             total += weight * checksum
@@ -111,11 +111,6 @@ def fill(source: sqlite3.Connection, target: sqlite3.Connection) -> None:
 
 def _names(connection: sqlite3.Connection, table: str) -> list[str]:
     return [f'"{name}"' for _, name, *_ in connection.execute(f'PRAGMA table_info("{table}")')]
-
-
-def _checked(connection: sqlite3.Connection, table: str) -> str:
-    """The columns that the checksum of the baseline's table covers."""
-    return ", ".join(name for name in _names(connection, table) if name != '"checksum"')
 
 
 def _weight(table: str) -> int:

@@ -20,7 +20,6 @@ from eosdb.store.file.connection import connect, hearing
 from eosdb.store.file.failures import translate, translated
 from eosdb.store.file.open_files import size_of
 from eosdb.store.schema import file_id, newest
-from eosdb.store.schema import newest as newest_schema
 from eosdb.store.store import Store
 from eosdb.system.road import road
 
@@ -156,7 +155,7 @@ _REFUSED: Final = (
 def describe_views(connection: sqlite3.Connection) -> list[ViewDescription]:
     """Describe the documented views and the journal, with their columns in this file. A view's
     description is the first sentence of the comment above its definition."""
-    texts = {name: _first_sentence(sql) for name, sql in newest_schema.views().items()}
+    texts = {name: _first_sentence(sql) for name, sql in newest.views().items()}
     return [
         ViewDescription(
             name,

@@ -41,7 +41,7 @@ from eosdb.model.closing import Closing
 from eosdb.model.threads import Fate
 from eosdb.store.file import failures, forking
 from eosdb.store.file.connection import connect, connect_untrusted, is_in_wal_mode
-from eosdb.store.file.locks import OwnerLocks, is_owned
+from eosdb.store.file.locks import OwnerLocks, WriterMutex, is_owned
 from eosdb.store.file.open_files import OpenFiles
 from eosdb.store.file.watch import Watch
 from eosdb.store.readers import Readers
@@ -113,10 +113,13 @@ class Store:
 
     # -- whether it may be used -----------------------------------------------------------------
 
-    def _check_writable(self) -> None:
+    def _check_writable(self) -> WriterMutex:
+        """Return the mutex of a store that may be written."""
         if self.read_only:
             raise ReadOnlyDatabaseError(f"{self.path} was opened with read_only=True")
         self._check_not_closed()
+        assert self._mutex is not None
+        return self._mutex
 
     def check_open(self) -> None:
         """Raises DatabaseClosedError, IllegalStateError in a fork, and StorageError if the file was
@@ -144,9 +147,7 @@ class Store:
 
     def owner_locks(self) -> OwnerLocks:
         """Return the locks of owners in this process. Raises ReadOnlyDatabaseError, DatabaseClosedError."""
-        self._check_writable()
-        assert self._mutex is not None
-        return self._mutex.owner_locks
+        return self._check_writable().owner_locks
 
     def is_owned(self, number: int) -> bool:
         """Whether any process holds this lock. True for a copy, which has no lock file."""
@@ -184,8 +185,7 @@ class Store:
         """Hold a write unit during the block: committed at its end, rolled back when it raises or is
         dropped. Other writers wait meanwhile. Another thread may leave the block. Raises
         IllegalStateError inside such a block, and DatabaseLockedError after a bounded wait."""
-        self._check_writable()
-        assert self._mutex is not None
+        mutex = self._check_writable()
         turn = self._group.new_turn(_BLOCK)
         # decisions/0042: one generator, because a collector may close an inner generator before its
         # caller's.
@@ -228,9 +228,9 @@ class Store:
                 raise
             finally:
                 try:
-                    self._mutex.release()
+                    mutex.release()
                 except MemoryError:
-                    self._mutex.release_again()
+                    mutex.release_again()
         finally:
             turn.is_left = True
             self._group.left(turn)
@@ -239,8 +239,7 @@ class Store:
     @contextlib.contextmanager
     def alone(self) -> Iterator[Writer]:
         """Exclude every other writer during the block, in this process and in others."""
-        self._check_writable()
-        assert self._mutex is not None
+        mutex = self._check_writable()
         turn = self._group.new_turn("maintenance, or a large write,")
         try:
             self._group.take(turn)
@@ -251,9 +250,9 @@ class Store:
                 writer.checkpoint_when_due()
             finally:
                 try:
-                    self._mutex.release()
+                    mutex.release()
                 except MemoryError:
-                    self._mutex.release_again()
+                    mutex.release_again()
         finally:
             turn.is_left = True
             self._group.left(turn)
@@ -441,8 +440,7 @@ class Store:
         one began in any process. If that is unknown or long ago, the interval starts now. So a user who
         opens an old file can look at it before its records expire."""
         with self.alone():
-            assert self._mutex is not None
-            return self._mutex.begin_round(now_ms, every_ms)
+            return self._check_writable().begin_round(now_ms, every_ms)
 
     def _run_round(self, batch: list[Request]) -> None:
         assert self._mutex is not None

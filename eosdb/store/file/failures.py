@@ -187,16 +187,14 @@ def translate(error: sqlite3.Error, path: str) -> EosdbError:
 
 def translate_system(error: OSError, path: str) -> EosdbError:
     """Return the eosdb error for a system call that failed at the file or beside it."""
-    if (state := _state_of_file_system(path)) is not None:
+    state = _state_of_file_system(path)
+    if state is None and error.errno in _OF_A_FULL_DISK:
+        state = _BY_CODE[sqlite3.SQLITE_FULL]
+    if state is None and error.errno in _OF_RIGHTS:
+        state = _BY_CODE[sqlite3.SQLITE_READONLY]
+    if state is not None:
         kind, advice = state
         return kind(f"{path}: {advice} ({error.strerror})")
-    if error.errno in _OF_A_FULL_DISK:
-        return DatabaseFullError(
-            f"{path}: the disk is full, or takes no more; nothing was written, make room and try again "
-            f"({error.strerror})"
-        )
-    if error.errno in _OF_RIGHTS:
-        return ReadOnlyDatabaseError(f"{path}: the file may not be written ({error.strerror})")
     return StorageError(
         f"{path}: a system call failed ({error.strerror or error}); nothing was written, try again"
     )

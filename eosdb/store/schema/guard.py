@@ -51,12 +51,10 @@ _PRAGMAS: Final = {
     "schema_version", "soft_heap_limit", "synchronous", "temp_store_directory", "wal_autocheckpoint",
     "wal_checkpoint", "writable_schema",
 }  # fmt: skip
-_ASKS: Final = {
-    "foreign_key_check", "foreign_key_list", "index_info", "index_list", "index_xinfo",
-    "integrity_check", "quick_check", "table_info", "table_list", "table_xinfo",
+_HARMLESS: Final = _HEADER | {
+    "defer_foreign_keys", "foreign_key_check", "foreign_key_list", "index_info", "index_list",
+    "index_xinfo", "integrity_check", "quick_check", "table_info", "table_list", "table_xinfo",
 }  # fmt: skip
-_ENDS_WITH_THE_TRANSACTION: Final = {"defer_foreign_keys"}
-_TEMP: Final = "temp"
 _last: Final = threading.local()
 """`name`: the table or setting of this thread's last refusal, which SQLite's error does not name."""
 
@@ -94,7 +92,7 @@ def may_not(action: int, first: str | None, second: str | None) -> bool:
     """Whether the authorizer must reject this action of the user's own SQL."""
     if action in _ON_A_TABLE:
         return is_own(first or "")
-    if action == sqlite3.SQLITE_ALTER_TABLE and first == _TEMP:
+    if action == sqlite3.SQLITE_ALTER_TABLE and first == "temp":
         return True  # SQLite does not tell the new name.
     if action in _ON_A_SECOND_NAME:
         return is_own(second or "")
@@ -111,13 +109,7 @@ def sets_connection(action: int, first: str | None, second: str | None) -> bool:
     if action in (sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH):
         return True
     name = (first or "").lower()
-    return (
-        action == sqlite3.SQLITE_PRAGMA
-        and second is not None
-        and name not in _ASKS
-        and name not in _ENDS_WITH_THE_TRANSACTION
-        and name not in _HEADER
-    )
+    return action == sqlite3.SQLITE_PRAGMA and second is not None and name not in _HARMLESS
 
 
 def authorizer(connection: sqlite3.Connection) -> Callable[..., int]:

@@ -26,17 +26,7 @@ from eosdb.store.file.file_system import check_local, mounted_error, mounted_nam
 from eosdb.store.file.locks import WriterMutex
 from eosdb.store.file.open_files import check_only_name
 from eosdb.store.schema import adoption, file_id, new_file, newest
-from eosdb.store.schema.newest import (
-    ALEMBICS,
-    APPLICATION_ID,
-    GIVES_PAGES_BACK,
-    SCHEMA_VERSION,
-    create,
-    create_views,
-    materialized_tables,
-    newest_schema,
-    stamp,
-)
+from eosdb.store.schema.newest import APPLICATION_ID, SCHEMA_VERSION
 from eosdb.system.lock_file import LOCK
 
 _ALONE_WITHIN_MS: Final = 2_000
@@ -80,25 +70,23 @@ def open_file(
     with forking.at_work(), system_calls(path):
         if read_only:
             return _open_to_read(path, lock_timeout_ms, at_rest)
-        is_foreign = adopt and _check_adoptable(path, lock_timeout_ms, to_wal=to_wal)
-        if not is_foreign:
-            return _open_to_write(path, create, migrate, lock_timeout_ms, sync)
-        was_there = os.path.exists(path + LOCK)
-        mutex = _open_mutex(path, lock_timeout_ms)
-        try:
-            mutex.acquire()
-            made_here = None if was_there else mutex
-            adoption.adopt(path, lock_timeout_ms, to_wal=to_wal, made_here=made_here)
-        finally:
-            mutex.close()
+        _check_place(path)
+        if adopt and adoption.check(path, lock_timeout_ms, to_wal=to_wal):
+            was_there = os.path.exists(path + LOCK)
+            mutex = _open_mutex(path, lock_timeout_ms)
+            try:
+                mutex.acquire()
+                made_here = None if was_there else mutex
+                adoption.adopt(path, lock_timeout_ms, to_wal=to_wal, made_here=made_here)
+            finally:
+                mutex.close()
         return _open_to_write(path, create, migrate, lock_timeout_ms, sync)
 
 
-def _check_adoptable(path: str, lock_timeout_ms: int, *, to_wal: bool) -> bool:
+def _check_place(path: str) -> None:
     forking.check_not_inherited(path)
     check_only_name(path)
     check_local(path)
-    return adoption.check(path, lock_timeout_ms, to_wal=to_wal)
 
 
 def _open_to_read(path: str, lock_timeout_ms: int, at_rest: bool) -> Opened:
@@ -133,9 +121,6 @@ def _is_published_at_rest(path: str) -> bool:
 def _open_to_write(
     path: str, create: bool, migrate: bool, lock_timeout_ms: int, sync: bool
 ) -> Opened:
-    forking.check_not_inherited(path)
-    check_only_name(path)
-    check_local(path)
     if not create:
         _check_exists(path)
     _check_folder(path, errors.StorageError)
@@ -224,9 +209,12 @@ def _looked_at(
                     connection.close()
     except errors.CorruptDatabaseError as error:
         version = _version_in_header(path) if content is None else content.version
-        if version is not None and version <= SCHEMA_VERSION:
+        if version is None:
+            raise errors.NotAnEosdbFileError(f"{error}; eosdb did not touch it") from error
+        if version <= SCHEMA_VERSION:
             raise
-        raise _unreadable(path, version, error) from error
+        # A newer file, in a schema or format that this SQLite may not know.
+        raise errors.SchemaTooNewError(_too_new(path, version, None)) from error
     if content.is_empty:
         return None, None
     raise errors.NotAnEosdbFileError(
@@ -239,7 +227,7 @@ def _looked_at(
 def _found(connection: sqlite3.Connection, path: str, content: newest.Kind, version: int) -> Found:
     if version < 0:
         raise errors.CorruptDatabaseError(
-            f"{path} does not say which schema eosdb's tables have ({ALEMBICS}); restore a backup"
+            f"{path} does not say which schema eosdb's tables have ({newest.ALEMBICS}); restore a backup"
         )
     needs = None
     if version > SCHEMA_VERSION:
@@ -247,14 +235,6 @@ def _found(connection: sqlite3.Connection, path: str, content: newest.Kind, vers
     else:
         check_journal(connection, path)
     return Found(version, not is_in_wal_mode(connection, path), content.is_adopted, needs)
-
-
-def _unreadable(
-    path: str, version: int | None, error: errors.CorruptDatabaseError
-) -> errors.EosdbError:
-    if version is not None:  # A newer file, in a schema or format that this SQLite may not know.
-        return errors.SchemaTooNewError(_too_new(path, version, None))
-    return errors.NotAnEosdbFileError(f"{error}; eosdb did not touch it")
 
 
 def _version_in_header(path: str) -> int | None:
@@ -289,11 +269,11 @@ def _scripts() -> Path:
 
 def create_materialized(connection: sqlite3.Connection) -> None:
     """Drop the materialized tables and create them again, empty, inside the caller's unit."""
-    names = materialized_tables()
+    names = newest.materialized_tables()
     drop_json_views(connection)
     for name in reversed(names):
         connection.execute(f'DROP TABLE IF EXISTS "{name}"')
-    for schema_object in newest_schema():
+    for schema_object in newest.newest_schema():
         if schema_object.table in names:
             connection.execute(schema_object.sql)
 
@@ -308,7 +288,7 @@ def drop_json_views(connection: sqlite3.Connection) -> None:
 
 def _create(path: str, busy_timeout_ms: int, *, sync: bool) -> None:
     if os.path.exists(path) or not new_file.make(path, sync=sync):
-        _in_unit(path, busy_timeout_ms, create)
+        _in_unit(path, busy_timeout_ms, newest.create)
 
 
 def _upgrade(path: str, busy_timeout_ms: int, file: Found) -> None:
@@ -316,10 +296,10 @@ def _upgrade(path: str, busy_timeout_ms: int, file: Found) -> None:
 
     def upgrade(connection: sqlite3.Connection) -> None:
         apply_revisions(connection)
-        create_views(connection)
+        newest.create_views(connection)
         file_id.bring_up_to_date(connection)
         if not file.is_adopted:
-            stamp(connection, SCHEMA_VERSION)
+            newest.stamp(connection, SCHEMA_VERSION)
 
     try:
         patience_ms = min(busy_timeout_ms, _ALONE_WITHIN_MS)
@@ -387,7 +367,7 @@ def _in_unit(
                 # it.
                 connection.execute("PRAGMA locking_mode=EXCLUSIVE")
             if not is_adopted:
-                connection.execute(GIVES_PAGES_BACK)
+                connection.execute(newest.GIVES_PAGES_BACK)
                 connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=FULL")
             connection.execute("BEGIN IMMEDIATE")

@@ -12,6 +12,7 @@ their identity in `application_id`. eosdb recognises such a file by its tables.
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from functools import lru_cache
 from importlib.resources import files
@@ -193,6 +194,9 @@ def views() -> dict[str, str]:
     return {name: texts[name] for name in (*first, *sorted(set(texts) - set(first)))}
 
 
+_TABLE: Final = re.compile(r"\{(\w+)\}")
+
+
 # decisions/0022: both use the same projections, so their statements differ only in table names.
 class Statement(str):
     """SQL on materialized tables, written with their names in braces. The text itself is for the live
@@ -203,16 +207,6 @@ class Statement(str):
     baseline: str
 
     def __new__(cls, template: str) -> Statement:
-        statement = super().__new__(cls, template.format_map(_Live()))
-        statement.baseline = template.format_map(_Baseline())
+        statement = super().__new__(cls, _TABLE.sub(r"\1", template))
+        statement.baseline = _TABLE.sub(lambda found: in_baseline(found[1]), template)
         return statement
-
-
-class _Live(dict[str, str]):
-    def __missing__(self, table: str) -> str:
-        return table
-
-
-class _Baseline(dict[str, str]):
-    def __missing__(self, table: str) -> str:
-        return in_baseline(table)
