@@ -77,7 +77,7 @@ TIERS = {
 }
 ROOMS = [row for tier in TIERS.values() for row in tier]
 BUDGET = {
-    "engine": 33_871,
+    "engine": 33_757,
     "clients": 10_575,
     "wire": 5_657,
     "testing": 3_238,
