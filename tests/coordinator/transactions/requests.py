@@ -191,8 +191,10 @@ def end(
 def verify(
     partition: TopicPartition | None = None, group: str | None = None, pid: int = 7, epoch: int = 5
 ) -> Request[None]:
+    wanted = partition or group
+    assert wanted is not None
     return Request(
-        lambda current: decisions.verify(current, pid, epoch, partition or group or ""),
+        lambda current: decisions.verify(current, pid, epoch, wanted),
         "verify", {"pid": pid, "epoch": epoch, "partition": partition, "group": group},
     )  # fmt: skip
 

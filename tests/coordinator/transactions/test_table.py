@@ -20,7 +20,7 @@ from eosdb.errors import (
     InvalidTxnStateError,
     ProducerFencedError,
 )
-from eosdb.model.values import ProducerIdAndEpoch, TopicPartition, TransactionState
+from eosdb.model.values import ProducerIdAndEpoch, TransactionState
 from tests.cases import each
 from tests.coordinator.transactions.requests import (
     COMPLETE_ABORT,
@@ -213,16 +213,6 @@ def test_an_expectation_is_a_whole_pair_or_none() -> None:
     for pid, epoch in ((7, -1), (-1, 5)):
         with pytest.raises(InvalidRequestError, match=rf"{pid} .* {epoch}"):
             decisions.expected_or_none(pid, epoch)
-
-
-@pytest.mark.parametrize(
-    ("partition", "group"), [(None, None), (ORDERS, "billing")], ids=["neither", "both"]
-)
-def test_verification_asks_for_one_thing(
-    partition: TopicPartition | None, group: str | None
-) -> None:
-    with pytest.raises(TypeError):
-        verify(partition, group)(metadata(ONGOING))
 
 
 @pytest.mark.parametrize(
