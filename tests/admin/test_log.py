@@ -51,7 +51,7 @@ def test_a_partition_that_is_none_has_no_log(classic_db: eosdb.Database) -> None
 
 
 def test_snapshots_are_listed_and_told_under_kafkas_names(classic_db: eosdb.Database) -> None:
-    with pytest.raises(InvalidRequestError, match="take one"):
+    with pytest.raises(InvalidRequestError, match="housekeeping` takes"):
         classic_db.admin.describe_snapshot(TP)
     me = classic_db.broker.init_producer_id()
     for i in range(3):
