@@ -7,6 +7,7 @@ import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from operator import attrgetter
 from typing import Any, Final, Self
 
 from eosdb.errors import EosdbError, ListenError, StorageError
@@ -88,9 +89,6 @@ _COUNTERS: Final = {
     "commit-total": ("eosdb_commits_total", "SQLite commits by this process."),
     "fsync-total": ("eosdb_synced_commits_total", "Commits that were synced to the disk."),
 }
-_REQUESTS: Final = "requests:"
-_TIME: Final = "request-time-ns:"
-_ERRORS: Final = "errors-total:"
 
 
 def of_process(figures: Mapping[str, float], times: CommitTimes) -> Iterator[Metric]:
@@ -99,17 +97,20 @@ def of_process(figures: Mapping[str, float], times: CommitTimes) -> Iterator[Met
     yield counter(
         "eosdb_requests_total",
         "Requests to the broker in this process.",
-        [({"request": name}, value) for name, value in _named(figures, _REQUESTS, "-total")],
+        [({"request": name}, value) for name, value in _named(figures, "requests:", "-total")],
     )
     yield counter(
         "eosdb_request_seconds_total",
         "Time spent in these requests.",
-        [({"request": name}, ns / 1e9) for name, ns in _named(figures, _TIME, "-total")],
+        [
+            ({"request": name}, ns / 1e9)
+            for name, ns in _named(figures, "request-time-ns:", "-total")
+        ],
     )
     yield counter(
         "eosdb_errors_total",
         "Requests that were refused, by error.",
-        [({"error": name}, value) for name, value in _named(figures, _ERRORS, "")],
+        [({"error": name}, value) for name, value in _named(figures, "errors-total:", "")],
     )
     yield histogram(
         "eosdb_commit_seconds",
@@ -165,28 +166,23 @@ def of_file(overview: Overview) -> Iterator[Metric]:
     )
 
 
+_OF_PARTITION: Final = {
+    "start_offset": ("Log start offset.", "offsets.log_start_offset"),
+    "end_offset": ("Log end offset: that of the next record.", "offsets.log_end_offset"),
+    "stable_offset": (
+        "Last stable offset: read_committed consumers read below it.",
+        "offsets.last_stable_offset",
+    ),
+    "bytes": ("Bytes of the stored records.", "size_bytes"),
+}
+"""The metrics of a partition: the end of the name, the text, and the attribute of PartitionFigures."""
+
+
 def _of_partitions(partitions: Iterable[PartitionFigures]) -> Iterator[Metric]:
     labelled = [({"topic": p.topic, "partition": p.partition}, p) for p in partitions]
-    yield gauge(
-        "eosdb_partition_start_offset",
-        "Log start offset.",
-        [(labels, p.offsets.log_start_offset) for labels, p in labelled],
-    )
-    yield gauge(
-        "eosdb_partition_end_offset",
-        "Log end offset: that of the next record.",
-        [(labels, p.offsets.log_end_offset) for labels, p in labelled],
-    )
-    yield gauge(
-        "eosdb_partition_stable_offset",
-        "Last stable offset: read_committed consumers read below it.",
-        [(labels, p.offsets.last_stable_offset) for labels, p in labelled],
-    )
-    yield gauge(
-        "eosdb_partition_bytes",
-        "Bytes of the stored records.",
-        [(labels, p.size_bytes) for labels, p in labelled],
-    )
+    for name, (text, path) in _OF_PARTITION.items():
+        of = attrgetter(path)
+        yield gauge(f"eosdb_partition_{name}", text, [(labels, of(p)) for labels, p in labelled])
     yield gauge(
         "eosdb_partition_newest_timestamp_seconds",
         "Highest timestamp of a record, in seconds since 1970.",

@@ -86,21 +86,15 @@ def context_of(record: ConsumerRecord) -> Context:
 
 
 def _sending(tracer: Tracer, original: Callable[..., Any]) -> Callable[..., Any]:
-    from opentelemetry.trace import SpanKind
-
     def send(
         self: Any, topic: str, *args: Any, headers: Iterable[Header] = (), **options: Any
     ) -> Any:
-        given = tuple(headers)
-        if _is_traced(given):
-            return original(self, topic, *args, headers=given, **options)
-        if _is_given_up.get():
-            return original(self, topic, *args, headers=(*given, *_injected()), **options)
-        with tracer.start_as_current_span(
-            f"send {topic}", kind=SpanKind.PRODUCER, attributes=_attributes(topic, "send", "send")
-        ) as span:
-            sent = original(self, topic, *args, headers=(*given, *_injected()), **options)
-            _note_offset(span, sent)
+        with _span_of_send(tracer, topic, headers) as (own, span):
+            sent = original(self, topic, *args, headers=own, **options)
+            # `publish` returns partition and offset; a future has none yet.
+            if span is not None and isinstance(getattr(sent, "offset", None), int):
+                span.set_attribute("messaging.destination.partition.id", str(sent.partition))
+                span.set_attribute("messaging.eosdb.offset", sent.offset)
             return sent
 
     return send
@@ -109,20 +103,31 @@ def _sending(tracer: Tracer, original: Callable[..., Any]) -> Callable[..., Any]
 def _sending_async(tracer: Tracer, original: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap AsyncProducer.send. The loop's thread makes the span and the header: the sending thread does
     not know the current span."""
-    from opentelemetry.trace import SpanKind
 
     async def send(
         self: Any, topic: str, *args: Any, headers: Iterable[Header] = (), **options: Any
     ) -> Any:
-        given = tuple(headers)
-        if _is_traced(given):
-            return await original(self, topic, *args, headers=given, **options)
-        with tracer.start_as_current_span(
-            f"send {topic}", kind=SpanKind.PRODUCER, attributes=_attributes(topic, "send", "send")
-        ):
-            return await original(self, topic, *args, headers=(*given, *_injected()), **options)
+        with _span_of_send(tracer, topic, headers) as (own, _):
+            return await original(self, topic, *args, headers=own, **options)
 
     return send
+
+
+@contextmanager
+def _span_of_send(
+    tracer: Tracer, topic: str, headers: Iterable[Header]
+) -> Iterator[tuple[tuple[Header, ...], Span | None]]:
+    """The headers to send, and the span; None for a record that has a trace, or that failed."""
+    from opentelemetry.trace import SpanKind
+
+    given = tuple(headers)
+    if _is_traced(given) or _is_given_up.get():
+        yield (given if _is_traced(given) else (*given, *_injected())), None
+        return
+    with tracer.start_as_current_span(
+        f"send {topic}", kind=SpanKind.PRODUCER, attributes=_attributes(topic, "send", "send")
+    ) as span:
+        yield (*given, *_injected()), span
 
 
 def _is_traced(headers: Iterable[object]) -> bool:
@@ -136,13 +141,6 @@ def _injected() -> Iterator[Header]:
     carrier: dict[str, str] = {}
     propagate.inject(carrier)
     return ((name, text.encode()) for name, text in carrier.items())
-
-
-def _note_offset(span: Span, sent: Any) -> None:
-    """Add partition and offset if they are known: `publish` returns them, a future has none yet."""
-    if (offset := getattr(sent, "offset", None)) is not None and isinstance(offset, int):
-        span.set_attribute("messaging.destination.partition.id", str(sent.partition))
-        span.set_attribute("messaging.eosdb.offset", offset)
 
 
 # -- processing ---------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ import os
 import secrets
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, TypedDict, Unpack
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -180,6 +180,14 @@ _TICK_NS: Final = 3_000_000_000
 """Longer than the resolution of any file system's times: FAT has two seconds."""
 
 
+class Where(TypedDict):
+    """The arguments of `export` that say where the records go."""
+
+    catalog: str
+    options: Mapping[str, str]
+    allow_data_loss: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Exported:
     """The result of one export; empty if there were no new records."""
@@ -215,14 +223,9 @@ def export(
 
     def work(report: Progress) -> Exported:
         with _exporter(
-            target,
-            format,
-            topics,
-            catalog,
-            options or {},
-            db.clock,
-            allow_data_loss=allow_data_loss,
-        ) as exporter:
+            target, format, topics, db.clock,
+            catalog=catalog, options=options or {}, allow_data_loss=allow_data_loss,
+        ) as exporter:  # fmt: skip
             while True:
                 exported = exporter.read(db, on_progress=report)
                 if exporter.commit(db):
@@ -237,17 +240,13 @@ def export_files(
     format: str,
     *,
     topics: Collection[str] | None,
-    catalog: str,
-    options: Mapping[str, str],
-    allow_data_loss: bool,
     principal: str,
+    **where: Unpack[Where],
 ) -> Iterator[tuple[str, Exported | EosdbError]]:
     """Do `export` for many files, in one commit, or in a few if there is much. Yields the result of each
     file when it is committed; an error if the file was left out. Raises the errors of the target."""
     clock = SystemClock()
-    with _exporter(
-        target, format, topics, catalog, options, clock, allow_data_loss=allow_data_loss
-    ) as exporter:
+    with _exporter(target, format, topics, clock, **where) as exporter:
         at = 0
         while at < len(paths):
             done: dict[str, Exported | EosdbError] = {}
@@ -270,10 +269,10 @@ def _exporter(
     target: str | os.PathLike[str],
     format: str,
     topics: Collection[str] | None,
-    catalog: str,
-    options: object,
     clock: Clock,
     *,
+    catalog: str,
+    options: object,
     allow_data_loss: bool,
 ) -> Iterator[_Exporter]:
     named = None if topics is None else check_texts("topics", topics)
@@ -363,10 +362,8 @@ class _Exporter:
             if db is not None and not all(_is_current(db, *it) for it in self._read):
                 self.forget()
                 return False
-            files, self._files = (
-                self._files,
-                self._new_files(),
-            )  # From here on the rows may be committed.
+            # From here on the rows may be committed.
+            files, self._files = self._files, self._new_files()
             try:
                 is_done = self._sink.commit(written, self._before, self._after, _about(self._read))
             except StorageError as error:

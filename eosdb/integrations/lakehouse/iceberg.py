@@ -50,10 +50,8 @@ _PARTITIONED_BY: Final = PartitionSpec(
     PartitionField(targets.COLUMNS.index("topic") + 1, 1000, IdentityTransform(), "topic"),
     PartitionField(targets.COLUMNS.index("timestamp") + 1, 1001, DayTransform(), "timestamp_day"),
 )
-_FILE_ID: Final = "eosdb.file-id"
 _NUMBERS: Final = "eosdb.numbers"
-"""In a summary: pairs of a file's id and its numbers. Earlier versions wrote the numbers of one file,
-with its id in the other property. They refuse pairs, which they would export again."""
+"""In a summary: pairs of a file's id and its numbers."""
 _ATTEMPTS: Final = 20
 
 
@@ -139,7 +137,7 @@ class IcebergTarget:
         remembered = self._remembered()
         all_of = {id_: {**remembered.get(id_, {}), **numbers} for id_, numbers in after.items()}
         pairs = json.dumps([*all_of.items()])
-        summary = {_FILE_ID: "pairs", _NUMBERS: pairs, "eosdb.export": json.dumps(about)}
+        summary = {_NUMBERS: pairs, "eosdb.export": json.dumps(about)}
         with self._table.transaction() as transaction:
             transaction.add_files([it.path for it in files], summary, check_duplicate_files=False)
             transaction.set_properties(
@@ -161,18 +159,16 @@ class IcebergTarget:
             self._table = self._catalog.load_table(self._identifier)
 
     def _remembered(self) -> targets.NumbersByFile:
-        """Read the progress of all files, the newest first: from the snapshots' summaries, which are
-        right even after a rollback of the table. If snapshots have expired, the properties have it."""
+        """Read the progress of all files, the newest first. The snapshots' summaries are right even after
+        a rollback of the table."""
         found: dict[str, targets.Numbers] = {}
         oldest = None
         for oldest in ancestors_of(self._table.current_snapshot(), self._table.metadata):
-            if oldest.summary is not None and (file_id := oldest.summary.get(_FILE_ID)):
-                numbers = parsed(str(oldest.summary.get(_NUMBERS)))
-                for id_, of_file in numbers if isinstance(numbers, list) else [(file_id, numbers)]:
-                    found.setdefault(id_, of_file)
-        if (
-            oldest is not None and oldest.sequence_number != 1
-        ):  # the table's first snapshot has expired
+            if oldest.summary is not None and (pairs := oldest.summary.get(_NUMBERS)):
+                for id_, numbers in parsed(str(pairs)):
+                    found.setdefault(id_, numbers)
+        # If the table's first snapshot has expired, the properties have what is missing.
+        if oldest is not None and oldest.sequence_number != 1:
             for name, numbers in self._table.properties.items():
                 if name.startswith(f"{_NUMBERS}."):
                     found.setdefault(name.removeprefix(f"{_NUMBERS}."), parsed(numbers))

@@ -32,16 +32,6 @@ class There:
         self._positions_topic: Final = positions_topic
         self.where: Final = client.where
 
-    def id(self) -> str:
-        return self._client.cluster_id()
-
-    def rest(self) -> None:
-        self._client.rest()
-
-    def ids(self, topics: Iterable[TopicHere]) -> Mapping[str, str]:
-        """The known ids of those topics that the cluster has."""
-        return self._client.topic_ids(topic.name for topic in topics)
-
     def topics(
         self, requested: Iterable[TopicHere], relayed: Collection[str]
     ) -> dict[str, TopicThere]:

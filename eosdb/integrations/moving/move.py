@@ -62,7 +62,7 @@ class Move:
 
     def close(self) -> None:
         """Close the connections to the cluster. The caller closes the database."""
-        self._there.rest()
+        self._client.rest()
 
     def plan(self) -> Plan:
         """The steps to do, and the obstacles. Changes nothing.
@@ -109,7 +109,7 @@ class Move:
             try:
                 return step()
             except InterruptedRelayError as error:
-                self._there.rest()
+                self._client.rest()
                 if patience_ms is not None and self._db.clock.monotonic_ms() - began > patience_ms:
                     raise
                 if (text := f"{error}; trying again") != reported:
@@ -140,15 +140,17 @@ class Move:
         if self._stopped:
             return None
         facts = self._facts()
-        ids = self._there.ids(facts.topics)
-        offsets = self._offsets_there(facts, self._compare(facts))
+        names = [topic.name for topic in facts.topics]
+        ids = self._client.topic_ids(names)
+        offsets = _translated(facts, self._compare(facts))
+        refuse(ahead(offsets, facts.groups_there))
         for group, committed in offsets.items():
             self._there.commit(group, committed)
             self._tell(f"offsets of group {group} are in the cluster")
-        if (now := self._there.ids(facts.topics)) != ids:
-            names = ", ".join(name for name, topic_id in ids.items() if now.get(name) != topic_id)
+        if (now := self._client.topic_ids(names)) != ids:
+            gone = ", ".join(name for name, topic_id in ids.items() if now.get(name) != topic_id)
             raise IllegalStateError(
-                f"{facts.address}: topic {names} was deleted after the comparison, perhaps recreated. The "
+                f"{facts.address}: topic {gone} was deleted after the comparison, perhaps recreated. The "
                 "file stays closed and has all records: find out who deletes topics there, and relay under "
                 "another name"
             )
@@ -235,18 +237,6 @@ class Move:
             raise IllegalStateError("; ".join(differences))
         return compared
 
-    def _offsets_there(
-        self, facts: Facts, compared: Mapping[TopicPartition, Compared]
-    ) -> dict[str, dict[TopicPartition, int]]:
-        """The cluster's offsets by group. Raises IllegalStateError for a group that has read further in
-        the cluster."""
-        offsets = {
-            group.name: {tp: compared[tp].offsets[at] for tp, at in group.offsets.items()}
-            for group in facts.groups
-        }
-        refuse(ahead(offsets, facts.groups_there))
-        return offsets
-
     # -- back -----------------------------------------------------------------------------------------
 
     def _undo(self) -> None:
@@ -261,17 +251,13 @@ class Move:
             return
         facts = self._facts()
         try:
-            compared = self._compare(facts)
+            offsets = _translated(facts, self._compare(facts))
         except IllegalStateError as error:
             raise IllegalStateError(
                 f"the file stays closed, because the cluster has records that it lacks: {error}. Bring "
                 "them back first (eosdb relay --from), or open the topics anyway: eosdb topics alter TOPIC "
                 f"--delete-config {MOVED_TO} --delete-config {MOVING_TO}"
             ) from None
-        offsets = {
-            group.name: {tp: compared[tp].offsets[at] for tp, at in group.offsets.items()}
-            for group in facts.groups
-        }
         for text in ahead(offsets, facts.groups_there):
             self._tell(f"{text}; in the file it reads those records again")
         self._here.open(facts.topics)
@@ -300,6 +286,16 @@ class Move:
             others=here.others(topics),
             **here.counts(),
         )
+
+
+def _translated(
+    facts: Facts, compared: Mapping[TopicPartition, Compared]
+) -> dict[str, dict[TopicPartition, int]]:
+    """The cluster's offset for each committed offset in the file, by group."""
+    return {
+        group.name: {tp: compared[tp].offsets[at] for tp, at in group.offsets.items()}
+        for group in facts.groups
+    }
 
 
 def to_kafka(

@@ -248,13 +248,6 @@ _PIECES: Final = 8
 """The most chunks that one region may consist of."""
 
 
-class Division(NamedTuple):
-    """The chunks of earlier snapshots that a new snapshot uses, and the blocks of each chunk to upload."""
-
-    kept: list[Chunk]
-    fresh: list[tuple[int, ...]]
-
-
 class Run(NamedTuple):
     """Consecutive blocks in an object: its name, the index of the first block there, and the blocks'
     numbers in the file."""
@@ -269,9 +262,9 @@ def divide(
     before: Sequence[bytes],
     chunks: Sequence[Chunk],
     usable: Collection[str],
-) -> Division:
-    """Decide which chunks to reuse and which to upload. `before` and `chunks` are the hashes and chunks
-    of an earlier snapshot; only chunks in `usable` may be reused."""
+) -> tuple[list[Chunk], list[tuple[int, ...]]]:
+    """Decide which chunks to reuse, and which blocks to upload in each new chunk. `before` and `chunks` are
+    the hashes and chunks of an earlier snapshot; only chunks in `usable` may be reused."""
     place = places(chunks)
     by_region: dict[int, list[tuple[Chunk, list[int]]]] = {}
     for chunk in chunks:
@@ -295,7 +288,7 @@ def divide(
         kept += [chunk for chunk, _ in pieces]
         if missing:
             fresh.append(missing)
-    return Division(kept, fresh)
+    return kept, fresh
 
 
 def places(chunks: Iterable[Chunk]) -> dict[int, tuple[str, int]]:

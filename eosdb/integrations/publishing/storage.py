@@ -113,11 +113,11 @@ class Storage:
 
     def remove(self, names: list[str]) -> None:
         """Remove objects; missing ones are ignored. Raises StorageError."""
-        each(lambda name: self._remove(name), names, lambda _: None)
 
-    def _remove(self, name: str) -> None:
-        path = self._path(name)
-        self._attempt(name, "removed", lambda: self._system.rm_file(path))
+        def remove(name: str) -> None:
+            self._attempt(name, "removed", lambda: self._system.rm_file(self._path(name)))
+
+        each(remove, names, lambda _: None)
 
     def _path(self, name: str) -> str:
         return f"{self._root}/{name}".rstrip("/")

@@ -94,30 +94,25 @@ def from_environment(environment: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def from_lines(lines: Iterable[str], path: str) -> dict[str, str]:
-    """The settings in the lines of a properties file: `name=value`, `#` for comments. Raises ConfigError
-    with the number of a line that is neither."""
-    settings: dict[str, str] = {}
-    for number, line in enumerate(lines, 1):
-        text = line.strip()
-        if not text or text.startswith(("#", "!")):
-            continue
-        name, equals, value = text.partition("=")
-        if not equals or not name.strip():
-            raise ConfigError(f"{path}, line {number}: expected name=value")
-        settings[name.strip()] = value.strip()
-    return settings
-
-
 def from_file(path: str) -> dict[str, str]:
-    """The settings of a properties file. Raises ConfigError."""
+    """The settings of a properties file: `name=value`, `#` for comments. Raises ConfigError with the number
+    of a line that is neither."""
+    settings: dict[str, str] = {}
     try:
         with open(path, encoding="utf-8") as file:
-            return from_lines(file, path)
+            for number, line in enumerate(file, 1):
+                text = line.strip()
+                if not text or text.startswith(("#", "!")):
+                    continue
+                name, equals, value = text.partition("=")
+                if not equals or not name.strip():
+                    raise ConfigError(f"{path}, line {number}: expected name=value")
+                settings[name.strip()] = value.strip()
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise ConfigError(f"{path}: this is not UTF-8 text") from None
+    return settings
 
 
 def _text(value: object) -> str:
@@ -141,21 +136,16 @@ class _Details:
         _log.debug(message, *args)
 
 
-def confluent() -> ModuleType:
-    """The module `confluent_kafka`. Raises ConfigError if it is not installed."""
-    try:
-        import confluent_kafka
-        import confluent_kafka.admin
-    except ImportError as error:
-        raise ConfigError(needs_extra("a relay to or from Kafka", "kafka", error)) from None
-    return confluent_kafka
-
-
 class KafkaClient:
     """Creates clients, and makes admin requests. Used by one thread."""
 
     def __init__(self, address: str, settings: KafkaSettings) -> None:
-        self.module: Final = confluent()
+        try:
+            import confluent_kafka
+            import confluent_kafka.admin
+        except ImportError as error:
+            raise ConfigError(needs_extra("a relay to or from Kafka", "kafka", error)) from None
+        self.module: Final[ModuleType] = confluent_kafka
         self._settings: Final = settings
         self.where: Final = address
         self._last: tuple[int, str] | None = None
@@ -199,11 +189,9 @@ class KafkaClient:
         config = {"bootstrap.servers": self.where, "error_cb": self.notice, "logger": _Details()}
         try:
             return kind({**config, **self._settings.values, **fixed})
-        except self.module.KafkaException as error:
-            text = self._settings.hide(error.args[0].str())
-            raise ConfigError(f"the Kafka client does not take its settings: {text}") from None
-        except (ValueError, TypeError) as error:
-            text = self._settings.hide(str(error))
+        except (self.module.KafkaException, ValueError, TypeError) as error:
+            is_kafkas = isinstance(error, self.module.KafkaException)
+            text = self._settings.hide(error.args[0].str() if is_kafkas else str(error))
             raise ConfigError(f"the Kafka client does not take its settings: {text}") from None
 
     def notice(self, error: Any) -> None:
@@ -327,8 +315,5 @@ class KafkaClient:
         new = self.module.admin.NewTopic(
             name, partitions, replication_factor=-1, config=dict(config)
         )
-        with (
-            contextlib.suppress(TopicAlreadyExistsError),
-            self.translating(),
-        ):
+        with contextlib.suppress(TopicAlreadyExistsError), self.translating():
             self.admin.create_topics([new], request_timeout=TIMEOUT_S)[name].result()

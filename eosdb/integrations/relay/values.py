@@ -52,10 +52,6 @@ _LOCAL_UNSUPPORTED_FEATURE: Final = -165
 _CLASSES: Final = {error.code: error for error in errors.ApiError.__subclasses__()}
 
 
-def of_file(error: errors.EosdbError, where: str) -> errors.EosdbError:
-    return InterruptedRelayError(f"{where}: {error}") if _is_transient(error) else error
-
-
 def of_kafka(code: int, text: str, where: str) -> errors.EosdbError:
     """Translate an error of a Kafka client, by its code; negative codes are librdkafka's own."""
     said = f"{where}: {text}"
@@ -88,10 +84,9 @@ def translating(where: str, call: Callable[[], T]) -> T:
     try:
         return call()
     except errors.EosdbError as error:
-        meaning = of_file(error, where)
-        if meaning is error:
-            raise
-        raise meaning from error
+        if _is_transient(error):
+            raise InterruptedRelayError(f"{where}: {error}") from error
+        raise
 
 
 class RelayRecord(NamedTuple):

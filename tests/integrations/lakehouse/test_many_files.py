@@ -26,7 +26,7 @@ from eosdb.errors import (
     NotAnEosdbFileError,
     StorageError,
 )
-from eosdb.integrations.lakehouse import Exported, exporting, targets
+from eosdb.integrations.lakehouse import Exported, exporting
 from tests.integrations.lakehouse.tables import Table, append, committed
 
 pytestmark = pytest.mark.slow
@@ -315,21 +315,3 @@ def test_progress_is_found_in_delta_s_checkpoints(
     assert {*table.export_files(fleet[:3]).values()} == {NOTHING}
     assert table.export_files(fleet)["d.db"] == Exported(3, 1)
     assert {*table.export_files(fleet).values()} == {NOTHING}
-
-
-def test_progress_of_an_earlier_version_is_found_in_iceberg_s_snapshots(
-    fleet: list[Path], tmp_path: Path
-) -> None:
-    table = Table("iceberg", tmp_path)
-    table.export_files(fleet[:1])
-    (file,) = table.data_files()
-    with eosdb.connect(fleet[1], read_only=True) as db:
-        source = exporting._look(db)
-        every = targets.ranges(source, {}, None, None, allow_data_loss=False)
-        numbers = json.dumps(targets.after(source, every))
-    catalog = table.catalog()
-    found = catalog.load_table(table.target)
-    summary = {"eosdb.file-id": source.file_id, "eosdb.numbers": numbers}
-    found.add_files([str(shutil.copy(file, tmp_path / "b.parquet"))], summary)
-    catalog.close()
-    assert {*table.export_files(fleet[:2]).values()} == {NOTHING}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -20,7 +21,7 @@ from eosdb.integrations.relay import planning, values
 from eosdb.integrations.relay.kafka_client import (
     KafkaSettings,
     from_environment,
-    from_lines,
+    from_file,
     kafka_settings,
 )
 from eosdb.integrations.relay.status import Keeper, PartitionStatus, RelayStatus
@@ -142,11 +143,13 @@ def test_settings_come_from_the_environment_and_are_overridden() -> None:
     assert kafka_settings({"sasl.password": "b"}, environment).values["sasl.password"] == "b"
 
 
-def test_a_properties_file_has_a_setting_in_each_line() -> None:
-    lines = ["# comment\n", "\n", "sasl.password = a=b # c\n", "ssl.ca.location=/ca.pem"]
-    assert from_lines(lines, "x") == {"sasl.password": "a=b # c", "ssl.ca.location": "/ca.pem"}
+def test_a_properties_file_has_a_setting_in_each_line(tmp_path: Path) -> None:
+    file = tmp_path / "x"
+    file.write_text("# comment\n\nsasl.password = a=b # c\nssl.ca.location=/ca.pem")
+    assert from_file(str(file)) == {"sasl.password": "a=b # c", "ssl.ca.location": "/ca.pem"}
+    file.write_text("hunter2")
     with pytest.raises(ConfigError, match="x, line 1: expected name=value") as refused:
-        from_lines(["hunter2"], "x")
+        from_file(str(file))
     assert "hunter2" not in str(refused.value)
 
 
