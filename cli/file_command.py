@@ -18,7 +18,7 @@ import functools
 import logging
 import os
 import shlex
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -26,7 +26,7 @@ import click
 
 import eosdb
 from eosdb import TopicPartition
-from eosdb.cli.output import QUIET
+from eosdb.cli.output import QUIET, line
 from eosdb.errors import DatabaseNotFoundError, ReadOnlyDatabaseError
 from eosdb.model.clock import parse_time_ms
 from eosdb.model.values import Durability
@@ -68,6 +68,22 @@ metrics_port_option = click.option(
     "--metrics-port", type=click.IntRange(0, 65_535), metavar="PORT",
     help="Serve metrics for Prometheus at http://127.0.0.1:PORT/metrics; 0 takes a free port.",
 )  # fmt: skip
+
+
+@contextlib.contextmanager
+def figures_served(
+    port: int | None, text: Callable[[], str], host: str = "127.0.0.1"
+) -> Iterator[None]:
+    """Context manager: serve metrics for Prometheus until it exits, if there is a port for them."""
+    if port is None:
+        yield
+        return
+    from eosdb.integrations.exposition import FigureServer
+
+    with FigureServer(port, text, host) as server:
+        shown = f"[{host}]" if ":" in host else host
+        line(f"figures at http://{shown}:{server.port}/metrics", err=True)
+        yield
 
 
 def settings(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:

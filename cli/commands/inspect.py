@@ -4,9 +4,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import astuple
 from itertools import islice
-from typing import TypedDict, Unpack
+from typing import Any
 
 import click
 
@@ -22,12 +23,6 @@ _COLUMNS = (
     "Position", "Timestamp", "Kind", "Topic", "Partition", "TransactionalId", "Detail",
 )  # fmt: skip
 _WAIT_MS = 1_000
-
-
-class _Filters(TypedDict):
-    kinds: tuple[str, ...]
-    topic: str | None
-    transactional_id: str | None
 
 
 @click.command(cls=FileCommand)
@@ -47,7 +42,7 @@ def journal(
     from_position: int | None,
     last: int | None,
     follow: bool,
-    **filters: Unpack[_Filters],
+    **filters: Any,
 ) -> None:
     """Show the journal: every event of the file, in order.
 
@@ -82,8 +77,13 @@ def _show_journal(entries: Iterator[JournalEntry], follow: bool) -> None:
         output.rows(_COLUMNS, map(_row, entries))
 
 
+def _row(entry: JournalEntry) -> tuple[object, ...]:
+    position, kind, timestamp, *rest = astuple(entry)
+    return position, output.Time(timestamp), kind, *rest
+
+
 def _entries(
-    db: eosdb.Database, after: int, follow: bool, filters: _Filters
+    db: eosdb.Database, after: int, follow: bool, filters: Mapping[str, Any]
 ) -> Iterator[JournalEntry]:
     ended = False
     while not ended:
@@ -99,18 +99,6 @@ def _entries(
             db.broker.ask(requests.WaitForChange(version, _WAIT_MS))
         except KeyboardInterrupt:
             ended = True  # All entries so far have been printed, and a JSON array is closed.
-
-
-def _row(entry: JournalEntry) -> tuple[object, ...]:
-    return (
-        entry.position,
-        output.Time(entry.timestamp),
-        entry.kind,
-        entry.topic,
-        entry.partition,
-        entry.transactional_id,
-        entry.detail,
-    )
 
 
 _BATCH = (

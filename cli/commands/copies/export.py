@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import click
 
@@ -15,15 +15,7 @@ from eosdb.model.words import counted
 from eosdb.system.signals import stopped_by_signals
 
 if TYPE_CHECKING:
-    from eosdb.integrations.lakehouse import Exported
-
-
-class _Where(TypedDict):
-    """The options that say where the records go, as `lakehouse.export` takes them."""
-
-    catalog: str
-    options: dict[str, str]
-    allow_data_loss: bool
+    from eosdb.integrations.lakehouse.exporting import Exported, Where
 
 
 @click.command(cls=FileCommand)
@@ -70,7 +62,7 @@ def export(
     files: tuple[str, ...],
     follow: bool,
     every: int,
-    **where: Unpack[_Where],
+    **where: Unpack[Where],
 ) -> None:
     """Append new committed records to the table TARGET, each exactly once. Restarted after a kill, it
     resumes. Needs the extra lakehouse.

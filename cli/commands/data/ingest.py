@@ -140,13 +140,12 @@ class Source:
             byte += len(raw)
             line += 1
             value = raw.rstrip(b"\r\n")
-            if ndjson:
-                if line == 1:
-                    value = value.removeprefix(codecs.BOM_UTF8)
-                if not value or value.isspace():
-                    continue
             if not ndjson:
                 yield Item(None, value, byte, line, raw)
+                continue
+            if line == 1:
+                value = value.removeprefix(codecs.BOM_UTF8)
+            if not value or value.isspace():
                 continue
             try:
                 document = parsed(value)
@@ -348,8 +347,8 @@ class Ingest:
                 producer.init_transactions()
                 end = self._append(producer, transaction_size, skip)
         except (errors.ProducerFencedError, errors.InvalidTxnStateError) as error:
-            # A successor aborts the open transaction before it takes the id. A commit in between finds the
-            # transaction aborted, and no fence.
+            # A later ingest first aborts this one's transaction, and then fences its producer. A commit in
+            # between fails because the transaction is aborted, not because the producer is fenced.
             raise errors.ProducerFencedError(
                 f"another ingest of {self._source.path} has taken over from this one, or this one was "
                 "suspended for too long; no line is lost or duplicated: let the other finish, or restart"

@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
-from typing import TypedDict, Unpack
+from typing import Any
 
 import click
 
@@ -127,14 +127,6 @@ def _splitter(key: str | None, separator: str | None, properties: dict[str, str]
     return split
 
 
-class _End(TypedDict):
-    """When `consume` stops."""
-
-    max_records: int | None
-    follow: bool
-    timeout_ms: int
-
-
 @click.command(cls=FileCommand)
 @click.argument("topics", nargs=-1, required=True)
 @click.option(
@@ -181,7 +173,7 @@ def consume(
     isolation_level: IsolationLevel,
     partition: int | None,
     offset: str | None,
-    **end: Unpack[_End],
+    **end: Any,
 ) -> None:
     """Print the records of TOPICS as a consumer sees them.
 

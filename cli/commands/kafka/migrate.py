@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TypedDict, Unpack
 
 import click
 
@@ -16,11 +15,6 @@ from eosdb.integrations.relay.kafka_client import from_file
 from eosdb.system.signals import stopped_by_signals
 
 _COLUMNS = ("Step", "Subject", "Detail", "State")
-
-
-class _MoveOptions(TypedDict):
-    name: str
-    positions_topic: str
 
 
 @click.command(name="migrate-to-kafka", cls=FileCommand)
@@ -55,7 +49,7 @@ def migrate_to_kafka(
     execute: bool,
     undo: bool,
     wait: float,
-    **options: Unpack[_MoveOptions],
+    **options: str,
 ) -> None:
     """Move the topics of FILE to a Kafka cluster: topics with their settings, all records, and the offsets
     of consumer groups. Prints the steps left and what prevents them; --execute carries them out. Restarted

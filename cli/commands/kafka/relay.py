@@ -5,13 +5,19 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final, Unpack
 
 import click
 
 from eosdb.cli import output
-from eosdb.cli.file_command import FileCommand, Session, command_config_option, metrics_port_option
+from eosdb.cli.file_command import (
+    FileCommand,
+    Session,
+    command_config_option,
+    figures_served,
+    metrics_port_option,
+)
 from eosdb.integrations.exposition import Metric, counter, gauge, written
 from eosdb.integrations.relay import from_kafka, to_file, to_kafka
 from eosdb.integrations.relay.kafka_client import from_file
@@ -36,11 +42,10 @@ _OF_PARTITION: Final[dict[str, tuple[str, Callable[[PartitionStatus], float]]]] 
 
 def prometheus_text(status: RelayStatus, name: str = "relay") -> str:
     """The metrics in Prometheus' text format, without those that are unknown."""
-    return written(_metrics(status, name))
+    return written(_metrics(status, {"relay": name}))
 
 
-def _metrics(status: RelayStatus, name: str) -> Iterator[Metric]:
-    relay = {"relay": name}
+def _metrics(status: RelayStatus, relay: Mapping[str, object]) -> Iterator[Metric]:
     for total, text in _TOTALS.items():
         yield counter(f"eosdb_relay_{total}_total", text, [(relay, getattr(status, total))])
     yield gauge(
@@ -53,12 +58,9 @@ def _metrics(status: RelayStatus, name: str) -> Iterator[Metric]:
             f"eosdb_relay_{figure}",
             text,
             [
-                (
-                    {**relay, "topic": partition.topic, "partition": partition.partition},
-                    figure_value,
-                )
-                for partition in status.partitions
-                if (figure_value := value(partition)) >= 0
+                ({**relay, "topic": it.topic, "partition": it.partition}, number)
+                for it in status.partitions
+                if (number := value(it)) >= 0
             ],
         )
 
@@ -144,13 +146,10 @@ def relay(
             other = cleanup.enter_context(session.at(target or "").open(create=create))
             running = to_file(db, other, **options)
         cleanup.enter_context(running)
-        if metrics_port is not None:
-            from eosdb.integrations.exposition import FigureServer
-
-            name = options["name"]
-            server = FigureServer(metrics_port, lambda: prometheus_text(running.status(), name))
-            cleanup.enter_context(server)
-            output.line(f"figures at http://127.0.0.1:{server.port}/metrics", err=True)
+        name = options["name"]
+        cleanup.enter_context(
+            figures_served(metrics_port, lambda: prometheus_text(running.status(), name))
+        )
         cleanup.enter_context(stopped_by_signals(running.stop))
         done = running.run(until_caught_up=once)
     output.line(f"{done.records} records relayed in {done.transactions} transactions")

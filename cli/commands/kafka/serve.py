@@ -11,12 +11,18 @@ import dataclasses
 import os
 import socket
 from collections.abc import Iterator, Mapping
-from typing import Final, TypedDict, Unpack, get_args
+from typing import Any, Final, get_args
 
 import click
 
 from eosdb.cli import output
-from eosdb.cli.file_command import FileCommand, Session, metrics_port_option, settings
+from eosdb.cli.file_command import (
+    FileCommand,
+    Session,
+    figures_served,
+    metrics_port_option,
+    settings,
+)
 from eosdb.database import MEMORY
 from eosdb.model.config import BrokerConfig
 from eosdb.model.values import Durability
@@ -50,16 +56,6 @@ def _say(state: str) -> None:
 
 
 _M_ARENA_MAX: Final = -8
-
-
-class _Serving(TypedDict):
-    """Options as `Database.serve` takes them."""
-
-    advertised: str | None
-    tls_cert: str | None
-    tls_key: str | None
-    tls_ca: str | None
-    require_sasl: bool
 
 
 @click.command(cls=FileCommand)
@@ -117,7 +113,7 @@ def serve(
     config: dict[str, str],
     durability: Durability,
     metrics_port: int | None,
-    **serving: Unpack[_Serving],
+    **serving: Any,
 ) -> None:
     """Serve FILE to Kafka's clients, until SIGTERM or Ctrl-C. Other processes may use and serve it
     at the same time. An address other than localhost needs --tls-cert, --tls-key and --require-sasl. Needs
@@ -147,12 +143,7 @@ def serve(
     ):
         where = server.bootstrap_servers
         output.line(where if print_address else f"serving {db.path} at {where}")
-        with contextlib.ExitStack() as cleanup:
-            if metrics_port is not None:
-                from eosdb.integrations.exposition import FigureServer
-
-                shown = cleanup.enter_context(FigureServer(metrics_port, db.metrics_text))
-                output.line(f"figures at http://127.0.0.1:{shown.port}/metrics", err=True)
+        with figures_served(metrics_port, db.metrics_text):
             stop.wait(lambda: memory and os.getppid() != parent)
 
 

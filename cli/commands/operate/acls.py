@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
 import click
 
 from eosdb import Acl
@@ -9,11 +12,12 @@ from eosdb.cli import output
 from eosdb.cli.file_command import FileGroup, Session
 from eosdb.errors import InvalidRequestError
 
-_OPERATIONS = (
+F = TypeVar("F", bound=Callable[..., Any])
+_OPERATION = click.Choice([
     "all", "read", "write", "create", "delete", "alter", "describe", "cluster_action",
     "describe_configs", "alter_configs", "idempotent_write",
-)  # fmt: skip
-_RESOURCES = ("topic", "group", "transactional_id", "cluster")
+])  # fmt: skip
+_TYPE = click.Choice(["topic", "group", "transactional_id", "cluster"])
 
 
 @click.group(cls=FileGroup)
@@ -26,14 +30,12 @@ def acls() -> None:
     "--principal", required=True, help="Principal as TYPE:NAME; User:* matches every user."
 )
 @click.option(
-    "--operation", "operations", multiple=True, required=True, type=click.Choice(_OPERATIONS),
+    "--operation", "operations", multiple=True, required=True, type=_OPERATION,
     help="Operation to allow or deny (repeatable).",
 )  # fmt: skip
+@click.option("--resource-type", required=True, type=_TYPE, help="Type of the resource.")
 @click.option(
-    "--resource-type", required=True, type=click.Choice(_RESOURCES), help="Type of the resource."
-)
-@click.option(
-    "--resource-name", default=None,
+    "--resource-name",
     help="Name of the resource; * matches any. Not needed for the cluster.",
 )  # fmt: skip
 @click.option("--prefixed", is_flag=True, help="Match every resource whose name has this prefix.")
@@ -61,85 +63,62 @@ def add(
                 "--resource-name is required for this resource type; use * for any"
             )
         resource_name = "kafka-cluster"
-    rows = [
-        Acl(
-            principal,
-            operation,
-            resource_type,
-            resource_name,
-            "prefixed" if prefixed else "literal",
-            "deny" if deny else "allow",
-        )
-        for operation in operations
-    ]
+    kinds = "prefixed" if prefixed else "literal", "deny" if deny else "allow"
+    rows = [Acl(principal, each, resource_type, resource_name, *kinds) for each in operations]
     with session.open() as db:
         db.admin.create_acls(rows)
     output.line(f"added {len(rows)} ACLs for {principal}")
 
 
+def _filters(function: F) -> F:
+    """Add the options that select ACLs."""
+    for option in (
+        click.option("--resource-name", help="Only ACLs for this resource name."),
+        click.option("--resource-type", type=_TYPE, help="Only ACLs for this resource type."),
+        click.option("--operation", type=_OPERATION, help="Only ACLs for this operation."),
+        click.option("--principal", help="Only ACLs of this principal."),
+    ):
+        function = option(function)
+    return function
+
+
+def _fits(acl: Acl, filters: Mapping[str, str | None]) -> bool:
+    return all(wanted in (None, getattr(acl, name)) for name, wanted in filters.items())
+
+
 @acls.command(name="list")
-@click.option("--principal", help="Only ACLs of this principal.")
-@click.option(
-    "--resource-type", type=click.Choice(_RESOURCES), help="Only ACLs for this resource type."
-)
+@_filters
 @output.format_option
-def list_(session: Session, principal: str | None, resource_type: str | None) -> None:
+def list_(session: Session, /, **filters: str | None) -> None:
     """List ACLs.
 
     \b
     Example:
       eosdb acls list shop.db --principal User:alice
     """
-    with session.open(read_only=True) as db:
-        acls = db.admin.list_acls()
     columns = (
         "Principal", "Operation", "ResourceType", "ResourceName", "PatternType", "Permission",
     )  # fmt: skip
-    output.rows(
-        columns,
-        (
-            acl
-            for acl in acls
-            if principal in (None, acl.principal) and resource_type in (None, acl.resource_type)
-        ),
-    )
+    with session.open(read_only=True) as db:
+        output.rows(columns, (acl for acl in db.admin.list_acls() if _fits(acl, filters)))
 
 
 @acls.command()
-@click.option("--principal", help="Only ACLs of this principal.")
-@click.option("--operation", type=click.Choice(_OPERATIONS), help="Only ACLs for this operation.")
-@click.option(
-    "--resource-type", type=click.Choice(_RESOURCES), help="Only ACLs for this resource type."
-)
-@click.option("--resource-name", help="Only ACLs for this resource name.")
+@_filters
 @click.option(
     "--all", "everything", is_flag=True, help="Remove all ACLs: everything is allowed again."
 )
-def remove(
-    session: Session,
-    principal: str | None,
-    operation: str | None,
-    resource_type: str | None,
-    resource_name: str | None,
-    everything: bool,
-) -> None:
+def remove(session: Session, /, everything: bool, **filters: str | None) -> None:
     """Remove the ACLs that match all filters.
 
     \b
     Example:
       eosdb acls remove shop.db --principal User:alice --operation write
     """
-    filters = {
-        "principal": principal, "operation": operation, "resource_type": resource_type,
-        "resource_name": resource_name,
-    }  # fmt: skip
-    wanted = {name: value for name, value in filters.items() if value is not None}
-    if bool(wanted) == everything:
+    if any(filters.values()) == everything:
         raise click.UsageError("select the ACLs with at least one filter, or give --all")
     with session.open() as db:
-        removed = db.admin.delete_acls(
-            lambda acl: all(getattr(acl, name) == value for name, value in wanted.items())
-        )
+        removed = db.admin.delete_acls(lambda acl: _fits(acl, filters))
     if not removed:
         raise InvalidRequestError("no ACL matches the filters; see `eosdb acls list`")
     output.line(f"removed {len(removed)} ACLs")

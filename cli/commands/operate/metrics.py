@@ -6,7 +6,7 @@ import click
 
 import eosdb
 from eosdb.cli import output
-from eosdb.cli.file_command import FileCommand, Session
+from eosdb.cli.file_command import FileCommand, Session, figures_served
 from eosdb.integrations.exposition import of_file, written
 from eosdb.system.signals import Stop, stopped_by_signals
 
@@ -32,17 +32,12 @@ def metrics(session: Session, port: int | None, listen: str | None) -> None:
     """
     if listen is not None and port is None:
         raise click.UsageError(f"--listen: got {listen!r} without --port, expected both")
-    host = listen or "127.0.0.1"
     stop = Stop()
     with stopped_by_signals(stop.request), session.open(read_only=True) as db:
         if port is None:
             output.exact(text_of(db))
             return
-        from eosdb.integrations.exposition import FigureServer
-
-        with FigureServer(port, lambda: text_of(db), host) as server:
-            shown = f"[{host}]" if ":" in host else host
-            output.line(f"figures at http://{shown}:{server.port}/metrics", err=True)
+        with figures_served(port, lambda: text_of(db), listen or "127.0.0.1"):
             stop.wait()
 
 

@@ -132,16 +132,8 @@ def _transactions(reading: Reading) -> list[Row]:
         held = [transaction for transaction in parts if id(transaction) in holders]
         waiting = sum(reading.waiting.get(transaction.topic_partition, 0) for transaction in held)
         first = (held or parts)[0]
-        hanging = next(
-            (transaction.hanging for transaction in parts if transaction.hanging is not None), None
-        )
-        left = (
-            "never"
-            if deadline < 0
-            else duration(deadline - now, short=True)
-            if deadline > now
-            else "overdue"
-        )
+        hanging = next((it.hanging for it in parts if it.hanging is not None), None)
+        left = duration(deadline - now, short=True) if deadline > now else "overdue"
         name = first.transactional_id or f"(unknown, producer id {producer_id})"
         rows.append(
             Row(
@@ -436,15 +428,10 @@ def _shares(wanted: Sequence[int], room: int) -> list[int]:
     """Divide `room` rows among the tables: equally, except that none gets more than it needs."""
     shares = [0] * len(wanted)
     left = max(room, 0)
-    while left > 0:
-        hungry = [i for i, want in enumerate(wanted) if shares[i] < want]
-        if not hungry:
-            break
-        each = max(left // len(hungry), 1)
-        for i in hungry:
-            more = min(each, wanted[i] - shares[i], left)
-            shares[i] += more
-            left -= more
+    by_want = sorted(range(len(wanted)), key=wanted.__getitem__)
+    for done, i in enumerate(by_want):
+        shares[i] = min(wanted[i], left // (len(wanted) - done))
+        left -= shares[i]
     return shares
 
 
@@ -452,11 +439,9 @@ def _header(reading: Reading, view: View) -> list[Text]:
     it, rates = reading.overview, reading.rates
     topics = len({partition.topic for partition in it.partitions})
     behind = sum(1 for group in it.groups if group.behind)
-    held = len(
-        {(transaction.producer_id, transaction.producer_epoch) for transaction in it.holders()}
-    )
-    transactions = len(
-        {(transaction.producer_id, transaction.producer_epoch) for transaction in it.transactions}
+    held, transactions = (
+        len({(one.producer_id, one.producer_epoch) for one in some})
+        for some in (it.holders(), it.transactions)
     )
     waiting = sum(reading.waiting.values())
     letters = sum(topic.waiting for topic in it.dead_letters)
