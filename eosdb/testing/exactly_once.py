@@ -165,7 +165,7 @@ class _Schedule:
         node = self._rng.randrange(len(arena.nodes))
         instance = Instance(arena, node)
         name = f"instance {self._lives}"
-        actor = arena.scheduler.spawn(name, node, lambda: _ignore(self._program(instance)))
+        actor = arena.scheduler.spawn(name, node, lambda: self._program(instance))
         actor.wake_ms = arena.clock.monotonic_ms()
         arena.say(f"{name} begins on node {node}")
 
@@ -186,10 +186,6 @@ class _Schedule:
             arena.clock.advance(self._rng.choice((100, 5_000, 70_000)))
         elif act == "restart":
             arena.restart(self._rng.randrange(len(arena.nodes)))
-
-
-def _ignore(result: object) -> None:
-    """Ignore the program's return value."""
 
 
 def _fill(arena: Arena, inputs: Values, topics: Mapping[str, int]) -> None:

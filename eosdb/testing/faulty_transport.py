@@ -70,7 +70,7 @@ class FaultyTransport:
         broker_clock: Clock = getattr(broker, "clock", None) or SystemClock()
         self._clock = clock or broker_clock
         self._lock = threading.RLock()
-        self._on_the_way: list[tuple[int, int, Callable[[], None]]] = []
+        self._on_the_way: list[tuple[int, int, Callable[[], object]]] = []
         self._numbers = 0
         self.counts: Final[Counter[str]] = Counter()
         """Counts of requests and faults: `request`, `lose_request`, `duplicate`, …"""
@@ -88,7 +88,7 @@ class FaultyTransport:
             exchange, name = Exchange[T](), request.name
             self._numbers += 1
             label = f"{name} #{self._numbers}"
-            # All draws at once, so that one request's fate does not shift the others'.
+            # All draws at once, so that one request's faults do not change those of others.
             happens = {fault: self._rng.random() < p for fault, p in self._chances.items()}
             there, back, again = self._way(happens["reorder"]), self._way(False), self._way(True)
             if self._only is not None and name not in self._only:
@@ -101,7 +101,7 @@ class FaultyTransport:
                 self._after(there, lambda: self._arrive(exchange, request, label, happens, back))
             if happens["duplicate"]:
                 self.counts["duplicate"] += 1
-                self._after(there + again, lambda: self._arrive_again(request, label))
+                self._after(there + again, lambda: self._carry_out(request, f"{label} again"))
             self._deliver_due()
             return exchange
 
@@ -145,9 +145,6 @@ class FaultyTransport:
         else:
             self._after(back_ms, lambda: None if exchange.done else exchange.follow(answered))
 
-    def _arrive_again(self, request: Request[T], label: str) -> None:
-        self._carry_out(request, f"{label} again")
-
     def _carry_out(self, request: Request[T], label: str) -> Exchange[T]:
         answered = Exchange[T]()
         answered.carry_out(request, self._broker)
@@ -170,7 +167,7 @@ class FaultyTransport:
 
         self._after(after_ms, fail)
 
-    def _after(self, ms: int, action: Callable[[], None]) -> None:
+    def _after(self, ms: int, action: Callable[[], object]) -> None:
         self._numbers += 1
         heapq.heappush(self._on_the_way, (self._clock.monotonic_ms() + ms, self._numbers, action))
 

@@ -12,7 +12,8 @@ import socket
 import threading
 import warnings
 from collections import Counter, deque
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, overload
 
@@ -30,33 +31,18 @@ if TYPE_CHECKING:
     from eosdb.wire.server import CarryOut
     from eosdb.wire.session import Session
 
+    Fault = Callable[[Session, CarryOut], Response | None]
 
 _REMEMBERED: Final = 1_000
 
 
-@dataclass(frozen=True, slots=True)
-class LoseRequest:
-    name = "lose_request"
+def _lose_request(session: Session, carry_out: CarryOut) -> Response | None:
+    raise ConnectionResetError("the request is lost")
 
 
-@dataclass(frozen=True, slots=True)
-class LoseResponse:
-    name = "lose_response"
-
-
-@dataclass(frozen=True, slots=True)
-class Delay:
-    ms: int
-    name = "delay"
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    error: type[ApiError]
-    name = "answer"
-
-
-Fault = LoseRequest | LoseResponse | Delay | Answer
+def _lose_response(session: Session, carry_out: CarryOut) -> Response | None:
+    carry_out(session)
+    raise ConnectionResetError("the answer is lost")
 
 
 class ServerFaults:
@@ -64,49 +50,41 @@ class ServerFaults:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._planned: dict[str, deque[Fault]] = {}
+        self._planned: dict[str, deque[tuple[str, Fault]]] = {}
         self.died: Final = threading.Event()
         """Set while the server is dead: delayed requests are never carried out, later ones not answered."""
         self.counts: Final[Counter[str]] = Counter()
         self.history: Final[deque[str]] = deque(maxlen=_REMEMBERED)
 
-    def plan(self, api: str, times: int, fault: Fault) -> None:
-        """Plan this fault for `times` requests of this name, after those planned before."""
+    def plan(self, api: str, times: int, kind: str, fault: Fault) -> None:
+        """Plan this fault for `times` requests of this name, after those planned before. `kind` is its name
+        in the counts."""
         names = _names()
         if api not in names:
             raise ConfigError(f"api: got {api!r}, expected one of {', '.join(sorted(names))}")
         check_whole("times", times, 1)
         with self._lock:
-            self._planned.setdefault(api, deque()).extend([fault] * times)
+            self._planned.setdefault(api, deque()).extend([(kind, fault)] * times)
 
     def __call__(self, name: str, session: Session, carry_out: CarryOut) -> Response | None:
         if self.died.is_set():
             raise ConnectionResetError("the server has died")
-        fault = self._next(name)
-        match fault:
-            case LoseRequest():
-                raise ConnectionResetError("the request is lost")
-            case LoseResponse():
-                carry_out(session)
-                raise ConnectionResetError("the answer is lost")
-            case Delay(ms):
-                if self.died.wait(ms / 1000):
-                    raise ConnectionResetError("the request never arrived")
-            case Answer(error):
-                broker: Any = _Refusing(error)
-                return carry_out(replace(session, broker=broker, admin=broker))
-        return carry_out(session)
-
-    def _next(self, name: str) -> Fault | None:
         api = _snake_case(name)
         with self._lock:
             planned = self._planned.get(api)
-            fault = planned.popleft() if planned else None
+            kind, fault = planned.popleft() if planned else ("", None)
             self.counts["request"] += 1
-            if fault is not None:
-                self.counts[fault.name] += 1
-            what = "" if fault is None else f": {fault.name}"
-            self.history.append(f"{api} #{self.counts['request']}{what}")
+            if kind:
+                self.counts[kind] += 1
+            self.history.append(f"{api} #{self.counts['request']}{kind and f': {kind}'}")
+        return carry_out(session) if fault is None else fault(session, carry_out)
+
+    def late(self, ms: int) -> Fault:
+        def fault(session: Session, carry_out: CarryOut) -> Response | None:
+            if self.died.wait(ms / 1000):
+                raise ConnectionResetError("the request never arrived")
+            return carry_out(session)
+
         return fault
 
 
@@ -191,22 +169,27 @@ class KafkaDouble(str, Closeable):
 
     def lose_request(self, api: str, times: int = 1) -> None:
         """Drop the next requests of this name before they are carried out, and break the connection."""
-        self._faults.plan(api, times, LoseRequest())
+        self._faults.plan(api, times, "lose_request", _lose_request)
 
     def lose_response(self, api: str, times: int = 1) -> None:
         """Carry out the next requests of this name, drop their responses, and break the connection."""
-        self._faults.plan(api, times, LoseResponse())
+        self._faults.plan(api, times, "lose_response", _lose_response)
 
     def delay(self, api: str, ms: int, times: int = 1) -> None:
         """Carry out the next requests of this name after a delay (ms of real time)."""
         check_whole("ms", ms, 0)
-        self._faults.plan(api, times, Delay(ms))
+        self._faults.plan(api, times, "delay", self._faults.late(ms))
 
     def answer(self, api: str, error: type[ApiError], times: int = 1) -> None:
         """Answer the next requests of this name with this error of Kafka's, without carrying them out."""
         if not (isinstance(error, type) and issubclass(error, ApiError)):
             raise ConfigError(f"error: got {error!r}, expected an error's class, as in `eosdb`")
-        self._faults.plan(api, times, Answer(error))
+        broker: Any = _Refusing(error)
+
+        def refuse(session: Session, carry_out: CarryOut) -> Response | None:
+            return carry_out(replace(session, broker=broker, admin=broker))
+
+        self._faults.plan(api, times, "answer", refuse)
 
     @overload
     def why(self) -> list[eosdb.Worry]: ...
@@ -247,7 +230,7 @@ class KafkaDouble(str, Closeable):
         self._is_alive = True
 
     def close(self) -> None:
-        """Close the cluster, whatever its clients do, and keep the file; idempotent."""
+        """Close the cluster, also while clients are connected, and keep the file; idempotent."""
         self._end()
         self._reserved.close()
         self.db.close()

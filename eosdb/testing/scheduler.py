@@ -33,7 +33,7 @@ class Actor:
     """A blocking program among several."""
 
     def __init__(
-        self, scheduler: Scheduler, name: str, node: int, body: Callable[[], None]
+        self, scheduler: Scheduler, name: str, node: int, body: Callable[[], object]
     ) -> None:
         self.name = name
         self.node = node
@@ -99,7 +99,7 @@ class Scheduler:
         """Called for every actor that has ended or was killed, whose process is gone."""
         clock.scheduler = self
 
-    def spawn(self, name: str, node: int, body: Callable[[], None]) -> Actor:
+    def spawn(self, name: str, node: int, body: Callable[[], object]) -> Actor:
         actor = Actor(self, name, node, body)
         self.actors.append(actor)
         return actor

@@ -41,8 +41,8 @@ EVENTS = (
     "ConcurrentTransactionsError", "crash between decision and markers", "node crash",
     "kill somebody", "make a zombie", "let time pass", "rebuild", "truncate",
     "resolved as aborted", "IllegalGenerationError", "InvalidTxnStateError",
-    "TransactionCoordinatorFencedError", "a stranger's end_txn", "a stranger's write_txn_markers",
-    "a stranger's produce", "a stranger's txn_offset_commit",
+    "TransactionCoordinatorFencedError", "an intruder's end_txn", "an intruder's write_txn_markers",
+    "an intruder's produce", "an intruder's txn_offset_commit",
     "a member was removed: its process died", "a member was removed: its session ended",
 )  # fmt: skip
 LIKELY = (36, 17, 5, 38, 3, 4)

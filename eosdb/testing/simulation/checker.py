@@ -294,18 +294,14 @@ class Checker:
             )
             if key not in ended:
                 ended.add(key)
-                if marker.control == "COMMIT":
-                    self._expect_offsets(key)
+                record = self._ledger.transactions[key]
+                if marker.control == "COMMIT" and record.group is not None:
+                    for place, offset in record.offsets.items():
+                        self._commits.count(record.group, place, offset)
             if marker.control == "COMMIT":
                 self._commit(tp, model, row)
             else:
                 model.aborted.add(row.offset)
-
-    def _expect_offsets(self, key: str) -> None:
-        record = self._ledger.transactions[key]
-        if record.group is not None:
-            for tp, offset in record.offsets.items():
-                self._commits.count(record.group, tp, offset)
 
     def _commit(self, tp: TopicPartition, model: PartitionModel, row: Row) -> None:
         value = row.value

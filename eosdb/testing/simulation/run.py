@@ -1,6 +1,6 @@
 """One run of one seed: its actors, its faults, and the result of the checks; a failing run made shorter.
 
-Strangers send requests that no well-behaved client sends. Each would break a promise and must be refused.
+Intruders send requests that no well-behaved client sends. Each would break a promise and must be refused.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from eosdb.testing.simulation.model import (
 from eosdb.testing.simulation.world import DATA, TOPICS, World
 
 _RECENT: Final = 8
-Stranger = Callable[[World, random.Random, int], None]
+Intruder = Callable[[World, random.Random, int], None]
 
 
 def contradicts_its_end(world: World, rng: random.Random, node: int) -> None:
@@ -88,7 +88,7 @@ def repeats_with_more(world: World, rng: random.Random, node: int) -> None:
     if batch is None or batch[0].producer_id not in by_id:
         return
     first = batch[0]
-    values = [row.value for row in batch] + [b"a stranger's|-|0"]
+    values = [row.value for row in batch] + [b"an intruder's|-|0"]
     repeat = RecordBatch(
         [Record(value=value) for value in values],
         first.producer_id, first.producer_epoch, first.sequence,
@@ -105,13 +105,13 @@ def commits_for_an_old_generation(world: World, rng: random.Random, node: int) -
     """As a member that missed a rebalance, send offsets to a transaction (KIP-447)."""
     try:
         group = world.nodes[node].broker.describe_group(MEMBERS)
-        me = world.ask(node, requests.InitProducerId("stranger"))
+        me = world.ask(node, requests.InitProducerId("intruder"))
     except EosdbError:
         return
     if not group.members or world.config.transaction_version == 1:
         return
     member_id = rng.choice(group.members).member_id
-    # The description already shows what the next write will carry out.
+    # The description shows the group as the next write will leave it; the file has the present one.
     generation = dict(world.checker.beliefs.members).get(member_id)
     if generation is None:
         return
@@ -120,7 +120,7 @@ def commits_for_an_old_generation(world: World, rng: random.Random, node: int) -
         world,
         node,
         requests.TxnOffsetCommit(
-            transactional_id="stranger",
+            transactional_id="intruder",
             producer_id=me.producer_id,
             producer_epoch=me.producer_epoch,
             group=ConsumerGroupMetadata(MEMBERS, generation - 1, member_id),
@@ -129,7 +129,7 @@ def commits_for_an_old_generation(world: World, rng: random.Random, node: int) -
     )
 
 
-STRANGERS: Final[tuple[Stranger, ...]] = (
+INTRUDERS: Final[tuple[Intruder, ...]] = (
     contradicts_its_end,
     writes_markers_under_an_old_epoch,
     repeats_with_more,
@@ -147,7 +147,7 @@ def _must_be_refused(what: str, world: World, node: int, request: requests.Reque
         is_refused = any(getattr(result, "error", None) is not None for result in results)
     if not is_refused:
         raise Violation(f"{what} is answered with success")
-    world.counts[f"a stranger's {request.name}"] += 1
+    world.counts[f"an intruder's {request.name}"] += 1
 
 
 def _some_batch(model: PartitionModel, rng: random.Random) -> list[Row] | None:
@@ -377,7 +377,7 @@ class _Life:
             self._kill_somebody, self._make_a_zombie, self._make_a_zombie,
             self._make_a_zombie, self._restart_a_node, self._keep_house, self._take_snapshot,
             self._truncate, self._truncate, self._rebuild, self._fence_somebody,
-            self._let_a_stranger_ask, self._let_a_stranger_ask, self._let_a_stranger_ask,
+            self._let_an_intruder_ask, self._let_an_intruder_ask, self._let_an_intruder_ask,
         )  # fmt: skip
         act = self._rng.choice(acts)
         self._world.counts[act.__name__.strip("_").replace("_", " ")] += 1
@@ -448,8 +448,8 @@ class _Life:
             limit = min(self._consumed_by(group, tp) for group in RESULTS.values())
         world.ask(self._node(), requests.DeleteRecords(tp, self._truncated_to(tp, limit)))
 
-    def _let_a_stranger_ask(self) -> None:
-        self._rng.choice(STRANGERS)(self._world, self._rng, self._node())
+    def _let_an_intruder_ask(self) -> None:
+        self._rng.choice(INTRUDERS)(self._world, self._rng, self._node())
 
     def _consumed_by(self, group: str, tp: TopicPartition) -> int:
         committed = self._world.nodes[0].broker.offset_fetch(group, [tp])

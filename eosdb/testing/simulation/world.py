@@ -1,4 +1,4 @@
-"""The simulated world: an arena, a ledger of what was promised, and the checker of the file."""
+"""The simulated world: an arena, a ledger of the broker's answers, and the checker of the file."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _WRITING: Final = (
     requests.LeaveGroup, requests.OffsetCommit, requests.Produce, requests.SyncGroup,
     requests.TxnOffsetCommit,
 )  # fmt: skip
-"""Requests that also do what is due."""
+"""Requests that also do due work, such as removing dead members."""
 _HISTORIES_MS: Final = (1, 1_000, 20_000)
 """How long events are kept in every second world; in the others, for ever."""
 
