@@ -360,7 +360,7 @@ class FileCommand(click.Command):
         self._arguments = arguments
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if ctx.resilient_parsing:  # The shell asks what may follow.
+        if ctx.resilient_parsing:  # The shell completes a word.
             is_named = named_file(ctx) is not None or "--db" in args
             if args and (not is_named or _is_database(args[0])):
                 ctx.meta[FILE] = args[0]

@@ -176,7 +176,7 @@ class _Lines(logging.Formatter):
 
 
 class _ToStderr(logging.Handler):
-    """Writes to the current stderr, which may be redirected meanwhile."""
+    """Writes to `sys.stderr` as it is at each record, since tests and callers redirect it."""
 
     def emit(self, record: logging.LogRecord) -> None:
         try:

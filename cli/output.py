@@ -222,7 +222,7 @@ def listing(
 
 
 def known(number: int, unknown: str = "None") -> int | str:
-    """The number; for -1 what Kafka's tools print."""
+    """The number; for -1 the text that Kafka's tools print."""
     return unknown if number < 0 else number
 
 
@@ -249,7 +249,7 @@ def line(text: object = "", *, err: bool = False) -> None:
 
 
 def due(found: Iterable[tuple[str, str]]) -> None:
-    """Say on standard error what the next write to the file does about the named things, if anything."""
+    """Print due work on standard error: for each name, the change that the next write to the file makes."""
     for name, what in found:
         if what:
             line(f"{name}: {what}", err=True)

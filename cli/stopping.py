@@ -40,7 +40,7 @@ def raising_on_interrupt() -> None:
 
 
 def until_stopped() -> None:
-    """Make Ctrl-C and SIGTERM the normal end of the current command, at whatever instant they come."""
+    """From now on, Ctrl-C and SIGTERM are the normal end of the current command."""
     import click  # Imported after Ctrl-C is handled.
 
     click.get_current_context().meta[__name__] = True

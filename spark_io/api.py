@@ -92,8 +92,7 @@ def write(
     txn_version: int | None = None,
     **options: object,
 ) -> WriteReport:
-    """Append the rows to the file atomically. The report says what was appended, or why nothing
-    was.
+    """Append the rows to the file atomically. The report has the appended rows, or why none were.
 
     Columns: `value`, and any of `key`, `topic`, `partition`, `headers`, `timestamp`.
 

@@ -66,15 +66,12 @@ def journal(
             after = from_position - 1
         else:
             after = 0 if last is None else db.admin._journal_position(last)
-        _show_journal(_entries(db, after, follow, filters), follow)
-
-
-def _show_journal(entries: Iterator[JournalEntry], follow: bool) -> None:
-    if follow and output.is_format("table"):
-        for entry in entries:
-            output.line("  ".join(map(output.cell, _row(entry))))
-    else:
-        output.rows(_COLUMNS, map(_row, entries))
+        rows = map(_row, _entries(db, after, follow, filters))
+        if follow and output.is_format("table"):  # Its widths would depend on all rows.
+            for row in rows:
+                output.line("  ".join(map(output.cell, row)))
+        else:
+            output.rows(_COLUMNS, rows)
 
 
 def _row(entry: JournalEntry) -> tuple[object, ...]:

@@ -1,4 +1,4 @@
-"""`eosdb why`: what stands still in a file, or why a partition's readers are stuck; and how to end it."""
+"""`eosdb why`: why groups and partitions make no progress, and the command that ends it."""
 
 from __future__ import annotations
 
@@ -224,11 +224,11 @@ def _standing_lines(why: Diagnosis, standing: GroupPartition) -> Iterator[str]:
     )
     if standing.committed_offset < why.offsets.log_start_offset:
         yield (
-            f"  What it stands at is gone: the log begins at {why.offsets.log_start_offset}; "
-            "auto_offset_reset decides where it goes on"
+            f"  Its next records were deleted: the log begins at {why.offsets.log_start_offset}; "
+            "auto_offset_reset decides where it continues"
         )
     elif standing.committed_offset > why.offsets.log_end_offset:
-        yield "  It stands beyond the end of the log; auto_offset_reset decides where it goes on"
+        yield "  It stands beyond the end of the log; auto_offset_reset decides where it continues"
 
 
 def _command(why: Diagnosis) -> str:

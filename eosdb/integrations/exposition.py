@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -81,7 +80,10 @@ def _quoted(text: str) -> str:
 
 _COUNTERS: Final = {
     "messages-in-total": ("eosdb_records_in_total", "Records stored through this process."),
-    "bytes-in-total": ("eosdb_record_bytes_in_total", "Bytes of their keys, values and headers."),
+    "bytes-in-total": (
+        "eosdb_record_bytes_in_total",
+        "Bytes of records stored through this process.",
+    ),
     "duplicate-batches-total": (
         "eosdb_duplicate_batches_total",
         "Batches that were already stored.",
@@ -101,7 +103,7 @@ def of_process(figures: Mapping[str, float], times: CommitTimes) -> Iterator[Met
     )
     yield counter(
         "eosdb_request_seconds_total",
-        "Time spent in these requests.",
+        "Time spent in requests to the broker in this process.",
         [
             ({"request": name}, ns / 1e9)
             for name, ns in _named(figures, "request-time-ns:", "-total")
@@ -136,7 +138,7 @@ def _named(figures: Mapping[str, float], prefix: str, suffix: str) -> Iterable[t
 
 def of_file(overview: Overview) -> Iterator[Metric]:
     yield gauge("eosdb_file_bytes", "Size of the database file.", [({}, overview.size_bytes)])
-    yield gauge("eosdb_wal_bytes", "Size of its WAL.", [({}, overview.wal_bytes)])
+    yield gauge("eosdb_wal_bytes", "Size of the WAL.", [({}, overview.wal_bytes)])
     yield gauge(
         "eosdb_free_bytes", "Bytes of the free pages in the file.", [({}, overview.free_bytes)]
     )
@@ -161,7 +163,7 @@ def of_file(overview: Overview) -> Iterator[Metric]:
     late_ms = {one.topic: max(overview.now_ms - one.first_due_ms, 0) for one in overview.scheduled}
     yield gauge(
         "eosdb_scheduled_overdue_seconds",
-        "How long the first of them has been due.",
+        "How long the oldest record that is due has waited.",
         [({"topic": topic}, ms / 1000) for topic, ms in late_ms.items()],
     )
 
@@ -263,7 +265,7 @@ class FigureServer(Closeable):
                 """Log nothing."""
 
         class Serving(ThreadingHTTPServer):
-            address_family = _family(host)
+            address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
 
             def process_request(self, request: Any, client_address: Any) -> None:
                 answer = self.process_request_thread
@@ -290,11 +292,3 @@ class FigureServer(Closeable):
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
-
-
-def _family(host: str) -> socket.AddressFamily:
-    try:
-        is_six = ipaddress.ip_address(host).version == 6
-    except ValueError:
-        is_six = False
-    return socket.AF_INET6 if is_six else socket.AF_INET

@@ -197,7 +197,7 @@ def _sending_failed(tracer: Tracer, original: Callable[..., Any]) -> Callable[..
         self: RecordHandler, attempt: Attempt, failure: Failure, record: ProducerRecord
     ) -> None:
         topic = str(record.topic)
-        with tracer.start_as_current_span(
+        span = tracer.start_as_current_span(
             f"send {topic}",
             context=context_of(attempt.record),
             kind=SpanKind.PRODUCER,
@@ -207,12 +207,9 @@ def _sending_failed(tracer: Tracer, original: Callable[..., Any]) -> Callable[..
                 "messaging.eosdb.attempts": failure.attempts,
                 **({"error.type": failure.error} if record.deliver_at is None else {}),
             },
-        ):
-            token = _is_given_up.set(True)
-            try:
-                original(self, attempt, failure, record)
-            finally:
-                _is_given_up.reset(token)
+        )
+        with span, _true(_is_given_up):
+            original(self, attempt, failure, record)
 
     return send_failed
 
@@ -245,7 +242,7 @@ def _committing(tracer: Tracer, original: Callable[..., Any]) -> Callable[..., A
             return original(self, *args, **options)
         processed = _processed.pop(self, [])
         with (
-            _committing_now(),
+            _true(_is_committing),
             tracer.start_as_current_span(
                 "commit",
                 kind=SpanKind.CLIENT,
@@ -278,12 +275,13 @@ def _mending(_: Tracer, original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @contextmanager
-def _committing_now() -> Iterator[None]:
-    token = _is_committing.set(True)
+def _true(variable: ContextVar[bool]) -> Iterator[None]:
+    """Context manager: the variable is true until it exits."""
+    token = variable.set(True)
     try:
         yield
     finally:
-        _is_committing.reset(token)
+        variable.reset(token)
 
 
 def _attributes(topic: str | None, name: str, kind: str) -> dict[str, str | int]:

@@ -438,7 +438,7 @@ class Server(Closeable):
         if count >= self._limits.connections:
             # Connections that are being closed may still be there, but within bounds.
             has_room = count < 2 * self._limits.connections and self._close_oldest_stranger()
-            full = catalog.STRANGERS_CLOSED if has_room else catalog.TOO_MANY_CONNECTIONS
+            full = catalog.UNUSED_CONNECTIONS_CLOSED if has_room else catalog.TOO_MANY_CONNECTIONS
             if self._full is not full:
                 full.say(connections=count)
         self._full = full

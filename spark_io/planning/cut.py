@@ -1,6 +1,6 @@
 """The state of all files that a request matches, each in one snapshot, and the choice among copies.
 
-A file is identified by its id, whatever its path. Of several copies of one file only the newest is read
+A file is identified by its id, not by its path. Of several copies of one file only the newest is read
 (decisions/0036).
 """
 
@@ -168,7 +168,7 @@ def _older(copy: FileState, newest: FileState) -> SkippedFile:
     if copy.mark in newest.departures:
         raise SparkOptionError(
             f"{newest.path} and {copy.path} are copies of one file (id {copy.file_id}), and each has been "
-            "written to since: read together, what they had before would count twice. Move the wrong one "
+            "written to since: read together, their common records would count twice. Move the wrong one "
             "away, or name the files to read"
         )
     return SkippedFile(copy.path, f"it is a copy of {newest.path}, which is as new or newer")

@@ -124,15 +124,11 @@ def resolve(request: Given, *, may_be_missing: bool = False) -> Files:
 
 def named(path: str) -> list[str]:
     """Expand one path to absolute paths, in order: the files of a folder or a pattern, the file itself,
-    or the files published below a URL or in a folder. Opens nothing."""
+    or the files published below a URL or in a folder, such as a mounted bucket. Opens nothing."""
     if is_remote(path):
         return publishing.files(path)
-    found = files_at(os.path.abspath(path))
-    return found if found or not os.path.isdir(path) else _published_in(os.path.abspath(path))
-
-
-def _published_in(folder: str) -> list[str]:
-    """The published files in a folder, such as a mounted bucket."""
-    if not glob.glob("*/latest.json", root_dir=folder):
-        return []
-    return publishing.files(f"local://{folder}")
+    folder = os.path.abspath(path)
+    found = files_at(folder)
+    if not found and os.path.isdir(folder) and glob.glob("*/latest.json", root_dir=folder):
+        return publishing.files(f"local://{folder}")
+    return found

@@ -19,7 +19,7 @@ from eosdb.model.damage import parsed
 from eosdb.spark_io.planning.errors import SparkOptionError
 
 ONLY: Final = ""
-"""The key of the file if the request names a single one, whatever its id."""
+"""The key of the file if the request names a single file; its id is then not checked."""
 _AT: Final = "@"
 _PATH: Final = "@"
 """No topic has this name."""
@@ -112,8 +112,8 @@ def to_json(positions: Positions, *, is_fleet: bool) -> dict[str, Any]:
 
 
 def parse(given: Mapping[str, Any], *, is_fleet: bool) -> Positions:
-    """Parse Spark's JSON object. The query may have named one file then, and several now, or the other
-    way round. Raises SparkOptionError if the offsets are not those of the one file."""
+    """Parse Spark's JSON object. It may be of a query that named one file, while this one names several, or
+    the reverse. Raises SparkOptionError if the offsets are of several files, or of an unknown one."""
     if is_fleet and _has(given, is_fleet=False):
         given = _by_file(given)
     elif not is_fleet and _has(given, is_fleet=True):

@@ -1,4 +1,4 @@
-"""Parses the options of a reader: what to read, from where to where, and how.
+"""Parses the options of a reader: topics, start, end, and limits.
 
 Names and meanings are those of Spark's Kafka connector. Some have no effect here, and some are refused
 with an alternative; docs/spark.md has the same table.
@@ -165,13 +165,8 @@ def parse(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     ]
     if streaming and ends:
         raise SparkOptionError(f"option {ends[0]}: a stream has no end")
-    isolation = options.get(
-        "isolationlevel", options.get("kafka.isolation.level", "read_committed")
-    )
-    if isolation not in ("read_committed", "read_uncommitted"):
-        raise SparkOptionError(
-            f"option isolationLevel: got {isolation!r}, expected read_committed or read_uncommitted"
-        )
+    default = options.get("kafka.isolation.level", "read_committed")
+    isolation = _choice(options, "isolationlevel", default, "read_committed", "read_uncommitted")
     if streaming and isolation == "read_uncommitted":
         raise SparkOptionError("option isolationLevel: a stream reads read_committed only")
     least, most = (_positive(options, f"{side}offsetspertrigger") for side in ("min", "max"))
@@ -186,7 +181,10 @@ def parse(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         assigned=assigned,
         start=_limit(options, "starting", EARLIEST if not streaming else LATEST, streaming),
         end=_limit(options, "ending", LATEST, streaming),
-        late_start_is_latest=_late_start(options),
+        late_start_is_latest=_choice(
+            options, "startingoffsetsbytimestampstrategy", "error", "error", "latest"
+        )
+        == "latest",
         read_committed=isolation == "read_committed",
         min_partitions=_positive(options, "minpartitions"),
         rows_per_task=_positive(options, "maxrecordsperpartition") or _ROWS_PER_TASK,
@@ -203,10 +201,16 @@ def parse(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
 
 
 def boolean(options: Mapping[str, str], name: str, *, default: bool) -> bool:
-    value = str(options.get(name, default)).lower()
-    if value not in ("true", "false"):
-        raise SparkOptionError(f"option {name}: got {value!r}, expected true or false")
-    return value == "true"
+    return _choice(options, name, str(default), "true", "false") == "true"
+
+
+def _choice(options: Mapping[str, str], name: str, default: str, *words: str) -> str:
+    word = str(options.get(name, default)).lower()
+    if word not in words:
+        raise SparkOptionError(
+            f"option {spelled(name)}: got {word!r}, expected {' or '.join(words)}"
+        )
+    return word
 
 
 def _subscription(
@@ -249,7 +253,11 @@ def _subscription(
 def _limit(options: Mapping[str, str], side: str, default: int, streaming: bool) -> Limit:
     """Times take precedence over times by partition, and those over offsets, as in Kafka's connector."""
     if (text := options.get(f"{side}timestamp")) is not None:
-        return Limit(timestamp=_whole(f"{side}Timestamp", text))
+        if not text.strip().isdigit():
+            raise SparkOptionError(
+                f"option {side}Timestamp: got {text!r}, expected milliseconds since the epoch"
+            )
+        return Limit(timestamp=int(text))
     if (text := options.get(f"{side}offsetsbytimestamp")) is not None:
         return Limit(timestamps=_by_partition(f"{side}OffsetsByTimestamp", text))
     text = options.get(f"{side}offsets")
@@ -281,15 +289,6 @@ def _group_id(options: Mapping[str, str]) -> str | None:
         return check_group_id(name)
     except InvalidGroupIdError as error:
         raise SparkOptionError(f"option groupId: {error}") from None
-
-
-def _late_start(options: Mapping[str, str]) -> bool:
-    word = options.get("startingoffsetsbytimestampstrategy", "error").lower()
-    if word not in ("error", "latest"):
-        raise SparkOptionError(
-            f"option startingOffsetsByTimestampStrategy: got {word!r}, expected error or latest"
-        )
-    return word == "latest"
 
 
 def _by_partition(name: str, text: str) -> Offsets:
@@ -324,14 +323,6 @@ def _json(name: str, text: str) -> dict[str, dict[str, int]]:
     if not isinstance(value, dict):
         raise SparkOptionError(f"option {name}: got {text!r}, expected a JSON object by topic")
     return value
-
-
-def _whole(name: str, text: str) -> int:
-    if not text.strip().isdigit():
-        raise SparkOptionError(
-            f"option {name}: got {text!r}, expected milliseconds since the epoch"
-        )
-    return int(text)
 
 
 def _milliseconds(name: str, options: Mapping[str, str], default: str) -> int:

@@ -165,7 +165,7 @@ def split(ranges: Iterable[Range], options: ReadOptions) -> list[tuple[Range, ..
     total = sum(range_.size for range_ in wanted)
     tasks = -(-total // options.rows_per_task)
     if tasks > 1:
-        # A multiple of the cores; the driver's stand for those of the executors.
+        # A multiple of the cores. Those of the executors are unknown here, so count the driver's.
         cores = os.cpu_count() or 1
         tasks = -(-tasks // cores) * cores
     tasks = max(tasks, options.min_partitions or 1)
@@ -217,7 +217,7 @@ def _offset(
         return limit
     what = f"{path}, {tp}: offset {limit} cannot be read, the log goes from {low} to {high}"
     if options.fail_on_data_loss:
-        raise SparkOptionError(f"{what}; set failOnDataLoss=false to read what there is")
+        raise SparkOptionError(f"{what}; set failOnDataLoss=false to read the rest")
     catalog.LOSS_ACCEPTED.say(loss=what)
     return min(max(limit, low), high)
 

@@ -288,7 +288,7 @@ class Histories:
             elif (why := other_topic(tp, marked, file)) and (key, tp.topic) not in others:
                 self.lost(
                     f"{file.path}, topic {tp.topic}: {why}, so the checkpoint's offsets are not of this "
-                    "topic; what the query had not read of the other is gone. Give the query a new "
+                    "topic; the deleted topic's unread records are lost. Give the query a new "
                     "checkpoint"
                 )
                 others.add((key, tp.topic))
@@ -297,7 +297,7 @@ class Histories:
     def lost(self, what: str) -> None:
         """Raises SparkOptionError unless data loss is allowed; then it is logged, once."""
         if self._options.fail_on_data_loss:
-            raise SparkOptionError(f"{what}. Set failOnDataLoss=false to read what there is")
+            raise SparkOptionError(f"{what}. Set failOnDataLoss=false to read the rest")
         if what in self._told:
             return
         self._told.add(what)
@@ -324,7 +324,7 @@ class Histories:
                 reason += f"; there is another file: its id is {now_at[path]}"
             if not self._options.ignoring.missing and self._options.fail_on_data_loss:
                 raise SparkOptionError(
-                    f"{path}: {reason}. Put it back, in whatever place the query reads; or set "
+                    f"{path}: {reason}. Put it back where the query reads; or set "
                     "ignoreMissingFiles=true to go on without it: its offsets are kept"
                 )
             if path not in told:

@@ -72,7 +72,7 @@ def _of_file(
                 again = "" if options.is_stream else f"{_AGAIN}. "
                 raise errors.OffsetOutOfRangeError(
                     f"{path}: {error}; retention or delete-records has taken records that were to be "
-                    f"read. {again}Set failOnDataLoss=false to read what there is"
+                    f"read. {again}Set failOnDataLoss=false to read the rest"
                 ) from error
 
 
@@ -124,7 +124,7 @@ def _is_lost(why: str | None, source: Range, options: ReadOptions) -> bool:
     if not options.is_stream:
         raise SparkOptionError(f"{what}. {_AGAIN}")
     if options.fail_on_data_loss:
-        raise SparkOptionError(f"{what}. Set failOnDataLoss=false to read what there is")
+        raise SparkOptionError(f"{what}. Set failOnDataLoss=false to read the rest")
     catalog.LOSS_ACCEPTED.say(loss=what)
     return True
 

@@ -19,7 +19,7 @@ import json
 import os
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -168,12 +168,10 @@ class MicroBatch(NamedTuple):
             except BatchDiffersError as error:
                 if error.newest != self.batch_id:
                     raise
-                if number not in made.values() and not self._is_own(error.held):
+                is_own = any(text.startswith(f"{_RUN}{self.run} ") for text in error.held)
+                if number not in made.values() and not is_own:
                     other = error
         raise AssertionError
-
-    def _is_own(self, held: Iterable[str]) -> bool:
-        return any(text.startswith(f"{_RUN}{self.run} ") for text in held)
 
 
 def _ambiguous(batch_id: int, error: BatchDiffersError) -> BatchDiffersError:

@@ -199,8 +199,8 @@ def read(path: str) -> Iterator[pa.RecordBatch]:
 
 @contextlib.contextmanager
 def alive(folder: str, write: Write) -> Iterator[None]:
-    """Context manager: until it exits, no file of the write becomes an orphan, including files of tasks
-    that have ended."""
+    """Context manager: until it exits, no file of the write becomes an orphan, not even one of a task that
+    has ended."""
     ended = threading.Event()
 
     def say_so() -> None:

@@ -38,7 +38,7 @@ from eosdb.spark_io.writing.outgoing import Outgoing, values
 _FOLDER: Final = "eosdb"
 """In the checkpoint, beside Spark's own folders."""
 PUT_BACK: Final = (
-    "Put the newest file back; or go on with what is there under a new name (sinkId, of foreach_batch "
+    "Put the newest file back; or go on with the present file under a new name (sinkId, of foreach_batch "
     "sink_id, of write writeName or txn_app_id), or write everything anew with a new checkpoint"
 )
 
@@ -176,7 +176,7 @@ def topics_of(batches: Iterable[pa.RecordBatch]) -> set[str]:
 def _sum(batch: pa.RecordBatch) -> int:
     """Sum the rows' hashes, without Python bytecode for each row."""
     rows = zip(*map(values, batch.columns), strict=True)
-    # Version 0 of marshal encodes equal values alike, whatever their reference counts.
+    # Version 0 of marshal encodes equal values alike; later ones depend on reference counts.
     hashes = map(hashlib.blake2b, map(marshal.dumps, rows, repeat(0)))
     return sum(map(_NUMBER, map(_DIGEST, hashes), repeat("little")))
 
@@ -217,7 +217,7 @@ class Content(NamedTuple):
     notes: tuple[str, ...] = ()
     """Texts to store with the batch, which identify nothing."""
     is_numbered: bool = False
-    """Whether a query and its batch number identify the write as well, without a user's name for it."""
+    """Whether the query and its batch number identify the write, without a name from the user."""
 
     @property
     def held(self) -> tuple[str, ...]:
@@ -246,7 +246,7 @@ def bring_in(
         last_write.check(db, batch_id)
     if consecutive and content.is_numbered and batch_id:
         _check_known(db, sink_id, batch_id, last_write)
-    # decisions/0057: the same rows in another topic are another write, whatever its name.
+    # decisions/0057: the same rows in a topic with another id are another write.
     ids = {topic: _id_of(db, topic, may_create=content.rows.size > 0) for topic in content.topics}
     there = _together(ids.values())
     known = {topic: id_ for topic, id_ in ids.items() if id_ != _NOWHERE}

@@ -37,8 +37,8 @@ def publish(session: Session, target: str, keep: int, anew: bool, folder: str | 
         output.line(f"published a backup at {target}: {os.path.getsize(target)} bytes")
         return
     output.line(
-        f"published {done.url}, snapshot {done.snapshot}: {done.size} bytes, of which "
-        f"{done.sent_bytes} in {done.sent_objects} chunks were sent"
+        f"published {done.url}, snapshot {done.snapshot}: {done.size} bytes; sent "
+        f"{done.sent_bytes} bytes in {done.sent_objects} chunks"
     )
 
 

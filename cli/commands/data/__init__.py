@@ -1,1 +1,1 @@
-"""Commands on topics and records: create, write, read, load, look at what is stored."""
+"""Commands on topics and records: create, write, read, load, draw."""

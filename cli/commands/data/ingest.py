@@ -307,7 +307,7 @@ def ingest(
     with session.open() as db:
         settings = settings_of(db, topic)
         for source in sources:
-            # The same name from any directory, and text that can be stored whatever bytes it contains.
+            # The same name from any directory, as text that can be stored even if it is not UTF-8.
             path = os.fsencode(source.path.resolve()).decode(errors="backslashreplace")
             ingest_of = Ingest(db, topic, settings, source, source_id or path)
             ingest_of.run(transaction_size, skip=on_error == "skip")
@@ -325,7 +325,7 @@ class Ingest:
         self._source = source
         self._group = f"__eosdb.ingest:{topic}:{name}"
         self._anchor = TopicPartition(topic, 0)
-        # The position is valid for this topic only, not for one recreated under its name meanwhile.
+        # The position is of this topic, not of one that is recreated under its name later.
         self._member = ConsumerGroupMetadata(
             self._group, topic_ids={self._anchor: db.broker.topic(topic).topic_id}
         )

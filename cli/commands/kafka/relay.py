@@ -26,16 +26,19 @@ from eosdb.integrations.relay.status import POSITIONS_TOPIC, PartitionStatus, Re
 from eosdb.system.signals import stopped_by_signals
 
 _TOTALS: Final = {
-    "records": "Records that have been relayed by this process.",
-    "bytes": "Bytes of their keys and values.",
-    "transactions": "Transactions that carried them.",
-    "failures": "How often the relay had to begin anew, or stopped.",
+    "records": "Records that this process has relayed.",
+    "bytes": "Bytes of the keys and values that this process has relayed.",
+    "transactions": "Transactions in which this process has relayed records.",
+    "failures": "Failures after which the relay started again or stopped.",
 }
 _OF_PARTITION: Final[dict[str, tuple[str, Callable[[PartitionStatus], float]]]] = {
     "position": ("Next offset to be relayed.", lambda partition: partition.position),
-    "end_offset": ("How far the source can be read.", lambda partition: partition.end),
-    "lag_records": ("Offsets between the two.", lambda partition: partition.lag),
-    "lag_bytes": ("Estimate by the mean size.", lambda partition: partition.lag_bytes),
+    "end_offset": ("Offset up to which the source can be read.", lambda partition: partition.end),
+    "lag_records": ("Offsets that are left to relay.", lambda partition: partition.lag),
+    "lag_bytes": (
+        "Estimated bytes that are left to relay: the lag times the mean size of a record.",
+        lambda partition: partition.lag_bytes,
+    ),
     "lag_seconds": ("Age of the newest relayed record.", lambda partition: partition.lag_ms / 1000),
 }
 

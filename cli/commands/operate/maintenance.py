@@ -13,7 +13,7 @@ from eosdb.cli.file_command import FileCommand, Session, TimeMs
 from eosdb.errors import CorruptDatabaseError, DatabaseNotFoundError
 
 _NOT_OURS: Final = 4
-"""The exit status of `verify --untrusted` for what is not eosdb's."""
+"""The exit status of `verify --untrusted` for a file that is not eosdb's."""
 
 
 @click.command(cls=FileCommand)
@@ -39,8 +39,8 @@ def verify(session: Session, untrusted: bool) -> None:
         output.line(problem)
     if not result.ok:
         raise CorruptDatabaseError(
-            f"{len(result.problems)} problems in {session.path}; `eosdb inspect rebuild` makes "
-            "the tables again from the events, restore lost records from a backup"
+            f"{len(result.problems)} problems in {session.path}; `eosdb inspect rebuild` rebuilds "
+            "the tables from the events; restore lost records from a backup"
         )
     output.line(f"ok: {result.events} events, {result.elapsed_s:.1f} s")
 

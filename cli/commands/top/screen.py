@@ -276,12 +276,12 @@ HELP: Final = """\
  ↑ ↓ PgUp PgDn Home End   scroll         h ?     this help
 
  BEHIND    offsets from the group's position to the log end
- ETA       when it has caught up, as fast as it gains on its producers
- LEFT      until the transaction is aborted by itself
- LSO       partitions that it holds, of those that it is open in
- WAITING   records that no reader of committed records gets until it ends
+ ETA       time until the group has caught up, at its present rate
+ LEFT      time until the transaction is aborted by itself
+ LSO       partitions whose last stable offset it holds / partitions it is open in
+ WAITING   committed records behind it, which wait until it ends
            (dead letters: those that have not been replayed)
- hangs     nothing will end it: see `eosdb transactions find-hanging`"""
+ hangs     the transaction will not end by itself: see `eosdb transactions find-hanging`"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -537,7 +537,7 @@ def _line(table: Table, row: Row, width: int) -> Text:
 
 
 def name(text: str) -> str:
-    """Make a name safe to print: no control characters, and no effect on the direction of what follows."""
+    """Make a name safe to print: without control characters, and without turning the text behind it."""
     shown = cell(text[:_NAME_MAX])
     for switch in _SWITCHES:
         shown = shown.replace(switch, "")

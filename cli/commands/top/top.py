@@ -39,8 +39,8 @@ from eosdb.model.values import TopicPartition
 from . import screen as top_screen
 from .screen import DELAY_MAX, DELAY_MIN, Reading, View
 
-# Each line is painted at its own place, with wrapping off and names last: no name, whatever it holds, can
-# reach another line or move a figure. That is why rich gives the styles, and not the screen.
+# Each line is painted at its own place, with wrapping off and names last, so no name can reach another line
+# or move a figure. rich's own screen does not guarantee that; it only provides the styles.
 _ENTER: Final = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[2J"
 _LEAVE: Final = "\x1b[0m\x1b[?7h\x1b[?25h\x1b[?1049l"
 _SEQUENCES: Final = {

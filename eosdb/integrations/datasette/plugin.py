@@ -17,6 +17,7 @@ from eosdb.model.damage import parsed, reads
 from eosdb.model.reports import JsonView
 
 hookimpl: Final = HookimplMarker("datasette")
+_TYPED_VIEWS: Final = "SELECT name, topic, columns FROM eosdb_json_views"
 _METADATA: Final[WeakKeyDictionary[Any, dict[str, Any]]] = WeakKeyDictionary()
 """The metadata of the eosdb files that each Datasette has open, by their names."""
 
@@ -24,7 +25,7 @@ _METADATA: Final[WeakKeyDictionary[Any, dict[str, Any]]] = WeakKeyDictionary()
 @hookimpl
 async def startup(datasette: Any) -> None:
     _METADATA[datasette] = {
-        name: of_database(await _typed_views(database))
+        name: of_database(_views_of((await database.execute(_TYPED_VIEWS)).rows))
         for name, database in datasette.databases.items()
         if await database.table_exists("eosdb_json_views")
     }
@@ -34,11 +35,6 @@ async def startup(datasette: Any) -> None:
 def get_metadata(datasette: Any) -> dict[str, Any]:
     """Return the same object at every call: Datasette merges the user's own metadata into it, in place."""
     return {"databases": _METADATA.get(datasette, {})}
-
-
-async def _typed_views(database: Any) -> list[JsonView]:
-    result = await database.execute("SELECT name, topic, columns FROM eosdb_json_views")
-    return _views_of(result.rows)
 
 
 @reads("eosdb_json_views")

@@ -154,8 +154,8 @@ def difference(tp: TopicPartition, here: SurveyHere, there: SurveyThere) -> str 
             return None
     return (
         f"{tp}: the file has {here.count} records, and the last {here.count} of the {there.count} in the "
-        "cluster are not the same: somebody else writes to that topic, or some went another way (a dead "
-        "letter topic)"
+        "cluster are not the same: somebody else writes to that topic, or some went to a dead letter "
+        "topic"
     )
 
 

@@ -43,18 +43,13 @@ class There:
             config = {
                 key: entry.value for key, entry in configs[name].items() if entry.value is not None
             }
-            is_empty = name not in relayed and self._is_empty(name, partitions[name])
+            tps = (TopicPartition(name, number) for number in range(partitions[name]))
+            # Records of a killed relay's open transaction are not committed, and do not count.
+            is_empty = name not in relayed and not any(
+                True for tp in tps for _ in self.records(tp, [], hidden="skip")
+            )
             result[name] = TopicThere(partitions[name], config, is_empty)
         return result
-
-    def _is_empty(self, name: str, partitions: int) -> bool:
-        """Whether the topic has no committed records; records of a killed relay's open transaction do not
-        count."""
-        return not any(
-            True
-            for number in range(partitions)
-            for _ in self.records(TopicPartition(name, number), [], hidden="skip")
-        )
 
     def has_deleted(self, tp: TopicPartition) -> bool:
         return self._client.start(*tp) > 0
@@ -167,12 +162,8 @@ class Here:
         """The topics to move. Raises UnknownTopicOrPartitionError, and UnknownTopicIdError if one was
         recreated since the last call."""
         admin, available = self._db.admin, self._now()
-        names = planning.wanted(available, requested)
         self._check(available)
-        if missing := [name for name in names if name not in available]:
-            raise errors.UnknownTopicOrPartitionError(
-                f"{self.where} has no topic {missing[0]!r}; it has {', '.join(available) or 'none'}"
-            )
+        names = planning.wanted(available, requested, self.where)
         offsets, result = admin.partition_offsets(), []
         for name in names:
             of = {tp.partition: at for tp, at in offsets.items() if tp.topic == name}

@@ -224,11 +224,11 @@ def _obstacles_of_group(group: Group, there: Group | None) -> Iterator[str]:
     if group.members:
         yield (
             f"group {group.name} has {group.members} members in the file; stop them (one that was killed "
-            "is a member until its session ends), or what they are at is read again in the cluster"
+            "is a member until its session ends), or the cluster delivers their unfinished records again"
         )
     for tp, left in () if group.members else group.unfinished.items():
         yield (
-            f"group {group.name} was killed amid {tp}: offset {', '.join(map(str, left))} is unfinished, "
+            f"group {group.name} was killed within {tp}: offset {', '.join(map(str, left))} is unfinished, "
             "and the cluster would deliver complete records behind it again; start its processor here once "
             "more, and stop it with SIGTERM"
         )
@@ -292,7 +292,7 @@ def _notes(facts: Facts) -> Iterator[str]:
         yield f"{len(facts.others)} topics are not moved: {', '.join(facts.others[:10])}"
     if facts.transactional_ids:
         yield (
-            f"{facts.transactional_ids} transactional ids need no move: their producers take them anew in "
+            f"{facts.transactional_ids} transactional ids need no move: their producers initialise them in "
             "the cluster"
         )
     if facts.acls:

@@ -39,8 +39,8 @@ SNAPSHOTS: Final = "snapshots"
 _TIME: Final = "publishing"
 _SUFFIX: Final = ".json"
 _MARKS: Final = 20
-"""The number of earlier snapshots whose marks are kept. A reader checks by them, without a download, that
-its offsets belong to this history."""
+"""The number of earlier snapshots whose marks are kept. With a mark, a reader checks without a download
+that its offsets belong to this history."""
 
 
 @dataclass(frozen=True, slots=True)

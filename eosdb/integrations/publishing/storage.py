@@ -101,7 +101,7 @@ class Storage:
         }
 
     def now(self, name: str) -> float:
-        """The storage's time (s): that of a small object written for this."""
+        """The storage's time (s), which is the time of a small object that this call writes."""
         self.write(name, b"This object tells the time.\n")
         path = self._path(name)
 

@@ -10,7 +10,7 @@ from uuid import UUID
 from eosdb.client.producer.accumulator import ProduceFuture
 from eosdb.client.producer.producer import Producer
 from eosdb.database import Database
-from eosdb.errors import EosdbError, MessageTooLargeError, UnknownTopicOrPartitionError
+from eosdb.errors import EosdbError, MessageTooLargeError
 from eosdb.integrations.relay import planning, values
 from eosdb.integrations.relay.status import POSITIONS_CONFIG
 from eosdb.model import requests
@@ -42,11 +42,7 @@ class FileSource:
 
     def topics(self, requested: Iterable[str] | None) -> list[values.SourceTopic]:
         existing = {topic.name: topic for topic in self._db.broker.topic_metadata()}
-        names = planning.wanted(existing, requested)
-        if missing := [name for name in names if name not in existing]:
-            raise UnknownTopicOrPartitionError(
-                f"{self.where} has no topic {missing[0]!r}; it has {', '.join(sorted(existing)) or 'none'}"
-            )
+        names = planning.wanted(existing, requested, self.where)
         return [
             values.SourceTopic(
                 name,

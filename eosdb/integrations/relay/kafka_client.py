@@ -1,5 +1,5 @@
-"""The Kafka side of a relay: clients of confluent-kafka with the relay's settings, their errors, and look-
-ups of topics.
+"""The Kafka side of a relay: clients of confluent-kafka with the relay's settings, their errors, and facts
+about topics.
 
 Settings are librdkafka's, by its names, from a file or the environment. They may contain passwords, so
 they appear in no `repr` and no error, and are not stored.
@@ -286,7 +286,7 @@ class KafkaClient:
         return entries
 
     def high_watermark(self, topic: str, partition: int) -> int:
-        """The high watermark of the partition, whatever transactions are open."""
+        """The high watermark of the partition; open transactions do not hold it back."""
         return self._offset(topic, partition, self.module.admin.OffsetSpec.latest())
 
     def start(self, topic: str, partition: int) -> int:

@@ -7,7 +7,7 @@ import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal
 
-from eosdb.errors import MessageTooLargeError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
+from eosdb.errors import MessageTooLargeError, OffsetOutOfRangeError
 from eosdb.integrations.relay import planning, values
 from eosdb.integrations.relay.kafka_client import TIMEOUT_S, KafkaClient
 from eosdb.integrations.relay.status import POSITIONS_CONFIG
@@ -39,9 +39,7 @@ class KafkaSource:
 
     def topics(self, requested: Iterable[str] | None) -> list[values.SourceTopic]:
         partitions = self._client.partitions()
-        names = planning.wanted(partitions, requested)
-        if missing := [name for name in names if name not in partitions]:
-            raise UnknownTopicOrPartitionError(f"{self.where} has no topic {missing[0]!r}")
+        names = planning.wanted(partitions, requested, self.where)
         ids, configs = self._client.topic_ids(names), self._client.configs(names)
         if lacking := [name for name in names if name not in ids]:
             raise values.InterruptedRelayError(f"{self.where}: topic {lacking[0]} was deleted")

@@ -6,10 +6,15 @@ Pure functions.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Final
 
-from eosdb.errors import ConfigError, InvalidPartitionsError, OffsetOutOfRangeError
+from eosdb.errors import (
+    ConfigError,
+    InvalidPartitionsError,
+    OffsetOutOfRangeError,
+    UnknownTopicOrPartitionError,
+)
 from eosdb.integrations.relay.values import Bounds, Position, SourceTopic, TopicFacts
 from eosdb.model.values import TopicPartition
 
@@ -156,13 +161,17 @@ def config_to_copy(
     return {name: config[name] for name in sorted(names) if not name.startswith(_NOT_COPIED)}
 
 
-def wanted(available: Iterable[str], requested: Iterable[str] | None) -> list[str]:
-    """The topics to relay; by default all whose names do not begin with two underscores. Raises
-    ConfigError when `asked` is empty."""
+def wanted(available: Collection[str], requested: Iterable[str] | None, where: str) -> list[str]:
+    """The topics to relay; by default all whose names do not begin with two underscores. Raises ConfigError
+    if `requested` is empty, and UnknownTopicOrPartitionError for a topic that is not `available`."""
     if requested is None:
         return sorted(name for name in available if not name.startswith("__"))
     if not (names := sorted(set(requested))):
         raise ConfigError("topics: got none, expected names of topics; leave it out for all")
+    if missing := [name for name in names if name not in available]:
+        raise UnknownTopicOrPartitionError(
+            f"{where} has no topic {missing[0]!r}; it has {', '.join(sorted(available)) or 'none'}"
+        )
     return names
 
 

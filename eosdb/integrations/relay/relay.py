@@ -113,7 +113,7 @@ class Target(Protocol):
         """Key and value of each committed record of the position topic, up to its current end."""
 
     def facts(self, topics: Iterable[str]) -> dict[str, TopicFacts]:
-        """Facts about those of these topics that exist."""
+        """Facts about the topics of this list that exist."""
 
     def create(self, name: str, partitions: int, config: Mapping[str, str]) -> None:
         """Create a topic with those settings that the target knows."""
@@ -261,7 +261,12 @@ class Relay(Closeable):
         target.take_over(transactional_id(keeper.relay, keeper.source_id), self._is_stopped)
         standing = keeper.standing(target.position_records())
         self._check_claim(standing)
-        self._check_history(standing)
+        departed = source.departure(standing.mark) if standing.mark else None
+        if departed is not None:
+            raise errors.IllegalStateError(
+                f"{source.where} is not the relayed file: {departed}; put the newer file back, or "
+                "relay this one under another name"
+            )
         self._topics = source.topics(self._settings.topics)
         self._topic_ids = {topic.name: topic.topic_id for topic in self._topics}
         starts = self._starts(standing)
@@ -282,7 +287,9 @@ class Relay(Closeable):
                 self._aside.forget()
                 self._progress.wrote(chunk)
                 self._note_position(every_ms=_NOTE_EVERY_MS)
-                self._show_progress()
+                if self._settings.on_progress is not None:
+                    status = self.status()
+                    self._settings.on_progress(status.records, status.records + status.lag)
             elif source.is_caught_up() and until_caught_up:
                 return not self._is_target_another()
             else:
@@ -328,14 +335,6 @@ class Relay(Closeable):
             raise errors.ProducerFencedError(
                 f"another relay named {self._settings.name!r} of this source has taken over at "
                 f"{self._target.where}; run one at a time, or give this one a name of its own"
-            )
-
-    def _check_history(self, standing: Standing) -> None:
-        departed = self._source.departure(standing.mark) if standing.mark else None
-        if departed is not None:
-            raise errors.IllegalStateError(
-                f"{self._source.where} is not what has been relayed: {departed}; bring back the newer "
-                "file, or relay this one under another name"
             )
 
     def _starts(self, standing: Standing) -> dict[TopicPartition, int]:
@@ -435,11 +434,6 @@ class Relay(Closeable):
 
     def _is_stopped(self) -> bool:
         return self._stopped
-
-    def _show_progress(self) -> None:
-        if self._settings.on_progress is not None:
-            status = self.status()
-            self._settings.on_progress(status.records, status.records + status.lag)
 
     def _tell(self, notice: Notice, **values: Any) -> None:
         """Log a notice, or pass its message to `notify` without the relay's name."""

@@ -78,8 +78,8 @@ class Watcher:
             return between(self._readings[0][1], self._readings[-1][1])
 
     def trends(self) -> tuple[Series, Series]:
-        """Return the events per second and the records behind of the last ten minutes, each by its place
-        in them, from 0 to 1. What nobody looked at is an average."""
+        """Return the events per second, and the lag in records, of the last ten minutes. Each value has
+        its place on the axis, from 0 to 1. While no page was open, there are no values in between."""
         with self._lock:
             since = self._clock.monotonic_ms() - _TREND_MS
             seen = [one for one in self._seen if one[0] >= since]
@@ -377,7 +377,7 @@ class Pages:
         )
 
     def replay(self, request: Request) -> Response:
-        """Say where dead letters would go: one, or all of a topic."""
+        """Ask for confirmation before dead letters are replayed, and show the partitions they go to."""
         fields = dict(request.query_params)
         topic = fields.get("topic", "")
         one = _offset(request, "partition"), _offset(request, "offset")
@@ -396,7 +396,7 @@ class Pages:
         )
 
     def abort(self, request: Request) -> Response:
-        """Say what would become of an open transaction."""
+        """Ask for confirmation before an open transaction is ended, and show the effect."""
         fields = dict(request.query_params)
         where = fields.get("topic"), _offset(request, "partition"), _offset(request, "offset")
         every = self._db.admin.open_transactions()

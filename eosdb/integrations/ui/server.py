@@ -45,8 +45,8 @@ Change = Callable[[Database, Mapping[str, str]], tuple[str, str]]
 
 
 def changes(token: str, open_to_write: Open, show: Show) -> list[Route]:
-    """The paths of the two forms that change something: `open_to_write` opens the file, `show` makes the
-    page of the result, from what happened and the address that leads back."""
+    """The paths of the two forms that change something. `open_to_write` opens the file. `show` makes the
+    page of the result, from a sentence about it and the address of the page to return to."""
 
     def route(path: str, change: Change) -> Route:
         async def changed(request: Request) -> Response:

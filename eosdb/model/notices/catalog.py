@@ -284,8 +284,8 @@ TOO_MANY_CONNECTIONS: Final = Notice(
     "a client was disconnected because as many connections are open as `Limits` allows; once, until there "
     "are fewer",
 )  # fmt: skip
-STRANGERS_CLOSED: Final = Notice(
-    WIRE, WARNING, "strangers_closed", ("connections",),
+UNUSED_CONNECTIONS_CLOSED: Final = Notice(
+    WIRE, WARNING, "unused_connections_closed", ("connections",),
     "%(connections)d connections; each further one closes the oldest connection without a login or, "
     "where no login is required, without a request",
     "as many connections are open as `Limits` allows, and one that had not logged in was closed for a new "

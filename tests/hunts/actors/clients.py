@@ -165,7 +165,8 @@ class AiokafkaCopy(Group):
 class ConfluentGroup(Group):
     name = "confluent-group"
     summary = (
-        "a group of two consumers of confluent-kafka, read_committed, which note and then commit"
+        "a group of two consumers of confluent-kafka, read_committed; each stores a record before it "
+        "commits the offset"
     )
     module = "confluent_group"
 

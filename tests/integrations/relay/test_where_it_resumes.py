@@ -52,8 +52,8 @@ def test_one_offset_behind_the_end_is_another_history(on_gap: str) -> None:
 
 def test_topics_with_two_underscores_are_inner_ones() -> None:
     names = ["a", "_a", "__a", "___a"]
-    assert planning.wanted(names, None) == ["_a", "a"]
-    assert planning.wanted(names, ["__a"]) == ["__a"]
+    assert planning.wanted(names, None, "here") == ["_a", "a"]
+    assert planning.wanted(names, ["__a"], "here") == ["__a"]
 
 
 def test_a_position_that_was_deleted_is_gone() -> None:
