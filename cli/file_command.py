@@ -208,24 +208,10 @@ FILE: Final = "eosdb.file"
 _LOCK_TIMEOUT_MS: Final = 200
 
 
-def _topics(db: Database) -> Iterable[str]:
-    return db.admin.list_topics()
-
-
-def _groups(db: Database) -> Iterable[str]:
-    return db.broker.list_groups()
-
-
-def _transactional_ids(db: Database) -> Iterable[str]:
-    return (listing.transactional_id for listing in db.broker.list_transactions())
-
-
 _NAMES: Final[dict[str, Callable[[Database], Iterable[str]]]] = {
-    "topic": _topics,
-    "topics": _topics,
-    "to_topic": _topics,
-    "group": _groups,
-    "transactional_id": _transactional_ids,
+    **dict.fromkeys(("topic", "topics", "to_topic"), lambda db: db.admin.list_topics()),
+    "group": lambda db: db.broker.list_groups(),
+    "transactional_id": lambda db: (it.transactional_id for it in db.broker.list_transactions()),
 }
 """The parameters of commands that name something in the file."""
 

@@ -72,24 +72,16 @@ def list_(session: Session, topic: str | None, pending: bool) -> None:
 
 
 @dlq.command()
-@click.argument("topic", metavar="ID|TOPIC")
-@click.argument("offset", type=click.IntRange(min=0), required=False)
-@click.option(
-    "--partition", type=click.IntRange(min=0), default=0, show_default=True,
-    help="Partition of TOPIC.",
-)  # fmt: skip
+@click.argument("letter_id", metavar="ID")
 @output.format_option
-def show(session: Session, topic: str, offset: int | None, partition: int) -> None:
-    """Show a dead letter in full, with the stack trace of its last failure. Select it by the ID that `dlq
-    list` prints, or by TOPIC and OFFSET.
+def show(session: Session, letter_id: str) -> None:
+    """Show a dead letter in full, with the stack trace of its last failure. `dlq list` prints its ID.
 
     \b
     Example:
       eosdb dlq show shop.db orders.dlq/0/17
-      eosdb dlq show shop.db orders.dlq 17
     """
-    if offset is None:
-        topic, partition, offset = _parts(topic)
+    topic, partition, offset = _parts(letter_id)
     with session.open(read_only=True) as db:
         letter = db.dead_letters(topic).letter(partition, offset)
     record, failure = letter.record, letter.failure
@@ -160,7 +152,7 @@ def _parts(letter_id: str) -> tuple[str, int, int]:
         case [topic, partition, offset] if partition.isdecimal() and offset.isdecimal():
             return topic, int(partition), int(offset)
     raise click.UsageError(
-        f"{letter_id}: expected TOPIC/PARTITION/OFFSET, as `eosdb dlq list` prints it, or TOPIC OFFSET"
+        f"{letter_id}: expected TOPIC/PARTITION/OFFSET, as `eosdb dlq list` prints it"
     )
 
 

@@ -14,13 +14,6 @@ _STATES = [state.label for state in TransactionState]
 _MINUTE_MS = 60_000
 
 
-def _states(_: click.Context, __: click.Parameter, names: tuple[str, ...]) -> tuple[str, ...]:
-    for name in names:
-        if name not in _STATES:
-            raise click.BadParameter(f"got {name!r}, expected one of {', '.join(_STATES)}")
-    return names
-
-
 @click.group(cls=FileGroup)
 def transactions() -> None:
     """List, describe and end transactions, and find hanging ones."""
@@ -28,7 +21,7 @@ def transactions() -> None:
 
 @transactions.command(name="list")
 @click.option(
-    "--in-state", "states", multiple=True, callback=_states,
+    "--in-state", "states", multiple=True, type=click.Choice(_STATES), metavar="STATE",
     help="Only transactions in this state (repeatable).",
 )  # fmt: skip
 @click.option(

@@ -147,14 +147,16 @@ def _injected() -> Iterator[Header]:
 
 
 def _processing(tracer: Tracer, original: Callable[..., Any]) -> Callable[..., Any]:
-    from opentelemetry.trace import use_span
+    from opentelemetry.trace import Status, StatusCode, use_span
 
     def process(self: RecordHandler, origins: Any, run: Run | None = None) -> Exception | None:
         span = (run and run.span) or _begun(tracer, self, origins)
         with use_span(span, end_on_exit=True):
             error: Exception | None = original(self, origins, run)
             if error is not None and not isinstance(getattr(error, "error", error), RetryAt):
-                _note_failure(span, error)
+                span.record_exception(error)
+                span.set_status(Status(StatusCode.ERROR, type(error).__name__))
+                span.set_attribute("error.type", type(error).__name__)
         _processed.setdefault(self.transaction, []).append(span.get_span_context())
         return error
 
@@ -177,8 +179,13 @@ def _begun(tracer: Tracer, handler: RecordHandler, origins: list[ConsumerRecord]
     from opentelemetry.trace import SpanKind, get_current_span
 
     origin, *others = origins
-    attributes = _attributes(origin.topic, "process", "process") | _place(handler, origin)
-    attributes |= {"messaging.batch.message_count": len(origins)} if others else {}
+    attributes = {
+        **_attributes(origin.topic, "process", "process"),
+        "messaging.destination.partition.id": str(origin.partition),
+        "messaging.eosdb.offset": origin.offset,
+        "messaging.consumer.group.name": handler.group_id,
+        **({"messaging.batch.message_count": len(origins)} if others else {}),
+    }
     contexts = [get_current_span(context_of(each)).get_span_context() for each in others]
     return tracer.start_span(
         f"process {origin.topic}",
@@ -212,22 +219,6 @@ def _sending_failed(tracer: Tracer, original: Callable[..., Any]) -> Callable[..
             original(self, attempt, failure, record)
 
     return send_failed
-
-
-def _place(handler: RecordHandler, record: ConsumerRecord) -> dict[str, str | int]:
-    return {
-        "messaging.destination.partition.id": str(record.partition),
-        "messaging.eosdb.offset": record.offset,
-        "messaging.consumer.group.name": handler.group_id,
-    }
-
-
-def _note_failure(span: Span, error: Exception) -> None:
-    from opentelemetry.trace import Status, StatusCode
-
-    span.record_exception(error)
-    span.set_status(Status(StatusCode.ERROR, type(error).__name__))
-    span.set_attribute("error.type", type(error).__name__)
 
 
 # -- committing ---------------------------------------------------------------------------------

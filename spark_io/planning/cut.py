@@ -93,19 +93,17 @@ class Lens:
             by_key = {ONLY: readable[0]} if readable else {}
         if are_all and not may_be_gone:
             check_named(by_key.values(), self._options)
-        self.tell(skipped)
+        for file in skipped:
+            if file not in self._told:
+                self._told.add(file)
+                catalog.FILE_LEFT_OUT.say(file=file.path, cause=file.reason)
         return Cut(by_key, tuple(skipped))
-
-    def tell(self, skipped: Iterable[SkippedFile]) -> None:
-        for one in skipped:
-            if one not in self._told:
-                self._told.add(one)
-                catalog.FILE_LEFT_OUT.say(file=one.path, cause=one.reason)
 
     def _look(self, path: str, marks_of: MarksOf) -> FileState:
         file = (files.look if files.is_remote(path) else summary.look)(path, marks_of)
+        is_committed = self._options.isolation_level == "read_committed"
         states = {
-            tp: State(offsets, end if self._options.read_committed else offsets.log_end_offset)
+            tp: State(offsets, end if is_committed else offsets.log_end_offset)
             for tp, (offsets, end) in file.cut.items()
             if self._options.wants(tp)
         }

@@ -83,12 +83,8 @@ CATALOG: Final = (
 )
 
 
-_READING = {
-    "path", "paths", "subscribe", "subscribepattern", "assign", "startingoffsets", "endingoffsets",
-    "startingtimestamp", "endingtimestamp", "startingoffsetsbytimestamp", "endingoffsetsbytimestamp",
-    "startingoffsetsbytimestampstrategy", "isolationlevel", "includeheaders", "minpartitions",
-    "maxrecordsperpartition", "maxoffsetspertrigger", "minoffsetspertrigger", "maxtriggerdelay",
-    "failondataloss", "groupid", "columns", "includesourcefile", "ignorecorruptfiles",
+_READING = {name.lower() for name in HONOURED} - {"topic"} | {
+    "path", "paths", "isolationlevel", "groupid", "columns", "includesourcefile", "ignorecorruptfiles",
     "ignoremissingfiles",
 }  # fmt: skip
 _ROWS_PER_TASK = 200_000
@@ -132,7 +128,7 @@ class ReadOptions:
     end: Limit
     late_start_is_latest: bool
     """Whether a start time after the newest record means the log end; otherwise it is an error."""
-    read_committed: bool
+    isolation_level: IsolationLevel
     min_partitions: int | None
     rows_per_task: int
     max_offsets_per_trigger: int | None
@@ -141,10 +137,6 @@ class ReadOptions:
     fail_on_data_loss: bool
     group_id: str | None
     ignoring: Ignoring
-
-    @property
-    def isolation_level(self) -> IsolationLevel:
-        return "read_committed" if self.read_committed else "read_uncommitted"
 
     def wants(self, tp: TopicPartition) -> bool:
         """Whether the partition is subscribed to."""
@@ -185,7 +177,7 @@ def parse(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
             options, "startingoffsetsbytimestampstrategy", "error", "error", "latest"
         )
         == "latest",
-        read_committed=isolation == "read_committed",
+        isolation_level="read_committed" if isolation == "read_committed" else "read_uncommitted",
         min_partitions=_positive(options, "minpartitions"),
         rows_per_task=_positive(options, "maxrecordsperpartition") or _ROWS_PER_TASK,
         max_offsets_per_trigger=most,

@@ -211,7 +211,7 @@ def _offset(
     if limit in (EARLIEST, LATEST):
         return start if limit == EARLIEST else state.end
     low, high = start, state.offsets.log_end_offset
-    if options.read_committed:
+    if options.isolation_level == "read_committed":
         high = state.offsets.last_stable_offset
     if low <= limit <= high:
         return limit

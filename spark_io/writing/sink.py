@@ -36,22 +36,9 @@ import eosdb
 from eosdb.errors import BatchDiffersError, SchemaOutOfDateError
 from eosdb.model.threads import Thread
 from eosdb.spark_io.planning.errors import OtherTargetError, SparkOptionError
+from eosdb.spark_io.writing import writes
 from eosdb.spark_io.writing.micro_batch import Call, MicroBatch, WriteReport, left_out, of_result
 from eosdb.spark_io.writing.outgoing import Outgoing, WriteOptions, as_bytes, parse
-from eosdb.spark_io.writing.writes import (
-    Content,
-    LastWrite,
-    Rows,
-    bring_in,
-    checkpoint_of,
-    is_taken,
-    last_write_of,
-    plan_of,
-    rows_of,
-    sink_of,
-    topics_of,
-    total,
-)
 from eosdb.system.road import road
 
 
@@ -271,7 +258,7 @@ class Staged(WriterCommitMessage):
     task: int
     query_id: str | None
     batch_id: str | None
-    rows: Rows
+    rows: writes.Rows
     write: Write
     topics: frozenset[str]
     run: str | None = None
@@ -295,7 +282,7 @@ def stage(
         this = MicroBatch.of_text(options.micro_batch)
         query_id, batch_id, run = this.query_id, str(this.batch_id), this.run
     write = _write(options, query_id, batch_id, own_id)
-    parts = [Rows()]
+    parts = [writes.Rows()]
     topics = set() if options.topic is None else {options.topic}
     full = (batch for batch in map(as_bytes, batches) if batch.num_rows)
     path = None
@@ -306,11 +293,19 @@ def stage(
                 for batch in chain([first], full):
                     targets.check(batch)
                     file.write_batch(batch)
-                    parts.append(rows_of([batch]))
+                    parts.append(writes.rows_of([batch]))
                     if options.topic is None:
-                        topics |= topics_of([batch])
+                        topics |= writes.topics_of([batch])
     return Staged(
-        path, task, query_id, batch_id, total(parts), write, frozenset(topics), run, checkpoints
+        path,
+        task,
+        query_id,
+        batch_id,
+        writes.total(parts),
+        write,
+        frozenset(topics),
+        run,
+        checkpoints,
     )
 
 
@@ -318,7 +313,7 @@ def _write(
     options: WriteOptions, query_id: str | None, batch_id: str | None, own_id: str | None
 ) -> Write:
     if options.app_id is not None and options.version is not None:
-        return Write.of(sink_of(options.app_id, options.which), options.version)
+        return Write.of(writes.sink_of(options.app_id, options.which), options.version)
     if query_id is not None and batch_id is not None:
         return Write.of(query_id, int(batch_id), own_id or "")
     return Write.of(own_id or uuid.uuid4().hex, 0)
@@ -329,7 +324,7 @@ def bring(
     staged: Sequence[Staged],
     batch_id: int,
     sink_id: str,
-    last_write: LastWrite | None = None,
+    last_write: writes.LastWrite | None = None,
     *,
     plan: str | None = None,
     notes: tuple[str, ...] = (),
@@ -339,9 +334,9 @@ def bring(
     """Append the staged rows, in the order of Spark's partitions, unless this batch is already stored.
     Raises BatchDiffersError if a different batch is stored under its id."""
     files = [m.path for m in sorted(staged, key=lambda m: m.task) if m.path is not None]
-    content = Content(
+    content = writes.Content(
         chain.from_iterable(map(read, files)),
-        total(m.rows for m in staged),
+        writes.total(m.rows for m in staged),
         frozenset().union(*(m.topics for m in staged)),
         plan,
         notes,
@@ -352,7 +347,7 @@ def bring(
             cleanup.enter_context(alive(options.staging, write))
         db = cleanup.enter_context(eosdb.connect(options.path, create=False))
         outgoing = Outgoing(db, options)
-        result = bring_in(
+        result = writes.bring_in(
             db, sink_id, batch_id, outgoing, content, last_write, consecutive=consecutive
         )
         discard(staged)
@@ -392,7 +387,7 @@ class BatchWriter(DataSourceArrowWriter):
         options, staged = self._options, _staged(messages)
         this, call = self._micro_batch(staged), None
         if options.app_id is not None and options.version is not None:
-            sink_id = sink_of(options.app_id, options.which)
+            sink_id = writes.sink_of(options.app_id, options.which)
             report, call = self._of_a_job(staged, sink_id, options.version, this)
         elif this is not None:
             report, call = self._within_a_micro_batch(staged, this)
@@ -409,7 +404,7 @@ class BatchWriter(DataSourceArrowWriter):
             return MicroBatch.of_text(self._options.micro_batch)
         for m in staged:
             if m.query_id and m.batch_id:
-                checkpoint = checkpoint_of(m.checkpoints, None, m.query_id)
+                checkpoint = writes.checkpoint_of(m.checkpoints, None, m.query_id)
                 return MicroBatch(m.query_id, int(m.batch_id), m.run, checkpoint)
         return None
 
@@ -417,7 +412,7 @@ class BatchWriter(DataSourceArrowWriter):
         self, staged: Sequence[Staged], sink_id: str, version: int, this: MicroBatch | None
     ) -> tuple[WriteReport, Call | None]:
         call = plan = None
-        rows = total(m.rows for m in staged)
+        rows = writes.total(m.rows for m in staged)
         if this is not None:
             call = Call(_file_id(self._options.path), str(rows), 0)
             # Another write of the same run is no replay of the first, so only its rows may match.
@@ -443,35 +438,37 @@ class BatchWriter(DataSourceArrowWriter):
         self, staged: Sequence[Staged], this: MicroBatch
     ) -> tuple[WriteReport, Call]:
         options, which = self._options, f"df.write {self._options.which}"
-        sink_id = sink_of(this.query_id, which)
+        sink_id = writes.sink_of(this.query_id, which)
         last_write = self._last_write(sink_id, this)
         result, call = this.bring(
             lambda order: bring(
                 options,
                 staged,
                 this.batch_id,
-                sink_of(this.query_id, which, order),
+                writes.sink_of(this.query_id, which, order),
                 last_write,
                 plan=this.plan if this.is_in_order else None,
                 notes=this.notes,
                 is_numbered=this.is_in_order,
             ),
             _file_id(options.path),
-            str(total(m.rows for m in staged)),
-            lambda order: _is_taken(options.path, sink_of(this.query_id, which, order), this),
+            str(writes.total(m.rows for m in staged)),
+            lambda order: _is_taken(
+                options.path, writes.sink_of(this.query_id, which, order), this
+            ),
         )
         return self._report(result, staged, sink_id, this.batch_id), call
 
-    def _last_write(self, sink_id: str, this: MicroBatch | None) -> LastWrite | None:
+    def _last_write(self, sink_id: str, this: MicroBatch | None) -> writes.LastWrite | None:
         """The sink's state in the query's checkpoint."""
         if this is None:
             return None
-        return last_write_of(this.checkpoint, sink_id)
+        return writes.last_write_of(this.checkpoint, sink_id)
 
     def _report(
         self, result: eosdb.AppendOnceResult, staged: Sequence[Staged], sink_id: str, batch_id: int
     ) -> WriteReport:
-        return of_result(result, sink_id, batch_id, total(m.rows for m in staged).size)
+        return of_result(result, sink_id, batch_id, writes.total(m.rows for m in staged).size)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         discard(messages)
@@ -504,20 +501,22 @@ class StreamWriter(DataSourceStreamArrowWriter):
                 )
             return  # No task has staged rows.
         location = next((m.checkpoints for m in staged if m.checkpoints), None)
-        checkpoint = options.checkpoint or checkpoint_of(location, options.query_name, query_id)
-        sink_id = sink_of(owner)
+        checkpoint = options.checkpoint or writes.checkpoint_of(
+            location, options.query_name, query_id
+        )
+        sink_id = writes.sink_of(owner)
         result = bring(
             options,
             staged,
             batchId,
             sink_id,
-            last_write_of(checkpoint, sink_id),
-            plan=plan_of(checkpoint, query_id, batchId),
+            writes.last_write_of(checkpoint, sink_id),
+            plan=writes.plan_of(checkpoint, query_id, batchId),
             is_numbered=options.sink_id is None,
             # Spark commits every micro-batch, even without rows, so batch ids are consecutive.
             consecutive=True,
         )
-        rows = total(m.rows for m in staged).size
+        rows = writes.total(m.rows for m in staged).size
         of_result(result, sink_id, batchId, rows).say(options.path)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
@@ -531,7 +530,7 @@ def _file_id(path: str) -> str:
 
 def _is_taken(path: str, sink_id: str, this: MicroBatch) -> bool:
     with eosdb.connect(path, read_only=True) as db:
-        return is_taken(db, sink_id, this.batch_id)
+        return writes.is_taken(db, sink_id, this.batch_id)
 
 
 def _types(schema: StructType) -> dict[str, str]:

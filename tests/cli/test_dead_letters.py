@@ -66,10 +66,10 @@ def test_without_a_topic_all_dead_letters_are_listed(run: Run, db_path: Path) ->
 
 
 def test_show_tells_one_in_full(run: Run) -> None:
-    shown = run("dlq", "show", "orders.dlq", "1")
+    shown = run("dlq", "show", "orders.dlq/0/1")
     assert "Traceback" in shown.stdout
     assert "cannot read b'1'" in shown.stdout
-    (told,) = json.loads(run("dlq", "show", "orders.dlq", "1", "--format", "json").stdout)
+    (told,) = json.loads(run("dlq", "show", "orders.dlq/0/1", "--format", "json").stdout)
     assert (told["key"], told["value"], told["replayed"]) == ("k", "1", False)
     assert "in refuse" in told["stacktrace"]
 
@@ -91,8 +91,8 @@ def test_replay_is_idempotent(run: Run) -> None:
     ("arguments", "status", "told"),
     [
         (("list", "nope"), 1, "UNKNOWN_TOPIC_OR_PARTITION"),
-        (("show", "orders.dlq", "99"), 1, "error:"),
-        (("show", "orders.dlq", "-1"), 2, "OFFSET"),
+        (("show", "orders.dlq/0/99"), 1, "error:"),
+        (("show", "orders.dlq/0/-1"), 2, "OFFSET"),
         (("replay", "orders.dlq", "--offset", "99"), 1, "no dead letter"),
         (("replay", "orders.dlq", "--to-topic", "nope"), 1, "UNKNOWN_TOPIC_OR_PARTITION"),
         (("replay", "orders"), 1, "does not say where it was"),

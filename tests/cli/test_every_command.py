@@ -50,7 +50,7 @@ COMMANDS = {
     "delete-records": ["orders/0", "--before-offset", "1", "--yes"],
     "dlq list": ["orders"],
     "dlq replay": ["orders", "--offset", "0", "--to-topic", "other"],
-    "dlq show": ["orders", "0"],
+    "dlq show": ["orders/0/0"],
     "export": ["TARGET"],
     "fetch": ["PUBLISHED", "TARGET"],
     "groups delete": ["billing", "--yes"],

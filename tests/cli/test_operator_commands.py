@@ -140,7 +140,7 @@ def test_why_as_rows_has_every_fact(stuck: Run) -> None:
 
 @pytest.mark.parametrize(
     ("offset", "text"),
-    [(0, "What it stands at is gone: the log begins at 5"), (99, "beyond the end of the log")],
+    [(0, "Its next records were deleted: the log begins at 5"), (99, "beyond the end of the log")],
 )
 def test_why_tells_of_a_group_outside_of_the_log(
     stuck: Run, db_path: Path, offset: int, text: str

@@ -35,7 +35,7 @@ def test_a_subscription_is_topics_a_pattern_or_partitions() -> None:
 def test_batches_begin_at_the_beginning_and_streams_at_the_end(streaming: bool, start: int) -> None:
     parsed = parse({}, streaming=streaming)
     assert (parsed.start, parsed.end) == (Limit(special=start), Limit(special=LATEST))
-    assert parsed.read_committed
+    assert parsed.isolation_level == "read_committed"
     assert parsed.fail_on_data_loss
 
 

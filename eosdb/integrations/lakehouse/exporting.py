@@ -21,17 +21,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from eosdb import errors
 from eosdb.admin.summary import stamp_of
 from eosdb.database import Database, connect
-from eosdb.errors import (
-    ConfigError,
-    EosdbError,
-    InvalidTimestampError,
-    StorageError,
-    UnknownTopicIdError,
-    UnknownTopicOrPartitionError,
-    in_doubt,
-)
 from eosdb.integrations.lakehouse import targets
 from eosdb.integrations.lakehouse.targets import DataFile, Numbers, Range, Source, Target, one_line
 from eosdb.model.clock import Clock, SystemClock
@@ -242,18 +234,18 @@ def export_files(
     topics: Collection[str] | None,
     principal: str,
     **where: Unpack[Where],
-) -> Iterator[tuple[str, Exported | EosdbError]]:
+) -> Iterator[tuple[str, Exported | errors.EosdbError]]:
     """Do `export` for many files, in one commit, or in a few if there is much. Yields the result of each
     file when it is committed; an error if the file was left out. Raises the errors of the target."""
     clock = SystemClock()
     with _exporter(target, format, topics, clock, **where) as exporter:
         at = 0
         while at < len(paths):
-            done: dict[str, Exported | EosdbError] = {}
+            done: dict[str, Exported | errors.EosdbError] = {}
             for path in paths[at:]:
                 try:
                     done[path] = exporter.read_file(path, principal, clock)
-                except EosdbError as error:
+                except errors.EosdbError as error:
                     if exporter.is_loading:
                         raise
                     done[path] = error.with_traceback(None)
@@ -278,9 +270,9 @@ def _exporter(
     named = None if topics is None else check_texts("topics", topics)
     check_choice("format", format, *FORMATS)
     sink = _target(
-        check_text("target", check_path("target", target), ConfigError),
+        check_text("target", check_path("target", target), errors.ConfigError),
         format,
-        check_text("catalog", catalog, ConfigError),
+        check_text("catalog", catalog, errors.ConfigError),
         _checked(options),
         clock,
     )
@@ -288,7 +280,7 @@ def _exporter(
     try:
         yield exporter
     except (OSError, pa.ArrowException) as error:
-        raise StorageError(f"the data files cannot be written: {one_line(error)}") from error
+        raise errors.StorageError(f"the data files cannot be written: {one_line(error)}") from error
     finally:
         exporter.forget()
         sink.close()
@@ -331,7 +323,7 @@ class _Exporter:
     ) -> Exported:
         """Read the new records. After that, `stamp` returns further numbers to store."""
         # A path without a UTF-8 form is refused: the formats write JSON.
-        check_text("path", db.path, ConfigError)
+        check_text("path", db.path, errors.ConfigError)
         while True:
             source = _look(db)
             targets.check_topics(source, self._topics)
@@ -344,7 +336,9 @@ class _Exporter:
             # Rows of a damaged file, or of another topic, must not be committed.
             mine = self._new_files()
             try:
-                with contextlib.suppress(UnknownTopicIdError, UnknownTopicOrPartitionError):
+                with contextlib.suppress(
+                    errors.UnknownTopicIdError, errors.UnknownTopicOrPartitionError
+                ):
                     records = self._write(db, mine, wanted, on_progress)
                     if _is_current(db, source, wanted):
                         files = self._files.take(mine)
@@ -366,9 +360,11 @@ class _Exporter:
             files, self._files = self._files, self._new_files()
             try:
                 is_done = self._sink.commit(written, self._before, self._after, _about(self._read))
-            except StorageError as error:
+            except errors.StorageError as error:
                 if error.__cause__ is not None:
-                    in_doubt(error)  # The table or its catalog failed, before or after the commit.
+                    errors.in_doubt(
+                        error
+                    )  # The table or its catalog failed, before or after the commit.
                 raise
             if not is_done:
                 files.give_up()
@@ -421,8 +417,8 @@ class _Exporter:
                     on_progress(done + here, total)
                     for day, part in by_day(rows):
                         files.add(tp.topic, day, part)
-            except (OverflowError, InvalidTimestampError):
-                raise InvalidTimestampError(
+            except (OverflowError, errors.InvalidTimestampError):
+                raise errors.InvalidTimestampError(
                     f"{tp}: a record from offset {it.start} on has a timestamp beyond the year 9999, "
                     "which is no day in any of the formats; export other topics, or delete the record"
                 ) from None
@@ -467,7 +463,7 @@ def _target(
     except ModuleNotFoundError as error:
         raise ImportError(needs_extra(format, "lakehouse", error)) from error
     if options:
-        raise ConfigError(f"got options {', '.join(options)}, Parquet has none")
+        raise errors.ConfigError(f"got options {', '.join(options)}, Parquet has none")
     from eosdb.integrations.lakehouse.parquet import ParquetTarget
 
     return ParquetTarget(target)
@@ -520,8 +516,12 @@ def _about(read: Sequence[tuple[Source, Sequence[Range]]]) -> dict[str, object]:
 
 def _checked(options: object) -> dict[str, str]:
     if not isinstance(options, Mapping):
-        raise ConfigError(f"options: got {shown(options)}, expected a mapping of names to values")
+        raise errors.ConfigError(
+            f"options: got {shown(options)}, expected a mapping of names to values"
+        )
     return {
-        check_text("options", name, ConfigError): check_text("options", value, ConfigError)
+        check_text("options", name, errors.ConfigError): check_text(
+            "options", value, errors.ConfigError
+        )
         for name, value in options.items()
     }

@@ -81,11 +81,6 @@ class SurveyHere:
     first: int | None
     marks: Mapping[int, Mark]
 
-    @property
-    def wanted(self) -> frozenset[int]:
-        """The fingerprints whose offsets `survey_there` has to collect."""
-        return frozenset(mark.first for mark in self.marks.values() if mark.first is not None)
-
 
 @dataclass(frozen=True, slots=True)
 class SurveyThere:
@@ -124,7 +119,8 @@ def survey_here(
 
 def survey_there(prints: Iterable[Print], here: SurveyHere, ended: list[int]) -> SurveyThere:
     """Survey the cluster's records; `ended` contains the partition's end once all are read."""
-    count, digest, wanted = 0, 0, here.wanted
+    count, digest = 0, 0
+    wanted = {mark.first for mark in here.marks.values()}
     before: dict[int, int] = {}
     places: dict[tuple[int, int], int] = {}
     for fingerprint in prints:

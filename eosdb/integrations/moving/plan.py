@@ -228,9 +228,9 @@ def _obstacles_of_group(group: Group, there: Group | None) -> Iterator[str]:
         )
     for tp, left in () if group.members else group.unfinished.items():
         yield (
-            f"group {group.name} was killed within {tp}: offset {', '.join(map(str, left))} is unfinished, "
-            "and the cluster would deliver complete records behind it again; start its processor here once "
-            "more, and stop it with SIGTERM"
+            f"group {group.name} was killed in the middle of {tp}: offset "
+            f"{', '.join(map(str, left))} is unfinished, and the cluster would deliver complete records "
+            "behind it again; start its processor here once more, and stop it with SIGTERM"
         )
     if there is not None and there.members:
         yield (

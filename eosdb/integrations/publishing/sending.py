@@ -15,15 +15,7 @@ from typing import Final, NamedTuple
 from eosdb.admin.summary import FileSummary
 from eosdb.errors import CorruptDatabaseError, StorageError, in_doubt
 from eosdb.integrations.publishing import manifest
-from eosdb.integrations.publishing.manifest import (
-    BLOCK,
-    HURRY_S,
-    Chunk,
-    Manifest,
-    Stored,
-    block_length,
-    divide,
-)
+from eosdb.integrations.publishing.manifest import BLOCK
 from eosdb.integrations.publishing.storage import Storage, each, finished_name
 from eosdb.maintenance import copies
 from eosdb.model.clock import Clock
@@ -60,11 +52,11 @@ class Survey:
     """The published chunks and snapshots, and the storage's time."""
 
     now: float
-    chunks: dict[str, Stored]
-    snapshots: list[Manifest]
+    chunks: dict[str, manifest.Stored]
+    snapshots: list[manifest.Manifest]
 
     @property
-    def newest(self) -> Manifest | None:
+    def newest(self) -> manifest.Manifest | None:
         return self.snapshots[0] if self.snapshots else None
 
     @property
@@ -76,7 +68,7 @@ class Survey:
 class Sent(NamedTuple):
     """A chunk that is in the storage now, and the number of bytes uploaded for it."""
 
-    chunk: Chunk
+    chunk: manifest.Chunk
     size: int
 
 
@@ -116,7 +108,7 @@ class _Publisher:
         self._report: Final = report
         self.may_be_published = False
         """Whether the snapshot may be stored with all its chunks."""
-        self._known: dict[str, Manifest | None] = {}
+        self._known: dict[str, manifest.Manifest | None] = {}
         self._sent: list[Sent] = []
 
     def publish(self, copy: Copy, keep: int) -> PublishReport:
@@ -151,7 +143,7 @@ class _Publisher:
         )
 
     def _is_late(self, began_ms: int) -> bool:
-        return self._clock.monotonic_ms() - began_ms > HURRY_S * 1000
+        return self._clock.monotonic_ms() - began_ms > manifest.HURRY_S * 1000
 
     # -- what is there --------------------------------------------------------------------------
 
@@ -163,18 +155,18 @@ class _Publisher:
             if manifest.is_chunk_name(finished_name(name))
         }
         snapshots = self._snapshots()
-        readable: list[Manifest | None] = []
+        readable: list[manifest.Manifest | None] = []
         each(self._read, manifest.in_order(snapshots), readable.append)
         return Survey(now, chunks, [found for found in readable if found is not None])
 
-    def _snapshots(self) -> dict[str, Stored]:
+    def _snapshots(self) -> dict[str, manifest.Stored]:
         return {
             name.removesuffix(_SUFFIX): stored
             for name, stored in self._storage.listing(SNAPSHOTS).items()
             if manifest.is_snapshot_name(name.removesuffix(_SUFFIX))
         }
 
-    def _read(self, name: str) -> Manifest | None:
+    def _read(self, name: str) -> manifest.Manifest | None:
         """Read a snapshot; None if it was removed, or is damaged and so unreadable for all."""
         if name not in self._known:
             where = f"{SNAPSHOTS}/{name}{_SUFFIX}"
@@ -194,20 +186,22 @@ class _Publisher:
 
     # -- sending --------------------------------------------------------------------------------
 
-    def _send(self, copy: Copy, hashes: bytes, survey: Survey) -> Manifest:
+    def _send(self, copy: Copy, hashes: bytes, survey: Survey) -> manifest.Manifest:
         """Upload all chunks, and return the manifest, which is not written yet."""
         usable = survey.usable
         newest = survey.newest if not self._anew else None
         before = self._storage.read(f"{CHUNKS}/{newest.hashes}") if newest is not None else None
         if newest is None or before is None or manifest.digest(before) != newest.hashes[:64]:
-            kept, fresh = divide(copy.hashes, (), (), ())
+            kept, fresh = manifest.divide(copy.hashes, (), (), ())
         else:
             whole = _whole(newest, survey)
-            kept, fresh = divide(copy.hashes, manifest.split_hashes(before), newest.chunks, whole)
-        left = sum(block_length(block, copy.size) for blocks in fresh for block in blocks)
+            kept, fresh = manifest.divide(
+                copy.hashes, manifest.split_hashes(before), newest.chunks, whole
+            )
+        left = sum(manifest.block_length(block, copy.size) for blocks in fresh for block in blocks)
         done = copy.size - left
         self._report(done, copy.size)
-        uploaded: list[Chunk] = []
+        uploaded: list[manifest.Chunk] = []
 
         def note(sent: Sent) -> None:
             nonlocal done
@@ -225,7 +219,7 @@ class _Publisher:
         facts = self._facts
         time_ms = self._clock.time_ms()
         name = manifest.snapshot_name(facts.position, time_ms)
-        return Manifest(
+        return manifest.Manifest(
             facts.file_id, name, facts.position, facts.mark, self._marks(survey.snapshots), time_ms,
             copy.size, index.chunk.name,
             (*kept, *uploaded), facts.cut,
@@ -239,7 +233,7 @@ class _Publisher:
         if there is not None and name not in usable:
             # Another publisher may be removing it at this moment.
             name, there = f"{name}-{secrets.token_hex(8)}", None
-        chunk = Chunk(name, len(data), blocks)
+        chunk = manifest.Chunk(name, len(data), blocks)
         if there is not None and there.size == len(data) and not self._anew:
             return Sent(chunk, 0)
         self._storage.write(f"{CHUNKS}/{name}", data)
@@ -248,7 +242,7 @@ class _Publisher:
 
     # -- afterwards -----------------------------------------------------------------------------
 
-    def _name_latest(self, published: Manifest) -> Manifest:
+    def _name_latest(self, published: manifest.Manifest) -> manifest.Manifest:
         """Point to the latest snapshot. Others may publish the same file concurrently. So each looks for
         a newer snapshot of this history afterwards, and points to that."""
         latest = published
@@ -261,7 +255,7 @@ class _Publisher:
             self._storage.write(LATEST, manifest.to_bytes(latest))
         return latest
 
-    def _marks(self, snapshots: list[Manifest]) -> tuple[str, ...]:
+    def _marks(self, snapshots: list[manifest.Manifest]) -> tuple[str, ...]:
         marks = {mark for snapshot in snapshots for mark in (snapshot.mark, *snapshot.marks)}
         at = {mark: journal.parse_mark(mark).position for mark in marks}
         ours = self._are_ours({mark for mark in marks if at[mark] <= self._facts.position})
@@ -272,7 +266,7 @@ class _Publisher:
         with self._store.read() as connection:
             return {mark for mark in marks if journal.departure(connection, mark) is None}
 
-    def _clean_up(self, survey: Survey, latest: Manifest, keep: int) -> int:
+    def _clean_up(self, survey: Survey, latest: manifest.Manifest, keep: int) -> int:
         snapshots = self._snapshots()
         now = max((s.modified for s in snapshots.values() if s.modified), default=survey.now)
         now = max(now, survey.now)
@@ -287,11 +281,11 @@ class _Publisher:
         return len(gone) + len(chunks)
 
 
-def _path(snapshot: Manifest) -> str:
+def _path(snapshot: manifest.Manifest) -> str:
     return f"{SNAPSHOTS}/{snapshot.name}{_SUFFIX}"
 
 
-def _whole(newest: Manifest, survey: Survey) -> set[str]:
+def _whole(newest: manifest.Manifest, survey: Survey) -> set[str]:
     """The snapshot's chunks that are in the storage in full length."""
     return {
         chunk.name

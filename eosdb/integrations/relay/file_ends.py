@@ -147,10 +147,7 @@ class FileSource:
             )
 
     def rest(self) -> None:
-        """Does nothing: nothing is held between two reads."""
-
-    def close(self) -> None:
-        """Does nothing: the caller closes the database."""
+        """Does nothing: nothing is held between two reads, and the caller closes the database."""
 
 
 def records_of(tp: TopicPartition, block: Block, end: int) -> list[values.RelayRecord]:
@@ -244,9 +241,6 @@ class FileTarget:
             with contextlib.suppress(EosdbError):
                 self._producer.close()
             self._producer = None
-
-    def close(self) -> None:
-        self.release()
 
 
 def _refused(sent: Iterable[tuple[values.Outgoing, ProduceFuture]]) -> list[values.RelayRecord]:

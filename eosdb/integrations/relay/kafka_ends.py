@@ -158,9 +158,6 @@ class KafkaSource:
             self._consumer = None
         self._client.rest()
 
-    def close(self) -> None:
-        self.rest()
-
     def _connected(self) -> Any:
         if self._consumer is None:
             self._consumer = self._client.consumer(**{"queued.max.messages.kbytes": _MEMORY_KB})
@@ -420,6 +417,3 @@ class KafkaTarget:
         self._is_open = False
         with contextlib.suppress(Exception):
             producer.purge()
-
-    def close(self) -> None:
-        self.release()

@@ -9,12 +9,7 @@ import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Final
 
-from eosdb.errors import (
-    ConfigError,
-    InvalidPartitionsError,
-    OffsetOutOfRangeError,
-    UnknownTopicOrPartitionError,
-)
+from eosdb import errors
 from eosdb.integrations.relay.values import Bounds, Position, SourceTopic, TopicFacts
 from eosdb.model.values import TopicPartition
 
@@ -56,7 +51,7 @@ def start_of(
             f"{position.offset}"
         )
     elif position.offset > bounds.end:
-        raise OffsetOutOfRangeError(
+        raise errors.OffsetOutOfRangeError(
             f"{tp}: relayed up to offset {position.offset}, and the source ends at {bounds.end}: it is an "
             "older copy, or has lost records; bring back the newer one, or relay under another name"
         )
@@ -69,7 +64,7 @@ def start_of(
         return position.offset
     if on_gap == "earliest":
         return bounds.start
-    raise OffsetOutOfRangeError(
+    raise errors.OffsetOutOfRangeError(
         f"{lost}; on_gap='earliest' (--on-gap earliest) continues with the earliest record"
     )
 
@@ -146,7 +141,7 @@ def checked_partitions(
     for topic in topics:
         there = facts[topic.name].partitions
         if there < topic.partitions:
-            raise InvalidPartitionsError(
+            raise errors.InvalidPartitionsError(
                 f"topic {topic.name!r} has {topic.partitions} partitions in the source and {there} at "
                 f"{where}; records keep their partition, so widen it there to {topic.partitions}"
             )
@@ -167,9 +162,9 @@ def wanted(available: Collection[str], requested: Iterable[str] | None, where: s
     if requested is None:
         return sorted(name for name in available if not name.startswith("__"))
     if not (names := sorted(set(requested))):
-        raise ConfigError("topics: got none, expected names of topics; leave it out for all")
+        raise errors.ConfigError("topics: got none, expected names of topics; leave it out for all")
     if missing := [name for name in names if name not in available]:
-        raise UnknownTopicOrPartitionError(
+        raise errors.UnknownTopicOrPartitionError(
             f"{where} has no topic {missing[0]!r}; it has {', '.join(sorted(available)) or 'none'}"
         )
     return names

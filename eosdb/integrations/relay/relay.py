@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 
 from eosdb import errors
 from eosdb.client.processor.failure import Failure
-from eosdb.integrations.relay import planning
+from eosdb.integrations.relay import planning, values
 from eosdb.integrations.relay.settings import DEAD_LETTERS, RelaySettings
 from eosdb.integrations.relay.status import (
     Keeper,
@@ -24,18 +24,6 @@ from eosdb.integrations.relay.status import (
     RelayStatus,
     Standing,
     transactional_id,
-)
-from eosdb.integrations.relay.values import (
-    Bounds,
-    Chunk,
-    InterruptedRelayError,
-    Limits,
-    Outgoing,
-    Position,
-    RelayRecord,
-    SourceTopic,
-    TooLargeError,
-    TopicFacts,
 )
 from eosdb.model.clock import Clock
 from eosdb.model.closing import Closeable, Closing
@@ -54,7 +42,7 @@ class Source(Protocol):
     def id(self) -> str:
         """The id under which positions are stored: constant as long as offsets keep their meaning."""
 
-    def topics(self, requested: Iterable[str] | None) -> list[SourceTopic]:
+    def topics(self, requested: Iterable[str] | None) -> list[values.SourceTopic]:
         """The topics to relay. Raises UnknownTopicOrPartitionError for a topic that does not exist."""
 
     def departure(self, mark: str) -> str | None:
@@ -63,13 +51,15 @@ class Source(Protocol):
     def mark(self) -> str:
         """A mark of the source's current history; empty if the source has none."""
 
-    def bounds(self, topics: Sequence[SourceTopic]) -> dict[TopicPartition, Bounds]:
+    def bounds(self, topics: Sequence[values.SourceTopic]) -> dict[TopicPartition, values.Bounds]:
         """The current start and end of each partition."""
 
-    def begin(self, topics: Sequence[SourceTopic], starts: Mapping[TopicPartition, int]) -> None:
+    def begin(
+        self, topics: Sequence[values.SourceTopic], starts: Mapping[TopicPartition, int]
+    ) -> None:
         """Start reading from these offsets."""
 
-    def read(self, limits: Limits) -> Chunk:
+    def read(self, limits: values.Limits) -> values.Chunk:
         """Read the next chunk, and advance; empty if there is nothing to read."""
 
     def ends(self) -> dict[TopicPartition, int]:
@@ -86,10 +76,7 @@ class Source(Protocol):
         count."""
 
     def rest(self) -> None:
-        """Release connections while the relay waits."""
-
-    def close(self) -> None:
-        """Close the source."""
+        """Close the connections. `read` opens them again."""
 
 
 class Target(Protocol):
@@ -112,20 +99,17 @@ class Target(Protocol):
     def position_records(self) -> Iterable[tuple[bytes | None, bytes | None]]:
         """Key and value of each committed record of the position topic, up to its current end."""
 
-    def facts(self, topics: Iterable[str]) -> dict[str, TopicFacts]:
+    def facts(self, topics: Iterable[str]) -> dict[str, values.TopicFacts]:
         """Facts about the topics of this list that exist."""
 
     def create(self, name: str, partitions: int, config: Mapping[str, str]) -> None:
         """Create a topic with those settings that the target knows."""
 
-    def write(self, records: Sequence[Outgoing]) -> None:
+    def write(self, records: Sequence[values.Outgoing]) -> None:
         """Write the records in one transaction, and commit it."""
 
     def release(self) -> None:
-        """Abort an open transaction, if that is possible soon, and give up the transactional id."""
-
-    def close(self) -> None:
-        """Close the target."""
+        """Abort an open transaction, if that is possible soon, and close the producer and connections."""
 
 
 _Place = tuple[str, int, int]
@@ -139,7 +123,7 @@ class Aside:
         self._failures: dict[_Place, Failure] = {}
         self._is_bare: set[_Place] = set()
 
-    def put(self, record: RelayRecord, message: str, now_ms: int) -> str:
+    def put(self, record: values.RelayRecord, message: str, now_ms: int) -> str:
         """Send the record to its dead letter topic from now on, and return the topic. If that has refused
         it as well, only its headers are sent."""
         place = (record.topic, record.partition, record.offset)
@@ -162,17 +146,17 @@ class Aside:
         self._failures.clear()
         self._is_bare.clear()
 
-    def outgoing(self, record: RelayRecord) -> Outgoing:
+    def outgoing(self, record: values.RelayRecord) -> values.Outgoing:
         """The form of a record for the target: as it is, or as a dead letter."""
         topic, partition, offset, timestamp, key, value, headers = record
         failure = self._failures.get((topic, partition, offset)) if self._failures else None
         if failure is None:
-            return Outgoing(topic, partition, timestamp, key, value, headers, record)
+            return values.Outgoing(topic, partition, timestamp, key, value, headers, record)
         if (topic, partition, offset) in self._is_bare:
             key = value = None
             headers = ()
         marked = failure.mark(headers)
-        return Outgoing(topic + DEAD_LETTERS, 0, timestamp, key, value, marked, record)
+        return values.Outgoing(topic + DEAD_LETTERS, 0, timestamp, key, value, marked, record)
 
 
 _IDLE_MS: Final = 500
@@ -196,7 +180,7 @@ class Relay(Closeable):
         self._run_id: Final = uuid.uuid4().hex
         self._stopped = False  # No lock: a signal handler may set it.
         self._progress: Final = Progress(clock)
-        self._topics: list[SourceTopic] = []
+        self._topics: list[values.SourceTopic] = []
         self._topic_ids: dict[str, str] = {}
         self._target_ids: dict[str, str] = {}
         self._found_run: str | None = None
@@ -206,7 +190,7 @@ class Relay(Closeable):
         """Topics whose timestamps the target replaces, which was logged."""
         self._is_away = False
         self._aside = Aside(settings.name)
-        self._closing: Final = Closing(target.close, source.close)
+        self._closing: Final = Closing(target.release, source.rest)
 
     def run(self, *, until_caught_up: bool = False) -> RelayStatus:
         """Relay until `stop` is called, or until everything committed by now has arrived.
@@ -222,7 +206,7 @@ class Relay(Closeable):
                 try:
                     if self._session(until_caught_up):
                         break
-                except InterruptedRelayError as error:
+                except values.InterruptedRelayError as error:
                     self._failed(error)
         except errors.EosdbError as error:
             self._progress.failed(str(error))
@@ -300,15 +284,15 @@ class Relay(Closeable):
                 return False
         return True
 
-    def _write(self, chunk: Chunk, keeper: Keeper) -> None:
+    def _write(self, chunk: values.Chunk, keeper: Keeper) -> None:
         behind = [keeper.claim(self._run_id, self._source.mark())]
         for tp, offset in chunk.positions.items():
             ids = self._topic_ids[tp.topic], self._target_ids[tp.topic]
-            behind.append(keeper.position(tp, Position(offset, *ids)))
+            behind.append(keeper.position(tp, values.Position(offset, *ids)))
         while True:
             try:
                 return self._target.write([*map(self._aside.outgoing, chunk.records), *behind])
-            except TooLargeError as error:
+            except values.TooLargeError as error:
                 self._put_aside(error)
 
     # -- what may be wrong ----------------------------------------------------------------------------
@@ -375,18 +359,20 @@ class Relay(Closeable):
                 break
             self._clock.sleep_ms(_LOOK_MS)
         if lacking := [name for name in names if name not in facts]:
-            raise InterruptedRelayError(f"{target.where}: topic {lacking[0]} is not there yet")
+            raise values.InterruptedRelayError(
+                f"{target.where}: topic {lacking[0]} is not there yet"
+            )
         planning.checked_partitions(self._topics, facts, target.where)
         target_ids = {name: facts[name].topic_id for name in names}
         if any(target_ids[name] != topic_id for name, topic_id in self._target_ids.items()):
-            raise InterruptedRelayError(f"{target.where}: a topic was deleted and recreated")
+            raise values.InterruptedRelayError(f"{target.where}: a topic was deleted and recreated")
         self._target_ids = target_ids
         for name in names:
             if facts[name].log_append_time and name not in self._retimed:
                 self._retimed.add(name)
                 self._tell(catalog.RELAY_TIMESTAMPS, target=target.where, topic=name)
 
-    def _put_aside(self, error: TooLargeError) -> None:
+    def _put_aside(self, error: values.TooLargeError) -> None:
         if not error.records:
             raise errors.MessageTooLargeError(str(error)) from error
         if self._settings.too_large == "stop":

@@ -26,16 +26,8 @@ from eosdb.model.values import (
 )
 from eosdb.testing.arena import Faults
 from eosdb.testing.scheduler import Actor, NodeCrashed
+from eosdb.testing.simulation import model
 from eosdb.testing.simulation.actors import ROLES, Me
-from eosdb.testing.simulation.model import (
-    INPUT,
-    MEMBERS,
-    RESULTS,
-    TABLE,
-    PartitionModel,
-    Row,
-    Violation,
-)
 from eosdb.testing.simulation.world import DATA, TOPICS, World
 
 _RECENT: Final = 8
@@ -104,7 +96,7 @@ def repeats_with_more(world: World, rng: random.Random, node: int) -> None:
 def commits_for_an_old_generation(world: World, rng: random.Random, node: int) -> None:
     """As a member that missed a rebalance, send offsets to a transaction (KIP-447)."""
     try:
-        group = world.nodes[node].broker.describe_group(MEMBERS)
+        group = world.nodes[node].broker.describe_group(model.MEMBERS)
         me = world.ask(node, requests.InitProducerId("intruder"))
     except EosdbError:
         return
@@ -116,15 +108,15 @@ def commits_for_an_old_generation(world: World, rng: random.Random, node: int) -
     if generation is None:
         return
     _must_be_refused(
-        f"{member_id} of {MEMBERS} is at generation {generation}; an offset of the one before",
+        f"{member_id} of {model.MEMBERS} is at generation {generation}; an offset of the one before",
         world,
         node,
         requests.TxnOffsetCommit(
             transactional_id="intruder",
             producer_id=me.producer_id,
             producer_epoch=me.producer_epoch,
-            group=ConsumerGroupMetadata(MEMBERS, generation - 1, member_id),
-            offsets={TopicPartition(INPUT, 0): OffsetAndMetadata(0)},
+            group=ConsumerGroupMetadata(model.MEMBERS, generation - 1, member_id),
+            offsets={TopicPartition(model.INPUT, 0): OffsetAndMetadata(0)},
         ),
     )
 
@@ -146,17 +138,17 @@ def _must_be_refused(what: str, world: World, node: int, request: requests.Reque
         results = answer.values() if isinstance(answer, dict) else [answer]
         is_refused = any(getattr(result, "error", None) is not None for result in results)
     if not is_refused:
-        raise Violation(f"{what} is answered with success")
+        raise model.Violation(f"{what} is answered with success")
     world.counts[f"an intruder's {request.name}"] += 1
 
 
-def _some_batch(model: PartitionModel, rng: random.Random) -> list[Row] | None:
+def _some_batch(stored: model.PartitionModel, rng: random.Random) -> list[model.Row] | None:
     """One of the newest batches outside of transactions: its rows share a journal position."""
-    recent = [r for r in model.rows[-40:] if r.producer_id >= 0 and not r.is_transactional]
+    recent = [r for r in stored.rows[-40:] if r.producer_id >= 0 and not r.is_transactional]
     if not recent:
         return None
     position = rng.choice(recent).position
-    return [row for row in model.rows if row.position == position]
+    return [row for row in stored.rows if row.position == position]
 
 
 _ENOUGH_RUNS = 300
@@ -269,7 +261,7 @@ def run(settings: Settings) -> Result:
             with watched(world.reached, world.ends_in_steps):
                 life.live(settings.steps)
             life.finish()
-        except Violation as broken:
+        except model.Violation as broken:
             violation = str(broken)
         except Exception as error:
             violation = f"{type(error).__name__}: {error}"
@@ -324,7 +316,7 @@ class _Life:
         world.counts["a group changes over"] += world.checker.beliefs.changes_over
         report = world.nodes[0].verify()
         if not report.ok:
-            raise Violation(f"verify: {report.problems[0]}")
+            raise model.Violation(f"verify: {report.problems[0]}")
 
     def _ask_for_outcomes(self) -> None:
         """Check the outcome of every transaction, also of those whose producers never learned it."""
@@ -341,7 +333,9 @@ class _Life:
             world.say(f"{record.key} is {outcome}")
             same = outcome == record.answer or (outcome, record.answer) == (NEVER, "aborted")
             if record.answer and not same:
-                raise Violation(f"{record.key}: told {record.answer}, the outcome is {outcome}")
+                raise model.Violation(
+                    f"{record.key}: told {record.answer}, the outcome is {outcome}"
+                )
             world.ledger.answered(record, outcome)
 
     def _bury(self, actor: Actor) -> None:
@@ -436,7 +430,7 @@ class _Life:
         those with committed results."""
         world = self._world
         partitions = world.checker.partitions.items()
-        opened = [tp for tp, model in partitions if model.open and tp.topic != TABLE]
+        opened = [tp for tp, stored in partitions if stored.open and tp.topic != model.TABLE]
         if opened and self._rng.random() < 0.5:
             tp = self._rng.choice(opened)
             limit = world.nodes[0].broker.offsets(tp).log_end_offset
@@ -444,8 +438,8 @@ class _Life:
             tp = TopicPartition(DATA, self._rng.randrange(TOPICS[DATA]))
             limit = world.nodes[0].broker.offsets(tp).log_end_offset
         else:
-            tp = TopicPartition(INPUT, self._rng.randrange(TOPICS[INPUT]))
-            limit = min(self._consumed_by(group, tp) for group in RESULTS.values())
+            tp = TopicPartition(model.INPUT, self._rng.randrange(TOPICS[model.INPUT]))
+            limit = min(self._consumed_by(group, tp) for group in model.RESULTS.values())
         world.ask(self._node(), requests.DeleteRecords(tp, self._truncated_to(tp, limit)))
 
     def _let_an_intruder_ask(self) -> None:

@@ -25,6 +25,7 @@ _WRITING: Final = (
     requests.TxnOffsetCommit,
 )  # fmt: skip
 """Requests that also do due work, such as removing dead members."""
+_SHORT: Final[dict[str, Any]] = {"request_timeout_ms": 400, "retry_backoff_ms": 20}
 _HISTORIES_MS: Final = (1, 1_000, 20_000)
 """How long events are kept in every second world; in the others, for ever."""
 
@@ -61,11 +62,10 @@ class World(Arena):
             self.transport(node),
             self.clock,
             batch_size=40,
-            request_timeout_ms=400,
             delivery_timeout_ms=4_000,
-            retry_backoff_ms=20,
             max_block_ms=3_000,
             client_id=name,
+            **_SHORT,
             **config,
         )
 
@@ -76,9 +76,8 @@ class World(Arena):
             self.clock,
             group_id,
             auto_offset_reset="earliest",
-            request_timeout_ms=400,
-            retry_backoff_ms=20,
             default_api_timeout_ms=3_000,
+            **_SHORT,
         )
 
     def member(
@@ -87,7 +86,6 @@ class World(Arena):
         """A consumer that shares the input with the other members of its group. It is in its broker's
         process, so that its death must be noticed at once; if it `is_far`, it comes through a server and a
         bad network, and its session has to do."""
-        far: dict[str, Any] = {"request_timeout_ms": 400, "retry_backoff_ms": 20} if is_far else {}
         return Consumer(
             self.transport(node, None if is_far else CALM, served=is_far),
             self.clock,
@@ -99,7 +97,7 @@ class World(Arena):
             max_poll_interval_ms=4_000,
             client_id=name,
             group_instance_id=instance,
-            **far,
+            **(_SHORT if is_far else {}),
         )
 
     def reader(self, node: int, isolation_level: IsolationLevel) -> Consumer:

@@ -86,7 +86,7 @@ def test_a_move_that_is_through_has_nothing_left_to_do() -> None:
         (replace(FACTS, groups=(Group("billing", 2, {P0: 4}),)), "billing has 2 members in the file"),
         (
             replace(FACTS, groups=(Group("b", 0, {P0: 4}, {P0: [4, 6]}),)),
-            "group b was killed amid orders-0: offset 4, 6 is unfinished",
+            "group b was killed in the middle of orders-0: offset 4, 6 is unfinished",
         ),
         (
             replace(
