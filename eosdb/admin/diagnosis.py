@@ -26,6 +26,10 @@ from eosdb.model.protocol.consumer_protocol import PROTOCOL_TYPE, decode_assignm
 from eosdb.model.reports import Diagnosis, GroupPartition, GroupReport, OpenTransaction
 from eosdb.model.values import GroupState, TopicPartition
 
+_COLUMNS: Final = (
+    "topic", "partition", "producer_id", "producer_epoch", "coordinator_epoch", "start_offset",
+    "last_timestamp", "start_time_ms",
+)  # fmt: skip
 _OPEN: Final = """
     SELECT p.topic, p.partition, s.producer_id, s.producer_epoch, s.coordinator_epoch,
         s.current_txn_start_offset, s.last_timestamp, coalesce(j.timestamp, s.last_append_time),
@@ -72,11 +76,11 @@ def open_transactions(
         metadata.transactional_id: metadata
         for metadata in transaction_rows.read_where(connection, _OF_PRODUCERS, (producers,))
     }
-    for topic, number, *state, transactional_id in rows:
-        metadata = hanging.Open(TopicPartition(topic, number), *state)
-        coordinated = by_id.get(transactional_id)
-        is_orphan = coordinated is not None and foresight.is_orphan(coordinated)
-        yield hanging.report(metadata, coordinated, epoch, foresight.now_ms, is_orphan=is_orphan)
+    for *stored, transactional_id in rows:
+        metadata = by_id.get(transactional_id)
+        is_orphan = metadata is not None and foresight.is_orphan(metadata)
+        opened = OpenTransaction(**dict(zip(_COLUMNS, stored, strict=True)))
+        yield hanging.judged(opened, metadata, epoch, foresight.now_ms, is_orphan=is_orphan)
 
 
 def diagnose(
@@ -152,15 +156,11 @@ def group_report(
                 client_host=None if reader is None else reader.client_host or None,
             )
         )
-    if group is None:
-        state = GroupState.EMPTY if tps else GroupState.DEAD
-        return GroupReport(
-            group_id=group_id, state=state.value, members=0, partitions=tuple(reports)
-        )
+    absent = GroupState.EMPTY if tps else GroupState.DEAD
     return GroupReport(
         group_id=group_id,
-        state=group.state.value,
-        members=len(group.members),
+        state=(absent if group is None else group.state).value,
+        members=0 if group is None else len(group.members),
         partitions=tuple(reports),
         due=() if stored is None else foresight.of_group(stored),
     )

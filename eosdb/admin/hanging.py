@@ -7,42 +7,33 @@ transaction is.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from dataclasses import replace
+from typing import Final
 
 from eosdb.coordinator.transactions.decisions import is_timed_out
 from eosdb.coordinator.transactions.state import TransactionMetadata
 from eosdb.model.reports import HangingReason, OpenTransaction
-from eosdb.model.values import TopicPartition, TransactionState
+from eosdb.model.values import TransactionState
 
 DUE: Final = frozenset((HangingReason.OVERDUE, HangingReason.OWNER_DIED))
 """Why the next write aborts a transaction."""
 
 
-class Open(NamedTuple):
-    """A producer's open transaction, as the partition stores it."""
-
-    tp: TopicPartition
-    producer_id: int
-    producer_epoch: int
-    coordinator_epoch: int
-    start_offset: int
-    last_timestamp: int
-    began_ms: int
-
-
 def judge(
-    opened: Open,
+    opened: OpenTransaction,
     metadata: TransactionMetadata | None,
     current_epoch: int,
     now_ms: int,
     *,
     is_orphan: bool = False,
 ) -> HangingReason | None:
-    """Return why the transaction hangs; None if it will end."""
+    """Return why the transaction hangs, from the partition's state of it (`opened`) and the coordinator's;
+    None if it will end."""
     if metadata is None or metadata.producer_id != opened.producer_id:
         return HangingReason.UNKNOWN
+    is_its_partition = opened.topic_partition in metadata.partitions
     if metadata.state.is_decided:
-        if opened.tp not in metadata.partitions:
+        if not is_its_partition:
             return HangingReason.NOT_ITS_PARTITION
         refused = opened.coordinator_epoch > current_epoch
         return HangingReason.REFUSED if refused else None
@@ -50,42 +41,33 @@ def judge(
         return HangingReason.COMPLETED
     if metadata.producer_epoch != opened.producer_epoch:
         return HangingReason.ANOTHER_EPOCH
-    if opened.tp not in metadata.partitions:
+    if not is_its_partition:
         return HangingReason.NOT_ITS_PARTITION
     if is_timed_out(metadata, now_ms):
         return HangingReason.OVERDUE
     return HangingReason.OWNER_DIED if is_orphan else None
 
 
-def report(
-    opened: Open,
+def judged(
+    opened: OpenTransaction,
     metadata: TransactionMetadata | None,
     current_epoch: int,
     now_ms: int,
     *,
     is_orphan: bool = False,
 ) -> OpenTransaction:
-    """Combine the states of partition and coordinator into one report."""
+    """Add the coordinator's state to the partition's."""
     reason = judge(opened, metadata, current_epoch, now_ms, is_orphan=is_orphan)
-    ends_itself = metadata is not None and (reason is None or reason in DUE)
-    ongoing = metadata is not None and metadata.state is TransactionState.ONGOING
-    return OpenTransaction(
-        topic=opened.tp.topic,
-        partition=opened.tp.partition,
-        producer_id=opened.producer_id,
-        producer_epoch=opened.producer_epoch,
-        coordinator_epoch=opened.coordinator_epoch,
-        start_offset=opened.start_offset,
-        last_timestamp=opened.last_timestamp,
-        transactional_id=None if metadata is None else metadata.transactional_id,
-        state=None if metadata is None else metadata.state.label,
-        start_time_ms=metadata.start_time_ms
-        if metadata is not None and ends_itself
-        else opened.began_ms,
-        deadline_ms=(
-            metadata.start_time_ms + metadata.timeout_ms
-            if metadata is not None and ends_itself and ongoing
-            else -1
-        ),
+    if metadata is None:
+        return replace(opened, hanging=reason)
+    known = replace(
+        opened,
+        transactional_id=metadata.transactional_id,
+        state=metadata.state.label,
         hanging=reason,
     )
+    if reason is not None and reason not in DUE:
+        return known
+    start_ms, is_ongoing = metadata.start_time_ms, metadata.state is TransactionState.ONGOING
+    deadline_ms = start_ms + metadata.timeout_ms if is_ongoing else -1
+    return replace(known, start_time_ms=start_ms, deadline_ms=deadline_ms)

@@ -230,11 +230,11 @@ class OpenTransaction:
     coordinator_epoch: int
     start_offset: int
     last_timestamp: int
-    transactional_id: str | None
-    state: str | None
+    transactional_id: str | None = None
+    state: str | None = None
     start_time_ms: int
-    deadline_ms: int
-    hanging: HangingReason | None
+    deadline_ms: int = -1
+    hanging: HangingReason | None = None
 
     @property
     def topic_partition(self) -> TopicPartition:

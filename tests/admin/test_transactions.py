@@ -16,6 +16,7 @@ from eosdb import HangingReason, ManualClock, Record, RecordBatch, TopicPartitio
 from eosdb.admin import hanging
 from eosdb.coordinator.transactions.state import TransactionMetadata
 from eosdb.errors import InvalidRequestError, TransactionalIdNotFoundError
+from eosdb.model.reports import OpenTransaction
 from eosdb.model.values import TransactionState
 from tests.readers import committed_values
 from tests.requests import Send
@@ -149,7 +150,10 @@ def test_what_hangs_follows_from_what_both_sides_know(
         "start_time_ms": 901, "last_update_time_ms": 950, "partitions": frozenset({TP}),
         "groups": frozenset(),
     }  # fmt: skip
-    found = hanging.Open(TP, 7, 3, 2, 0, 900, 900)
+    found = OpenTransaction(
+        topic=TP.topic, partition=TP.partition, producer_id=7, producer_epoch=3,
+        coordinator_epoch=2, start_offset=0, last_timestamp=900, start_time_ms=900,
+    )  # fmt: skip
     metadata = TransactionMetadata(**{**known, **change})  # type: ignore[arg-type]
     assert hanging.judge(found, metadata, 2, 1_000) is reason
     assert hanging.judge(found, None, 2, 1_000) is HangingReason.UNKNOWN
