@@ -24,6 +24,7 @@ from eosdb.store import queries
 from eosdb.store.file import forking
 from eosdb.store.file.connection import hearing
 from eosdb.store.file.failures import translate
+from eosdb.store.schema.guard import quoted
 from eosdb.store.schema.migrate import open_file
 
 Path = str | os.PathLike[str]
@@ -78,8 +79,8 @@ class Fleet:
                 used, views = _used(first, sql), queries.typed_views(first)
             with queries.refusals(_SCRATCH):
                 for table, columns in used.items():
-                    declared = "".join(f", {_quoted(name)} {kind}" for name, kind in columns)
-                    scratch.execute(f"CREATE TABLE {_quoted(table)} (file{declared})")
+                    declared = "".join(f", {quoted(name)} {kind}" for name, kind in columns)
+                    scratch.execute(f"CREATE TABLE {quoted(table)} (file{declared})")
             types = _types(scratch, views, sql)
             report_progress(on_progress, lambda report: _fill(scratch, self.paths, used, report))
             scratch.execute("PRAGMA query_only=ON")
@@ -148,10 +149,10 @@ def _fill(
                         f"{path}: {table} is not there, or not as in {paths[0]}; create it alike, or leave "
                         "the file out"
                     )
-                names = "".join(f", {_quoted(name)}" for name, _ in columns)
+                names = "".join(f", {quoted(name)}" for name, _ in columns)
                 marks = ", ".join("?" * (1 + len(columns)))
-                into = f"{_quoted(table)} (file{names}) VALUES ({marks})"
-                rows = reader.execute(f"SELECT ? AS file{names} FROM {_quoted(table)}", (path,))
+                into = f"{quoted(table)} (file{names}) VALUES ({marks})"
+                rows = reader.execute(f"SELECT ? AS file{names} FROM {quoted(table)}", (path,))
                 try:
                     scratch.executemany(f"INSERT INTO {into}", rows)
                 except sqlite3.OperationalError as error:
@@ -160,7 +161,3 @@ def _fill(
                     raise
     scratch.execute("COMMIT")
     report(len(paths), len(paths))
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

@@ -18,6 +18,7 @@ from eosdb.model.reports import StoragePart, StorageStats, TopicStorage
 from eosdb.model.values import TransactionState
 from eosdb.store import journal, space
 from eosdb.store.schema import newest
+from eosdb.store.schema.guard import quoted
 from eosdb.store.space import Pages
 
 _ROW_OVERHEAD: Final = 6
@@ -132,7 +133,7 @@ def _estimated(
     for tree in trees:
         where = f" WHERE {tree.condition}" if tree.condition else ""
         (contents[tree.name],) = connection.execute(
-            f"SELECT COALESCE(sum({_content(tree.columns)}), 0) FROM {_quoted(tree.table)}{where}"
+            f"SELECT COALESCE(sum({_content(tree.columns)}), 0) FROM {quoted(tree.table)}{where}"
         ).fetchone()
     used = pages.total - pages.free
     beyond = {name: max(content - pages.size, 0) for name, content in contents.items()}
@@ -145,14 +146,9 @@ def _content(columns: Iterable[str]) -> str:
     lengths = (
         f"CASE typeof({name}) WHEN 'integer' THEN 4 WHEN 'real' THEN 8 WHEN 'null' THEN 0 "
         f"ELSE length(CAST({name} AS BLOB)) END + 1"
-        for name in map(_quoted, columns)
+        for name in map(quoted, columns)
     )
     return " + ".join((*lengths, str(_ROW_OVERHEAD)))
-
-
-def _quoted(name: str) -> str:
-    """Quote the name of a user's own table or column."""
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _journal(

@@ -187,7 +187,7 @@ def dependents(connection: sqlite3.Connection) -> list[str]:
         if parent.lower() in ours and table.lower() not in ours:
             uses.append(f"the foreign key of {table!r} to {parent!r}")
     for type_, name, table in own:
-        if type_ == "view" and _uses(connection, f"SELECT * FROM {_quoted(name)}", ours):
+        if type_ == "view" and _uses(connection, f"SELECT * FROM {quoted(name)}", ours):
             uses.append(f"the view {name!r}, which reads them")
         if type_ == "trigger" and any(
             name.lower() in sources or not sources & {other.lower() for _, other, _ in own}
@@ -205,15 +205,15 @@ def _changes(
     columns = ""
     with contextlib.suppress(sqlite3.Error):
         columns = ", ".join(
-            f"{_quoted(name)} = {_quoted(name)}"
+            f"{quoted(name)} = {quoted(name)}"
             for (name,) in connection.execute(
                 "SELECT name FROM pragma_table_xinfo(?) WHERE hidden = 0", (table,)
             )
         )
     for statement in (
-        f"INSERT INTO {_quoted(table)} DEFAULT VALUES",
-        f"DELETE FROM {_quoted(table)}",
-        f"UPDATE {_quoted(table)} SET {columns}",
+        f"INSERT INTO {quoted(table)} DEFAULT VALUES",
+        f"DELETE FROM {quoted(table)}",
+        f"UPDATE {quoted(table)} SET {columns}",
     ):
         if sources := _uses(connection, statement, ours):
             yield sources
@@ -237,5 +237,6 @@ def _uses(connection: sqlite3.Connection, statement: str, ours: frozenset[str]) 
     return sources
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
+    """A user's own name as an identifier of SQL."""
     return '"' + name.replace('"', '""') + '"'

@@ -306,8 +306,7 @@ class HeldUnit:
         self.is_ours = True
         with contextlib.suppress(sqlite3.Error):  # The user is still reading a result.
             for kind, name in self._raw.execute(_TEMPORARY).fetchall():
-                quoted = str(name).replace('"', '""')
-                self._raw.execute(f'DROP {kind} IF EXISTS temp."{quoted}"')
+                self._raw.execute(f"DROP {kind} IF EXISTS temp.{guard.quoted(name)}")
 
     def _check_names(self) -> None:
         if self._has_altered:
