@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 from eosdb.broker.core import RequestHandler
 from eosdb.broker.group_offsets import checked, commit_offsets
@@ -14,7 +14,9 @@ from eosdb.coordinator.groups import offsets as group_offsets
 from eosdb.coordinator.groups import rows as group_rows
 from eosdb.errors import GroupIdNotFoundError, InvalidRequestError, NonEmptyGroupError
 from eosdb.log import partition_rows
+from eosdb.log.partition_rows import Partition
 from eosdb.log.reading import by_time
+from eosdb.model.config import INT64_MAX
 from eosdb.model.reports import GroupReport, OffsetReset
 from eosdb.model.requests import OffsetCommit
 from eosdb.model.validation import check_group_id, check_int, check_mapping, check_topic_partitions
@@ -30,8 +32,8 @@ from eosdb.store.writing.unit import Unit
 
 from . import configs, diagnosis
 
-Target = Callable[[sqlite3.Connection, TopicPartition, int], int]
-"""Returns the offset to set for one partition; the last argument is the committed offset, -1 for none."""
+Target = tuple[str, int]
+"""The parameter of `reset_offsets` that names the target, and its number (0 without one)."""
 
 
 def plan(
@@ -54,50 +56,31 @@ def plan(
     for tp in tps:
         partition = partition_rows.read(connection, tp)
         before = standing[tp].offset if tp in standing else -1
-        wanted = target(connection, tp, before)
+        wanted = _wanted(connection, partition, before, target)
         after = min(max(wanted, partition.log_start_offset), partition.log_end_offset)
         plan.append(OffsetReset(tp.topic, tp.partition, before, after))
     return plan
 
 
-def at(timestamp: int) -> Target:
-    """The target at a timestamp, which may be the log's beginning or end."""
-
-    def find(connection: sqlite3.Connection, tp: TopicPartition, before: int) -> int:
-        partition = partition_rows.read(connection, tp)
-        first = by_time.list_offset(connection, partition, timestamp, read_committed=False)
-        return partition.log_end_offset if first.offset < 0 else first.offset
-
-    return find
-
-
-def current(connection: sqlite3.Connection, tp: TopicPartition, before: int) -> int:
-    return before if before >= 0 else at(LATEST)(connection, tp, before)
-
-
-def offset(offset: int | None) -> Target:
-    if offset is not None:
-        check_int("to_offset", offset, 0)
-    return lambda connection, tp, before: offset or 0
-
-
-def timestamp(timestamp: int | None) -> Target:
-    return at(0 if timestamp is None else check_int("to_timestamp", timestamp, 0))
-
-
-def shift(by: int | None) -> Target:
-    if by is not None:
-        check_int("shift_by", by, -(2**62), 2**62)
-
-    def shift(connection: sqlite3.Connection, tp: TopicPartition, before: int) -> int:
+def _wanted(
+    connection: sqlite3.Connection, partition: Partition, before: int, target: Target
+) -> int:
+    """The target's offset, which may lie outside the log. `before` is the committed one, -1 for none."""
+    name, number = target
+    if name == "to_offset":
+        return number
+    if name == "to_current" and before >= 0:
+        return before
+    if name == "shift_by":
         if before < 0:
             raise InvalidRequestError(
-                f"{tp}: the group has no committed offset to shift; name a target, such as "
-                "to_earliest"
+                f"{partition.topic_partition}: the group has no committed offset to shift; name a target, "
+                "such as to_earliest"
             )
-        return before + (by or 0)
-
-    return shift
+        return before + number
+    timestamp = {"to_earliest": EARLIEST, "to_timestamp": number}.get(name, LATEST)
+    first = by_time.list_offset(connection, partition, timestamp, read_committed=False)
+    return partition.log_end_offset if first.offset < 0 else first.offset
 
 
 class GroupAdmin(RequestHandler):
@@ -107,8 +90,7 @@ class GroupAdmin(RequestHandler):
         """Return the group's offset and true lag in each partition, and the member that reads it. Raises
         GroupIdNotFoundError and GroupAuthorizationFailedError."""
         check_group_id(group_id)
-        with self._store.read() as connection:
-            self._authorizer.check(connection, "describe", "group", group_id)
+        with self._core.reading("describe", "group", group_id) as connection:
             report = diagnosis.group_report(
                 connection, group_id, self._coordinator.foresight(connection)
             )
@@ -120,14 +102,12 @@ class GroupAdmin(RequestHandler):
         """Return every setting that a group can have (KIP-848), with the effective value and its source:
         the group, the broker, or the default. Raises GroupAuthorizationFailedError."""
         check_group_id(group_id)
-        with self._store.read() as connection:
-            self._authorizer.check(connection, "describe_configs", "group", group_id)
+        with self._core.reading("describe_configs", "group", group_id) as connection:
             return configs.of_group(self._config, group_configs.own(connection, group_id))
 
     def _list_group_configs(self) -> list[str]:
         """Return the groups with settings of their own. Raises ClusterAuthorizationFailedError."""
-        with self._store.read() as connection:
-            self._authorizer.check(connection, "describe_configs", "cluster", CLUSTER)
+        with self._core.reading("describe_configs", "cluster", CLUSTER) as connection:
             return group_configs.owners(connection)
 
     def alter_group_config(
@@ -177,26 +157,20 @@ class GroupAdmin(RequestHandler):
         """
         check_group_id(group_id)
         tps = check_topic_partitions(topic_partitions)
-        given = [
-            target
-            for is_given, target in (
-                (to_earliest, at(EARLIEST)),
-                (to_latest, at(LATEST)),
-                (to_current, current),
-                (to_offset is not None, offset(to_offset)),
-                (to_timestamp is not None, timestamp(to_timestamp)),
-                (shift_by is not None, shift(shift_by)),
-            )
-            if is_given
-        ]
+        flags = {"to_earliest": to_earliest, "to_latest": to_latest, "to_current": to_current}
+        numbers = {"to_offset": to_offset, "to_timestamp": to_timestamp, "shift_by": shift_by}
+        given = [(name, 0) for name, is_given in flags.items() if is_given]
+        for name, number in numbers.items():
+            if number is not None:
+                low, high = (-(2**62), 2**62) if name == "shift_by" else (0, INT64_MAX)
+                given.append((name, check_int(name, number, low, high)))
         if len(given) != 1:
             raise InvalidRequestError(
                 "expected exactly one of to_earliest, to_latest, to_current, to_offset, to_timestamp "
                 f"and shift_by, got {len(given)}"
             )
         if not execute:
-            with self._store.read() as connection:
-                self._authorizer.check(connection, "describe", "group", group_id)
+            with self._core.reading("describe", "group", group_id) as connection:
                 foresight = self._coordinator.foresight(connection)
                 return plan(connection, group_id, tps, given[0], foresight)
         return self._coordinator.write(lambda unit: self._reset(unit, group_id, tps, given[0]))
