@@ -22,6 +22,7 @@ from eosdb.events.kinds import (
 from eosdb.model.protocol import scram
 from eosdb.model.protocol.scram import ScramCredential
 from eosdb.model.validation import check_text, check_texts
+from eosdb.store.store import Store
 from eosdb.store.writing.unit import Unit
 
 ANY: Final = "any"
@@ -74,8 +75,7 @@ class AccessAdmin(RequestHandler):
 
     def list_acls(self) -> list[Acl]:
         """Return all ACLs, sorted. Raises ClusterAuthorizationFailedError."""
-        with self._store.read() as connection:
-            self._authorizer.check(connection, "describe", "cluster", CLUSTER)
+        with self._core.reading("describe", "cluster", CLUSTER) as connection:
             return sorted(authorizer.load(connection))
 
     def delete_acls(self, matches: Callable[[Acl], bool]) -> list[Acl]:
@@ -137,8 +137,7 @@ class AccessAdmin(RequestHandler):
 
     def _list_credentials(self) -> list[ScramCredential]:
         """Return the credentials of all users, ordered by name and mechanism."""
-        with self._store.read() as connection:
-            self._authorizer.check(connection, "describe", "cluster", CLUSTER)
+        with self._core.reading("describe", "cluster", CLUSTER) as connection:
             return users.load(connection)
 
     def _put(self, credentials: Sequence[ScramCredential]) -> None:
@@ -150,10 +149,7 @@ class AccessAdmin(RequestHandler):
         self._coordinator.write(put)
 
 
-class UserDirectory(RequestHandler):
-    """Look-up of users for a server, which must authenticate a client before it can check the client's
-    ACLs."""
-
-    def credential(self, user: str, mechanism: str) -> ScramCredential | None:
-        with self._store.read() as connection:
-            return users.find(connection, user, mechanism)
+def credential(store: Store, user: str, mechanism: str) -> ScramCredential | None:
+    """A user's credential, for a server: it must authenticate a client before it can check its ACLs."""
+    with store.read() as connection:
+        return users.find(connection, user, mechanism)

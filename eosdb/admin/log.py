@@ -76,8 +76,7 @@ class LogAdmin(RequestHandler):
     def _log_directory(self) -> LogDirectory:
         """Return the path of the file and the bytes of records in each partition. Raises
         ClusterAuthorizationFailedError."""
-        with self._store.read() as connection:
-            self._authorizer.check(connection, "describe", "cluster", CLUSTER)
+        with self._core.reading("describe", "cluster", CLUSTER) as connection:
             partitions = partition_rows.read_all(connection)
         folder = os.path.dirname(self._store.path)
         disk = shutil.disk_usage(folder)
@@ -116,8 +115,7 @@ class LogAdmin(RequestHandler):
         tp = check_topic_partition(topic_partition)
         check_int("start", start, 0)
         check_int("end", end, 0)
-        with self._store.read() as connection:
-            self._authorizer.check(connection, "describe", "topic", tp.topic)
+        with self._core.reading("describe", "topic", tp.topic) as connection:
             partition = partition_rows.read(connection, tp)
             return consistent_cut.transactions_in(connection, partition, start, end)
 
@@ -138,8 +136,7 @@ class LogAdmin(RequestHandler):
         tp = check_topic_partition(topic_partition)
         read_committed = block.check_isolation_level(isolation_level)
         check_int("timestamp", timestamp, 0)
-        with self._store.read() as connection:
-            self._authorizer.check(connection, "describe", "topic", tp.topic)
+        with self._core.reading("describe", "topic", tp.topic) as connection:
             partition = partition_rows.read(connection, tp)
             return by_time.first_data_at(
                 connection, partition, timestamp, read_committed=read_committed
@@ -214,11 +211,11 @@ class LogAdmin(RequestHandler):
         committed = block.check_isolation_level(isolation_level)
         at = check_int("start", start, 0)
         check_int("end", end, 0)
-        same_topic = _SameTopic()
+        partition_id: int | None = None
         while True:
-            with self._store.read() as connection:
-                self._authorizer.check(connection, "read", "topic", tp.topic)
-                partition = same_topic.checked(partition_rows.read(connection, tp))
+            with self._core.reading("read", "topic", tp.topic) as connection:
+                partition = _still(partition_rows.read(connection, tp), partition_id)
+                partition_id = partition.partition_id
                 if skip_lost:
                     at = min(max(at, partition.log_start_offset), end)
                 block.check_range(partition, at, end, read_committed=committed)
@@ -275,11 +272,11 @@ class LogAdmin(RequestHandler):
         TopicAuthorizationFailedError."""
         tp = check_topic_partition(topic_partition)
         check_int("offset", offset, 0)
-        elections, same_topic = _Elections(), _SameTopic()
+        elections, partition_id = _Elections(), None
         while True:
-            with self._store.read() as connection:
-                self._authorizer.check(connection, "read", "topic", tp.topic)
-                partition = same_topic.checked(partition_rows.read(connection, tp))
+            with self._core.reading("read", "topic", tp.topic) as connection:
+                partition = _still(partition_rows.read(connection, tp), partition_id)
+                partition_id = partition.partition_id
                 batch = _next_batch(connection, partition, offset, elections)
             if batch is None:
                 return
@@ -297,8 +294,7 @@ class LogAdmin(RequestHandler):
         """Return the state of each producer in the snapshot at `offset` (None: the newest). Raises
         InvalidRequestError if there is no such snapshot, and UnknownTopicOrPartitionError."""
         tp = check_topic_partition(topic_partition)
-        with self._store.read() as connection:
-            self._authorizer.check(connection, "describe", "topic", tp.topic)
+        with self._core.reading("describe", "topic", tp.topic) as connection:
             partition_id = partition_rows.read(connection, tp).partition_id
             kept = [
                 info.offset
@@ -319,19 +315,13 @@ class LogAdmin(RequestHandler):
             return producer_rows.snapshot_entries(connection, partition_id, wanted)
 
 
-class _SameTopic:
-    """Checks, when reading in several snapshots, that the name still belongs to the same topic."""
-
-    def __init__(self) -> None:
-        self._partition_id: int | None = None
-
-    def checked(self, partition: Partition) -> Partition:
-        if self._partition_id not in (None, partition.partition_id):
-            raise UnknownTopicIdError(
-                f"{partition.topic_partition}: the topic was deleted and recreated; read again"
-            )
-        self._partition_id = partition.partition_id
-        return partition
+def _still(partition: Partition, partition_id: int | None) -> Partition:
+    """The partition. Raises UnknownTopicIdError if another one had its name in an earlier snapshot."""
+    if partition_id not in (None, partition.partition_id):
+        raise UnknownTopicIdError(
+            f"{partition.topic_partition}: the topic was deleted and recreated; read again"
+        )
+    return partition
 
 
 _NEXT: Final = """

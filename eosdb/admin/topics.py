@@ -132,8 +132,7 @@ class TopicAdmin(RequestHandler):
         """Return the topic with the offsets of its partitions and its own settings. Raises
         UnknownTopicOrPartitionError and TopicAuthorizationFailedError."""
         check_text("topic", name, errors.UnknownTopicOrPartitionError)
-        with self._store.read() as connection:
-            self._authorizer.check(connection, "describe", "topic", name)
+        with self._core.reading("describe", "topic", name) as connection:
             config = topics.read_config(connection, name)
             partitions = partition_rows.read_topic(connection, name)
         return TopicDescription(name, tuple(p.offsets() for p in partitions), config)
@@ -145,8 +144,7 @@ class TopicAdmin(RequestHandler):
         """Return every setting of the topic, with its effective value and source. Raises
         UnknownTopicOrPartitionError and TopicAuthorizationFailedError."""
         check_text("topic", name, errors.UnknownTopicOrPartitionError)
-        with self._store.read() as connection:
-            self._authorizer.check(connection, "describe_configs", "topic", name)
+        with self._core.reading("describe_configs", "topic", name) as connection:
             return configs.of_topic(self._config, topics.read_config(connection, name))
 
     def _describe_new_topic_config(self, config: Mapping[str, str]) -> list[ConfigEntry]:
@@ -157,9 +155,8 @@ class TopicAdmin(RequestHandler):
 
     def describe_broker_config(self) -> list[ConfigEntry]:
         """Return the settings of the broker. Raises ClusterAuthorizationFailedError."""
-        with self._store.read() as connection:
-            self._authorizer.check(connection, "describe_configs", "cluster", CLUSTER)
-        return configs.of_broker(self._config)
+        with self._core.reading("describe_configs", "cluster", CLUSTER):
+            return configs.of_broker(self._config)
 
     def create_view(self, name: str, topic: str, columns: Mapping[str, str]) -> None:
         """Create a typed view `name` over the JSON values of the topic's committed records.
@@ -172,11 +169,13 @@ class TopicAdmin(RequestHandler):
             json_views.parse_column(check_text("field", field), check_text("type", type_name))
             for field, type_name in columns.items()
         )
-        self._on_topic(
-            "alter_configs",
-            topic,
-            lambda unit, now: json_views.create(unit, name, topic, parsed, now),
-        )
+        check_text("topic", topic, errors.UnknownTopicOrPartitionError)
+
+        def create(unit: Unit) -> None:
+            self._authorizer.check(unit, "alter_configs", "topic", topic)
+            json_views.create(unit, name, topic, parsed, self._clock.time_ms())
+
+        self._coordinator.write(create)
 
     def list_views(self) -> list[JsonView]:
         """Return the typed views created by `create_view`, for topics that the principal may describe."""
@@ -241,15 +240,6 @@ class TopicAdmin(RequestHandler):
             if event is not None:
                 unit.record(event)
             return event
-
-        return self._coordinator.write(run)
-
-    def _on_topic(self, operation: str, name: str, change: Callable[[Unit, int], T]) -> T:
-        check_text("topic", name, errors.UnknownTopicOrPartitionError)
-
-        def run(unit: Unit) -> T:
-            self._authorizer.check(unit, operation, "topic", name)
-            return change(unit, self._clock.time_ms())
 
         return self._coordinator.write(run)
 

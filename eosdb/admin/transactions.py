@@ -108,8 +108,7 @@ class TransactionAdmin(RequestHandler):
         """Diagnose why a reader of the partition, or this group, is stuck. Raises
         UnknownTopicOrPartitionError and the authorization errors."""
         tp = validation.check_topic_partition(topic_partition)
-        with self._store.read() as connection:
-            self._authorizer.check(connection, "describe", "topic", tp.topic)
+        with self._core.reading("describe", "topic", tp.topic) as connection:
             if group_id is not None:
                 validation.check_text("group_id", group_id)
                 self._authorizer.check(connection, "describe", "group", group_id)
@@ -173,8 +172,7 @@ class TransactionAdmin(RequestHandler):
         """Return the events of the transactional id in the journal, oldest first. Raises
         TransactionalIdNotFoundError if there are none."""
         validation.check_transactional_id(transactional_id)
-        with self._store.read() as connection:
-            self._authorizer.check(connection, "describe", "transactional_id", transactional_id)
+        with self._core.reading("describe", "transactional_id", transactional_id) as connection:
             entries = list(journal.of_transactional_id(connection, transactional_id))
         if not entries:
             raise errors.TransactionalIdNotFoundError(
@@ -199,8 +197,7 @@ class TransactionAdmin(RequestHandler):
             if value is not None:
                 validation.check_text(name, value)
         while True:
-            with self._store.read() as connection:
-                self._authorizer.check(connection, "describe", "cluster", CLUSTER)
+            with self._core.reading("describe", "cluster", CLUSTER) as connection:
                 page, position = journal.page(connection, after, kinds, topic, transactional_id)
             yield from page
             if position == after:

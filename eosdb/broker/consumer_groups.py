@@ -74,8 +74,7 @@ def describe_consumer_group(
     core: Core, request: requests.DescribeConsumerGroup
 ) -> ConsumerGroupDescription:
     validation.check_given_group_id(request.group_id)
-    with core.store.read() as connection:
-        core.authorizer.check(connection, "describe", "group", request.group_id)
+    with core.reading("describe", "group", request.group_id) as connection:
         stored = group_rows.load(connection, request.group_id)
         foresight = core.coordinator.foresight(connection)
         group = None if stored is None else foresight.group(stored)

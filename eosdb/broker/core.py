@@ -6,9 +6,11 @@ A step that only reads answers. One that writes prepares a `Write`, before any l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from sqlite3 import Connection
 from typing import Any, Final, Generic, TypeVar
 
 from eosdb.coordinator.authorizer import Authorizer, Source
@@ -75,6 +77,13 @@ class Core(Rules):
     """Messages of the damage that has already been logged."""
     attempts: Attempts = field(default_factory=Attempts)
     """Rejected batches that later batches of their producer must not overtake."""
+
+    @contextmanager
+    def reading(self, operation: str, resource: str, name: str) -> Iterator[Connection]:
+        """A snapshot for a principal with this right. Raises the authorization errors."""
+        with self.store.read() as connection:
+            self.authorizer.check(connection, operation, resource, name)
+            yield connection
 
     def delete_rows(self, partition_ids: Sequence[int]) -> None:
         """Delete the rows that a commit gave up. If that fails, housekeeping does it later."""

@@ -57,8 +57,7 @@ def offset_fetch(
         check_name("member_id", request.member_id)
     check_int("member_epoch", request.member_epoch, -(2**31))
     tps = None if request.partitions is None else check_topic_partitions(request.partitions)
-    with core.store.read() as connection:
-        core.authorizer.check(connection, "describe", "group", group_id)
+    with core.reading("describe", "group", group_id) as connection:
         group = group_rows.load(connection, group_id)
         if isinstance(group, ConsumerGroup):
             consumer_decisions.check_fetch(group, request.member_id, request.member_epoch)

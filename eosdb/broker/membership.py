@@ -250,8 +250,7 @@ def _removed(
 def is_waiting(core: Core, request: requests.IsWaiting) -> bool:
     group_id, member_id = request.group_id, request.member_id
     _check_names(group_id, member_id, None)
-    with core.store.read() as connection:
-        core.authorizer.check(connection, "read", "group", group_id)
+    with core.reading("read", "group", group_id) as connection:
         group = group_rows.classic(group_id, group_rows.load(connection, group_id))
     if request.generation_id is None:
         return decisions.awaits_join(group, member_id)
@@ -261,8 +260,7 @@ def is_waiting(core: Core, request: requests.IsWaiting) -> bool:
 @answers(requests.DescribeGroup)
 def describe_group(core: Core, request: requests.DescribeGroup) -> GroupDescription:
     validation.check_group_id(request.group_id)
-    with core.store.read() as connection:
-        core.authorizer.check(connection, "describe", "group", request.group_id)
+    with core.reading("describe", "group", request.group_id) as connection:
         group = group_rows.load(connection, request.group_id)
         if group is None:
             if not group_offsets.exists(connection, request.group_id):

@@ -152,8 +152,7 @@ def list_offsets(core: Core, request: requests.ListOffsets) -> OffsetAndTimestam
     tp = check_topic_partition(request.topic_partition)
     read_committed = reading.check_isolation_level(request.isolation_level)
     check_int("timestamp", request.timestamp, -3)
-    with core.store.read() as connection:
-        core.authorizer.check(connection, "describe", "topic", tp.topic)
+    with core.reading("describe", "topic", tp.topic) as connection:
         partition = partition_rows.read(connection, tp)
         return by_time.list_offset(
             connection, partition, request.timestamp, read_committed=read_committed
@@ -163,8 +162,7 @@ def list_offsets(core: Core, request: requests.ListOffsets) -> OffsetAndTimestam
 @answers(requests.Offsets)
 def offsets(core: Core, request: requests.Offsets) -> PartitionOffsets:
     tp = check_topic_partition(request.topic_partition)
-    with core.store.read() as connection:
-        core.authorizer.check(connection, "describe", "topic", tp.topic)
+    with core.reading("describe", "topic", tp.topic) as connection:
         return partition_rows.read(connection, tp).offsets()
 
 
@@ -173,8 +171,7 @@ def measure_lag(core: Core, request: requests.Lag) -> Lag:
     tp = check_topic_partition(request.topic_partition)
     read_committed = reading.check_isolation_level(request.isolation_level)
     check_int("offset", request.offset, 0)
-    with core.store.read() as connection:
-        core.authorizer.check(connection, "describe", "topic", tp.topic)
+    with core.reading("describe", "topic", tp.topic) as connection:
         partition = partition_rows.read(connection, tp)
         return lag.measure(connection, partition, request.offset, read_committed=read_committed)
 
@@ -209,8 +206,7 @@ def topic_names(core: Core, request: requests.TopicNames) -> dict[UUID, str]:
 def topic(core: Core, request: requests.Topic) -> TopicMetadata:
     name = request.topic
     check_text("topic", name, InvalidTopicExceptionError)
-    with core.store.read() as connection:
-        core.authorizer.check(connection, "describe", "topic", name)
+    with core.reading("describe", "topic", name) as connection:
         matches = topics.metadata(connection, name)
         if matches:
             return matches[0]

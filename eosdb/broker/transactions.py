@@ -199,8 +199,7 @@ def find_coordinator(core: Core, request: requests.FindCoordinator) -> Coordinat
 @answers(requests.DescribeProducers)
 def describe_producers(core: Core, request: requests.DescribeProducers) -> list[ProducerState]:
     tp = validation.check_described_partition(request.topic_partition)
-    with core.store.read() as connection:
-        core.authorizer.check(connection, "read", "topic", tp.topic)
+    with core.reading("read", "topic", tp.topic) as connection:
         return producer_rows.describe(connection, partition_rows.read(connection, tp).partition_id)
 
 

@@ -16,7 +16,7 @@ from typing import Final
 
 from kafka.protocol.api_message import ApiMessage
 
-from eosdb.admin.access import UserDirectory
+from eosdb.admin.access import credential
 from eosdb.broker.broker import Broker
 from eosdb.broker.core import Core
 from eosdb.errors import EosdbError, StorageError
@@ -335,7 +335,7 @@ class Server(Closeable):
         security.check(addresses)
         self._advertised = None if advertised is None else listening.check_advertised(advertised)
         self._security = security
-        self._users = Users(UserDirectory(core).credential)
+        self._users = Users(partial(credential, core.store))
         self._refusals = Refusals()
         self._core = core
         self._limits = limits or Limits()

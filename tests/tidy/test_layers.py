@@ -296,8 +296,8 @@ def test_sqlite3_is_named_only_where_sql_lives() -> None:
         ),
         "eosdb.native.accelerator",  # It tries a connection of its own.
         # Only as the type of what they hand on.
+        "eosdb.broker.core",
         "eosdb.broker.outbox",
-        "eosdb.broker.transactions",
         sceptic,
     ]
     users = {n for n in modules() if any(within(i, "sqlite3") for i in imports(n))}
