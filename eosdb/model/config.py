@@ -171,55 +171,49 @@ class BrokerConfig:
         return object.__new__(cls)
 
     def __post_init__(self) -> None:
-        for name, low, high in _BROKER_RANGES:
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-                raise InvalidConfigError(
-                    f"{name}: got {value!r}, expected a whole number from {low} to {high}"
-                )
-        for name in ("auto_create_topics_enable", "external_checkpoints"):
-            value = getattr(self, name)
-            if not isinstance(value, bool):
-                raise InvalidConfigError(f"{name}: got {value!r}, expected True or False")
-        if not isinstance(self.super_users, str):
-            raise InvalidConfigError(f"super_users: got {self.super_users!r}, expected text")
+        for field in dataclasses.fields(self):
+            name, value, default = field.name, getattr(self, field.name), field.default
+            if isinstance(default, bool):
+                if not isinstance(value, bool):
+                    raise InvalidConfigError(f"{name}: got {value!r}, expected True or False")
+            elif isinstance(default, int):
+                low, high = _RANGES.get(name, (1, INT32_MAX))
+                if (
+                    not isinstance(value, int)
+                    or isinstance(value, bool)
+                    or not low <= value <= high
+                ):
+                    raise InvalidConfigError(
+                        f"{name}: got {value!r}, expected a whole number from {low} to {high}"
+                    )
+            elif not isinstance(value, str):
+                raise InvalidConfigError(f"{name}: got {value!r}, expected text")
         cleanup_policy("log_cleanup_policy", self.log_cleanup_policy)
         timestamp_type("log_message_timestamp_type", self.log_message_timestamp_type)
 
 
 keywords_of(BrokerConfig.__init__)(BrokerConfig.__new__)
-_BROKER_RANGES: Final = (
-    ("transaction_version", 1, 2),
-    ("transaction_max_timeout_ms", 1, INT32_MAX),
-    ("transactional_id_expiration_ms", 1, INT64_MAX),
-    ("producer_id_expiration_ms", 1, INT64_MAX),
-    ("producer_id_block_size", 1, INT32_MAX),
-    ("max_message_bytes", 0, INT32_MAX),
-    ("offset_metadata_max_bytes", 0, INT32_MAX),
-    ("offsets_retention_minutes", 1, INT32_MAX),
-    ("group_min_session_timeout_ms", 1, INT32_MAX),
-    ("group_max_session_timeout_ms", 1, INT32_MAX),
-    ("group_consumer_session_timeout_ms", 1, INT32_MAX),
-    ("group_consumer_min_session_timeout_ms", 1, INT32_MAX),
-    ("group_consumer_max_session_timeout_ms", 1, INT32_MAX),
-    ("group_consumer_heartbeat_interval_ms", 1, INT32_MAX),
-    ("group_consumer_min_heartbeat_interval_ms", 1, INT32_MAX),
-    ("group_consumer_max_heartbeat_interval_ms", 1, INT32_MAX),
-    ("group_consumer_max_size", 1, INT32_MAX),
-    ("num_partitions", 1, 10_000),
-    ("log_retention_ms", -1, INT64_MAX),
-    ("log_retention_bytes", -1, INT64_MAX),
-    ("log_retention_check_interval_ms", 1, INT64_MAX),
-    ("history_retention_ms", -1, INT64_MAX),
-    ("history_retention_bytes", -1, INT64_MAX),
-    ("idempotency_retention_ms", -1, INT64_MAX),
-    ("log_cleaner_delete_retention_ms", 0, INT64_MAX),
-    ("log_cleaner_min_compaction_lag_ms", 0, INT64_MAX),
-    ("connections_max_reauth_ms", 0, INT32_MAX),
-    ("lock_timeout_ms", 0, INT32_MAX),
-    ("slow_commit_ms", -1, INT32_MAX),
-    ("transaction_unit_partitions", 0, INT32_MAX),
-)
+_RANGES: Final = {
+    "transaction_version": (1, 2),
+    "transactional_id_expiration_ms": (1, INT64_MAX),
+    "producer_id_expiration_ms": (1, INT64_MAX),
+    "max_message_bytes": (0, INT32_MAX),
+    "offset_metadata_max_bytes": (0, INT32_MAX),
+    "num_partitions": (1, 10_000),
+    "log_retention_ms": (-1, INT64_MAX),
+    "log_retention_bytes": (-1, INT64_MAX),
+    "log_retention_check_interval_ms": (1, INT64_MAX),
+    "history_retention_ms": (-1, INT64_MAX),
+    "history_retention_bytes": (-1, INT64_MAX),
+    "idempotency_retention_ms": (-1, INT64_MAX),
+    "log_cleaner_delete_retention_ms": (0, INT64_MAX),
+    "log_cleaner_min_compaction_lag_ms": (0, INT64_MAX),
+    "connections_max_reauth_ms": (0, INT32_MAX),
+    "lock_timeout_ms": (0, INT32_MAX),
+    "slow_commit_ms": (-1, INT32_MAX),
+    "transaction_unit_partitions": (0, INT32_MAX),
+}
+"""The whole numbers that a setting may be, unless from 1 to INT32_MAX."""
 
 
 def cleanup_policy(name: str, value: object) -> frozenset[str]:
