@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, islice
 from typing import Any, Final, NamedTuple
@@ -30,6 +30,8 @@ from eosdb.model.requests import EndTxn
 from eosdb.model.validation import check_collection, check_int, check_text, check_topic_partition
 from eosdb.model.values import (
     EPOCH_PER_TRANSACTION,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
     AppendOnceResult,
     ProduceResult,
     ProducerIdAndEpoch,
@@ -73,15 +75,15 @@ class Part(NamedTuple):
         return _part(self.tp, first, now_ms), _part(self.tp, second, now_ms)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Sender:
-    """The producer of a transaction's parts, and the topics it has appended to."""
+    """The parts appended so far in a transaction, or in one unit without a transaction."""
 
-    transactional_id: str
+    transactional_id: str | None
     producer: ProducerIdAndEpoch
-    sequences: dict[TopicPartition, int] = field(default_factory=dict)
+    sequences: Mapping[TopicPartition, int] = field(default_factory=dict)
     """The next sequence by partition."""
-    topics: dict[str, int] = field(default_factory=dict)
+    topics: Mapping[str, int] = field(default_factory=dict)
     """The numbers of the topics, by name."""
 
     def check_topics(self, unit: Unit) -> None:
@@ -92,6 +94,8 @@ class Sender:
         )
 
     def signed(self, part: Part, sequence: int) -> PreparedBatch:
+        if self.transactional_id is None:
+            return part.batch
         return part.batch._replace(
             producer_id=self.producer.producer_id,
             producer_epoch=self.producer.producer_epoch,
@@ -100,12 +104,7 @@ class Sender:
         )
 
 
-class Appended(NamedTuple):
-    """The results of one unit, and the next sequences and the topics after it."""
-
-    results: list[tuple[TopicPartition, PreparedBatch, ProduceResult]]
-    sequences: dict[TopicPartition, int]
-    topics: dict[str, int]
+Results = list[tuple[TopicPartition, PreparedBatch, ProduceResult]]
 
 
 def append_once(
@@ -133,34 +132,32 @@ def append_once(
 
 
 def _in_unit(core: Core, this: SinkBatch, parts: list[Part]) -> AppendOnceResult:
-    def write(unit: Unit) -> Appended | None:
+    def write(unit: Unit) -> Results | None:
         if once.has_batch(unit, this):
             return None
-        appended = _append(core, unit, parts, None)
+        nobody = Sender(None, ProducerIdAndEpoch(NO_PRODUCER_ID, NO_PRODUCER_EPOCH))
+        results, _ = _append(core, unit, parts, nobody)
         _remember(core, unit, this)
-        return appended
+        return results
 
-    appended = core.coordinator.write(write)
-    if appended is None:
-        return AppendOnceResult(skipped=True, offsets={})
+    results = core.coordinator.write(write)
     offsets: dict[TopicPartition, int] = {}
-    _count(core, appended, offsets)
-    return AppendOnceResult(skipped=False, offsets=offsets)
+    _count(core, results or [], offsets)
+    return AppendOnceResult(skipped=results is None, offsets=offsets)
 
 
-def _append(core: Core, unit: Unit, parts: list[Part], sender: Sender | None) -> Appended:
-    """Append the parts; split each that is larger than its topic accepts into halves."""
-    sequences = {} if sender is None else dict(sender.sequences)
-    numbers = {} if sender is None else dict(sender.topics)
-    name = None if sender is None else sender.transactional_id
-    results = []
+def _append(core: Core, unit: Unit, parts: list[Part], sender: Sender) -> tuple[Results, Sender]:
+    """Append the parts; split each that is larger than its topic accepts into halves. Returns the sender
+    with these parts."""
+    sequences, numbers = dict(sender.sequences), dict(sender.topics)
+    results: Results = []
     waiting = parts[::-1]
     while waiting:
         part = waiting.pop()
         sequence = sequences.get(part.tp, 0)
-        batch = part.batch if sender is None else sender.signed(part, sequence)
+        batch = sender.signed(part, sequence)
         try:
-            result = append_within(core, unit, part.tp, batch, name)
+            result = append_within(core, unit, part.tp, batch, sender.transactional_id)
         except errors.MessageTooLargeError:
             if len(part.records) == 1:
                 raise
@@ -169,11 +166,11 @@ def _append(core: Core, unit: Unit, parts: list[Part], sender: Sender | None) ->
         results.append((part.tp, batch, result))
         sequences[part.tp] = (sequence + batch.count) % SEQUENCE_COUNT
         numbers[part.tp.topic] = partition_rows.load(unit, part.tp).topic_id
-    return Appended(results, sequences, numbers)
+    return results, replace(sender, sequences=sequences, topics=numbers)
 
 
-def _count(core: Core, appended: Appended, offsets: dict[TopicPartition, int]) -> None:
-    for tp, batch, result in appended.results:
+def _count(core: Core, results: Results, offsets: dict[TopicPartition, int]) -> None:
+    for tp, batch, result in results:
         offsets.setdefault(tp, result.base_offset)
         count_produced(core.metrics, {tp: batch}, {tp: result})
 
@@ -196,13 +193,15 @@ def _in_transaction(core: Core, this: SinkBatch, parts: Iterator[Part]) -> Appen
     with core.coordinator.presences.owning(name, me.producer_epoch):
         try:
             while some := _take(parts, _STEP_RECORDS, _STEP_BYTES)[0]:
-                _count(core, _step(core, sender, some), offsets)
+                results, sender = _step(core, sender, some)
+                _count(core, results, offsets)
             _end(core, sender, this)
-        except _DoneMeanwhileError:
-            _abort(core, sender)
-            return AppendOnceResult(skipped=True, offsets={})
-        except BaseException:
-            _abort(core, sender)
+        except BaseException as error:
+            # If that fails, the next write aborts it after the lock is released.
+            with contextlib.suppress(errors.EosdbError):
+                _end(core, sender, None)
+            if isinstance(error, _DoneMeanwhileError):
+                return AppendOnceResult(skipped=True, offsets={})
             raise
     return AppendOnceResult(skipped=False, offsets=offsets)
 
@@ -223,11 +222,11 @@ def _begin(core: Core, name: str) -> ProducerIdAndEpoch:
     raise errors.ConcurrentTransactionsError(f"{name}: other processes keep it busy; try again")
 
 
-def _step(core: Core, sender: Sender, parts: list[Part]) -> Appended:
+def _step(core: Core, sender: Sender, parts: list[Part]) -> tuple[Results, Sender]:
     """Append some parts in one unit, which also extends the time-out of the transaction."""
-    name, me = sender.transactional_id, sender.producer
+    name, me = sender.transactional_id or "", sender.producer
 
-    def write(unit: Unit) -> Appended:
+    def write(unit: Unit) -> tuple[Results, Sender]:
         sender.check_topics(unit)
         if core.config.transaction_version < EPOCH_PER_TRANSACTION:
             tps = frozenset(part.tp for part in parts)
@@ -238,14 +237,12 @@ def _step(core: Core, sender: Sender, parts: list[Part]) -> Appended:
         return appended
 
     # Not synced here: the Prepare that decides the transaction will be.
-    appended = core.coordinator.write(write, sync=False)
-    sender.sequences, sender.topics = appended.sequences, appended.topics
-    return appended
+    return core.coordinator.write(write, sync=False)
 
 
 def _end(core: Core, sender: Sender, this: SinkBatch | None) -> None:
     """Commit the batch; abort the transaction if `this` is None."""
-    name, version = sender.transactional_id, core.config.transaction_version
+    name, version = sender.transactional_id or "", core.config.transaction_version
     request = EndTxn(name, *sender.producer, this is not None)
 
     def decide(unit: Unit, fresh: int | None) -> Decision:
@@ -259,13 +256,6 @@ def _end(core: Core, sender: Sender, this: SinkBatch | None) -> None:
         return decision
 
     core.coordinator.decided(name, decide)
-
-
-def _abort(core: Core, sender: Sender) -> None:
-    """Abort the transaction. If that fails, the next write does it after the lock is released; the
-    earlier error matters more."""
-    with contextlib.suppress(errors.EosdbError):
-        _end(core, sender, None)
 
 
 class _DoneMeanwhileError(Exception):
@@ -287,40 +277,26 @@ def _parts(batches: Batches, now_ms: int) -> Iterator[Part]:
     """Split the batches into parts. Raises InvalidRequestError, InvalidRecordError, InvalidTimestampError
     and UnknownTopicOrPartitionError."""
     pairs = batches.items() if isinstance(batches, Mapping) else batches
-    pieces = _Pieces()
+    count = _FIRST_PART
     for pair in check_collection("batches", pairs):
         if not isinstance(pair, tuple) or len(pair) != 2:
             raise errors.InvalidRequestError(
                 f"batches: got {pair!r:.80}, expected pairs of a partition and its records"
             )
         tp = check_topic_partition(pair[0])
-        for records in pieces.of(check_collection(f"batches of {tp}", pair[1])):
-            part = _part(tp, records, now_ms)
-            pieces.measured(part.batch.size)
-            yield part
-
-
-class _Pieces:
-    """Splits records into pieces; the larger the records, the fewer there are in a piece."""
-
-    def __init__(self) -> None:
-        self._count = _FIRST_PART
-
-    def measured(self, size: int) -> None:
-        """Adapt the length of the next piece to the size in bytes of the last one."""
-        self._count = piece_length(self._count, size, _PART_RECORDS, _PART_BYTES)
-
-    def of(self, given: Any) -> Iterator[Sequence[Record]]:
-        if isinstance(given, RecordColumns):
-            begin = 0
-            while begin < len(given):
-                end = begin + self._count
-                yield given[begin:end]
-                begin = end
-            return
+        given = check_collection(f"batches of {tp}", pair[1])
         left: Iterator[Any] = iter(given)
-        while records := list(islice(left, self._count)):
-            yield records
+        at = 0
+        # The larger the records, the fewer there are in the next part.
+        while records := (
+            given[at : at + count]
+            if isinstance(given, RecordColumns)
+            else list(islice(left, count))
+        ):
+            at += len(records)
+            part = _part(tp, records, now_ms)
+            count = piece_length(count, part.batch.size, _PART_RECORDS, _PART_BYTES)
+            yield part
 
 
 def _part(tp: TopicPartition, records: Sequence[Record], now_ms: int) -> Part:
