@@ -25,7 +25,7 @@ from eosdb.errors import ConfigError, EosdbError, InvalidRequestError
 from eosdb.events.kinds import IdempotencyKeyUsed
 from eosdb.log import append as log_append
 from eosdb.log import once, partition_rows, scheduled, topics
-from eosdb.log.batch import PreparedBatch, prepare
+from eosdb.log.batch import prepare
 from eosdb.model.clock import Clock, DeliverAt, SystemClock, due_ms
 from eosdb.model.config import INT64_MAX, BrokerConfig
 from eosdb.model.records.partitioner import consistent_random
@@ -72,8 +72,8 @@ def offsets_first(offsets: object, group: object) -> tuple[Any, Any]:
 class LogTransaction(ABC):
     """The writes to the log of a transaction over the user's own tables."""
 
-    def __init__(self, outbox: Outbox) -> None:
-        self._outbox = outbox
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
 
     @abstractmethod
     def _unit(self) -> AbstractContextManager[Unit]:
@@ -107,7 +107,7 @@ class LogTransaction(ABC):
         )
         due = None if deliver_at is None else due_ms(deliver_at)
         with self._unit() as unit:
-            return self._outbox.publish(unit, topic, record, partition, idempotency_key, due)
+            return _publish(self._rules, unit, topic, record, partition, idempotency_key, due)
 
     @overload
     def commit_offsets(self, offsets: Offsets, group: str | ConsumerGroupMetadata) -> None: ...
@@ -123,15 +123,15 @@ class LogTransaction(ABC):
         """
         offsets, group = offsets_first(offsets, group)
         with self._unit() as unit:
-            self._outbox.commit_offsets(unit, group, offsets)
+            _commit(self._rules, unit, group, offsets)
 
 
 class UserTransaction(LogTransaction):
     """The operations inside a block of `db.begin()`, or in a handler of two parameters; unusable after the
     block has ended or the handler has returned."""
 
-    def __init__(self, held: HeldUnit, outbox: Outbox, over: str = _BLOCK) -> None:
-        super().__init__(outbox)
+    def __init__(self, held: HeldUnit, rules: Rules, over: str = _BLOCK) -> None:
+        super().__init__(rules)
         self._held: HeldUnit | None = held
         self._over = over
         self._lock = threading.RLock()
@@ -165,9 +165,9 @@ class UserTransaction(LogTransaction):
 class UnitOfParts:
     """A unit for several records of a processor; each attempt is a part that can be rolled back."""
 
-    def __init__(self, held: HeldUnit, outbox: Outbox) -> None:
+    def __init__(self, held: HeldUnit, rules: Rules) -> None:
         self._held = held
-        self._outbox = outbox
+        self._rules = rules
 
     @property
     def is_whole(self) -> bool:
@@ -182,26 +182,24 @@ class UnitOfParts:
     @contextlib.contextmanager
     def part(self) -> Iterator[UserTransaction]:
         """A transaction for the block, rolled back to the beginning of the block if that raises."""
-        transaction = UserTransaction(self._held, self._outbox, _HANDLER)
+        transaction = UserTransaction(self._held, self._rules, _HANDLER)
         with self._held.part():
             try:
                 yield transaction
             finally:
                 transaction.end()
 
-    def commit_offsets(
-        self, group: ConsumerGroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]
-    ) -> None:
+    def commit_offsets(self, group: ConsumerGroupMetadata, offsets: Offsets) -> None:
         """As `UserTransaction.commit_offsets`."""
         with self._held.ours() as unit:
-            self._outbox.commit_offsets(unit, group, offsets)
+            _commit(self._rules, unit, group, offsets)
 
 
 @contextlib.contextmanager
 def begin(core: Core) -> Iterator[UserTransaction]:
     """Begin a transaction over the user's own tables and the log."""
     with _unit(core) as held:
-        transaction = UserTransaction(held, Outbox(core))
+        transaction = UserTransaction(held, core)
         try:
             yield transaction
         finally:
@@ -211,7 +209,7 @@ def begin(core: Core) -> Iterator[UserTransaction]:
 @contextlib.contextmanager
 def begin_parts(core: Core) -> Iterator[UnitOfParts]:
     with _unit(core) as held:
-        yield UnitOfParts(held, Outbox(core))
+        yield UnitOfParts(held, core)
 
 
 @contextlib.contextmanager
@@ -228,92 +226,76 @@ def _unit(core: Core) -> Iterator[HeldUnit]:
     core.coordinator.after_write()
 
 
-class Outbox:
-    """Appends without a producer id: an idempotency key or committed offsets in the same unit prevent
-    duplicates."""
-
-    def __init__(self, rules: Rules) -> None:
-        self._rules = rules
-
-    def publish(
-        self,
-        unit: Unit,
-        topic: str,
-        record: Record,
-        partition: int | None,
-        idempotency_key: str | None,
-        due: int | None = None,
-    ) -> RecordMetadata:
-        """Append one record, or nothing if its idempotency key has been used. With `due` it waits until
-        then."""
-        now = self._rules.clock.time_ms()
-        batch = prepare(RecordBatch([record]), now)
-        check_topic_partition((topic, 0))
-        self._rules.authorizer.check(unit, "write", "topic", topic)
-        if idempotency_key is not None:
-            once.check_key(idempotency_key)
-            if (first := once.find_key(unit, topic, idempotency_key)) is not None:
-                return first
-        tp = check_topic_partition((topic, self._partition_for(unit, topic, record.key, partition)))
-        if due is not None:
-            partition_rows.load(unit, tp)
-            headers, _, number = as_waiting(record.headers, record.timestamp, tp.partition, due)
-            waiting = record._replace(headers=headers, timestamp=due)
-            batch, tp = prepare(RecordBatch([waiting]), now), TopicPartition(topic, number)
-            scheduled.ensure_partition(unit, topic, now)
-        base_offset, log_append_time = self._append(unit, tp, batch, now)
-        timestamp = batch.timestamps[0] if log_append_time < 0 else log_append_time
-        if idempotency_key is not None:
-            unit.record(
-                IdempotencyKeyUsed(
-                    timestamp=now,
-                    topic=topic,
-                    partition=tp.partition,
-                    idempotency_key=idempotency_key,
-                    offset=base_offset,
-                    record_timestamp=timestamp,
-                )
+def _publish(
+    rules: Rules,
+    unit: Unit,
+    topic: str,
+    record: Record,
+    partition: int | None,
+    idempotency_key: str | None,
+    due: int | None,
+) -> RecordMetadata:
+    """Append one record without a producer id, or nothing if its idempotency key has been used. With `due`
+    it waits until then."""
+    now = rules.clock.time_ms()
+    batch = prepare(RecordBatch([record]), now)
+    check_topic_partition((topic, 0))
+    rules.authorizer.check(unit, "write", "topic", topic)
+    if idempotency_key is not None:
+        once.check_key(idempotency_key)
+        if (first := once.find_key(unit, topic, idempotency_key)) is not None:
+            return first
+    tp = check_topic_partition((topic, _partition_for(rules, unit, topic, record.key, partition)))
+    if due is not None:
+        partition_rows.load(unit, tp)
+        headers, _, number = as_waiting(record.headers, record.timestamp, tp.partition, due)
+        waiting = record._replace(headers=headers, timestamp=due)
+        batch, tp = prepare(RecordBatch([waiting]), now), TopicPartition(topic, number)
+        scheduled.ensure_partition(unit, topic, now)
+    row = partition_rows.load(unit, tp)
+    config = partition_rows.config(unit, row.topic_id, rules.config)
+    result = log_append.append(unit, row, batch, config, now)
+    timestamp = batch.timestamps[0] if result.log_append_time < 0 else result.log_append_time
+    if idempotency_key is not None:
+        unit.record(
+            IdempotencyKeyUsed(
+                timestamp=now,
+                topic=topic,
+                partition=tp.partition,
+                idempotency_key=idempotency_key,
+                offset=result.base_offset,
+                record_timestamp=timestamp,
             )
-        return RecordMetadata(topic, tp.partition, base_offset, timestamp)
+        )
+    return RecordMetadata(topic, tp.partition, result.base_offset, timestamp)
 
-    def commit_offsets(
-        self,
-        unit: Unit,
-        group: str | ConsumerGroupMetadata,
-        offsets: Mapping[TopicPartition, OffsetAndMetadata],
-    ) -> None:
-        if not isinstance(group, ConsumerGroupMetadata):
-            group = ConsumerGroupMetadata(group)
-        check_group_id(group.group_id)
-        request = OffsetCommit(group=group, offsets=offsets)
-        commit_offsets(self._rules, unit, request, checked(request))
 
-    def _append(
-        self, unit: Unit, tp: TopicPartition, batch: PreparedBatch, now: int
-    ) -> tuple[int, int]:
-        partition = partition_rows.load(unit, tp)
-        config = partition_rows.config(unit, partition.topic_id, self._rules.config)
-        result = log_append.append(unit, partition, batch, config, now)
-        return result.base_offset, result.log_append_time
+def _commit(rules: Rules, unit: Unit, group: str | ConsumerGroupMetadata, offsets: Offsets) -> None:
+    if not isinstance(group, ConsumerGroupMetadata):
+        group = ConsumerGroupMetadata(group)
+    check_group_id(group.group_id)
+    request = OffsetCommit(group=group, offsets=offsets)
+    commit_offsets(rules, unit, request, checked(request))
 
-    def _partition_for(
-        self, unit: Unit, topic: str, key: bytes | None, partition: int | None
-    ) -> object:
-        if self._rules.config.auto_create_topics_enable:
-            self._rules.ensure_topic(unit, topic)
-        if partition is not None:
-            return partition
-        count = topics.partition_count(unit, topic)
-        if count is None:
-            raise topics.unknown(unit, topic)
-        return random.randrange(count) if key is None else consistent_random(key, count)
+
+def _partition_for(
+    rules: Rules, unit: Unit, topic: str, key: bytes | None, partition: int | None
+) -> object:
+    if rules.config.auto_create_topics_enable:
+        rules.ensure_topic(unit, topic)
+    if partition is not None:
+        return partition
+    count = topics.partition_count(unit, topic)
+    if count is None:
+        raise topics.unknown(unit, topic)
+    return random.randrange(count) if key is None else consistent_random(key, count)
 
 
 class JoinedTransaction(LogTransaction):
     """The open transaction on a program's own connection; unusable outside of a transaction."""
 
     def __init__(self, connection: sqlite3.Connection, rules: Rules) -> None:
-        super().__init__(Outbox(rules))
+        super().__init__(rules)
         self._connection: Final = connection
 
     @contextlib.contextmanager
