@@ -88,7 +88,10 @@ class Core(Rules):
     def delete_rows(self, partition_ids: Sequence[int]) -> None:
         """Delete the rows that a commit gave up. If that fails, housekeeping does it later."""
         try:
-            retention.delete_all_rows(partial(self.store.write, sync=False), partition_ids)
+            for _ in retention.delete_in_parts(
+                partial(self.store.write, sync=False), partition_ids
+            ):
+                pass
         except EosdbError as error:
             catalog.HOUSEKEEPING_LATER.say(file=self.store.path, cause=error, error=error)
 

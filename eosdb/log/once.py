@@ -50,7 +50,7 @@ def find_key(unit: Unit, topic: str, key: str) -> RecordMetadata | None:
     return RecordMetadata(topic, partition, offset, timestamp, duplicate=True)
 
 
-def save_key(unit: Folding, event: kinds.IdempotencyKeyUsed) -> None:
+def key_used(unit: Folding, event: kinds.IdempotencyKeyUsed, position: int) -> None:
     unit.execute(
         _SAVE_KEY,
         (

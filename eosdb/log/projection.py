@@ -341,13 +341,9 @@ def topic_deleted(unit: Folding, event: kinds.TopicDeleted, position: int) -> No
     unit.forget()
 
 
-def idempotency_key_used(unit: Folding, event: kinds.IdempotencyKeyUsed, position: int) -> None:
-    once.save_key(unit, event)
-
-
 HANDLERS: Final[dict[type[kinds.Event], Callable[[Folding, Any, int], None]]] = {
     kinds.BatchAppended: batch_appended,
-    kinds.IdempotencyKeyUsed: idempotency_key_used,
+    kinds.IdempotencyKeyUsed: once.key_used,
     kinds.IdempotencyKeysExpired: once.keys_expired,
     kinds.RecordsScheduled: scheduled.added,
     kinds.ScheduledRecordsRemoved: scheduled.removed,

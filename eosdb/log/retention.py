@@ -180,18 +180,11 @@ def orphans(connection: sqlite3.Connection) -> list[int]:
     return [partition_id for (partition_id,) in connection.execute(_ORPHANS)]
 
 
-def delete_all_rows(
-    write: Callable[[Callable[[Unit], int]], int], partition_ids: Sequence[int]
-) -> None:
-    """Delete the rows below the log start of these partitions, or all rows of deleted partitions."""
-    for _ in delete_in_parts(write, partition_ids):
-        pass
-
-
 def delete_in_parts(
     write: Callable[[Callable[[Unit], int]], int], partition_ids: Sequence[int]
 ) -> Iterator[None]:
-    """`delete_all_rows` in bounded parts, each in a unit of `write`; yields after each."""
+    """Delete the rows below the log start of these partitions, or all rows of deleted partitions, in
+    bounded parts, each in a unit of `write`. Yields after each."""
     for first in range(0, len(partition_ids), STEPS_PER_UNIT):
         some = partition_ids[first : first + STEPS_PER_UNIT]
         while write(functools.partial(_delete_rows, partition_ids=some)):
