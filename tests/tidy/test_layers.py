@@ -77,12 +77,12 @@ TIERS = {
 }
 ROOMS = [row for tier in TIERS.values() for row in tier]
 BUDGET = {
-    "engine": 33_757,
+    "engine": 33_623,
     "clients": 10_575,
     "wire": 5_657,
-    "testing": 3_238,
-    "integrations": 7_605,
-    "commands": 9_987,
+    "testing": 3_202,
+    "integrations": 7_477,
+    "commands": 9_859,
 }
 """The lines of Python that a tier may have. Whoever raises one says in the commit what it buys."""
 DOORS = {
