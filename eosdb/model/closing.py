@@ -52,7 +52,7 @@ class Closing:
         """Run the remaining steps. A failing step is not repeated; the others run, and then its error is
         raised. Returns at once while another thread is running them."""
         try:
-            # decisions/0018: inside `try`, and released by one call into C.
+            # decisions/0018: inside `try`, and released by one call into C: no interrupt leaves it held.
             if not self._lock.acquire(blocking=False):
                 return
             while self._left:

@@ -191,7 +191,7 @@ def decode(data: object, version: int, allowance: Allowance) -> RecordBatch:
     )  # fmt: skip
 
 
-# decisions/0055: a Fetch returns all stored records, and ends where the read did.
+# decisions/0055: a Fetch returns every stored record up to the end of the read.
 def encode(block: Block, room: int, *, at_least_one: bool) -> tuple[bytes | bytearray, int]:
     """Encode fetched records as batches of at most `room` bytes, or of one record if `at_least_one`; also
     returns the next fetch offset. Consecutive records of a producer form one batch, even if they were

@@ -70,16 +70,16 @@ class ProcessorSettings:
     batch: bool = False
     """Whether the handler gets a list of records, all of one partition, instead of one record."""
     max_batch: int = 500
-    """The most records in such a list."""
+    """The most records in a batch."""
     workers: int = 1
-    """The number of records that are processed at once, in threads of their own if it is above 1. Records
-    with one key are processed in order. In eosdb.aio its name is `concurrency`."""
+    """How many records are processed at once; above 1, in threads. Records with one key are processed in
+    order. In eosdb.aio its name is `concurrency`."""
     transaction_size: int = 500
     """The number of records after which a transaction is committed."""
     transaction_interval_ms: int = 100
     """The time after its first record, in ms, after which a transaction is committed."""
     retry_backoff_ms: int = 100
-    """The pause between two of these attempts, in ms."""
+    """The pause between two attempts, in ms."""
     key_serializer: Serializer | None = None
     """Converts the keys that the handler returns to bytes. None: keys are `bytes`, `str` (UTF-8) or
     None."""
@@ -146,8 +146,8 @@ class ProcessorSettings:
     def subscription(
         self, topics: str | Iterable[str] | re.Pattern[str], postponed: str
     ) -> tuple[str, ...] | re.Pattern[str]:
-        """The user's topics, the retry topics and that of postponed records, but neither the dead letter
-        topic nor other groups' postponed records."""
+        """The topics to read: the user's, the retry topics, and the group's topic of postponed records. A
+        pattern matches neither the dead letter topic nor other groups' postponed records."""
         again = (*self.retry_topics, postponed)
         if isinstance(topics, re.Pattern):
             not_read = "|".join([*map(re.escape, self.own_topics), f"{re.escape(POSTPONED)}.*"])

@@ -54,15 +54,15 @@ class RetryAt(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """The failure of one record in one group, or that it was postponed. Topic, partition and offset are
-    those of the original record."""
+    """The failure or postponement of one record in one group. Topic, partition and offset are those of the
+    original record."""
 
     group_id: str
     topic: str
     partition: int
     offset: int
     attempts: int
-    """Number of attempts, including all retries."""
+    """The number of attempts, including all retries."""
     error: str
     """The name of the exception's class."""
     message: str
@@ -92,7 +92,7 @@ class Failure:
         )
 
     def back_at_origin(self, record: ConsumerRecord) -> ConsumerRecord:
-        """Return a record that was sent on as it was in its original topic."""
+        """Return the original record of one that was sent on, as far as it is known."""
         timestamp = record.timestamp if self.timestamp == NEVER else self.timestamp
         return record._replace(
             topic=self.topic, partition=self.partition, offset=self.offset, timestamp=timestamp

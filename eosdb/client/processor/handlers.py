@@ -115,7 +115,7 @@ def call(
     returned = handler(given) if tx is None else handler(given, tx)
     if returned is None:
         return []
-    # A value of no such type is refused when it is sent; the error names its type.
+    # A value of any other type is refused when it is sent; the error names the type.
     if isinstance(returned, _NOT_SEVERAL) or not isinstance(returned, Iterable):
         return [returned]
     return list(returned)

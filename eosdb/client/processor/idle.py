@@ -1,8 +1,8 @@
 """Decides when a processor is idle: when its whole group has read everything, not only its own
 partitions.
 
-A hanging member keeps its partitions and their unread records until its session ends. An open transaction
-keeps the offsets it holds until it ends. A processor that returned before would leave them unread.
+A hanging member keeps its partitions until its session ends, and an open transaction holds its offsets
+until it ends. A processor that returned earlier would leave their records unread.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Runs the handler for several records at once, in threads (decisions/0092).
 
-Records of one key in one partition form a lane: the next one begins when the results of the one before are
-in the transaction. A record without a key has a lane of its own. The threads run nothing but the handler;
-everything else, and every method here, belongs to the processor's thread.
+Records of one key in one partition form a lane: the handler gets a record of it when the results of the
+previous record are in the transaction. A record without a key has a lane of its own. The threads run only
+the handler; the processor's thread calls every other method here.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class Lanes:
         self._todo, self._done = SimpleQueue[Run | None](), SimpleQueue[Run]()
         self._lanes: dict[tuple[TopicPartition, object], deque[Run]] = {}
         self._later: list[Run] = []
-        """Records that have failed, until they are due."""
+        """Failed records that wait for their next attempt."""
         self.is_stopped = False
         """Whether no more calls begin. A signal handler may set it."""
         self.in_hand = self.running = 0
-        """The records whose results are wanted; the calls that have not come back."""
+        """The number of records whose results are awaited, and of calls that have not returned."""
 
     def put(self, attempt: Attempt) -> None:
         run = Run(attempt)
@@ -47,8 +47,8 @@ class Lanes:
             self._begin(run)
 
     def ended(self, enough: int) -> Iterator[Run]:
-        """Iterate over the calls that end, in this order: until no more than `enough` records are in hand
-        and no other call has ended, or none ends for a while."""
+        """Yield calls as they end. Stops when at most `enough` records are in hand and no further call has
+        ended, or when none has ended for _LOOK_S."""
         wait_s = _LOOK_S
         while self.running or self._later:
             now = self._clock.monotonic_ms() if self._later else 0
@@ -64,12 +64,12 @@ class Lanes:
             run.is_out = False
             if run.is_off:
                 self._advance(run)
-            elif run.began_ns >= 0:  # Otherwise it was stopped before.
+            elif run.began_ns >= 0:  # A negative time: the call was never made.
                 yield run
             wait_s = _LOOK_S if self.in_hand > enough else 0
 
     def release(self, run: Run) -> None:
-        """Begin the next record of the lane: this one is complete."""
+        """Note that the record is complete, and begin the next one of its lane."""
         self.in_hand -= 1
         self._advance(run)
 
@@ -79,11 +79,11 @@ class Lanes:
         self._later.append(run)
 
     def waits_ms(self) -> list[int]:
-        """How long it is until each of the failed records is called again."""
+        """The time until each failed record is tried again, in ms."""
         return [run.due_ms - self._clock.monotonic_ms() for run in self._later]
 
     def drop(self, partitions: Collection[TopicPartition] | None = None) -> None:
-        """Forget the records of these partitions, or all. Calls go on, and their lanes wait for them."""
+        """Forget the records of these partitions, or all. Begun calls go on, and their lanes wait."""
         for name, lane in list(self._lanes.items()):
             if partitions is None or name[0] in partitions:
                 self.in_hand -= sum(not run.is_off for run in lane)

@@ -119,7 +119,7 @@ class Processor:
         self._postponed_topic = postponed_topic(group_id)
         self._topics = self._settings.subscription(topics, self._postponed_topic)
         self._retry_topics = own = {*self._settings.retry_topics, self._postponed_topic}
-        # The group has not read what it has sent to itself, also before its first commit there.
+        # Records that the group has sent to itself are unread, also before its first commit there.
         self._consumer._fetcher.read_whole = own
         self._idleness = GroupIdleness(
             transport, clock, group_id, self._topics, self._settings.for_consumer(), own

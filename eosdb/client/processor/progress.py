@@ -25,7 +25,7 @@ class Progress:
 
     def __init__(self, committed: OffsetAndMetadata | None = None) -> None:
         self._done, self._left = done_and_left(committed)
-        """The offsets among which earlier transactions completed records, and those that they left."""
+        """The range with records of earlier transactions, and the offsets that these left unfinished."""
         self._unread: Sequence[int] = self._left
         self._unfinished: dict[int, None] = {}
         """The offsets that were taken and are not complete, in order."""

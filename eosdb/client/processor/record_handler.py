@@ -48,12 +48,12 @@ class Attempt(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Run:
-    """An attempt that is made in another thread than the processor's, and what came of it."""
+    """An attempt in a worker thread, and its outcome."""
 
     attempt: Attempt
     context: Context = field(default_factory=copy_context)
     began_ns: int = -1
-    """When the handler was called; negative if it was not."""
+    """When the handler was called, in ns; negative if it was not."""
     results: list[ProducerRecord] = field(default_factory=list)
     error: BaseException | None = None
     span: Any = None  # Of eosdb.integrations.tracing.
@@ -150,7 +150,7 @@ class RecordHandler:
         self, attempt: Attempt, error: Exception | None = None, run: Run | None = None
     ) -> bool:
         """Process the record, or send it on after its last attempt. Returns False if it must be tried
-        again. `error` is that of an attempt just made, if any, and `run` one in another thread."""
+        again. `error` is the error of an attempt just made; `run` is an attempt in a worker thread."""
         if self._has_attempts(attempt):
             error = error or self.process([attempt.origin], run)
             if error is None:
@@ -178,8 +178,8 @@ class RecordHandler:
     # -- the hooks of eosdb.integrations.tracing, which wraps them when a program asks for spans -----
 
     def process(self, origins: list[ConsumerRecord], run: Run | None = None) -> Exception | None:
-        """Run the handler once, for a record or a batch, and send its results; or send those of a run in
-        another thread. Returns the error if that failed."""
+        """Run the handler once, for a record or a batch, and send its results. With `run`, only send the
+        results of that. Returns the error of a failed attempt."""
         start = self._metrics.now_ns() if run is None else run.began_ns
         results: list[ProducerRecord] = []
 
@@ -317,7 +317,7 @@ class RecordHandler:
             value=serialized("value", result.value, self.settings.value_serializer),
         )
 
-    # decisions/0091: it waits in a topic of its group.
+    # decisions/0091: a postponed record waits in a topic of its group.
     def _postpone(self, attempt: Attempt, error: RetryAt) -> bool:
         """Send the record on until the handler's time. Returns False if the transaction is broken."""
         if not self.transaction.is_broken:
@@ -341,8 +341,8 @@ class RecordHandler:
     def _send_on(
         self, attempt: Attempt, failure: Failure, topic: str, name: str, due_ms: int | None = None
     ) -> None:
-        """Send the record to its next topic, and count it there. It gets a new timestamp, so that retention
-        does not remove it at once; its own one is in the headers."""
+        """Send the record to its next topic, and count it there. Its new timestamp keeps retention from
+        removing it at once; the headers have the original timestamp."""
         key, value, headers = attempt.record.key, attempt.record.value, attempt.record.headers
         given: Any = {"headers": failure.mark(headers), "deliver_at": due_ms}
         sent_on = ProducerRecord(topic=topic, key=key, value=value, **given)
@@ -354,8 +354,8 @@ class RecordHandler:
 def _without_the_guilty(
     part: list[Attempt], error: Exception
 ) -> list[tuple[list[Attempt], Exception | None]]:
-    """The parts of a batch that has failed, from the last to the first: around the guilty record, which has
-    failed with its error, or each record by itself, all postponed if the error says so."""
+    """Split a failed batch into parts, the last one first, each with the error of an attempt just made. If
+    the error names a record, it is alone, between the others. Otherwise each record is alone."""
     if isinstance(error, BatchFailed) and 0 <= error.index < len(part):
         at = error.index
         around = [(part[at + 1 :], None), (part[at : at + 1], error.error), (part[:at], None)]

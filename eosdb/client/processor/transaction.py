@@ -91,11 +91,11 @@ class ProcessingTransaction(ABC):
         self.committed: Counter[str] = Counter()
         """The sum of `tally` over the committed transactions."""
         self._progress: dict[TopicPartition, Progress] = {}
-        """Of the assigned partitions, since their first record was read."""
+        """The progress of each assigned partition of which a record was read."""
         self._touched: set[TopicPartition] = set()
         """The partitions with records that are complete in this transaction."""
         self._starts: dict[TopicPartition, int] = {}
-        """The first record in the transaction of each partition."""
+        """The offset of each partition's first record in the transaction."""
         self._topic_ids: dict[TopicPartition, UUID] = {}
         """The topic ids of the partitions that the last poll read."""
 
@@ -113,7 +113,7 @@ class ProcessingTransaction(ABC):
         """Initialise the transactional id, which ends an open transaction of its previous holder."""
 
     def progress(self, tp: TopicPartition) -> Progress:
-        """The progress of an assigned partition, as the group has committed it at first."""
+        """The progress of an assigned partition, which begins at the group's committed offset."""
         if tp not in self._progress:
             self._progress[tp] = Progress(self._consumer.committed([tp]).get(tp))
         return self._progress[tp]
@@ -145,8 +145,8 @@ class ProcessingTransaction(ABC):
         self.records += len(offsets)
 
     def let_go(self) -> Offsets:
-        """Before a pause: commit if the transaction holds the write lock. Returns and raises the same as
-        `commit`."""
+        """Commit before a pause if the transaction holds the write lock. Returns the same as `commit`, and
+        raises its errors."""
         return {}
 
     @contextlib.contextmanager
