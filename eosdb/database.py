@@ -77,7 +77,7 @@ BatchHandler = (
     Callable[[list[ConsumerRecord[Key, Value]]], Results]
     | Callable[[list[ConsumerRecord[Key, Value]], UserTransaction], Results]
 )
-"""The same for `batch=True`."""
+"""A handler of batches (`batch=True`)."""
 Handlers = Handler[Key, Value] | TransactionHandler[Key, Value] | BatchHandler[Key, Value]
 Topics = str | Iterable[str] | re.Pattern[str]
 MEMORY: Final = ":memory:"
@@ -153,7 +153,7 @@ class Database(WholeFile, Closeable):
         self.config: Final = config
         self._closing: Closing | None = None
         self._remove: Callable[[], object] = lambda: None
-        # As SQLite does: whatever link a file is opened through, it has one WAL and one lock file.
+        # As in SQLite, a file has one WAL and one lock file, whatever link leads to it.
         file = os.path.realpath(path)
         if path == MEMORY:
             # decisions/0005: SQLite has no WAL in memory; a file has the same locks and snapshots.

@@ -73,7 +73,7 @@ class AsyncConsumer(Generic[Key, Value]):
         """The poll whose records are not in the buffer yet."""
         self._polled: asyncio.Future[polling.Found] | None = None
         self._unwanted: set[TopicPartition] | None = set()
-        """Partitions of that poll whose records must not be delivered; None: all partitions."""
+        """Partitions whose records of the running poll must not be delivered; None: all."""
         self._failure: BaseException | None = None
         self._is_started = self._is_stopping = False
         self._stopped: Future[None] | None = None

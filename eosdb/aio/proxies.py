@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class Proxy(Generic[S_co]):
-    """An object that is used only in threads, and these threads."""
+    """A synchronous object, and the threads that use it."""
 
     def __init__(self, home: Home, of: S_co, readers: Workers, writer: Writer) -> None:
         self._home = home

@@ -153,8 +153,8 @@ class DirectTransport:
         self, requests: Sequence[Request[T]], before: EosdbError | None = None
     ) -> list[Exchange[T]]:
         """Submit one request after another. Once the file refuses one, the rest fail with its error
-        unexecuted. `before` is the error of their turn, and errors inherit its doubt. After a lock
-        time-out no request waits again."""
+        unexecuted. `before` is the error of their joint turn; if it leaves the outcome unknown, their
+        errors do. After a lock time-out no request waits again."""
         exchanges: list[Exchange[T]] = []
         error: EosdbError | None = before if isinstance(before, DatabaseLockedError) else None
         for request in requests:

@@ -28,8 +28,8 @@ T = TypeVar("T")
 Fields = dict[str, Any]
 CodeOf = Callable[[EosdbError], int]
 Answer = Callable[[TopicPartition, Any], Fields | EosdbError | None]
-"""Answers for one partition of a request: with fields, with an error (returned or raised), or with
-nothing when it is done."""
+"""Returns the answer for one partition of a request: its fields, an error (which may also be raised), or
+None for success without fields."""
 Handler = Callable[[Session, Any, int], Fields | FetchAnswer | None]
 """Returns the answer to a request of a version, or None if none is sent (acks=0). A raised EosdbError is
 answered, too."""

@@ -39,9 +39,9 @@ class Limits:
     """socket.request.max.bytes."""
     frame_bytes_before_login: int = UNCOUNTED
     connections: int = 1_000
-    """Beyond it the oldest connection of a stranger is closed; if there is none, the new one."""
+    """Beyond it the oldest connection of an unknown client is closed; if there is none, the new one."""
     stranger_s: float = 10.0
-    """How long a connection may be a stranger's: until its login or, without a required login, its first
+    """How long a client may stay unknown, in s: until its login or, without a required login, its first
     request."""
     buffered_bytes: int = 134_217_728
     """Memory for requests and responses of all connections (Kafka: queued.max.request.bytes)."""

@@ -182,7 +182,7 @@ def accept(
             continue
         except (OSError, StorageError, RuntimeError, MemoryError) as error:
             # No descriptor, thread, memory left.
-            with contextlib.suppress(MemoryError):  # Without this thread the server would be deaf.
+            with contextlib.suppress(MemoryError):  # Without this thread no client could connect.
                 if not is_closed.is_set() and not is_failing:
                     catalog.CANNOT_ACCEPT.say(error=error)
                 is_failing = True

@@ -253,7 +253,7 @@ class Login:
             )
 
     def begin(self, mechanism: str, *, takes_tokens: bool) -> None:
-        """Start a mechanism of `sasl.MECHANISMS`."""
+        """Start one of MECHANISMS."""
         before = None
         if self.user is not None:
             before = self._mechanism, self.user

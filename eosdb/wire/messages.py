@@ -218,7 +218,7 @@ _COPIED: Final = 16_384
 """Records up to this size are copied into the piece before them, which costs less than a piece."""
 _PARTITION: Final = struct.Struct(">ihqqq")
 _PARTITION_4: Final = struct.Struct(">ihqq")
-"""The same before versions with the log start."""
+"""The same for versions without the log start."""
 _ABORTED: Final = struct.Struct(">qq")
 _NO_REPLICA: Final = struct.pack(">i", -1)
 _NO_TAGS: Final = b"\0"
@@ -285,7 +285,7 @@ def _counted(count: int) -> bytes:
 
 
 def _compact(count: int) -> bytes:
-    """The same in a flexible version: one more, as a varint."""
+    """The length in a flexible version: a varint of the length plus one."""
     left, encoded = count + 1, bytearray()
     while left > 127:
         encoded.append(left & 127 | 128)

@@ -74,8 +74,8 @@ class Frames:
     def read(self, largest: int) -> bytearray | None:
         """Read the next request; None if the client has disconnected or was idle for too long. Raises
         MalformedMessageError for a size beyond `largest`, before any allocation. Raises TimeoutError for
-        a frame that is not completed in time, a pause while others wait for its memory, and a stranger
-        that sends too long."""
+        a frame that is not completed in time, a pause while others wait for its memory, and an unknown
+        client that sends for too long."""
         self.lease.release()
         if (patience_s := self.patience_s) <= 0:
             raise TimeoutError(f"it has not logged in within {self._limits.stranger_s:.0f} s")
@@ -179,20 +179,16 @@ class Connection:
 
     def __init__(
         self,
-        sock: socket.socket,
         session: Session,
-        limits: Limits,
-        lease: Lease,
-        interfere: Interfere | None = None,
-        on_known: Callable[[Connection], object] = lambda connection: None,
+        interfere: Interfere | None,
+        on_known: Callable[[Connection], object],
     ) -> None:
-        """`on_known` is called once, when the client is no stranger any more."""
+        """`on_known` is called once, after the login or, without a required login, the first request."""
         self._on_known = on_known
         self._is_known = False
-        self._socket = sock
+        self._socket = session.client
         self._session = session
-        self._limits: Final = limits
-        self._frames = Frames(sock, limits, lease)
+        self._frames = Frames(session.client, session.limits, session.lease)
         self._interfere = interfere
         self._is_closing = False
 
@@ -205,7 +201,7 @@ class Connection:
             if asked_for and not self._session.is_advertised:
                 self._session.host = asked_for
             while not self._is_closing:
-                is_login, limits = self._session.login.is_due, self._limits
+                is_login, limits = self._session.login.is_due, self._session.limits
                 largest = limits.frame_bytes_before_login if is_login else limits.frame_bytes
                 frame = self._frames.read(largest)
                 if frame is None:
@@ -432,8 +428,8 @@ class Server(Closeable):
             connection.forget()
 
     def _take(self, sock: socket.socket, client_host: str) -> None:
-        """Serve a new connection. With too many, the oldest stranger is closed for it; without a
-        stranger, it is closed itself. Either is logged once."""
+        """Serve a new connection. If there are too many, the oldest connection of an unknown client is
+        closed; if there is none, the new one. Either is logged once."""
         full, count = None, len(self._connections)
         if count >= self._limits.connections:
             # Connections that are being closed may still be there, but within bounds.
@@ -450,11 +446,8 @@ class Server(Closeable):
             listening.prepare(sock)
             sock = self._security.wrapped(sock)
             cleanup.callback(sock.close)
-            lease = self._memory.lease()
-            session = self._session(sock, client_host, lease)
-            connection = Connection(
-                sock, session, self._limits, lease, self._interfere, self._no_stranger
-            )
+            session = self._session(sock, client_host)
+            connection = Connection(session, self._interfere, self._no_stranger)
             thread = Thread("serving", f"eosdb-wire-{client_host}", self._serve, connection)
             with self._lock:
                 self._connections[connection] = thread
@@ -478,7 +471,7 @@ class Server(Closeable):
 
     # decisions/0031: known clients keep their connections.
     def _close_oldest_stranger(self) -> bool:
-        """Close the oldest connection of a stranger; returns False if there is none."""
+        """Close the oldest connection of an unknown client; returns False if there is none."""
         with self._lock:
             oldest = next(iter(self._strangers), None)
             if oldest is not None:
@@ -487,7 +480,7 @@ class Server(Closeable):
             oldest.abort()
         return oldest is not None
 
-    def _session(self, sock: socket.socket, client_host: str, lease: Lease) -> Session:
+    def _session(self, sock: socket.socket, client_host: str) -> Session:
         login = Login(
             self._users, is_required=self._security.is_sasl_required, refusals=self._refusals,
             lifetime_ms=self._core.config.connections_max_reauth_ms,
@@ -495,6 +488,6 @@ class Server(Closeable):
         host, port = self._advertised or sock.getsockname()[:2]
         return Session(
             *asking(self._core, ANONYMOUS), self._core, login, self._parking, sock,
-            self._limits, lease, self._cluster_id, host, port, client_host,
+            self._limits, self._memory.lease(), self._cluster_id, host, port, client_host,
             is_advertised=self._advertised is not None,
         )  # fmt: skip

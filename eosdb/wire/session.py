@@ -29,7 +29,7 @@ ANONYMOUS: Final = "User:ANONYMOUS"
 """Kafka's name for an unauthenticated client."""
 
 _NOT_ASKED: Final = 31
-"""The bit that alone makes the lowest int32, which means that the operations were not requested."""
+"""The only bit of the lowest int32, which means that the operations were not requested."""
 
 
 @dataclass(slots=True)

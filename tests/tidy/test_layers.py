@@ -78,8 +78,8 @@ TIERS = {
 ROOMS = [row for tier in TIERS.values() for row in tier]
 BUDGET = {
     "engine": 33_623,
-    "clients": 10_575,
-    "wire": 5_657,
+    "clients": 10_518,
+    "wire": 5_650,
     "testing": 3_202,
     "integrations": 7_477,
     "commands": 9_859,

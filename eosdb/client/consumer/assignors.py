@@ -42,7 +42,7 @@ class Assignor:
     user_data: Callable[[Subscription], bytes | None] = lambda _: None
     """Encodes a member's last assignment, which it sends to the leader with its subscription."""
     claims: Callable[[Subscription], Subscription] = lambda told: told
-    """Decodes it: returns the subscription with the partitions that the member claims to own."""
+    """Decodes the user data: returns the subscription with the partitions that the member owns."""
 
     def assign(
         self, members: Collection[MemberSubscription], partitions: Mapping[str, int]
@@ -135,7 +135,7 @@ def _sticky_claims(told: Subscription) -> Subscription:
 
 def _cooperative_claims(told: Subscription) -> Subscription:
     """Return the subscription with its generation. Older versions of the subscription have it only in the
-    user data. librdkafka writes that in the format of `sticky`."""
+    user data. librdkafka writes user data in the format of `sticky`."""
     if told.generation_id >= 0 or not told.user_data:
         return told
     if len(told.user_data) == _GENERATION.size:

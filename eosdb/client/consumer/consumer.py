@@ -62,14 +62,12 @@ class Consumer(Closeable, Generic[Key, Value]):
         self._group_id = group_id
         self._subscription: tuple[str, ...] | re.Pattern[str] | None = None
         self._topics: tuple[str, ...] = ()
-        self._fetcher = Fetcher(self._broker, self._settings, self._committed, self._metrics)
+        self._fetcher = Fetcher(self._broker, self._committed)
         self._cursors = self._fetcher.cursors
         self._partitions = AssignedPartitions(self._cursors, self._auto_commit)
         self._membership: Membership | None = None
         if group_id is not None:
-            self._membership = Membership(
-                self._broker, clock, self._settings, group_id, self._partitions
-            )
+            self._membership = Membership(self._broker, group_id, self._partitions)
         now = clock.monotonic_ms()
         self._next_auto_commit_ms = now + self._settings.auto_commit_interval_ms
         self._next_look_ms = now + self._settings.metadata_max_age_ms

@@ -13,9 +13,7 @@ from uuid import UUID
 
 from eosdb import errors
 from eosdb.client.consumer.requests import ConsumerRequests
-from eosdb.client.consumer.settings import ConsumerSettings
 from eosdb.model.fetched import Block, Rows
-from eosdb.model.metrics import Metrics
 from eosdb.model.notices import catalog
 from eosdb.model.records.columns import COLUMNS, PartitionColumns, columns_of, piece
 from eosdb.model.records.garbage import without_garbage_collection
@@ -59,7 +57,7 @@ class AssignedPartitions:
         return self._cursors.keys()
 
     def assign(self, partitions: Collection[TopicPartition]) -> None:
-        """Add the partitions. The callback also follows a rebalance that adds none."""
+        """Add the partitions. The callback is called even if there are none."""
         given = sorted(partitions)
         for tp in given:
             self._cursors[tp] = Cursor()
@@ -135,7 +133,7 @@ class Cursor:
         self._empty()
 
     def fill(self, block: Block) -> None:
-        """Continue with the records of the block, then after its end."""
+        """Return the records of the block next, and then fetch from its end on."""
         self._block, self._next, self.fetch_offset = block, 0, block.stop
         self.advance(0)
 
@@ -164,18 +162,15 @@ class Fetcher:
     def __init__(
         self,
         broker: ConsumerRequests,
-        settings: ConsumerSettings,
         committed: Callable[
             [list[TopicPartition]], dict[TopicPartition, OffsetAndMetadata | errors.ApiError]
         ],
-        metrics: Metrics,
     ) -> None:
         self.read_whole: Collection[str] = ()
         """Topics that are read from the beginning, whatever auto_offset_reset says."""
         self._broker = broker
-        self._settings = settings
+        self._settings = settings = broker.settings
         self._committed = committed
-        self._metrics = metrics
         self.cursors: Final[dict[TopicPartition, Cursor]] = {}
         self._turn = 0
         self._calls_the_user: Final = (
@@ -226,7 +221,7 @@ class Fetcher:
                     is_at_end = self._fill(tp, cursor)
                 except errors.UnknownTopicIdError:
                     if count:
-                        break  # A poll returns records of one topic id; the next call meets the new one.
+                        break  # A poll returns records of one topic id; the next poll has the new one.
                     self._begin_anew(tp, cursor)
                     is_at_end = cursor.position is None
         return count
@@ -271,7 +266,7 @@ class Fetcher:
             cursor.seek(self._reset_offset(tp))
             return False
         bounds = block.bounds
-        self._metrics.observe("records-per-request", block.size)
+        self._broker.metrics.observe("records-per-request", block.size)
         cursor.fetched_end = bounds.last_stable_offset if committed else bounds.high_watermark
         cursor.fill(block)
         return block.stop >= cursor.fetched_end

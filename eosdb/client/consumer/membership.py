@@ -1,6 +1,6 @@
 """Membership in a consumer group: join, sync, heartbeat, and the leader's assignment.
 
-It speaks Kafka's classic protocol (AbstractCoordinator, ConsumerCoordinator; decisions/0078). The polling
+It follows Kafka's classic protocol (AbstractCoordinator, ConsumerCoordinator; decisions/0078). The polling
 thread takes and gives up partitions, and no step waits: `advance` goes as far as the group allows and
 returns when to call it again. With the system clock a separate thread sends heartbeats, so that a slow
 record does not end the session. With any other clock, polls send them.
@@ -19,7 +19,6 @@ from eosdb.client.background import Background
 from eosdb.client.consumer.assignors import ASSIGNORS, MemberSubscription
 from eosdb.client.consumer.fetcher import AssignedPartitions
 from eosdb.client.consumer.requests import ConsumerRequests
-from eosdb.client.consumer.settings import ConsumerSettings
 from eosdb.client.transport import Presence
 from eosdb.errors import (
     ApiError,
@@ -31,7 +30,7 @@ from eosdb.errors import (
     RebalanceInProgressError,
     UnknownMemberIdError,
 )
-from eosdb.model.clock import Clock, SystemClock
+from eosdb.model.clock import SystemClock
 from eosdb.model.notices import catalog
 from eosdb.model.notices.notice import Untold
 from eosdb.model.protocol.consumer_protocol import (
@@ -81,14 +80,12 @@ class Membership:
     def __init__(
         self,
         requests: ConsumerRequests,
-        clock: Clock,
-        settings: ConsumerSettings,
         group_id: str,
         partitions: AssignedPartitions,
     ) -> None:
         self._requests = requests
-        self._clock = clock
-        self._settings = settings
+        self._clock = requests.clock
+        self._settings = settings = requests.settings
         self._partitions = partitions
         self._assignors = [ASSIGNORS[name] for name in settings.assignors]
         self._is_cooperative = all(assignor.is_cooperative for assignor in self._assignors)
@@ -109,7 +106,7 @@ class Membership:
         self._error: EosdbError | None = None
         self._topics: tuple[str, ...] = ()
         self._counts: Mapping[str, int] | None = None
-        """Only of the leader: the partition counts behind its assignment."""
+        """The leader's partition counts, on which its assignment is based; None for other members."""
         self._assignments: dict[str, bytes] = {}
         self._assigned_last = Subscription(())
         """The last assignment: a sticky eager member reports it although it revokes all partitions before

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from eosdb.client.consumer.settings import ConsumerSettings
 from eosdb.client.transport import Presence, Transport, call, presence
@@ -24,31 +24,31 @@ class ConsumerRequests:
         self, transport: Transport, clock: Clock, settings: ConsumerSettings, metrics: Metrics
     ) -> None:
         self._transport = transport
-        self._clock = clock
-        self._settings = settings
-        self._metrics = metrics
+        self.clock: Final = clock
+        self.settings: Final = settings
+        self.metrics: Final = metrics
         self._lock = threading.Lock()
 
     def ask(self, request: Request[A]) -> A:
         """Send a request until its response arrives, and return that. Raises EosdbError."""
-        start = self._metrics.now_ns()
+        start = self.metrics.now_ns()
         try:
             with self._lock:
                 return call(
                     self._transport,
-                    self._clock,
+                    self.clock,
                     request,
-                    request_timeout_ms=self._settings.request_timeout_ms,
-                    retry_backoff_ms=self._settings.retry_backoff_ms,
-                    timeout_ms=self._settings.default_api_timeout_ms,
+                    request_timeout_ms=self.settings.request_timeout_ms,
+                    retry_backoff_ms=self.settings.retry_backoff_ms,
+                    timeout_ms=self.settings.default_api_timeout_ms,
                 )
         except EosdbError as error:
-            self._metrics.error(error)
+            self.metrics.error(error)
             raise
         finally:
             name = request.name.replace("_", "-")
-            elapsed_ms = (self._metrics.now_ns() - start) / 1_000_000
-            self._metrics.record({name: 1}, {f"{name}-latency": elapsed_ms})
+            elapsed_ms = (self.metrics.now_ns() - start) / 1_000_000
+            self.metrics.record({name: 1}, {f"{name}-latency": elapsed_ms})
 
     def committed(
         self, group_id: str, partitions: Iterable[TopicPartition], *, require_stable: bool
@@ -65,8 +65,8 @@ class ConsumerRequests:
     def wait_for_change(self, version: int, until_ms: int, woken: Callable[[], bool]) -> int:
         """Wait until the data version differs from `version`, until `until_ms` (monotonic), or until
         `woken` returns True. Returns the current version."""
-        while (left_ms := until_ms - self._clock.monotonic_ms()) > 0 and not woken():
-            timeout_ms = min(left_ms, self._settings.fetch_max_wait_ms)
+        while (left_ms := until_ms - self.clock.monotonic_ms()) > 0 and not woken():
+            timeout_ms = min(left_ms, self.settings.fetch_max_wait_ms)
             now_at = self.ask(WaitForChange(version, timeout_ms, woken))
             if now_at != version:
                 return now_at

@@ -125,7 +125,7 @@ class Processor:
             transport, clock, group_id, self._topics, self._settings.for_consumer(), own
         )
         self._records = RecordHandler(
-            handler, file.path, sink, group_id, self._settings, self._transaction, clock, self._metrics,
+            handler, file.path, sink, group_id, self._settings, self._transaction,
             self._room_for_postponed,
         )  # fmt: skip
         self._lanes = Lanes(self._settings.workers, self._records, clock)

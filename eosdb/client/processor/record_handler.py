@@ -21,8 +21,6 @@ from eosdb.client.processor.handlers import AnyHandler
 from eosdb.client.processor.progress import is_complete
 from eosdb.client.processor.transaction import ProcessingTransaction
 from eosdb.errors import EosdbError, HandlerFailedError
-from eosdb.model.clock import Clock
-from eosdb.model.metrics import Metrics
 from eosdb.model.notices import catalog
 from eosdb.model.notices.notice import Notice, Untold, one_line
 from eosdb.model.records.serializing import serialized
@@ -81,8 +79,6 @@ class RecordHandler:
         group_id: str,
         settings: ProcessorSettings,
         transaction: ProcessingTransaction,
-        clock: Clock,
-        metrics: Metrics,
         room_for_postponed: Callable[[], str],
     ) -> None:
         self._handler = handler
@@ -91,8 +87,8 @@ class RecordHandler:
         self.group_id = group_id
         self.settings = settings
         self.transaction = transaction
-        self._clock = clock
-        self._metrics = metrics
+        self._clock = transaction.clock
+        self._metrics = transaction.metrics
         self._room_for_postponed = room_for_postponed
         self._failures: dict[tuple[TopicPartition, int], Failure] = {}
         self._dead: set[tuple[TopicPartition, int]] = set()

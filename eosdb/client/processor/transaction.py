@@ -79,8 +79,8 @@ class ProcessingTransaction(ABC):
 
     def __init__(self, consumer: Consumer, clock: Clock, metrics: Metrics) -> None:
         self._consumer = consumer
-        self._clock = clock
-        self._metrics = metrics
+        self.clock: Final = clock
+        self.metrics: Final = metrics
         self.taken_in = self.records = 0
         """The records in the transaction, and those that are complete."""
         self.is_broken = False
@@ -101,7 +101,7 @@ class ProcessingTransaction(ABC):
 
     def age_ms(self) -> int:
         """How long the transaction has been open; 0 if there is none."""
-        return 0 if self._began_ms is None else self._clock.monotonic_ms() - self._began_ms
+        return 0 if self._began_ms is None else self.clock.monotonic_ms() - self._began_ms
 
     @property
     def holds_lock(self) -> bool:
@@ -182,7 +182,7 @@ class ProcessingTransaction(ABC):
             known = committed.get(tp)
             self._consumer.seek(tp, self._starts[tp] if known is None else known.offset)
         if self._began_ms is not None:
-            self._metrics.count("abort")
+            self.metrics.count("abort")
         self._progress.clear()
         self._forget()
 
@@ -200,7 +200,7 @@ class ProcessingTransaction(ABC):
         return dataclasses.replace(self._consumer.group_metadata(), topic_ids=self._topic_ids)
 
     def _is_committed(self) -> None:
-        self._metrics.count("commit")
+        self.metrics.count("commit")
         self.committed.update(self.tally)
         self.tally.clear()
 
@@ -248,7 +248,7 @@ class ProducerTransaction(ProcessingTransaction):
             self.prepare()
             assert self.producer is not None
             self.producer.begin_transaction()
-            self._began_ms = self._clock.monotonic_ms()
+            self._began_ms = self.clock.monotonic_ms()
 
     def deliver(self, make: Make) -> Exception | None:
         self.begin()
@@ -435,7 +435,7 @@ class UnitTransaction(ProcessingTransaction):
             # Assigned before it begins, so that `_undo` finds it after any error.
             self._block = self._begin()
             self._unit = self._block.__enter__()
-            self._began_ms = self._clock.monotonic_ms()
+            self._began_ms = self.clock.monotonic_ms()
         return self._unit
 
     def _break_off(self) -> None:

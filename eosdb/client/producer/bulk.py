@@ -54,8 +54,7 @@ class Columns:
         return Columns(*([column[i] for i in places] if column else () for column in columns))
 
     def scheduled(self, chosen: list[int]) -> tuple[Columns, list[int]]:
-        """The columns and the chosen partitions, with scheduled records as they wait until they are
-        due."""
+        """The columns and the chosen partitions, with scheduled records in the form in which they wait."""
         headers = list(self.headers or ((),) * len(self.sizes))
         times = list(self.timestamps or (None,) * len(self.sizes))
         places = chosen.copy()
@@ -178,8 +177,8 @@ class Pieces:
         self._count = 16
 
     def next(self) -> tuple[list[Any], Exception | None]:
-        """Return the next records, and the error that the iterable raised after them; no records at its
-        end."""
+        """Return the next records, none at the end of the iterable, and the error that it raised after
+        them."""
         return as_far_as_it_goes(islice(self._records, self._count))
 
     def measured(self, size: int) -> None:

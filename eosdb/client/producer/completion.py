@@ -241,7 +241,7 @@ class BatchCompletion:
             error.outcome = "unknown" if is_open else "not written"
             self._fail(batch, error)
 
-    # -- sequences that lead nowhere ------------------------------------------------------------
+    # -- unresolved sequences -------------------------------------------------------------------
 
     def resolve(self, identity_of: Callable[[], ProducerIdAndEpoch | None]) -> None:
         """Begin a new epoch if sequences of a partition are unresolved and no batch in flight can resolve

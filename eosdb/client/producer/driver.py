@@ -13,7 +13,6 @@ from typing import Final
 from eosdb.client.background import Background
 from eosdb.client.producer.accumulator import ProduceFuture, ProducerBatch
 from eosdb.client.producer.sender import Sender
-from eosdb.client.producer.settings import ProducerSettings
 from eosdb.errors import EosdbError, IllegalStateError, RequestTimedOutError
 from eosdb.model.clock import Clock
 from eosdb.model.notices import catalog
@@ -21,7 +20,7 @@ from eosdb.model.notices import catalog
 _IDLE_MS: Final = 50
 """The longest sleep of the background thread."""
 _NOTHING_TO_DO_MS: Final = 1_000
-"""The same while no future is watched and no batch lingers."""
+"""Its longest sleep while no future is watched and no batch lingers."""
 
 _MANY: Final = 1_000
 _SOON_MS: Final = 10_000
@@ -31,13 +30,10 @@ _SOON_MS: Final = 10_000
 class Driver:
     """Runs the sender of one producer, always under the producer's lock."""
 
-    def __init__(
-        self, sender: Sender, clock: Clock, lock: threading.RLock, settings: ProducerSettings
-    ) -> None:
-        self._sender = sender
-        self._clock = clock
+    def __init__(self, sender: Sender, clock: Clock, lock: threading.RLock) -> None:
+        self.sender: Final = sender
+        self.clock: Final = clock
         self._lock = lock
-        self._settings = settings
         self._starting = threading.Lock()
         self._background: Background | None = None
         self._is_stopped = False
@@ -45,7 +41,7 @@ class Driver:
 
     def step(self) -> int | None:
         """Run the sender once. Returns the ms until its next run is due."""
-        return self._sender.run_once(self._clock.monotonic_ms())
+        return self.sender.run_once(self.clock.monotonic_ms())
 
     # decisions/0006: every waiting caller advances the sender.
     def until(
@@ -53,25 +49,25 @@ class Driver:
     ) -> None:
         """Run the sender until `done()`. After `timeout_ms`, raises the error that `on_timeout` returns.
         Raises IllegalStateError inside a delivery callback, which would wait for itself."""
-        if self._sender.is_running and not done():
+        if self.sender.is_running and not done():
             raise IllegalStateError("a delivery callback must not wait for the producer")
-        deadline = None if timeout_ms is None else self._clock.monotonic_ms() + timeout_ms
+        deadline = None if timeout_ms is None else self.clock.monotonic_ms() + timeout_ms
         while not done():
             wait = self.step()
             if done():
                 return
-            now = self._clock.monotonic_ms()
+            now = self.clock.monotonic_ms()
             if deadline is not None and now >= deadline:
                 raise on_timeout()
             if wait is None:
                 raise IllegalStateError("the producer waits, but no answer is outstanding")
             if wait > 0:
-                self._clock.sleep_ms(wait if deadline is None else min(wait, deadline - now))
+                self.clock.sleep_ms(wait if deadline is None else min(wait, deadline - now))
 
     def flush(self, timeout_ms: int | None) -> None:
         """Send all waiting batches, and wait for the responses. Raises RequestTimedOutError."""
         self.flush_until(
-            lambda: not self._sender.has_unanswered(),
+            lambda: not self.sender.has_unanswered(),
             timeout_ms,
             lambda: timed_out("flush", timeout_ms),
         )
@@ -79,12 +75,12 @@ class Driver:
     def flush_until(
         self, done: Callable[[], bool], timeout_ms: int | None, on_timeout: Callable[[], EosdbError]
     ) -> None:
-        """`until` for which batches are sent whether or not they are full."""
-        self._sender.is_flushing = True
+        """Like `until`, but also send batches that are not full."""
+        self.sender.is_flushing = True
         try:
             self.until(done, timeout_ms, on_timeout)
         finally:
-            self._sender.is_flushing = False
+            self.sender.is_flushing = False
 
     def until_answered(self, batch: ProducerBatch, timeout: float | None) -> None:
         """Run the sender until the batch is completed; called by a future's `result`."""
@@ -105,7 +101,7 @@ class Driver:
             return
         with self._starting:
             if self._background is None and not self._is_stopped:
-                name = f"eosdb-sender-{self._settings.client_id or 'producer'}"
+                name = f"eosdb-sender-{self.sender.settings.client_id or 'producer'}"
                 self._background = Background(name, self._background_step)
 
     def stop(self) -> None:
@@ -117,7 +113,7 @@ class Driver:
             self._background = None
 
     def _background_step(self) -> int:
-        watched, linger_ms = self._watched, self._settings.linger_ms
+        watched, linger_ms = self._watched, self.sender.settings.linger_ms
         while watched and watched[0].done():
             watched.popleft().settle()
         if not (watched or linger_ms):

@@ -9,11 +9,10 @@ from collections.abc import Iterable, Sequence
 from itertools import accumulate, repeat
 from typing import Final
 
-from eosdb.client.producer.accumulator import Drive, ProducerBatch, RecordAccumulator
-from eosdb.client.producer.settings import ProducerSettings
-from eosdb.client.transport import Transport, call
+from eosdb.client.producer.accumulator import ProducerBatch
+from eosdb.client.producer.driver import Driver
+from eosdb.client.transport import call
 from eosdb.errors import ConfigError, InvalidTopicExceptionError, UnknownTopicOrPartitionError
-from eosdb.model.clock import Clock
 from eosdb.model.records.partitioner import partitioner_of
 from eosdb.model.records.serializing import as_far_as_it_goes
 from eosdb.model.requests import Topic
@@ -38,20 +37,13 @@ class _Topic:
 class PartitionChooser:
     """Holds the partition counts of the topics, their sticky partitions and their newest batches."""
 
-    def __init__(
-        self,
-        transport: Transport,
-        clock: Clock,
-        settings: ProducerSettings,
-        accumulator: RecordAccumulator,
-        drive: Drive,
-    ) -> None:
-        self._transport = transport
-        self.clock: Final = clock
-        self.settings: Final = settings
-        self.accumulator: Final = accumulator
-        self._drive = drive
-        self._partitioner = partitioner_of(settings.partitioner)
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self._transport = driver.sender.transport
+        self.clock: Final = driver.clock
+        self.settings: Final = driver.sender.settings
+        self.accumulator: Final = driver.sender.accumulator
+        self._partitioner = partitioner_of(self.settings.partitioner)
         self._topics: dict[str, _Topic] = {}
 
     def partition_count(self, topic: str) -> int:
@@ -100,7 +92,7 @@ class PartitionChooser:
         batch = newest.get(number)
         if batch is None or not batch.is_filling or batch.size + size > self.accumulator.most_bytes:
             tp = TopicPartition(topic, number)
-            batch = newest[number] = self.accumulator.new_batch(tp, self.clock, self._drive)
+            batch = newest[number] = self.accumulator.new_batch(tp, self.clock, self._driver)
         return batch
 
     def _given(self, topic_state: _Topic, topic: str, partition: int) -> int:

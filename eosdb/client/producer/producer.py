@@ -77,19 +77,9 @@ class Producer(Closeable):
             transport, self._settings, self._manager, self._accumulator, self._metrics
         )
         self._lock = threading.RLock()
-        self._driver = Driver(self._sender, clock, self._lock, self._settings)
-        self._transactions = ProducerTransactions(
-            transport,
-            clock,
-            self._settings,
-            self._manager,
-            self._sender,
-            self._driver,
-            self._metrics,
-        )
-        self._chooser = PartitionChooser(
-            transport, clock, self._settings, self._accumulator, self._driver
-        )
+        self._driver = Driver(self._sender, clock, self._lock)
+        self._transactions = ProducerTransactions(self._driver)
+        self._chooser = PartitionChooser(self._driver)
         self._singles = SingleSends(clock)
         self._is_gathering = self._abort_is_due = False
         self._linger_due_ms: int | None = None
@@ -109,7 +99,7 @@ class Producer(Closeable):
         Raises IllegalStateError on a second call, RequestTimedOutError after max_block_ms (call again),
         and the coordinator's errors, which are fatal for this producer.
         """
-        self._timed("txn-init", self._transactions.init)
+        self._timed("txn-init", self._transactions.initialize, "init_transactions")
 
     def begin_transaction(self) -> TransactionToken:
         """Begin a transaction. The token identifies it for `db.outcome`.

@@ -74,17 +74,17 @@ class Sender:
         accumulator: RecordAccumulator,
         metrics: Metrics,
     ) -> None:
-        self._transport = transport
+        self.transport: Final = transport
         self._direct = transport if type(transport) is DirectTransport else None
         """The transport if it is direct: it carries out requests at once and in order, so several may be
         submitted together."""
         self._may_go_together = self._direct is not None and (
             settings.enable_idempotence or settings.max_in_flight_requests_per_connection > 1
         )
-        self._settings = settings
-        self._manager = manager
-        self._accumulator = accumulator
-        self._metrics = metrics
+        self.settings: Final = settings
+        self.manager: Final = manager
+        self.accumulator: Final = accumulator
+        self.metrics: Final = metrics
         self.coordinator: Final = CoordinatorCalls(transport, settings, manager, metrics)
         self._initialized: CoordinatorCall[ProducerIdAndEpoch] | None = None
         """The request for an identity, without transactions."""
@@ -140,7 +140,7 @@ class Sender:
             self._is_whole = True
 
     def _work(self, now_ms: int) -> int | None:
-        self._transport.poll()
+        self.transport.poll()
         self._receive(now_ms)
         self._completion.expire(now_ms)
         self.coordinator.run(now_ms)
@@ -159,7 +159,7 @@ class Sender:
     def has_unanswered(self) -> bool:
         """Whether a batch waits or is in flight, or was being handled by an interrupted step."""
         return (
-            bool(self._accumulator)
+            bool(self.accumulator)
             or not (self._is_whole or self._is_running)
             or any(not a.batch.done for request in self._on_the_way for a in request.attempts)
         )
@@ -170,7 +170,7 @@ class Sender:
         RecordAccumulator.abortUndrainedBatches)."""
         if not self._is_running:
             self._begin_step()
-        for batch in self._accumulator.waiting():
+        for batch in self.accumulator.waiting():
             if not (unsent_only and batch.identity):
                 self._completion.give_up(batch, why)
         if not self._is_running:
@@ -198,7 +198,7 @@ class Sender:
         arrived: list[ProduceRequest] = []
         for request in self._on_the_way:
             if not request.exchange.done:
-                if now_ms - request.sent_ms < self._settings.request_timeout_ms:
+                if now_ms - request.sent_ms < self.settings.request_timeout_ms:
                     waiting.append(request)
                     continue
                 request.exchange.fail(
@@ -212,10 +212,10 @@ class Sender:
     def _handle_response(self, request: ProduceRequest, now_ms: int) -> None:
         error = request.exchange.error
         if error is not None:
-            self._metrics.error(error)
-            self._manager.answered(error)
-        self._metrics.observe(
-            "request-latency", (self._metrics.now_ns() - request.sent_ns) / 1_000_000
+            self.metrics.error(error)
+            self.manager.answered(error)
+        self.metrics.observe(
+            "request-latency", (self.metrics.now_ns() - request.sent_ns) / 1_000_000
         )
         for attempt in request.attempts:
             answer = request.exchange.answer[attempt.batch.tp] if error is None else error
@@ -241,9 +241,9 @@ class Sender:
 
     def _drain(self, now_ms: int) -> list[SentBatch]:
         """Return the batches of one request, at most one for each partition."""
-        if not self._accumulator:
+        if not self.accumulator:
             return []
-        manager = self._manager
+        manager = self.manager
         if manager.is_fatal_state:
             assert manager.error is not None
             self.drop_waiting(manager.error)
@@ -251,11 +251,11 @@ class Sender:
         if manager.state is ClientState.ABORTABLE_ERROR:
             assert manager.error is not None
             self.drop_waiting(manager.error, unsent_only=True)
-        queues = self._accumulator.queues()
+        queues = self.accumulator.queues()
         if not queues:
             return []
         identity: ProducerIdAndEpoch | None = None
-        if self._settings.enable_idempotence:
+        if self.settings.enable_idempotence:
             identity = self._current_identity(now_ms)
             if identity is None:
                 return []
@@ -272,10 +272,10 @@ class Sender:
             was_first = True
             if identity is None:
                 on_the_way = sum(a.batch.tp == tp for r in self._on_the_way for a in r.attempts)
-                if on_the_way >= self._settings.max_in_flight_requests_per_connection:
+                if on_the_way >= self.settings.max_in_flight_requests_per_connection:
                     continue
             elif batch.identity is None:
-                limit = self._settings.max_in_flight_requests_per_connection
+                limit = self.settings.max_in_flight_requests_per_connection
                 if not progress.admits_new(
                     identity, limit, now_ms, in_order=self._direct is not None
                 ):
@@ -285,18 +285,18 @@ class Sender:
             elif not progress.is_first(batch):
                 continue
             self._in_hand.append(batch)
-            self._accumulator.take_first(tp)
+            self.accumulator.take_first(tp)
             taken.append(SentBatch(batch, batch.identity, was_first))
         return taken
 
     def _send(self, requests: list[list[SentBatch]], now_ms: int) -> None:
         """Submit requests, together if the transport is direct, and handle the responses that are there."""
-        is_transactional = self._manager.transactional_id is not None
-        start_ns = self._metrics.now_ns()
+        is_transactional = self.manager.transactional_id is not None
+        start_ns = self.metrics.now_ns()
         produces = [self._request(attempts) for attempts in requests]
         try:
             if self._direct is None:
-                exchanges = [self._transport.submit(request) for request in produces]
+                exchanges = [self.transport.submit(request) for request in produces]
             else:
                 exchanges = self._direct.submit_all(produces, sync=not is_transactional)
         except BaseException:
@@ -307,15 +307,14 @@ class Sender:
     # decisions/0015: without a network in between, waiting for the last response protects nothing.
     def flush_before(self, behind: Behind, now_ms: int, *, sync: bool) -> None:
         """Send all waiting batches and, in the same turn, the transaction's requests that require them to
-        be stored. If these could not be sent, their exchanges stay open, and the caller must send them
-        after a flush. The reasons: a batch waits for a callback or a retry, anything was refused, or the
-        transport is not direct."""
-        waiting = self._accumulator.waiting()
+        be stored. If a batch waits for a callback or a retry, anything was refused, or the transport is
+        not direct, their exchanges stay open, and the caller must send them after a flush."""
+        waiting = self.accumulator.waiting()
         direct = self._direct
         if (
             direct is None
             or direct.turns is None
-            or self._manager.version == CLASSIC
+            or self.manager.version == CLASSIC
             or self._is_running
             or self.coordinator
             or any(batch.attempts or batch.callbacks for batch in waiting)
@@ -325,10 +324,10 @@ class Sender:
         try:
             self._begin_step()
             requests = self._drain_all(now_ms)
-            if requests and self._accumulator:
+            if requests and self.accumulator:
                 self._send(requests, now_ms)
             elif requests or len(behind) > 1:
-                turn = Turn(requests, behind, Fate(), now_ms, self._metrics.now_ns())
+                turn = Turn(requests, behind, Fate(), now_ms, self.metrics.now_ns())
                 self._carry_out(direct, direct.turns, turn, sync=sync)
             self._is_whole = True
         finally:
@@ -369,11 +368,11 @@ class Sender:
 
     def _take_back(self, requests: list[list[SentBatch]]) -> None:
         """Let batches that the locked file has refused wait again as unsent."""
-        self._manager.sent -= len(requests)
+        self.manager.sent -= len(requests)
         for batch, _, _ in reversed(list(itertools.chain.from_iterable(requests))):
             batch.attempts, batch.is_sent = 0, False
-            self._manager.progress(batch.tp).take_back(batch)
-            self._accumulator.put_back(batch)
+            self.manager.progress(batch.tp).take_back(batch)
+            self.accumulator.put_back(batch)
 
     def _sent(
         self,
@@ -383,7 +382,7 @@ class Sender:
         start_ns: int,
     ) -> None:
         """Handle the responses that are there, and keep the other requests as in flight."""
-        self._metrics.count("request", len(requests))
+        self.metrics.count("request", len(requests))
         for exchange, attempts in zip(exchanges, requests, strict=True):
             request = ProduceRequest(exchange, attempts, now_ms, start_ns)
             if exchange.done:
@@ -402,17 +401,17 @@ class Sender:
                 self._complete(attempt, lost, now_ms)
 
     def _request(self, attempts: list[SentBatch]) -> Produce:
-        transactional_id = self._manager.transactional_id
+        transactional_id = self.manager.transactional_id
         batches = {}
         for batch, _, _ in attempts:
             batch.attempts += 1
             batch.is_sent = True
             batches[batch.tp] = batch.request(transactional_id is not None)
             if batch.attempts > 1:
-                self._metrics.count("record-retry", len(batch.records))
-        self._manager.sent += 1
-        acks, timeout_ms = self._acks, self._settings.request_timeout_ms
-        version = None if transactional_id is None else self._manager.version
+                self.metrics.count("record-retry", len(batch.records))
+        self.manager.sent += 1
+        acks, timeout_ms = self._acks, self.settings.request_timeout_ms
+        version = None if transactional_id is None else self.manager.version
         return Produce(
             batches,
             transactional_id=transactional_id,
@@ -424,14 +423,14 @@ class Sender:
     def _is_ready(self, queue: deque[ProducerBatch], now_ms: int) -> bool:
         return (
             self.is_flushing
-            or self._accumulator.is_full(queue)
-            or now_ms - queue[0].created_ms >= self._settings.linger_ms
+            or self.accumulator.is_full(queue)
+            or now_ms - queue[0].created_ms >= self.settings.linger_ms
         )
 
     def _is_added(self, tp: TopicPartition) -> bool:
         """Whether the partition may be written to. Version 1 requires that it is first added to the
         transaction."""
-        manager = self._manager
+        manager = self.manager
         if manager.transactional_id is None or manager.version > CLASSIC:
             return True
         if tp in manager.partitions:
@@ -439,7 +438,7 @@ class Sender:
         if self.coordinator.pending(AddPartitionsToTxn) is None:
             assert manager.identity is not None
             identity, tid = manager.identity, manager.transactional_id
-            fresh = {tp for tp, _ in self._accumulator.queues()} - manager.partitions
+            fresh = {tp for tp, _ in self.accumulator.queues()} - manager.partitions
             self.coordinator.enqueue(
                 AddPartitionsToTxn(tid, *identity, fresh),
                 lambda _: manager.partitions.update(fresh),
@@ -449,7 +448,7 @@ class Sender:
     def _current_identity(self, now_ms: int) -> ProducerIdAndEpoch | None:
         """Return the producer id and epoch; None while they are being requested. Without transactions,
         requests missing ones here."""
-        manager = self._manager
+        manager = self.manager
         if manager.identity is None and manager.transactional_id is None:
             if manager.state is ClientState.READY:
                 manager.transition(ClientState.UNINITIALIZED)  # The epochs are used up.
@@ -465,14 +464,14 @@ class Sender:
     # -- when to come again ---------------------------------------------------------------------
 
     def _next_due(self, now_ms: int) -> int | None:
-        settings = self._settings
-        if not (self._on_the_way or self._accumulator or self.coordinator):
+        settings = self.settings
+        if not (self._on_the_way or self.accumulator or self.coordinator):
             return None
         due = [request.sent_ms + settings.request_timeout_ms for request in self._on_the_way]
         coordinator = self.coordinator.due_ms()
         if coordinator is not None:
             due.append(coordinator)
-        for _, queue in self._accumulator.queues():
+        for _, queue in self.accumulator.queues():
             batch = queue[0]
             due.append(batch.created_ms + settings.delivery_timeout_ms)
             if batch.retry_at_ms > now_ms:
@@ -483,7 +482,7 @@ class Sender:
             return None
         wait = max(0, min(due) - now_ms)
         if self._on_the_way or coordinator is not None:
-            delivery = self._transport.poll()
+            delivery = self.transport.poll()
             # The next run handles responses that arrived during this one.
             if self.coordinator.is_answered or any(r.exchange.done for r in self._on_the_way):
                 return 0

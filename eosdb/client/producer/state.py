@@ -296,8 +296,8 @@ class TransactionManager:
         self.version = version
 
     def ended(self, identity: ProducerIdAndEpoch) -> None:
-        """End the transaction; `identity` is for the next one. The coordinator does not know an empty
-        transaction, but its token names its identity, so the next transaction needs a new one then, too."""
+        """End the transaction; `identity` is for the next one. The token of an empty transaction, which
+        the coordinator does not know, names the identity. So the next transaction then needs a new one."""
         self.check_transition(ClientState.READY)
         unchanged = identity == self.identity
         needs_new_epoch = unchanged and not self.has_begun

@@ -11,10 +11,9 @@ from typing import Any, TypeAlias
 
 from eosdb.client.producer.coordinator_calls import CoordinatorCall
 from eosdb.client.producer.driver import Driver, timed_out
-from eosdb.client.producer.sender import Behind, Sender
-from eosdb.client.producer.settings import ProducerSettings
-from eosdb.client.producer.state import ClientState, TransactionManager
-from eosdb.client.transport import Exchange, Transport
+from eosdb.client.producer.sender import Behind
+from eosdb.client.producer.state import ClientState
+from eosdb.client.transport import Exchange
 from eosdb.errors import (
     DatabaseLockedError,
     EosdbError,
@@ -24,8 +23,6 @@ from eosdb.errors import (
     in_doubt,
 )
 from eosdb.model import requests
-from eosdb.model.clock import Clock
-from eosdb.model.metrics import Metrics
 from eosdb.model.values import (
     CLASSIC,
     ConsumerGroupMetadata,
@@ -41,23 +38,10 @@ Offsets: TypeAlias = Mapping[TopicPartition, OffsetAndMetadata]
 class ProducerTransactions:
     """Initialises, commits and aborts the transactions of one producer."""
 
-    def __init__(
-        self,
-        transport: Transport,
-        clock: Clock,
-        settings: ProducerSettings,
-        manager: TransactionManager,
-        sender: Sender,
-        driver: Driver,
-        metrics: Metrics,
-    ) -> None:
-        self._transport = transport
-        self._clock = clock
-        self._settings = settings
-        self._manager = manager
-        self._sender = sender
+    def __init__(self, driver: Driver) -> None:
         self._driver = driver
-        self._metrics = metrics
+        self._sender = driver.sender
+        self._manager = driver.sender.manager
         self._committed: Exchange[ProducerIdAndEpoch] = Exchange()
         """The response to the commit, if it was sent with the last records."""
         self._is_in_doubt = False
@@ -65,10 +49,7 @@ class ProducerTransactions:
         self._renewal: CoordinatorCall[ProducerIdAndEpoch] | None = None
         """The pending request for a new epoch after the end of a transaction."""
 
-    def init(self) -> None:
-        self._initialize("init_transactions")
-
-    def _initialize(self, name: str) -> None:
+    def initialize(self, name: str) -> None:
         """Initialise the transactional id, or continue to wait for that."""
         self._manager.require(name, ClientState.UNINITIALIZED, ClientState.INITIALIZING)
         pending = self._sender.coordinator.pending(requests.InitProducerId)
@@ -80,9 +61,9 @@ class ProducerTransactions:
             if manager.state is ClientState.READY:
                 manager.transition(ClientState.UNINITIALIZED)
             if manager.state in (ClientState.UNINITIALIZED, ClientState.INITIALIZING):
-                self._initialize("begin_transaction")
+                self.initialize("begin_transaction")
         manager.require("begin_transaction", ClientState.READY)
-        manager.begun(self._transport.transaction_version)
+        manager.begun(self._sender.transport.transaction_version)
         self._is_in_doubt = False
         self._committed = Exchange()
         assert manager.transactional_id is not None
@@ -171,7 +152,7 @@ class ProducerTransactions:
             TransactionAbortableError("the transaction was aborted before the record was sent"),
             unsent_only=True,
         )
-        limit = self._settings.max_block_ms
+        limit = self._sender.settings.max_block_ms
         self._driver.until(
             lambda: not self._sender.has_unanswered(),
             limit,
@@ -195,7 +176,7 @@ class ProducerTransactions:
             self.abort()
 
     def _flush_before(self, behind: Behind, *, sync: bool) -> None:
-        self._sender.flush_before(behind, self._clock.monotonic_ms(), sync=sync)
+        self._sender.flush_before(behind, self._driver.clock.monotonic_ms(), sync=sync)
 
     def _end(self, *, committed: bool) -> None:
         """Have the coordinator end the transaction, unless it knows of none."""
@@ -233,7 +214,7 @@ class ProducerTransactions:
                 raise
         if self._renewal is not None:
             self._wait_for(self._renewal, name)
-        self._metrics.count("txn-commit" if committed else "txn-abort")
+        self._sender.metrics.count("txn-commit" if committed else "txn-abort")
 
     def _offsets_request(
         self, offsets: Offsets, group: ConsumerGroupMetadata
@@ -266,7 +247,7 @@ class ProducerTransactions:
 
     def _wait_for(self, pending: CoordinatorCall[Any], name: str) -> None:
         """Run the sender until the coordinator's response arrives, at most max_block_ms."""
-        limit = self._settings.max_block_ms
+        limit = self._sender.settings.max_block_ms
 
         def give_up() -> EosdbError:
             error = pending.error or timed_out(name, limit)

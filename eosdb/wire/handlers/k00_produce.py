@@ -1,7 +1,7 @@
 """Produce: batches in, offsets out.
 
 Versions: 0 to 2 are announced alone, because librdkafka takes a broker without them for one that knows
-no compression (KAFKA-18659); 3 transactions; 5 the log start; 7 zstd (KIP-110, `compression.py`); 8 the
+no compression (KAFKA-18659); 3 transactions; 5 the log start; 7 zstd (KIP-110, `batches.py`); 8 the
 records at fault (KIP-467); 9 flexible; 12 transaction version 2 (KIP-890); 13 topics by their ids
 (KIP-516).
 """

@@ -3,7 +3,7 @@
 Versions: 4 isolation levels, and the aborted transactions; 5 the log start; 7 fetch sessions (KIP-227),
 which are not offered; 9 the leader's epoch (KIP-320); 11 racks (KIP-392); 12 flexible; 13 topics by
 their ids (KIP-516); 15 followers name themselves in a structure (KIP-903); 18 a replica's high
-watermark. `fetch_answer.py` writes them.
+watermark. `messages.py` encodes them.
 """
 
 from __future__ import annotations

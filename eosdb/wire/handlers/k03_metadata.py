@@ -56,7 +56,7 @@ def metadata(session: Session, request: MetadataRequest, version: int) -> Fields
 
 
 def led_here(index: int) -> Fields:
-    """The same for every partition: the one broker leads it, and is its one replica."""
+    """A partition and its placement: the one broker leads it, and is its one replica."""
     return {  # With defaults, too: kafka-python looks for missing fields once more for each partition.
         "error_code": NONE, "partition_index": index, "leader_id": NODE_ID, "leader_epoch": LEADER_EPOCH,
         "replica_nodes": [NODE_ID], "isr_nodes": [NODE_ID], "offline_replicas": [],

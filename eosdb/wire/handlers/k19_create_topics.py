@@ -2,7 +2,7 @@
 
 Versions: 4 numbers by default (KIP-464); 5 flexible, and what was created (KIP-525); 7 the topic's id.
 
-Also what several APIs that alter topics and settings check alike.
+Also checks that several APIs for topics and settings share.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Versions: 2 flexible.
 
-Also what the APIs for settings have in common. Those of topics and groups can be altered; broker settings
-are those with which the server was started.
+Also the common parts of the APIs for settings. Topics and groups have settings that can be altered; the
+broker's are those with which the file was opened.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from eosdb.wire.errors import ILLEGAL_SASL_STATE
 
 @serves(SaslAuthenticateRequest, 0, 2)
 def authenticate(session: Session, request: SaslAuthenticateRequest, _: int) -> Fields:
-    """The last answer has the lifetime of the login, 0 for that of its connection."""
+    """The last answer has the lifetime of the login in ms, or 0 if it ends with the connection."""
     login = session.login
     if not login.has_begun:
         return {

@@ -1,4 +1,4 @@
-"""ListConfigResources: what has settings (KIP-1142).
+"""ListConfigResources: the resources that have settings (KIP-1142).
 
 Versions: 1 resources of all types; before, client metrics alone, and there are none.
 """
