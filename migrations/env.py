@@ -1,8 +1,8 @@
 """Alembic's environment.
 
-eosdb hands over its own connection in `config.attributes["connection"]`, inside a unit that it
-commits itself. A developer's `alembic -x db=FILE …` opens the named file. The version stands in a
-table with a name of eosdb's own: `alembic_version` is left to the migrations of the user's tables.
+eosdb passes its own connection in `config.attributes["connection"]`, inside a unit that it commits
+itself. A developer's `alembic -x db=FILE …` opens the named file. The version is stored in eosdb's own
+table, so `alembic_version` is free for the migrations of the user's tables.
 """
 
 from alembic import context
@@ -19,7 +19,7 @@ def run(connection: Connection) -> None:
 
 
 def leave_the_common_name(connection: Connection) -> None:
-    """Files of schema 1 to 4 have the version in `alembic_version`."""
+    """Move the version from `alembic_version`, where files of schema 1 to 4 have it."""
     tables = inspect(connection).get_table_names()
     if "journal" in tables and "alembic_version" in tables and VERSION_TABLE not in tables:
         connection.execute(

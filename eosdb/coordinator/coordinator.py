@@ -4,9 +4,9 @@ Every write of the broker goes through `write`, which first does the due work: t
 transactions that a dead process has decided. Due work has units of its own, so it is committed even if
 the request is refused.
 
-Due work includes times in the future. A clock that jumps forward ends transactions and sessions early, as
-in Kafka. If it goes back, those that began meanwhile would time out perhaps days late, so their times
-restart now; living owners are not affected.
+A clock that jumps forward ends transactions and sessions early, as in Kafka. If it goes back later, those
+that began in between have start times in the future and would time out late, perhaps by days. So restarting
+these times from now is due work. Living owners are not affected.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from eosdb.store.writing.unit import STEPS_PER_UNIT, Unit
 
 _TOLERANCE_MS: Final = 60_000
 """Tolerated difference: the clocks of two processes never agree exactly."""
-# The transaction with the latest deadline, by an index. Unless its start is ahead, none is far ahead.
+# The transaction with the latest deadline, by an index. If its start is past, no start is far ahead.
 _TRANSACTION: Final = (
     "SELECT transactional_id, start_time FROM transactional_ids "
     f"WHERE state {transaction_rows.IS_ONGOING} ORDER BY start_time + timeout_ms DESC LIMIT 1"
@@ -151,8 +151,8 @@ class TransactionCoordinator:
     def write(
         self, function: Callable[[Unit], T], *, sync: bool = True, fate: Fate | None = None
     ) -> T:
-        """Run `function` in a unit, after the due work. Scheduled records that are due when they are
-        committed are delivered next."""
+        """Run `function` in a unit, after the due work. If the unit stored scheduled records whose time has
+        come, they are delivered next."""
         owes = False
 
         def checked(unit: Unit) -> T:
@@ -195,8 +195,9 @@ class TransactionCoordinator:
         return False
 
     def run_due(self) -> Counter[str]:
-        """Complete transactions that dead processes decided, abort those without time or owner, deliver
-        scheduled records, and remove what has expired. Returns the counts of HousekeepingReport."""
+        """Complete transactions that dead processes decided, abort transactions past their time-out or
+        without their owner, deliver scheduled records, and remove expired rows. Returns counts for the
+        HousekeepingReport."""
         while self._store.write(lambda unit: begin_again(unit, self._clock.time_ms()), sync=False):
             pass
         done = Counter(
@@ -237,7 +238,7 @@ class TransactionCoordinator:
 
     def look_for_the_dead(self) -> None:
         """Remove members and abort transactions of dead processes, for callers that wait and do not
-        write. Does nothing within 200 ms of the last check, also that of a write."""
+        write. Does nothing within 200 ms of the last check, which may have been a write's."""
         if self.presences.is_look_due():
             with self._store.read() as connection:
                 has_dead = self.presences.has_dead(connection)
@@ -388,7 +389,7 @@ class TransactionCoordinator:
         timed_out = transaction_rows.first_timed_out(unit, self._clock.time_ms())
         return timed_out or self.presences.first_orphan(unit)
 
-    # -- what is due ----------------------------------------------------------------------------
+    # -- due work -------------------------------------------------------------------------------
 
     def _due_time(self, unit: Unit, now: int) -> int:
         """The cached time (ms) before which nothing is due; computed again once it is reached."""

@@ -7,10 +7,9 @@ class; a new type of field needs a `Form`.
 Every commit encodes events and a replay decodes all of them, so each class's template and expected types
 are computed once.
 
-Every transaction has several events of three kinds. Their rows are lean: `detail` omits fields that follow
-from the row's columns, or from the state before it. The derived values form an expected event, with NAMED
-for each field that is always written. The writer and the replay derive the same expected event. Rows of
-earlier versions have all fields and are read as before.
+Every transaction has several events of three kinds. Their rows are lean: `detail` omits the fields that can
+be derived from the row's columns or from the state before the row. Writer and replay derive the same
+expected event, which has NAMED in each field that is always written. Older rows have all fields.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ from eosdb.model.values import (
 Row = tuple[str, int, str | None, int | None, str | None, str]
 """Kind, timestamp, topic, partition, transactional id and detail."""
 _scan_once: Final[Callable[[str, int], tuple[Any, int]]] = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
-"""The function behind `raw_decode`. Raises StopIteration for text that is not JSON."""
+"""The function that `raw_decode` calls. Raises StopIteration for text that is not JSON."""
 _quoted: Final[Callable[[str], str]] = json.encoder.encode_basestring
 _compact: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 _make: Final = tuple.__new__
@@ -197,7 +196,7 @@ SHAPES: Final = {kind: _shape(cls) for kind, cls in KINDS.items()}
 
 
 def encode(event: Event) -> Row:
-    """The event as a row of the journal with all its fields."""
+    """Encode the event as a row of the journal with all fields."""
     kind = type(event).__name__
     detail, first, _ = SHAPES[kind]
     return (
@@ -329,7 +328,7 @@ class _Form:
         self._forms: Final = {self.first + i: of for i, of in enumerate(fields.forms.values())}
         self._plans: Final[dict[tuple[bool, ...], _Plan]] = {}
         self._since: Final = -1 if since is None else kind._fields.index(since)
-        """The index of the field whose time is written as an age; -1 if none."""
+        """The index of the time that is written as an age; -1 if none."""
         names = [AGE if name == since else name for name in fields.names]
         self.places: Final = {name: self.first + i for i, name in enumerate(names)}
         """The index of each member among the event's fields."""
@@ -372,7 +371,7 @@ class _Form:
         )
 
     def fill(self, row: Lean, event: list[Any]) -> None:
-        """Replace the expected values in `event` by those of the row. Raises KeyError, TypeError or
+        """Replace the expected values in `event` by the row's values. Raises KeyError, TypeError or
         ValueError for a row that is not such an event."""
         readers = self._readers
         for name, value in row.members.items():
@@ -393,7 +392,7 @@ _PARTITIONS, _GROUPS = _JOINING = (_CHANGE.places["partitions"], _CHANGE.places[
 
 # decisions/0026: omits fields with the expected value.
 def write(event: Event, expected: Event | None = None) -> Row:
-    """The event as a row of the journal, without the fields that have the expected value."""
+    """Encode the event as a row of the journal. Omits the fields that equal those of `expected`."""
     if expected is None:
         return encode(event)
     if type(event) is TransactionStateChanged:
@@ -418,8 +417,8 @@ def _write_change(event: TransactionStateChanged, expected: Event) -> Row:
 
 
 def _write_joining(event: TransactionStateChanged, expected: Event, named: list[bool]) -> Row:
-    """The row of a change that has only the added partitions and groups. If one partition is added, the
-    journal's columns have it."""
+    """Encode a change to an open transaction with only the added partitions and groups. A single added
+    partition is stored in the columns `topic` and `partition`."""
     written: Sequence[Any] = event
     topic = partition = None
     for i in _JOINING:

@@ -117,8 +117,8 @@ class LogCleaned(NamedTuple):
     `horizons` are the offsets of tombstones, and of markers without data, that this pass met first; they
     are removed `delete.retention.ms` later. `expired_horizons` are those removed now. `unindexed` are
     timestamps in the time index without a record between them. `passed_sum` is the sum (`log.record_sum`)
-    of the records that this pass counted first, before any removal, and `removed_sum` that of the removed
-    ones; None before schema 10.
+    of the records that no earlier pass had counted, before any removal. `removed_sum` is the sum of the
+    removed records. Both are None before schema 10.
     """
 
     timestamp: int
@@ -348,7 +348,7 @@ class IdempotencyKeysExpired(NamedTuple):
 
 class RecordsScheduled(NamedTuple):
     """The records from this offset of partition -1 on, appended by the batch before this event, wait until
-    they are due; those of an open transaction (`producer_id`, or -1) from its commit on."""
+    they are due. Records of an open transaction (`producer_id`, otherwise -1) wait from its commit on."""
 
     timestamp: int
     topic: str

@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class Baseline(NamedTuple):
-    """`position` and `timestamp` are those of the last folded event. The later events up to
+    """`position` and `timestamp` belong to the last folded event. The later events up to
     `measured_position` have `measured_bytes` in total."""
 
     position: int = 0
@@ -67,7 +67,7 @@ def check_reached(connection: sqlite3.Connection, position: int, asked: str) -> 
 
 
 def problems(connection: sqlite3.Connection) -> list[str]:
-    """For `verify`: what is wrong with the baseline's row, and the rows of its tables."""
+    """For `verify`: the faults of the baseline's row and of its tables' rows."""
     rows = connection.execute(f"SELECT {_COLUMNS}, checksum FROM {BASELINE_TABLE}").fetchall()
     if len(rows) != 1:
         return [f"{BASELINE_TABLE}: found {len(rows)} rows, expected 1"]
@@ -114,7 +114,7 @@ def _names(connection: sqlite3.Connection, table: str) -> list[str]:
 
 
 def _weight(table: str) -> int:
-    """A factor of the table's checksums in the sum, so that no row can move to another table."""
+    """The factor of this table's checksums in the sum, which a row's move to another table would change."""
     return crc32(table.encode())
 
 
@@ -233,8 +233,8 @@ WHERE position IS NOT (
 
 def forget_events(unit: Unit, partition_id: int, deleted: Iterable[Sequence[int]]) -> None:
     """Delete the events of deleted records (pairs of offset and position) at or before the baseline,
-    unless one of their records is left. The records of an event are adjacent, so one that is left is next
-    to a deleted one."""
+    unless one of their records is left. The records of an event are adjacent, so a remaining record is
+    the neighbour of a deleted one."""
     until, first = read(unit).position, dict[int, int]()
     for offset, position in deleted:
         if position <= until:

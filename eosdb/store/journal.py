@@ -40,9 +40,9 @@ def events(
     checked_from: int = 1,
 ) -> Generator[tuple[int, Event | Lean], None, None]:
     """Yield position and event for every event after a position, oldest first, with bounded memory.
-    `on_altered` is called with the position of each event with a wrong checksum. Events before
-    `checked_from`, from before schema 7, may have none. Raises CorruptDatabaseError for a row that is not
-    an event."""
+    `on_altered` is called with the position of each event with a wrong checksum. Events before position
+    `checked_from` are older than schema 7 and may have no checksum. Raises CorruptDatabaseError for a row
+    that is not an event."""
     for *row, checksum in connection.execute(_SELECT, (after,)):
         must_fit = checksum is not None or row[0] >= checked_from
         if on_altered is not None and must_fit and checksum != row_checksum(*row):
@@ -140,7 +140,8 @@ def parse_mark(text: str) -> Mark:
 
 
 def departure(connection: sqlite3.Connection, known_mark: str) -> str | None:
-    """Return why the mark is not of this file's history; None if it is, as far as the journal goes back."""
+    """Return why the mark does not belong to this file's history; None if it does, or if the journal has
+    no event of that age any more."""
     known_id, position, digest = parse_mark(known_mark)
     mine = file_id.read(connection)
     if mine != known_id:
@@ -154,7 +155,7 @@ def departure(connection: sqlite3.Connection, known_mark: str) -> str | None:
 
 
 def _event(connection: sqlite3.Connection, position: int) -> str | None:
-    """The digest of the event at a position; None if the journal does not go back so far."""
+    """The digest of the event at a position; None if the event has been deleted."""
     if position == 0:
         return _NO_EVENT
     event = at(connection, position)

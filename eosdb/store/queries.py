@@ -198,7 +198,7 @@ def columns(connection: sqlite3.Connection, view: str) -> dict[str, str]:
     ).fetchone()
     if row is not None:
         types |= {column["name"]: _JSON_TYPES[column["type"]] for column in parsed(row[0])}
-    # Typed views compute their key as text, too; in those of an earlier version it is a BLOB.
+    # Typed views also compute their key as text. Views of an earlier version declare it as BLOB.
     computed = "" if row is None else "TEXT"
     return {
         name: types.get(name, _PLAIN_TYPES.get(declared, declared) or computed)
@@ -215,7 +215,7 @@ _PARAMETER: Final = re.compile(
 
 @reads("eosdb_json_views")
 def types(store: Store, sql: str) -> list[str]:
-    """Return the types of the columns of a query, as far as it takes them from typed views."""
+    """Return the column types of a query that reads typed views; empty if it reads none."""
     try:
         with closing(connect(store.path, store.lock_timeout_ms, read_only=True)) as connection:
             return types_in(connection, typed_views(connection), sql)
@@ -231,8 +231,8 @@ def typed_views(connection: sqlite3.Connection) -> list[tuple[str, str]]:
 def types_in(
     connection: sqlite3.Connection, views: Iterable[tuple[str, str]], sql: str, first: str = ""
 ) -> list[str]:
-    """`types` on a connection, with columns before those of the views. SQLite knows no type of a computed
-    column, so tables with types stand in for the views while it resolves the query."""
+    """As `types`, on this connection; `first` declares columns in front of each view's. SQLite knows no
+    type of a computed column, so typed tables replace the views while it resolves the query."""
     views = [(name, text) for name, text in views if name.lower() in sql.lower()]
     if not views:
         return []

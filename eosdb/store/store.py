@@ -13,11 +13,11 @@ are three kinds of unit:
 A block of `begin` is on a connection whose authorizer refuses what would harm it: a write of ours takes 7
 statements. `join` takes the program's connection as it is, and 28 statements, of which 21 look at it.
 
-`durability` is SQLite's `synchronous`: under "full" a unit that decides something is fsynced; a unit that
-counts only once a later, synced unit is committed need not be.
+`durability` is SQLite's `synchronous`. Under "full", a unit that decides something is fsynced; the next
+such unit makes the others durable.
 
-A signal may raise between any two steps of Python: resources are released in `finally`, by calls into C
-that come first there (decisions/0018).
+A signal handler may raise between any two steps of Python. So each `finally` begins with the calls into C
+that release resources (decisions/0018).
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Store:
         self.lock_timeout_ms: Final = lock_timeout_ms
         self._durability = durability
         self._has_given_up = False
-        """Whether the last wait for the writer mutex was in vain."""
+        """Whether the last wait for the writer mutex failed."""
         self._closing: Closing | None = None
         self._closed = False
         self._process = os.getpid()
@@ -170,7 +170,7 @@ class Store:
 
         `function` may run more than once and must have no effect outside the unit. `sync=False` skips the
         fsync of durability "full", for a write that counts only with a later, synced unit. `tells=False`
-        leaves pending notices to a later write: pass it while holding something that other threads wait
+        leaves pending log messages to a later write; pass it while holding a lock that other threads wait
         for. After an interrupt, `fate` tells the outcome.
         """
         self._check_writable()
@@ -187,8 +187,7 @@ class Store:
         IllegalStateError inside such a block, and DatabaseLockedError after a bounded wait."""
         mutex = self._check_writable()
         turn = self._group.new_turn(_BLOCK)
-        # decisions/0042: one generator, because a collector may close an inner generator before its
-        # caller's.
+        # decisions/0042: one generator. The garbage collector may close an inner one before its caller.
         try:
             self._group.take(turn)
             try:
@@ -407,7 +406,7 @@ class Store:
         self._files.forget_shared()
         with contextlib.suppress(
             EosdbError
-        ):  # Every process that opens the file is told of a failing disk.
+        ):  # The next program that opens the file reports a failing disk.
             self._close_writer(0)
         return True
 

@@ -1,7 +1,7 @@
 """Services of the operating system: locks between processes, waiting for a write, open descriptors,
 memory files, full syncs, mounts.
 
-They have two implementations, of which `road.py` selects one for the process. Every package that needs
+They have two implementations; `road.py` selects one for the process. Every package that needs
 them imports this one first, so it also refuses unsupported systems.
 """
 

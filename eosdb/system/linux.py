@@ -1,4 +1,4 @@
-"""The Linux road: open-file-description locks on bytes of one file, inotify, /proc and /dev/shm."""
+"""The Linux implementation: open-file-description locks on bytes of one file, inotify, /proc, /dev/shm."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ IS_PORTABLE: Final = False
 LOCK_FILES: Final = ()
 _FLOCK: Final = "hhqqi4x"
 _ROADS: Final = (2, 3)
-"""Bytes with a shared lock of each opener: of this road, and of the portable one."""
+"""Bytes on which each opener has a shared lock: openers with this implementation, and with the portable."""
 _OWNERS_AT: Final = 4096
 """Each byte from here on is an owner's lock; locking bytes does not make the file grow."""
 _SHARED_MEMORY: Final = "-shm"
@@ -108,15 +108,15 @@ def is_owned(path: str, number: int) -> bool:
 
 
 def is_on_road(file: LockFile, *, is_portable: bool) -> bool:
-    """Whether another descriptor shows that the file is open on this road."""
+    """Whether another descriptor shows that the file is open with this implementation."""
     return _is_locked(file, _bytes(fcntl.F_WRLCK, _ROADS[is_portable]))
 
 
-# decisions/0061: the locks of the two roads do not exclude each other.
+# decisions/0061: the locks of the two implementations do not exclude each other.
 def keep_out_other_road(file: LockFile, *, is_portable: bool) -> None:
-    """Show other openers the road of this one, while the file is open. Raises IllegalStateError if it is
-    open on the other road."""
-    # Checked before the lock as well: a failing attempt must not block the other road.
+    """Show other openers this one's implementation while the file is open. Raises IllegalStateError if it
+    is open with the other one."""
+    # Also checked before the lock: a failing attempt must not block openers with the other implementation.
     if not is_on_road(file, is_portable=not is_portable):
         fcntl.fcntl(file, fcntl.F_OFD_SETLK, _bytes(fcntl.F_RDLCK, _ROADS[is_portable]))
         if not is_on_road(file, is_portable=not is_portable):

@@ -1,8 +1,7 @@
-"""The road for every POSIX system: one `flock`ed file for each lock, and polling instead of
-notifications.
+"""The portable implementation: one `flock`ed file for each lock, and polling instead of notifications.
 
-macOS takes it, and Linux with EOSDB_PORTABLE=1. A lock file is never removed while its lock may be held.
-The database file is never opened here: closing it would drop SQLite's locks.
+macOS uses it, and Linux with EOSDB_PORTABLE=1. A lock file is never removed while its lock may be held. The
+database file is never opened here: closing it would drop SQLite's locks.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The two implementations of system services ("roads"), and the selected one.
+"""Selects the implementation of the system services for this process: `road`.
 
-`linux` uses Linux's own calls; `portable` uses only those that macOS also has, and is slower. The
-selection holds for the whole process, and a file is open on one road at a time.
+`linux` uses Linux's own calls; `portable` uses only calls that macOS also has, and is slower. Programs with
+different implementations cannot have a file open at the same time.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from eosdb.system.lock_file import LockFile
 from eosdb.system.mount import Mount
 
 VARIABLE: Final = "EOSDB_PORTABLE"
-"""The environment variable that selects the portable road on Linux if it is 1."""
+"""The environment variable that selects the portable implementation on Linux if it is 1."""
 QUEUE: Final = 0
 WRITER: Final = 1
 
@@ -37,7 +37,7 @@ class WriterLocks(Protocol):
         """Release the lock."""
 
     def releaser(self) -> Callable[[], object]:
-        """Return what releases both locks, without running Python code."""
+        """Return a function that releases both locks without running Python code."""
 
     def is_owned(self, number: int) -> bool:
         """Whether any opener holds the owner lock of this number. Raises OSError, and ValueError for
@@ -63,21 +63,21 @@ class Road(Protocol):
 
     @property
     def IS_PORTABLE(self) -> bool:
-        """Whether this is the portable road."""
+        """Whether this is the portable implementation."""
 
     @property
     def LOCK_FILES(self) -> Sequence[str]:
         """Suffixes of the files for QUEUE and WRITER; empty if one file has both locks."""
 
     def writer_locks(self, path: str) -> WriterLocks:
-        """Open the locks at `path`. Raises OSError, and IllegalStateError if the file is open on the
-        other road."""
+        """Open the locks at `path`. Raises OSError, and IllegalStateError if the file is open with
+        the other implementation."""
 
     def owner_file(self, path: str) -> OwnerFile:
-        """Open owner locks of the lock file at `path`. Raises the same."""
+        """Open owner locks of the lock file at `path`. Raises as `writer_locks`."""
 
     def is_owned(self, path: str, number: int) -> bool:
-        """Whether any opener holds this owner lock; True if the openers are on the other road. For a
+        """Whether any opener holds this owner lock; True if the openers use the other implementation. For a
         reader without a lock file. Raises OSError, also if there is no lock file."""
 
     def holders(self, path: str, locked: Collection[int]) -> Sequence[int]:

@@ -1,7 +1,7 @@
 """The first schema: the journal and its records, and the state that is folded from them.
 
-Plain SQL, and no import from eosdb: a migration is history, and history does not change when the
-code does. Views hold no data; they are made anew after every upgrade from eosdb/store/views.
+Plain SQL, and no import from eosdb: a revision must not change when the code does. Views hold no
+data; every upgrade creates them again from eosdb/store/views.
 """
 
 from alembic import op

@@ -1,7 +1,7 @@
-"""Transaction version 2 (KIP-890): what an end that raises the epoch leaves to remember.
+"""Transaction version 2 (KIP-890): columns for an end of a transaction that raises the epoch.
 
-`next_producer_id` takes over when the end has used up the epochs; `transaction_version` says how the
-last transaction was ended, and so which pair repeats that request.
+`next_producer_id` takes over if the end has used up the epochs. `transaction_version` is the version of
+the last end, which tells which producer id and epoch repeat that request.
 """
 
 from alembic import op

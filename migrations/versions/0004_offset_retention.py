@@ -1,8 +1,8 @@
-"""From when the retention of an offset counts: never while its group has members.
+"""The time from which the retention of an offset runs; none while its group has members.
 
-The new column is filled with what folding the journal anew gives: an offset counts from its commit or,
-when the group has changed since the offset was put, from that change. An offset of a transaction was
-put when the transaction completed, not at its own position.
+The new column gets the values that a replay of the journal gives. Retention runs from the commit or, if
+the group has changed since the offset was stored, from that change. An offset of a transaction was stored
+when the transaction completed, not at its own position.
 """
 
 from alembic import op

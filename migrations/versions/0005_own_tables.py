@@ -1,6 +1,6 @@
-"""What programs with tables of their own need: idempotency keys, remembered batches of sinks, typed views.
+"""Tables for idempotency keys, the last batches of sinks, and typed views.
 
-The names begin with eosdb_, so that they cannot be in the way of a table of the user's.
+The names begin with eosdb_, so they cannot conflict with a user's tables.
 """
 
 from alembic import op

@@ -1,7 +1,7 @@
-"""Which file this is, and what the batches of a sink held.
+"""The file's id, and the content of a sink's batches.
 
-The file's id is not made here, where it would be the same for whoever folds or copies the schema, but by
-whoever makes or upgrades a file. What batches held is not known of those that are in already.
+The program that creates or upgrades a file makes the id. A revision could not: copies of the schema would
+all have the same id. The content of batches that are already stored is unknown.
 """
 
 from alembic import op

@@ -1,7 +1,7 @@
-"""Checksums in the rows that no event tells and in those that decide what a reader sees.
+"""Checksums for rows without an event, and for rows that decide which records readers see.
 
-Records and events that are there already have none and stay as they are, so that a large file is upgraded
-as fast as a small one; the other tables are small, and replay must find in them what it would write.
+Existing records and events get none, so a large file is upgraded as fast as a small one. The other tables
+are small, and their rows must equal the result of a replay.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
-"""The baseline: the folded tables as of an earlier event, a second copy of each, empty and at 0 here.
+"""The baseline: a second copy of the folded tables, as of an earlier event. It begins empty, at position 0.
 
-Events at or before it may go. Idempotency keys get the time of their use, by which they are forgotten;
-keys that are there already get it from the events that took them, as folding would.
+Events at or before the baseline may be deleted. Idempotency keys get the time of their use, after which
+they expire; existing keys get it from their events, as in a replay.
 """
 
 from alembic import op
@@ -81,7 +81,7 @@ def upgrade() -> None:
     for statement in KEYS.split(";"):
         execute(statement.strip())
     for table in FOLDED:
-        # What stands behind the table's name is the same; a key refers to the copy, too.
+        # The text after the table's name is the same; foreign keys also refer to the copy.
         ((sql,),) = execute(
             "SELECT sql FROM sqlite_master WHERE type = 'table' AND name = ?", (table,)
         )

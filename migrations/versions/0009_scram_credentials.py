@@ -1,6 +1,6 @@
-"""Users of the server: what is kept of their passwords.
+"""The server's users: their SCRAM credentials.
 
-The names begin with eosdb_, so that they cannot be in the way of a table of the user's.
+The names begin with eosdb_, so they cannot conflict with a user's tables.
 """
 
 from alembic import op

@@ -1,12 +1,12 @@
 """Groups whose partitions the coordinator assigns (KIP-848), and the settings of groups.
 
-They share the table of the classic groups, so that a group keeps its place when it changes over. Beside the
-file's id stands what the schema asks of programs: the lowest schema that a reader must know, and the first
-release that knows this one. Whoever upgrades the file writes both, with the row's checksum.
+They share the table of the classic groups, so a group that changes its protocol keeps its row. The table
+with the file's id also gets the lowest schema that a reader must know, and the first release with this
+schema. The program that upgrades the file writes both, with the row's checksum.
 
-Each row of the baseline gets a checksum, and the baseline the sum of them, so that no row can be altered,
-or go, unseen. `checked_from` says from which event on all have checksums. `cleaned_sum` is the sum of the
-records that compaction has passed; where it has passed some already, the next pass begins it.
+Each row of the baseline gets a checksum, and the baseline their sum, which shows altered and missing rows.
+From the event `checked_from` on, all events have checksums. `cleaned_sum` is the sum of the records that
+compaction has passed; if it has already passed some, the next pass begins the sum.
 """
 
 from collections.abc import Callable
@@ -53,7 +53,7 @@ def _row_checksum(*columns: object) -> int:
 
 
 def _with_checksums(table: str) -> int:
-    """Set the checksums of all rows; return their sum, times a number that stands for the table."""
+    """Set the checksums of all rows. Return their sum, multiplied by the table's factor."""
     execute = op.get_bind().exec_driver_sql
     columns = [name for _, name, *_ in execute(f"PRAGMA table_info({table})") if name != "checksum"]
     others = ", ".join(f'"{name}"' for name in columns)

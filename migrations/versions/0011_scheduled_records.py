@@ -1,6 +1,6 @@
-"""Scheduled records: those that wait in partition -1 of their topics, and when each is due.
+"""Scheduled records: the records that wait in partition -1 of their topics, and when each is due.
 
-`producer_id` is that of the open transaction that has sent the record; -1 once it is committed.
+`producer_id` belongs to the open transaction that has sent the record; -1 after its commit.
 """
 
 from alembic import op

@@ -61,7 +61,7 @@ class ConsumerMember:
     state: MemberState = MemberState.STABLE
     assigned: Partitions = NOTHING
     pending_revocation: Partitions = NOTHING
-    """Partitions it was told to give up and has not confirmed; no other member may have them."""
+    """Partitions that it has to give up and has not yet confirmed; no other member may have them."""
     target: Partitions = NOTHING
     revoke_by_ms: int = NO_DEADLINE
     """When it is removed unless it gives up `pending_revocation`, or rejoins or syncs by the classic
@@ -154,7 +154,7 @@ class Heartbeat(ConsumerGroupHeartbeat):
 
     @property
     def is_full(self) -> bool:
-        """Whether every field is given, as after a join or an error. The answer is then full as well."""
+        """Whether every field is given, as after a join or an error. Then the answer has every field."""
         subscribed = (self.subscribed_topic_names, self.subscribed_topic_regex) != (None, None)
         says_all = self.rebalance_timeout_ms >= 0 and self.owned is not None
         return self.joins or (subscribed and says_all)

@@ -126,7 +126,7 @@ def sync(
 
 
 def check_heartbeat(group: Group, generation_id: int) -> errors.RebalanceInProgressError | None:
-    """Return the error by which the member is told to rejoin; its session is renewed all the same. Raises
+    """Return the error that makes the member rejoin; the caller renews its session in either case. Raises
     IllegalGenerationError for another generation."""
     check_generation(group, generation_id)
     return _rebalancing(group) if group.state is GroupState.PREPARING_REBALANCE else None
@@ -365,7 +365,7 @@ def _all_joined(group: Group) -> bool:
 
 
 def _complete(group: Group, now_ms: int) -> Group:
-    """The next generation: members that have joined, and static ones whose sessions last."""
+    """The next generation: members that have joined, and static members, which may be away."""
     members = tuple(m for m in group.members if m.has_joined or m.group_instance_id is not None)
     generation = group.generation_id + 1
     candidates = [m.member_id for m in members if m.has_joined]

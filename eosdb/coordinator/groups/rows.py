@@ -179,7 +179,7 @@ def stored_members(source: Unit | sqlite3.Connection) -> list[tuple[str, str]]:
     return source.execute(_WITH_MEMBERS).fetchall()
 
 
-@lru_cache(maxsize=1_000)  # Looked at every 200 ms; few groups change meanwhile.
+@lru_cache(maxsize=1_000)  # Called every 200 ms; few groups change in between.
 @reads("groups")
 def owner_locks(members: str) -> tuple[tuple[str, int], ...]:
     """The member ids and lock numbers of the members that hold locks."""
@@ -260,8 +260,8 @@ def renew_session(
 def renew_while_waiting(
     unit: Unit, group: AnyGroup, member: Member | ConsumerMember, now_ms: int
 ) -> None:
-    """Extend the session of a member that waits for others, and sends nothing meanwhile, beyond the
-    rebalance deadline (Kafka: hasSatisfiedHeartbeat). Members of the new protocol never wait."""
+    """Extend the session of a member that waits for others beyond the rebalance deadline, because it sends
+    nothing while it waits (Kafka: hasSatisfiedHeartbeat). Members of the new protocol never wait."""
     until_ms = group.deadline_ms if isinstance(group, Group) else now_ms
     renew_session(unit, group.group_id, member, max(now_ms, until_ms))
 

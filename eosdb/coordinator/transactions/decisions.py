@@ -72,9 +72,9 @@ def init_producer_id(
     """Give a producer an id and epoch that no other holds (TransactionCoordinator.handleInitProducerId).
 
     A request that repeats the replaced pair (producer id and epoch) gets the same result again; if that
-    was a new producer id, only once. A fencing abort replaces a pair, too: until another producer
+    was a new producer id, only once. A fencing abort also replaces a pair: until another producer
     initialises the id, the fenced one gets the fencing epoch (KAFKA-19367). An unknown id is initialised
-    whatever pair is expected (KIP-360).
+    with any expected pair (KIP-360).
 
     Returns PrepareAbort if a transaction was open: the caller completes the abort, and the client retries.
     Raises ProducerFencedError for an expected pair that is not current, without a change; Kafka would

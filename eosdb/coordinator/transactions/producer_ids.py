@@ -93,7 +93,7 @@ class ProducerIdManager:
         return block
 
 
-# -- what is forgotten -----------------------------------------------------------------------------
+# -- unused producer ids ---------------------------------------------------------------------------
 
 
 def left_over(connection: sqlite3.Connection, first: int) -> tuple[list[int], int | None]:
@@ -110,7 +110,7 @@ def left_over(connection: sqlite3.Connection, first: int) -> tuple[list[int], in
 
 
 def forget(unit: Unit, ids: Sequence[int], now_ms: int) -> None:
-    """Forget those of these ids that are still stored."""
+    """Forget these ids, if they are still stored."""
     stored = tuple([id_ for id_ in ids if unit.execute(_IS_STORED, (id_,)).fetchone()])
     if stored:
         unit.record(ProducerIdsForgotten(now_ms, stored))

@@ -4,9 +4,9 @@ This module loads a transaction, records what `decisions` (pure) decides, and wr
 markers. A transaction ends in two steps: the first records the decision (Prepare…), the second writes all
 markers and Complete…. If the markers are few, both steps share a unit.
 
-An event omits the fields that have the usual value of the next change (`events.encoding`). One that begins
-a transaction always has the producer id and epoch, so SQL finds them in few steps from a later event. A
-decision always has the fields that identify a fence, except a version 2 end by the producer itself.
+A stored event omits the fields that follow from the state before it (`events.encoding`, `expected`). The
+event that begins a transaction always has the producer id and epoch, so SQL finds them in few steps from a
+later event. A decision always has the fields that identify a fence, except a version 2 end by the producer.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ def expected(
     transaction_version: int,
     timestamp: int,
 ) -> kinds.TransactionStateChanged | None:
-    """The usual event from this value (None: the id is unknown) to the state; None if no change is usual.
-    `transaction_version` matters for decisions only."""
+    """The event that usually leads from `before` (None: the id is unknown) to the state; None if an unknown
+    id cannot reach it. `transaction_version` matters for decisions only."""
     if to_state is TransactionState.EMPTY:
         return _INITIALIZED
     if before is None:
@@ -279,7 +279,7 @@ def join(
 ) -> None:
     """Ensure that the partitions and groups are in the producer's open transaction (KIP-890). Version 1
     requires that they were added before. Version 2 adds them now, and begins the transaction if none is
-    open; so do AddPartitionsToTxn and AddOffsetsToTxn, which are None. Raises the errors of
+    open; so does None, the version of AddPartitionsToTxn and AddOffsetsToTxn. Raises the errors of
     `decisions.verify` and `decisions.add_to_transaction`."""
     current = load(unit, transactional_id)
     if version is not None and version < EPOCH_PER_TRANSACTION:

@@ -50,8 +50,8 @@ class IllegalTransitionError(AssertionError):
 
 
 class FreshProducerIdNeededError(IllegalStateError):
-    """The id is new, or its epochs are used up (Kafka: isProducerEpochExhausted): decide again with a
-    producer id that nobody had. Nothing was written."""
+    """The transactional id is new, or its epochs are used up (Kafka: isProducerEpochExhausted). Nothing was
+    written; decide again with an unused producer id."""
 
 
 class TransactionMetadata(NamedTuple):
@@ -65,8 +65,8 @@ class TransactionMetadata(NamedTuple):
     or version 2 `end_txn` replaced. A request with that pair is a repeat, or comes from the fenced
     producer. `next_producer_id` takes over at the completion if the end has used up the epochs.
 
-    `transaction_version` is that of the request that ended the transaction; 1 in every other state, and
-    after a fence.
+    `transaction_version` is the version of the request that ended the transaction; 1 in every other state,
+    and after a fence.
     """
 
     transactional_id: str

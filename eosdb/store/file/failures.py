@@ -35,7 +35,7 @@ _OF_ITS_OWN: Final = (
 
 
 def locked_error(path: str, holder: str, waited_ms: int | None = None) -> DatabaseLockedError:
-    """Return the error of a write that waited in vain for the write lock; `holder` is empty if unknown."""
+    """Return the error of a write that did not get the write lock in time; `holder` is empty if unknown."""
     since = "" if waited_ms is None else f" for {waited_ms} ms"
     return DatabaseLockedError(
         f"{path}: not written, because the write lock has been held{since} by {holder or UNSEEN}. Try "
@@ -114,7 +114,7 @@ _OF_THE_FILE_SYSTEM: Final = {
     sqlite3.SQLITE_CANTOPEN,
     sqlite3.SQLITE_IOERR_SHMOPEN,
 }
-"""Codes with many causes, one of which may be the state of the file system."""
+"""Codes that the state of the file system may have caused."""
 _OF_A_FULL_DISK: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _OF_RIGHTS: Final = {errno.EROFS, errno.EACCES, errno.EPERM}
 _OF_THE_FILE: Final = {
@@ -127,7 +127,7 @@ _OF_THE_FILE: Final = {
 
 
 def is_of_the_file(error: sqlite3.Error) -> bool:
-    """Whether the file or the disk caused the error, so that any other statement would fail, too."""
+    """Whether the file or the disk caused the error, so that every other statement would also fail."""
     return (getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF in _OF_THE_FILE
 
 

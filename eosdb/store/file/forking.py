@@ -112,7 +112,7 @@ def before() -> None:
 
 
 def after_in_parent() -> None:
-    """Open what has been closed."""
+    """Let the databases open connections again."""
     process = _process
     if process.depth <= 1:
         while process.paused:
@@ -124,7 +124,7 @@ def after_in_parent() -> None:
 
 
 def begin_as_a_child() -> None:
-    """Keep what the parent had open, and use none of it."""
+    """Keep the parent's open databases alive, and use none of them."""
     global _process
     _of_the_parent.append(list(_process.open))
     _process = _Process()

@@ -31,7 +31,7 @@ from eosdb.system.lock_file import LOCK
 from eosdb.system.road import QUEUE, WRITER, OwnerFile, WriterLocks, road
 
 _SYNC_FAILED_AT: Final = 8
-"""The offset of that byte in the file, behind the locked ranges."""
+"""The offset of the byte `_FAILED` in the file, after the locked bytes."""
 _FAILED: Final = b"!"
 _ROUND_AT: Final = 16
 _LONG_AGO_MS: Final = 2 * 24 * 3600 * 1000
@@ -126,7 +126,7 @@ class WriterMutex:
         ):  # The files were closed meanwhile; the next call will see that.
             return True
 
-    # -- what every process must know -----------------------------------------------------------
+    # -- facts for all processes ----------------------------------------------------------------
 
     def has_sync_failed(self) -> bool:
         """Whether a sync failed in any process and the WAL was not renewed since."""

@@ -1,7 +1,7 @@
 """The files of an open database, to detect that one was removed or replaced.
 
-SQLite keeps its open files, whatever happens to their names. A program that opens the name later gets
-other files with other locks, and each program loses the other's acknowledged commits.
+SQLite goes on using its open files after they were renamed or removed. A program that opens the name later
+gets other files with other locks, and each program loses the other's acknowledged commits.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class OpenFiles:
         self._check((*self._known.items(),))
 
     def check_database(self) -> None:
-        """For readers: the same for the database file alone."""
+        """For readers: raises StorageError if the database file was removed or replaced."""
         self._check([(name, self._known[name]) for name in self._names if name in self._known])
 
     def are_in_place(self) -> bool:

@@ -34,7 +34,7 @@ class Needs(NamedTuple):
 
 
 NEWEST: Final = Needs(11, "1.0")
-"""Those of the newest schema. A revision raises `read_version` if a program of the earlier schema would
+"""The needs of the newest schema. A revision raises `read_version` if a program of the earlier schema would
 misread a record, offset, group or transaction."""
 _SAVE: Final = """
 INSERT OR REPLACE INTO eosdb_file (file_id, read_version, first_release, checksum) VALUES (?, ?, ?, ?)
@@ -79,7 +79,7 @@ def needs(connection: sqlite3.Connection) -> Needs | None:
 
 
 def problems(connection: sqlite3.Connection) -> list[str]:
-    """For `verify`: what is wrong with the stored row."""
+    """For `verify`: the faults of the stored row."""
     rows = connection.execute(
         "SELECT file_id, read_version, first_release, checksum FROM eosdb_file"
     ).fetchall()

@@ -363,8 +363,8 @@ def _in_unit(
         connection = connect(path, busy_timeout_ms, create=True)
         try:
             if is_alone:
-                # In WAL mode, too: every connection keeps a lock on the file, and this asks for all of
-                # it.
+                # Every connection keeps a shared lock on the file, also in WAL mode, so this waits for
+                # all others to close.
                 connection.execute("PRAGMA locking_mode=EXCLUSIVE")
             if not is_adopted:
                 connection.execute(newest.GIVES_PAGES_BACK)

@@ -1,7 +1,7 @@
 """The newest schema as SQL: the result of all revisions, and the documented views.
 
-The revisions are the truth. Alembic needs a quarter of a second to run them, so their result for an empty
-file is kept as a script, and a test compares the two. 64-bit integers are declared INT: Spark's JDBC
+The revisions define the schema. Alembic needs a quarter of a second to run them, so their result for an
+empty file is kept as a script, and a test compares the two. 64-bit integers are declared INT: Spark's JDBC
 reader takes INTEGER for 32 bits. Statements of projections are made for the live tables and the
 baseline's.
 
@@ -67,7 +67,7 @@ BASELINE_TABLE: Final = "eosdb_baseline"
 """The table with that event's position. Copies of the folded tables have its name as their prefix."""
 ALEMBICS: Final = "eosdb_alembic_version"
 ALEMBICS_BEFORE_5: Final = f"CREATE TABLE {ALEMBICS} (version_num VARCHAR(32) NOT NULL PRIMARY KEY)"
-"""The same table in files from before schema 5."""
+"""The statement of this table in files that were created before schema 5."""
 
 
 class SchemaObject(NamedTuple):
@@ -129,7 +129,7 @@ def create_objects(connection: sqlite3.Connection) -> None:
 
 
 def problems(connection: sqlite3.Connection) -> list[str]:
-    """For `verify`: what is wrong with the stored revision."""
+    """For `verify`: the fault of the stored revision, if any."""
     revisions = [name for (name,) in connection.execute(f"SELECT version_num FROM {ALEMBICS}")]
     if revisions == [f"{SCHEMA_VERSION:04}"]:
         return []
@@ -138,7 +138,7 @@ def problems(connection: sqlite3.Connection) -> list[str]:
 
 def unlike(connection: sqlite3.Connection) -> list[tuple[SchemaObject, str]]:
     """Return the tables, indexes, triggers and views that the owner or another program has dropped or
-    changed, and what is wrong with each."""
+    changed, each with a description of the fault."""
     rows = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master")
     present = {row[:2]: row[2:] for row in rows}
     found = []
@@ -199,8 +199,8 @@ _TABLE: Final = re.compile(r"\{(\w+)\}")
 
 # decisions/0022: both use the same projections, so their statements differ only in table names.
 class Statement(str):
-    """SQL on materialized tables, written with their names in braces. The text itself is for the live
-    tables; `baseline` is for those of the baseline."""
+    """SQL on materialized tables, written with their names in braces. The text itself uses the live tables,
+    `baseline` the baseline's."""
 
     __slots__ = ("baseline",)
 

@@ -1,4 +1,4 @@
-"""The checksum of a row, for tables without events and for tables that control what a reader sees.
+"""The checksum of a row, for tables without events and for tables that decide which records readers see.
 
 Records have another checksum, which is cheaper for many rows (`log.checksum`).
 """

@@ -1,7 +1,7 @@
 """Group commit: requests of many threads share one SQLite commit (decisions/0016).
 
 Every thread queues its request and tries to become the leader. The leader runs the queued requests in one
-unit, commits once, and wakes the threads whose requests are done, then the next leader.
+unit, commits once, wakes the threads of these requests, and then the next leader.
 
 A turn that is held for a block (`db.begin()`) belongs to the block and not to a thread: web frameworks
 enter and leave a block in different threads of a pool (decisions/0042). Its request stays first in the
@@ -99,8 +99,8 @@ def _nothing(_: Unit) -> None:
 
 # decisions/0042: a turn belongs to its block, wherever that runs.
 _turns: Final[ContextVar[tuple[Request, ...]]] = ContextVar("eosdb_turns", default=())
-"""The turns whose blocks the current code runs in. Those that are over are ignored: a block that is left
-in another context cannot remove its turn here."""
+"""The turns of the blocks that contain the running code. Ended turns are ignored: a block that is left in
+another context cannot remove its turn here."""
 
 
 def _turns_here() -> tuple[Request, ...]:

@@ -29,7 +29,7 @@ _CARRIED: Final = (
     "create_aggregate", "create_collation", "create_function", "create_window_function",
     "load_extension", "set_trace_callback",
 )  # fmt: skip
-"""Methods whose effect lasts as long as the connection."""
+"""Methods with an effect until the connection closes."""
 _REFUSED: Final = ("close", "deserialize", "set_authorizer", "setconfig", "setlimit")
 _COLLATIONS: Final = frozenset({"binary", "nocase", "rtrim"})
 
@@ -299,7 +299,7 @@ class HeldUnit:
             self.is_ours = False
 
     def _put_back(self) -> None:
-        """Reset what a record's handler has changed on the connection, before the next handler."""
+        """Undo a handler's changes to the connection, before the handler of the next record."""
         self._use_factories(None, str)
         if not self._has_temporary:
             return

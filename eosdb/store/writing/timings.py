@@ -1,8 +1,8 @@
 """Counts a store's writes, and measures how long commits take and where the time goes: for the metrics,
 and for a notice of a slow one.
 
-Every unit is measured from requesting the lock, over COMMIT, to the end of the checkpoint behind it. The
-store logs pending notices when the lock and the turn are free.
+A unit's time runs from the request for the lock to the end of the checkpoint after its COMMIT. The store
+logs pending notices when the lock and the turn are free.
 """
 
 from __future__ import annotations

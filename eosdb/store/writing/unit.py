@@ -4,9 +4,9 @@ A unit carries the connection, the memos of rows that were read already, and `re
 change anything. `record` inserts the event, then folds it into the materialized tables by the same
 `apply` that replay uses.
 
-A unit defers its writes, since it saves the same few rows again and again. Of the rows saved under one
-key it writes the last, and new rows go out in few statements. They are written before a statement that
-names their table, so SQL always sees everything folded so far.
+A unit defers its writes, since it saves the same few rows repeatedly. Of the rows saved under one key it
+writes the last, and it inserts new rows with few statements. Before a statement that names a table, it
+writes the deferred rows of that table, so SQL always sees everything folded so far.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ LAST_POSITION: Final = (
 )
 """Includes the baseline's position, the newest one in a file that was restored to the baseline itself."""
 _PASSED_MAX: Final = 100
-"""Behind more events of others all memos are dropped."""
+"""After more events of other connections, all memos are dropped."""
 _PASSED: Final = (
     "SELECT position, kind, json_extract(detail, '$.partition_id') FROM journal "
     f"WHERE position > ? ORDER BY position LIMIT {_PASSED_MAX}"
@@ -72,10 +72,10 @@ class Memo:
 
     __slots__: tuple[str, ...] = ()
     survives: ClassVar[frozenset[str]] = frozenset()
-    """The kinds of events that change nothing in it but what belongs to the partitions that they name."""
+    """Kinds of events after which only the entries of the partitions that they name are stale."""
 
     def forget_partitions(self, ids: set[int]) -> None:
-        """Drop what belongs to these partitions."""
+        """Drop the entries of these partitions."""
 
     def size(self) -> int:
         held = (getattr(self, name) for name in self.__slots__)
@@ -159,8 +159,8 @@ class Unit:
         self.untold: Final = untold or Untold()
         """Notices to log when no thread waits for the unit any more."""
         self.careful = True
-        """Whether one part can be rolled back: each write then goes out at once. If not, the whole unit
-        runs again."""
+        """Whether one part can be rolled back alone. Then each write goes out at once. Otherwise the whole
+        unit runs again."""
 
     @property
     def connection(self) -> sqlite3.Connection:
@@ -173,14 +173,14 @@ class Unit:
         self.memos.clear()
         self._position = None
 
-    # decisions/0090: events tell what others have changed.
+    # decisions/0090: events show what other connections have changed.
     def catch_up(self) -> None:
-        """Drop what commits of other connections have changed, as their events tell; everything if that
-        is not certain."""
+        """Drop the memos that commits of other connections made stale, according to their events; drop all
+        if that is uncertain."""
         position, schema = self._position, self._schema
         (self._schema,) = self.execute("PRAGMA schema_version").fetchone()
         rows = []
-        # A rebuild makes the tables anew, without an event.
+        # A rebuild creates the tables again, without an event.
         if position is not None and schema == self._schema:
             with contextlib.suppress(sqlite3.DatabaseError):  # A damaged row has no JSON.
                 rows = self.execute(_PASSED, (position,)).fetchall()
@@ -274,7 +274,7 @@ class Unit:
         return self._connection.execute(statement, parameters)
 
     def executemany(self, statement: str, parameters: Iterable[Parameters]) -> sqlite3.Cursor:
-        """The same for many rows of parameters."""
+        """As `execute`, for many rows of parameters."""
         if self._tables:
             self._see(statement)
         return self._connection.executemany(statement, parameters)
