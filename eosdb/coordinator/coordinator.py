@@ -222,7 +222,7 @@ class TransactionCoordinator:
         return done
 
     def foresight(self, connection: sqlite3.Connection) -> Foresight:
-        """The due work in the reader's snapshot that no write has done."""
+        """The due work that no write had done before the snapshot."""
         return Foresight(connection, self.presences, self._clock.time_ms())
 
     def next_due(self) -> int:
@@ -443,7 +443,7 @@ def _expirations(config: BrokerConfig) -> tuple[int, int, int]:
 
 def _next_due(source: Source, config: BrokerConfig, now_ms: int) -> int:
     if _transaction(source, now_ms) is not None or _group(source, now_ms) is not None:
-        return now_ms  # A time in the future has to begin again.
+        return now_ms  # Times in the future have to restart.
     expirations = _expirations(config)
     limits = (1, 1, 1, 0, *expirations)
     found: tuple[int | None, ...] = source.execute(_NEXT).fetchone()

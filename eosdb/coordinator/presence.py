@@ -60,7 +60,7 @@ class Presences:
         self._clock = clock
         self._next_look_ms = 0
         self._own_ids = set[str]()
-        """Ids with an owner in this object, for which no system call is needed."""
+        """Transactional ids that this object owns; checking them needs no system call."""
 
     def begin(self, look: Callable[[], None], transactional_id: str | None) -> Presence:
         """A presence for a member or, with an id, for the owner of that id in all its epochs. Raises

@@ -61,7 +61,7 @@ class Form(NamedTuple):
 
 
 def _either(values: Mapping[Any, str | None]) -> Form:
-    """The form of an enumeration: its values, and the name of each."""
+    """The form of an enumeration, from the name of each value."""
     texts = {value: "null" if name is None else _quoted(name) for value, name in values.items()}
     json_types = frozenset(map(type, values.values()))
     return Form(json_types, texts.__getitem__, {n: v for v, n in values.items()}.__getitem__)
@@ -232,7 +232,7 @@ texts_json: Final[Callable[[Iterable[str]], str]] = _text_of(tuple[str, ...])
 
 
 NAMED: Final[Any] = object()
-"""Marks a field of an expected event without an expected value."""
+"""Marks a field that has no expected value, in an expected event."""
 _NO_PRODUCER: Final = ProducerIdAndEpoch(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 _COMMIT: Final = "COMMIT"
 AGE: Final = "age_ms"

@@ -253,7 +253,7 @@ class TopicShare(NamedTuple):
 
 
 class ConsumerGroupMember(NamedTuple):
-    """One member of a group whose partitions the coordinator assigns; `state` is Kafka's name."""
+    """One member of a group whose partitions the coordinator assigns; `state` has Kafka's name."""
 
     member_id: str
     group_instance_id: str | None

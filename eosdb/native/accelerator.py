@@ -1,7 +1,7 @@
 """Decides once per process whether rows go between SQLite and Python in C.
 
 The extension module registers its functions on connections. SQLite itself hands it each new connection
-(`sqlite3_auto_extension`), so nothing of Python's insides is assumed. It must find the very SQLite that
+(`sqlite3_auto_extension`), so it does not depend on Python's internals. It must find the very SQLite that
 Python uses: a second one in the process would drop the first one's locks.
 """
 
@@ -52,7 +52,7 @@ def _outcome() -> tuple[ModuleType | None, str]:
         module = importlib.import_module("eosdb.native._rows")
     except ImportError as error:
         return None, f"not built for this Python ({error})"
-    if not hasattr(module, "identity"):  # The function that was added last.
+    if not hasattr(module, "identity"):  # The newest function of the module.
         return None, "built from an earlier version of eosdb; build it anew"
     missing = module.find(_sqlite_file())
     if missing is not None:

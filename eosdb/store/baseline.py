@@ -145,8 +145,8 @@ _WATCHED: Final = f"SELECT 1 FROM temp.sqlite_master WHERE name LIKE '{BASELINE_
 
 
 def watch(connection: sqlite3.Connection) -> None:
-    """Have the connection's own triggers keep the checksums of the baseline's rows; projections do not
-    know them."""
+    """Create temporary triggers that maintain the checksums of the baseline's rows, so projections need
+    not."""
     if connection.execute(_WATCHED).fetchone() is None:
         connection.create_function(_FUNCTION, -1, _RowsSum())
         # INSERT OR REPLACE also deletes.

@@ -86,7 +86,7 @@ def query(
 
 
 def check(sql: str) -> None:
-    """Raises InvalidRequestError for statements that reach beyond their connection."""
+    """Raises InvalidRequestError for statements with an effect outside their connection."""
     if sql.lstrip()[:6].upper() == "ATTACH":
         raise InvalidRequestError(_ONLY_READS)
     if (named := _OF_THE_PROCESS.search(sql)) is not None:

@@ -1,1 +1,1 @@
-"""Consumer groups: decisions about members and generations, and the rows that keep them and offsets."""
+"""Consumer groups: decisions about members and generations, and the rows of groups and offsets."""

@@ -64,8 +64,8 @@ class ConsumerMember:
     """Partitions that it has to give up and has not yet confirmed; no other member may have them."""
     target: Partitions = NOTHING
     revoke_by_ms: int = NO_DEADLINE
-    """When it is removed unless it gives up `pending_revocation`, or rejoins or syncs by the classic
-    protocol."""
+    """The time at which it is removed, unless it gives up `pending_revocation` or, by the classic protocol,
+    rejoins or syncs."""
     owner_lock: int = 0
     """The number of the lock that its process holds; 0 if none."""
     protocols: tuple[tuple[str, bytes], ...] = ()
@@ -161,7 +161,7 @@ class Heartbeat(ConsumerGroupHeartbeat):
 
 
 def check_heartbeat(beat: Heartbeat) -> None:
-    """Raise InvalidRequestError for a field that the heartbeat's epoch needs, and
+    """Raise InvalidRequestError if the fields do not fit the heartbeat's epoch, and
     UnsupportedAssignorError."""
     problem = None
     if beat.group_instance_id == "" or beat.rack_id == "":
@@ -220,7 +220,7 @@ def heartbeat(
         changed = _with_target(changed, topics, numbers)
         member = known_member(changed, member.member_id)
     others = (m.owned for m in changed.members if m.member_id != member.member_id)
-    # Partitions that it gives up become free with its next heartbeat, also for itself.
+    # The member's next heartbeat confirms partitions that it gives up; until then it cannot get them back.
     taken = member.pending_revocation.union(*others)
     reconciled = _reconciled(member, changed.assignment_epoch, beat.owned, taken, now_ms)
     return changed.with_members([reconciled])

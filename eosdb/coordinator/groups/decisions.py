@@ -384,7 +384,7 @@ def _complete(group: Group, now_ms: int) -> Group:
 
 
 def elected_protocol(members: tuple[Member, ...]) -> str:
-    """The protocol with most votes; each member votes for its first that all support (selectProtocol)."""
+    """The protocol with most votes: each member votes for its first that all support (selectProtocol)."""
     common = set.intersection(*({name for name, _ in m.protocols} for m in members))
     votes = Counter(next(name for name, _ in m.protocols if name in common) for m in members)
     return max(votes, key=lambda name: (votes[name], name))

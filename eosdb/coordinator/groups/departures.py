@@ -58,8 +58,8 @@ def overdue(
 def foreseen(
     group: Group | ConsumerGroup, gone: Mapping[str, Collection[str]], names: Names, now_ms: int
 ) -> tuple[Group | ConsumerGroup, tuple[Removed, ...]]:
-    """The group after the next write's due removals, and the removed members. `gone` has member ids by
-    the reason of their removal, in the order of removal."""
+    """The group after the next write's due removals, and the removed members. `gone` maps the
+    reason of a removal to member ids, in the order of the removals."""
     removed = list[Removed]()
     for reason, ids in gone.items():
         if ids:

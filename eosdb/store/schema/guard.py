@@ -70,7 +70,7 @@ def is_own(name: str) -> bool:
     return name.lower().startswith(PREFIX) or name.lower() in own_names()
 
 
-# It calls no function of SQL: a program may have replaced it. "`" is the character after "_".
+# Calls no SQL function, since a program may have replaced it. "`" follows "_" in ASCII.
 _RESERVED: Final = (
     "SELECT name FROM main.sqlite_master WHERE type IN ('table', 'view') "
     "AND name COLLATE NOCASE >= 'eosdb_' AND name COLLATE NOCASE < 'eosdb`' /* eosdb */"
@@ -97,7 +97,7 @@ def may_not(action: int, first: str | None, second: str | None) -> bool:
     if action in _ON_A_SECOND_NAME:
         return is_own(second or "")
     if action == sqlite3.SQLITE_PRAGMA:
-        # wal_checkpoint writes even without a value; the others are then only read.
+        # Without a value the others only read; wal_checkpoint always writes.
         return (first or "").lower() in _PRAGMAS and (
             second is not None or first == "wal_checkpoint"
         )
@@ -113,8 +113,8 @@ def sets_connection(action: int, first: str | None, second: str | None) -> bool:
 
 
 def authorizer(connection: sqlite3.Connection) -> Callable[..., int]:
-    """Create the authorizer for connections with the user's own SQL. An adopted file's header is the
-    user's."""
+    """Create the authorizer for connections with the user's own SQL. In an adopted file the user may set
+    the header."""
     theirs = _HEADER if newest.of(connection).is_adopted else frozenset()
 
     def authorize(action: int, first: str | None, second: str | None, *_: object) -> int:
@@ -200,7 +200,7 @@ def dependents(connection: sqlite3.Connection) -> list[str]:
 def _changes(
     connection: sqlite3.Connection, table: str, ours: frozenset[str]
 ) -> Iterator[set[str]]:
-    """For each kind of statement that fires triggers on the table: the views and triggers that use
+    """For each kind of statement that fires triggers on the table, yield the views and triggers that use
     eosdb's tables."""
     columns = ""
     with contextlib.suppress(sqlite3.Error):

@@ -72,7 +72,7 @@ class Memo:
 
     __slots__: tuple[str, ...] = ()
     survives: ClassVar[frozenset[str]] = frozenset()
-    """Kinds of events after which only the entries of the partitions that they name are stale."""
+    """After events of these kinds only the entries of the partitions that they name are stale."""
 
     def forget_partitions(self, ids: set[int]) -> None:
         """Drop the entries of these partitions."""
@@ -260,7 +260,7 @@ class Unit:
         parameters: Parameters,
         concerns: Callable[[Sequence[object]], bool],
     ) -> sqlite3.Cursor:
-        """Run a SELECT on this table alone, which `save` never writes. Deferred new rows stay deferred
+        """Run a SELECT on this table alone; `save` must never write to it. Deferred new rows stay deferred
         unless one of them `concerns` the query."""
         waiting = self._inserts.get(table)
         if waiting is not None and any(map(concerns, waiting[1])):

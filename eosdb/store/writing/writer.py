@@ -54,7 +54,7 @@ class Writer:
         self._path = path
         self._lock_timeout_ms = lock_timeout_ms
         self.deadline_ns = 0
-        """Until when the next units wait for SQLite's lock."""
+        """The time (`real_ns`) until which the next units wait for SQLite's lock."""
         self._mutex = mutex
         self._leaves_checkpoints = external_checkpoints
         self._timings = timings
