@@ -77,7 +77,7 @@ TIERS = {
 }
 ROOMS = [row for tier in TIERS.values() for row in tier]
 BUDGET = {
-    "engine": 33_623,
+    "engine": 33_622,
     "clients": 10_518,
     "wire": 5_650,
     "testing": 3_202,
