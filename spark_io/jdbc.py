@@ -3,7 +3,7 @@
 For programs that must use JDBC, and for views other than records. Otherwise use the data source: it needs
 no jar, has the columns of Spark's Kafka connector, and verifies checksums.
 
-The SQLite JDBC driver is an argument, the environment's, Debian's package's, or Maven's.
+The SQLite JDBC driver comes from the argument, the environment variable, Debian's package, or Maven.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`eosdb inspect`: a file as it is stored (kafka-dump-log.sh), and its tables made again from the journal.
+"""`eosdb inspect`: a file as it is stored (kafka-dump-log.sh), and its tables rebuilt from the journal.
 
 `log dump`, `snapshots`, `journal` and `rebuild` are earlier, hidden names of these commands."""
 

@@ -12,6 +12,7 @@ from eosdb.admin.fleet import files_at
 from eosdb.admin.summary import FileSummary
 from eosdb.integrations import publishing
 from eosdb.model.damage import parsed
+from eosdb.model.validation import is_url
 from eosdb.spark_io.planning.errors import SparkOptionError
 from eosdb.spark_io.planning.options import CATALOG, boolean
 
@@ -19,7 +20,7 @@ from eosdb.spark_io.planning.options import CATALOG, boolean
 def is_remote(path: str | os.PathLike[str]) -> bool:
     """Whether the path is a URL other than `file:`, which Spark prepends to local paths."""
     text = os.fspath(path)
-    return publishing.is_url(text) and not text.startswith("file:")
+    return is_url(text) and not text.startswith("file:")
 
 
 def look(path: str, marks_of: Callable[[str], Iterable[str]]) -> FileSummary:

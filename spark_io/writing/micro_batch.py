@@ -4,8 +4,7 @@ In the thread in which Spark calls a function for `foreachBatch` the order of th
 number and Spark's plan identify a replayed call. Elsewhere only its rows identify it. Rows that an
 earlier attempt did not write may be a different replay, or new ones, which is an error.
 
-A write is reported, as returned and as logged. A skipped batch is always reported: it may be a repeat, or
-a user's mistake.
+A write returns a report. A skipped batch is also logged: it may be a repeat, or a user's mistake.
 
 The micro-batch is found in any thread, through the session of its DataFrames, which Spark creates for the
 query. Spark's local properties exist only in the thread in which it calls the function.

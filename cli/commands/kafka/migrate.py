@@ -10,7 +10,8 @@ from eosdb.cli import output
 from eosdb.cli.commands.kafka.relay import positions_topic_option
 from eosdb.cli.file_command import FileCommand, Session, command_config_option
 from eosdb.errors import IllegalStateError
-from eosdb.integrations.moving import Plan, to_kafka
+from eosdb.integrations.moving.move import to_kafka
+from eosdb.integrations.moving.plan import Plan
 from eosdb.integrations.relay.kafka_client import from_file
 from eosdb.system.signals import stopped_by_signals
 

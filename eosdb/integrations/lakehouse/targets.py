@@ -31,8 +31,8 @@ _DIGEST_BYTES: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The state of a file in one snapshot. `mark` is that of its history (`db.admin.history_mark`),
-    `place` its host and path. A recreated topic has a new id in `topic_ids`. Up to `ends`, each partition
+    """The state of a file in one snapshot. `mark` is the mark of its history, and `place` its host
+    and path. A recreated topic has a new id in `topic_ids`. Up to `ends`, each partition
     can be read without a part of a transaction."""
 
     path: str

@@ -1,7 +1,7 @@
 """Compares a partition's records in the file and in the cluster, and translates group offsets, by counting.
 
-Records are relayed one to one and in order, so an offset has as many records between it and the end here as
-there. If a side has deleted its oldest records, the counts from the end still agree. Records are compared
+Records are relayed one to one and in order, so both sides have as many records between an offset and the
+end. If a side has deleted its oldest records, the counts from the end still agree. Records are compared
 by fingerprints: the record at a translated offset must be the same, and so must all compared records.
 
 Pure functions, which read each side's records once.

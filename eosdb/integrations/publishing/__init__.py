@@ -8,6 +8,5 @@ from eosdb.integrations.publishing.fetching import (
     is_file,
     published,
 )
-from eosdb.model.validation import is_url
 
-__all__ = ["Cache", "Published", "fetch", "files", "is_file", "is_url", "published"]
+__all__ = ["Cache", "Published", "fetch", "files", "is_file", "published"]

@@ -138,26 +138,23 @@ def refusal(headers: Mapping[str, str], port: int) -> str | None:
     return None
 
 
-class Guard:
+def guarded(app: ASGIApp, port: int) -> ASGIApp:
     """ASGI middleware: answers refused requests with 403, and adds `HEADERS` to every response."""
 
-    def __init__(self, app: ASGIApp, port: int) -> None:
-        self._app = app
-        self._port = port
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-
-        async def guarded(message: Message) -> None:
+    async def guard(scope: Scope, receive: Receive, send: Send) -> None:
+        async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 MutableHeaders(scope=message).update(HEADERS)
             await send(message)
 
-        why = refusal(Headers(scope=scope), self._port)
-        app = self._app if why is None else PlainTextResponse(f"refused: {why}\n", 403)
-        await app(scope, receive, guarded)
+        if scope["type"] != "http":
+            await app(scope, receive, send)
+        elif (why := refusal(Headers(scope=scope), port)) is None:
+            await app(scope, receive, with_headers)
+        else:
+            await PlainTextResponse(f"refused: {why}\n", 403)(scope, receive, with_headers)
+
+    return guard
 
 
 _FILES: Final = files("eosdb.integrations.ui") / "static"
@@ -176,23 +173,22 @@ def make_app(
 ) -> ASGIApp:
     """Build the application that serves the pages of `db` at 127.0.0.1:`port`.
 
-    With a `token` and `open_to_write`, pages can replay dead letters and abort transactions. The streams of
+    With `open_to_write`, pages can replay dead letters and abort transactions. The streams of
     live updates end when `stopping()` is true.
     """
     watcher = Watcher(db)
-    may_change = bool(token) and open_to_write is not None
-    pages = Pages(db, watcher, may_change=may_change)
+    pages = Pages(db, watcher, may_change=open_to_write is not None)
     routes: list[BaseRoute] = [
         *pages.routes(),
         Route("/live", _live(watcher, stopping)),
         *(_static(name, _FILES.joinpath(name).read_bytes(), kind) for name, kind in _TYPES.items()),
         _static("timeline.css", STYLE.encode(), "text/css"),
     ]
-    if may_change and open_to_write is not None:
+    if open_to_write is not None:
         routes += changes(token, open_to_write, pages.done)
     handlers = dict.fromkeys((HTTPException, EosdbError, Exception), pages.error)
     app = Starlette(routes=routes, exception_handlers=handlers)
-    return Guard(app, port)  # Outermost, so that error pages get its headers, too.
+    return guarded(app, port)  # Outermost, so that error pages get its headers, too.
 
 
 def _static(name: str, content: bytes, kind: str) -> Route:

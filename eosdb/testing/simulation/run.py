@@ -1,4 +1,4 @@
-"""One run of one seed: its actors, its faults, and the result of the checks; a failing run made shorter.
+"""Runs one seed: starts actors, injects faults, and checks the file. Shortens a failing run.
 
 Intruders send requests that no well-behaved client sends. Each would break a promise and must be refused.
 """

@@ -84,8 +84,8 @@ class World(Arena):
         self, name: str, node: int, instance: str | None = None, *, is_far: bool = False
     ) -> Consumer:
         """A consumer that shares the input with the other members of its group. It is in its broker's
-        process, so that its death must be noticed at once; if it `is_far`, it comes through a server and a
-        bad network, and its session has to do."""
+        process, so its death must be noticed at once. If it `is_far`, a server and a bad network are
+        between them, and only the end of its session shows its death."""
         return Consumer(
             self.transport(node, None if is_far else CALM, served=is_far),
             self.clock,

@@ -19,7 +19,7 @@ from eosdb.errors import (
     IllegalStateError,
     PolicyViolationError,
 )
-from eosdb.integrations.moving import to_kafka
+from eosdb.integrations.moving.move import to_kafka
 from eosdb.integrations.relay import to_kafka as relay_to_kafka
 from eosdb.testing.kafka import KafkaDouble
 from tests.integrations.moving.conftest import GROUPS
@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.process, pytest.mark.slow]
 P0, P1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
 _KILLED_AT = """
 import os, sys, eosdb
-from eosdb.integrations.moving import to_kafka
+from eosdb.integrations.moving.move import to_kafka
 
 told = []
 def die(text):
