@@ -173,8 +173,8 @@ class Writer:
         if not is_undone:
             self._commit()
             self._timings.committed()
+            self._timings.count(requests, sync=self._synchronous == "FULL")
             self._are_memos_true = True
-        self._timings.count(requests, sync=self._synchronous == "FULL")
         reach(Failpoint.UNIT_COMMITTED)
         changes = self.connection.total_changes - self._changes_before
         self._timings.rows += changes
