@@ -75,7 +75,7 @@ def embedded(it: PartitionTimeline, link: Link) -> tuple[str, str]:
     """The picture of one partition, for a page that has a title and `STYLE`, and its notes."""
     picture = draw([it], _MEDIUM)
     parts = [*_painted(picture, link)]
-    svg = _framed(parts, -6, picture.lines * _Y + 6, f"Transactions along {it.by}", "")
+    svg = _framed(parts, -6, picture.lines * _Y + 6, f"Transactions by {it.by}", "")
     return svg, " ".join(picture.notes)
 
 

@@ -189,7 +189,7 @@ def test_every_page_can_be_read_and_used_without_a_mouse_or_a_screen(
 
 def test_the_timeline_is_a_group_of_links_and_a_table(page: Page, reading: UiServer) -> None:
     page.goto(f"http://127.0.0.1:{reading.port}/topics/orders/timeline")
-    picture = page.get_by_role("group", name="Transactions along the offsets")
+    picture = page.get_by_role("group", name="Transactions by offset")
     named = picture.get_by_role("link")
     expect(named).to_have_count(3)
     expect(picture.get_by_role("link", name="settled: aborted, 1 record")).to_have_count(1)
