@@ -81,8 +81,8 @@ BUDGET = {
     "clients": 10_518,
     "wire": 5_650,
     "testing": 3_202,
-    "integrations": 7_477,
-    "commands": 9_859,
+    "integrations": 7_450,
+    "commands": 9_858,
 }
 """The lines of Python that a tier may have. Whoever raises one says in the commit what it buys."""
 DOORS = {

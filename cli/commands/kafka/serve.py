@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import dataclasses
+import functools
 import os
 import socket
 from collections.abc import Iterator, Mapping
@@ -58,6 +59,9 @@ def _say(state: str) -> None:
 _M_ARENA_MAX: Final = -8
 
 
+_pem: Final = functools.partial(click.option, type=click.Path(dir_okay=False), metavar="PATH")
+
+
 @click.command(cls=FileCommand)
 @click.option(
     "--port", type=click.IntRange(0, 65_535), metavar="PORT",
@@ -71,18 +75,12 @@ _M_ARENA_MAX: Final = -8
     "--advertised", metavar="HOST:PORT",
     help="Address to which clients are sent (advertised.listeners); by default the one that they used.",
 )  # fmt: skip
-@click.option(
-    "--tls-cert", type=click.Path(dir_okay=False), metavar="PATH",
-    help="Server certificate, PEM; clients must use TLS then.",
-)  # fmt: skip
-@click.option(
-    "--tls-key", type=click.Path(dir_okay=False), metavar="PATH",
-    help="Private key of the certificate, PEM.",
-)  # fmt: skip
-@click.option(
-    "--tls-ca", type=click.Path(dir_okay=False), metavar="PATH",
+@_pem("--tls-cert", help="Server certificate, PEM; clients must use TLS then.")
+@_pem("--tls-key", help="Private key of the certificate, PEM.")
+@_pem(
+    "--tls-ca",
     help="CA certificates, PEM; clients must have a certificate signed by one (ssl.client.auth=required).",
-)  # fmt: skip
+)
 @click.option(
     "--require-sasl", is_flag=True, help="Clients must log in with SASL (`eosdb users add`)."
 )

@@ -75,34 +75,28 @@ class DeltaTarget:
             return path, targets.SyncedFile(os.path.join(self._local, path))
         return path, self._remote().open_output_stream(path)
 
-    def commit(
-        self,
-        files: Sequence[targets.DataFile],
-        before: Mapping[str, int | None],
-        after: targets.NumbersByFile,
-        about: Mapping[str, object],
-    ) -> bool:
+    def commit(self, new: targets.Commit) -> bool:
         if self._local is not None:
-            targets.sync_folders(self._local, [os.path.join(self._local, it.path) for it in files])
+            paths = [os.path.join(self._local, it.path) for it in new.files]
+            targets.sync_folders(self._local, paths)
         # decisions/0038: Delta refuses a commit if another one since `load` has one of its transactions.
         properties = CommitProperties(
-            custom_metadata={"eosdb": dict(about)},
+            custom_metadata={"eosdb": dict(new.about)},
             app_transactions=[
-                Transaction(_APP + name, number) for name, number in targets.flat(after).items()
+                Transaction(_APP + name, number) for name, number in targets.flat(new.after).items()
             ],
         )
         with self._translated():
             try:
                 self._table.create_write_transaction(
-                    [_action(it, self._clock.time_ms()) for it in files],
+                    [_action(it, self._clock.time_ms()) for it in new.files],
                     "append",
                     _SCHEMA,
                     _PARTITIONED_BY,
                     commit_properties=properties,
                 )
             except CommitFailedError:
-                now = self.load()
-                if all(now.get(name) == before.get(name) for name in targets.flat(after)):
+                if new.is_current(self.load()):
                     raise  # No other export has committed meanwhile.
                 return False
             before_it = self._table.version()

@@ -359,7 +359,8 @@ class _Exporter:
             # From here on the rows may be committed.
             files, self._files = self._files, self._new_files()
             try:
-                is_done = self._sink.commit(written, self._before, self._after, _about(self._read))
+                new = targets.Commit(written, self._before, self._after, _about(self._read))
+                is_done = self._sink.commit(new)
             except errors.StorageError as error:
                 if error.__cause__ is not None:
                     errors.in_doubt(

@@ -85,27 +85,19 @@ class IcebergTarget:
             return path, targets.SyncedFile(local)
         return path, cast(BinaryIO, self._table.io.new_output(path).create())
 
-    def commit(
-        self,
-        files: Sequence[targets.DataFile],
-        before: Mapping[str, int | None],
-        after: targets.NumbersByFile,
-        about: Mapping[str, object],
-    ) -> bool:
+    def commit(self, new: targets.Commit) -> bool:
         root = targets.local_path(self._table.location())
         if root is not None:
-            targets.sync_folders(
-                root, [found for it in files if (found := targets.local_path(it.path))]
-            )
+            paths = [found for it in new.files if (found := targets.local_path(it.path))]
+            targets.sync_folders(root, paths)
         for _ in range(_ATTEMPTS):
             with self._translated():
                 try:
-                    self._append(files, after, about)
+                    self._append(new)
                     break
                 except CommitFailedException:
                     self._load()
-            now = targets.flat(self._remembered())
-            if any(now.get(name) != before.get(name) for name in targets.flat(after)):
+            if not new.is_current(targets.flat(self._remembered())):
                 return False
         else:
             raise StorageError(
@@ -123,23 +115,20 @@ class IcebergTarget:
         if self._catalog is not None:
             self._catalog.close()
 
-    def _append(
-        self,
-        files: Sequence[targets.DataFile],
-        after: targets.NumbersByFile,
-        about: Mapping[str, object],
-    ) -> None:
+    def _append(self, new: targets.Commit) -> None:
         # decisions/0038: pyiceberg would repeat a commit that lost against another export, whose progress
         # must be read first. So no retries; the property changes only in this process.
         properties = {**self._table.metadata.properties, "commit.retry.num-retries": "0"}
         self._table.metadata = self._table.metadata.model_copy(update={"properties": properties})
         # All numbers of each file, including partitions outside of this export.
         remembered = self._remembered()
-        all_of = {id_: {**remembered.get(id_, {}), **numbers} for id_, numbers in after.items()}
+        all_of = {id_: {**remembered.get(id_, {}), **numbers} for id_, numbers in new.after.items()}
         pairs = json.dumps([*all_of.items()])
-        summary = {_NUMBERS: pairs, "eosdb.export": json.dumps(about)}
+        summary = {_NUMBERS: pairs, "eosdb.export": json.dumps(new.about)}
         with self._table.transaction() as transaction:
-            transaction.add_files([it.path for it in files], summary, check_duplicate_files=False)
+            transaction.add_files(
+                [it.path for it in new.files], summary, check_duplicate_files=False
+            )
             transaction.set_properties(
                 {f"{_NUMBERS}.{id_}": json.dumps(numbers) for id_, numbers in all_of.items()}
             )

@@ -60,20 +60,14 @@ class ParquetTarget:
     def create(self, topic: str, day: str, name: str) -> tuple[str, BinaryIO]:
         return f"topic={topic}/day={day}/{name}", targets.SyncedFile(self._staged(name))
 
-    def commit(
-        self,
-        files: Sequence[targets.DataFile],
-        before: Mapping[str, int | None],
-        after: targets.NumbersByFile,
-        about: Mapping[str, object],
-    ) -> bool:
-        paths = [it.path for it in files]
+    def commit(self, new: targets.Commit) -> bool:
+        paths = [it.path for it in new.files]
         with self._translated():
-            numbers = {**self._progress()["numbers"], **targets.flat(after)}
+            numbers = {**self._progress()["numbers"], **targets.flat(new.after)}
             unfinished = self._at(f"{_PROGRESS}{_SUFFIX}")
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(unfinished)
-            progress: _Progress = {"numbers": numbers, "files": paths, "about": about}
+            progress: _Progress = {"numbers": numbers, "files": paths, "about": new.about}
             with targets.SyncedFile(unfinished) as file:
                 file.write(json.dumps(progress).encode())
             targets.sync_folders(self._at(_OURS), [self._staged("x")])

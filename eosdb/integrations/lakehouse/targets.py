@@ -13,7 +13,7 @@ import os
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import BinaryIO, Final, Protocol
+from typing import BinaryIO, Final, NamedTuple, Protocol
 from urllib.parse import unquote, urlsplit
 
 from eosdb.errors import ConfigError, IllegalStateError, OffsetOutOfRangeError
@@ -158,6 +158,20 @@ class DataFile:
     most: Mapping[str, int]
 
 
+class Commit(NamedTuple):
+    """The files of a commit, and the numbers that it stores: `before` must still be stored, `after` is new.
+    `about` describes the export in the table's history."""
+
+    files: Sequence[DataFile]
+    before: Mapping[str, int | None]
+    after: NumbersByFile
+    about: Mapping[str, object]
+
+    def is_current(self, stored: Numbers) -> bool:
+        """Whether the numbers in `before` are still stored."""
+        return all(stored.get(name) == self.before.get(name) for name in flat(self.after))
+
+
 class Target(Protocol):
     """A table. Created data files become part of it only by `commit`."""
 
@@ -171,16 +185,9 @@ class Target(Protocol):
     def create(self, topic: str, day: str, name: str) -> tuple[str, BinaryIO]:
         """Create a data file. Returns its path and the open file, which is durable when closed."""
 
-    def commit(
-        self,
-        files: Sequence[DataFile],
-        before: Mapping[str, int | None],
-        after: NumbersByFile,
-        about: Mapping[str, object],
-    ) -> bool:
-        """Atomically add the files and store `after`, if the numbers in `before` are still stored.
-        Otherwise another export committed first: nothing changes, and False is returned. `about`
-        describes the export in the table's history. Raises StorageError; then the outcome is unknown."""
+    def commit(self, new: Commit) -> bool:
+        """Atomically add the files and store the numbers. False if another export committed first: then
+        nothing has changed. Raises StorageError; then the outcome is unknown."""
 
     def remove(self, path: str) -> None:
         """Remove a data file that was not committed."""
