@@ -68,7 +68,7 @@ class Call(Item[T]):
 
 
 class Owner(Protocol):
-    """An object whose items are carried out in order."""
+    """Carries out its items in order."""
 
     def work(self, items: Sequence[Item[Any]]) -> None:
         """Carry out the items and set their results. Runs on the writer's thread."""
@@ -84,7 +84,7 @@ class Caller:
 
 
 class Writer:
-    """The queue and its thread. All methods but those of the thread run on the loop."""
+    """The queue and its thread. Methods run on the loop, except those of the thread below."""
 
     def __init__(self, home: Home) -> None:
         self._home = home

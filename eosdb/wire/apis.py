@@ -156,7 +156,7 @@ def message(kind: Any, fields: Fields, code_of: CodeOf) -> Any:
 def per_partition(
     topics: Iterable[Any], answer: Answer, with_error: Mapping[str, Any] | None = None
 ) -> list[OfTopic]:
-    """An answer for each partition of a request, in its order; one with an error has `with_error`, too."""
+    """Answer each partition of a request, in its order. An answer with an error gets `with_error`."""
     return [
         OfTopic(
             topic,
@@ -194,8 +194,8 @@ def partitions_of(topics: Iterable[Any]) -> Iterator[tuple[TopicPartition, Any]]
 
 
 def asked(kind: Callable[..., T], message: Any, **others: Any) -> T:
-    """The broker's request, or a value in it, with the fields that the message has by the same names, and
-    with the others."""
+    """Build a broker's request, or a value in it. Fields that the message has by the same names are taken
+    from there, unless `others` has them."""
     same = borrowed.shared(message.__class__, kind) - others.keys()
     return kind(**{name: getattr(message, name) for name in same}, **others)
 

@@ -182,8 +182,8 @@ class Refusals:
 
 class Login:
     """The authentication of one connection, used by its thread alone. After a failure the connection
-    ends. With `lifetime_ms` a login expires, and its client renews it before (KIP-368): by the same
-    mechanism, as the same user."""
+    ends. With `lifetime_ms` a login expires unless its client renews it (KIP-368), with the same
+    mechanism and user."""
 
     def __init__(
         self,

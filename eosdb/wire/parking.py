@@ -24,7 +24,7 @@ from eosdb.model.threads import Thread
 Look = Callable[[Broker], bool]
 """The condition of a waiting request; it is called with a broker that may read everything."""
 REAL_TIME: Final = SystemClock()
-"""The clock of network time-outs, whatever clock the file has."""
+"""The clock of network time-outs, even if the file has another clock."""
 Shared = dict[Any, Any]
 """Shared by the requests that one commit wakes: the first to read something leaves it here for the
 others."""
@@ -38,7 +38,7 @@ _BETWEEN_DUE_MS: Final = 100
 """The interval between checks for due work: other processes do it with their writes."""
 
 _GONE: Final = getattr(select, "POLLRDHUP", 0)
-"""The event of a half-closed connection; poll always reports hang-ups and errors as well."""
+"""The event of a half-closed connection. `poll` reports hang-ups and errors in any case."""
 
 
 class _Waiter:

@@ -86,8 +86,8 @@ class Assignor:
 def _owners(
     members: Collection[MemberSubscription], partitions: Mapping[str, int]
 ) -> tuple[dict[tuple[str, int], MemberSubscription], set[tuple[str, int]]]:
-    """The owner of each existing partition: the claimant of the newest generation. Partitions with
-    several claimants of that generation have no owner; they are returned, too."""
+    """The owner of each existing partition: the claimant of the newest generation. Also returns the
+    partitions with several claimants of that generation, which have no owner."""
     owners: dict[tuple[str, int], MemberSubscription] = {}
     contested = set[tuple[str, int]]()
     for member in members:

@@ -167,7 +167,7 @@ class Fetcher:
         ],
     ) -> None:
         self.read_whole: Collection[str] = ()
-        """Topics that are read from the beginning, whatever auto_offset_reset says."""
+        """Topics that are read from the beginning under any auto_offset_reset."""
         self._broker = broker
         self._settings = settings = broker.settings
         self._committed = committed

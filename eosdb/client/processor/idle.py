@@ -101,7 +101,7 @@ class GroupIdleness:
         }
         answers = self._committed(tps, require_stable=False) if self._pending else stable
         committed = {tp: at for tp, at in answers.items() if isinstance(at, OffsetAndMetadata)}
-        # A pending offset counts as one unread record, whatever a reset would skip.
+        # A pending offset counts as one unread record, even if a reset would skip it.
         lags = {tp: max(self._lag(tp, committed.get(tp)), tp in self._pending) for tp in tps}
         return {tp: lag for tp, lag in lags.items() if lag}
 

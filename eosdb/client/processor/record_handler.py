@@ -63,7 +63,7 @@ class Run:
 
     @property
     def lane(self) -> tuple[TopicPartition, object]:
-        """The partition and key whose records keep their order. The offset stands for no key."""
+        """The partition and the key whose records keep their order; without a key, the offset."""
         record = self.attempt.record
         return self.attempt.tp, record.offset if record.key is None else record.key
 

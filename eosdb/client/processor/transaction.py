@@ -74,7 +74,7 @@ class ProcessingTransaction(ABC):
     """The open transaction of a processor, if any; the base of both kinds."""
 
     outlives_poll: ClassVar[bool]
-    """Whether a transaction may take records of several polls, or only those of one."""
+    """Whether a transaction may take records of several polls; otherwise it ends with its poll."""
     producer: Producer | None = None
 
     def __init__(self, consumer: Consumer, clock: Clock, metrics: Metrics) -> None:

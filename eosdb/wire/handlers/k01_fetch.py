@@ -92,7 +92,7 @@ def fetch(session: Session, request: FetchRequest, version: int) -> FetchAnswer 
     offsets = {p: it.offset if it.code == errors.NONE else -1 for p, it in requested.items()}
     same = session.principal, level, tuple(requested.items())
     if session.idle is not None and request.min_bytes > 0 and session.idle[0] == (level, offsets):
-        # The client is at the end that it was told: wait for more before reading.
+        # The client asks from the end offsets of its last answer: wait before reading.
         shared = session.parking.wait(session.idle[1], left_ms, session.client)
     while True:
         room = session.lease.share(max(0, min(request.max_bytes, most)), _LEAST_BYTES)

@@ -57,7 +57,7 @@ def metadata(session: Session, request: MetadataRequest, version: int) -> Fields
 
 def led_here(index: int) -> Fields:
     """A partition and its placement: the one broker leads it, and is its one replica."""
-    return {  # With defaults, too: kafka-python looks for missing fields once more for each partition.
+    return {  # Defaults are given: kafka-python would look up a missing field for each partition.
         "error_code": NONE, "partition_index": index, "leader_id": NODE_ID, "leader_epoch": LEADER_EPOCH,
         "replica_nodes": [NODE_ID], "isr_nodes": [NODE_ID], "offline_replicas": [],
     }  # fmt: skip

@@ -206,7 +206,7 @@ def _go_together(types: Sequence[str]) -> bool:
 
 @serves(DescribeQuorumRequest, 0, 2, right="describe")
 def describe_quorum(session: Session, request: DescribeQuorumRequest, _: int) -> Fields:
-    """The broker is the only voter; the journal stands for the log of metadata. (1 when voters have caught
+    """The broker is the only voter; the journal is its log of metadata. (1 when voters have caught
     up, KIP-836; 2 texts, and the nodes, KIP-853.)"""
     requested = [(t.topic_name, p.partition_index) for t in request.topics for p in t.partitions]
     is_known = requested == [(_METADATA, 0)]
