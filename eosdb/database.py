@@ -61,7 +61,7 @@ from eosdb.store import queries
 from eosdb.store.file import forking
 from eosdb.store.file.file_system import folder_in_memory
 from eosdb.store.file.file_system import memory_folder as memory_folder
-from eosdb.store.schema.migrate import open_file
+from eosdb.store.schema.migrate import Opened, open_file
 from eosdb.store.store import Store
 
 if TYPE_CHECKING:
@@ -122,11 +122,9 @@ def connect(
         clock or SystemClock(),
         durability,
         read_only,
-        create,
-        migrate,
-        adopt,
         validation.check_text("principal", principal, ConfigError),
         config or BrokerConfig(),
+        partial(open_file, create=create, migrate=migrate, adopt=bool(adopt), to_wal=adopt == WAL),
     )
 
 
@@ -143,11 +141,9 @@ class Database(WholeFile, Closeable):
         clock: Clock,
         durability: Durability,
         read_only: bool,
-        create: bool,
-        migrate: bool,
-        adopt: bool | str,
         principal: str,
         config: BrokerConfig,
+        open_it: Callable[..., Opened],
     ) -> None:
         self.path: Final = path
         self.config: Final = config
@@ -160,15 +156,11 @@ class Database(WholeFile, Closeable):
             folder, self._remove = folder_in_memory(self)
             file, durability = os.path.join(folder, "memory.db"), "off"
         with forking.at_work():
-            opened = open_file(
+            opened = open_it(
                 file,
-                create=create,
-                migrate=migrate,
                 read_only=read_only,
                 lock_timeout_ms=config.lock_timeout_ms,
                 sync=durability != "off",
-                adopt=bool(adopt),
-                to_wal=adopt == WAL,
             )
             store = Store(
                 file,
