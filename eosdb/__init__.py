@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from eosdb.client.processor.failure import Failure as Failure
     from eosdb.client.processor.failure import RetryAt as RetryAt
     from eosdb.client.processor.processor import Processor as Processor
+    from eosdb.client.producer.bulk import SentRecords as SentRecords
     from eosdb.client.producer.producer import Producer as Producer
-    from eosdb.client.producer.sent import SentRecords as SentRecords
     from eosdb.database import Database as Database
     from eosdb.database import connect as connect
     from eosdb.database import process as process
@@ -120,7 +120,7 @@ _NAMES = {
     "eosdb.client.processor.failure": "BatchFailed Failure RetryAt",
     "eosdb.client.processor.processor": "Processor",
     "eosdb.client.producer.producer": "Producer",
-    "eosdb.client.producer.sent": "SentRecords",
+    "eosdb.client.producer.bulk": "SentRecords",
     "eosdb.model.clock": "Clock ManualClock SystemClock",
     "eosdb.model.config": "BrokerConfig",
     "eosdb.database": "Database connect process",

@@ -2,24 +2,27 @@
 
 A poll belongs to the consumer, not to the waiting task. Its records go into a buffer, and stay there for
 the next task if this one is cancelled. Positions and commits, also the commit at `stop`, count only
-delivered records.
+delivered records. The thread uses PolledConsumer, and the loop everything else.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from concurrent.futures import Future
+from contextvars import ContextVar
 from functools import partial, wraps
-from typing import Any, Concatenate, Final, Generic, ParamSpec, Self, TypeVar
+from inspect import isawaitable
+from typing import Any, Concatenate, Final, Generic, ParamSpec, Self, TypeAlias, TypeVar
 
-from eosdb.aio import polling
-from eosdb.aio.polling import PolledConsumer
 from eosdb.aio.producer import with_metadata
-from eosdb.aio.worker import Home, Workers, behind
+from eosdb.aio.worker import Home, Inbox, Workers, behind
+from eosdb.client.consumer.consumer import Consumer
+from eosdb.client.consumer.fetcher import OnChange, records_of
 from eosdb.errors import IllegalStateError, WakeupError
 from eosdb.model.clock import Clock
+from eosdb.model.records.columns import piece
 from eosdb.model.validation import check_int
 from eosdb.model.values import (
     ConsumerRecord,
@@ -35,6 +38,178 @@ OnLoop = Callable[[list[TopicPartition]], object]
 
 _SLICE_MS: Final = 1_000
 """The longest single poll; then the thread of an abandoned consumer ends."""
+Records: TypeAlias = "list[ConsumerRecord]"
+
+
+class Buffer:
+    """Undelivered records by partition, each partition's in order."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[TopicPartition, tuple[Records, int]] = {}
+        """The records, and the number of delivered ones; at least one is left."""
+
+    def add(self, polled: Mapping[TopicPartition, Records]) -> None:
+        """Add records of partitions that have none in the buffer."""
+        for tp, records in polled.items():
+            self._waiting[tp] = (records, 0)
+
+    def take_one(self, wanted: Collection[TopicPartition]) -> ConsumerRecord | None:
+        """The next record of the wanted partitions, or of any if `wanted` is empty."""
+        for tp in wanted or self._waiting:
+            if tp in self._waiting:
+                records, place = self._waiting[tp]
+                if place + 1 == len(records):
+                    del self._waiting[tp]
+                else:
+                    self._waiting[tp] = (records, place + 1)
+                return records[place]
+        return None
+
+    def take(
+        self, wanted: Collection[TopicPartition], limit: int | None
+    ) -> dict[TopicPartition, Records]:
+        """The next records of the wanted partitions, at most `limit` altogether."""
+        taken: dict[TopicPartition, Records] = {}
+        for tp in [tp for tp in wanted or self._waiting if tp in self._waiting]:
+            records, place = self._waiting.pop(tp)
+            end = len(records) if limit is None else min(len(records), place + limit)
+            if end < len(records):
+                self._waiting[tp] = (records, end)
+            if limit is not None:
+                limit -= end - place
+            if end > place:
+                taken[tp] = records if end - place == len(records) else records[place:end]
+        return taken
+
+    def first_offsets(self) -> dict[TopicPartition, int]:
+        """The offset of each partition's first undelivered record."""
+        return {tp: records[place].offset for tp, (records, place) in self._waiting.items()}
+
+    def put_back(
+        self, partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, int]:
+        """Remove the records of these partitions, or of all. Returns the offsets at which to poll them
+        again."""
+        firsts = self.first_offsets()
+        going = firsts.keys() if partitions is None else firsts.keys() & set(partitions)
+        for tp in going:
+            del self._waiting[tp]
+        return {tp: firsts[tp] for tp in going}
+
+
+Found = dict[TopicPartition, Records]
+
+_PIECE: Final = 500
+"""The most records of one call into C, during which no other Python thread runs."""
+
+
+class PolledConsumer(Consumer[Key, Value]):
+    """A consumer whose positions and commits count only delivered records, not all polled ones."""
+
+    undelivered: Mapping[TopicPartition, int] = {}
+    """The offset of each partition's first undelivered record."""
+
+    def position(self, partition: TopicPartition) -> int:
+        """Return the offset of the next record to be delivered."""
+        first = self.undelivered.get(partition)
+        return super().position(partition) if first is None else first
+
+    def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None) -> None:
+        if offsets is None and self.undelivered:
+            offsets = {
+                tp: OffsetAndMetadata(self.undelivered.get(tp, cursor.position))
+                for tp, cursor in self._cursors.items()
+                if cursor.position is not None
+            }
+        super().commit(offsets)
+
+    def put_back(self) -> None:
+        """Seek back, so that the undelivered records are polled again."""
+        for tp, offset in self.undelivered.items():
+            if tp in self._cursors:
+                self.seek(tp, offset)
+        self.undelivered = {}
+
+    def poll_records(
+        self, timeout_ms: int, max_records: int | None, wanted: Collection[TopicPartition]
+    ) -> Found:
+        """Poll, and return records by partition; only of the wanted partitions, if there are any. Returns
+        nothing after `wakeup`."""
+        self.put_back()
+        aside = self.assignment() - self.paused() - set(wanted) if wanted else set()
+        self.pause(aside)
+        try:
+            polled = self.poll_columns(timeout_ms, max_records)
+        except WakeupError:
+            return {}
+        finally:
+            self.resume(aside & self.assignment())
+        polled_records: Found = {}
+        for part in polled:
+            records = polled_records.setdefault(TopicPartition(part.topic, part.partition), [])
+            for start in range(0, len(part), _PIECE):
+                records += records_of([piece(part, start, start + _PIECE)])
+        return polled_records
+
+
+def with_undelivered(
+    consumer: PolledConsumer,
+    buffered: Mapping[TopicPartition, int],
+    poll: Future[Found] | None,
+    function: Callable[[], T],
+) -> T:
+    """Call the function with `consumer.undelivered` set to the first records in the buffer, and to those
+    of a poll that was running when the call was queued."""
+    polled = {} if poll is None or poll.exception() is not None else poll.result()
+    before = consumer.undelivered
+    consumer.undelivered = {tp: records[0].offset for tp, records in polled.items()} | dict(
+        buffered
+    )
+    try:
+        return function()
+    finally:
+        consumer.undelivered = before
+
+
+_visit: ContextVar[tuple[Consumer, Inbox] | None] = ContextVar("eosdb_aio_visit", default=None)
+"""The consumer that waits for the callback of this context, and the inbox of its thread."""
+
+
+def is_called_back(consumer: Consumer) -> bool:
+    """Whether this task is, or belongs to, a callback that this consumer waits for."""
+    visit = _visit.get()
+    return visit is not None and visit[0] is consumer and not visit[1].is_over
+
+
+def ask(function: Callable[[], T]) -> Future[T]:
+    """Have the thread that waits for this callback call the function."""
+    visit = _visit.get()
+    assert visit is not None
+    return visit[1].post(function)
+
+
+def on_the_loop(
+    home: Home, consumer: Consumer, callback: Callable[[list[TopicPartition]], object]
+) -> OnChange:
+    """Wrap a function or coroutine function as a callback for a thread: the loop runs it, and the thread
+    waits."""
+
+    async def visit_loop(inbox: Inbox, tps: list[TopicPartition]) -> None:
+        _visit.set((consumer, inbox))
+        answer: Any = callback(tps)
+        if isawaitable(answer):
+            await answer
+
+    def call(tps: list[TopicPartition]) -> None:
+        inbox = Inbox()
+        try:
+            inbox.wait_for(visit_loop(inbox, tps), home.loop)
+        except asyncio.CancelledError:
+            raise IllegalStateError(
+                "the event loop has ended before a callback of the rebalance had"
+            ) from None
+
+    return call
 
 
 def _asking(
@@ -68,10 +243,10 @@ class AsyncConsumer(Generic[Key, Value]):
         self._consumer = consumer
         self._topics = topics
         self._worker = Workers(home, "consumer")
-        self._buffer = polling.Buffer()
-        self._poll: Future[polling.Found] | None = None
+        self._buffer = Buffer()
+        self._poll: Future[Found] | None = None
         """The poll whose records are not in the buffer yet."""
-        self._polled: asyncio.Future[polling.Found] | None = None
+        self._polled: asyncio.Future[Found] | None = None
         self._unwanted: set[TopicPartition] | None = set()
         """Partitions whose records of the running poll must not be delivered; None: all."""
         self._failure: BaseException | None = None
@@ -98,7 +273,7 @@ class AsyncConsumer(Generic[Key, Value]):
         cancelled call still completes."""
         if self._stopped is None:
             self._home.check()
-            if polling.is_called_back(self._consumer):
+            if is_called_back(self._consumer):
                 raise IllegalStateError("a callback of a rebalance must not stop its consumer")
         await self._worker.outlive(self.begin_to_stop())
 
@@ -176,7 +351,7 @@ class AsyncConsumer(Generic[Key, Value]):
         # Undelivered records of other partitions are polled again.
         back = self._buffer.put_back()
         poll = partial(self._consumer.poll_records, timeout_ms, limit, wanted)
-        self._poll = self._worker.post(polling.with_undelivered, self._consumer, back, None, poll)
+        self._poll = self._worker.post(with_undelivered, self._consumer, back, None, poll)
         self._polled = polled = asyncio.wrap_future(self._poll, loop=self._home.loop)
         polled.add_done_callback(self._arrived)
         try:
@@ -185,7 +360,7 @@ class AsyncConsumer(Generic[Key, Value]):
             self._consumer.wakeup()
             raise
 
-    def _arrived(self, polled: asyncio.Future[polling.Found]) -> None:
+    def _arrived(self, polled: asyncio.Future[Found]) -> None:
         self._poll = self._polled = None
         unwanted, self._unwanted = self._unwanted, set()
         if polled.cancelled():
@@ -208,7 +383,7 @@ class AsyncConsumer(Generic[Key, Value]):
         """Like `Consumer.subscribe`. The callbacks are functions or coroutine functions. The loop calls
         them while the consumer waits; they may call all of its methods except those that return records."""
         callbacks = [
-            None if given is None else polling.on_the_loop(self._home, self._consumer, given)
+            None if given is None else on_the_loop(self._home, self._consumer, given)
             for given in (on_assign, on_revoke, on_lost)
         ]
         await self._reposition(None, lambda: self._consumer.subscribe(topics, *callbacks))
@@ -328,18 +503,16 @@ class AsyncConsumer(Generic[Key, Value]):
         await self._worker.outlive(called)
 
     def _submit(self, function: Callable[[], T]) -> Future[T]:
-        if polling.is_called_back(self._consumer):
-            return polling.ask(function)
+        if is_called_back(self._consumer):
+            return ask(function)
         if self._poll is not None:
             self._consumer.wakeup()
         buffered = self._buffer.first_offsets()
-        return self._worker.post(
-            polling.with_undelivered, self._consumer, buffered, self._poll, function
-        )
+        return self._worker.post(with_undelivered, self._consumer, buffered, self._poll, function)
 
     def _check_may_read(self) -> None:
         self._check()
-        if polling.is_called_back(self._consumer):
+        if is_called_back(self._consumer):
             raise IllegalStateError(
                 "a callback of a rebalance cannot wait for records: they wait for it"
             )
@@ -348,7 +521,7 @@ class AsyncConsumer(Generic[Key, Value]):
             raise failure
 
     def _check(self) -> None:
-        if self._stopped is not None and not polling.is_called_back(self._consumer):
+        if self._stopped is not None and not is_called_back(self._consumer):
             raise self._has_stopped()
         self._home.check()
         if not self._is_started:

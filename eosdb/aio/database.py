@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Generator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -17,14 +17,12 @@ from functools import partial, wraps
 from typing import Any, Concatenate, Final, Never, NoReturn, ParamSpec, TypeAlias, TypeVar, Unpack
 
 from eosdb.aio.block import AsyncUserTransaction, Block, Turn
-from eosdb.aio.consumer import AsyncConsumer
-from eosdb.aio.polling import PolledConsumer
+from eosdb.aio.consumer import AsyncConsumer, PolledConsumer
 from eosdb.aio.producer import AsyncProducer, Outgoing
 from eosdb.aio.proxies import AsyncAdmin, Proxy, reading
 from eosdb.aio.worker import Home, Inbox, Workers, behind, outlived, to_the_end
 from eosdb.aio.writer import Caller, Writer
 from eosdb.broker.outbox import UserTransaction
-from eosdb.broker.sink import Batches
 from eosdb.client.consumer.settings import ConsumerConfig, ConsumerSettings
 from eosdb.client.processor.config import ProcessConfig
 from eosdb.client.processor.handlers import Result, Results, is_asynchronous, takes_transaction
@@ -38,7 +36,7 @@ from eosdb.errors import ConfigError, IllegalStateError
 from eosdb.model.clock import SystemClock
 from eosdb.model.config import check_by_name, checked_settings, keywords_of
 from eosdb.model.reports import ProcessReport
-from eosdb.model.values import AppendOnceResult, ConsumerRecord, Key, MadeKey, MadeValue, Value
+from eosdb.model.values import ConsumerRecord, Key, MadeKey, MadeValue, Value
 
 Outcome: TypeAlias = Awaitable[Results] | AsyncIterator[Result]
 AsyncHandlers: TypeAlias = (
@@ -146,6 +144,18 @@ class Rows:
 
     columns: tuple[str, ...]
     rows: list[tuple[Any, ...]]
+
+
+def _by_run(
+    method: Callable[Concatenate[Database, P], T],
+) -> Callable[Concatenate[AsyncDatabase, P], Coroutine[Any, Any, T]]:
+    """Make a coroutine of a method that also runs code of the caller, such as an iterator."""
+
+    @wraps(method)
+    async def call(self: AsyncDatabase, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self.run(method, *args, **kwargs)
+
+    return call
 
 
 class AsyncDatabase(Proxy[Database]):
@@ -283,6 +293,7 @@ class AsyncDatabase(Proxy[Database]):
     views = reading(Database.views)
     info = reading(Database.info)
     why = reading(Database.why)
+    append_once = _by_run(Database.append_once)
 
     async def query(self, sql: str, parameters: Sequence[object] = ()) -> Rows:
         """Run one SQL statement that only reads, on its own snapshot, and return all rows. Raises
@@ -294,22 +305,6 @@ class AsyncDatabase(Proxy[Database]):
             return Rows(found.columns, list(found.rows))
 
         return await self._readers.run(read)
-
-    async def append_once(
-        self,
-        sink_id: str,
-        batch_id: int,
-        batches: Batches,
-        *,
-        held: Collection[str] = (),
-        consecutive: bool = False,
-    ) -> AppendOnceResult:
-        """Like `Database.append_once`; `batches` is read in another thread."""
-        return await self.run(
-            lambda database: database.append_once(
-                sink_id, batch_id, batches, held=held, consecutive=consecutive
-            )
-        )
 
     async def run(
         self,

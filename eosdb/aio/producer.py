@@ -12,9 +12,8 @@ from typing import Any, Final, TypeVar, Unpack
 from eosdb.aio.worker import Home, behind, outlived, to_the_end, to_the_end_of_a_block
 from eosdb.aio.writer import Call, Item, Writer
 from eosdb.client.producer.accumulator import ProduceFuture
-from eosdb.client.producer.bulk import Sendable
+from eosdb.client.producer.bulk import Sendable, SentRecords
 from eosdb.client.producer.producer import Producer
-from eosdb.client.producer.sent import SentRecords
 from eosdb.errors import IllegalStateError
 from eosdb.model.config import keywords_of
 from eosdb.model.values import (
@@ -75,7 +74,7 @@ class Outgoing:
         self.is_transactional: Final = is_transactional
         self.users = 0
         """The AsyncProducers that use this one, counted by the loop."""
-        self._refused: BaseException | None = None
+        self.refused: BaseException | None = None
         """The error of a record that the open transaction lacks."""
 
     def work(self, items: Sequence[Item[Any]]) -> None:
@@ -114,33 +113,29 @@ class Outgoing:
 
     def _lacks_a_record(self, error: BaseException) -> None:
         """Keep the error of a refused record for `commit`: the task may not have seen it by then."""
-        if self._refused is None and self.producer.state == "IN_TRANSACTION":
-            self._refused = error
-
-    def take_refused(self) -> BaseException | None:
-        refused, self._refused = self._refused, None
-        return refused
+        if self.refused is None and self.producer.state == "IN_TRANSACTION":
+            self.refused = error
 
     def begin(self) -> TransactionToken:
         token = self.producer.begin_transaction()
-        self._refused = None
+        self.refused = None
         return token
 
     def commit(self) -> None:
-        """Commit. Raises the error of a record that the transaction lacks, or those of
+        """Commit. Raises the error of a record that the producer has refused, and the errors of
         `Producer.commit_transaction`."""
-        if self._refused is not None:
-            raise self._refused
+        if self.refused is not None:
+            raise self.refused
         self.producer.commit_transaction()
 
     def abort(self) -> None:
         self.producer.abort_transaction()
-        self._refused = None
+        self.refused = None
 
 
 class _Transaction(AbstractAsyncContextManager[TransactionToken, None]):
-    """The block of `AsyncProducer.transaction`: enters and leaves that of `Producer.transaction` in the
-    thread."""
+    """The block of `AsyncProducer.transaction`: enters and leaves the block of `Producer.transaction` in
+    the thread."""
 
     def __init__(self, writer: Writer, outgoing: Outgoing, check: Callable[[], None]) -> None:
         self._writer = writer
@@ -159,7 +154,7 @@ class _Transaction(AbstractAsyncContextManager[TransactionToken, None]):
         await to_the_end_of_a_block(left, error)
 
     def _leave(self, error: BaseException | None) -> None:
-        refused = self._outgoing.take_refused()
+        refused, self._outgoing.refused = self._outgoing.refused, None
         why = error or refused
         self._block.__exit__(None if why is None else type(why), why, None)
         if error is None and refused is not None:

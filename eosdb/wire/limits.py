@@ -152,19 +152,16 @@ class Lease:
 
     @property
     def keeps_others(self) -> bool:
-        """Whether other leases wait for a budget of which this one holds bytes."""
+        """Whether other leases wait for a budget from which this lease holds bytes."""
         memory = self.memory
         return (self.size > 0 and memory.large.is_wanted) or (
             self.small > 0 and memory.small.is_wanted
         )
 
-    def take(self, size: int) -> None:
-        """Take more bytes, waiting until they are available. Raises ConnectionAbortedError."""
-        self.take_for_request(size, 0)
-
-    def take_for_request(self, size: int, whole: int) -> None:
-        """As `take`, for the `size` bytes that have arrived of a request of `whole` bytes."""
-        if whole <= SMALL_REQUEST and self.small + size <= _SMALL_SHARE:
+    def take(self, size: int, of_request: int = 0) -> None:
+        """Take more bytes, waiting until they are available. If they have arrived, `of_request` is the
+        size of their request. Raises ConnectionAbortedError."""
+        if of_request <= SMALL_REQUEST and self.small + size <= _SMALL_SHARE:
             self.memory.small.take(self, size)
             self.small += size
         else:

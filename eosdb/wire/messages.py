@@ -84,11 +84,6 @@ def of_field(field: Field, flexible: bool, inside: bool = False) -> Walk:
     return _sized(None if flexible else _INT32, field.is_nullable)
 
 
-def tagged_fields(data: bytes | bytearray, at: int, counts: Counts) -> int:
-    """Walk over tagged fields, none of which is known."""
-    return _UNKNOWN_TAGS(data, at, counts)
-
-
 def unsigned_varint(data: bytes | bytearray, at: int) -> tuple[int, int]:
     """An unsigned varint, and the offset where it ends."""
     value = shift = 0
@@ -341,7 +336,7 @@ def decode_body(
     flexible, walk, decode = _reader(request, header.version)
     try:
         counts = Counts()
-        at = tagged_fields(frame, header.length, counts) if flexible else header.length
+        at = _UNKNOWN_TAGS(frame, header.length, counts) if flexible else header.length
         end = walk(frame, at, counts)
         if end > len(frame):
             raise ValueError(f"the message ends at byte {end}, its frame at {len(frame)}")

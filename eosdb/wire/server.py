@@ -131,7 +131,7 @@ class Frames:
                 return False
             if len(data) + len(received) > UNCOUNTED:
                 patience.renew()
-                self.lease.take_for_request(len(received), size)
+                self.lease.take(len(received), size)
                 patience.extend()
             data += received
             patience.renew()

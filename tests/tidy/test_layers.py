@@ -78,8 +78,8 @@ TIERS = {
 ROOMS = [row for tier in TIERS.values() for row in tier]
 BUDGET = {
     "engine": 33_622,
-    "clients": 10_518,
-    "wire": 5_650,
+    "clients": 10_445,
+    "wire": 5_642,
     "testing": 3_202,
     "integrations": 7_450,
     "commands": 9_858,

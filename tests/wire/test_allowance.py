@@ -165,9 +165,9 @@ def test_who_finds_no_room_waits_for_as_long_as_it_takes() -> None:
 def test_small_requests_have_room_of_their_own() -> None:
     memory = Memory(4 * MIB)
     large, beyond, small = memory.lease(), memory.lease(), memory.lease()
-    large.take_for_request(3 * MIB, whole=90 * MIB)
-    beyond.take_for_request(1_000, whole=90 * MIB)
-    small.take_for_request(MIB, whole=MIB)
+    large.take(3 * MIB, of_request=90 * MIB)
+    beyond.take(1_000, of_request=90 * MIB)
+    small.take(MIB, of_request=MIB)
     small.take(1_000)
     assert (memory.large.used, memory.small.used) == (3 * MIB + 1_000, MIB + 1_000)
     for lease in (large, beyond, small):

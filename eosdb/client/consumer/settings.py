@@ -94,16 +94,13 @@ class ConsumerSettings:
             )
         for name in names:
             check_choice("partition_assignment_strategy", name, *ASSIGNORS)
-        check_whole("max_poll_records", self.max_poll_records, 1)
-        check_whole("auto_commit_interval_ms", self.auto_commit_interval_ms, 0)
-        check_whole("fetch_max_wait_ms", self.fetch_max_wait_ms, 1)
-        check_whole("max_poll_interval_ms", self.max_poll_interval_ms, 1)
-        check_whole("metadata_max_age_ms", self.metadata_max_age_ms, 0)
-        check_whole("session_timeout_ms", self.session_timeout_ms, 1)
-        check_whole("heartbeat_interval_ms", self.heartbeat_interval_ms, 1)
-        check_whole("request_timeout_ms", self.request_timeout_ms, 0)
-        check_whole("retry_backoff_ms", self.retry_backoff_ms, 0)
-        check_whole("default_api_timeout_ms", self.default_api_timeout_ms, 0)
+        for name, low in (
+            ("max_poll_records", 1), ("auto_commit_interval_ms", 0), ("fetch_max_wait_ms", 1),
+            ("max_poll_interval_ms", 1), ("metadata_max_age_ms", 0), ("session_timeout_ms", 1),
+            ("heartbeat_interval_ms", 1), ("request_timeout_ms", 0), ("retry_backoff_ms", 0),
+            ("default_api_timeout_ms", 0),
+        ):  # fmt: skip
+            check_whole(name, getattr(self, name), low)
         if self.heartbeat_interval_ms >= self.session_timeout_ms:
             raise ConfigError(
                 f"heartbeat_interval_ms={self.heartbeat_interval_ms} must be below "

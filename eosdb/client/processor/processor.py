@@ -179,7 +179,7 @@ class Processor:
             contextlib.ExitStack() as closing,
         ):
             closing.callback(self._release)
-            closing.enter_context(self._consumer)  # Closed first: that commits what is complete.
+            closing.enter_context(self._consumer)  # Closed first, which commits completed records.
             if "group_instance_id" in self._settings.consumer:
                 # After a restart under the same id: end the open transaction of a killed run.
                 self._transaction.prepare()
@@ -208,12 +208,9 @@ class Processor:
 
     def _report(self) -> ProcessReport:
         committed, metrics = self._transaction.committed, self.metrics()
+        counted = ("processed", "produced", "retried", "dead_lettered", "postponed")
         return ProcessReport(
-            processed=committed["processed"],
-            produced=committed["produced"],
-            retried=committed["retried"],
-            dead_lettered=committed["dead_lettered"],
-            postponed=committed["postponed"],
+            **{name: committed[name] for name in counted},
             failed=int(metrics.get("failed-total", 0)),
             commits=int(metrics.get("commit-total", 0)),
             aborts=int(metrics.get("abort-total", 0)),
@@ -381,7 +378,7 @@ class Processor:
     # -- records --------------------------------------------------------------------------------
 
     def _portions(self, records: list[ConsumerRecord]) -> Iterable[list[ConsumerRecord]]:
-        """The records to take in together: each alone, or those of each partition."""
+        """Split the records: by partition for batches and workers, otherwise one by one."""
         if not self._settings.batch and self._settings.workers == 1:
             return ([record] for record in records)
         return (list(part) for _, part in groupby(records, _PARTITION))

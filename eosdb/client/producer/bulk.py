@@ -1,4 +1,5 @@
-"""Sends an iterable in bulk: its pieces become columns, and the columns go into batches.
+"""Sends an iterable in bulk: its pieces become columns, the columns go into batches, and `SentRecords` says
+what became of them.
 
 A column is checked as a whole where possible (all bytes, all text), and only a serializer needs a call for
 each record. So a record costs some calls into C and no object. The pieces fill the same batches as `send`
@@ -12,19 +13,18 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, islice
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from eosdb.client.producer.accumulator import ProducerBatch
 from eosdb.client.producer.partitioning import PartitionChooser
-from eosdb.client.producer.sent import SentRecords
 from eosdb.client.producer.settings import ProducerSettings
-from eosdb.errors import InvalidRequestError, MessageTooLargeError
+from eosdb.errors import EosdbError, InvalidRequestError, MessageTooLargeError
 from eosdb.model.clock import due_ms
 from eosdb.model.records.record_columns import piece_length
 from eosdb.model.records.scheduling import as_waiting
 from eosdb.model.records.serializing import Serializer, as_far_as_it_goes, serialized
 from eosdb.model.validation import as_headers, shown
-from eosdb.model.values import Header, ProducerRecord
+from eosdb.model.values import Header, ProducerRecord, TopicPartition
 
 Sendable: TypeAlias = "ProducerRecord | tuple[Any, Any] | Any"
 """A ProducerRecord, or a pair of key and value; any other object is a value."""
@@ -157,6 +157,130 @@ def _sizes(
 
 def too_large(size: int, limit: int) -> MessageTooLargeError:
     return MessageTooLargeError(f"the record has {size} bytes, max_request_size is {limit}")
+
+
+class _Part(NamedTuple):
+    """Records in one batch."""
+
+    batch: ProducerBatch
+    start: int
+    """The index of the first record in the batch."""
+    numbers: Sequence[int]
+    """The indexes of the records in the iterable."""
+
+
+class SentRecords:
+    """The result of `send_many`; after an exception, the object that was passed as `sent` has it.
+
+    Holds no records and little memory: offsets are ranges, one for each run without records of other
+    producers. The attributes are always up to date.
+    """
+
+    __slots__ = ("_failed", "_offsets", "_parts", "_stored", "accepted")
+
+    def __init__(self) -> None:
+        self.accepted = 0
+        """The number of records that the producer has accepted, always the first ones of the iterable:
+        they are stored, failed, or in flight. To continue after an exception, send the records after
+        these; `failed` ones must be sent again separately."""
+        self._stored = 0
+        self._failed: dict[int, EosdbError] = {}
+        self._offsets: dict[TopicPartition, list[range]] = {}
+        self._parts: list[_Part] = []
+
+    @property
+    def stored(self) -> int:
+        """The number of records in the log; records of a transaction are visible after its commit."""
+        self.settle()
+        return self._stored
+
+    @property
+    def offsets(self) -> dict[TopicPartition, list[range]]:
+        """The offsets of the stored records: in each partition, in the order of the iterable.
+
+        Records that are stored at unknown offsets, because the response was lost, are absent.
+        """
+        self.settle()
+        return self._offsets
+
+    @property
+    def failed(self) -> dict[int, EosdbError]:
+        """The failed records, by index in the iterable, with their errors; an error's `outcome` says
+        whether the record may be stored all the same."""
+        self.settle()
+        return self._failed
+
+    def take(
+        self,
+        batch: ProducerBatch,
+        size: int,
+        payload: Sequence[bytes | None],
+        timestamps: Sequence[int],
+        headers: Sequence[Sequence[Header]],
+        numbers: Sequence[int],
+    ) -> None:
+        """Put records of `size` bytes into the batch and count them as accepted, both or neither."""
+        records, parts = batch.records, self._parts
+        start, count = len(records), len(numbers)
+        if headers or records.headers:
+            records.lay_headers(headers, start)
+        part = (_Part(batch, start, numbers),)
+        into_payload, into_timestamps = records.payload, records.timestamps
+        filled, accepted = batch.size + size, self.accepted + count
+        # No call from here on: a signal could come between (decisions/0018).
+        try:
+            into_payload += payload
+            into_timestamps += timestamps
+            parts += part
+        except MemoryError:
+            records.cut(start)
+            raise
+        batch.size, self.accepted = filled, accepted
+
+    # decisions/0018: each branch changes state in its last lines, which call nothing.
+    def settle(self) -> None:
+        """Take over the results of completed batches, and release these batches."""
+        waiting = 0
+        parts = self._parts
+        while waiting < len(parts):
+            batch, start, numbers = parts[waiting]
+            if batch.parts:
+                parts[waiting : waiting + 1] = _split(parts[waiting])
+            elif batch.error is not None:
+                failed = self._failed | dict.fromkeys(numbers, batch.error)
+                self._failed = failed
+                del parts[waiting]
+            elif batch.result is None:
+                waiting += 1
+            else:
+                stored = self._stored + len(numbers)
+                ranges = self._offsets.setdefault(batch.tp, [])
+                first = batch.result.base_offset + start
+                offsets = range(first, first + len(numbers))
+                place = len(ranges)
+                if ranges and ranges[-1].stop == first:
+                    place, offsets = place - 1, range(ranges[-1].start, offsets.stop)
+                if batch.result.base_offset >= 0:
+                    ranges[place:] = (offsets,)
+                self._stored = stored
+                del parts[waiting]
+
+    def __repr__(self) -> str:
+        return (
+            f"SentRecords(accepted={self.accepted}, stored={self.stored}, failed={len(self.failed)}, "
+            f"offsets={self.offsets})"
+        )
+
+
+def _split(part: _Part) -> list[_Part]:
+    """Split the part as its batch was split."""
+    first, second = part.batch.parts
+    in_first = max(0, len(first.records) - part.start)
+    parts = [
+        _Part(first, part.start, part.numbers[:in_first]),
+        _Part(second, max(0, part.start - len(first.records)), part.numbers[in_first:]),
+    ]
+    return [part for part in parts if part.numbers]
 
 
 _PIECE_RECORDS: Final = 500

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable
 
 from eosdb.client.answers import is_lost, may_be_repeated
 from eosdb.client.producer.accumulator import ProducerBatch, RecordAccumulator
-from eosdb.client.producer.settings import ProducerSettings
 from eosdb.client.producer.state import TransactionManager
 from eosdb.errors import (
     DuplicateSequenceNumberError,
@@ -34,17 +33,13 @@ class BatchCompletion:
     """Completes batches from their responses (Kafka: Sender.completeBatch); sends nothing."""
 
     def __init__(
-        self,
-        settings: ProducerSettings,
-        manager: TransactionManager,
-        accumulator: RecordAccumulator,
-        metrics: Metrics,
+        self, manager: TransactionManager, accumulator: RecordAccumulator, metrics: Metrics
     ) -> None:
-        self._settings = settings
+        self._settings = manager.settings
         self._manager = manager
         self._accumulator = accumulator
         self._metrics = metrics
-        self._to_bump: set[TopicPartition] = set()
+        self.to_bump: set[TopicPartition] = set()
         """Partitions whose batches need a new epoch, which they get when none of them is in flight."""
         self._finished: deque[ProducerBatch] = deque()
         """The batches whose callbacks are due."""
@@ -52,10 +47,6 @@ class BatchCompletion:
         """The earliest time (monotonic ms) at which a batch can exceed delivery_timeout_ms."""
         self._may_be_unresolved = False
         """Whether a batch was given up since `resolve` last checked the sequences."""
-
-    def is_held_back(self, tp: TopicPartition) -> bool:
-        """Whether the partition waits for a new epoch."""
-        return tp in self._to_bump
 
     def call_back(self) -> bool:
         """Call the delivery callbacks of finished batches, once all states are final. Returns whether
@@ -101,7 +92,7 @@ class BatchCompletion:
             error, (UnknownProducerIdError, InvalidProducerEpochError)
         ):
             # After either error the batch cannot be stored under this identity any more.
-            self._to_bump.add(batch.tp)
+            self.to_bump.add(batch.tp)
             self._manager.progress(batch.tp).in_doubt = False
             self._repeat(batch, error, now_ms)
         else:
@@ -149,7 +140,7 @@ class BatchCompletion:
         batch.in_doubt = False
         self._fail(batch, error)
         if self._manager.transactional_id is None and not self._manager.is_fatal_state:
-            self._to_bump.add(batch.tp)
+            self.to_bump.add(batch.tp)
 
     def _fail(self, batch: ProducerBatch, error: EosdbError) -> None:
         self._manager.failed(error, Produce)
@@ -246,7 +237,7 @@ class BatchCompletion:
     def resolve(self, identity_of: Callable[[], ProducerIdAndEpoch | None]) -> None:
         """Begin a new epoch if sequences of a partition are unresolved and no batch in flight can resolve
         them."""
-        if not (self._may_be_unresolved or self._to_bump):
+        if not (self._may_be_unresolved or self.to_bump):
             return
         manager = self._manager
         if manager.transactional_id is not None or manager.is_in_error:
@@ -256,10 +247,10 @@ class BatchCompletion:
             if progress.identity == manager.identity and progress.is_unresolved:
                 self._may_be_unresolved = True
                 if not progress.unacknowledged:
-                    self._to_bump.add(tp)
+                    self.to_bump.add(tp)
         ready = {
             tp
-            for tp in self._to_bump
+            for tp in self.to_bump
             if not any(batch.is_sent for batch in manager.progress(tp).unacknowledged)
         }
         if not ready:
@@ -273,7 +264,7 @@ class BatchCompletion:
             return  # The epochs are used up; a new producer id has been requested.
         for tp in ready:
             self._begin_epoch(tp, identity)
-        self._to_bump -= ready
+        self.to_bump -= ready
 
     def _begin_epoch(self, tp: TopicPartition, identity: ProducerIdAndEpoch) -> None:
         progress = self._manager.progress(tp)

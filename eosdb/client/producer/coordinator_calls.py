@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Any, Final, Generic, TypeVar
 
 from eosdb.client.answers import Kind, as_coordinators, is_lost, may_be_repeated
-from eosdb.client.producer.settings import ProducerSettings
 from eosdb.client.producer.state import ClientState, TransactionManager
 from eosdb.client.transport import Exchange, Transport
 from eosdb.errors import ConcurrentTransactionsError, EosdbError, RequestTimedOutError, in_doubt
@@ -50,15 +49,9 @@ class CoordinatorCall(Generic[T]):
 class CoordinatorCalls:
     """One producer's queue of requests to the coordinator."""
 
-    def __init__(
-        self,
-        transport: Transport,
-        settings: ProducerSettings,
-        manager: TransactionManager,
-        metrics: Metrics,
-    ) -> None:
+    def __init__(self, transport: Transport, manager: TransactionManager, metrics: Metrics) -> None:
         self._transport = transport
-        self._settings = settings
+        self._settings = manager.settings
         self._manager = manager
         self._metrics = metrics
         self._queue: deque[CoordinatorCall[Any]] = deque()

@@ -1,5 +1,4 @@
-"""Chooses a record's partition – the given one, that of its key, or the sticky one (KIP-480) – and its
-batch there."""
+"""Chooses a record's partition (given, by its key, or sticky: KIP-480), and its batch there."""
 
 from __future__ import annotations
 

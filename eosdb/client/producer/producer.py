@@ -15,11 +15,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, TypeVar, Unpack
 
 from eosdb.client.producer.accumulator import OnDelivery, ProduceFuture, RecordAccumulator
-from eosdb.client.producer.bulk import CHUNK_RECORDS, Pieces, Sendable, take, too_large
+from eosdb.client.producer.bulk import CHUNK_RECORDS, Pieces, Sendable, SentRecords, take, too_large
 from eosdb.client.producer.driver import Driver, SingleSends, timed_out
 from eosdb.client.producer.partitioning import PartitionChooser
 from eosdb.client.producer.sender import Sender
-from eosdb.client.producer.sent import SentRecords
 from eosdb.client.producer.settings import ProducerConfig, ProducerSettings
 from eosdb.client.producer.state import ClientState, TransactionManager
 from eosdb.client.producer.transactions import ProducerTransactions
@@ -68,14 +67,12 @@ class Producer(Closeable):
         self._transport = transport
         self._clock = clock
         self._metrics = Metrics(clock, _RATES)
-        self._manager = TransactionManager(self._settings.transactional_id)
+        self._manager = TransactionManager(self._settings)
         most_bytes = self._settings.batch_size
         if "batch_size" not in config and type(transport) is DirectTransport:
             most_bytes = max(most_bytes, _BUFFER_BYTES)
         self._accumulator = RecordAccumulator(self._settings.batch_size, most_bytes)
-        self._sender = Sender(
-            transport, self._settings, self._manager, self._accumulator, self._metrics
-        )
+        self._sender = Sender(transport, self._manager, self._accumulator, self._metrics)
         self._lock = threading.RLock()
         self._driver = Driver(self._sender, clock, self._lock)
         self._transactions = ProducerTransactions(self._driver)

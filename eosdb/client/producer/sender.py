@@ -16,7 +16,6 @@ from eosdb.client.answers import is_lost
 from eosdb.client.producer.accumulator import ProducerBatch, RecordAccumulator
 from eosdb.client.producer.completion import BatchCompletion
 from eosdb.client.producer.coordinator_calls import CoordinatorCall, CoordinatorCalls
-from eosdb.client.producer.settings import ProducerSettings
 from eosdb.client.producer.state import ClientState, TransactionManager
 from eosdb.client.transport import CarriesOutTurns, DirectTransport, Exchange, Transport, answered
 from eosdb.errors import (
@@ -69,11 +68,12 @@ class Sender:
     def __init__(
         self,
         transport: Transport,
-        settings: ProducerSettings,
         manager: TransactionManager,
         accumulator: RecordAccumulator,
         metrics: Metrics,
     ) -> None:
+        self.settings: Final = manager.settings
+        settings = self.settings
         self.transport: Final = transport
         self._direct = transport if type(transport) is DirectTransport else None
         """The transport if it is direct: it carries out requests at once and in order, so several may be
@@ -81,14 +81,13 @@ class Sender:
         self._may_go_together = self._direct is not None and (
             settings.enable_idempotence or settings.max_in_flight_requests_per_connection > 1
         )
-        self.settings: Final = settings
         self.manager: Final = manager
         self.accumulator: Final = accumulator
         self.metrics: Final = metrics
-        self.coordinator: Final = CoordinatorCalls(transport, settings, manager, metrics)
+        self.coordinator: Final = CoordinatorCalls(transport, manager, metrics)
         self._initialized: CoordinatorCall[ProducerIdAndEpoch] | None = None
         """The request for an identity, without transactions."""
-        self._completion = BatchCompletion(settings, manager, accumulator, metrics)
+        self._completion = BatchCompletion(manager, accumulator, metrics)
         self._on_the_way: list[ProduceRequest] = []
         self._fire_and_forget = str(settings.acks).strip() == "0"
         self._acks = settings.acks if isinstance(settings.acks, int) else settings.acks.strip()
@@ -262,7 +261,7 @@ class Sender:
         taken: list[SentBatch] = []
         for tp, queue in queues:
             batch = queue[0]
-            if batch.retry_at_ms > now_ms or self._completion.is_held_back(tp):
+            if batch.retry_at_ms > now_ms or tp in self._completion.to_bump:
                 continue
             if batch.attempts == 0 and not self._is_ready(queue, now_ms):
                 continue

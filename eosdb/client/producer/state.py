@@ -15,6 +15,7 @@ from typing import Final
 
 from eosdb.client.answers import Kind, is_abortable, is_fatal, may_be_repeated
 from eosdb.client.producer.accumulator import ProducerBatch
+from eosdb.client.producer.settings import ProducerSettings
 from eosdb.errors import (
     EosdbError,
     IllegalStateError,
@@ -115,7 +116,7 @@ class PartitionProgress:
 
     @property
     def is_unresolved(self) -> bool:
-        """Whether some assigned sequences are neither acknowledged nor those of a pending batch."""
+        """Whether assigned sequences are neither acknowledged nor part of a pending batch."""
         first = self.unacknowledged[0].serial if self.unacknowledged else self.next_serial
         return self.acknowledged < first
 
@@ -200,8 +201,9 @@ class PartitionProgress:
 class TransactionManager:
     """The identity, state and sequences of one producer."""
 
-    def __init__(self, transactional_id: str | None) -> None:
-        self.transactional_id: Final = transactional_id
+    def __init__(self, settings: ProducerSettings) -> None:
+        self.settings: Final = settings
+        self.transactional_id: Final = settings.transactional_id
         self.state = ClientState.UNINITIALIZED
         self.identity: ProducerIdAndEpoch | None = None
         self.error: EosdbError | None = None
@@ -244,14 +246,12 @@ class TransactionManager:
                 assert self.error is not None
                 raise self.error
             expected = " or ".join(state.name for state in states)
+            way_out = _WAY_OUT[self.state]
+            if call == "init_transactions":
+                way_out = "once for each producer is enough"
             raise IllegalStateError(
-                f"{call}: the producer is {self.state.name}, expected {expected}; {self._way_out(call)}"
+                f"{call}: the producer is {self.state.name}, expected {expected}; {way_out}"
             )
-
-    def _way_out(self, call: str) -> str:
-        if call == "init_transactions":
-            return "once for each producer is enough"
-        return _WAY_OUT[self.state]
 
     @property
     def may_send(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import eosdb
+from eosdb.client.producer.settings import ProducerSettings
 from eosdb.client.producer.state import LEGAL_PREVIOUS, ClientState, TransactionManager
 from tests.cases import each
 
@@ -37,7 +38,7 @@ def test_the_table_is_kafkas_but_for_one_step() -> None:
 def test_a_step_that_does_not_exist_is_refused_and_changes_nothing(
     old: ClientState, new: ClientState
 ) -> None:
-    manager = TransactionManager("a")
+    manager = TransactionManager(ProducerSettings(transactional_id="a"))
     manager.state = old
     if legal(old, new):
         manager.transition(new)
