@@ -29,7 +29,7 @@ _OF_THE_PROCESS: Final = re.compile(
     "hard_heap_limit|soft_heap_limit|temp_store_directory|data_store_directory|fts3_tokenizer", re.I
 )
 """SQLite settings that affect every connection; the last one takes the address of code."""
-_JOURNAL: Final = "Every event in the one total order in which it happened."
+_JOURNAL: Final = "Every event, in one total order."
 """A table, but documented with the views."""
 
 

@@ -13,7 +13,7 @@ Rows = list[tuple[Any, ...]]
 INCIDENTAL: Final = {"SnapshotTaken", "ProducersExpired"}
 
 ANSWERS: Final[dict[str, Rows]] = {
-    "What lies at these offsets?": [
+    "Which records are at these offsets?": [
         (1, "43", '{"total":10}'),
         (2, "42", '{"total":100}'),
         (6, "43", None),
@@ -46,7 +46,7 @@ ANSWERS: Final[dict[str, Rows]] = {
         (0, 0, 1, "trace", "dC0x"),
         (0, 0, 2, "empty", None),
     ],
-    "What became of all records?": [
+    "How many records are committed, aborted or open?": [
         ("invoices", "committed", 3, 201),
         ("orders", "aborted", 3, 34),
         ("orders", "committed", 10, 106),
@@ -87,7 +87,7 @@ ANSWERS: Final[dict[str, Rows]] = {
         ("2023-11-14 13:00", 1, 1, 100.0),
         ("2023-11-14 14:00", 1, 1, 100.0),
     ],
-    "Which producers have lost something, or begun anew?": [
+    "Which producers have gaps in their sequences, or a new epoch?": [
         ("2023-11-15 12:30:00", "invoices", 0, 5, 1, 3, "new epoch", 0),
         ("2023-11-15 12:30:00", "invoices", 0, 6, 0, 4, "gap", 7),
     ],

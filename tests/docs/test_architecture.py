@@ -48,14 +48,14 @@ def test_the_rooms_are_those_of_the_layer_test_in_its_order() -> None:
         where = "/".join(("eosdb", *filter(None, path.split("."))))
         return where if (ROOT / where).is_dir() else f"{where}.py"
 
-    on_the_page = [in_backticks(first)[0] for first, _ in table("The rooms")]
+    on_the_page = [in_backticks(first)[0] for first, _ in table("Rooms")]
     assert on_the_page == [place(names.split()[0]) for names in ROOMS]
 
 
 def test_the_drawing_shows_the_tiers_of_the_layer_test() -> None:
     drawn = {
         tier.strip(): [room.strip() for room in rooms.split("·")]
-        for tier, _, rooms in (line.partition("│") for line in section("The floors").splitlines())
+        for tier, _, rooms in (line.partition("│") for line in section("Tiers").splitlines())
         if rooms
     }
     listed: dict[str, list[str]] = {}

@@ -19,7 +19,7 @@ ROOMS = (
 FREE = {
     "Add a record column": "its values pass through many hands",
     "Add a field to an event": "a plain word",
-    "Find a wrong answer of OffsetCommit": "others send it, too",
+    "Find the cause of a wrong answer to OffsetCommit": "others send it, too",
 }
 """Recipes whose example is used beyond what a change touches, and why."""
 

@@ -18,7 +18,7 @@ PAGE: Final = ROOT / "docs" / "gauntlet.md"
 _HEAD: Final = """\
 # The gauntlet's matrix
 
-How often each fault was struck at each actor. A letter says why a cell cannot occur. \
+How often each fault struck each actor. A letter says why a cell cannot occur. \
 `python -m tests.hunts.gauntlet --page` writes this page; [proof](proof.md) explains it.
 """
 

@@ -281,15 +281,14 @@ CERTIFICATE_KEPT: Final = Notice(
 TOO_MANY_CONNECTIONS: Final = Notice(
     WIRE, WARNING, "too_many_connections", ("connections",),
     "%(connections)d connections, further ones are closed at once",
-    "a client was disconnected because as many connections are open as `Limits` allows; once, until there "
-    "are fewer",
+    "the limit of connections is reached; the server has closed a new one; once, until there are fewer",
 )  # fmt: skip
 UNUSED_CONNECTIONS_CLOSED: Final = Notice(
     WIRE, WARNING, "unused_connections_closed", ("connections",),
     "%(connections)d connections; each further one closes the oldest connection without a login or, "
     "where no login is required, without a request",
-    "as many connections are open as `Limits` allows, and one that had not logged in was closed for a new "
-    "one; once, until there are fewer",
+    "the limit of connections is reached; the server has closed the oldest one without a login (or, where "
+    "none is required, without a request) for a new one; once, until there are fewer",
 )  # fmt: skip
 CANNOT_ACCEPT: Final = Notice(
     WIRE, WARNING, "cannot_accept", ("error",),

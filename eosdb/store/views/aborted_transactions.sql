@@ -1,4 +1,4 @@
--- The transaction index: where aborted data lies, and the last stable offset when it was aborted.
+-- The transaction index: the offsets of aborted data, and the last stable offset after the abort.
 CREATE VIEW aborted_transactions AS
 SELECT
     p.topic, p.partition, a.producer_id, a.first_offset, a.last_offset, a.last_stable_offset

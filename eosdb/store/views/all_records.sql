@@ -1,4 +1,4 @@
--- Every record that has entered its topic, control records included, with what became of it.
+-- Every record that has entered its topic, control records included, with its status.
 CREATE VIEW all_records AS
 SELECT
     p.topic, p.partition, r."offset", r.timestamp, r.timestamp_type, r.key, r.value, r.headers,

@@ -1,4 +1,4 @@
--- What a read_committed consumer sees: data below the last stable offset that no transaction took back.
+-- The records that a read_committed consumer reads: data below the last stable offset that was not aborted.
 --
 -- Shape matters. CROSS JOIN (without ON, which DuckDB does not know) keeps partitions the outer loop, and the unary plus keeps the LSO and log
 -- start out of the choice of index, so that a range on "offset" is an index range. The nearest abort

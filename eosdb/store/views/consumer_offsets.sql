@@ -1,5 +1,5 @@
--- Where each group stands. readable_lag counts what a read_committed reader could take now, held_back
--- what waits behind the last stable offset; markers and aborted data count in neither.
+-- Each group's committed offsets, and its lag. readable_lag counts records that a read_committed reader
+-- could take now, held_back records behind the last stable offset; markers and aborted data count in neither.
 CREATE VIEW consumer_offsets AS
 SELECT
     g.group_id, g.topic, g.partition, g.committed_offset, g.metadata, g.commit_timestamp,

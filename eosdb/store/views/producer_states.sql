@@ -1,4 +1,4 @@
--- What each partition remembers of each producer; -1 stands for none.
+-- Each partition's state of each producer; -1 stands for none.
 CREATE VIEW producer_states AS
 SELECT
     p.topic, p.partition, s.producer_id, s.producer_epoch, s.last_sequence, s.last_offset,

@@ -1,4 +1,4 @@
--- Every batch ever appended, as the journal has it, control batches among them; records may be gone.
+-- Every batch in the journal, control batches included; its records may be deleted.
 CREATE VIEW record_batches AS
 SELECT
     j.position, j.timestamp, j.topic, j.partition, j.base_offset, j.count,

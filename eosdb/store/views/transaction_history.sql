@@ -1,4 +1,4 @@
--- Every transition ever made, in order of position.
+-- Every change of a transaction's state, in order of position.
 CREATE VIEW transaction_history AS
 SELECT
     j.position, j.transactional_id,

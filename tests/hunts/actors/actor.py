@@ -19,13 +19,13 @@ LATER_GROUPS: Final[Mapping[str, str]] = MappingProxyType(
 class Need(enum.Enum):
     """What a fault needs of an actor, and the sentence that says why it cannot occur without it."""
 
-    CONNECTION = "it speaks over no connection"
+    CONNECTION = "it uses no connection"
     SERVER = "it has no server"
-    FORK = "its program is not one that forks"
+    FORK = "its program does not fork"
     OWN_FILE = "its program opens no file of eosdb's"
     LEDGER = "it writes nothing of its own"
     LONG_LIFE = "its program ends by itself"
-    WORKERS = "it is one process alone"
+    WORKERS = "it is a single process"
 
 
 class Actor:

@@ -95,9 +95,7 @@ class Threads(Library):
 
 class AppendOnce(Library):
     cannot = MappingProxyType(
-        {
-            "zombie": "a batch is known by its number alone, and two programs would give the same ones"
-        }
+        {"zombie": "a batch is identified only by its number, and two programs would use the same"}
     )
 
 
@@ -144,15 +142,24 @@ ACTORS: Final[list[Actor]] = [
     WithPlaces(
         "producer", "the library's producer: transactions with offsets, one in seven aborted"
     ),
-    Library("send-many", "`send_many` without a transaction, also of more than one commit takes"),
+    Library(
+        "send-many", "`send_many` without a transaction, also of more records than one commit takes"
+    ),
     Block("block", "`db.begin()` in an adopted file: own rows and messages, one in seven raises"),
     Aio("aio", "`eosdb.aio`: transactions and `db.begin()`, cancelled in the middle of everything"),
-    AioRecords("aio-records", "`eosdb.aio` without transactions, cancelled; futures tell"),
-    Threads("threads", "an idempotent producer that four threads share; futures tell"),
+    AioRecords(
+        "aio-records", "`eosdb.aio` without transactions, cancelled; its futures have the outcomes"
+    ),
+    Threads(
+        "threads", "an idempotent producer that four threads share; its futures have the outcomes"
+    ),
     Later("later", "transactions of records with `deliver_at`, one in seven aborted"),
     Later("later-block", "`db.begin()` with records with `deliver_at`, one in seven raises"),
-    Produce("produce", "the command `eosdb produce`, fed by a pipe; its exit status tells"),
+    Produce(
+        "produce", "the command `eosdb produce`, fed by a pipe; its exit status is the outcome"
+    ),
     AppendOnce(
-        "append-once", "`append_once`, which repeats what it does not know, also after a kill"
+        "append-once",
+        "`append_once`; calls with an unknown outcome are repeated, also after a kill",
     ),
 ]

@@ -24,7 +24,7 @@ _TIMEOUT_MS: Final = 6_000
 """Of the relay's transactions at the cluster."""
 _ON_GAP: Final = ("--on-gap", "earliest")
 """What was removed before it was relayed is lacking; that nothing else is, is judged."""
-_ONLY_READS: Final = "none of its requests stores: its position is in the target"
+_ONLY_READS: Final = "none of its requests writes: its position is in the target"
 _READS_FILE: Final = "it only reads the file, and the broker's disk is not eosdb's"
 _WRITES: Final = ("disk-full", "disk-full-once", "write-fails", "sync-fails", "syncs-fail")
 _COUNT: Final = "SELECT count(*) FROM committed_records WHERE topic = ?"

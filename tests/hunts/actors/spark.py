@@ -31,8 +31,8 @@ class Spark(Copier):
     patience_s = 300.0  # A JVM on a busy machine.
     cannot: Mapping[str, str] = MappingProxyType(
         {
-            "remove-oldest": "a query whose plan lacks records ends with an error, until it is made again",
-            "zombie": "not shown: on a busy machine no second driver has got on within a minute",
+            "remove-oldest": "if records of its plan are gone, a query fails until it is planned again",
+            "zombie": "not tried: on a busy machine a second driver makes no progress within a minute",
         }
     )
 

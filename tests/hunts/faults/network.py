@@ -60,7 +60,7 @@ FAULTS: Final[list[Fault]] = [
         lambda proxy, world: proxy.cut(world.rng.randrange(1_000), "answers"), 0,
     ),
     Between(
-        "lost-answer", "lost", "a request that stores is carried out, and its answer lost",
+        "lost-answer", "lost", "a writing request is carried out, and its answer is lost",
         lambda proxy, world: proxy.lose_answer(_storing(proxy, world)), 0,
     ),
     Between(
@@ -68,7 +68,7 @@ FAULTS: Final[list[Fault]] = [
         lambda proxy, world: proxy.delay_answers(world.rng.choice((10, 200, 3_000))), 1,
     ),
     Between(
-        "twice", "duplicated", "a request that stores comes twice, on two connections",
+        "twice", "duplicated", "a writing request arrives twice, on two connections",
         lambda proxy, world: proxy.duplicate(_storing(proxy, world)), 0,
     ),
     Between(

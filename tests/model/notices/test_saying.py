@@ -73,7 +73,10 @@ def test_every_sentence_is_a_format_of_named_values() -> None:
 
 
 NAMED = {name: value for name, value in vars(catalog).items() if isinstance(value, Notice)}
-ADDED = {"_tell": {"group_id", "relay"}}
+ADDED = {
+    "_tell": {"group_id", "relay"},
+    "_log": {"topic", "partition", "offset", "group_id", "attempt", "error", "cause"},
+}
 """What the helper of this name adds for all its notices."""
 
 
