@@ -24,6 +24,7 @@ from pyspark.sql.types import StructType
 from eosdb.spark_io import read_stream
 from eosdb.spark_io.source import EosdbDataSource
 from eosdb.spark_io.writing.sink import StreamWriter
+from tests.spark import queries
 from tests.spark.conftest import builder
 from tests.spark_io.like_spark import LOCATION
 
@@ -85,7 +86,7 @@ def copy(spark: Any, path: Path, checkpoints: Path) -> None:
 
 
 def run(spark: Any, path: Path, instants: str) -> None:
-    query = (
+    writer = (
         read_stream(
             spark, path, subscribe="orders", startingOffsets="earliest", maxOffsetsPerTrigger=50
         )
@@ -95,9 +96,8 @@ def run(spark: Any, path: Path, instants: str) -> None:
         .option("topic", "out")
         .option("instants", instants)
         .trigger(availableNow=True)
-        .start(str(path))
     )
-    query.awaitTermination()
+    queries.run(lambda: writer.start(str(path)))
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from eosdb.spark_io import foreach_batch, read, read_stream, write
+from tests.spark import queries
 from tests.spark.conftest import numbers
 from tests.spark_io.like_spark import forget_last_batch
 from tests.spark_io.making import append, numbers_in, out
@@ -20,15 +21,14 @@ def each_batch(
     spark: Any, path: Path, checkpoint: Path, work: Callable[[Any, int], None], **options: object
 ) -> None:
     settings = {"subscribe": "orders", "startingOffsets": "earliest", **options}
-    query = (
+    writer = (
         read_stream(spark, path, **settings)
         .selectExpr("value")
         .writeStream.foreachBatch(work)
         .option("checkpointLocation", str(checkpoint))
         .trigger(availableNow=True)
-        .start()
     )
-    query.awaitTermination()
+    queries.run(writer.start)
 
 
 def test_every_write_of_a_micro_batch_is_stored_once_also_when_the_batch_is_repeated(

@@ -12,6 +12,7 @@ import pytest
 import eosdb
 from eosdb.integrations import publishing
 from eosdb.spark_io import read, read_stream, register
+from tests.spark import queries
 from tests.spark_io.making import TP0, TP1, fill, new_file
 from tests.spark_io.test_fleet import half
 
@@ -115,13 +116,12 @@ def test_spark_sees_what_was_left_out(spark: Any, tmp_path: Path) -> None:
         stream = read_stream(spark, fleet, startingOffsets="earliest")
     finally:
         spark.conf.unset("spark.sql.files.ignoreCorruptFiles")
-    query = (
+    query = queries.run(
         stream.writeStream.format("noop")
         .option("checkpointLocation", str(tmp_path / "checkpoint"))
         .trigger(availableNow=True)
-        .start()
+        .start
     )
-    query.awaitTermination()
     assert sum(progress.numInputRows for progress in query.recentProgress) == 20
     told = [source.latestOffset for p in query.recentProgress for source in p.sources]
     assert any(str(fleet / "c.db") in (offset or "") for offset in told), told

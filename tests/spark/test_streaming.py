@@ -17,7 +17,7 @@ import eosdb
 from eosdb import Record, RecordBatch, TopicPartition
 from eosdb.spark_io import foreach_batch, read, read_stream
 from tests.crash.children import environment
-from tests.spark import killed
+from tests.spark import killed, queries
 from tests.spark_io.like_spark import LOCATION, Query, forget_last_batch, to_topic
 from tests.spark_io.making import TP0, append, fill, make, numbers_in, out, remove
 from tests.spark_io.test_target_identity import OTHER_FILE
@@ -52,9 +52,7 @@ def copy(
     )
     if checkpoint is not None:
         writer = writer.option("checkpointLocation", str(checkpoint))
-    query = writer.start(str(target))
-    query.awaitTermination()
-    return query
+    return queries.run(lambda: writer.start(str(target)))
 
 
 def test_a_query_goes_on_where_it_stopped_by_spark_and_like_spark(
@@ -149,14 +147,13 @@ def test_aggregates_are_appended_in_complete_mode_and_by_foreach_batch_in_update
         ("complete", counts.writeStream.format("eosdb").option("topic", "complete")),
         ("update", counts.writeStream.foreachBatch(foreach_batch(pipe, topic="update"))),
     ):
-        started = (
+        writer = (
             target.outputMode(mode)
             .option("checkpointLocation", str(tmp_path / mode))
             .option("path", str(pipe))
             .trigger(availableNow=True)
-            .start()
         )
-        started.awaitTermination()
+        queries.run(writer.start)
         assert out(pipe, mode) == expected
 
 
