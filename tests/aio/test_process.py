@@ -134,11 +134,6 @@ async def test_several_records_are_awaited_at_once_and_each_key_in_order(
     assert sorted(await values(db, "out")) == ["a1", "a2", "b1", "c1", "d1"]
 
 
-async def test_a_size_of_batches_is_refused_without_batches(db: AsyncDatabase) -> None:
-    with pytest.raises(eosdb.ConfigError, match="max_batch: got 9 without batch=True"):
-        await db.process("t", coroutine, max_batch=9, **IDLE)
-
-
 async def test_its_name_here_is_concurrency(db: AsyncDatabase) -> None:
     with pytest.raises(eosdb.ConfigError, match="workers: got 2; here its name is concurrency"):
         await db.process("t", coroutine, workers=2, **IDLE)

@@ -6,12 +6,10 @@ import pytest
 
 import eosdb
 from eosdb import (
-    ConsumerGroupMetadata,
     ManualClock,
     OffsetAndMetadata,
     TopicPartition,
 )
-from eosdb.model.requests import OffsetCommit
 from tests.requests import TP
 
 
@@ -54,25 +52,6 @@ def test_a_commit_of_no_offsets_succeeds(classic_db: eosdb.Database) -> None:
     classic_db.broker.add_offsets_to_txn("a", *who, "g")
     classic_db.broker.txn_offset_commit("a", "g", *who, {})
     assert classic_db.broker.offset_fetch("g") == {}
-
-
-def test_offset_commits_are_partition_by_partition_for_who_wants_to_know(
-    classic_db: eosdb.Database,
-) -> None:
-    nowhere, broker = TopicPartition("nope", 0), classic_db.broker
-    group = ConsumerGroupMetadata("g")
-    offsets = {TP: OffsetAndMetadata(1), nowhere: OffsetAndMetadata(2)}
-    answers = broker.ask(OffsetCommit(group=group, offsets=offsets, each=True))
-    assert answers[TP] is None
-    assert isinstance(answers[nowhere], eosdb.UnknownTopicOrPartitionError)
-    assert broker.offset_fetch("g") == {TP: OffsetAndMetadata(1)}
-    too_long = {TP: OffsetAndMetadata(3, "x" * 5_000)}
-    answers = broker.ask(OffsetCommit(group=group, offsets=too_long, each=True))
-    assert list(answers) == [TP]
-    assert isinstance(answers[TP], eosdb.OffsetMetadataTooLargeError)
-    answers = broker.offset_delete("g", [TP, nowhere], each=True)
-    assert [tp for tp, error in answers.items() if error is None] == [TP]
-    assert broker.offset_fetch("g") == {}
 
 
 def test_offsets_of_partitions_that_are_not_there_cannot_be_deleted(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import eosdb
-from eosdb import JoinGroupResult, ManualClock, OffsetAndMetadata, TopicPartition
+from eosdb import JoinGroupResult, ManualClock, TopicPartition
 from eosdb.model import requests
 from tests.cases import each
 
@@ -62,21 +62,6 @@ def pair(db: eosdb.Database) -> tuple[JoinGroupResult, JoinGroupResult]:
     return first, second
 
 
-def test_two_members_share_by_what_the_leader_says(db: eosdb.Database) -> None:
-    first, second = pair(db)
-    assert first.is_complete
-    assert second.is_complete
-    assert (first.generation_id, second.generation_id, first.leader) == (2, 2, first.member_id)
-    assert [m.metadata for m in first.members] == [b"what I want"] * 2
-    assert second.members == (), "only the leader is told about the others"
-    own = db.broker.sync_group("g", 2, second.member_id)
-    assert (own.is_complete, own.assignment) == (True, b"2")
-    described = db.broker.describe_group("g")
-    assert (described.state, described.generation_id) == ("Stable", 2)
-    assert [m.assignment for m in described.members] == [b"1", b"2"]
-    assert db.broker.list_groups() == ["g"]
-
-
 def test_all_of_those_named_leave_or_none(db: eosdb.Database) -> None:
     first, second = pair(db)
     for unknown in ([first.member_id, "nobody"], "nobody"):
@@ -100,28 +85,6 @@ def test_the_group_is_the_same_for_every_process(
         assert join(other, second.member_id).generation_id == 2
         other.broker.leave_group("g", second.member_id)
     assert join(db, first.member_id).generation_id == 3
-
-
-def test_a_zombie_cannot_commit_inside_a_transaction(
-    db: eosdb.Database, clock: ManualClock
-) -> None:
-    """KIP-447: the producer is not fenced, the member is."""
-    zombie = alone(db)
-    producer = db.broker.init_producer_id("a")
-    clock.advance(10_001)
-    alone(db)
-    offsets = {TP: OffsetAndMetadata(1)}
-    with pytest.raises(eosdb.UnknownMemberIdError):
-        db.broker.txn_offset_commit(
-            "a",
-            "g",
-            *producer,
-            offsets,
-            generation_id=zombie.generation_id,
-            member_id=zombie.member_id,
-        )
-    assert db.broker.describe_transactions(["a"])["a"].state == "Empty", "nothing has begun"
-    assert db.broker.offset_fetch("g") == {}
 
 
 def test_every_change_is_in_the_journal_and_comes_back_by_replay(db: eosdb.Database) -> None:
@@ -194,43 +157,3 @@ def test_a_member_id_is_given_out_to_join_with(db: eosdb.Database, clock: Manual
     for gone in (second, third):
         with pytest.raises(eosdb.UnknownMemberIdError):
             db.broker.join_group("g", member_id=gone, protocols=RANGE)
-
-
-def test_who_waits_is_alive_until_there_is_an_answer(
-    db: eosdb.Database, clock: ManualClock
-) -> None:
-    first = join(db)
-    waiting = db.broker.join_group("g", protocols=RANGE, session_timeout_ms=10_000, waits=True)
-    assert db.broker.ask(requests.IsWaiting("g", waiting.member_id))
-    clock.advance(9_000)
-    with pytest.raises(eosdb.RebalanceInProgressError):
-        db.broker.heartbeat("g", 1, first.member_id)
-    clock.advance(9_000)
-    assert join(db, first.member_id).generation_id == 2
-    assert not db.broker.ask(requests.IsWaiting("g", waiting.member_id))
-    synced = db.broker.sync_group("g", 2, waiting.member_id, waits=True)
-    assert not synced.is_complete
-    assert db.broker.ask(requests.IsWaiting("g", waiting.member_id, 2))
-    clock.advance(9_000)
-    db.broker.sync_group("g", 2, first.member_id)
-    assert not db.broker.ask(requests.IsWaiting("g", waiting.member_id, 2))
-    clock.advance(9_999)
-    db.broker.heartbeat("g", 2, waiting.member_id)
-    clock.advance(10_001)
-    with pytest.raises(eosdb.UnknownMemberIdError):
-        db.broker.heartbeat("g", 2, waiting.member_id)
-
-
-def test_who_is_gone_while_it_waits_is_removed_one_session_after_the_answer(
-    db: eosdb.Database, clock: ManualClock
-) -> None:
-    first = join(db)
-    gone = db.broker.join_group("g", protocols=RANGE, session_timeout_ms=10_000, waits=True)
-    assert join(db, first.member_id).generation_id == 2
-    clock.advance(9_000)
-    db.broker.heartbeat("g", 2, first.member_id)
-    assert len(db.broker.describe_group("g").members) == 2
-    clock.advance(1_001)
-    with pytest.raises(eosdb.RebalanceInProgressError):
-        db.broker.heartbeat("g", 2, first.member_id)
-    assert gone.member_id not in [m.member_id for m in db.broker.describe_group("g").members]

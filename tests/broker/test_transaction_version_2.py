@@ -48,21 +48,6 @@ def state(db: eosdb.Database) -> str:
     return db.broker.describe_transactions(["a"])["a"].state
 
 
-@pytest.mark.parametrize("committed", [True, False])
-def test_the_end_gives_the_epoch_of_the_next_transaction(
-    db: eosdb.Database, committed: bool
-) -> None:
-    me = db.broker.init_producer_id("a")
-    append(db, me, b"v")
-    after = db.broker.end_txn("a", *me, committed)
-    assert after == (me.producer_id, me.producer_epoch + 1)
-    assert db.broker.end_txn("a", *me, committed) == after, "a repeat gets the same answer"
-    with pytest.raises(eosdb.InvalidTxnStateError):
-        db.broker.end_txn("a", *me, not committed)
-    (marker,) = [r for r in db.broker.fetch(TP, 0).records if r.control]
-    assert marker.producer_epoch == after.producer_epoch
-
-
 def test_a_batch_begins_the_transaction_and_brings_its_partition_in(db: eosdb.Database) -> None:
     me = db.broker.init_producer_id("a")
     assert state(db) == "Empty"
@@ -150,12 +135,3 @@ def test_a_late_marker_does_not_end_a_later_transaction(db: eosdb.Database) -> N
     with pytest.raises(eosdb.InvalidProducerEpochError):
         db.broker.write_txn_markers(*third, False, [TP], 1_000)
     assert committed_values(db, TP) == [b"first", b"second"]
-
-
-@pytest.mark.parametrize("version", [1, 2])
-def test_a_hanging_transaction_is_ended_by_hand(db: eosdb.Database, version: int) -> None:
-    me = db.broker.init_producer_id("a")
-    append(db, me, b"hanging")
-    epoch = me.producer_epoch + (version == 2)
-    db.broker.write_txn_markers(me.producer_id, epoch, False, [TP], 0, transaction_version=version)
-    assert db.broker.offsets(TP).last_stable_offset == 2

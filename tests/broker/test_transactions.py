@@ -31,19 +31,6 @@ def test_producer_ids_end_with_a_clear_error(classic_db: eosdb.Database, db_path
         other.broker.init_producer_id()
 
 
-def test_a_commit_after_the_deadline_is_fenced_at_the_deadline_it_is_not(
-    classic_db: eosdb.Database, clock: ManualClock
-) -> None:
-    who = begin(classic_db, timeout_ms=1_000)
-    clock.advance(1_000)
-    classic_db.broker.end_txn("a", *who, True)
-    who = begin(classic_db, "b", timeout_ms=1_000)
-    clock.advance(1_001)
-    with pytest.raises(eosdb.ProducerFencedError):
-        classic_db.broker.end_txn("b", *who, True)
-    assert state(classic_db, "b") == "CompleteAbort"
-
-
 def test_reads_do_not_run_housekeeping(classic_db: eosdb.Database, clock: ManualClock) -> None:
     begin(classic_db, timeout_ms=1_000)
     clock.advance(5_000)

@@ -186,29 +186,6 @@ def test_wrong_usage_is_status_2(shop: Run, arguments: tuple[str, ...]) -> None:
     assert shop(*arguments).exit_code == 2
 
 
-def test_a_file_of_another_kind_is_left_alone(run: Run, db_path: Path) -> None:
-    db_path.write_text("not a database, but dear to somebody" * 50)
-    before = db_path.read_bytes()
-    result = run("init")
-    assert (result.exit_code, result.stderr.startswith("error: NotAnEosdbFileError:")) == (1, True)
-    assert db_path.read_bytes() == before
-
-
-def test_verify_tells_what_is_wrong(shop: Run, db_path: Path) -> None:
-    assert shop("verify").exit_code == 0
-    import sqlite3
-
-    connection = sqlite3.connect(db_path)
-    connection.execute("UPDATE partitions SET log_end_offset = 99")
-    connection.commit()
-    connection.close()
-    result = shop("verify")
-    assert result.exit_code == 1
-    assert "partitions" in result.stdout
-    assert result.stderr.startswith("error: CorruptDatabaseError:")
-    assert result.stderr.count("\n") == 1
-
-
 def test_transactions_are_described_with_kafkas_columns(shop: Run, db_path: Path) -> None:
     with eosdb.connect(db_path) as db:
         producer = db.producer(transactional_id="open")
@@ -316,21 +293,6 @@ def test_sql_lists_the_views_and_what_they_show(shop: Run) -> None:
 def test_sql_reads_its_query_from_standard_input(shop: Run) -> None:
     result = shop("sql", "-", "--format", "csv", stdin="SELECT 1 AS one\n")
     assert result.stdout == "one\n1\n"
-
-
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "DELETE FROM topics",
-        "CREATE TABLE x (y)",
-        "ATTACH ':memory:' AS m",
-        "PRAGMA user_version = 3",
-    ],
-)
-def test_sql_says_that_it_only_reads(shop: Run, statement: str) -> None:
-    result = shop("sql", statement)
-    assert result.exit_code == 1
-    assert "only reads" in result.stderr
 
 
 def test_sql_asks_many_files_at_once(shop: Run, db_path: Path) -> None:

@@ -93,6 +93,7 @@ def test_replay_is_idempotent(run: Run) -> None:
         (("list", "nope"), 1, "UNKNOWN_TOPIC_OR_PARTITION"),
         (("show", "orders.dlq/0/99"), 1, "error:"),
         (("show", "orders.dlq/0/-1"), 2, "OFFSET"),
+        (("show", "orders.dlq/x"), 2, "Usage"),
         (("replay", "orders.dlq", "--offset", "99"), 1, "no dead letter"),
         (("replay", "orders.dlq", "--to-topic", "nope"), 1, "UNKNOWN_TOPIC_OR_PARTITION"),
         (("replay", "orders"), 1, "does not say where it was"),

@@ -232,17 +232,6 @@ def test_a_hanging_transaction_is_found_and_ended(stuck: Run, db_path: Path) -> 
     assert stuck("verify").exit_code == 0
 
 
-def test_fencing_frees_the_partition_and_refuses_the_producer(stuck: Run, db_path: Path) -> None:
-    assert "fenced shop-2" in stuck("transactions", "fence", "shop-2").stdout
-    (row, _) = rows(stuck("topics", "describe", "orders", "--format", "json"))
-    assert row["LastStableOffset"] == row["LogEndOffset"]
-    with (
-        eosdb.connect(db_path, durability="off") as db,
-        pytest.raises(eosdb.ProducerFencedError),
-    ):
-        db.broker.end_txn("shop-2", 0, 0, True)
-
-
 def test_the_history_of_an_id_is_its_life_with_times(stuck: Run) -> None:
     history = rows(stuck("transactions", "describe", "shop-2", "--history", "--format", "json"))
     assert [row["Detail"] for row in history] == [

@@ -119,25 +119,3 @@ def test_a_file_is_written_whole_or_not_at_all(path: Path) -> None:
     assert [found.name for found in path.parent.glob("out*")] == ["out.json"]
     words = ["consume", "orders", "--group", "g", "-o", str(target)]
     assert run(path, *words).exit_code == 2
-
-
-def test_dlq_show_takes_what_dlq_list_printed(path: Path) -> None:
-    with eosdb.connect(path) as db:
-
-        def fail(_: eosdb.ConsumerRecord) -> None:
-            raise ValueError("bad")
-
-        eosdb.process(
-            db,
-            "orders",
-            fail,
-            group_id="g",
-            max_attempts=1,
-            dead_letter_topic="dlq",
-            until_idle_ms=1,
-        )
-    letters = json.loads(run(path, "dlq", "list", "dlq", "--format", "json").stdout)
-    assert len(letters) == 12
-    shown = run(path, "dlq", "show", letters[7]["ID"], "--format", "json")
-    assert json.loads(shown.stdout)[0]["offset"] == letters[7]["OFFSET"]
-    assert run(path, "dlq", "show", "dlq/x").exit_code == 2

@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 import eosdb
-from eosdb import BrokerConfig, TopicPartition
+from eosdb import BrokerConfig
 from eosdb.wire.server import Server
 from tests.waiting import eventually
 from tests.wire.members import Confluent, Library, Reading, settle
@@ -175,47 +175,3 @@ def test_of_a_member_that_is_killed_the_others_take_over(
     killed.send_signal(signal.SIGKILL)
     settle([survivor], PARTITIONS)
     survivor.close()
-
-
-def test_an_offset_of_an_old_generation_is_refused_whoever_commits_it(
-    db: eosdb.Database, server: Server
-) -> None:
-    zombie = confluent_kafka.Consumer(
-        {
-            "bootstrap.servers": server.bootstrap_servers,
-            "group.id": "g",
-            "enable.auto.commit": False,
-            "session.timeout.ms": 1_000,
-            "max.poll.interval.ms": 1_000,
-            "heartbeat.interval.ms": 100,
-        }
-    )
-    zombie.subscribe(["t"])
-    eventually(lambda: zombie.poll(0.05) is None and len(zombie.assignment()) == PARTITIONS)
-    metadata: Any = zombie.consumer_group_metadata()
-    producer = wire_producer(server, "x")
-    with Library(db, "g", "range")._consumer as successor:
-        eventually(lambda: not successor.poll(50) and len(successor.assignment()) == PARTITIONS)
-        producer.begin_transaction()
-        offsets = [confluent_kafka.TopicPartition("t", 0, 7)]
-        with pytest.raises(KafkaException) as raised:
-            producer.send_offsets_to_transaction(offsets, metadata, PATIENCE_S)
-        error: Any = raised.value.args[0]
-        assert error.txn_requires_abort()
-        assert error.code() in (KafkaError.UNKNOWN_MEMBER_ID, KafkaError.ILLEGAL_GENERATION)
-        producer.abort_transaction(PATIENCE_S)
-        old = successor.group_metadata()
-    zombie.close()
-    assert db.broker.offset_fetch("g") == {}
-    with db.producer(transactional_id="y") as late:
-        late.init_transactions()
-        late.begin_transaction()
-        late_member = Reading(Confluent(server, "g", "range"))
-        settle([late_member], PARTITIONS)
-        with pytest.raises((eosdb.UnknownMemberIdError, eosdb.IllegalGenerationError)):
-            late.send_offsets_to_transaction(
-                {TopicPartition("t", 0): eosdb.OffsetAndMetadata(7)}, old
-            )
-        late.abort_transaction()
-        late_member.close()
-    assert {offset.offset for offset in db.broker.offset_fetch("g").values()} <= {0}

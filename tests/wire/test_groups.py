@@ -68,7 +68,11 @@ def two_members(db: eosdb.Database, one: Peer, two: Peer) -> tuple[Any, Any]:
     first = enter(one)
     second = Waiting(lambda: enter(two))
     eventually(lambda: len(members(db)) == 2)
-    return join(one, first.member_id), second.answer()
+    assert not second.is_answered
+    leader, follower = join(one, first.member_id), second.answer()
+    assert {member.member_id for member in leader.members} == {first.member_id, follower.member_id}
+    assert follower.members == []
+    return leader, follower
 
 
 @pytest.mark.parametrize("version", range(4, 10))
@@ -101,23 +105,6 @@ def test_a_rebalance_of_the_first_version_takes_as_long_as_a_session(
     assert second.answer().generation_id == 2
 
 
-def test_a_join_waits_until_all_members_have_joined(
-    db: eosdb.Database, one: Peer, two: Peer
-) -> None:
-    first = enter(one)
-    sync(one, first)
-    second = Waiting(lambda: enter(two))
-    eventually(lambda: in_state(db, "PreparingRebalance"))
-    assert not second.is_answered
-    assert beat(one, first) == REBALANCE_IN_PROGRESS
-    leader = join(one, first.member_id)
-    follower = second.answer()
-    assert leader.generation_id == follower.generation_id == 2
-    assert leader.leader == follower.leader == first.member_id
-    assert {m.member_id for m in leader.members} == {first.member_id, follower.member_id}
-    assert follower.members == []
-
-
 def test_a_waiting_join_outlives_its_session(
     db: eosdb.Database, clock: ManualClock, one: Peer, two: Peer
 ) -> None:
@@ -132,21 +119,6 @@ def test_a_waiting_join_outlives_its_session(
     # From the answer on it is alive for one session, as everybody.
     clock.advance(10_001)
     eventually(lambda: in_state(db, "Empty"))
-
-
-@pytest.mark.slow
-def test_members_that_do_not_join_again_are_removed_when_the_rebalance_is_over(
-    db: eosdb.Database, clock: ManualClock, one: Peer, two: Peer
-) -> None:
-    first = enter(one)
-    second = Waiting(lambda: enter(two))
-    eventually(lambda: in_state(db, "PreparingRebalance"))
-    for _ in range(12):
-        clock.advance(5_000)
-        assert beat(one, first) == REBALANCE_IN_PROGRESS
-    clock.advance(1)
-    answer = second.answer()
-    assert (answer.generation_id, members(db)) == (2, [answer.member_id])
 
 
 def test_a_sync_waits_for_the_assignment_of_the_leader(
@@ -175,12 +147,6 @@ def test_a_waiting_sync_outlives_its_session_and_hears_of_the_next_rebalance(
     clock.advance(9_000)
     assert second.answer().error_code == REBALANCE_IN_PROGRESS
     assert members(db) == [follower.member_id]
-
-
-def test_a_sync_of_another_protocol_is_refused(one: Peer) -> None:
-    joined = enter(one)
-    assert sync(one, joined, 5, protocol_name="sticky").error_code == INCONSISTENT_GROUP_PROTOCOL
-    assert sync(one, joined, 4, protocol_name="sticky").error_code == 0
 
 
 def test_a_static_member_that_returns_leads_without_assigning(

@@ -187,15 +187,6 @@ def test_who_is_fenced_is_told_so_as_his_version_knows_it(txn: Txn, db: eosdb.Da
     assert old.send(b"v", 9) == 47
 
 
-def test_wrong_requests_have_their_errors(txn: Txn) -> None:
-    assert txn.end(4) == 49
-    assert txn.init(transaction_timeout_ms=2**31 - 1) == 50
-    assert txn.init() == 0
-    assert txn.end(4) == 48
-    txn.name = ""
-    assert txn.init() == 42
-
-
 def test_a_transaction_over_both_roads_is_one(txn: Txn, db: eosdb.Database) -> None:
     txn.init()
     assert txn.send(b"by the wire", 12) == 0

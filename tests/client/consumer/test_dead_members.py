@@ -121,42 +121,6 @@ def test_whoever_opens_the_file_removes_them_unless_it_only_reads(process: Open)
     assert members(reads) == []
 
 
-def test_one_that_lives_and_does_not_answer_has_its_session(
-    process: Open, clock: ManualClock
-) -> None:
-    hangs, other = process(), process()
-    victim, heir = (
-        member(db, name, heartbeat_interval_ms=40)
-        for db, name in ((hangs, "hangs"), (other, "other"))
-    )
-    settle(victim, heir)
-    clock.advance(SESSION_MS - 10_000)
-    settle(heir)
-    assert members(other) == ["hangs", "other"]
-    clock.advance(10_000)
-    settle(heir)
-    assert members(other) == ["other"]
-    assert heir.assignment() == TPS
-    held, lost = victim.assignment(), list[TopicPartition]()
-    victim.subscribe("t", on_lost=lost.extend)
-    assert victim.poll() == []  # It learns that it is out, and joins again.
-    settle(heir, victim)
-    assert set(lost) == held
-    assert len(victim.assignment()) == 2
-
-
-def test_one_that_does_not_poll_leaves_when_it_next_does(
-    process: Open, clock: ManualClock, db_path: Path
-) -> None:
-    db = process()
-    slow = member(db, max_poll_interval_ms=1_000)
-    (before,) = numbers(db_path)
-    clock.advance(1_001)
-    slow.poll()
-    assert slow.assignment() == TPS
-    assert numbers(db_path) != [before], "a new membership has a new lock"
-
-
 def test_a_static_member_keeps_its_place_for_its_session(
     process: Open, clock: ManualClock, db_path: Path
 ) -> None:

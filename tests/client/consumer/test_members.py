@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 import eosdb
-from eosdb import ConsumerGroupMetadata, ManualClock, OffsetAndMetadata, TopicPartition
+from eosdb import ManualClock, OffsetAndMetadata, TopicPartition
 from tests.client.consumer.members import TPS, Events, Member, all_of, settle, shares
 
 pytestmark = pytest.mark.slow
@@ -203,21 +203,6 @@ def test_a_failing_callback_is_told_to_whoever_polls_and_loses_nothing(member: M
     assert shares(a, b) == [2, 2]
     with pytest.raises(RuntimeError, match="cannot give back 2"):
         a.close()
-
-
-def test_a_commit_of_the_past_is_refused_and_the_member_itself_knows_the_present(
-    db: eosdb.Database, member: Member
-) -> None:
-    a = member("a")
-    old = a.group_metadata()
-    assert old == ConsumerGroupMetadata("g", 1, old.member_id)
-    b = member("b")
-    settle(a, b)
-    assert a.group_metadata().generation_id == 2
-    with pytest.raises(eosdb.IllegalGenerationError):
-        db.broker.offset_commit("g", FIRST, generation_id=1, member_id=old.member_id)
-    a.commit(FIRST)
-    assert b.committed([TPS[0]])[TPS[0]].offset == 1
 
 
 def test_a_transaction_of_a_zombie_is_refused_with_the_groups_error(

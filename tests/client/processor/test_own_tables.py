@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import os
-import signal
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -164,16 +162,6 @@ def test_what_fails_for_good_leaves_its_dead_letter_alone(db: eosdb.Database, ru
     assert (failure.attempts, failure.message, failure.offset) == (3, "no b", 1)
     assert len(values(db)) == 2
     assert committed(db) == 3
-
-
-def test_a_retry_later_is_counted_on_in_its_topic(db: eosdb.Database, run: Run) -> None:
-    feed(db, b"a", b"b", b"c")
-    run(at_b(fails), max_attempts=2, retry_delays_ms=(1_000, 60_000))
-    assert rows(db) == ["a", "c"]
-    (letter,) = read(db, "dead")
-    failure = read_failure(letter.headers)
-    assert failure is not None
-    assert (failure.attempts, failure.topic) == (6, "in")
 
 
 def test_without_dead_letters_what_came_before_the_failing_record_stands(
@@ -430,17 +418,6 @@ def test_an_interrupt_in_a_handler_leaves_nothing_held(
     assert (rows(db), values(db)) == (["a", "b"], [b"a", b"b", b"free"])
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_the_run_after_the_record_in_hand(
-    db: eosdb.Database, number: signal.Signals
-) -> None:
-    handler = at_b(lambda _: os.kill(os.getpid(), number))
-    feed(db, b"a", b"b", b"c")
-    eosdb.process(db, "in", handler, "out", group_id="g")
-    assert (rows(db), values(db), committed(db)) == (["a", "b"], [b"a", b"b"], 2)
-    assert db.broker.describe_group("g").state == "Empty"
-
-
 def test_writing_past_the_transaction_is_refused_and_a_failure_of_its_record(
     db: eosdb.Database, run: Run
 ) -> None:
@@ -496,18 +473,6 @@ def test_a_generator_runs_in_its_transaction(db: eosdb.Database, run: Run) -> No
     feed(db, b"a", b"b")
     run(handle)
     assert (rows(db), values(db)) == (["a"], [b"a", b"first"])
-
-
-def test_an_orm_session_works_in_a_handler(db: eosdb.Database, run: Run) -> None:
-    def handle(record: ConsumerRecord, tx: UserTransaction) -> None:
-        assert isinstance(record.value, bytes)
-        with Session(tx.connection, join_transaction_mode="create_savepoint") as session:
-            session.add(Done(value=record.value.decode()))
-            session.commit()
-
-    feed(db, b"a", b"b")
-    run(handle, None)
-    assert rows(db) == ["a", "b"]
 
 
 # -- members that lose their partitions -----------------------------------------------------------

@@ -391,14 +391,19 @@ def test_an_interrupt_in_a_handler_leaves_nothing_half_done(db: eosdb.Database, 
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("has_transaction", [False, True])
 def test_a_signal_ends_the_run_after_the_record_in_hand(
-    db: eosdb.Database, number: signal.Signals
+    db: eosdb.Database, number: signal.Signals, has_transaction: bool
 ) -> None:
-    def handle(record: ConsumerRecord) -> bytes:
+    def alone(record: ConsumerRecord) -> bytes:
         if record.value == b"b":
             os.kill(os.getpid(), number)
         return upper(record)
 
+    def in_transaction(record: ConsumerRecord, tx: eosdb.UserTransaction) -> bytes:
+        return alone(record)
+
+    handle = in_transaction if has_transaction else alone
     feed(db, b"a", b"b", b"c")
     before = signal.getsignal(number)
     eosdb.process(db, "in", handle, "out", group_id="g", transactional_id="tx")
