@@ -76,13 +76,6 @@ _RANGE: Final = f"""
 SELECT {", ".join(_TERMS.get(name, f'"{name}"') for name in _Row._fields)}
 FROM records WHERE partition_id = ? AND "offset" BETWEEN ? AND ? ORDER BY "offset"
 """
-_BATCHES: Final = f"""
-WITH asked (partition, first, last, at, producer, epoch, serial, step, transactional) AS (VALUES {{rows}})
-SELECT timestamp, key, value, headers, {checksum.CONTENT},
-    position = at AND producer_id = producer AND producer_epoch = epoch AND control IS NULL
-        AND is_transactional = transactional AND {_SERIAL} = serial + step * ("offset" - first)
-FROM asked CROSS JOIN records ON partition_id = partition AND "offset" BETWEEN first AND last
-"""
 _PROOFS: Final = """
 WITH asked (partition, first, beyond, wanted) AS (VALUES {rows})
 SELECT sum(wanted = (
@@ -254,9 +247,10 @@ class RecordCheck:
         return partition is not None and 0 <= partition.checked_from <= marker.offset
 
     def _look_at_batches(self) -> None:
-        """Check the pending batches one by one, unless one query shows that all are right."""
+        """Check the pending batches one by one, unless the accelerator shows by one query that all pass the
+        checks of `_range`."""
         batches, self._batches, self._batch_bytes = self._batches, [], 0
-        if batches and (self._are_proved(batches) or self._are_whole(batches)):
+        if batches and self._are_proved(batches):
             for _, event in batches:
                 self._rows += event.count
                 self._partitions[event.partition_id].count(
@@ -267,7 +261,7 @@ class RecordCheck:
             self._range(position, event)
 
     def _are_proved(self, batches: list[tuple[int, BatchAppended]]) -> bool:
-        """Whether the accelerator shows the same as `_are_whole`. False if anything is unusual."""
+        """Whether the accelerator finds no fault in them. False if anything is unusual."""
         if accelerator.rows() is None:
             return False
         parameters: list[object] = []
@@ -284,36 +278,6 @@ class RecordCheck:
         except (sqlite3.Error, MemoryError):  # decisions/0060: the check in Python names the fault.
             return False
         return bool(right == len(batches))
-
-    def _are_whole(self, batches: list[tuple[int, BatchAppended]]) -> bool:
-        """Whether one query shows that all batches pass the checks of `_range`. SQLite guarantees no order
-        here, though it follows the index, so a difference only leads to the detailed check."""
-        parameters: list[int] = []
-        for position, event in batches:
-            first, serial = event.base_offset, event.base_sequence
-            parameters += (
-                event.partition_id, first, first + event.count - 1, position, event.producer_id,
-                event.producer_epoch, serial, int(serial >= 0), event.is_transactional,
-            )  # fmt: skip
-        query = _BATCHES.format(rows=", ".join(["(?, ?, ?, ?, ?, ?, ?, ?, ?)"] * len(batches)))
-        rows = self._connection.execute(query, parameters).fetchall()
-        if len(rows) != sum([event.count for _, event in batches]):
-            return False
-        times, keys, values, headers, sums, fits = zip(*rows, strict=True)
-        try:
-            if fits.count(1) < len(rows) or checksum.content_sums(keys, values, headers) != list(
-                sums
-            ):
-                return False
-        except (TypeError, AttributeError):
-            return False
-        at = 0
-        for _, event in batches:
-            end = at + event.count
-            if max(times[at:end]) != event.max_timestamp or checksum.crc(sums[at:end]) != event.crc:
-                return False
-            at = end
-        return True
 
     def _look_at_markers(self) -> None:
         """Check the pending markers, like `_look_at_batches`."""
