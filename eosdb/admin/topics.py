@@ -124,7 +124,7 @@ class TopicAdmin(RequestHandler):
         with self._store.read() as connection:
             return [
                 name
-                for name, _ in topics.partition_counts(connection)
+                for name in topics.numbers(connection)
                 if self._authorizer.allows(connection, "describe", "topic", name)
             ]
 

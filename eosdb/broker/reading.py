@@ -181,7 +181,7 @@ def topic_partitions(core: Core, request: requests.TopicPartitions) -> dict[str,
     with core.store.read() as connection:
         return {
             name: count
-            for name, count in topics.partition_counts(connection)
+            for name, (_, count) in topics.numbers(connection).items()
             if request.every or core.authorizer.allows(connection, "describe", "topic", name)
         }
 

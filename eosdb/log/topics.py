@@ -176,10 +176,6 @@ def unknown_id(topic_id: UUID) -> UnknownTopicIdError:
     return UnknownTopicIdError(f"there is no topic with the id {topic_id}")
 
 
-def partition_counts(connection: sqlite3.Connection) -> list[tuple[str, int]]:
-    return connection.execute("SELECT topic, partitions FROM topics ORDER BY topic").fetchall()
-
-
 def metadata(source: Source, name: str | None = None) -> list[TopicMetadata]:
     """The metadata of every topic, or of this one. The topic id follows from the file's id and the
     topic's number, so it is never reused."""
