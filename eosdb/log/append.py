@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from functools import lru_cache
 from typing import Final, NamedTuple
 
 from eosdb import errors
@@ -22,7 +21,6 @@ from eosdb.events.encoding import NAMED
 from eosdb.events.kinds import BatchAppended, MarkerWritten, RecordsScheduled
 from eosdb.log import checksum, producer_rows
 from eosdb.log.batch import PreparedBatch
-from eosdb.log.checksum import insert_into_records
 from eosdb.log.partition_rows import Partition
 from eosdb.log.producer_state import (
     RETAINED_BATCHES,
@@ -116,13 +114,10 @@ class Attempts:
 
 
 _DAY_MS: Final = 86_400_000
-_CHUNKS: Final = (128, 64, 32, 16, 8, 4, 2, 1)
-"""Rows per INSERT: few statements to prepare, and few calls for any number of rows."""
 
 
 class _Numbers(NamedTuple):
-    """Columns that are bound once per INSERT, whatever the number of rows; the timestamp only if all rows
-    share it."""
+    """The columns of a row with numbers that its batch determines."""
 
     partition_id: int
     offset: int
@@ -140,14 +135,20 @@ _CONTENT: Final = ("control", "key", "value", "headers", "checksum")
 """The other columns of a row; the last is the sum of its content."""
 
 
-def _whole_rows(rows: int) -> str:
-    names = _Numbers._fields + _CONTENT
-    terms = {name: f'"{name}"' for name in names}
+def _insert_sql(rows: int) -> str:
+    names = [f'"{name}"' for name in _Numbers._fields + _CONTENT]
+    terms = {name.strip('"'): name for name in names}
     terms["checksum"] = checksum.stored(terms)
-    return insert_into_records(terms, [f"({','.join('?' * len(names))})"] * rows, names)
+    # decisions/0059: an inner SELECT names a value that is used twice.
+    named = ",".join(f"column{place} AS {name}" for place, name in enumerate(names, 1))
+    values = ",".join([f"({','.join('?' * len(names))})"] * rows)
+    return (
+        f"INSERT INTO records ({','.join(names)}) SELECT {','.join(terms.values())} "
+        f"FROM (SELECT {named} FROM (VALUES {values}) AS given)"
+    )
 
 
-_RECORD: Final = Insertion("records", _whole_rows)
+_RECORD: Final = Insertion("records", _insert_sql)
 
 
 def append(
@@ -402,24 +403,7 @@ def _stored_range(
 
 
 _FEW: Final = 8
-"""Batches of up to this many records share statements with others. Larger ones get their own, which bind
-the batch's numbers once."""
-
-
-@lru_cache(maxsize=128)
-def _insert_sql(rows: int, varying: tuple[str, ...], *, sequenced: bool) -> str:
-    """SQL: an INSERT of many rows. Constant numbers are bound first, then each row's varying columns;
-    consecutive numbers are computed."""
-    once = [name for name in _Numbers._fields if name not in varying]
-    terms = {name: f'"{name}"' for name in (*once, *varying)}
-    terms["offset"] += " + at"
-    terms["sequence"] = "sequence + at" if sequenced else "-1"
-    terms["control"] = "NULL"
-    terms["checksum"] = checksum.stored(terms)
-    cells = "?," * len(varying)
-    return insert_into_records(
-        terms, [f"({cells}{at})" for at in range(rows)], (*varying, "at"), once
-    )
+"""Batches of up to this many records share statements with others."""
 
 
 def _insert_records(
@@ -432,41 +416,24 @@ def _insert_records(
 ) -> None:
     sequenced = event.base_sequence >= 0
 
-    def numbers(done: int, timestamp: int) -> _Numbers:
-        serial = event.base_sequence + done if sequenced else NO_SEQUENCE
+    def numbers(at: int, timestamp: int) -> _Numbers:
+        serial = event.base_sequence + at if sequenced else NO_SEQUENCE
         return _Numbers(
-            event.partition_id, event.base_offset + done, timestamp_type, event.producer_id,
+            event.partition_id, event.base_offset + at, timestamp_type, event.producer_id,
             event.producer_epoch, sequence_of(serial), round_of(serial), int(event.is_transactional),
             position, timestamp,
         )  # fmt: skip
 
-    if batch.count <= _FEW:
-        for i, content in enumerate(batch.content_sums):
-            key, value = batch.payload[2 * i : 2 * i + 2]
-            headers = batch.headers[i] if batch.headers else None
-            time = timestamps[i] if len(timestamps) > 1 else timestamps[0]
-            unit.insert(_RECORD, (*numbers(i, time), None, key, value, headers, content))
+    is_large = batch.count > _FEW
+    if is_large and _inserted_at_once(unit, batch, timestamps, numbers(0, timestamps[0])):
         return
-    if _inserted_at_once(unit, batch, timestamps, numbers(0, timestamps[0])):
-        return
-    columns = batch.columns(timestamps)
-    varying, width = tuple(columns), len(columns)
-    cells: list[object] = [None] * (width * batch.count)
-    for i, column in enumerate(columns.values()):
-        cells[i::width] = column
-    once = len(_Numbers._fields) - ("timestamp" in columns)
-    done = 0
-    for chunk in _CHUNKS:
-        while batch.count - done >= chunk:
-            sequence = sequence_of(event.base_sequence + done) if sequenced else 0
-            if chunk > 1 and sequence + chunk > SEQUENCE_COUNT:
-                break  # The chunk lies across the wrap: use smaller chunks, down to single rows.
-            rest = cells[width * done : width * (done + chunk)]
-            unit.execute(
-                _insert_sql(chunk, varying, sequenced=sequenced),
-                [*numbers(done, timestamps[0])[:once], *rest],
-            )
-            done += chunk
+    for i, content in enumerate(batch.content_sums):
+        key, value = batch.payload[2 * i : 2 * i + 2]
+        headers = batch.headers[i] if batch.headers else None
+        time = timestamps[i] if len(timestamps) > 1 else timestamps[0]
+        unit.insert(_RECORD, (*numbers(i, time), None, key, value, headers, content))
+    if is_large:
+        unit.write_waiting()
 
 
 _ONCE: Final = (

@@ -46,21 +46,6 @@ class PreparedBatch(NamedTuple):
     stored_size: int
     has_null_key: bool
 
-    def columns(self, timestamps: list[int]) -> dict[str, Sequence[object]]:
-        """Return the columns that vary from row to row."""
-        keys = self.payload[::2]
-        columns: dict[str, Sequence[object]] = {
-            "value": self.payload[1::2],
-            "checksum": self.content_sums,
-        }
-        if keys.count(None) < len(keys):
-            columns["key"] = keys
-        if len(timestamps) > 1:
-            columns["timestamp"] = timestamps
-        if self.headers:
-            columns["headers"] = self.headers
-        return columns
-
 
 def prepare(batch: object, now_ms: int) -> PreparedBatch:
     """Check and lay out a batch; records without a timestamp get `now_ms`. Works column by column,

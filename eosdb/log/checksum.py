@@ -24,22 +24,6 @@ from eosdb.model.fetched import Rows
 from eosdb.store.schema.row_checksum import signed
 from eosdb.store.writing.unit import Unit
 
-
-def insert_into_records(
-    terms: Mapping[str, str], rows: Sequence[str], names: Sequence[str], once: Sequence[str] = ()
-) -> str:
-    """SQL: one INSERT of rows. `terms` compute the columns from each row's values, called `names`, and
-    the values `once`, which are bound before all rows. Other columns are NULL."""
-    # decisions/0059: an inner SELECT names a value that is used twice.
-    named = [f'? AS "{name}"' for name in once]
-    named += [f'column{place} AS "{name}"' for place, name in enumerate(names, 1)]
-    columns = ",".join(f'"{name}"' for name in terms)
-    return (
-        f"INSERT INTO records ({columns}) SELECT {','.join(terms.values())} "
-        f"FROM (SELECT {','.join(named)} FROM (VALUES {','.join(rows)}) AS given)"
-    )
-
-
 RANGE: Final = (
     "FROM (SELECT ? AS asked, * FROM records) "
     'WHERE partition_id = asked AND "offset" >= ? AND "offset" < ?'

@@ -57,7 +57,7 @@ HOT = {
     "times from an offset on": by_time._TIMES,
     "aborted transactions": transaction_index._FROM,
     "an event": unit._EVENT.statement(1),
-    "records": append._insert_sql(4, ("key", "value", "checksum"), sequenced=True),
+    "records": append._insert_sql(4),
     "committed records by topic, partition and offset": (
         f"SELECT * FROM committed_records WHERE {IN_VIEW}"
     ),
