@@ -24,7 +24,7 @@ class ConfigSource(Enum):
 
 
 class ConfigValue(NamedTuple):
-    """A value with its source, and its name there."""
+    """A setting's value, the source of the value, and the setting's name at that source."""
 
     name: str
     value: str

@@ -169,8 +169,8 @@ def group_report(
 def readers(
     group: AnyGroup | None, names: Mapping[int, str]
 ) -> dict[TopicPartition, Member | ConsumerMember]:
-    """Return which member has each partition, if the assignments are those of consumers; `names` are the
-    topics' by number."""
+    """Return the member that has each partition; nothing unless the group's protocol is the consumers'.
+    `names` are the topics' names by number."""
     assigned: dict[TopicPartition, Member | ConsumerMember] = {}
     if isinstance(group, ConsumerGroup):
         return {

@@ -32,7 +32,7 @@ _WAIT_MS: Final = BrokerConfig().lock_timeout_ms
 _SCRATCH: Final = "the temporary database"
 _Columns = list[tuple[str, str]]
 _ALL: Final = re.compile(r"(?<!count\()\*|\bnatural\b", re.I)
-"""What uses columns without their names."""
+"""SQL that reads columns without naming them."""
 
 
 def fleet(paths: Path | Iterable[Path]) -> Fleet:
@@ -49,7 +49,7 @@ def fleet(paths: Path | Iterable[Path]) -> Fleet:
 
 
 def files_at(path: str) -> list[str]:
-    """The file itself, or those of a folder or a pattern, in order; hidden ones are omitted."""
+    """The file itself, or the files of a folder or a pattern, in order, without hidden ones."""
     if os.path.isdir(path):
         path = os.path.join(glob.escape(path), "*.db")
     return [path] if os.path.exists(path) else sorted(glob.glob(path, recursive=True))

@@ -105,9 +105,9 @@ def read(connection: sqlite3.Connection, token: TransactionToken) -> str:
 def _at_baseline(
     connection: sqlite3.Connection, transactional_id: str
 ) -> tuple[Mapping[str, Any], ...]:
-    """Return the baseline's knowledge of the transactional id as transitions, newest first: the last
-    transaction, if it was of version 2, and the fact that none has begun under a newly assigned producer
-    id and epoch."""
+    """Return what the baseline stores about the transactional id, in the form of transitions, newest first:
+    the end of the last transaction if that was of version 2, and that no transaction has begun under the
+    newest producer id and epoch."""
     row = connection.execute(BY_ID.baseline, (transactional_id,)).fetchone()
     if row is None:
         return ()

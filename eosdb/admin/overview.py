@@ -101,7 +101,7 @@ _CLOSED: Final = "SELECT topic, config FROM topics WHERE instr(config, 'eosdb.mo
 def _dead_letters(
     connection: sqlite3.Connection, partitions: Sequence[Partition]
 ) -> Iterator[DeadLetterFigures]:
-    """Return the dead letter topics among those of the partitions, by name."""
+    """Return the figures of dead letter topics, by name. `partitions` has all partitions of each topic."""
     dead = {number for (number,) in connection.execute(_NEWEST_IS_DEAD, (_DUE_NEVER,))}
     topics: defaultdict[str, list[Partition]] = defaultdict(list)
     for partition in partitions:
@@ -183,7 +183,7 @@ def read(
 
 
 def _room(path: str) -> tuple[bool, int]:
-    """Whether nobody may write the file, and the free space of its file system, -1 if unknown."""
+    """Whether the file or its file system is read-only, and the free space there (bytes; -1: unknown)."""
     try:
         system, mode = os.statvfs(os.path.dirname(path) or "."), os.stat(path).st_mode
     except OSError:  # Deleted, but still open.
@@ -277,7 +277,7 @@ def _with_times(
     tails: Mapping[int, lag.Tail],
     still_ms: int,
 ) -> Iterator[GroupFigures]:
-    """The groups, and since when positions stand still, or a processor has failed."""
+    """Add the times since which positions stand still, and at which processors failed."""
     slow: dict[tuple[str, TopicPartition], tuple[int, int]] = {}
     for group in groups:
         is_read = group.members or group.group_id.startswith(RELAY_GROUPS)

@@ -1,8 +1,8 @@
 """Measures what uses the space of a file: tables, indexes, free pages, topics, and an average
 transaction.
 
-On a snapshot it reads the journal and every index, but not the records: their number follows from the
-offsets, and their pages are those that nothing else uses.
+On a snapshot it reads the journal and every index, but not the records. The number of records follows from
+the offsets, and their pages are the ones that nothing else uses.
 """
 
 from __future__ import annotations

@@ -73,11 +73,11 @@ class FileSummary(NamedTuple):
     """The position of the newest event; of two copies of a file the one with the higher position is
     newer."""
     mark: str
-    """`Admin.history_mark`."""
+    """As `Admin._history_mark` returns it."""
     cut: consistent_cut.Cut
     """`Admin.consistent_cut`."""
     departures: dict[str, str]
-    """For each given mark of another history, the answer of `Admin.history_departure`."""
+    """For each given mark of another history, the answer of `Admin._history_departure`."""
     topic_ids: dict[str, str]
     """The ids of the topics in `cut`, by name; empty if they are unknown (in a snapshot's manifest)."""
 
@@ -92,7 +92,7 @@ def look(
     the known marks of the file with this id."""
     file = os.path.realpath(path)
     authorizer = Authorizer(principal)
-    # decisions/0036: a file that nobody wrote during the look needs no lock, and no files beside it.
+    # decisions/0036: a file that was not written during the look needs no lock, and no files beside it.
     if (before := _at_rest(file)) is not None:
         with contextlib.suppress(EosdbError):
             result = _look(file, authorizer, marks_of, at_rest=True)
@@ -141,7 +141,7 @@ def of(
     authorizer: Authorizer,
     marks_of: Callable[[str], Iterable[str]] = lambda file_id: (),
 ) -> FileSummary:
-    """The same on the caller's snapshot."""
+    """Summarise the file on the caller's snapshot."""
     mark = journal.mark(connection)
     cut = consistent_cut.read(connection, authorizer)
     named = {tp.topic for tp in cut}

@@ -41,8 +41,8 @@ class TopicAdmin(RequestHandler):
     ) -> TopicMetadata:
         """Create a topic with `partitions` (None: num_partitions) and its own settings.
 
-        `exist_ok` returns an existing topic of this name unchanged, with its partitions and settings; the
-        log tells if it has another number of partitions.
+        `exist_ok` returns an existing topic of this name unchanged, with its partitions and settings. A
+        log line warns if its number of partitions is another.
         `validate_only` only checks whether the topic can be created. Raises TopicAlreadyExistsError,
         InvalidPartitionsError, InvalidConfigError, InvalidRequestError and
         TopicAuthorizationFailedError.

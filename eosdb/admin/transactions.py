@@ -189,8 +189,8 @@ class TransactionAdmin(RequestHandler):
         topic: str | None = None,
         transactional_id: str | None = None,
     ) -> Iterator[JournalEntry]:
-        """Yield the events after a position that match every filter, oldest first, read on demand. Of
-        events older than the history, only those of stored records remain."""
+        """Yield the events after a position that match every filter, oldest first, read on demand. Events
+        older than the history remain only if one of their records is stored."""
         validation.check_int("after", after, 0)
         validation.check_texts("kinds", kinds)
         for name, value in (("topic", topic), ("transactional_id", transactional_id)):

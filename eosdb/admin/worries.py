@@ -1,4 +1,4 @@
-"""What stands still in a file, and the command that ends it: the most urgent first. Pure.
+"""Finds what stands still in a file, and the command that ends it, the most urgent first. Pure.
 
 `db.why()`, `eosdb why FILE`, `eosdb top`, the page and the pytest fixture all show these sentences.
 """
@@ -49,7 +49,7 @@ Run = Callable[..., str]
 
 
 def worries(it: Overview, file: str | None = None) -> list[Worry]:
-    """What stands still, most urgent first. `file` is the path that the commands name."""
+    """Return the worries, most urgent first. `file` is the path that the commands name."""
 
     def run(name: str, *words: object) -> str:
         return shlex.join(["eosdb", *name.split(), file or it.path, *map(str, words)])
@@ -77,7 +77,7 @@ def _of_file(it: Overview, run: Run) -> Iterator[Worry]:
 
 
 def _of_transactions(it: Overview, run: Run) -> Iterator[Worry]:
-    """One worry for each transaction that readers wait for; those that nothing will end come first."""
+    """One worry for each transaction that readers wait for. Hanging transactions come first."""
     offsets = {one.topic_partition: one.offsets for one in it.partitions}
     together: defaultdict[tuple[object, ...], list[OpenTransaction]] = defaultdict(list)
     for one in it.holders():
@@ -132,7 +132,7 @@ def _of_groups(it: Overview, run: Run) -> Iterator[Worry]:
 
 
 def _outside(at: GroupPosition, log: PartitionOffsets) -> tuple[str, str] | None:
-    """What to say of a position outside of the log, and the option that moves it there."""
+    """The sentence about a position outside of the log, and the option that moves it into the log."""
     where, then = _where([_partition(at)]), "auto_offset_reset decides where it goes on."
     if 0 <= at.committed_offset < log.log_start_offset:
         return (
@@ -150,7 +150,7 @@ def _outside(at: GroupPosition, log: PartitionOffsets) -> tuple[str, str] | None
 def _of_group(
     group: GroupFigures, behind: Sequence[GroupPosition], now_ms: int, run: Run
 ) -> tuple[int, Worry]:
-    """The most urgent worry about a group, and its rank among those of groups."""
+    """The most urgent worry about a group, and its rank among the worries about groups."""
     at = next((one for one in behind if one.still_since_ms >= 0), behind[0] if behind else None)
     still = "" if at is None or at.still_since_ms < 0 else duration(now_ms - at.still_since_ms)
     lag = f"{'' if group.behind.is_exact else 'at most '}{counted(group.behind, 'record')} to read"

@@ -2,7 +2,7 @@
 
 `ask` carries out one request, `turn` several in one unit. Each is atomic, and durable (per `durability`)
 when it returns. Only a transactional append is not synced by itself: the sync of the Prepare that decides
-its transaction covers it. The other methods are faces: they make a request from their arguments, and ask.
+its transaction covers it. The other methods build a request from their arguments and pass it to `ask`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ ROOMS: Final = (consumer_groups, group_offsets, membership, produce, reading, tr
 
 
 def face(kind: Callable[P, Request[A]]) -> Callable[Concatenate[Any, P], A]:
-    """A method that takes the fields of this type of request as arguments, and asks."""
+    """Make a method from a type of request. The method's arguments are the request's fields."""
 
     def method(self: Broker, /, *args: P.args, **kwargs: P.kwargs) -> A:
         return self.ask(kind(*args, **kwargs))

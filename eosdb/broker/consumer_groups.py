@@ -41,7 +41,7 @@ from eosdb.model.values import (
 from eosdb.store.writing.unit import Unit
 
 _UNKNOWN_TOPIC = -1
-"""Stands for a topic without any of the member's partitions."""
+"""The number of every topic that the member cannot own."""
 
 
 @prepares(requests.ConsumerGroupHeartbeat)
@@ -235,7 +235,7 @@ def _owned(
 def _named(
     partitions: Partitions, names: Mapping[int, str], to_id: Callable[[int], UUID]
 ) -> tuple[AssignedTopic, ...]:
-    """The partitions by topic, without those of deleted topics."""
+    """The partitions by topic. Partitions of deleted topics are left out."""
     topics = (
         AssignedTopic(names[share.topic_id], to_id(share.topic_id), share.partitions)
         for share in shares(partitions)

@@ -36,7 +36,7 @@ S = TypeVar("S", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The rules for a request, besides those in the file."""
+    """What a request needs besides the file: the clock, the settings and the rights."""
 
     clock: Clock
     config: BrokerConfig
@@ -86,7 +86,7 @@ class Core(Rules):
             yield connection
 
     def delete_rows(self, partition_ids: Sequence[int]) -> None:
-        """Delete the rows that a commit gave up. If that fails, housekeeping does it later."""
+        """Delete records that a commit has put below the log start. If that fails, housekeeping does it."""
         try:
             for _ in retention.delete_in_parts(
                 partial(self.store.write, sync=False), partition_ids
@@ -96,8 +96,8 @@ class Core(Rules):
             catalog.HOUSEKEEPING_LATER.say(file=self.store.path, cause=error, error=error)
 
     def not_synced(self, apply: Callable[[Unit], A | EosdbError]) -> Write[A]:
-        """A write of the coordinator that counts only with a later, synced one, or may be lost at a power
-        loss."""
+        """A write of the coordinator without an fsync. A power cut may undo it until a later write is
+        synced."""
         self.coordinator.leadership.ensure_elected()
         return Write(apply, sync=False)
 

@@ -41,7 +41,7 @@ from eosdb.model.values import (
 from eosdb.store.writing.unit import Unit
 
 J = TypeVar("J", Member, Heartbeat)
-"""What a joining member sends, by either protocol."""
+"""A joining member, in the form of either protocol."""
 
 
 def presence(core: Core, transactional_id: str | None) -> Presence | None:
@@ -424,7 +424,7 @@ def _described_member(member: ConsumerMember, topics: Mapping[int, str]) -> Grou
 
 
 def _is_mixed(group: AnyGroup | None) -> TypeGuard[ConsumerGroup]:
-    """Whether this group also has classic members."""
+    """Whether this is a consumer group (KIP-848) with members, which classic members may join."""
     return isinstance(group, ConsumerGroup) and bool(group.members)
 
 
@@ -473,7 +473,7 @@ def _sync_mixed(
 def _beat_mixed(
     rules: Rules, unit: Unit, group: ConsumerGroup, request: requests.Heartbeat
 ) -> errors.RebalanceInProgressError | None:
-    """Renew the member's session. Returns the error by which the member is told to rejoin."""
+    """Renew the member's session. Returns the error that makes the member rejoin."""
     now = rules.clock.time_ms()
     beating = migration.classic_member(group, request.member_id, request.group_instance_id)
     after, rebalancing = migration.beat(group, beating, request.generation_id, now)

@@ -1,5 +1,5 @@
-"""One transaction over the user's own tables and the log: of `Database.begin`, or of the program itself
-(`join`).
+"""A transaction over the user's own tables and the log: one that `Database.begin` opens, or the program's
+own (`join`).
 
 It is one unit of the file: authorised and recorded as events like any request, and visible as a whole
 after the commit. Kafka's transactions are not involved.
@@ -115,7 +115,7 @@ class LogTransaction(ABC):
     def commit_offsets(self, group: str | ConsumerGroupMetadata, offsets: Offsets, /) -> None: ...
     def commit_offsets(self, offsets: Any, group: Any) -> None:
         """Commit offsets of the group, such as `consumer.position_offsets()`, in the same transaction.
-        The offsets come first, as in `Producer.send_offsets_to_transaction`; the other order works, too.
+        The offsets come first, as in `Producer.send_offsets_to_transaction`; either order works.
 
         A member of a group passes `consumer.group_metadata()` instead of the group's name. Then its
         commit is refused once it has lost its partitions (KIP-447). Raises the errors of
@@ -324,7 +324,7 @@ def join(
 def rules_of(
     principal: str, config: BrokerConfig | None = None, clock: Clock | None = None
 ) -> Rules:
-    """The rules for a program that has not opened the file."""
+    """Make the `Rules` of a program that has not opened the file."""
     config = config or BrokerConfig()
     authorizer = Authorizer(check_text("principal", principal, ConfigError), config.super_users)
     return Rules(clock or SystemClock(), config, authorizer)

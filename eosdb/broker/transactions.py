@@ -1,6 +1,6 @@
-"""The requests by which producers run transactions, and those that inspect transactions.
+"""The requests by which producers run transactions, and by which operators inspect them.
 
-A request's arguments are validated first; it is authorised inside the coordinator's unit.
+Arguments are validated first. Rights are checked inside the coordinator's unit.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ _SCHEDULED: Final = """
     SELECT count(*) FROM eosdb_scheduled s JOIN partitions p ON p.partition_id = s.partition_id
     WHERE p.topic = ?
 """
-"""The records of a topic that wait, those of open transactions included."""
+"""The scheduled records of a topic that wait, including records of open transactions."""
 _WITHOUT_INDEX: Final = "SELECT 1 FROM topics NOT INDEXED WHERE topic = ?"
 
 

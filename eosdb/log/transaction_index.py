@@ -138,7 +138,7 @@ def forget_below(unit: Folding, partition_id: int, log_start_offset: int) -> Non
 
 def forget(unit: Folding, partition_id: int, last_offsets: Sequence[int], newest: int) -> int:
     """Projection only: delete the entries that end at these offsets, and relink the others. `newest` is
-    the last offset of the last entry; returns that of the last remaining entry."""
+    the last offset of the last entry. Returns the last offset of the last entry that remains."""
     for last_offset in last_offsets:
         found = unit.execute(_PREVIOUS, (partition_id, last_offset)).fetchone()
         if found is None:

@@ -112,7 +112,7 @@ def _copy_over(
     used: int,
     report: Progress,
 ) -> None:
-    """Replace every page of the file by that of the second file, in one commit."""
+    """Copy every page of the second file over the file, in one commit."""
     target.execute(f"PRAGMA synchronous={writer.durable}")
     with contextlib.closing(connect(unfinished_name(path), 0)) as source:
         pages = space.pages(source).total

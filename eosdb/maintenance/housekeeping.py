@@ -70,7 +70,7 @@ class Round:
         self._unit_ns = unit_ms * 1_000_000
         self._sync = sync
         self.first_id = first_id
-        """The first producer id to check; afterwards that of the next round. None: all ids."""
+        """The first producer id to check; after the round, the first of the next round. None: all ids."""
         self._report = on_progress
         self._done: Counter[str] = Counter()
 
@@ -392,7 +392,7 @@ class Housekeeper:
         return is_due
 
     def _take_steps(self) -> None:
-        """Run one step, or more after a write of many rows. It does nothing until as much time has passed
+        """Run one step, or more after a write of many rows. Does nothing until as much time has passed
         as the last steps took, so that half of the time is left for other work."""
         assert self._steps is not None
         store, clock = self._core.store, self._core.clock

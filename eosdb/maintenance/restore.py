@@ -71,7 +71,7 @@ def restore_to(
 def wanted_position(
     connection: sqlite3.Connection, position: int | None, timestamp: int | None
 ) -> int:
-    """The position to restore: the given one, or that of the newest event at or before a time (ms).
+    """The position to restore: the given one, or the position of the newest event at or before a time (ms).
     Raises InvalidRequestError for a position beyond the journal or before the baseline, for a time before
     the first event, and unless exactly one is given."""
     if (position is None) == (timestamp is None):
@@ -142,8 +142,8 @@ def _cut_after(
 
 
 class _Since(NamedTuple):
-    """The records that a partition has lost since: below the log start, and by compaction below
-    `clean_offset` (-1: none)."""
+    """The records that a partition has lost since the restored position: those below the log start, and
+    those that compaction has removed below `clean_offset` (-1: none)."""
 
     log_start_offset: int = 2**63 - 1
     clean_offset: int = -1

@@ -242,7 +242,7 @@ def _listed(name: str, rows: Any) -> Iterator[str]:
 
 
 def _facts(value: Any) -> Iterator[tuple[str, object]]:
-    """The fields that a value shows; those of a dataclass inside it stand in its place."""
+    """The fields that a value shows. The fields of a dataclass inside it stand in that one's place."""
     for one in fields(value):
         found = getattr(value, one.name)
         if is_dataclass(found):

@@ -151,7 +151,7 @@ class _Sharing(Generic[T]):
         return max(1, min(above, below, len(self._held[giver][audience])))
 
     def _pass_on(self, giver: str, audience: Audience, taker: str, count: int) -> None:
-        """Pass on partitions: first those that the taker had before, then those that the giver had not."""
+        """Pass on partitions: first the ones that the taker had before, then the ones new to the giver."""
         held, before = self._held[giver][audience], self._before
         by_preference = (held & before[taker], held - before[giver] - before[taker], held)
         chosen = dict.fromkeys(one for some in by_preference for one in sorted(some, reverse=True))

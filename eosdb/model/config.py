@@ -93,9 +93,9 @@ class BrokerConfig:
     max_message_bytes: int = 1_048_588
     """The largest batch, in bytes, for topics without a `max.message.bytes` of their own."""
     lock_timeout_ms: int = 30_000
-    """How long a write waits in all for others that write, in this process and elsewhere, before it
-    raises DatabaseLockedError (not a Kafka setting)."""
-    # decisions/0007: every transaction has an epoch of its own; who wants version 1 must set it.
+    """How long a write waits for other writers, in this process and elsewhere, before it raises
+    DatabaseLockedError (not a Kafka setting)."""
+    # decisions/0007: every transaction has an epoch of its own, unless version 1 is set.
     transaction_version: int = 2
     """The transaction version offered to producers: 2 (KIP-890, an epoch for each transaction), or 1."""
     transaction_max_timeout_ms: int = 900_000

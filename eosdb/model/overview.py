@@ -122,7 +122,7 @@ class Overview(Tabular):
     closed_topics: tuple[tuple[str, str, bool], ...] = ()
     """Topics that refuse writers for their move to Kafka, its address, and whether they have moved."""
     is_read_only: bool = False
-    """Whether nobody may write the file, by its mode or its file system."""
+    """Whether the file, by its mode, or its file system is read-only."""
     disk_free_bytes: int = -1
     """The free space of the file system; -1 if unknown."""
     wal_held_by: str = ""

@@ -15,7 +15,7 @@ from eosdb.model.values import PartitionOffsets, TopicPartition
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoggedBatch:
     """A stored batch (kafka-dump-log). `count` records were appended; `records` of them are still stored.
-    `coordinator_epoch` is that of a marker, -1 for data."""
+    `coordinator_epoch` is the marker's, -1 for data."""
 
     base_offset: int
     last_offset: int
@@ -61,7 +61,7 @@ class CompactReport(Tabular):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessReport(Tabular):
-    """What a processor has committed since it was made, and what it met.
+    """Counts of a processor since it was made.
 
     `processed` counts the records whose handler succeeded, `produced` the records that the handler returned
     for them, `retried` and `dead_lettered` the records that went to a retry topic or to the dead letter
@@ -243,7 +243,7 @@ class OpenTransaction:
 
     @property
     def due(self) -> str:
-        """What the next write to the file does to it, in words; empty if nothing."""
+        """A sentence about the effect of the next write on the transaction; empty for none."""
         if self.hanging is HangingReason.OVERDUE:
             return "It is older than its timeout; the next write to the file aborts it"
         if self.hanging is HangingReason.OWNER_DIED:

@@ -303,8 +303,8 @@ class Idle(Question[dict[TopicPartition, values.PartitionOffsets]]):
 
 @dataclass(frozen=True, slots=True)
 class HaveMoved(Question[bool]):
-    """Whether any of the partitions in `ends.listed` has another end for this isolation level, or is gone.
-    Not authorized: the read that follows is."""
+    """Whether any partition of `listed` (see `lag.listed`) has another end for this isolation level, or is
+    gone. Checks no rights: the read that follows does."""
 
     listed: str
     isolation_level: IsolationLevel
@@ -527,7 +527,7 @@ class DescribeConsumerGroup(Request[values.ConsumerGroupDescription]):
 
 @dataclass(frozen=True, slots=True)
 class AuthorizedOperations(Question[frozenset[str]]):
-    """What the principal may do with the topic, group, transactional_id or cluster (KIP-430)."""
+    """The principal's operations on the topic, group, transactional_id or cluster (KIP-430)."""
 
     resource_type: str
     resource: str
@@ -552,7 +552,7 @@ class WriteTxnMarkers(Request[None]):
     written.
 
     For operators, to end a hanging transaction (KIP-664). Under transaction version 2, `producer_epoch`
-    is one higher than that of the transaction's batches. Raises InvalidProducerEpochError,
+    is one higher than the epoch of the transaction's batches. Raises InvalidProducerEpochError,
     TransactionCoordinatorFencedError, UnknownTopicOrPartitionError and ClusterAuthorizationFailedError.
     """
 

@@ -1,5 +1,5 @@
-"""Starting threads, which the system may refuse to a process or user that has too many, or no memory;
-lending those of anyio's pool; and what becomes of a write that another thread may carry out.
+"""Threads: a start that the system may refuse, one more thread for anyio's pool, and the fate of a write
+that another thread may carry out.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ P = ParamSpec("P")
 
 _LOOKS: Final = 100
 _LOOK_S: Final = 0.05
-"""How often, and for how long, a starting thread is waited for: by looks, for a process that was stopped in
-between has waited for one look only."""
+"""The number and the length of the waits of `start` for the thread to begin. They are short, because a
+process that was stopped meanwhile has used up only one of them."""
 
 
 class Thread(threading.Thread):
@@ -43,8 +43,8 @@ class Thread(threading.Thread):
         self._begun.acquire()
 
     def start(self) -> None:
-        """Raises StorageError if the system refuses the thread, or the thread does not begin. Nothing of it
-        is done then, later neither."""
+        """Raises StorageError if the system refuses the thread, or the thread does not begin. Then its
+        target never runs."""
         with needed(self._what):
             super().start()
         for _ in range(_LOOKS):
@@ -99,11 +99,10 @@ def may_lend() -> bool:
 
 
 def lend() -> Callable[[], object] | None:
-    """Let the pool that this thread is of have one thread more, and return what takes that back; None if
-    it is of none.
+    """Add a thread to the anyio pool of this thread. Returns a function that removes it again; None if this
+    thread is of no pool.
 
-    It waits for the event loop, so the caller must hold nothing that others wait for. Taking back waits for
-    nothing.
+    Waits for the event loop, so the caller must hold no lock. The returned function does not wait.
     """
     from anyio import from_thread
 
@@ -113,7 +112,7 @@ def lend() -> Callable[[], object] | None:
 
 
 def _lent() -> Callable[[], object]:
-    """In the loop's thread."""
+    """The part of `lend` that runs in the event loop's thread."""
     import asyncio
 
     from anyio.to_thread import current_default_thread_limiter

@@ -1,4 +1,4 @@
-"""Kafka's topic settings: those that act in eosdb, and those that are only stored.
+"""Kafka's topic settings: some act in eosdb, the others are only stored.
 
 `TOPIC_SETTINGS` is the one table (Kafka 4.1, and two of eosdb's own for a topic that moves to a cluster).
 eosdb accepts every value that Kafka accepts. `TopicConfig` is the effective configuration, from the

@@ -55,7 +55,7 @@ MAX_TIMESTAMP: Final = -3
 GROUP_METADATA_TOPIC: Final = "__consumer_offsets"
 TRANSACTION_STATE_TOPIC: Final = "__transaction_state"
 PARTITIONS_MAX: Final = 10_000
-"""Of a topic."""
+"""The most partitions of a topic."""
 SCHEDULED: Final = -1
 """The partition of a topic in which scheduled records wait. It is no place to read from: no listing of
 partitions has it, and clients of the wire have no access."""
@@ -329,7 +329,7 @@ class ConsumerGroupMemberDescription:
     assignment: tuple[AssignedTopic, ...]
     target_assignment: tuple[AssignedTopic, ...]
     is_classic: bool = False
-    """Whether it speaks the classic protocol."""
+    """Whether the member uses the classic protocol."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,7 +51,7 @@ class Medium:
 
 
 Target = TransactionSpan | tuple[int, int]
-"""What a box stands for: a transaction, or a part [start, end) of the axis."""
+"""The meaning of a box: a transaction, or a part [start, end) of the axis."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,7 +315,7 @@ class _Lane:
             width = max(right - left, least.least_width)
             for kind in KINDS:
                 if count := counts.get(kind):
-                    # Each column reaches to the ground; those of the rarer kinds are painted over it.
+                    # Each column reaches to the ground. Columns of rarer kinds are painted over it.
                     height = min(height + max(count * high / full, least.least_height), high)
                     key = f"band-{it.partition}-{kind}"
                     bands[kind].append(

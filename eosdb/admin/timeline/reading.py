@@ -7,8 +7,8 @@ has left gaps, from record to record. It starts at the log start even if only a 
 transaction may begin anywhere before its marker. It holds only the transactions open at its offset, the
 `max_transactions` most important ones, and `max_bins` bins, whose counts are exact.
 
-The time of an append is that of its event. A record's own timestamp may be anything. Append times grow
-along the log, unless a clock is set back.
+The time of an append is the timestamp of its event. A record's own timestamp may be anything. Append times
+grow along the log, unless a clock is set back.
 """
 
 from __future__ import annotations

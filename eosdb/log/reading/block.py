@@ -96,7 +96,7 @@ def read_whole(
         sqlite3.Error,
         MemoryError,
         UnicodeDecodeError,
-    ):  # decisions/0060: Python's way finds the error and raises it.
+    ):  # decisions/0060: the reading in Python finds the error and raises it.
         return None
 
 

@@ -44,8 +44,8 @@ def listed(offsets: Mapping[TopicPartition, int]) -> str:
 
 
 def have_moved(connection: sqlite3.Connection, ends: str, *, read_committed: bool) -> bool:
-    """Whether any partition's end differs from `ends`, or a partition is gone. The rows are not checked:
-    a reader that is told so reads them."""
+    """Whether any partition's end differs from `ends`, or a partition is gone. The rows are not checked
+    here: the reader reads and checks them next."""
     return bool(connection.execute(_MOVED[read_committed], (ends,)).fetchone()[0])
 
 

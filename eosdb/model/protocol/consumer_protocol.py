@@ -2,7 +2,7 @@
 
 A member joins with a `Subscription`, and the leader sends each member its partitions. Both are encoded as
 by Kafka's clients, so that any of them can share the group (decisions/0029). JSON of members with earlier
-versions of eosdb is read as well.
+versions of eosdb is also read.
 
 Transactional ids of large `append_once` calls and of processors say that their owner holds a lock. The id
 and the epoch determine the lock's number. An `append_once` holds the lock of its epoch, because its sink's

@@ -91,7 +91,7 @@ _TOKEN: Final = re.compile(
     rf"|(?P<set>{_SET})|(?P<mark>[|)])|(?P<one>(?![\[(]){_ONE})",
     re.DOTALL,
 )
-"""The parts of an expression. Each is tried in one way only, so that reading takes linear time, too."""
+"""The parts of an expression. Each is tried in one way only, so that parsing takes linear time."""
 
 
 class _Assertion(Enum):
