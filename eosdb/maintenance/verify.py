@@ -89,14 +89,6 @@ SELECT sum(wanted = (
 """
 """Counts the batches with the expected rows: by the accelerator, on a connection without Python
 functions."""
-_MARKERS: Final = f"""
-WITH asked (partition, place, at, producer, epoch, kind, time, wanted) AS (VALUES {{rows}})
-SELECT count(*) FROM asked CROSS JOIN records ON partition_id = partition AND "offset" = place
-WHERE position = at AND producer_id = producer AND producer_epoch = epoch AND control = kind
-    AND timestamp = time AND timestamp_type = 0 AND is_transactional = 1 AND sequence = -1
-    AND sequence_round = 0 AND key IS NULL AND value IS NULL AND headers IS NULL
-    AND {checksum.CONTENT} = wanted
-"""
 _WRITTEN_BY: Final = """
 SELECT producer_id, producer_epoch FROM records
 WHERE partition_id = ? AND "offset" BETWEEN ? AND ? ORDER BY "offset" LIMIT 1
@@ -171,7 +163,6 @@ class RecordCheck:
         """The log end of each partition after the events so far."""
         self._batches: list[tuple[int, BatchAppended]] = []
         self._batch_bytes = 0
-        self._markers: list[tuple[int, MarkerWritten]] = []
         self._rows = 0
         self.problems: list[str] = []
 
@@ -199,9 +190,7 @@ class RecordCheck:
             if len(self._batches) == _AT_ONCE or self._batch_bytes > _AT_ONCE_BYTES:
                 self._look_at_batches()
         elif type(event) is MarkerWritten:
-            self._markers.append((position, event))
-            if len(self._markers) == _AT_ONCE:
-                self._look_at_markers()
+            self._range(position, event)
 
     def _whole(self, row: Lean) -> Event:
         """Return a lean event at or before the baseline in full. The state before it is unknown, so the
@@ -232,7 +221,6 @@ class RecordCheck:
     def finish(self) -> list[str]:
         """Return the problems, after every event was inspected."""
         self._look_at_batches()
-        self._look_at_markers()
         for partition in self._partitions.values():
             self.problems += partition.differences(self._connection)
         (rows,) = self._connection.execute("SELECT count(*) FROM records").fetchone()
@@ -278,29 +266,6 @@ class RecordCheck:
         except (sqlite3.Error, MemoryError):  # decisions/0060: the check in Python names the fault.
             return False
         return bool(right == len(batches))
-
-    def _look_at_markers(self) -> None:
-        """Check the pending markers, like `_look_at_batches`."""
-        markers, self._markers = self._markers, []
-        if not markers:
-            return
-        parameters: list[object] = []
-        for position, event in markers:
-            parameters += (
-                event.partition_id, event.offset, position, event.producer_id, event.producer_epoch,
-                event.control, event.timestamp,
-                checksum.MARKER if self._is_checked(event) else checksum.OLD_MARKER,
-            )  # fmt: skip
-        query = _MARKERS.format(rows=", ".join(["(?, ?, ?, ?, ?, ?, ?, ?)"] * len(markers)))
-        (right,) = self._connection.execute(query, parameters).fetchone()
-        if right == len(markers):
-            self._rows += right
-            for _, event in markers:
-                if (partition := self._partitions.get(event.partition_id)) is not None:
-                    partition.count(event.offset, 1, 0)
-            return
-        for position, event in markers:
-            self._range(position, event)
 
     def _range(self, position: int, event: BatchAppended | MarkerWritten) -> None:
         """Check the rows of one event and report their faults."""
