@@ -27,7 +27,7 @@ from eosdb.model.values import TimestampType
 MOVING_TO: Final = "eosdb.moving.to"
 MOVED_TO: Final = "eosdb.moved.to"
 # decisions/0046: a setting closes a topic to every writer.
-_REPLICAS: Final = re.compile(r"\*|(\d+:\d+(,\d+:\d+)*)?")
+_CODECS: Final = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 
 
 class SettingKind(Enum):
@@ -71,10 +71,15 @@ def _whole(low: int, high: int = INT64_MAX) -> Callable[[str, object], int]:
     return parse
 
 
-def _boolean(name: str, value: object) -> bool:
-    if str(value).strip().lower() not in ("true", "false"):
-        raise InvalidConfigError(f"{name}: got {value!r}, expected true or false")
-    return str(value).strip().lower() == "true"
+def _text(expected: str, pattern: str) -> Callable[[str, object], str]:
+    """The check of a setting whose text has a pattern."""
+
+    def parse(name: str, value: object) -> str:
+        if not re.fullmatch(pattern, text := str(value)):
+            raise InvalidConfigError(f"{name}: got {value!r}, expected {expected}")
+        return text
+
+    return parse
 
 
 def _ratio(name: str, value: object) -> float:
@@ -85,29 +90,6 @@ def _ratio(name: str, value: object) -> float:
     if not 0 <= ratio <= 1:
         raise InvalidConfigError(f"{name}: got {value!r}, expected a number from 0 to 1")
     return ratio
-
-
-def _codec(name: str, value: object) -> str:
-    codecs = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
-    if value not in codecs:
-        raise InvalidConfigError(f"{name}: got {value!r}, expected one of {', '.join(codecs)}")
-    return str(value)
-
-
-def _gzip_level(name: str, value: object) -> int:
-    level = _whole(-1, 9)(name, value)
-    if level == 0:
-        raise InvalidConfigError(f"{name}: got {value!r}, expected -1 or 1 to 9")
-    return level
-
-
-def _replicas(name: str, value: object) -> str:
-    text = str(value)
-    if not _REPLICAS.fullmatch(text):
-        raise InvalidConfigError(
-            f"{name}: got {value!r}, expected * or PARTITION:BROKER pairs with commas between them"
-        )
-    return text
 
 
 def _place(name: str, value: object) -> str:
@@ -128,20 +110,32 @@ def _long(default: int, low: int, field: str = "", broker_field: str = "") -> To
 
 
 def _flag() -> TopicSetting:
-    return TopicSetting(SettingKind.BOOLEAN, "false", _boolean)
+    parse = _text("true or false", r"(?i)\s*(true|false)\s*")
+    return TopicSetting(SettingKind.BOOLEAN, "false", parse)
+
+
+def _replicas() -> TopicSetting:
+    parse = _text(
+        "* or PARTITION:BROKER pairs with commas between them", r"\*|(\d+:\d+(,\d+:\d+)*)?"
+    )
+    return TopicSetting(SettingKind.LIST, "", parse)
 
 
 _WITHOUT_EFFECT: Final = {
-    "compression.gzip.level": TopicSetting(SettingKind.INT, "-1", _gzip_level),
+    "compression.gzip.level": TopicSetting(
+        SettingKind.INT, "-1", _text("-1 or 1 to 9", r"\s*(-1|\+?0*[1-9])\s*")
+    ),
     "compression.lz4.level": _int(9, 1, 17),
-    "compression.type": TopicSetting(SettingKind.STRING, "producer", _codec),
+    "compression.type": TopicSetting(
+        SettingKind.STRING, "producer", _text(f"one of {', '.join(_CODECS)}", "|".join(_CODECS))
+    ),
     "compression.zstd.level": _int(3, -131_072, 22),
     "file.delete.delay.ms": _long(60_000, 0),
     "flush.messages": _long(INT64_MAX, 1),
     "flush.ms": _long(INT64_MAX, 0),
-    "follower.replication.throttled.replicas": TopicSetting(SettingKind.LIST, "", _replicas),
+    "follower.replication.throttled.replicas": _replicas(),
     "index.interval.bytes": _int(4096, 0),
-    "leader.replication.throttled.replicas": TopicSetting(SettingKind.LIST, "", _replicas),
+    "leader.replication.throttled.replicas": _replicas(),
     "local.retention.bytes": _long(-2, -2),
     "local.retention.ms": _long(-2, -2),
     "max.compaction.lag.ms": _long(INT64_MAX, 1),

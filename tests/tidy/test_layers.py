@@ -77,7 +77,7 @@ TIERS = {
 }
 ROOMS = [row for tier in TIERS.values() for row in tier]
 BUDGET = {
-    "engine": 33_622,
+    "engine": 33_475,
     "clients": 10_445,
     "wire": 5_642,
     "testing": 3_202,
