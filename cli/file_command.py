@@ -236,7 +236,7 @@ class _Name(click.types.StringParamType):
 
 
 def complete_names(params: Iterable[click.Parameter]) -> None:
-    """Let the parameters that name something in the file complete it."""
+    """Let the Tab key complete the parameters that name something in the file."""
     for param in params:
         names = _NAMES.get(param.name or "")
         if names is not None and param.type is click.STRING:
@@ -371,7 +371,7 @@ class FileCommand(click.Command):
         return rest, [values[each] for each in self._arguments if each in values]
 
     def _words(self, ctx: click.Context, args: list[str]) -> tuple[dict[str, Any], list[str], int]:
-        """The options' values by name, the words beside the options, and where the first of them stands."""
+        """The options' values by name, the words beside the options, and the index of the first such word."""
         own: list[click.Parameter] = [p for p in self.params if isinstance(p, click.Option)]
         parser = click.Command(self.name, params=own).make_parser(ctx)
         given, words, _ = parser.parse_args(list(args))

@@ -243,7 +243,7 @@ class ErrorBoundary(CommandsByName):
         except KeyboardInterrupt:
             if is_normal_end(ctx.meta):
                 ctx.exit()
-            output.line(err=True)  # Closes the terminal's ^C.
+            output.line(err=True)  # Ends the line in which the terminal shows ^C.
             output.line("Aborted!", err=True)
             ctx.exit(exit_status())
 

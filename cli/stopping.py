@@ -58,6 +58,6 @@ def exit_status() -> int:
 
 def _interrupt(number: int, _: object) -> NoReturn:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # A second SIGTERM brings no news.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # A second SIGTERM is ignored.
     _heard.append(number)
     raise KeyboardInterrupt

@@ -27,7 +27,7 @@ from eosdb.spark_io.writing.outgoing import Outgoing, as_bytes, parse
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 """A file, a directory, a glob, or a list of them."""
 _CALLS: Final = Calls()
-# Not asked of Spark: its answer starts workers with a Python that may have no eosdb.
+# Spark is not asked: it would start workers to answer, whose Python may have no eosdb.
 _REGISTERED: Final = weakref.WeakSet[SparkSession]()
 _WRITES: Final = ("txnappid", "txnversion", "writename", "topic")
 """The options that distinguish the writes of a micro-batch."""

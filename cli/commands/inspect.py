@@ -65,7 +65,7 @@ def journal(
         else:
             after = 0 if last is None else db.admin._journal_position(last)
         rows = map(_row, _entries(db, after, follow, filters))
-        if follow and output.is_format("table"):  # Its widths would depend on all rows.
+        if follow and output.is_format("table"):  # A table's widths would depend on all rows.
             for row in rows:
                 output.line("  ".join(map(output.cell, row)))
         else:

@@ -33,7 +33,7 @@ class DjangoTransaction(JoinedTransaction):
             with super()._unit() as unit:
                 yield unit
         finally:
-            # SQLite has rolled back the whole transaction, and each later statement would be its own.
+            # SQLite has rolled back all of it; each later statement would be a transaction of its own.
             if self._wrapper.in_atomic_block and not self._connection.in_transaction:
                 self._wrapper.needs_rollback = True
 

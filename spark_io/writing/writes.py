@@ -36,7 +36,7 @@ from eosdb.spark_io.planning.files import local
 from eosdb.spark_io.writing.outgoing import Outgoing, values
 
 _FOLDER: Final = "eosdb"
-"""In the checkpoint, beside Spark's own folders."""
+"""The folder of the notes in a checkpoint, beside Spark's own folders."""
 PUT_BACK: Final = (
     "Put the newest file back; or go on with the present file under a new name (sinkId, of foreach_batch "
     "sink_id, of write writeName or txn_app_id), or write everything anew with a new checkpoint"

@@ -35,8 +35,8 @@ _SOCKET: Final = "NOTIFY_SOCKET"
 
 @contextlib.contextmanager
 def ready_for_service_manager() -> Iterator[None]:
-    """Tell the service manager that the process is ready, and after the block that it stops. Does nothing
-    without a manager."""
+    """Context manager: tell the service manager that the process is ready, and on exit that it stops. Does
+    nothing without a manager."""
     _say("READY=1")
     try:
         yield

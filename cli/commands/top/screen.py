@@ -33,8 +33,8 @@ class Reading:
     rates: Rates | None = None
     """None in the first reading, and after the file was replaced."""
     waiting: dict[TopicPartition, int] = field(default_factory=dict)
-    """By partition whose LSO a transaction holds: the records that read_committed readers do not get
-    yet."""
+    """For each partition whose last stable offset a transaction holds back: the committed records behind
+    it."""
 
 
 class Row(NamedTuple):

@@ -165,9 +165,9 @@ def _span(footer: Any) -> Mapping[str, tuple[int, int]]:
 
 FORMATS: Final = ("parquet", "delta", "iceberg")
 _COMMIT_BYTES: Final = 2**30
-"""Files are read into one commit until their rows would take this much memory, …"""
+"""Files are read into one commit until their rows take this much memory."""
 _COMMIT_NUMBERS: Final = 50_000
-"""… or until it stores this many numbers."""
+"""Files are read into one commit until it stores this many numbers."""
 _TICK_NS: Final = 3_000_000_000
 """Longer than the resolution of any file system's times: FAT has two seconds."""
 

@@ -282,7 +282,9 @@ class KafkaClient:
                 meaning = self.meaning(error.args[0])
                 if isinstance(meaning, InterruptedRelayError):
                     raise meaning from None
-                entries[resource.name] = {}  # Not allowed, and optional.
+                entries[
+                    resource.name
+                ] = {}  # The user may not read the settings, which are optional.
         return entries
 
     def high_watermark(self, topic: str, partition: int) -> int:

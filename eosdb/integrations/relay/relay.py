@@ -72,8 +72,7 @@ class Source(Protocol):
         """Wait until there may be more records, `timeout_ms` have passed, or `stopped` is true."""
 
     def note(self, relay: str, positions: Mapping[TopicPartition, int]) -> None:
-        """Publish, at the source, how far it was relayed. For display only: the target's positions
-        count."""
+        """Show at the source how far it was relayed. Only the positions at the target count."""
 
     def rest(self) -> None:
         """Close the connections. `read` opens them again."""

@@ -457,8 +457,8 @@ class Pages:
         key: str = "",
         newest: bool = True,
     ) -> dict[str, Any]:
-        """Return up to PAGE records of these offsets, newest first, and the offsets searched: the newest
-        of them, or the oldest. Raises TopicAuthorizationFailedError."""
+        """Return up to PAGE records of the window, newest first, and the part of it that was searched: its
+        newest offsets, or its oldest. Raises TopicAuthorizationFailedError."""
         self._db.broker.fetch(
             tp, window.stop, max_records=1
         )  # The view does not check authorization.

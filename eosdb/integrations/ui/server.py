@@ -106,7 +106,7 @@ def _number(form: Mapping[str, str], name: str) -> int:
 
 _NAMES: Final = ("127.0.0.1", "localhost", "[::1]")
 _OUR_SITES: Final = (None, "same-origin", "none")
-"""Of Sec-Fetch-Site: not a browser (or an old one), a page of ours, or typed by the user."""
+"""The allowed values of Sec-Fetch-Site: none (an old browser), a page of this server, a typed address."""
 # decisions/0049: reads are refused, too, and a page loads only its own files.
 HEADERS: Final = {
     "Content-Security-Policy": (

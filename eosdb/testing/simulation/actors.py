@@ -332,8 +332,8 @@ def member(world: World, me: Me, *, changes: bool = False) -> None:
 
 
 def assigned_member(world: World, me: Me, *, changes: bool = False) -> None:
-    """The same in a group of the new protocol (KIP-848). With `changes`, old heartbeats arrive again, and
-    it ends now and then."""
+    """Shares the input as a member of a KIP-848 group. With `changes`, old heartbeats arrive again, and it
+    ends now and then."""
     producer = _initialized(world, me, me.full_name)
     if producer is None:
         return
@@ -370,7 +370,7 @@ def assigned_member(world: World, me: Me, *, changes: bool = False) -> None:
 
 
 def changing_member(world: World, me: Me) -> None:
-    """Either of them, in one group, which changes from one protocol to the other and back."""
+    """A classic or a KIP-848 member of one group, which changes its protocol with its members."""
     role = member if me.rng.random() < 0.6 else assigned_member
     world.counts[f"a life of a changing member: {role.__name__}"] += 1
     role(world, me, changes=True)

@@ -20,7 +20,7 @@ from eosdb.model.damage import parsed
 from eosdb.model.values import TopicPartition
 
 _NOTICED_MS: Final = 300
-"""How long writes may continue after a death without noticing it."""
+"""How long (ms) after the death of a member writes may leave it in its group."""
 _WAITED_IN: Final = ("PreparingRebalance", "CompletingRebalance")
 """In these states a member that has joined may wait for others without heartbeats."""
 Lease = tuple[str, str, int, str, str, int]
