@@ -371,7 +371,7 @@ class FileCommand(click.Command):
         return rest, [values[each] for each in self._arguments if each in values]
 
     def _words(self, ctx: click.Context, args: list[str]) -> tuple[dict[str, Any], list[str], int]:
-        """The options' values by name, the words beside the options, and the index of the first such word."""
+        """The options' values by name, the words beside the options, and the index of the first one."""
         own: list[click.Parameter] = [p for p in self.params if isinstance(p, click.Option)]
         parser = click.Command(self.name, params=own).make_parser(ctx)
         given, words, _ = parser.parse_args(list(args))

@@ -35,7 +35,7 @@ def to_kafka(
     environment variables such as EOSDB_KAFKA_SASL_PASSWORD. Raises ConfigError, also if the extra
     `kafka` is not installed.
     """
-    settings = _checked(options)
+    settings = checked_settings(RelaySettings, "relay", options)
     client = _client(address, config)
     return Relay(FileSource(db), KafkaTarget(client, settings.positions_topic), db.clock, settings)
 
@@ -48,19 +48,15 @@ def from_kafka(
     **options: Unpack[RelayOptions],
 ) -> Relay:
     """Build a relay from the Kafka cluster into the file; arguments as in `to_kafka`."""
-    settings = _checked(options)
+    settings = checked_settings(RelaySettings, "relay", options)
     source = KafkaSource(_client(address, config))
     return Relay(source, FileTarget(db, settings.positions_topic), db.clock, settings)
 
 
 def to_file(db: Database, target: Database, **options: Unpack[RelayOptions]) -> Relay:
     """Build a relay from one file into another. Both databases must stay open while it runs."""
-    settings = _checked(options)
+    settings = checked_settings(RelaySettings, "relay", options)
     return Relay(FileSource(db), FileTarget(target, settings.positions_topic), db.clock, settings)
-
-
-def _checked(options: RelayOptions) -> RelaySettings:
-    return checked_settings(RelaySettings, "relay", options)
 
 
 def _client(address: str, config: Mapping[str, str] | None) -> KafkaClient:
