@@ -28,7 +28,7 @@ from eosdb.client.processor.processor import Processor
 from eosdb.client.processor.transaction import Place
 from eosdb.client.producer.producer import Producer
 from eosdb.client.producer.settings import ProducerConfig, ProducerSettings
-from eosdb.client.transport import DirectTransport, Transport, as_transport
+from eosdb.client.transport import DirectTransport, Transport
 from eosdb.coordinator.authorizer import Authorizer
 from eosdb.coordinator.coordinator import TransactionCoordinator
 from eosdb.coordinator.projection import apply
@@ -334,7 +334,7 @@ class Database(WholeFile, Closeable):
         return Server(self._core, host, port, checked, limits, interfere, advertised)
 
     def _transport(self, given: Transport | AnyBroker | None) -> Transport:
-        return DirectTransport(self.broker) if given is None else as_transport(given)
+        return given if isinstance(given, Transport) else DirectTransport(given or self.broker)
 
     def begin(self) -> AbstractContextManager[UserTransaction]:
         """Begin one transaction over your own tables in this file and the log: it commits when the block

@@ -185,11 +185,6 @@ def presence(way: object, transactional_id: str | None = None) -> Presence | Non
     return way.presence(transactional_id) if isinstance(way, IsPresent) else None
 
 
-def as_transport(given: Transport | AnyBroker) -> Transport:
-    """Return a transport unchanged; wrap a broker in a DirectTransport."""
-    return given if isinstance(given, Transport) else DirectTransport(given)
-
-
 def call(
     transport: Transport,
     clock: Clock,

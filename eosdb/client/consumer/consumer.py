@@ -212,7 +212,7 @@ class Consumer(Closeable, Generic[Key, Value]):
                 version = self._broker.ask(DataVersion())
             else:
                 until = deadline if come_back is None else min(deadline, come_back)
-                version = self._broker.wait_for_change(version, until, self._is_woken)
+                version = self._broker.wait_for_change(version, until, lambda: self._woken)
 
     def wakeup(self) -> None:
         """Make the waiting poll raise WakeupError, or else the next poll without records.
@@ -310,7 +310,7 @@ class Consumer(Closeable, Generic[Key, Value]):
             if len(offsets) == len(answers):
                 return offsets
             self._check_woken()
-            version = self._broker.wait_for_change(version, deadline, self._is_woken)
+            version = self._broker.wait_for_change(version, deadline, lambda: self._woken)
 
     def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the log start offsets."""
@@ -359,8 +359,12 @@ class Consumer(Closeable, Generic[Key, Value]):
 
         After the generation has ended it is still returned, and the broker refuses it (KIP-447).
         """
+        if self._group_id is None:
+            raise errors.InvalidGroupIdError(
+                "the consumer has no group_id; give it one to commit offsets"
+            )
         instance_id = self._settings.group_instance_id
-        member = ConsumerGroupMetadata(self._group(), group_instance_id=instance_id)
+        member = ConsumerGroupMetadata(self._group_id, group_instance_id=instance_id)
         if self._membership is not None and self._subscription is not None:
             member = self._membership.metadata
         return dataclasses.replace(member, topic_ids=self._fetcher.topic_ids())
@@ -452,16 +456,6 @@ class Consumer(Closeable, Generic[Key, Value]):
             raise errors.IllegalStateError(
                 f"{partition!r} is not assigned to this consumer; subscribe or assign it first"
             ) from None
-
-    def _group(self) -> str:
-        if self._group_id is None:
-            raise errors.InvalidGroupIdError(
-                "the consumer has no group_id; give it one to commit offsets"
-            )
-        return self._group_id
-
-    def _is_woken(self) -> bool:
-        return self._woken
 
     def _check_woken(self) -> None:
         if self._woken:

@@ -138,7 +138,9 @@ class Membership:
         self._begin_poll(topics)
         while True:
             if self._phase is Phase.STABLE and not self._must_rejoin:
-                return self._come_back()
+                heartbeat_ms = self._next_heartbeat_ms
+                has_thread = self._background is not None
+                return heartbeat_ms if has_thread else min(heartbeat_ms, self._presence_due_ms)
             self._prepare()
             if self._clock.monotonic_ms() < self._ask_again_ms:
                 return self._ask_again_ms
@@ -230,12 +232,6 @@ class Membership:
             lost_names=", ".join(lost) or "nothing",
         )
 
-    def _come_back(self) -> int:
-        """When (monotonic ms) a waiting poll must call `advance` again."""
-        if self._background is not None:
-            return self._next_heartbeat_ms
-        return min(self._next_heartbeat_ms, self._presence_due_ms)
-
     # -- the steps of a rebalance ---------------------------------------------------------------
 
     def _prepare(self) -> None:
@@ -308,7 +304,10 @@ class Membership:
             self._beat_later()
             self._ask_now()
         self._assignments = self._assign(joined) if joined.leader == joined.member_id else {}
-        self._start_heartbeats()
+        if self._background is None and isinstance(self._clock, SystemClock):
+            self._background = Background(
+                f"eosdb-heartbeat-{self._held.group_id}", self._background_step
+            )
 
     def _assign(self, joined: JoinGroupResult) -> dict[str, bytes]:
         assert joined.protocol_name is not None
@@ -483,12 +482,6 @@ class Membership:
             )
             self._send_leave()
             self._forget(keep_member_id=self._settings.group_instance_id is not None)
-
-    def _start_heartbeats(self) -> None:
-        if self._background is None and isinstance(self._clock, SystemClock):
-            self._background = Background(
-                f"eosdb-heartbeat-{self._held.group_id}", self._background_step
-            )
 
     def _background_step(self) -> int | None:
         # Without the lock: `look` may wait for a writer, perhaps the polling thread.

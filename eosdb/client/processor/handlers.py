@@ -60,15 +60,6 @@ def is_asynchronous(handler: object) -> bool:
     )
 
 
-def check_plain(handler: object) -> None:
-    """Raises ConfigError for an asynchronous handler."""
-    if is_asynchronous(handler):
-        raise ConfigError(
-            f"handler: {handler!r:.80} is asynchronous, and here nobody would await it; use `await "
-            "db.process(…)` of a database opened with eosdb.aio.connect, or a plain function"
-        )
-
-
 @contextlib.contextmanager
 def running(file: str, *, has_transaction: bool) -> Iterator[None]:
     """Mark the block as the run of a handler for a record of this file."""

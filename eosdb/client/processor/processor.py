@@ -21,7 +21,7 @@ from eosdb.client.consumer.consumer import Consumer
 from eosdb.client.consumer.membership import MEMBERSHIP_ERRORS
 from eosdb.client.processor.config import ProcessorSettings
 from eosdb.client.processor.failure import read_failure
-from eosdb.client.processor.handlers import AnyHandler, check_plain, takes_transaction
+from eosdb.client.processor.handlers import AnyHandler, is_asynchronous, takes_transaction
 from eosdb.client.processor.idle import LOOK_EVERY_MS, GroupIdleness
 from eosdb.client.processor.lanes import MOST, Lanes
 from eosdb.client.processor.record_handler import Attempt, RecordHandler
@@ -141,7 +141,11 @@ class Processor:
         self._stopping = False  # No lock: a signal handler may set it.
 
     def _transaction_of(self, handler: AnyHandler, file: Place) -> ProcessingTransaction:
-        check_plain(handler)
+        if is_asynchronous(handler):
+            raise ConfigError(
+                f"handler: {handler!r:.80} is asynchronous, and here nobody would await it; use `await "
+                "db.process(…)` of a database opened with eosdb.aio.connect, or a plain function"
+            )
         needs = self._consumer, self._clock, self._metrics
         if not takes_transaction(handler):
             return ProducerTransaction(*needs, self._make_producer)

@@ -94,11 +94,6 @@ class ProducerBatch:
             return all(part.done for part in self.parts)
         return self.result is not None or self.error is not None
 
-    def assign(self, identity: ProducerIdAndEpoch, serial: int) -> None:
-        """Give the batch its identity and first sequence, or new ones if it cannot be stored under the
-        old."""
-        self.identity, self.serial = identity, serial
-
     def request(self, is_transactional: bool) -> RecordBatch:
         """The batch as it is sent."""
         if self.identity is None:
@@ -119,8 +114,8 @@ class ProducerBatch:
             half.size = self.size * len(records) // len(self.records)
             half.attempts = self.attempts
         if self.identity is not None:
-            halves[0].assign(self.identity, self.serial)
-            halves[1].assign(self.identity, self.serial + middle)
+            halves[0].identity, halves[0].serial = self.identity, self.serial
+            halves[1].identity, halves[1].serial = self.identity, self.serial + middle
         self.parts = halves
         for future, call in self.callbacks:
             future.place()[0].callbacks.append((future, call))
@@ -279,10 +274,6 @@ class RecordAccumulator:
 
     def queues(self) -> list[tuple[TopicPartition, deque[ProducerBatch]]]:
         return [(tp, queue) for tp, queue in self._waiting.items() if queue]
-
-    def is_full(self, queue: deque[ProducerBatch]) -> bool:
-        """Whether the first batch of the queue should be sent without waiting for more records."""
-        return len(queue) > 1 or queue[0].size >= self.batch_size
 
     def take_first(self, tp: TopicPartition) -> ProducerBatch:
         batch = self._waiting[tp].popleft()

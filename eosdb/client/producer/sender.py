@@ -422,7 +422,8 @@ class Sender:
     def _is_ready(self, queue: deque[ProducerBatch], now_ms: int) -> bool:
         return (
             self.is_flushing
-            or self.accumulator.is_full(queue)
+            or len(queue) > 1
+            or queue[0].size >= self.accumulator.batch_size
             or now_ms - queue[0].created_ms >= self.settings.linger_ms
         )
 

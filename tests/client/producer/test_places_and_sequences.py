@@ -42,13 +42,13 @@ def batch_of(count: int = 1) -> ProducerBatch:
 )
 def test_after_the_last_sequence_comes_0(serial: int, sequence: int) -> None:
     batch = batch_of()
-    batch.assign(ME, serial)
+    batch.identity, batch.serial = ME, serial
     assert batch.request(is_transactional=False).base_sequence == sequence
 
 
 def test_the_halves_of_a_batch_have_its_sequences_and_attempts() -> None:
     batch = batch_of(5)
-    batch.assign(ME, 10)
+    batch.identity, batch.serial = ME, 10
     batch.attempts = 3
     halves = batch.split()
     assert [(half.serial, len(half.records), half.attempts) for half in halves] == [
