@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession, functions
 
 from eosdb.spark_io import foreach_batch, read_stream
@@ -61,7 +62,7 @@ def jvm_says_nothing() -> Iterator[None]:
 
 
 def start(spark: SparkSession, path: str, folder: Path, flights_per_batch: int) -> Any:
-    """Start the query, or go on with it."""
+    """Start the query, or go on with it. Return it when it reads."""
     to_topic = foreach_batch(path, topic="delays_by_hour")
 
     def add(flights: Any, batch: int) -> None:
@@ -72,7 +73,7 @@ def start(spark: SparkSession, path: str, folder: Path, flights_per_batch: int) 
         sums.write.mode("overwrite").parquet(str(folder / f"delays_by_hour.parquet/batch={batch}"))
         sums.unpersist()
 
-    return (
+    writer = (
         read_stream(
             spark, path, subscribe="flights", startingOffsets="earliest", groupId="spark-delays",
             maxOffsetsPerTrigger=flights_per_batch,
@@ -82,8 +83,18 @@ def start(spark: SparkSession, path: str, folder: Path, flights_per_batch: int) 
         .writeStream.foreachBatch(add)
         .trigger(processingTime="1 second")
         .option("checkpointLocation", str(folder / "delays_by_hour.checkpoint"))
-        .start()
     )  # fmt: skip
+    while True:
+        query = writer.start()
+        try:
+            while query.status["message"].startswith("Initializing"):
+                query.awaitTermination(0.1)
+        except StreamingQueryException as error:
+            # Spark waits ten seconds for the process of a source; a crowded machine may need longer.
+            if "connect back" not in str(error):
+                raise
+        else:
+            return query
 
 
 def main(path: str, folder: Path, flights_per_batch: int) -> None:
