@@ -313,6 +313,38 @@ static void proof_final(context *to)
     lite.free(p->c.buffer), p->c.buffer = NULL;
 }
 
+/* -- the checksum of another row, as eosdb/store/schema/row_checksum.py defines it -------------------------- */
+
+static uint32_t crc_of(uint32_t crc, const char *text, Py_ssize_t length)
+{
+    for (Py_ssize_t i = 0; i < length; i++) crc = crc >> 8 ^ crcs[(crc ^ (byte)text[i]) & 255];
+    return crc;
+}
+
+/* row_checksum(columns ...): TypeError for what is no text, number or None; OverflowError for a large number. */
+static PyObject *row_checksum(PyObject *self, PyObject *const *columns, Py_ssize_t count)
+{
+    uint32_t crc = ~0U;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        char digits[24], *first = digits + sizeof digits;
+        const char *text = "None";
+        Py_ssize_t length = 4;
+        if (PyUnicode_CheckExact(columns[i])) {
+            if ((text = PyUnicode_AsUTF8AndSize(columns[i], &length)) == NULL) return NULL;
+        } else if (PyLong_CheckExact(columns[i])) {
+            i64 number = PyLong_AsLongLong(columns[i]);
+            if (number == -1 && PyErr_Occurred()) return NULL;
+            uint64_t left = number < 0 ? -(uint64_t)number : (uint64_t)number;
+            do *--first = (char)('0' + left % 10); while (left /= 10);
+            if (number < 0) *--first = '-';
+            text = first, length = digits + sizeof digits - first;
+        } else if (columns[i] != Py_None)
+            return PyErr_Format(PyExc_TypeError, "column %zd", i);
+        crc = crc_of(i ? crc_of(crc, "\x1f", 1) : crc, text, length);
+    }
+    return PyLong_FromUnsignedLong((uint32_t)~crc);
+}
+
 /* -- what was read, as Python's values ------------------------------------------------------------------- */
 
 /* The part of a row. Whatever the bytes are, it lies within them. */
@@ -598,7 +630,8 @@ static PyObject *identity(PyObject *self, PyObject *path)
 static PyMethodDef METHODS[] = {
     {"columns", columns, METH_O, NULL}, {"batches", batches, METH_O, NULL}, {"records", records, METH_VARARGS, NULL},
     {"measured", measured, METH_O, NULL}, {"inserted", inserted, METH_VARARGS, NULL},
-    {"identity", identity, METH_O, NULL}, {"opened", opened, METH_O, NULL}, {"find", find, METH_VARARGS, NULL}, {NULL, NULL, 0, NULL},
+    {"identity", identity, METH_O, NULL}, {"row_checksum", (PyCFunction)(void (*)(void))row_checksum, METH_FASTCALL, NULL},
+    {"opened", opened, METH_O, NULL}, {"find", find, METH_VARARGS, NULL}, {NULL, NULL, 0, NULL},
 };
 static struct PyModuleDef MODULE = {PyModuleDef_HEAD_INIT, "_rows", NULL, -1, METHODS, NULL, NULL, NULL, NULL};
 

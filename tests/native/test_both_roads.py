@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 from unittest import mock
+from zlib import crc32
 
 import pytest
 from hypothesis import given, settings
@@ -20,6 +21,7 @@ from eosdb.events.kinds import MarkerWritten
 from eosdb.log import checksum
 from eosdb.log.reading import block
 from eosdb.maintenance.verify import RecordCheck
+from eosdb.store.schema.row_checksum import row_checksum
 from tests.maintenance import everything
 from tests.native.roads import ROADS, everything_read, outcome, road
 
@@ -252,3 +254,26 @@ def test_ordinary_batches_are_verified_by_the_accelerator_alone(db_path: Path) -
         with mock.patch.object(RecordCheck, "_range", autospec=True) as by_row:
             db.verify()
         assert {type(call.args[2]) for call in by_row.call_args_list} == {MarkerWritten}
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.none(), st.integers(), st.integers(-(2**63), 2**63), st.booleans(), st.floats(),
+            st.text(st.characters()),
+        ),
+        min_size=1,
+    )
+)  # fmt: skip
+def test_a_row_has_one_checksum(columns: list[object]) -> None:
+    sums = set()
+    for setting in ROADS:
+        with road(setting):
+            sums.add(row_checksum(*columns))
+    assert len(sums) == 1
+
+
+@pytest.mark.both_roads
+def test_the_checksum_of_a_row_is_the_crc_of_its_texts() -> None:
+    text = "-9223372036854775808\x1f0\x1fNone\x1fü\x1f9223372036854775807\x1f"
+    assert row_checksum(-(2**63), 0, None, "ü", 2**63 - 1, "") == crc32(text.encode())

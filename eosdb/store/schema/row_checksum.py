@@ -8,9 +8,18 @@ from __future__ import annotations
 from functools import cache
 from zlib import crc32
 
+from eosdb.native import accelerator
+
 
 def row_checksum(*columns: object) -> int:
     """Return the CRC-32 of the row's other columns, in their order. NULL counts as the text `None`."""
+    module = accelerator.rows()
+    if module is not None:
+        try:
+            of_texts_and_numbers: int = module.row_checksum(*columns)
+            return of_texts_and_numbers
+        except (TypeError, ValueError, OverflowError):
+            pass  # decisions/0060
     text = _template(len(columns)) % columns
     return crc32(text.encode("utf-8", "surrogatepass"))
 
