@@ -358,7 +358,7 @@ def _newest_stored_serial(
     unit: Unit, partition_id: int, producer_id: int, producer_epoch: int
 ) -> int:
     row = unit.select(
-        "records",
+        _RECORD,
         "SELECT sequence_round, sequence FROM records WHERE partition_id = ? AND producer_id = ? "
         "AND producer_epoch = ? AND sequence >= 0 ORDER BY sequence_round DESC, sequence DESC LIMIT 1",
         (partition_id, producer_id, producer_epoch),
@@ -416,22 +416,25 @@ def _insert_records(
 ) -> None:
     sequenced = event.base_sequence >= 0
 
-    def numbers(at: int, timestamp: int) -> _Numbers:
-        serial = event.base_sequence + at if sequenced else NO_SEQUENCE
-        return _Numbers(
+    def numbers(at: int, timestamp: int) -> tuple[int, ...]:
+        around, sequence = 0, NO_SEQUENCE
+        if sequenced:
+            around, sequence = divmod(event.base_sequence + at, SEQUENCE_COUNT)
+        return (
             event.partition_id, event.base_offset + at, timestamp_type, event.producer_id,
-            event.producer_epoch, sequence_of(serial), round_of(serial), int(event.is_transactional),
-            position, timestamp,
+            event.producer_epoch, sequence, around, int(event.is_transactional), position, timestamp,
         )  # fmt: skip
 
     is_large = batch.count > _FEW
-    if is_large and _inserted_at_once(unit, batch, timestamps, numbers(0, timestamps[0])):
+    if is_large and _inserted_at_once(
+        unit, batch, timestamps, _Numbers(*numbers(0, timestamps[0]))
+    ):
         return
-    for i, content in enumerate(batch.content_sums):
-        key, value = batch.payload[2 * i : 2 * i + 2]
-        headers = batch.headers[i] if batch.headers else None
-        time = timestamps[i] if len(timestamps) > 1 else timestamps[0]
-        unit.insert(_RECORD, (*numbers(i, time), None, key, value, headers, content))
+    times = timestamps if len(timestamps) > 1 else timestamps * batch.count
+    payload, headers = iter(batch.payload), batch.headers or [None] * batch.count
+    contents = zip(times, payload, payload, headers, batch.content_sums, strict=True)
+    rows = [(*numbers(i, time), None, *rest) for i, (time, *rest) in enumerate(contents)]
+    unit.insert(_RECORD, *rows)
     if is_large:
         unit.write_waiting()
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence, Sized
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence, Sized
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeAlias, TypeVar
 
 from eosdb.events import encoding
@@ -118,7 +118,7 @@ class Folding(Protocol):
         value: T,
     ) -> None: ...
 
-    def insert(self, insertion: FoldedInsertion, row: Sequence[object]) -> None: ...
+    def insert(self, insertion: FoldedInsertion, row: Sequence[object], /) -> None: ...
 
     def execute(self, statement: Statement, parameters: Parameters = ()) -> sqlite3.Cursor: ...
 
@@ -133,8 +133,8 @@ class Unit:
     """An open write unit."""
 
     __slots__ = (
-        "_connection", "_inserts", "_position", "_saves", "_schema", "_tables", "_waited", "careful",
-        "memos", "projection", "said", "untold", "written_bytes",
+        "_connection", "_inserts", "_position", "_saves", "_schema", "_waited", "careful", "memos",
+        "projection", "said", "untold", "written_bytes",
     )  # fmt: skip
 
     def __init__(
@@ -143,11 +143,9 @@ class Unit:
         self._connection: Final = connection
         self.projection: Final = apply
         self.memos: Final = Memos()
-        self._saves: defaultdict[str, dict[Hashable, _Saved]] = defaultdict(dict)
-        self._inserts: dict[str, tuple[Insertion, list[Sequence[object]]]] = {}
-        """The new rows of each table, all for one insertion."""
-        self._tables: Final[dict[str, None]] = {}
-        """Tables with deferred rows, in the order of the first row of each."""
+        self._saves: Final = defaultdict[str, dict[Hashable, _Saved]](dict)
+        """The deferred saves of each table."""
+        self._inserts: Final = defaultdict[Insertion, list[Sequence[object]]](list)
         self._waited = 0
         self._position: int | None = None
         """The last event's position, if known."""
@@ -199,7 +197,6 @@ class Unit:
     def discard(self) -> None:
         self._saves.clear()
         self._inserts.clear()
-        self._tables.clear()
         self.forget()
 
     def record(self, event: Event, expected: Event | None = None) -> int:
@@ -228,7 +225,6 @@ class Unit:
             self.execute(statement, row(value))
             return
         self._waited += 1
-        self._tables[table] = None
         waiting = self._saves[table]
         before = waiting.get(key)
         # A deferred INSERT stays an INSERT, with the newer row.
@@ -236,46 +232,40 @@ class Unit:
         if len(waiting) > _WAITING_MAX:
             self._write(table)
 
-    def insert(self, insertion: Insertion, row: Sequence[object]) -> None:
-        """Insert a new record or event, or in a projection a new row of a materialized table."""
+    def insert(self, insertion: Insertion, *rows: Sequence[object]) -> None:
+        """Insert new records or events, or in a projection a new row of a materialized table."""
         if self.careful:
-            self.execute(insertion.statement(1), row)
+            for row in rows:
+                self.execute(insertion.statement(1), row)
             return
-        self._waited += 1
-        table = insertion.table
-        waiting = self._inserts.get(table)
-        if waiting is not None and (waiting[0] is not insertion or len(waiting[1]) >= _WAITING_MAX):
-            self._write(table)
-            waiting = None
-        if waiting is None:
-            self._tables[table] = None
-            self._inserts[table] = insertion, [row]
-        else:
-            waiting[1].append(row)
+        self._waited += len(rows)
+        waiting = self._inserts[insertion]
+        waiting += rows
+        if len(waiting) > _WAITING_MAX:
+            self._write(insertion.table)
 
     def select(
         self,
-        table: str,
+        insertion: Insertion,
         statement: str,
         parameters: Parameters,
         concerns: Callable[[Sequence[object]], bool],
     ) -> sqlite3.Cursor:
-        """Run a SELECT on this table alone; `save` must never write to it. Deferred new rows stay deferred
-        unless one of them `concerns` the query."""
-        waiting = self._inserts.get(table)
-        if waiting is not None and any(map(concerns, waiting[1])):
+        """Run a SELECT on the insertion's table alone; `save` must never write to it. Deferred new rows
+        stay deferred unless one of them `concerns` the query."""
+        if any(map(concerns, self._inserts.get(insertion, ()))):
             return self.execute(statement, parameters)
         return self._connection.execute(statement, parameters)
 
     def execute(self, statement: str, parameters: Parameters = ()) -> sqlite3.Cursor:
         """Run a statement, which sees all earlier writes of the unit."""
-        if self._tables:
+        if self._inserts or self._saves:
             self._see(statement)
         return self._connection.execute(statement, parameters)
 
     def executemany(self, statement: str, parameters: Iterable[Parameters]) -> sqlite3.Cursor:
         """As `execute`, for many rows of parameters."""
-        if self._tables:
+        if self._inserts or self._saves:
             self._see(statement)
         return self._connection.executemany(statement, parameters)
 
@@ -287,38 +277,28 @@ class Unit:
         """Write the deferred rows of every table that the statement or its triggers name."""
         if _DELETES_RECORDS in statement:
             statement += _TABLE_IN_ITS_TRIGGER
-        self._write_all([table for table in self._tables if table in statement])
+        self._write(statement)
 
     def write_waiting(self) -> None:
         """Write all deferred rows before the commit. Raises RedoCarefullyError for a row that violates a
         constraint: run alone, its request gets its own error."""
-        self._write_all([*self._tables])
+        self._write()
 
-    def _write_all(self, tables: Iterable[str]) -> None:
+    def _write(self, names: str | None = None) -> None:
+        """Write the deferred rows, new ones first: of all tables, or of those that `names` has."""
         try:
-            for table in tables:
-                self._write(table)
+            for insertion in [of for of in self._inserts if names is None or of.table in names]:
+                for statement, values in insertion.statements(self._inserts.pop(insertion)):
+                    self._connection.execute(statement, values)
+            for table in [table for table in self._saves if names is None or table in names]:
+                self._write_saves(self._saves.pop(table))
         except sqlite3.IntegrityError as error:
             raise RedoCarefullyError from error
 
-    def _write(self, table: str) -> None:
-        """Write the deferred rows of one table, new rows first."""
-        self._tables.pop(table, None)
-        execute = self._connection.execute
-        inserts = self._inserts.pop(table, None)
-        if inserts is not None:
-            insertion, rows = inserts
-            if len(rows) == 1:
-                execute(insertion.statement(1), rows[0])
-            else:
-                for statement, values in insertion.statements(rows):
-                    execute(statement, values)
-        saves = self._saves.pop(table, None)
-        if not saves:
-            return
+    def _write_saves(self, saves: Mapping[Hashable, _Saved]) -> None:
         if len(saves) < 3:
             for statement, row, value in saves.values():
-                execute(statement, row(value))
+                self._connection.execute(statement, row(value))
             return
         of_statement: dict[str, list[Sequence[object]]] = {}
         for statement, row, value in saves.values():

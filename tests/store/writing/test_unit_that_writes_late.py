@@ -105,6 +105,14 @@ def test_late_and_at_once_give_the_same(
         assert tables(later) == tables(at_once)
 
 
+@pytest.mark.parametrize("count", [1, 2, 40])
+def test_none_is_stored_as_null(count: int) -> None:
+    with database() as connection:
+        with late(connection, fold) as unit:
+            unit.insert(NOTE, *[(None, 0)] * count)
+        assert connection.execute("SELECT a, b FROM notes").fetchall() == [(None, 0)] * count
+
+
 def test_a_row_saved_often_is_written_once() -> None:
     with database() as connection:
         with late(connection, fold) as unit:
