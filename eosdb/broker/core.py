@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from sqlite3 import Connection
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from eosdb.coordinator.authorizer import Authorizer, Source
 from eosdb.coordinator.coordinator import TransactionCoordinator
@@ -115,8 +115,7 @@ class RequestHandler:
         self._authorizer = core.authorizer
 
 
-@dataclass(frozen=True, slots=True)
-class Write(Generic[A]):
+class Write(NamedTuple, Generic[A]):
     """A request after its checks and encoding: only its unit is left."""
 
     apply: Callable[[Unit], A | EosdbError]

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from eosdb.coordinator.groups import rows as group_rows
 from eosdb.coordinator.transactions import decisions
@@ -25,8 +24,7 @@ from eosdb.store.store import Store
 from eosdb.store.writing.unit import Unit
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(NamedTuple):
     """The recorded state, and the coordinator epoch at that time."""
 
     metadata: TransactionMetadata

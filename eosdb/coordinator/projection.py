@@ -19,7 +19,14 @@ from eosdb.coordinator.transactions.producer_ids import BLOCK_VERSION, NEXT_PROD
 from eosdb.events import encoding, kinds
 from eosdb.events.encoding import Lean, fill_in
 from eosdb.log import projection as log_projection
-from eosdb.model.values import EPOCH_PER_TRANSACTION, GroupState, TransactionState
+from eosdb.model.values import (
+    COMPLETE_COMMIT,
+    EMPTY,
+    EPOCH_PER_TRANSACTION,
+    ONGOING,
+    GroupState,
+    TransactionState,
+)
 from eosdb.store.counters import set_counter
 from eosdb.store.schema.newest import Statement
 from eosdb.store.writing.unit import Folding
@@ -53,12 +60,10 @@ def transaction_state_changed(
     ended_with = event.producer_id
     if state.is_complete and event.transaction_version == EPOCH_PER_TRANSACTION:
         ended_with = event.previous_producer_id
-    if state is TransactionState.EMPTY or ended_with != event.producer_id:
+    if state is EMPTY or ended_with != event.producer_id:
         unit.execute(_SAVE_PRODUCER_ID, (event.producer_id, event.transactional_id))
     if state.is_complete and before is not None and before.groups:
-        group_offsets.complete_pending(
-            unit, ended_with, committed=state is TransactionState.COMPLETE_COMMIT
-        )
+        group_offsets.complete_pending(unit, ended_with, committed=state is COMPLETE_COMMIT)
 
 
 def producer_ids_forgotten(unit: Folding, event: kinds.ProducerIdsForgotten, position: int) -> None:
@@ -156,4 +161,4 @@ def _expected(unit: Folding, row: Lean) -> kinds.Event:
     return encoding.marker(producer, transaction_rows.epoch(unit))
 
 
-_ONGOING: Final = TransactionState.ONGOING.label
+_ONGOING: Final = ONGOING.label

@@ -109,8 +109,7 @@ class Incoming(NamedTuple):
     is_transactional: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Accept:
+class Accept(NamedTuple):
     """Store the batch; its first record gets this serial number."""
 
     base_serial: int

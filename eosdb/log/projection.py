@@ -88,19 +88,15 @@ _FORGET_TOPIC: Final = Statement("DELETE FROM {topics} WHERE topic_id = ?")
 
 def batch_appended(unit: Folding, event: kinds.BatchAppended, position: int) -> None:
     partition = partition_rows.by_id(unit, event.partition_id)
-    opens = False
+    opens, end = False, event.base_offset + event.count
     if event.producer_id >= 0:
         entry = producer_rows.load(unit, event.partition_id, event.producer_id)
         known = entry is not None
         entry = entry or ProducerStateEntry(event.producer_id, event.producer_epoch)
         opens = event.is_transactional and entry.current_txn_first_offset < 0
-        batch = BatchMetadata(
-            event.base_sequence,
-            event.base_sequence + event.count - 1 if event.base_sequence >= 0 else -1,
-            event.base_offset,
-            event.last_offset,
-            event.max_timestamp,
-        )
+        first = event.base_sequence
+        last = first + event.count - 1 if first >= 0 else -1
+        batch = BatchMetadata(first, last, event.base_offset, end - 1, event.max_timestamp)
         after = entry.after_append(
             event.producer_epoch, batch, event.is_transactional, event.timestamp
         )
@@ -112,7 +108,7 @@ def batch_appended(unit: Folding, event: kinds.BatchAppended, position: int) -> 
         unit,
         partition,
         first_unstable,
-        event.last_offset + 1,
+        end,
         event.size,
         event.max_timestamp,
         event.max_timestamp_offset,
@@ -171,41 +167,23 @@ def _grow(
 ) -> None:
     """Save the partition after an append, with its new first unstable offset, and add to the sparse time
     index. An index entry (t, o) says that no record below offset o is newer than t (Kafka: TimeIndex)."""
-    indexed, pending = partition.indexed_timestamp, partition.bytes_since_index
-    if pending >= _TIME_INDEX_INTERVAL_BYTES and partition.max_timestamp > indexed:
-        unit.insert(
-            _TIME_INDEX_ENTRY,
-            (partition.partition_id, partition.max_timestamp, partition.log_end_offset),
-        )
-        indexed, pending = partition.max_timestamp, 0
-    if max_timestamp <= partition.max_timestamp:
-        max_timestamp = partition.max_timestamp
-        max_timestamp_offset = partition.max_timestamp_offset
+    (
+        id_, topic_id, topic, number, start, end_before, _, _, size_before, newest, newest_at, indexed,
+        pending, clean, snapshot, _, _, cleaned_sum,
+    ) = partition  # fmt: skip
+    if pending >= _TIME_INDEX_INTERVAL_BYTES and newest > indexed:
+        unit.insert(_TIME_INDEX_ENTRY, (id_, newest, end_before))
+        indexed, pending = newest, 0
+    if max_timestamp <= newest:
+        max_timestamp, max_timestamp_offset = newest, newest_at
     first_unstable, stable = partition.stability(first_unstable, log_end_offset)
     # This costs a third of _replace, and runs for every append.
-    partition_rows.save(
-        unit,
-        Partition(
-            partition.partition_id,
-            partition.topic_id,
-            partition.topic,
-            partition.partition,
-            partition.log_start_offset,
-            log_end_offset,
-            stable,
-            first_unstable,
-            partition.size_bytes + size,
-            max_timestamp,
-            max_timestamp_offset,
-            indexed,
-            pending + size,
-            partition.clean_offset,
-            partition.snapshot_offset,
-            last_aborted_offset,
-            checked_from,
-            partition.cleaned_sum,
-        ),
-    )
+    grown = Partition(
+        id_, topic_id, topic, number, start, log_end_offset, stable, first_unstable, size_before + size,
+        max_timestamp, max_timestamp_offset, indexed, pending + size, clean, snapshot,
+        last_aborted_offset, checked_from, cleaned_sum,
+    )  # fmt: skip
+    partition_rows.save(unit, grown)
 
 
 def log_start_offset_moved(unit: Folding, event: kinds.LogStartOffsetMoved, position: int) -> None:

@@ -28,10 +28,17 @@ from eosdb.coordinator.transactions.state import (
 from eosdb.model.config import INT32_MAX
 from eosdb.model.values import (
     CLASSIC,
+    COMPLETE_ABORT,
+    COMPLETE_COMMIT,
+    EMPTY,
     EPOCH_PER_TRANSACTION,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
+    ONGOING,
+    PREPARE_ABORT,
+    PREPARE_COMMIT,
+    PREPARE_EPOCH_FENCE,
     ProducerIdAndEpoch,
     TopicPartition,
     TransactionState,
@@ -88,7 +95,7 @@ def init_producer_id(
             producer_epoch=0,
             last_producer_epoch=NO_PRODUCER_EPOCH,
             previous_producer_id=NO_PRODUCER_ID,
-            state=TransactionState.EMPTY,
+            state=EMPTY,
             timeout_ms=timeout_ms,
             start_time_ms=NO_TIMESTAMP,
             last_update_time_ms=now_ms,
@@ -97,14 +104,14 @@ def init_producer_id(
         raise stale_producer(errors.ProducerFencedError, current, expected)
     if current.state.is_decided:
         raise ending(errors.ConcurrentTransactionsError, current)
-    if current.state is TransactionState.ONGOING:
+    if current.state is ONGOING:
         if expected is not None and expected != current.producer:
             raise stale_producer(errors.ProducerFencedError, current, expected)
         return _fence(current, now_ms)
     given, last_epoch = _next_pair(current, expected, fresh_producer_id)
     return transition(
         current,
-        state=TransactionState.EMPTY,
+        state=EMPTY,
         producer_id=given.producer_id,
         producer_epoch=given.producer_epoch,
         last_producer_epoch=last_epoch,
@@ -154,12 +161,12 @@ def add_to_transaction(
     current = held_by(current, producer_id, producer_epoch, stale)
     if current.state.is_decided:
         raise ending(errors.ConcurrentTransactionsError, current)
-    ongoing = current.state is TransactionState.ONGOING
+    ongoing = current.state is ONGOING
     if ongoing and partitions <= current.partitions and groups <= current.groups:
         return None
     return transition(
         current,
-        state=TransactionState.ONGOING,
+        state=ONGOING,
         partitions=current.partitions | partitions,
         groups=current.groups | groups,
         next_producer_id=NO_PRODUCER_ID,
@@ -181,7 +188,7 @@ def prolong(
     InvalidProducerIdMappingError and ProducerFencedError."""
     current = held_by(current, producer_id, producer_epoch, errors.ProducerFencedError)
     left_ms = current.start_time_ms + current.timeout_ms - now_ms
-    if current.state is not TransactionState.ONGOING or left_ms > timeout_ms // 2:
+    if current.state is not ONGOING or left_ms > timeout_ms // 2:
         return None
     longer_ms = min(now_ms - current.start_time_ms + timeout_ms, INT32_MAX)
     if longer_ms <= current.timeout_ms:
@@ -197,7 +204,7 @@ def begun_again(current: TransactionMetadata, now_ms: int) -> TransactionMetadat
 def is_timed_out(current: TransactionMetadata, now_ms: int) -> bool:
     """Whether the transaction is open past its deadline (timedOutTransactions)."""
     deadline_ms = current.start_time_ms + current.timeout_ms
-    return current.state is TransactionState.ONGOING and deadline_ms < now_ms
+    return current.state is ONGOING and deadline_ms < now_ms
 
 
 def abort_timed_out(current: TransactionMetadata, now_ms: int) -> TransactionMetadata:
@@ -230,7 +237,7 @@ def verify(
     if current.state.is_decided:
         raise ending(errors.NotEnoughReplicasError, current)
     added = wanted in current.partitions or wanted in current.groups
-    if current.state is not TransactionState.ONGOING or not added:
+    if current.state is not ONGOING or not added:
         is_group = isinstance(wanted, str)
         what = f"group {wanted!r}" if is_group else f"partition {wanted}"
         request = "add_offsets_to_txn" if is_group else "add_partitions_to_txn"
@@ -245,12 +252,12 @@ def _fence(current: TransactionMetadata, now_ms: int) -> TransactionMetadata:
     replaced pair, to recognise the fenced producer's requests."""
     fenced = transition(
         current,
-        state=TransactionState.PREPARE_EPOCH_FENCE,
+        state=PREPARE_EPOCH_FENCE,
         producer_epoch=current.producer_epoch + 1,
         last_producer_epoch=current.producer_epoch,
         previous_producer_id=current.producer_id,
     )
-    return transition(fenced, state=TransactionState.PREPARE_ABORT, last_update_time_ms=now_ms)
+    return transition(fenced, state=PREPARE_ABORT, last_update_time_ms=now_ms)
 
 
 def _may_be_known(current: TransactionMetadata, expected: ProducerIdAndEpoch) -> bool:
@@ -262,8 +269,8 @@ def _may_be_known(current: TransactionMetadata, expected: ProducerIdAndEpoch) ->
 
 
 _ENDS: Final = {
-    True: (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT),
-    False: (TransactionState.PREPARE_ABORT, TransactionState.COMPLETE_ABORT),
+    True: (PREPARE_COMMIT, COMPLETE_COMMIT),
+    False: (PREPARE_ABORT, COMPLETE_ABORT),
 }
 """By `committed`: the states after the decision and after the completion."""
 
@@ -303,7 +310,7 @@ def end(
         raise stale_producer(
             errors.ProducerFencedError, current, ProducerIdAndEpoch(producer_id, producer_epoch)
         )
-    if current.state is TransactionState.ONGOING:
+    if current.state is ONGOING:
         return _decided(current, prepare, now_ms, version, fresh_producer_id)
     if current.state is prepare:
         raise ending(errors.ConcurrentTransactionsError, current)
@@ -334,7 +341,7 @@ def _decided(
     version: int,
     fresh_producer_id: int | None,
 ) -> TransactionMetadata:
-    start = current.start_time_ms if current.state is TransactionState.ONGOING else now_ms
+    start = current.start_time_ms if current.state is ONGOING else now_ms
     if version == CLASSIC:
         return transition(current, state=prepare, start_time_ms=start, last_update_time_ms=now_ms)
     used_up = current.producer_epoch >= LAST_CLIENT_EPOCH
@@ -375,7 +382,7 @@ def complete(current: TransactionMetadata, now_ms: int) -> TransactionMetadata:
     """The transaction after all its markers (TransactionMetadata.prepareComplete). Keeps the start time
     and clears partitions and groups. If the end used up the epochs, the next producer id takes over with
     epoch 0."""
-    _, done = _ENDS[current.state is TransactionState.PREPARE_COMMIT]
+    _, done = _ENDS[current.state is PREPARE_COMMIT]
     rotates = current.next_producer_id != NO_PRODUCER_ID
     return transition(
         current,

@@ -11,7 +11,6 @@ later event. A decision always has the fields that identify a fence, except a ve
 
 from __future__ import annotations
 
-import operator
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -33,10 +32,16 @@ from eosdb.model.damage import parsed, reads
 from eosdb.model.protocol.consumer_protocol import OWNED_BY, SINK, has_owner, owner_lock
 from eosdb.model.values import (
     CLASSIC,
+    COMPLETE_ABORT,
+    COMPLETE_COMMIT,
+    EMPTY,
     EPOCH_PER_TRANSACTION,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
+    ONGOING,
+    PREPARE_ABORT,
+    PREPARE_COMMIT,
     ProducerIdAndEpoch,
     TopicPartition,
     TransactionState,
@@ -47,10 +52,10 @@ from eosdb.store.writing.unit import APPENDS, STEPS_PER_UNIT, Folding, Memo, Uni
 
 T = TypeVar("T", str, TopicPartition)
 _USUALLY_FROM: Final[dict[TransactionState, TransactionState]] = {
-    TransactionState.PREPARE_COMMIT: TransactionState.ONGOING,
-    TransactionState.PREPARE_ABORT: TransactionState.ONGOING,
-    TransactionState.COMPLETE_COMMIT: TransactionState.PREPARE_COMMIT,
-    TransactionState.COMPLETE_ABORT: TransactionState.PREPARE_ABORT,
+    PREPARE_COMMIT: ONGOING,
+    PREPARE_ABORT: ONGOING,
+    COMPLETE_COMMIT: PREPARE_COMMIT,
+    COMPLETE_ABORT: PREPARE_ABORT,
 }
 
 
@@ -62,7 +67,7 @@ def expected(
 ) -> kinds.TransactionStateChanged | None:
     """The event that usually leads from `before` (None: the id is unknown) to the state; None if an unknown
     id cannot reach it. `transaction_version` matters for decisions only."""
-    if to_state is TransactionState.EMPTY:
+    if to_state is EMPTY:
         return _INITIALIZED
     if before is None:
         return None
@@ -80,8 +85,8 @@ def expected(
         groups = in_order(before.groups) if before.groups else ()
     usual_version = CLASSIC
     usually_from = _USUALLY_FROM.get(to_state, NAMED)
-    if to_state is TransactionState.ONGOING:
-        usually_from = TransactionState.COMPLETE_COMMIT if begins else TransactionState.ONGOING
+    if to_state is ONGOING:
+        usually_from = COMPLETE_COMMIT if begins else ONGOING
     elif to_state.is_complete:
         usual_version = before.transaction_version
     else:
@@ -94,7 +99,7 @@ def expected(
                 producer_epoch += 1
     return kinds.TransactionStateChanged(
         timestamp, "", producer_id, producer_epoch, last_producer_epoch, previous_producer_id,
-        usually_from, TransactionState.ONGOING, timeout_ms, start_time_ms,
+        usually_from, ONGOING, timeout_ms, start_time_ms,
         partitions, groups,
         NO_PRODUCER_ID, usual_version,
     )  # fmt: skip
@@ -106,7 +111,7 @@ def in_order(joined: frozenset[T]) -> tuple[T, ...]:
 
 
 _INITIALIZED: Final = kinds.TransactionStateChanged(
-    0, "", NAMED, NAMED, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, None, TransactionState.ONGOING, NAMED,
+    0, "", NAMED, NAMED, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, None, ONGOING, NAMED,
     NO_TIMESTAMP, (), (), NO_PRODUCER_ID, CLASSIC,
 )  # fmt: skip
 
@@ -119,23 +124,19 @@ def _in(states: Iterable[TransactionState]) -> str:
 
 
 # Spelled as in the partial indexes, so that SQLite uses these.
-IS_ONGOING: Final = f"= '{TransactionState.ONGOING.label}'"
+IS_ONGOING: Final = f"= '{ONGOING.label}'"
 IS_DECIDED: Final = _in(state for state in TransactionState if state.is_decided)
 IS_COMPLETE: Final = _in(state for state in TransactionState if state.is_complete)
 MAY_EXPIRE: Final = _in(state for state in TransactionState if state.may_expire)
 
 _IN_TABLE: Final = {"start_time_ms": "start_time", "last_update_time_ms": "last_update_time"}
-_IN_EVENT: Final = {"state": "to_state", "last_update_time_ms": "timestamp"}
-"""The fields of TransactionMetadata with other names in the table and the event."""
+"""The fields of TransactionMetadata with other names in the table."""
 _NAMES: Final = [_IN_TABLE.get(field, field) for field in TransactionMetadata._fields]
 _COLUMNS: Final = ", ".join(_NAMES)
-_of_event: Final = operator.attrgetter(
-    *(_IN_EVENT.get(field, field) for field in TransactionMetadata._fields)
-)
 _STATE, _PARTITIONS, _GROUPS = map(
     TransactionMetadata._fields.index, ("state", "partitions", "groups")
 )
-"""The fields with another form in rows or events."""
+"""The fields with another form in rows."""
 BY_ID: Final = Statement(f"SELECT {_COLUMNS} FROM {{transactional_ids}} WHERE transactional_id = ?")
 _DELETE: Final = Statement("DELETE FROM {transactional_ids} WHERE transactional_id = ?")
 NEXT_TIMEOUT: Final = (
@@ -179,7 +180,7 @@ class TransactionMemo(Memo):
         transactional_id = saved.transactional_id
         self.rows[transactional_id] = saved
         if self.owned is not None and has_owner(transactional_id):
-            if saved.state is TransactionState.ONGOING:
+            if saved.state is ONGOING:
                 self.owned[transactional_id] = owner_lock(transactional_id, saved.producer_epoch)
             else:
                 self.owned.pop(transactional_id, None)
@@ -230,13 +231,18 @@ def from_row(row: tuple[Any, ...]) -> TransactionMetadata:
 
 def save(unit: Folding, event: kinds.TransactionStateChanged) -> None:
     """Projection only: save the row of the transactional id."""
-    fields = list(_of_event(event))
-    fields[_PARTITIONS], fields[_GROUPS] = frozenset(event.partitions), frozenset(event.groups)
-    metadata = TransactionMetadata(*fields)
-    unit.save("transactional_ids", metadata.transactional_id, _SAVE, _row, metadata)
+    (
+        timestamp, id_, producer_id, epoch, last_epoch, previous_id, _, state, timeout_ms, start_time_ms,
+        partitions, groups, next_id, version,
+    ) = event  # fmt: skip
+    metadata = TransactionMetadata(
+        id_, producer_id, epoch, last_epoch, previous_id, state, timeout_ms, start_time_ms, timestamp,
+        frozenset(partitions), frozenset(groups), next_id, version,
+    )  # fmt: skip
+    unit.save("transactional_ids", id_, _SAVE, _row, metadata)
     unit.memos[TransactionMemo].follow(metadata)
-    if metadata.state is TransactionState.ONGOING:
-        unit.memos[Due].by(metadata.start_time_ms + metadata.timeout_ms + 1)
+    if state is ONGOING:
+        unit.memos[Due].by(start_time_ms + timeout_ms + 1)
 
 
 def expired(unit: Folding, event: kinds.TransactionalIdExpired, position: int) -> None:
@@ -327,7 +333,7 @@ def write_markers_and_complete(
             f"transactional id {transactional_id!r}: decided under coordinator epoch "
             f"{coordinator_epoch}, now it is {epoch(unit)}; the newer coordinator completes it"
         )
-    producer, committed = decided.producer, decided.state is TransactionState.PREPARE_COMMIT
+    producer, committed = decided.producer, decided.state is PREPARE_COMMIT
     for tp in sorted(decided.partitions):
         try:
             append.append_marker(

@@ -12,9 +12,17 @@ from typing import Any, Final, NamedTuple
 from eosdb.errors import ApiError, IllegalStateError, InvalidProducerIdMappingError
 from eosdb.model.values import (
     CLASSIC,
+    COMPLETE_ABORT,
+    COMPLETE_COMMIT,
+    DEAD,
+    EMPTY,
     EPOCH_PER_TRANSACTION,
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
+    ONGOING,
+    PREPARE_ABORT,
+    PREPARE_COMMIT,
+    PREPARE_EPOCH_FENCE,
     ProducerIdAndEpoch,
     TopicPartition,
     TransactionState,
@@ -25,22 +33,20 @@ LAST_CLIENT_EPOCH: Final = 2**15 - 2
 
 _AT_REST: Final = frozenset(state for state in TransactionState if state.may_expire)
 LEGAL_PREVIOUS: Final[dict[TransactionState, frozenset[TransactionState]]] = {
-    TransactionState.EMPTY: _AT_REST,
-    TransactionState.ONGOING: _AT_REST | {TransactionState.ONGOING},
-    TransactionState.PREPARE_COMMIT: frozenset({TransactionState.ONGOING}),
-    TransactionState.PREPARE_ABORT: frozenset(
-        _AT_REST | {TransactionState.ONGOING, TransactionState.PREPARE_EPOCH_FENCE}
-    ),
-    TransactionState.COMPLETE_COMMIT: frozenset({TransactionState.PREPARE_COMMIT}),
-    TransactionState.COMPLETE_ABORT: frozenset({TransactionState.PREPARE_ABORT}),
-    TransactionState.DEAD: _AT_REST,
-    TransactionState.PREPARE_EPOCH_FENCE: frozenset({TransactionState.ONGOING}),
+    EMPTY: _AT_REST,
+    ONGOING: _AT_REST | {ONGOING},
+    PREPARE_COMMIT: frozenset({ONGOING}),
+    PREPARE_ABORT: frozenset(_AT_REST | {ONGOING, PREPARE_EPOCH_FENCE}),
+    COMPLETE_COMMIT: frozenset({PREPARE_COMMIT}),
+    COMPLETE_ABORT: frozenset({PREPARE_ABORT}),
+    DEAD: _AT_REST,
+    PREPARE_EPOCH_FENCE: frozenset({ONGOING}),
 }
 """The states that may precede each (Kafka: TransactionState.validPreviousStates). Dead and
 PrepareEpochFence are never stored. A version 2 abort without a transaction goes from Empty or Complete…
 directly to PrepareAbort."""
 assert set(LEGAL_PREVIOUS) == set(TransactionState), "every state says which may precede it"
-assert set().union(*LEGAL_PREVIOUS.values()) == set(TransactionState) - {TransactionState.DEAD}, (
+assert set().union(*LEGAL_PREVIOUS.values()) == set(TransactionState) - {DEAD}, (
     "every state but Dead leads on"
 )
 
@@ -112,7 +118,7 @@ def _broken_rule(old: TransactionMetadata, new: TransactionMetadata) -> str | No
     """The contradiction between `new` and its state; None if there is none."""
     before, after = _PRODUCER(old), _PRODUCER(new)
     bumped = (old.producer_id, old.producer_epoch + 1)
-    if new.state is TransactionState.EMPTY:
+    if new.state is EMPTY:
         rotated = new.producer_id != old.producer_id and new.producer_epoch == 0
         if not rotated and after not in (before, bumped):
             return f"producer {after} does not follow {before}"
@@ -123,7 +129,7 @@ def _broken_rule(old: TransactionMetadata, new: TransactionMetadata) -> str | No
         return None
     if new.state.is_decided and old.state.may_expire and new.transaction_version == CLASSIC:
         return "nothing has begun"
-    bumps = new.state is TransactionState.PREPARE_EPOCH_FENCE or (
+    bumps = new.state is PREPARE_EPOCH_FENCE or (
         new.state.is_decided and new.transaction_version == EPOCH_PER_TRANSACTION
     )
     rotates = new.state.may_expire and old.next_producer_id != NO_PRODUCER_ID
@@ -137,10 +143,10 @@ def _broken_rule(old: TransactionMetadata, new: TransactionMetadata) -> str | No
         return f"the producer changed from {before} to {after}"
     if new.timeout_ms != old.timeout_ms:
         # decisions/0034: its producer is alive and gets more time.
-        is_prolonged = new.state is old.state is TransactionState.ONGOING
+        is_prolonged = new.state is old.state is ONGOING
         if not is_prolonged or new.timeout_ms < old.timeout_ms:
             return "the timeout changed"
-    if new.state is TransactionState.ONGOING:
+    if new.state is ONGOING:
         if new.start_time_ms == NO_TIMESTAMP:
             return "it has no start time"
         if not (old.partitions <= new.partitions and old.groups <= new.groups):
