@@ -15,7 +15,7 @@ from typing import Final
 
 from eosdb.errors import IllegalStateError
 from eosdb.system.descriptors import FOLDER
-from eosdb.system.lock_file import LockFile, open_lock_file
+from eosdb.system.lock_file import QUEUE, LockFile, open_lock_file
 from eosdb.system.mount import Mount
 
 assert sys.platform == "linux"
@@ -43,6 +43,7 @@ def _bytes(kind: int, byte: int, length: int = 1) -> bytes:
 
 _LOCK: Final = (_bytes(fcntl.F_WRLCK, 0), _bytes(fcntl.F_WRLCK, 1))
 _UNLOCK: Final = (_bytes(fcntl.F_UNLCK, 0), _bytes(fcntl.F_UNLCK, 1))
+_LOCK_BOTH: Final = _bytes(fcntl.F_WRLCK, 0, 2)
 _UNLOCK_BOTH: Final = _bytes(fcntl.F_UNLCK, 0, 2)
 
 
@@ -53,11 +54,12 @@ class _Bytes(LockFile):
     def files(self) -> Sequence[LockFile]:
         return (self,)
 
-    def try_lock(self, lock: int) -> bool:
+    def try_writer(self) -> bool:
         try:
-            fcntl.fcntl(self, fcntl.F_OFD_SETLK, _LOCK[lock])
+            fcntl.fcntl(self, fcntl.F_OFD_SETLK, _LOCK_BOTH)
         except (BlockingIOError, PermissionError):
             return False
+        self.unlock(QUEUE)
         return True
 
     def lock(self, lock: int) -> None:

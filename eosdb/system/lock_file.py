@@ -14,6 +14,9 @@ from typing import Final, TypeVar
 
 LOCK: Final = "-lock"
 """The suffix of a lock file's name."""
+QUEUE: Final = 0
+WRITER: Final = 1
+"""The numbers of the two locks of writers."""
 
 
 class LockFile(FileIO):

@@ -21,7 +21,7 @@ from typing import Final
 
 from eosdb.system import posix_locks
 from eosdb.system.descriptors import open_files
-from eosdb.system.lock_file import LockFile, open_lock_file
+from eosdb.system.lock_file import QUEUE, WRITER, LockFile, open_lock_file
 from eosdb.system.mount import Mount
 
 IS_PORTABLE: Final = True
@@ -58,6 +58,12 @@ class _Files:
                 file.close()
             raise
         self._locks: Final = opened[1:]
+
+    def try_writer(self) -> bool:
+        try:
+            return self.try_lock(QUEUE) and self.try_lock(WRITER)
+        finally:
+            self.unlock(QUEUE)
 
     def try_lock(self, lock: int) -> bool:
         try:

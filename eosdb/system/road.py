@@ -16,8 +16,6 @@ from eosdb.system.mount import Mount
 
 VARIABLE: Final = "EOSDB_PORTABLE"
 """The environment variable that selects the portable implementation on Linux if it is 1."""
-QUEUE: Final = 0
-WRITER: Final = 1
 
 
 class WriterLocks(Protocol):
@@ -27,8 +25,8 @@ class WriterLocks(Protocol):
     def files(self) -> Sequence[LockFile]:
         """The open files; the first also stores facts for all processes."""
 
-    def try_lock(self, lock: int) -> bool:
-        """Take the lock if it is free."""
+    def try_writer(self) -> bool:
+        """Take WRITER if both locks are free."""
 
     def lock(self, lock: int) -> None:
         """Wait for the lock. Raises OSError."""

@@ -14,7 +14,7 @@ import pytest
 
 import eosdb
 from eosdb import Record, RecordBatch, TopicPartition
-from eosdb.system.road import WRITER
+from eosdb.system.lock_file import WRITER
 from tests.concurrency.test_mutex import is_held
 from tests.inside import mutex, writer
 

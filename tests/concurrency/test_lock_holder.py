@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import eosdb
-from eosdb.system.road import QUEUE
+from eosdb.system.lock_file import QUEUE
 from tests.concurrency.test_mutex import is_held
 from tests.store.locked import go_on, start, worker
 

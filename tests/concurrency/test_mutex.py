@@ -14,7 +14,8 @@ import pytest
 
 import eosdb
 from eosdb.store.file.locks import WriterMutex
-from eosdb.system.road import QUEUE, WRITER, road
+from eosdb.system.lock_file import QUEUE, WRITER
+from eosdb.system.road import road
 
 pytestmark = [
     pytest.mark.crash,

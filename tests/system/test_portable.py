@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from eosdb.system import portable
+from eosdb.system.lock_file import QUEUE, WRITER
 from eosdb.system.mount import Mount
-from eosdb.system.road import QUEUE, WRITER
 
 LINUX = """\
 /dev/vda on / type ext4 (rw,relatime)

@@ -27,8 +27,8 @@ from eosdb.model.threads import Thread
 from eosdb.store.file import failures
 from eosdb.store.file.failures import system_calls, translate_system
 from eosdb.store.file.open_files import Identity
-from eosdb.system.lock_file import LOCK
-from eosdb.system.road import QUEUE, WRITER, OwnerFile, WriterLocks, road
+from eosdb.system.lock_file import LOCK, QUEUE, WRITER
+from eosdb.system.road import OwnerFile, WriterLocks, road
 
 _SYNC_FAILED_AT: Final = 8
 """The offset of the byte `_FAILED` in the file, after the locked bytes."""
@@ -66,12 +66,8 @@ class WriterMutex:
         """Wait until this process is the only writer. The caller releases in any case. Raises
         DatabaseLockedError after `timeout_ms`, by default the object's own."""
         # decisions/0002: the next writer holds the queue lock while it waits, so no other overtakes it.
-        if self._locks.try_lock(QUEUE):
-            if self._locks.try_lock(WRITER):
-                self._locks.unlock(QUEUE)
-                return
-            self._locks.unlock(QUEUE)
-        self._acquire_in_turn(self._timeout_ms if timeout_ms is None else timeout_ms)
+        if not self._locks.try_writer():
+            self._acquire_in_turn(self._timeout_ms if timeout_ms is None else timeout_ms)
 
     def close(self) -> None:
         self.owner_locks.close()

@@ -15,7 +15,8 @@ from eosdb.store import wal
 from eosdb.store.file import locks
 from eosdb.store.file.locks import WriterMutex, sync_has_failed
 from eosdb.store.writing.group_commit import GroupCommit, Request
-from eosdb.system.road import WRITER, road
+from eosdb.system.lock_file import WRITER
+from eosdb.system.road import road
 
 
 def nothing(_: object) -> None: ...
