@@ -133,10 +133,6 @@ _IN_TABLE: Final = {"start_time_ms": "start_time", "last_update_time_ms": "last_
 """The fields of TransactionMetadata with other names in the table."""
 _NAMES: Final = [_IN_TABLE.get(field, field) for field in TransactionMetadata._fields]
 _COLUMNS: Final = ", ".join(_NAMES)
-_STATE, _PARTITIONS, _GROUPS = map(
-    TransactionMetadata._fields.index, ("state", "partitions", "groups")
-)
-"""The fields with another form in rows."""
 BY_ID: Final = Statement(f"SELECT {_COLUMNS} FROM {{transactional_ids}} WHERE transactional_id = ?")
 _DELETE: Final = Statement("DELETE FROM {transactional_ids} WHERE transactional_id = ?")
 NEXT_TIMEOUT: Final = (
@@ -250,12 +246,10 @@ def expired(unit: Folding, event: kinds.TransactionalIdExpired, position: int) -
     unit.memos[TransactionMemo].rows.pop(event.transactional_id, None)
 
 
-def _row(metadata: TransactionMetadata) -> list[object]:
-    row: list[object] = list(metadata)
-    row[_STATE] = metadata.state.label
-    row[_PARTITIONS] = partitions_json(sorted(metadata.partitions))
-    row[_GROUPS] = texts_json(sorted(metadata.groups))
-    return row
+def _row(metadata: TransactionMetadata) -> tuple[object, ...]:
+    *first, state, timeout_ms, start, updated, partitions, groups, next_id, version = metadata
+    texts = partitions_json(sorted(partitions)), texts_json(sorted(groups))
+    return (*first, state.label, timeout_ms, start, updated, *texts, next_id, version)
 
 
 def record(
