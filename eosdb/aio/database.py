@@ -100,12 +100,10 @@ class Processing:
         """Return the plain function that the processor calls, with as many parameters as the user's."""
         if not is_asynchronous(self._handler):
             return self._handler
-        if takes_transaction(self._handler):
-            return lambda records, tx: self._call(records, tx)
-        return lambda records: self._call(records)
+        return self._call if takes_transaction(self._handler) else partial(self._call, tx=None)
 
     def _call(
-        self, records: ConsumerRecord | list[ConsumerRecord], tx: UserTransaction | None = None
+        self, records: ConsumerRecord | list[ConsumerRecord], tx: UserTransaction | None
     ) -> Results:
         """In the processor's thread, or one of its workers."""
         inbox = Inbox()

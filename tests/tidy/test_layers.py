@@ -78,7 +78,7 @@ TIERS = {
 ROOMS = [row for tier in TIERS.values() for row in tier]
 BUDGET = {
     "engine": 33_475,
-    "clients": 10_414,
+    "clients": 10_408,
     "wire": 5_642,
     "testing": 3_202,
     "integrations": 7_449,

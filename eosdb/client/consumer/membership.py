@@ -19,7 +19,7 @@ from eosdb.client.background import Background
 from eosdb.client.consumer.assignors import ASSIGNORS, MemberSubscription
 from eosdb.client.consumer.fetcher import AssignedPartitions
 from eosdb.client.consumer.requests import ConsumerRequests
-from eosdb.client.transport import Presence
+from eosdb.client.transport import Presence, presence
 from eosdb.errors import (
     ApiError,
     DatabaseClosedError,
@@ -375,17 +375,17 @@ class Membership:
         # KIP-345: a static member may be away until its session ends, so it has no presence.
         is_static = self._settings.group_instance_id is not None
         if self._presence is None and not self._member_id and not is_static:
-            self._presence = self._requests.presence()
+            self._presence = presence(self._requests.transport)
         return 0 if self._presence is None else self._presence.number
 
     def _look_at_presences(self, now_ms: int) -> None:
         """Remove members of dead processes, at most every LOOK_EVERY_MS."""
-        presence = self._presence
-        if presence is None or now_ms < self._next_presence_look_ms:
+        held = self._presence
+        if held is None or now_ms < self._next_presence_look_ms:
             return
         self._next_presence_look_ms = now_ms + LOOK_EVERY_MS
         with contextlib.suppress(EosdbError):  # The next check, or the next writer, notices it too.
-            presence.look()
+            held.look()
 
     @property
     def _presence_due_ms(self) -> int:
@@ -457,9 +457,9 @@ class Membership:
         self._ask_now()
         if not keep_member_id:
             self._member_id = ""
-            presence, self._presence = self._presence, None
-            if presence is not None:
-                presence.end()
+            ended, self._presence = self._presence, None
+            if ended is not None:
+                ended.end()
 
     def _send_leave(self) -> None:
         """Leave the group. If the request is lost, the session ends later."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Final, TypeVar
 
 from eosdb.client.consumer.settings import ConsumerSettings
-from eosdb.client.transport import Presence, Transport, call, presence
+from eosdb.client.transport import Transport, call
 from eosdb.errors import ApiError, EosdbError
 from eosdb.model.clock import Clock
 from eosdb.model.metrics import Metrics
@@ -23,7 +23,7 @@ class ConsumerRequests:
     def __init__(
         self, transport: Transport, clock: Clock, settings: ConsumerSettings, metrics: Metrics
     ) -> None:
-        self._transport = transport
+        self.transport: Final = transport
         self.clock: Final = clock
         self.settings: Final = settings
         self.metrics: Final = metrics
@@ -35,7 +35,7 @@ class ConsumerRequests:
         try:
             with self._lock:
                 return call(
-                    self._transport,
+                    self.transport,
                     self.clock,
                     request,
                     request_timeout_ms=self.settings.request_timeout_ms,
@@ -71,7 +71,3 @@ class ConsumerRequests:
             if now_at != version:
                 return now_at
         return version
-
-    def presence(self) -> Presence | None:
-        """A new presence, for a member that is about to join."""
-        return presence(self._transport)
