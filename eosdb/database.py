@@ -60,7 +60,6 @@ from eosdb.model.words import needs_extra
 from eosdb.store import queries
 from eosdb.store.file import forking
 from eosdb.store.file.file_system import folder_in_memory
-from eosdb.store.file.file_system import memory_folder as memory_folder
 from eosdb.store.schema.migrate import Opened, open_file
 from eosdb.store.store import Store
 

@@ -24,6 +24,9 @@ from eosdb.system.descriptors import open_files
 from eosdb.system.lock_file import QUEUE, WRITER, LockFile, open_lock_file
 from eosdb.system.mount import Mount
 
+if sys.platform == "linux":
+    from eosdb.system import linux
+
 IS_PORTABLE: Final = True
 LOCK_FILES: Final = ("-queue", "-writer")
 OWNER: Final = "-owner-"
@@ -110,19 +113,14 @@ def writer_locks(path: str) -> _Files:
 def is_owned(path: str, number: int) -> bool:
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     with LockFile(descriptor, "r") as file:
-        if sys.platform == "linux":
-            from eosdb.system import linux
-
-            if linux.is_on_road(file, is_portable=False):
-                return True
+        if sys.platform == "linux" and linux.is_on_road(file, is_portable=False):
+            return True
         return any(_has(name, number, removes=False) for name in _owner_files(path))
 
 
 def _facts(path: str) -> LockFile:
     file = open_lock_file(path, LockFile)
     if sys.platform == "linux":
-        from eosdb.system import linux
-
         try:
             linux.keep_out_other_road(file, is_portable=True)
         except BaseException:

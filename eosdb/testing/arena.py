@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
 from eosdb.client.transport import Exchange, Presence, presence
-from eosdb.database import Database, connect, memory_folder
+from eosdb.database import Database, connect
 from eosdb.errors import EosdbError
 from eosdb.model.clock import Clock
 from eosdb.model.closing import Closeable
@@ -24,6 +24,7 @@ from eosdb.model.config import BrokerConfig
 from eosdb.model.failpoints import Failpoint
 from eosdb.model.requests import AnyBroker, JoinGroup, Produce, Question, Request, SyncGroup
 from eosdb.model.values import ConsumerGroupMetadata, ProduceResult, TopicPartition
+from eosdb.system.road import road
 from eosdb.testing.faulty_transport import FaultyTransport
 from eosdb.testing.scheduler import Actor, NodeCrashed, Scheduler, SimulatedClock
 
@@ -81,7 +82,7 @@ class Arena(Closeable):
         self.presences: dict[int, SimulatedPresence] = {}
         self.scheduler.ended = self._end_presences
         self.config = config or BrokerConfig()
-        self._folder = tempfile.mkdtemp(prefix="eosdb-simulation-", dir=memory_folder())
+        self._folder = tempfile.mkdtemp(prefix="eosdb-simulation-", dir=road.memory_folder())
         self.path = str(Path(self._folder, "simulated.db"))
         self.nodes: list[Database] = []
         self._running_on: int | None = None

@@ -255,14 +255,13 @@ def assignor_of(group: ConsumerGroup) -> str:
     return max(votes, key=lambda name: (votes[name], name), default="uniform")
 
 
-def known_member(group: ConsumerGroup | None, member_id: str) -> ConsumerMember:
+def known_member(group: ConsumerGroup, member_id: str) -> ConsumerMember:
     """Raises UnknownMemberIdError."""
-    member = None if group is None else group.member(member_id)
+    member = group.member(member_id)
     if member is None:
-        name = "" if group is None else group.group_id
         raise errors.UnknownMemberIdError(
-            f"group {name!r}: {member_id!r} is not a member, because it left or its session timed out; "
-            "join again"
+            f"group {group.group_id!r}: {member_id!r} is not a member, because it left or its session timed "
+            "out; join again"
         )
     return member
 

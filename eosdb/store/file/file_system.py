@@ -66,7 +66,7 @@ def check_local(path: str) -> None:
 def folder_in_memory(owner: object) -> tuple[str, Callable[[], object]]:
     """Create a folder. Returns it and its finalizer, which also runs when `owner` is garbage-collected,
     at the latest at the end of the process."""
-    folder, process = tempfile.mkdtemp(prefix="eosdb-", dir=memory_folder()), os.getpid()
+    folder, process = tempfile.mkdtemp(prefix="eosdb-", dir=road.memory_folder()), os.getpid()
     finalizer = weakref.finalize(owner, _remove, folder, process)
 
     def remove() -> None:
@@ -74,11 +74,6 @@ def folder_in_memory(owner: object) -> tuple[str, Callable[[], object]]:
         finalizer.detach()
 
     return folder, remove
-
-
-def memory_folder() -> str | None:
-    """The folder for files in memory; None for `tempfile`'s default."""
-    return road.memory_folder()
 
 
 def _remove(folder: str, owner: int) -> None:

@@ -190,7 +190,10 @@ def _check_finished(path: str) -> None:
 
 def _unfinished(path: str) -> errors.StorageError | None:
     """Return the error for a transaction that only the owner's programs can end, if there is one."""
-    if _begins(f"{path}-journal", _HOT):
+    journal = b""
+    with contextlib.suppress(OSError), open(f"{path}-journal", "rb") as file:
+        journal = file.read(len(_HOT))
+    if journal == _HOT:
         return errors.StorageError(
             f"{path}-journal holds a transaction that has not ended: a program is writing, or was killed. "
             "Let it end, or open the file once with its own program, which rolls it back; then adopt it"
@@ -217,14 +220,6 @@ def _check_health(path: str, connection: sqlite3.Connection) -> None:
             f"{path} is damaged, so it is not adopted, and nothing was changed; restore a backup of it "
             f"first (SQLite: {health})"
         )
-
-
-def _begins(path: str, with_bytes: bytes) -> bool:
-    try:
-        with open(path, "rb") as file:
-            return file.read(len(with_bytes)) == with_bytes
-    except OSError:
-        return False
 
 
 def _mode(connection: sqlite3.Connection) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
 
 from eosdb.errors import EosdbError, IllegalStateError, InvalidRequestError
@@ -34,10 +34,6 @@ _REFUSED: Final = ("close", "deserialize", "set_authorizer", "setconfig", "setli
 _COLLATIONS: Final = frozenset({"binary", "nocase", "rtrim"})
 
 
-class _Owner(Protocol):
-    is_ours: bool
-
-
 class SharedConnection(sqlite3.Connection):
     """A connection that runs the user's statements and eosdb's own; its owner says whose turn it is.
 
@@ -45,7 +41,7 @@ class SharedConnection(sqlite3.Connection):
     the next block, which belongs to another request, the connection is not used again.
     """
 
-    owner: _Owner | None = None
+    owner: HeldUnit | None = None
     carries = False
     """Whether it has state that would affect the next block."""
 
