@@ -260,8 +260,8 @@ def known_member(group: ConsumerGroup, member_id: str) -> ConsumerMember:
     member = group.member(member_id)
     if member is None:
         raise errors.UnknownMemberIdError(
-            f"group {group.group_id!r}: {member_id!r} is not a member, because it left or its session timed "
-            "out; join again"
+            f"group {group.group_id!r}: {member_id!r} is not a member, because it left or its session "
+            "timed out; join again"
         )
     return member
 
