@@ -120,9 +120,9 @@ _TEMPORARY: Final = (
     "SELECT type, name FROM sqlite_temp_master "
     "WHERE type IN ('trigger', 'view', 'table') ORDER BY type DESC /* eosdb */"
 )
-_UNREAD: Final = (
+UNREAD: Final = (
     "a statement of this transaction that writes and returns rows (RETURNING) has not been read to its "
-    "end; fetch all of its rows, or close its result, before you publish or end the block"
+    "end; fetch all of its rows, or close its cursor, before you publish or end the transaction"
 )
 
 _ENDS_ITSELF: Final = (
@@ -348,7 +348,7 @@ class HeldUnit:
                 raise KeyboardInterrupt from error
             if cause.sqlite_errorcode == sqlite3.SQLITE_BUSY and self._raw.in_transaction:
                 self.is_spoilt = True
-                raise IllegalStateError(_UNREAD) from error
+                raise IllegalStateError(UNREAD) from error
             self._remember(cause)
             raise
 

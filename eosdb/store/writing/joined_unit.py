@@ -33,6 +33,7 @@ from eosdb.store.file.failures import (
 from eosdb.store.file.locks import sync_has_failed
 from eosdb.store.schema import guard
 from eosdb.store.schema.migrate import check_newest
+from eosdb.store.writing.held_unit import UNREAD
 from eosdb.store.writing.unit import Apply, Parameters, Unit
 
 _BEGIN: Final = "BEGIN IMMEDIATE"
@@ -72,10 +73,6 @@ _STALE: Final = (
     "this transaction has read before another one has written, and SQLite does not let it write any more; "
     "nothing was published. Roll it back and run it again; to wait instead, begin transactions that write "
     'with BEGIN IMMEDIATE (in Django "OPTIONS": {"transaction_mode": "IMMEDIATE"})'
-)
-_UNREAD: Final = (
-    "a statement of this transaction that writes and returns rows (RETURNING) has not been read to its "
-    "end; fetch all of its rows, or close its cursor, before you publish"
 )
 
 
@@ -264,7 +261,7 @@ def _set_savepoint(connection: sqlite3.Connection) -> None:
         connection.execute(_SET)
     except sqlite3.OperationalError as error:
         if error.sqlite_errorcode == sqlite3.SQLITE_BUSY:
-            raise IllegalStateError(_UNREAD) from error
+            raise IllegalStateError(UNREAD) from error
         raise
     try:
         connection.execute(_UNDO)
