@@ -364,14 +364,11 @@ class TransactionCoordinator:
                 nonlocal lost
                 lost = current = transaction_rows.load(unit, transactional_id)
                 now = self._clock.time_ms()
-                if current is None:
+                if current is None or not (
+                    decisions.is_timed_out(current, now) or self.presences.is_orphan(current)
+                ):
                     return None
-                if decisions.is_timed_out(current, now):
-                    prepared = decisions.abort_timed_out(current, now)
-                elif self.presences.is_orphan(current):
-                    prepared = decisions.abort_orphan(current, now)
-                else:
-                    return None
+                prepared = decisions.fence(current, now)
                 transaction_rows.record(unit, current, prepared, now)
                 return Decision(prepared, transaction_rows.epoch(unit))
 

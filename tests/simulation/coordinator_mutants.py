@@ -68,9 +68,9 @@ def init_leaves_the_transaction_open(
     )
 
 
-@instead_of("a time-out fences the producer with its own epoch", decisions, "abort_timed_out")
-def timeout_keeps_the_epoch(abort: Any, current: Any, now_ms: Any) -> Any:
-    return abort(current, now_ms)._replace(producer_epoch=current.producer_epoch)
+@instead_of("a producer is fenced with its own epoch", decisions, "fence")
+def fence_keeps_the_epoch(fence: Any, current: Any, now_ms: Any) -> Any:
+    return fence(current, now_ms)._replace(producer_epoch=current.producer_epoch)
 
 
 @instead_of("a repeated end is answered with success, whatever it asks for", decisions, "end")

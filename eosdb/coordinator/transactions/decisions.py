@@ -107,7 +107,7 @@ def init_producer_id(
     if current.state is ONGOING:
         if expected is not None and expected != current.producer:
             raise stale_producer(errors.ProducerFencedError, current, expected)
-        return _fence(current, now_ms)
+        return fence(current, now_ms)
     given, last_epoch = _next_pair(current, expected, fresh_producer_id)
     return transition(
         current,
@@ -207,20 +207,17 @@ def is_timed_out(current: TransactionMetadata, now_ms: int) -> bool:
     return current.state is ONGOING and deadline_ms < now_ms
 
 
-def abort_timed_out(current: TransactionMetadata, now_ms: int) -> TransactionMetadata:
-    """The overdue transaction's PrepareAbort (TransactionCoordinator.abortTimedOutTransactions). Its
-    epoch is one higher, which fences the producer."""
-    if not is_timed_out(current, now_ms):
-        raise IllegalTransitionError(
-            f"{named(current)}: {current.state.label} since {current.start_time_ms} with "
-            f"{current.timeout_ms} ms is not overdue at {now_ms}"
-        )
-    return _fence(current, now_ms)
-
-
-def abort_orphan(current: TransactionMetadata, now_ms: int) -> TransactionMetadata:
-    """The PrepareAbort of an open transaction whose owner is dead; fences the producer."""
-    return _fence(current, now_ms)
+def fence(current: TransactionMetadata, now_ms: int) -> TransactionMetadata:
+    """The PrepareAbort of an open transaction. Its higher epoch fences the producer (Kafka:
+    prepareFenceProducerEpoch); the replaced pair is kept, to recognise the producer's requests."""
+    fenced = transition(
+        current,
+        state=PREPARE_EPOCH_FENCE,
+        producer_epoch=current.producer_epoch + 1,
+        last_producer_epoch=current.producer_epoch,
+        previous_producer_id=current.producer_id,
+    )
+    return transition(fenced, state=PREPARE_ABORT, last_update_time_ms=now_ms)
 
 
 def verify(
@@ -245,19 +242,6 @@ def verify(
             f"{named(current)}: {what} is not in an open transaction, the state is "
             f"{current.state.label}; call {request} first"
         )
-
-
-def _fence(current: TransactionMetadata, now_ms: int) -> TransactionMetadata:
-    """The abort of an open transaction with a higher epoch (prepareFenceProducerEpoch). Keeps the
-    replaced pair, to recognise the fenced producer's requests."""
-    fenced = transition(
-        current,
-        state=PREPARE_EPOCH_FENCE,
-        producer_epoch=current.producer_epoch + 1,
-        last_producer_epoch=current.producer_epoch,
-        previous_producer_id=current.producer_id,
-    )
-    return transition(fenced, state=PREPARE_ABORT, last_update_time_ms=now_ms)
 
 
 def _may_be_known(current: TransactionMetadata, expected: ProducerIdAndEpoch) -> bool:

@@ -199,9 +199,9 @@ def verify(
     )  # fmt: skip
 
 
-def time_out(late_ms: int = 1) -> Request[Current]:
+def time_out() -> Request[Current]:
     return Request(
-        lambda current: decisions.abort_timed_out(current, START_MS + TIMEOUT_MS + late_ms),
+        lambda current: decisions.fence(current, START_MS + TIMEOUT_MS + 1),
         "time_out",
     )
 

@@ -129,10 +129,9 @@ MATRIX: dict[str, tuple[Request[object], Cells]] = {
         Request(lambda current: decisions.is_timed_out(current, START_MS + TIMEOUT_MS)),
         (None,) + 8 * ("no",),
     ),
-    "abort as timed out, after the deadline": (
+    "fence": (
         time_out(), (None, "bug", "PrepareAbort 7/6", "bug", "bug", "bug", "bug", "bug", "bug"),
     ),
-    "abort as timed out, at the deadline": (time_out(0), (None,) + 8 * ("bug",)),
     "needs a new producer id": (
         init(fresh=None),
         (NEEDED, "Empty 7/6", "PrepareAbort 7/6", WAIT, WAIT, "Empty 7/6", "Empty 7/6", "bug", "bug"),
