@@ -19,6 +19,7 @@ from enum import Enum
 from typing import Final
 
 from eosdb import errors
+from eosdb.coordinator.groups.decisions import NO_DEADLINE, Members
 from eosdb.model.assignors import Subscriber, assign_ranges, assign_uniformly
 from eosdb.model.requests import ConsumerGroupHeartbeat
 from eosdb.model.values import GroupState
@@ -26,7 +27,6 @@ from eosdb.model.values import GroupState
 Partitions = frozenset[tuple[int, int]]
 """Topic number and partition number of each."""
 NOTHING: Final[Partitions] = frozenset()
-NO_DEADLINE: Final = -1
 AWAY: Final = -2
 """The member epoch of a static member that has left for a while."""
 
@@ -81,7 +81,7 @@ class ConsumerMember:
 
 
 @dataclass(frozen=True, slots=True)
-class ConsumerGroup:
+class ConsumerGroup(Members[ConsumerMember]):
     """A group. `metadata_hash` stands for the subscribed topics and partition counts of the target."""
 
     group_id: str
@@ -105,17 +105,6 @@ class ConsumerGroup:
         """When the first member is removed for not giving up partitions."""
         deadlines = (m.revoke_by_ms for m in self.members if m.revoke_by_ms != NO_DEADLINE)
         return min(deadlines, default=NO_DEADLINE)
-
-    def member(self, member_id: str) -> ConsumerMember | None:
-        return next((m for m in self.members if m.member_id == member_id), None)
-
-    def owner_of(self, owner_lock: int) -> ConsumerMember | None:
-        return next((m for m in self.members if owner_lock and m.owner_lock == owner_lock), None)
-
-    def instance(self, group_instance_id: str | None) -> ConsumerMember | None:
-        if group_instance_id is None:
-            return None
-        return next((m for m in self.members if m.group_instance_id == group_instance_id), None)
 
     def with_members(
         self, changed: Iterable[ConsumerMember], removed: Iterable[str] = ()
@@ -269,16 +258,11 @@ def known_member(group: ConsumerGroup, member_id: str) -> ConsumerMember:
 def static_member(group: ConsumerGroup, member_id: str, group_instance_id: str) -> ConsumerMember:
     """The member with this group instance id. Raises UnknownMemberIdError, and FencedInstanceIdError if
     another member id has it."""
-    holder = group.instance(group_instance_id)
+    holder = group.holder(member_id, group_instance_id)
     if holder is None:
         raise errors.UnknownMemberIdError(
             f"group {group.group_id!r}: no member has the group instance id {group_instance_id!r}; join "
             "again"
-        )
-    if holder.member_id != member_id:
-        raise errors.FencedInstanceIdError(
-            f"group {group.group_id!r}: {group_instance_id!r} is held by member {holder.member_id!r} now, "
-            f"got {member_id!r}; a newer instance has taken over: close this one"
         )
     return holder
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final, Generic, TypeVar
 
 from eosdb import errors
 from eosdb.model.protocol.consumer_protocol import PROTOCOL_TYPE, decode_subscription
@@ -41,8 +41,40 @@ class Member:
         return dict(self.protocols).get(protocol, b"")
 
 
+M = TypeVar("M", bound=Any)
+
+
+class Members(Generic[M]):
+    """The members of a group of either protocol."""
+
+    __slots__ = ()
+    group_id: str
+    members: tuple[M, ...]
+
+    def member(self, member_id: str) -> M | None:
+        return next((m for m in self.members if m.member_id == member_id), None)
+
+    def owner_of(self, owner_lock: int) -> M | None:
+        return next((m for m in self.members if owner_lock and m.owner_lock == owner_lock), None)
+
+    def instance(self, group_instance_id: str | None) -> M | None:
+        if group_instance_id is None:
+            return None
+        return next((m for m in self.members if m.group_instance_id == group_instance_id), None)
+
+    def holder(self, member_id: str, group_instance_id: str | None) -> M | None:
+        """As `instance`. Raises FencedInstanceIdError if another member id has it."""
+        holder = self.instance(group_instance_id)
+        if holder is not None and holder.member_id != member_id:
+            raise errors.FencedInstanceIdError(
+                f"group {self.group_id!r}: {group_instance_id!r} is held by member {holder.member_id!r} "
+                f"now, got {member_id!r}; a newer instance has taken over: close this one"
+            )
+        return holder
+
+
 @dataclass(frozen=True, slots=True)
-class Group:
+class Group(Members[Member]):
     """A group. At `deadline_ms` the rebalance ends without the members that are late."""
 
     group_id: str
@@ -53,17 +85,6 @@ class Group:
     leader: str | None = None
     members: tuple[Member, ...] = ()
     deadline_ms: int = NO_DEADLINE
-
-    def member(self, member_id: str) -> Member | None:
-        return next((m for m in self.members if m.member_id == member_id), None)
-
-    def owner_of(self, owner_lock: int) -> Member | None:
-        return next((m for m in self.members if owner_lock and m.owner_lock == owner_lock), None)
-
-    def instance(self, group_instance_id: str | None) -> Member | None:
-        if group_instance_id is None:
-            return None
-        return next((m for m in self.members if m.group_instance_id == group_instance_id), None)
 
 
 def join(group: Group, joining: Member, protocol_type: str, now_ms: int) -> Group:
@@ -163,13 +184,8 @@ def known_member(group: Group | None, member_id: str, group_instance_id: str | N
     """The member with this id (validateMember). Raises UnknownMemberIdError, and FencedInstanceIdError if
     another member id has its group instance id."""
     name = "" if group is None else group.group_id
-    if group is not None and group_instance_id is not None:
-        holder = group.instance(group_instance_id)
-        if holder is not None and holder.member_id != member_id:
-            raise errors.FencedInstanceIdError(
-                f"group {name!r}: {group_instance_id!r} is held by member {holder.member_id!r} now, "
-                f"got {member_id!r}; a newer instance has taken over: close this one"
-            )
+    if group is not None:
+        group.holder(member_id, group_instance_id)
     member = None if group is None else group.member(member_id)
     # Some clients send the group instance id only with JoinGroup, where KIP-345 introduced it.
     if member is None or group_instance_id not in (None, member.group_instance_id):

@@ -13,7 +13,6 @@ from dataclasses import replace
 from eosdb import errors
 from eosdb.coordinator.groups import consumer_decisions, decisions
 from eosdb.coordinator.groups.consumer_decisions import (
-    NO_DEADLINE,
     ConsumerGroup,
     ConsumerMember,
     Heartbeat,
@@ -21,7 +20,7 @@ from eosdb.coordinator.groups.consumer_decisions import (
     Partitions,
     Topics,
 )
-from eosdb.coordinator.groups.decisions import Group, Member
+from eosdb.coordinator.groups.decisions import NO_DEADLINE, Group, Member
 from eosdb.model.protocol.consumer_protocol import (
     PROTOCOL_TYPE,
     decode_assignment,

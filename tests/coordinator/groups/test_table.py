@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from eosdb.coordinator.groups import consumer_decisions, decisions
 from eosdb.coordinator.groups.consumer_decisions import (
     AWAY,
-    NO_DEADLINE,
     NOTHING,
     ConsumerGroup,
     ConsumerMember,
@@ -59,7 +58,7 @@ def test_of_two_deadlines_the_first_is_the_groups_and_a_member_is_removed_after_
     assert group.deadline_ms == 7
     overdue = [consumer_decisions.overdue(group, now) for now in (7, 8, 9, 10)]
     assert overdue == [set(), {"b"}, {"b"}, {"a", "b"}]
-    assert ConsumerGroup("g", members=(ConsumerMember("c"),)).deadline_ms == NO_DEADLINE
+    assert ConsumerGroup("g", members=(ConsumerMember("c"),)).deadline_ms == decisions.NO_DEADLINE
 
 
 @pytest.mark.parametrize("max_size", [1, 2, 3])
