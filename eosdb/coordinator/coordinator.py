@@ -209,17 +209,15 @@ class TransactionCoordinator:
             lambda unit: scheduled.deliver(unit, self._config, now), sync=False
         ):
             pass
-        gone: list[Removed] = []
-
-        def remove(unit: Unit) -> dict[str, int]:
-            gone.clear()  # A unit may run again.
-            return _remove(unit, self._config, now, self.presences.dead(unit), gone)
-
-        while any((removed := self._store.write(remove, sync=False)).values()):
+        while True:
+            removed, members = self._store.write(
+                lambda unit: _remove(unit, self._config, now, self.presences.dead(unit)), sync=False
+            )
+            if not any(removed.values()):
+                return done
             done.update(removed)
-            for member in gone:
+            for member in members:
                 catalog.MEMBER_REMOVED.say(**member._asdict(), cause=member.cause)
-        return done
 
     def foresight(self, connection: sqlite3.Connection) -> Foresight:
         """The due work that no write had done before the snapshot."""
@@ -356,13 +354,11 @@ class TransactionCoordinator:
         """Fence and abort the transactions that `first` returns one by one, if they have timed out or
         lost their owner. Returns how many."""
         aborted = 0
-        lost: TransactionMetadata | None = None
         while due := self._store.write(first, sync=False):
             self.leadership.ensure_elected()
 
             def decide(unit: Unit, transactional_id: str = due) -> Decision | None:
-                nonlocal lost
-                lost = current = transaction_rows.load(unit, transactional_id)
+                current = transaction_rows.load(unit, transactional_id)
                 now = self._clock.time_ms()
                 if current is None or not (
                     decisions.is_timed_out(current, now) or self.presences.is_orphan(current)
@@ -378,8 +374,7 @@ class TransactionCoordinator:
                 with contextlib.suppress(errors.TransactionCoordinatorFencedError):
                     if decision.is_incomplete:
                         self.leadership.complete(decision)
-                assert lost is not None
-                _tell_of_abort(lost, self._clock.time_ms())
+                _tell_of_abort(decision.metadata, self._clock.time_ms())
         return aborted
 
     def _first_lost(self, unit: Unit) -> str | None:
@@ -397,36 +392,33 @@ class TransactionCoordinator:
 
 
 def _tell_of_abort(lost: TransactionMetadata, now_ms: int) -> None:
-    """Log the abort of this transaction and the fencing of its producer."""
+    """Log that this transaction was aborted, and its producer fenced."""
     open_ms = max(now_ms - lost.start_time_ms, 0)  # The clock may have gone back.
     is_orphan = has_owner(lost.transactional_id) and open_ms <= lost.timeout_ms
     notice = catalog.OWNER_DIED if is_orphan else catalog.TRANSACTION_TIMED_OUT
     notice.say(
         transactional_id=lost.transactional_id,
         producer_id=lost.producer_id,
-        producer_epoch=lost.producer_epoch,
+        producer_epoch=lost.last_producer_epoch,
         open_ms=open_ms,
         timeout_ms=lost.timeout_ms,
     )
 
 
 def _remove(
-    unit: Unit,
-    config: BrokerConfig,
-    now_ms: int,
-    dead: Mapping[str, Collection[str]],
-    removed: list[Removed],
-) -> dict[str, int]:
-    """Remove expired rows, and the `dead` members by group. Adds the removed members to `removed`.
-    Returns counts, all 0 when nothing is left."""
+    unit: Unit, config: BrokerConfig, now_ms: int, dead: Mapping[str, Collection[str]]
+) -> tuple[dict[str, int], list[Removed]]:
+    """Remove expired rows, and the `dead` members by group. Returns counts, all 0 when nothing is left,
+    and the removed members."""
     unit.memos[Due].time_ms = None
     ids_ms, producers_ms, offsets_ms = _expirations(config)
-    return {
+    removed = {
         "expired_transactional_ids": transaction_rows.expire(unit, now_ms, ids_ms),
         "expired_producers": producer_rows.expire(unit, now_ms, producers_ms),
         "expired_offsets": group_offsets.expire(unit, now_ms, offsets_ms),
-        "changed_groups": group_rows.expire_members(unit, now_ms, dead, removed),
     }
+    changed, members = group_rows.expire_members(unit, now_ms, dead)
+    return removed | {"changed_groups": changed}, members
 
 
 def _expirations(config: BrokerConfig) -> tuple[int, int, int]:

@@ -63,27 +63,23 @@ class Leadership:
     def ensure_elected(self) -> None:
         """Become the coordinator with a new coordinator epoch, if not elected before."""
         if not self._elected:
-            completed = self._store.write(self._elect_and_complete, sync=False)
+            self._recover_by(self._elect_and_complete)
             self._elected = True
-            self._tell_of_recovered(completed)
 
     def recover(self) -> int:
         """Complete decided transactions that no thread of this object is completing. Returns how many.
         The election and the completions are one unit. So a process that resumes late finds its
         transaction complete, or cannot write its markers."""
 
-        def take_over(unit: Unit) -> int:
-            if not self.foreign_decided(unit):
-                return 0
-            return self._elect_and_complete(unit)
+        return self._recover_by(
+            lambda unit: self._elect_and_complete(unit) if self.foreign_decided(unit) else 0
+        )
 
-        completed = self._store.write(take_over, sync=False)
-        self._tell_of_recovered(completed)
-        return completed
-
-    def _tell_of_recovered(self, completed: int) -> None:
+    def _recover_by(self, function: Callable[[Unit], int]) -> int:
+        completed = self._store.write(function, sync=False)
         if completed:
             catalog.RECOVERED.say(file=self._store.path, transactions=completed)
+        return completed
 
     def decide(self, transactional_id: str, decide: Decide, run: Run) -> Decision | None:
         """Let `run` carry out the first step in a unit, in which `decide` decides. From just before its

@@ -427,12 +427,8 @@ class Store:
 
     def checkpoint(self) -> None:
         """Copy the WAL into the file as far as readers allow."""
-
-        def make_due(_: Unit) -> None:
-            assert self._writer is not None
-            self._writer.make_checkpoint_due()
-
-        self.write(make_due, sync=False)
+        with self.alone() as writer:
+            writer.make_checkpoint_due()
 
     def begin_round(self, now_ms: int, every_ms: int) -> tuple[bool, int]:
         """Return whether a round of housekeeping is due, which the caller then runs, and when the last

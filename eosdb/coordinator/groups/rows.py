@@ -345,12 +345,12 @@ def altered_sessions(connection: sqlite3.Connection) -> list[str]:
 
 
 def expire_members(
-    unit: Unit, now_ms: int, dead: Mapping[str, Collection[str]], removed: list[Removed]
-) -> int:
+    unit: Unit, now_ms: int, dead: Mapping[str, Collection[str]]
+) -> tuple[int, list[Removed]]:
     """Remove members whose process died (`dead`, by group) or whose session ended, and end overdue
-    rebalances. Adds the removed members to `removed`. Returns the number of changed groups;
-    STEPS_PER_UNIT if more may be due."""
-    changed = 0
+    rebalances. Returns the number of changed groups, STEPS_PER_UNIT if more may be due, and the removed
+    members."""
+    changed, removed = 0, list[Removed]()
     for reason, group_id, members in islice(_gone(unit, now_ms, dead), STEPS_PER_UNIT):
         before = load(unit, group_id)
         if before is not None:
@@ -366,7 +366,7 @@ def expire_members(
         record(unit, before, after, now_ms)
         removed += late
         changed += 1
-    return changed
+    return changed, removed
 
 
 def _gone(
