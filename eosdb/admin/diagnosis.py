@@ -64,7 +64,7 @@ def open_transactions(
     connection: sqlite3.Connection, foresight: Foresight, partition: Partition | None = None
 ) -> Iterator[OpenTransaction]:
     """Return the transactions open in the partition, or in all, ordered by their first offset."""
-    epoch = transaction_rows.read_epoch(connection)
+    epoch = transaction_rows.epoch(connection)
     narrowed = "" if partition is None else " AND s.partition_id = ?"
     rows = connection.execute(
         f"{_OPEN}{narrowed} ORDER BY 1, 2, 6",

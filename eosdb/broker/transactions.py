@@ -193,7 +193,7 @@ def find_coordinator(core: Core, request: requests.FindCoordinator) -> Coordinat
     with core.store.read() as connection:
         resource = "transactional_id" if request.key_type == "transaction" else "group"
         core.authorizer.check(connection, "describe", resource, request.key)
-        return Coordinator(partition_for(request.key), transaction_rows.read_epoch(connection))
+        return Coordinator(partition_for(request.key), transaction_rows.epoch(connection))
 
 
 @answers(requests.DescribeProducers)

@@ -24,7 +24,7 @@ from eosdb.model.notices import catalog
 from eosdb.model.topic_config import MOVING_TO, ConfigChange, TopicConfig, changed, topic_overrides
 from eosdb.model.validation import check_int, check_topic_name
 from eosdb.model.values import INTERNAL_TOPICS, PARTITIONS_MAX, SCHEDULED, TopicMetadata
-from eosdb.store.counters import read_counter
+from eosdb.store.counters import counter
 from eosdb.store.schema import file_id
 from eosdb.store.writing.unit import Unit
 
@@ -69,8 +69,8 @@ def checked_creation(
     return TopicCreated(
         timestamp=now_ms,
         topic=name,
-        topic_id=read_counter(source, "topic_id") + 1,
-        first_partition_id=read_counter(source, "partition_id") + 1,
+        topic_id=counter(source, "topic_id") + 1,
+        first_partition_id=counter(source, "partition_id") + 1,
         partitions=count,
         config=overrides,
     )
@@ -89,7 +89,7 @@ def checked_widening(source: Source, name: str, total: int, now_ms: int) -> Part
         timestamp=now_ms,
         topic=name,
         topic_id=topic_id,
-        first_partition_id=read_counter(source, "partition_id") + 1,
+        first_partition_id=counter(source, "partition_id") + 1,
         first_partition=count,
         partitions=total - count,
     )
@@ -98,7 +98,7 @@ def checked_widening(source: Source, name: str, total: int, now_ms: int) -> Part
 def scheduling(source: Source, name: str, now_ms: int) -> PartitionsAdded:
     """The event that gives the topic the partition in which scheduled records wait."""
     topic_id = _topic(source, name)[0]
-    first_id = read_counter(source, "partition_id") + 1
+    first_id = counter(source, "partition_id") + 1
     return PartitionsAdded(now_ms, name, topic_id, first_id, SCHEDULED, 1)
 
 

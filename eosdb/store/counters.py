@@ -28,16 +28,17 @@ def set_counter(unit: Folding, name: str, value: int) -> None:
     unit.memos[_CounterMemo].values[name] = value
 
 
-def counter(unit: Folding, name: str) -> int:
+def counter(source: Folding | sqlite3.Connection, name: str) -> int:
     """Return the last assigned value; 0 if there is none."""
-    values = unit.memos[_CounterMemo].values
+    if isinstance(source, sqlite3.Connection):
+        return _read(source, name)
+    values = source.memos[_CounterMemo].values
     if name not in values:
-        values[name] = read_counter(unit, name)
+        values[name] = _read(source, name)
     return values[name]
 
 
 @reads("counters")
-def read_counter(source: Folding | sqlite3.Connection, name: str) -> int:
-    """`counter` for a read connection."""
+def _read(source: Folding | sqlite3.Connection, name: str) -> int:
     row = source.execute(_BY_NAME, (name,)).fetchone()
     return 0 if row is None else int(row[0])

@@ -102,12 +102,12 @@ class WalGrowth:
             self._limit = WAL_LIMIT_BYTES
         if checkpoint.wal_bytes < self._limit or checkpoint.is_whole:
             return
-        readers = _describe_readers(self._path, only_oldest=True)
-        if not readers:  # The readers have ended since, or cannot be seen.
+        who = readers(self._path, only_oldest=True)
+        if not who:  # The readers have ended since, or cannot be seen.
             checkpoint = repeat()
             if checkpoint.is_whole:
                 return
-            readers = _describe_readers(self._path, only_oldest=True) or failures.UNSEEN
+            who = readers(self._path, only_oldest=True) or failures.UNSEEN
         self._limit = 2 * checkpoint.wal_bytes
         self._untold.add(
             catalog.WAL_GROWS,
@@ -115,7 +115,7 @@ class WalGrowth:
             wal_bytes=checkpoint.wal_bytes,
             wal_mib=checkpoint.wal_bytes // _MIB,
             snapshot_mib=(checkpoint.wal_bytes - checkpoint.copied_bytes) // _MIB,
-            readers=readers,
+            readers=who,
         )
 
     def look_at_others(self, index: WalIndex | None) -> None:
@@ -131,13 +131,9 @@ class WalGrowth:
         )
 
 
-def readers(path: str) -> str:
-    """Return the processes that read a snapshot of the database, which this process has open. The WAL
+def readers(path: str, *, only_oldest: bool = False) -> str:
+    """Describe the processes that read a snapshot of the database, which this process has open. The WAL
     shrinks after their snapshots end."""
-    return _describe_readers(path, only_oldest=False)
-
-
-def _describe_readers(path: str, *, only_oldest: bool) -> str:
     index = read_index(path)
     if index is None:
         return ""

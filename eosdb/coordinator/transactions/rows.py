@@ -46,7 +46,7 @@ from eosdb.model.values import (
     TopicPartition,
     TransactionState,
 )
-from eosdb.store.counters import counter, read_counter
+from eosdb.store.counters import counter
 from eosdb.store.schema.newest import Statement
 from eosdb.store.writing.unit import APPENDS, STEPS_PER_UNIT, Folding, Memo, Unit
 
@@ -294,13 +294,9 @@ def join(
         record(unit, current, after, now_ms)
 
 
-def epoch(unit: Folding) -> int:
+def epoch(source: Folding | sqlite3.Connection) -> int:
     """The current coordinator epoch; 0 before the first election."""
-    return counter(unit, COORDINATOR_EPOCH)
-
-
-def read_epoch(connection: sqlite3.Connection) -> int:
-    return read_counter(connection, COORDINATOR_EPOCH)
+    return counter(source, COORDINATOR_EPOCH)
 
 
 def elect(unit: Unit, now_ms: int, above: int = 0) -> int:

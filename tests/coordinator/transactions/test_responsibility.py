@@ -93,7 +93,7 @@ def test_a_replaced_coordinator_does_not_complete_what_it_has_decided(
 
     prepared = db._store.write(decided)
     with db._store.read() as connection:
-        old = rows.read_epoch(connection)
+        old = rows.epoch(connection)
     new = db._store.write(lambda unit: rows.elect(unit, now))
 
     def complete(epoch: int) -> object:
