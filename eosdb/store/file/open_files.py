@@ -30,7 +30,7 @@ class OpenFiles:
         self._path: Final = path
         self._names: Final = tuple(dict.fromkeys((path, name)))
         self._known: dict[str, Identity] = {}
-        # Every unit looks at four files: in C that costs a twentieth.
+        # Every unit looks at four files: in C this takes a twentieth of the time.
         module = accelerator.rows()
         self._identity_of: Final[Callable[[str], Identity | None]] = (
             identity_of if module is None else module.identity
