@@ -193,13 +193,12 @@ class Store:
             try:
                 self.timings.begun()
                 writer = self._lock_file(turn.asked_ns)
-                held = self._held = HeldUnit.usable(
-                    self._held,
-                    self.path,
-                    self._apply,
-                    writer.note,
-                    self.timings,
-                )
+                held = self._held
+                if held is not None and not held.can_be_reused:
+                    held.close()
+                    held = None
+                if held is None:
+                    held = self._held = HeldUnit(self.path, self._apply, writer.note, self.timings)
                 self._files.check()  # The connection may have created files just now.
                 try:
                     held.begin(writer.durable, writer.deadline_ns)

@@ -136,12 +136,17 @@ class HeldUnit:
 
     def __init__(
         self,
-        connection: SharedConnection,
-        apply: Apply,
         path: str,
+        apply: Apply,
         note: Callable[[sqlite3.Error], None],
         timings: Timings,
     ) -> None:
+        with translated(path):
+            # decisions/0012: a block has the lead, the mutex and a connection of its own.
+            connection = connect(path, 0, factory=SharedConnection)
+            assert isinstance(connection, SharedConnection)
+            keep_roll_back(connection)
+            self._authorize_users: Final = guard.authorizer(connection)
         self._raw: Final = connection
         self._note = note
         self._path = path
@@ -163,10 +168,8 @@ class HeldUnit:
         self._has_temporary = False
         self._has_altered = False
         """Whether a table was ever altered, and perhaps renamed, on the connection."""
-        self._authorize_users: Final = guard.authorizer(connection)
         connection.set_authorizer(self._authorize)
         connection.owner = self
-        keep_roll_back(connection)
 
     @property
     def is_whole(self) -> bool:
@@ -177,33 +180,12 @@ class HeldUnit:
     def memos(self) -> Memos:
         return self._unit.memos
 
-    @classmethod
-    def usable(
-        cls,
-        last: HeldUnit | None,
-        path: str,
-        apply: Apply,
-        note: Callable[[sqlite3.Error], None],
-        timings: Timings,
-    ) -> HeldUnit:
-        """Return the last held unit, or a new one on a new connection if the last cannot be reused."""
-        if last is not None:
-            if not (last.is_spoilt or last._carries_something):
-                return last
-            last.close()
-        with translated(path):
-            # decisions/0012: a block has the lead, the mutex and a connection of its own.
-            connection = connect(path, 0, factory=SharedConnection)
-            assert isinstance(connection, SharedConnection)
-            return cls(connection, apply, path, note, timings)
-
     @property
-    def _carries_something(self) -> bool:
-        """Whether the connection has state that would affect the next block."""
+    def can_be_reused(self) -> bool:
+        """Whether the connection has no state that would affect the next block."""
         raw = self._raw
-        return (
-            self._has_temporary or raw.carries or (raw.row_factory, raw.text_factory) != (None, str)
-        )
+        is_changed = raw.carries or (raw.row_factory, raw.text_factory) != (None, str)
+        return not (self.is_spoilt or self._has_temporary or is_changed)
 
     def _use_factories(self, row: Any, text: Any) -> None:
         self._raw.row_factory, self._raw.text_factory = row, text
