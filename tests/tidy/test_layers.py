@@ -77,10 +77,10 @@ TIERS = {
 }
 ROOMS = [row for tier in TIERS.values() for row in tier]
 BUDGET = {
-    "engine": 33_475,
-    "clients": 10_408,
+    "engine": 33_393,
+    "clients": 10_407,
     "wire": 5_642,
-    "testing": 3_202,
+    "testing": 3_203,
     "integrations": 7_449,
     "commands": 9_858,
 }
