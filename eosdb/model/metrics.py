@@ -26,7 +26,7 @@ class Metrics:
         self._rates = rates
         self._lock = threading.Lock()
         self._totals: defaultdict[str, int] = defaultdict(int)
-        self._sums: dict[str, list[float]] = {}
+        self._sums: dict[str, tuple[int, float, float]] = {}
         self._errors: Counter[str] = Counter()
         self._window_start = clock.monotonic_ms()
         self._before: dict[str, int] = {}
@@ -45,12 +45,12 @@ class Metrics:
             for name, amount in counts.items():
                 self._totals[name] += amount
             for name, value in values.items():
-                self._observe(name, value)
+                count, total, most = self._sums.get(name, (0, 0, value))
+                self._sums[name] = count + 1, total + value, max(most, value)
 
     def observe(self, name: str, value: float) -> None:
         """Record one value in `name`-avg and `name`-max."""
-        with self._lock:
-            self._observe(name, value)
+        self.record({}, {name: value})
 
     def took(self, count: str, time: str, started_ns: int) -> None:
         """Increase the counter `count`, and observe the time since `started_ns` as `time`."""
@@ -58,16 +58,6 @@ class Metrics:
         with self._lock:
             self._totals[count] += 1
             self._totals[time] += elapsed
-
-    def _observe(self, name: str, value: float) -> None:
-        previous = self._sums.get(name)
-        if previous is None:
-            self._sums[name] = [1, value, value]
-            return
-        previous[0] += 1
-        previous[1] += value
-        if value > previous[2]:
-            previous[2] = value
 
     def error(self, error: EosdbError) -> None:
         """Count an error under its name."""
