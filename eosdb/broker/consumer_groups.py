@@ -85,7 +85,8 @@ def describe_consumer_group(
         to_id = log_topics.ids(connection)
         names = log_topics.by_number(connection)
         described = _described(group, lambda parts: _named(parts, names, to_id))
-        for topic in sorted(_topics_of(described)):
+        parts = (part for m in described.members for part in (m.assignment, m.target_assignment))
+        for topic in sorted({assigned.topic for part in parts for assigned in part}):
             core.authorizer.check(connection, "describe", "topic", topic)
         return described
 
@@ -270,8 +271,3 @@ def _described(
             for m in group.members
         ),
     )
-
-
-def _topics_of(described: ConsumerGroupDescription) -> set[str]:
-    parts = (part for m in described.members for part in (m.assignment, m.target_assignment))
-    return {topic.topic for part in parts for topic in part}

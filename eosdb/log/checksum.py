@@ -17,7 +17,7 @@ import sqlite3
 import sys
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, overload
+from typing import Final
 from zlib import adler32, crc32
 
 from eosdb.model.fetched import Rows
@@ -68,15 +68,6 @@ def between(source: Unit | sqlite3.Connection, partition_id: int, first: int, en
     if end <= first:
         return 0
     return of(source.execute(_BETWEEN, (partition_id, first, end)))
-
-
-@overload
-def added(total: int, more: int) -> int: ...
-@overload
-def added(total: int | None, more: int) -> int | None: ...
-def added(total: int | None, more: int) -> int | None:
-    """Return the sum plus `more`; None if it is unknown."""
-    return None if total is None else signed(total + more)
 
 
 _UPPER: Final = 48

@@ -33,12 +33,10 @@ _FORGET_KEY: Final = Statement(
 )
 
 
-def check_key(key: object) -> str:
+def check_key(key: str) -> None:
     """Raises InvalidRequestError for an invalid key."""
     if check_text("idempotency_key", key) == "":
         raise errors.InvalidRequestError("idempotency_key: got an empty one, expected text or None")
-    assert isinstance(key, str)
-    return key
 
 
 def find_key(unit: Unit, topic: str, key: str) -> RecordMetadata | None:

@@ -13,7 +13,6 @@ from typing import Any, Final
 from eosdb.errors import CorruptDatabaseError
 from eosdb.events import kinds
 from eosdb.log import (
-    checksum,
     json_views,
     once,
     partition_rows,
@@ -27,6 +26,7 @@ from eosdb.model.fetched import AbortedTransaction
 from eosdb.model.values import PARTITIONS_MAX, SCHEDULED, TopicPartition
 from eosdb.store.counters import set_counter
 from eosdb.store.schema.newest import Statement
+from eosdb.store.schema.row_checksum import signed
 from eosdb.store.writing.insertion import FoldedInsertion
 from eosdb.store.writing.unit import Folding
 
@@ -188,10 +188,11 @@ def _grow(
 
 def log_start_offset_moved(unit: Folding, event: kinds.LogStartOffsetMoved, position: int) -> None:
     partition = partition_rows.by_id(unit, event.partition_id)
+    cleaned_sum = partition.cleaned_sum
     moved = partition._replace(
         log_start_offset=event.log_start_offset,
         size_bytes=partition.size_bytes - event.size,
-        cleaned_sum=checksum.added(partition.cleaned_sum, -event.cleaned_sum),
+        cleaned_sum=None if cleaned_sum is None else signed(cleaned_sum - event.cleaned_sum),
     )
     first, stable = moved.stability(partition.first_unstable_offset, partition.log_end_offset)
     partition_rows.save(
@@ -215,7 +216,7 @@ def log_cleaned(unit: Folding, event: kinds.LogCleaned, position: int) -> None:
     if event.passed_sum is None or event.removed_sum is None:
         cleaned_sum = None if clean_offset else 0
     else:
-        cleaned_sum = checksum.added(cleaned_sum or 0, event.passed_sum - event.removed_sum)
+        cleaned_sum = signed((cleaned_sum or 0) + event.passed_sum - event.removed_sum)
     cleaned = partition._replace(
         last_aborted_offset=last_aborted,
         clean_offset=clean_offset,

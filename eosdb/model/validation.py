@@ -49,14 +49,6 @@ def check_topic_partition(tp: object, least: int = 0) -> TopicPartition:
     )
 
 
-def check_described_partition(tp: object) -> TopicPartition:
-    """As `check_topic_partition`, but InvalidTopicExceptionError for a bad name
-    (KafkaApis.handleDescribeProducers)."""
-    if isinstance(tp, tuple) and len(tp) == 2:
-        check_topic_name(tp[0])
-    return check_topic_partition(tp)
-
-
 def check_topic_partitions(tps: object, least: int = 0) -> list[TopicPartition]:
     """The distinct partitions, in order. Raises InvalidRequestError for anything but a collection of
     them."""

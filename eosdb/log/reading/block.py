@@ -69,7 +69,9 @@ def read_whole(
     `max_bytes`, if anything is unusual, or if the accelerator cannot make them. Batches are made as far
     as they fit, but at least one record."""
     module = accelerator.rows()
-    if module is None or not _must_be_whole(partition, start):
+    # Every row from `start` on must exist with a checksum.
+    whole_from = max(partition.clean_offset, partition.log_start_offset, partition.checked_from)
+    if module is None or partition.checked_from < 0 or start < whole_from:
         return None
     partition_id = partition.partition_id
     if not want.is_data:
@@ -98,13 +100,6 @@ def read_whole(
         UnicodeDecodeError,
     ):  # decisions/0060: the reading in Python finds the error and raises it.
         return None
-
-
-def _must_be_whole(partition: Partition, start: int) -> bool:
-    """Whether every row from `start` on must exist with a checksum."""
-    return start >= max(partition.clean_offset, partition.log_start_offset) and (
-        0 <= partition.checked_from <= start
-    )
 
 
 def _rows(module: Any, cells: Cells, want: Want) -> Rows:

@@ -95,7 +95,10 @@ def checked(
     CorruptRecordError if the first row is bad."""
     offsets = rows.offset
     count = sound(partition, offsets, offset, end)
-    old = _old(partition, offsets[:count])
+    # Records from before schema 7 have no checksums.
+    old = count
+    if partition.checked_from >= 0:
+        old = bisect_left(offsets[:count], partition.checked_from)
     altered = checksum.first_altered(
         rows.key[:count], rows.value[:count], rows.headers[:count], contents[:count], old
     )  # fmt: skip
@@ -106,25 +109,13 @@ def checked(
     next_offset = offsets[count - 1] + 1 if count else offset
     if count == len(offsets) and not exhausted:
         return count, next_offset
-    is_another = count < len(offsets) and not _follows(offsets[count], next_offset, end)
+    at = offsets[count] if count < len(offsets) else next_offset
+    is_another = count < len(offsets) and not (at is not None and next_offset <= at < end)
     if not is_another:  # The gap reaches the clean offset, above which none is allowed.
         next_offset = max(next_offset, min(partition.clean_offset, end))
     if next_offset == offset < end:
         raise damaged(partition, offset, "cannot be found" if is_another else "is missing")
     return count, next_offset
-
-
-def _follows(offset: int | None, at_least: int, end: int) -> bool:
-    return offset is not None and at_least <= offset < end
-
-
-def _old(partition: Partition, offsets: Sequence[int]) -> int:
-    """Return how many of the rows may be from before records had checksums."""
-    if partition.checked_from < 0:
-        return len(offsets)
-    if not offsets or offsets[0] >= partition.checked_from:
-        return 0
-    return bisect_left(offsets, partition.checked_from)
 
 
 def damaged(
