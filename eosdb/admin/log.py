@@ -143,7 +143,7 @@ class LogAdmin(RequestHandler):
             )
 
     def _history_mark(self) -> str:
-        """Return a mark for programs that store offsets outside the file: `history_departure` later tells
+        """Return a mark for programs that store offsets outside the file: `_history_departure` later tells
         whether the file still has this history."""
         with self._store.read() as connection:
             return str(journal.mark(connection))

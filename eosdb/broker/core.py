@@ -116,7 +116,7 @@ class RequestHandler:
 
 
 class Write(NamedTuple, Generic[A]):
-    """A request after its checks and encoding: only its unit is left."""
+    """A request that is checked and encoded, and still needs its unit."""
 
     apply: Callable[[Unit], A | EosdbError]
     """Carries it out in a unit: all of it, or raises. May run more than once, and in another thread. An

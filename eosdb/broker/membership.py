@@ -123,8 +123,9 @@ def _check_joining(core: Core, group_id: str, member: Member, protocol_type: str
 
 
 def with_id(core: Core, unit: Unit, group_id: str, group: AnyGroup | None, joining: J) -> J:
-    """A joining member with its id: a repeated first join gets the id of the first, other joins a new one.
-    Raises UnknownMemberIdError if the process has died since it sent the request."""
+    """Give a joining member its id. A repeated first join gets the id of the first one. Any other join
+    without an id gets a new one. Raises UnknownMemberIdError if the process has died since it sent the
+    request."""
     lock = joining.owner_lock
     if lock and not core.coordinator.presences.is_there(lock):
         raise errors.UnknownMemberIdError(

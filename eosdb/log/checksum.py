@@ -38,7 +38,7 @@ SHOWN: Final = STORED[: STORED.index("offset") + 1]
 
 
 def selecting(names: Sequence[str], content: str) -> str:
-    """SQL: the columns, then the sum that `log.checksum` compares with the content."""
+    """SQL: select these columns and, as the last one, the expected sum of the content."""
     listed = ", ".join(f'"{name}"' for name in names)
     return f'SELECT {listed}, {content} {RANGE} ORDER BY "offset"'
 

@@ -87,7 +87,7 @@ class _PartitionMemo(Memo):
 _COLUMNS: Final = (*Partition._fields, "checksum")
 _TYPES: Final = (*[str if name == "topic" else int for name in Partition._fields[:-1]],)
 _CELLS: Final = ((*_TYPES, int), (*_TYPES, NoneType))
-"""The checksum covers texts, so the text of a number has the number's checksum."""
+"""Types are checked besides the checksum, because a number and its text have one checksum."""
 _FIXED: Final = ("partition_id", "topic_id", "topic", "partition")
 """The first columns, which never change."""
 _CHANGING: Final = _COLUMNS[len(_FIXED) :]
@@ -149,8 +149,8 @@ def find_by_id(unit: Unit, partition_id: int) -> Partition | None:
 def page(
     connection: sqlite3.Connection, after: int, condition: str
 ) -> tuple[list[Partition], int | None]:
-    """Return some partitions with ids after `after` that meet the SQL condition, and the last id to
-    continue after; None at the end."""
+    """Return a page of the partitions that meet the SQL condition, with ids above `after`, and the id after
+    which the next page begins; None after the last page."""
     (last,) = connection.execute(
         "SELECT max(partition_id) FROM (SELECT partition_id FROM partitions WHERE partition_id > ? "
         "ORDER BY partition_id LIMIT ?)",

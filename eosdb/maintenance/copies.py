@@ -60,7 +60,7 @@ def unfinished(target: str) -> Iterator[str]:
         # Not on the file itself: closing it would drop SQLite's locks, and on NFS the locks would collide.
         descriptor = claim(path + LOCK)
         yield path
-    finally:  # Also if the claim was interrupted: nobody else has this random name.
+    finally:  # Also if the claim was interrupted: the random name is this process's alone.
         try:
             _remove(path)
         finally:

@@ -99,7 +99,7 @@ _AT_ONCE_BYTES: Final = 1024 * 1024
 
 @dataclass(slots=True)
 class _Partition:
-    """The folded events' view of a partition, and its counted records."""
+    """A partition as the events describe it, and the counts of its stored records."""
 
     partition_id: int
     topic: str

@@ -200,7 +200,7 @@ class _Found:
         self._counts = [Counter[str]() for _ in self._edges]
         self._totals: Counter[str] = Counter()
         self._kept: list[tuple[bool, int, int, int, TransactionSpan]] = []
-        """A heap. Numbers that no two transactions share stand before the transaction."""
+        """A heap. The numbers before a transaction are unique, so no transactions are compared."""
 
     def parts(self, at: int, after: int, time_ms: int) -> Iterator[tuple[int, int]]:
         """Yield the bins with offsets of [at, after), appended at this time, and the number in each."""

@@ -126,7 +126,7 @@ def _batches(
     """Return Kafka's record batches without their checksums, markers included."""
 
     def run() -> None:
-        # decisions/0060: it also fails when the space is used up.
+        # decisions/0060: the statement also fails when the space is used up.
         with suppress(sqlite3.Error, MemoryError):
             connection.execute(_WHOLE_BATCHES, parameters).fetchone()
 

@@ -132,8 +132,8 @@ class Tail(NamedTuple):
 # decisions/0013: one statement at a flat cost, for views of many groups.
 @reads("records")
 def tails(connection: sqlite3.Connection, starts: Mapping[int, int]) -> dict[int, Tail]:
-    """Return the tails by partition number: each from this offset on at most, and COUNTED_MAX stored
-    records at most."""
+    """Return each partition's tail by partition id: at most from the given offset on, and at most
+    COUNTED_MAX stored records."""
     found = {}
     for number, log_start_offset, counted in connection.execute(
         _TAILS, (json.dumps(list(starts.items())),)
