@@ -15,20 +15,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from eosdb.admin.summary import snapshot
 from eosdb.errors import DatabaseNotFoundError, InvalidRequestError
 from eosdb.model.answers import QueryResult
-from eosdb.model.config import BrokerConfig
 from eosdb.model.progress import Progress, report_progress
 from eosdb.model.validation import check_file, check_text
 from eosdb.store import queries
-from eosdb.store.file import forking
 from eosdb.store.file.connection import hearing
 from eosdb.store.file.failures import translate
 from eosdb.store.schema.guard import quoted
-from eosdb.store.schema.migrate import open_file
 
 Path = str | os.PathLike[str]
-_WAIT_MS: Final = BrokerConfig().lock_timeout_ms
 _SCRATCH: Final = "the temporary database"
 _Columns = list[tuple[str, str]]
 _ALL: Final = re.compile(r"(?<!count\()\*|\bnatural\b", re.I)
@@ -93,14 +90,8 @@ class Fleet:
 
 @contextlib.contextmanager
 def _snapshot(path: str) -> Iterator[sqlite3.Connection]:
-    with forking.at_work(), queries.refusals(path):
-        reader = open_file(
-            path, create=False, migrate=False, read_only=True, lock_timeout_ms=_WAIT_MS
-        ).reader
-        assert reader is not None
-        with contextlib.closing(reader), hearing(reader):
-            reader.execute("BEGIN")
-            yield reader
+    with queries.refusals(path), snapshot(path) as reader, hearing(reader):
+        yield reader
 
 
 def _used(reader: sqlite3.Connection, sql: str) -> dict[str, _Columns]:

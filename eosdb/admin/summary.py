@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
 from eosdb.admin import consistent_cut
@@ -115,25 +115,24 @@ def _at_rest(file: str) -> Stamp | None:
 
 
 def _look(
-    file: str,
-    authorizer: Authorizer,
-    marks_of: Callable[[str], Iterable[str]],
-    *,
-    at_rest: bool,
+    file: str, authorizer: Authorizer, marks_of: Callable[[str], Iterable[str]], *, at_rest: bool
 ) -> FileSummary:
+    with translated(file), snapshot(file, at_rest=at_rest) as connection:
+        return of(connection, authorizer, marks_of)
+
+
+@contextlib.contextmanager
+def snapshot(file: str, *, at_rest: bool = False) -> Iterator[sqlite3.Connection]:
+    """A snapshot of a file that is not open, on a connection of its own."""
     with forking.at_work():
         connection = open_file(
-            file,
-            create=False,
-            migrate=False,
-            read_only=True,
-            lock_timeout_ms=_CONFIG.lock_timeout_ms,
-            at_rest=at_rest,
-        ).reader
+            file, create=False, migrate=False, read_only=True,
+            lock_timeout_ms=_CONFIG.lock_timeout_ms, at_rest=at_rest,
+        ).reader  # fmt: skip
         assert connection is not None
-        with translated(file), contextlib.closing(connection):
+        with contextlib.closing(connection):
             connection.execute("BEGIN")
-            return of(connection, authorizer, marks_of)
+            yield connection
 
 
 def of(
