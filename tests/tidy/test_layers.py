@@ -77,7 +77,7 @@ TIERS = {
 }
 ROOMS = [row for tier in TIERS.values() for row in tier]
 BUDGET = {
-    "engine": 33_393,
+    "engine": 33_342,
     "clients": 10_407,
     "wire": 5_642,
     "testing": 3_203,
