@@ -132,8 +132,12 @@ def _context(cert: str, key: str, ca: str | None) -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.sslsocket_class = SecureSocket
     context.sni_callback = _remember_name
-    for path in (cert, key):
-        _check_readable(path)
+    for path in (cert, key, *([] if ca is None else [ca])):
+        try:
+            with open(path, "rb"):
+                pass
+        except OSError as error:
+            raise ConfigError(f"{path}: {os.strerror(error.errno or 0)}") from error
     try:
         context.load_cert_chain(cert, key, password=_no_password)
     except (ssl.SSLError, ValueError) as error:
@@ -141,29 +145,15 @@ def _context(cert: str, key: str, ca: str | None) -> ssl.SSLContext:
             f"{cert}, {key}: expected a certificate and its key in PEM format, without a password "
             f"({_reason(error)})"
         ) from error
-    if ca is not None:
-        _ask_for_certificates(context, ca)
+    if ca is not None:  # Clients need a certificate, as with Kafka's ssl.client.auth=required.
+        try:
+            context.load_verify_locations(ca)
+        except ssl.SSLError as error:
+            raise ConfigError(
+                f"{ca}: expected certificates in PEM format ({_reason(error)})"
+            ) from error
+        context.verify_mode = ssl.CERT_REQUIRED
     return context
-
-
-def _ask_for_certificates(context: ssl.SSLContext, ca: str) -> None:
-    """Require client certificates, as Kafka's ssl.client.auth=required."""
-    _check_readable(ca)
-    try:
-        context.load_verify_locations(ca)
-    except ssl.SSLError as error:
-        raise ConfigError(
-            f"{ca}: expected certificates in PEM format ({_reason(error)})"
-        ) from error
-    context.verify_mode = ssl.CERT_REQUIRED
-
-
-def _check_readable(path: str) -> None:
-    try:
-        with open(path, "rb"):
-            pass
-    except OSError as error:
-        raise ConfigError(f"{path}: {os.strerror(error.errno or 0)}") from error
 
 
 def _no_password() -> str:

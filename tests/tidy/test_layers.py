@@ -79,7 +79,7 @@ ROOMS = [row for tier in TIERS.values() for row in tier]
 BUDGET = {
     "engine": 33_342,
     "clients": 10_407,
-    "wire": 5_642,
+    "wire": 5_632,
     "testing": 3_203,
     "integrations": 7_449,
     "commands": 9_858,
