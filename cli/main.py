@@ -49,7 +49,7 @@ GROUPS: Final = {
     },
     "Groups": {
         "groups": ("groups", "List, describe, reset and delete consumer groups."),
-        "why": ("why", "Explain what stands still, most urgent first."),
+        "why": ("why", "List the problems in a file, most urgent first."),
         "dlq": ("dead_letters", "List, show and replay dead letters."),
         "scheduled": ("scheduled", "List and cancel records that are not due yet."),
         "transactions": ("transactions", "List, describe and end transactions."),

@@ -30,9 +30,9 @@ _OF_WORRIES = ("Group", "Topic", "Partition", "Sentence", "Command", "Urgent")
 @click.option("--group", help="Only this group; with a topic, also its committed offsets.")
 @output.format_option
 def why(session: Session, where: TopicPartition | None, group: str | None) -> None:
-    """Explain what stands still, most urgent first, and name the command that ends it: transactions that
-    hold back readers, groups without members or progress, late scheduled records, dead letters, relays, a
-    file that cannot be written.
+    """List the problems in a file, most urgent first, each with the command that solves it: transactions
+    that hold back readers, groups without members or progress, late scheduled records, dead letters, relays
+    without progress, a file that cannot be written.
 
     With TOPIC, show each partition, or one: its last stable offset, the transaction that holds it back, and
     the records behind it. If one group alone reads it, its position is shown, too.
