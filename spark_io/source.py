@@ -11,14 +11,7 @@ from collections.abc import Iterator, MutableMapping
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceReader,
-    DataSourceStreamWriter,
-    DataSourceWriter,
-    InputPartition,
-)
+from pyspark.sql import SparkSession, datasource
 from pyspark.sql.functions import arrow_udtf
 from pyspark.sql.types import StructType
 
@@ -49,7 +42,7 @@ def register(spark: SparkSession) -> None:
     spark.udtf.register(_NAME, made)
 
 
-class EosdbDataSource(DataSource):
+class EosdbDataSource(datasource.DataSource):
     """The format `eosdb` for `read`, `readStream`, `write` and `writeStream`."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
@@ -65,21 +58,23 @@ class EosdbDataSource(DataSource):
         names = plan.chosen(self.options, is_fleet=files.of_options(self.options).is_fleet)
         return plan.sql_schema(names)
 
-    def reader(self, schema: StructType) -> DataSourceReader:
+    def reader(self, schema: StructType) -> datasource.DataSourceReader:
         return BatchReader(self.options, schema)
 
     def streamReader(self, schema: StructType) -> StreamReader:
         return StreamReader(self.options, schema)
 
-    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+    def writer(self, schema: StructType, overwrite: bool) -> datasource.DataSourceWriter:
         return BatchWriter(self.options, schema, overwrite)
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+    def streamWriter(
+        self, schema: StructType, overwrite: bool
+    ) -> datasource.DataSourceStreamWriter:
         # Complete mode appends the whole result each time, as Kafka's sink does.
         return StreamWriter(self.options, schema)
 
 
-class BatchReader(DataSourceReader):
+class BatchReader(datasource.DataSourceReader):
     """Fixes its ranges of offsets when it is created, so that all tasks read one consistent snapshot.
 
     It accepts no filters from Spark, which would reuse the ranges planned for the first query's filter in
@@ -101,6 +96,6 @@ class BatchReader(DataSourceReader):
         # Spark needs at least one task, and the one that it creates for an empty list is not a `Task`.
         return [tasks.Task(ranges) for ranges in plan.split(self._ranges, self._options) or [()]]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: datasource.InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, tasks.Task)
         return tasks.batches(partition.ranges, self._names, self._options)

@@ -15,12 +15,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxRows,
-    SupportsTriggerAvailableNow,
-)
+from pyspark.sql.streaming import datasource as limits
 from pyspark.sql.types import StructType
 
 import eosdb
@@ -41,7 +36,7 @@ _MOST_OFFSETS: Final = 5_000_000
 does not repeat all of it; Kafka's connector reads everything in one."""
 
 
-class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class StreamReader(DataSourceStreamReader, limits.SupportsTriggerAvailableNow):
     """Runs in the driver, one for each query. A micro-batch contains each transaction whole or not at
     all, unless maxOffsetsPerTrigger, or its default, limits it."""
 
@@ -81,10 +76,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             starts |= {(key, tp): offset for tp, offset in of_file.items()}
         return self._to_json(self._moved(Positions(), starts, cut))
 
-    def getDefaultReadLimit(self) -> ReadLimit:
-        return ReadMaxRows(self._options.max_offsets_per_trigger or _MOST_OFFSETS)
+    def getDefaultReadLimit(self) -> limits.ReadLimit:
+        return limits.ReadMaxRows(self._options.max_offsets_per_trigger or _MOST_OFFSETS)
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+    def latestOffset(self, start: dict[str, Any], limit: limits.ReadLimit) -> dict[str, Any]:
         cut, (position,) = self._cut_at(start)
         before = offsets.numbers(position.offsets)
         if self._group is not None:
@@ -106,14 +101,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for tp, state in file.states.items()
         }
         # ReadAllAvailable and Trigger.AvailableNow do not wait for a minimum.
-        if self._frozen is None and not isinstance(limit, ReadAllAvailable):
+        if self._frozen is None and not isinstance(limit, limits.ReadAllAvailable):
             waiting = sum(
                 max(end - before.get(place, first.get(place, 0)), 0)
                 for place, end in newest.items()
             )
             if not self._trigger.is_due(waiting):
                 return self._to_json(position)
-        if isinstance(limit, ReadMaxRows):
+        if isinstance(limit, limits.ReadMaxRows):
             reached = _limited(before, first, newest, limit.max_rows)
         else:
             reached = {**before, **_not_back(before, newest)}

@@ -25,11 +25,7 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
-from pyspark.sql.datasource import (
-    DataSourceArrowWriter,
-    DataSourceStreamArrowWriter,
-    WriterCommitMessage,
-)
+from pyspark.sql import datasource
 from pyspark.sql.types import StructType
 
 import eosdb
@@ -251,7 +247,7 @@ _OF_TASK: Final = (
 
 
 @dataclass(frozen=True)
-class Staged(WriterCommitMessage):
+class Staged(datasource.WriterCommitMessage):
     """A task's message that its rows are staged. `path` is None if there were no rows."""
 
     path: str | None
@@ -366,7 +362,7 @@ def _staged(messages: Sequence[object]) -> list[Staged]:
     return [message for message in messages if isinstance(message, Staged)]
 
 
-class BatchWriter(DataSourceArrowWriter):
+class BatchWriter(datasource.DataSourceArrowWriter):
     """The writer of `df.write.format("eosdb")`. A repeated job with txnAppId and txnVersion appends
     nothing, and neither does a replayed micro-batch in foreachBatch."""
 
@@ -380,10 +376,10 @@ class BatchWriter(DataSourceArrowWriter):
         # Created in the driver and pickled for the tasks, so that all attempts share it.
         self._own_id = f"spark-batch:{uuid.uuid4().hex}"
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> datasource.WriterCommitMessage:
         return stage(iterator, self._options, self._targets, self._own_id)
 
-    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+    def commit(self, messages: Sequence[datasource.WriterCommitMessage | None]) -> None:
         options, staged = self._options, _staged(messages)
         this, call = self._micro_batch(staged), None
         if options.app_id is not None and options.version is not None:
@@ -470,11 +466,11 @@ class BatchWriter(DataSourceArrowWriter):
     ) -> WriteReport:
         return of_result(result, sink_id, batch_id, writes.total(m.rows for m in staged).size)
 
-    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+    def abort(self, messages: Sequence[datasource.WriterCommitMessage | None]) -> None:
         discard(messages)
 
 
-class StreamWriter(DataSourceStreamArrowWriter):
+class StreamWriter(datasource.DataSourceStreamArrowWriter):
     """The writer of `df.writeStream.format("eosdb")`, which appends each batch of the query exactly
     once."""
 
@@ -486,10 +482,12 @@ class StreamWriter(DataSourceStreamArrowWriter):
             )
         self._targets = targets_of(self._options, schema.fieldNames())
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> datasource.WriterCommitMessage:
         return stage(iterator, self._options, self._targets)
 
-    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+    def commit(
+        self, messages: Sequence[datasource.WriterCommitMessage | None], batchId: int
+    ) -> None:
         options, staged = self._options, _staged(messages)
         query_id = next((m.query_id for m in staged if m.query_id), None)
         owner = options.sink_id or query_id
@@ -519,7 +517,9 @@ class StreamWriter(DataSourceStreamArrowWriter):
         rows = writes.total(m.rows for m in staged).size
         of_result(result, sink_id, batchId, rows).say(options.path)
 
-    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+    def abort(
+        self, messages: Sequence[datasource.WriterCommitMessage | None], batchId: int
+    ) -> None:
         discard(messages)
 
 

@@ -80,9 +80,9 @@ BUDGET = {
     "engine": 33_342,
     "clients": 10_407,
     "wire": 5_632,
-    "testing": 3_203,
-    "integrations": 7_449,
-    "commands": 9_858,
+    "testing": 3_195,
+    "integrations": 7_439,
+    "commands": 9_833,
 }
 """The lines of Python that a tier may have. Whoever raises one says in the commit what it buys."""
 DOORS = {

@@ -200,9 +200,7 @@ def delete_records(session: Session, where: TopicPartition, before_offset: int, 
 
 
 def settings_of(db: eosdb.Database, topic: str) -> TopicConfig:
-    """The effective settings of the topic. Raises UnknownTopicOrPartitionError with the command that
-    creates it.
-    """
+    """The topic's effective settings. Raises UnknownTopicOrPartitionError with the command to create it."""
     try:
         return db.admin._topic_config(topic)
     except UnknownTopicOrPartitionError as error:

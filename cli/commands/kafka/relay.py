@@ -1,5 +1,4 @@
-"""`eosdb relay`: committed records copied to a Kafka cluster or another file, or from a cluster; and its
-metrics for Prometheus."""
+"""`eosdb relay`: copies committed records between files and Kafka clusters; and its metrics."""
 
 from __future__ import annotations
 
@@ -10,14 +9,7 @@ from typing import Final, Unpack
 
 import click
 
-from eosdb.cli import output
-from eosdb.cli.file_command import (
-    FileCommand,
-    Session,
-    command_config_option,
-    figures_served,
-    metrics_port_option,
-)
+from eosdb.cli import file_command, output
 from eosdb.integrations.exposition import Metric, counter, gauge, written
 from eosdb.integrations.relay import from_kafka, to_file, to_kafka
 from eosdb.integrations.relay.kafka_client import from_file
@@ -75,7 +67,7 @@ positions_topic_option: Final = click.option(
 _ADDRESS: Final = re.compile(r"[^/\\]+:\d{1,5}(,[^/\\]+:\d{1,5})*")
 
 
-@click.command(cls=FileCommand)
+@click.command(cls=file_command.FileCommand)
 @click.option(
     "--to", "target", metavar="TARGET", help="Target: a Kafka cluster, HOST:PORT, or a file."
 )
@@ -100,7 +92,7 @@ _ADDRESS: Final = re.compile(r"[^/\\]+:\d{1,5}(,[^/\\]+:\d{1,5})*")
     "--on-gap", type=click.Choice(("stop", "earliest")), default="stop", show_default=True,
     help="What to do if the source has deleted the next records: stop, or skip to the earliest left.",
 )  # fmt: skip
-@command_config_option
+@file_command.command_config_option
 @positions_topic_option
 @click.option(
     "--transaction-size", "max_records", type=click.IntRange(min=1), default=5_000, show_default=True,
@@ -110,9 +102,9 @@ _ADDRESS: Final = re.compile(r"[^/\\]+:\d{1,5}(,[^/\\]+:\d{1,5})*")
     "--transaction-bytes", "max_bytes", type=click.IntRange(min=1), default=8_388_608, show_default=True,
     help="Maximum size of a transaction in bytes, unless a single record is larger.",
 )  # fmt: skip
-@metrics_port_option
+@file_command.metrics_port_option
 def relay(
-    session: Session,
+    session: file_command.Session,
     /,
     target: str | None,
     origin: str | None,
@@ -151,7 +143,9 @@ def relay(
         cleanup.enter_context(running)
         name = options["name"]
         cleanup.enter_context(
-            figures_served(metrics_port, lambda: prometheus_text(running.status(), name))
+            file_command.figures_served(
+                metrics_port, lambda: prometheus_text(running.status(), name)
+            )
         )
         cleanup.enter_context(stopped_by_signals(running.stop))
         done = running.run(until_caught_up=once)

@@ -16,14 +16,7 @@ from typing import Any, Final, get_args
 
 import click
 
-from eosdb.cli import output
-from eosdb.cli.file_command import (
-    FileCommand,
-    Session,
-    figures_served,
-    metrics_port_option,
-    settings,
-)
+from eosdb.cli import file_command, output
 from eosdb.database import MEMORY
 from eosdb.model.config import BrokerConfig
 from eosdb.model.values import Durability
@@ -62,7 +55,7 @@ _M_ARENA_MAX: Final = -8
 _pem: Final = functools.partial(click.option, type=click.Path(dir_okay=False), metavar="PATH")
 
 
-@click.command(cls=FileCommand)
+@click.command(cls=file_command.FileCommand)
 @click.option(
     "--port", type=click.IntRange(0, 65_535), metavar="PORT",
     help="Port to listen on (default: 9092). With 0 or --memory a free one, which the output shows.",
@@ -92,16 +85,16 @@ _pem: Final = functools.partial(click.option, type=click.Path(dir_okay=False), m
 )  # fmt: skip
 @click.option("--print-address", is_flag=True, help="Print HOST:PORT alone when it listens.")
 @click.option(
-    "--config", callback=settings, multiple=True, metavar="NAME=VALUE",
+    "--config", callback=file_command.settings, multiple=True, metavar="NAME=VALUE",
     help="Setting of the broker by Kafka's name, such as num.partitions=4 (repeatable).",
 )  # fmt: skip
 @click.option(
     "--durability", type=click.Choice(get_args(Durability)), default="full", show_default=True,
     help="What an acknowledged record survives: power loss, a killed process, or neither.",
 )  # fmt: skip
-@metrics_port_option
+@file_command.metrics_port_option
 def serve(
-    session: Session,
+    session: file_command.Session,
     /,
     port: int | None,
     host: str,
@@ -141,7 +134,7 @@ def serve(
     ):
         where = server.bootstrap_servers
         output.line(where if print_address else f"serving {db.path} at {where}")
-        with figures_served(metrics_port, db.metrics_text):
+        with file_command.figures_served(metrics_port, db.metrics_text):
             stop.wait(lambda: memory and os.getppid() != parent)
 
 

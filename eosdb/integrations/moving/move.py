@@ -9,19 +9,9 @@ from typing import Final, TypeVar
 
 from eosdb.database import Database
 from eosdb.errors import ConfigError, IllegalStateError
+from eosdb.integrations.moving import plan as plans
 from eosdb.integrations.moving.comparison import compare
 from eosdb.integrations.moving.here import Here, There
-from eosdb.integrations.moving.plan import (
-    Compared,
-    Facts,
-    Offsets,
-    OpenTransaction,
-    Plan,
-    ahead,
-    outcome,
-    plan,
-    refuse,
-)
 from eosdb.integrations.relay import Relay
 from eosdb.integrations.relay.file_ends import FileSource
 from eosdb.integrations.relay.kafka_client import KafkaClient, kafka_settings
@@ -64,7 +54,7 @@ class Move:
         """Close the connections to the cluster. The caller closes the database."""
         self._client.rest()
 
-    def plan(self) -> Plan:
+    def plan(self) -> plans.Plan:
         """The steps to do, and the obstacles. Changes nothing.
 
         If the cluster is unreachable, it retries for some seconds; then it raises the cluster's error.
@@ -75,12 +65,12 @@ class Move:
             error.outcome = "not written"
             raise
 
-    def _plan(self) -> Plan:
+    def _plan(self) -> plans.Plan:
         self._here.begin()
         facts = self._patiently(self._facts, _PLAN_PATIENCE_MS)
-        return plan(self._facts() if facts is None else facts)
+        return plans.plan(self._facts() if facts is None else facts)
 
-    def execute(self, *, wait_ms: int = 0) -> Plan:
+    def execute(self, *, wait_ms: int = 0) -> plans.Plan:
         """Do the remaining steps, and return the resulting plan.
 
         Waits up to `wait_ms` for members of groups to leave, and again for open transactions to end, which
@@ -89,9 +79,9 @@ class Move:
         """
         check_whole("wait_ms", wait_ms, 0)
         offsets = self._patiently(lambda: self._execute(wait_ms))
-        return self._plan() if offsets is None else outcome(self._plan(), offsets)
+        return self._plan() if offsets is None else plans.outcome(self._plan(), offsets)
 
-    def undo(self) -> Plan:
+    def undo(self) -> plans.Plan:
         """Open the topics of the file again, and return the plan for the next attempt.
 
         Records that were committed in the file are still relayed to the cluster. Raises IllegalStateError
@@ -120,13 +110,13 @@ class Move:
 
     # -- forwards -------------------------------------------------------------------------------------
 
-    def _execute(self, wait_ms: int) -> Offsets | None:
+    def _execute(self, wait_ms: int) -> plans.Offsets | None:
         """The offsets committed in the cluster; None if there was nothing to do, or the move was
         stopped."""
         self._here.begin()
         facts = self._facts()
-        refuse(plan(facts).obstacles, except_members=True)
-        if plan(facts).is_done:
+        plans.refuse(plans.plan(facts).obstacles, except_members=True)
+        if plans.plan(facts).is_done:
             return None
         if not all(topic.is_closed for topic in facts.topics):
             self._bring_records(until_close=True)
@@ -143,7 +133,7 @@ class Move:
         names = [topic.name for topic in facts.topics]
         ids = self._client.topic_ids(names)
         offsets = _translated(facts, self._compare(facts))
-        refuse(ahead(offsets, facts.groups_there))
+        plans.refuse(plans.ahead(offsets, facts.groups_there))
         for group, committed in offsets.items():
             self._there.commit(group, committed)
             self._tell(f"offsets of group {group} are in the cluster")
@@ -158,26 +148,26 @@ class Move:
         self._tell(f"moved; let the programs connect to {facts.address} (bootstrap.servers)")
         return offsets
 
-    def _without_members(self, wait_ms: int) -> Facts:
+    def _without_members(self, wait_ms: int) -> plans.Facts:
         clock, is_reported = self._db.clock, False
         deadline = clock.monotonic_ms() + wait_ms
         while True:
             facts = self._facts()
-            obstacles = plan(facts).obstacles
+            obstacles = plans.plan(facts).obstacles
             if not obstacles or self._stopped or clock.monotonic_ms() >= deadline:
-                refuse(obstacles)
+                plans.refuse(obstacles)
                 return facts
-            refuse(obstacles, except_members=True)
+            plans.refuse(obstacles, except_members=True)
             if not is_reported:
                 self._tell(f"waiting: {'; '.join(obstacles)}")
                 is_reported = True
             clock.sleep_ms(_LOOK_MS)
 
-    def _end_transactions(self, facts: Facts, wait_ms: int) -> None:
+    def _end_transactions(self, facts: plans.Facts, wait_ms: int) -> None:
         """End all open transactions: the topics are closed, so none can begin."""
         clock = self._db.clock
         deadline = clock.monotonic_ms() + wait_ms
-        reported: set[OpenTransaction] = set()
+        reported: set[plans.OpenTransaction] = set()
         while transactions := self._here.open_transactions(facts.topics):
             if self._stopped:
                 return
@@ -218,7 +208,7 @@ class Move:
 
     # -- comparing ------------------------------------------------------------------------------------
 
-    def _compare(self, facts: Facts) -> dict[TopicPartition, Compared]:
+    def _compare(self, facts: plans.Facts) -> dict[TopicPartition, plans.Compared]:
         """Compare all partitions. Raises IllegalStateError unless the records are the same on both
         sides."""
         compared, differences = {}, list[str]()
@@ -258,7 +248,7 @@ class Move:
                 "them back first (eosdb relay --from), or open the topics anyway: eosdb topics alter TOPIC "
                 f"--delete-config {MOVED_TO} --delete-config {MOVING_TO}"
             ) from None
-        for text in ahead(offsets, facts.groups_there):
+        for text in plans.ahead(offsets, facts.groups_there):
             self._tell(f"{text}; in the file it reads those records again")
         self._here.open(facts.topics)
         self._tell(f"open to writers: {', '.join(topic.name for topic in facts.topics)}")
@@ -269,13 +259,13 @@ class Move:
         if self._settings.notify is not None:
             self._settings.notify(text)
 
-    def _facts(self) -> Facts:
+    def _facts(self) -> plans.Facts:
         here, there = self._here, self._there
         topics = here.topics(self._settings.topics)
         groups = here.groups(topics)
         positions = there.positions(self._settings.name, self._db.broker.cluster_id())
         topics_there = there.topics(topics, {tp.topic for tp in positions})
-        return Facts(
+        return plans.Facts(
             there.where,
             topics,
             topics_there,
@@ -289,7 +279,7 @@ class Move:
 
 
 def _translated(
-    facts: Facts, compared: Mapping[TopicPartition, Compared]
+    facts: plans.Facts, compared: Mapping[TopicPartition, plans.Compared]
 ) -> dict[str, dict[TopicPartition, int]]:
     """The cluster's offset for each committed offset in the file, by group."""
     return {

@@ -15,15 +15,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from eosdb.errors import EosdbError, InvalidRequestError
-from eosdb.model import requests
+from eosdb.model import requests, values
 from eosdb.model.failpoints import watched
-from eosdb.model.values import (
-    ConsumerGroupMetadata,
-    OffsetAndMetadata,
-    Record,
-    RecordBatch,
-    TopicPartition,
-)
 from eosdb.testing.arena import Faults
 from eosdb.testing.scheduler import Actor, NodeCrashed
 from eosdb.testing.simulation import model
@@ -80,13 +73,13 @@ def repeats_with_more(world: World, rng: random.Random, node: int) -> None:
     if batch is None or batch[0].producer_id not in by_id:
         return
     first = batch[0]
-    values = [row.value for row in batch] + [b"an intruder's|-|0"]
-    repeat = RecordBatch(
-        [Record(value=value) for value in values],
+    contents = [row.value for row in batch] + [b"an intruder's|-|0"]
+    repeat = values.RecordBatch(
+        [values.Record(value=value) for value in contents],
         first.producer_id, first.producer_epoch, first.sequence,
     )  # fmt: skip
     _must_be_refused(
-        f"{tp} stores {len(batch)} records from sequence {first.sequence} on; {len(values)} of them",
+        f"{tp} stores {len(batch)} records from sequence {first.sequence} on; {len(contents)} of them",
         world,
         node,
         requests.Produce({tp: repeat}),
@@ -115,8 +108,8 @@ def commits_for_an_old_generation(world: World, rng: random.Random, node: int) -
             transactional_id="intruder",
             producer_id=me.producer_id,
             producer_epoch=me.producer_epoch,
-            group=ConsumerGroupMetadata(model.MEMBERS, generation - 1, member_id),
-            offsets={TopicPartition(model.INPUT, 0): OffsetAndMetadata(0)},
+            group=values.ConsumerGroupMetadata(model.MEMBERS, generation - 1, member_id),
+            offsets={values.TopicPartition(model.INPUT, 0): values.OffsetAndMetadata(0)},
         ),
     )
 
@@ -156,9 +149,8 @@ _OTHER_SEEDS = 40
 
 
 def shrink(failed: Result, runs: int = _ENOUGH_RUNS) -> Result:
-    """The failing run with the shortest history among about `runs` smaller ones. It tries fewer actors,
-    fewer kinds of faults and other seeds; a run that still breaks a promise in fewer lines is kept and
-    reduced further."""
+    """The failing run with the shortest history among about `runs` smaller ones: with fewer actors or kinds
+    of faults, or another seed. A run that still breaks a promise in fewer lines is reduced further."""
     best, left = failed, runs
     improved = True
     while improved and left > 0:
@@ -435,21 +427,21 @@ class _Life:
             tp = self._rng.choice(opened)
             limit = world.nodes[0].broker.offsets(tp).log_end_offset
         elif self._rng.random() < 0.5:
-            tp = TopicPartition(DATA, self._rng.randrange(TOPICS[DATA]))
+            tp = values.TopicPartition(DATA, self._rng.randrange(TOPICS[DATA]))
             limit = world.nodes[0].broker.offsets(tp).log_end_offset
         else:
-            tp = TopicPartition(model.INPUT, self._rng.randrange(TOPICS[model.INPUT]))
+            tp = values.TopicPartition(model.INPUT, self._rng.randrange(TOPICS[model.INPUT]))
             limit = min(self._consumed_by(group, tp) for group in model.RESULTS.values())
         world.ask(self._node(), requests.DeleteRecords(tp, self._truncated_to(tp, limit)))
 
     def _let_an_intruder_ask(self) -> None:
         self._rng.choice(INTRUDERS)(self._world, self._rng, self._node())
 
-    def _consumed_by(self, group: str, tp: TopicPartition) -> int:
+    def _consumed_by(self, group: str, tp: values.TopicPartition) -> int:
         committed = self._world.nodes[0].broker.offset_fetch(group, [tp])
         return committed[tp].offset if tp in committed else 0
 
-    def _truncated_to(self, tp: TopicPartition, limit: int) -> int:
+    def _truncated_to(self, tp: values.TopicPartition, limit: int) -> int:
         start = self._world.nodes[0].broker.offsets(tp).log_start_offset
         return max(start, limit if self._rng.random() < 0.3 else self._rng.randint(0, limit))
 
