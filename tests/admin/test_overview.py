@@ -7,32 +7,15 @@ from pathlib import Path
 import pytest
 
 import eosdb
-from eosdb import Acl, ConsumerRecord, OffsetAndMetadata, Record, RecordBatch, TopicPartition
+from eosdb import Acl, OffsetAndMetadata, Record, RecordBatch, TopicPartition
 from eosdb.admin.overview import COUNTED_MAX
 from eosdb.client.processor.failure import Failure
 from eosdb.model.clock import ManualClock
 from eosdb.model.overview import DeadLetterFigures, between
 from eosdb.model.records.failure_headers import NEVER
+from tests.client.processor.work import bury
 
 IN = TopicPartition("in", 0)
-
-
-def fail(db: eosdb.Database) -> None:
-    """Every record of `in` becomes a dead letter."""
-
-    def refuse(record: ConsumerRecord) -> None:
-        raise ValueError("no")
-
-    eosdb.process(
-        db,
-        "in",
-        refuse,
-        group_id="g",
-        transactional_id="tx",
-        until_idle_ms=10,
-        max_attempts=1,
-        dead_letter_topic="dlq",
-    )
 
 
 @pytest.fixture
@@ -52,7 +35,7 @@ def test_dead_letters_are_counted_without_the_markers_between_them(
     failing: eosdb.Database, clock: eosdb.ManualClock
 ) -> None:
     assert dead_letters(failing) == {}
-    fail(failing)
+    bury(failing)
     (found,) = failing.admin.overview().dead_letters
     assert found == DeadLetterFigures(
         topic="dlq", waiting=5, newest_timestamp=found.newest_timestamp
@@ -61,7 +44,7 @@ def test_dead_letters_are_counted_without_the_markers_between_them(
 
 
 def test_letters_that_were_replayed_wait_no_longer(failing: eosdb.Database) -> None:
-    fail(failing)
+    bury(failing)
     letters = failing.dead_letters("dlq")
     one = next(iter(letters.letters())).record
     letters.replay([(one.partition, one.offset)])
@@ -118,7 +101,7 @@ def test_groups_have_their_state_members_and_distance(db: eosdb.Database) -> Non
 
 
 def test_replays_are_no_group_of_the_user(failing: eosdb.Database) -> None:
-    fail(failing)
+    bury(failing)
     failing.dead_letters("dlq").replay()
     assert [group.group_id for group in failing.admin.overview().groups] == ["g"]
 
@@ -126,7 +109,7 @@ def test_replays_are_no_group_of_the_user(failing: eosdb.Database) -> None:
 def test_what_the_principal_may_not_describe_is_left_out(
     failing: eosdb.Database, db_path: Path
 ) -> None:
-    fail(failing)
+    bury(failing)
     failing.admin.create_topic("open")
     failing.admin.create_acls([Acl("User:guest", "describe", "topic", "open", "literal", "allow")])
     with eosdb.connect(db_path, principal="User:guest", read_only=True) as guest:

@@ -8,31 +8,19 @@ from pathlib import Path
 import pytest
 
 import eosdb
-from eosdb import ConsumerRecord
 from tests.cli.conftest import Run
+from tests.client.processor.work import bury
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(autouse=True)
 def _letters(db_path: Path) -> None:
-    def refuse(record: ConsumerRecord) -> None:
-        raise ValueError(f"cannot read {record.value!r}")
-
     with eosdb.connect(db_path) as db:
         db.admin.create_topic("orders")
         for i in range(3):
             db.producer().send("orders", b"%d" % i, key=b"k")
-        eosdb.process(
-            db,
-            "orders",
-            refuse,
-            group_id="billing",
-            transactional_id="tx",
-            until_idle_ms=10,
-            max_attempts=1,
-            dead_letter_topic="orders.dlq",
-        )
+        bury(db, "orders", "orders.dlq", group_id="billing")
 
 
 def test_list_says_what_failed_where_and_why(run: Run) -> None:

@@ -9,6 +9,7 @@ import pytest
 import eosdb
 from eosdb.wire.server import Server
 from tests.wire.peer import Peer
+from tests.wire.secured import Certificates, make_certificates
 
 
 @pytest.fixture
@@ -23,3 +24,8 @@ def server(db: eosdb.Database) -> Iterator[Server]:
 def peer(server: Server) -> Iterator[Peer]:
     with Peer(server) as made:
         yield made
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return make_certificates(tmp_path_factory.mktemp("certificates"))

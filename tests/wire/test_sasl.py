@@ -31,7 +31,6 @@ from tests.wire.secured import (
     hello,
     is_closed,
     log_in,
-    make_certificates,
     plain,
     say,
 )
@@ -41,11 +40,6 @@ pytestmark = pytest.mark.slow
 SCRAM = MECHANISMS[:2]
 UNSUPPORTED, ILLEGAL = 33, 34
 TOPIC_AUTHORIZATION_FAILED = 29
-
-
-@pytest.fixture(scope="module")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    return make_certificates(tmp_path_factory.mktemp("certificates"))
 
 
 @pytest.fixture

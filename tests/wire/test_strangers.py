@@ -28,18 +28,12 @@ from tests.wire.secured import (
     hello,
     is_closed,
     log_in,
-    make_certificates,
 )
 
 pytestmark = pytest.mark.slow
 
 MOST = 8
 SECURITY = ("in the clear", "TLS", "login", "TLS and login")
-
-
-@pytest.fixture(scope="module")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    return make_certificates(tmp_path_factory.mktemp("certificates"))
 
 
 class Place:

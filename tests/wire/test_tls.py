@@ -24,11 +24,6 @@ from tests.wire.secured import Certificates, make_certificates
 from tests.wire.waiting import Waiting
 
 
-@pytest.fixture(scope="module")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    return make_certificates(tmp_path_factory.mktemp("certificates"))
-
-
 @pytest.fixture
 def shop(db: eosdb.Database) -> eosdb.Database:
     db.admin.create_topic("t", partitions=2)

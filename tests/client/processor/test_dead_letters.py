@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 import eosdb
-from eosdb import ConsumerRecord, DeadLetters
+from eosdb import DeadLetters
 from eosdb.client.processor.dead_letters import REPLAYED_FROM
 from eosdb.client.transport import DirectTransport, Exchange, T
 from eosdb.model.requests import Request
+from tests.client.processor.work import bury, read
 
 pytestmark = pytest.mark.slow
 
@@ -22,7 +23,7 @@ def _letters(db: eosdb.Database) -> None:
     db.admin.create_topic("in", partitions=2)
     db.admin.create_topic("dlq", partitions=2)
     feed(db, *range(6))
-    fail(db)
+    bury(db, consumer={"partition_assignment_strategy": "range"})
 
 
 def feed(db: eosdb.Database, *numbers: int) -> None:
@@ -32,29 +33,6 @@ def feed(db: eosdb.Database, *numbers: int) -> None:
             "in", b"%d" % i, key=b"k%d" % i, partition=i % 2, headers=[("own", b"%d" % i)]
         )
     producer.close()
-
-
-def fail(db: eosdb.Database) -> None:
-    def refuse(record: ConsumerRecord) -> None:
-        raise ValueError("no")
-
-    eosdb.process(
-        db,
-        "in",
-        refuse,
-        group_id="g",
-        transactional_id="tx",
-        until_idle_ms=10,
-        max_attempts=1,
-        dead_letter_topic="dlq",
-        consumer={"partition_assignment_strategy": "range"},
-    )
-
-
-def read(db: eosdb.Database, topic: str) -> list[ConsumerRecord]:
-    consumer = db.consumer(auto_offset_reset="earliest")
-    consumer.subscribe(topic)
-    return [record for _ in range(20) for record in consumer.poll()]
 
 
 def replayed(letters: DeadLetters) -> list[bool]:
@@ -86,7 +64,7 @@ def test_a_replay_sends_each_back_to_its_place_once(db: eosdb.Database) -> None:
 def test_what_fails_again_is_a_new_letter(db: eosdb.Database) -> None:
     letters = db.dead_letters("dlq")
     letters.replay()
-    fail(db)
+    bury(db, consumer={"partition_assignment_strategy": "range"})
     assert sorted(replayed(letters)) == [False] * 6 + [True] * 6
     assert letters.replay() == eosdb.ReplayReport(replayed=6, skipped=6)
 
@@ -166,13 +144,7 @@ def test_a_letter_older_than_the_retention_stays_and_is_replayed_with_its_timest
     db.admin.create_topic("old", config={"retention.ms": -1})
     db.producer().send("old", b"a").result()
     clock.advance(30 * 86_400_000)
-
-    def fail(record: ConsumerRecord) -> None:
-        raise ValueError("no")
-
-    eosdb.process(
-        db, "old", fail, group_id="g", until_idle_ms=50, max_attempts=1, dead_letter_topic="letters"
-    )
+    bury(db, "old", "letters")
     db.housekeeping()
     assert [record.value for record in read(db, "letters")] == [b"a"]
     db.dead_letters("letters").replay()

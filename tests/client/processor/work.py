@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import eosdb
 from eosdb import ConsumerRecord
@@ -39,3 +40,15 @@ def fails_for(*bad: bytes) -> Callable[[ConsumerRecord], bytes]:
         return upper(record)
 
     return handle
+
+
+def bury(
+    db: eosdb.Database, topic: str = "in", dead_letter_topic: str = "dlq", **config: Any
+) -> None:
+    """Make a dead letter of every record."""
+
+    def refuse(record: ConsumerRecord) -> None:
+        raise ValueError(f"cannot read {record.value!r}")
+
+    settings = {"group_id": "g", "until_idle_ms": 10, "max_attempts": 1, **config}
+    eosdb.process(db, topic, refuse, dead_letter_topic=dead_letter_topic, **settings)
