@@ -289,7 +289,7 @@ def test_the_views_are_described(db: eosdb.Database) -> None:
     assert list(described) == [*newest_schema.views(), "journal"]
     for name, view in described.items():
         assert view.columns == db.query(f"SELECT * FROM {name}").columns
-    assert described["consumer_offsets"].text == "Where each group stands."
+    assert described["consumer_offsets"].text == "Each group's committed offsets, and its lag."
     assert described["committed_records"].text == (
         "What a read_committed consumer sees: data below the last stable offset that no transaction "
         "took back."
