@@ -291,8 +291,8 @@ def test_the_views_are_described(db: eosdb.Database) -> None:
         assert view.columns == db.query(f"SELECT * FROM {name}").columns
     assert described["consumer_offsets"].text == "Each group's committed offsets, and its lag."
     assert described["committed_records"].text == (
-        "What a read_committed consumer sees: data below the last stable offset that no transaction "
-        "took back."
+        "The records that a read_committed consumer reads: data below the last stable offset that was "
+        "not aborted."
     )
     assert described["journal"].columns[:2] == ("position", "kind")
     assert all(re.fullmatch(r"[A-Z][^\n]+\.", view.text) for view in described.values())
