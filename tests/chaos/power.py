@@ -130,6 +130,8 @@ class Disk:
         self._rng = rng
         self._ignored = ignored
         self._files: dict[str, _File] = {}
+        self._removed: dict[str, _File] = {}
+        """Files whose removal need not have reached the disk. A new file of such a name is another one."""
         self._syncing: dict[int, tuple[str, list[Operation]]] = {}
 
     def take(self, operation: Operation) -> None:
@@ -145,8 +147,10 @@ class Disk:
             case "E" | "F":
                 self._end_sync(operation, file)
             case "U":
-                if self._rng.random() < 0.8:
-                    self._files.pop(name)
+                self._removed.pop(name, None)
+                removed = self._files.pop(name)
+                if self._rng.random() < 0.2:
+                    self._removed[name] = removed
             case "R" | "L":
                 self._files[os.path.basename(operation.data.decode())] = file
                 if operation.kind == "R":
@@ -166,7 +170,9 @@ class Disk:
 
     def cut(self, folder: Path) -> None:
         """Lose power: write to `folder` what is found afterwards."""
-        for name, file in self._files.items():
+        for name, file in {**self._removed, **self._files}.items():
             file.apply_some(file.pending, self._rng)
             if file.exists or (file.durable and self._rng.random() < 0.5):
                 (folder / name).write_bytes(file.durable)
+            elif name in self._removed:
+                (folder / name).write_bytes(self._removed[name].durable)

@@ -110,6 +110,25 @@ def test_what_was_published_on_a_connection_of_the_programs_survives_a_power_cut
         shutil.rmtree(found)
 
 
+def test_a_new_file_of_a_removed_name_leaves_the_former_file_alone(tmp_path: Path) -> None:
+    """A removed name may still be on the disk; the file of that name that comes next is another one."""
+
+    def written(name: str, data: bytes) -> list[power.Operation]:
+        sync = [power.Operation(kind, 1, name, 0, b"") for kind in "SE"]
+        return [power.Operation("W", 0, name, 0, data), *sync]
+
+    operations = [
+        *written("unfinished", b"first"),
+        power.Operation("L", 0, "unfinished", 0, b"file"),
+        power.Operation("U", 0, "unfinished", 0, b""),
+        *written("unfinished", b"other"),
+    ]
+    for seed in range(20):
+        cut(operations, tmp_path, random.Random(seed))
+        assert (tmp_path / "file").read_bytes() == b"first"
+        assert (tmp_path / "unfinished").read_bytes() == b"other"
+
+
 def cut(operations: list[power.Operation], folder: Path, rng: random.Random) -> list[str]:
     """The disk as it may be after these operations; what had been acknowledged."""
     disk = power.Disk(rng, ignored=("-shm", *LOCKS, "acknowledged"))
