@@ -432,7 +432,7 @@ class Database(WholeFile, Closeable):
         return {"path": self.path, **queries.info(self._store)}
 
     def why(self) -> list[Worry]:
-        """Return what stands still, most urgent first, each in a sentence with the command that ends it:
+        """Return the problems, most urgent first, each in a sentence with the command that solves it:
         transactions that hold back readers, groups without members or progress, dead letters, relays, a
         file that cannot be written. As far as the principal may describe it."""
         return worries(self.admin.overview(), self.path)

@@ -82,7 +82,7 @@ def _rest(db: eosdb.Database, worries: Sequence[Worry]) -> str:
     groups = len({group.group_id for group in it.groups} - {worry.group for worry in worries})
     held = {holder.topic_partition for holder in it.holders()}
     free = counted(len(it.partitions) - len(held), "partition")
-    begin = "All else is well" if worries else "Nothing stands still"
+    begin = "All else is well" if worries else "No problems"
     return f"{begin}: {counted(groups, 'group')} with nothing left to read, {free} that nothing holds back."
 
 

@@ -1,4 +1,4 @@
-"""Finds what stands still in a file, and the command that ends it, the most urgent first. Pure.
+"""Finds the problems of a file and the commands that solve them, the most urgent first. Pure.
 
 `db.why()`, `eosdb why FILE`, `eosdb top`, the page and the pytest fixture all show these sentences.
 """
@@ -29,7 +29,7 @@ _NAME_MAX: Final = 60
 
 @dataclass(frozen=True, slots=True)
 class Worry(Tabular):
-    """Something that stands still, in words, and the command that ends it. If only a program can end it,
+    """A problem, in words, and the command that solves it. If only a program can end it,
     the command shows more.
 
     `group`, `topic` and `partition` say where; None if the worry is not about one. `is_urgent` is False for

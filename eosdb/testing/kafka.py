@@ -198,7 +198,7 @@ class KafkaDouble(str, Closeable):
     def why(
         self, topic: str | None = None, group_id: str | None = None
     ) -> list[eosdb.Worry] | list[Diagnosis]:
-        """What stands still, in sentences (`Database.why`). With a topic the figures of each partition: why
+        """The problems, in sentences (`Database.why`). With a topic the figures of each partition: why
         a reader, or this group, makes no progress."""
         if topic is None and not self._is_alive:
             sentence = "The cluster was killed, and refuses every client."

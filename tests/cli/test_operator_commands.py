@@ -93,9 +93,7 @@ def test_why_of_a_file_tells_what_stands_still_and_how_to_end_it(stuck: Run, db_
     )
     assert stuck("why", "--group", "audit").stdout == ""
     stuck("groups", "delete", "billing", "--yes")
-    assert stuck("why").stdout.startswith(
-        "Nothing stands still: 0 groups with nothing left to read, 2 "
-    )
+    assert stuck("why").stdout.startswith("No problems: 0 groups with nothing left to read, 2 ")
 
 
 def test_why_shows_the_position_of_a_group_that_reads_alone(stuck: Run, db_path: Path) -> None:
