@@ -437,26 +437,6 @@ def test_a_topic_made_anew_while_its_records_are_in_hand_begins_anew(
     assert values(timed) == [b"B1", b"X1", b"Y1", b"Z1"]
 
 
-def test_a_postponed_record_comes_again_and_holds_nobody(
-    db: eosdb.Database, clock: eosdb.ManualClock, run: Run
-) -> None:
-    calls: list[bytes] = []
-
-    def handle(record: ConsumerRecord) -> bytes:
-        calls.append(record.value)
-        if calls.count(b"a1") == 1 and record.value == b"a1":
-            raise eosdb.RetryAt(db.clock.time_ms() + 500)
-        return upper(record)
-
-    send(db, *keyed("a1", "a2", "b1"))
-    report = run(handle, workers=3)
-    assert (report.processed, report.postponed) == (2, 1)
-    clock.advance(500)
-    assert run(handle, workers=3).processed == 1
-    assert calls[-1] == b"a1"
-    assert values(db) == [b"A1", b"A2", b"B1"]
-
-
 def test_a_clock_that_stands_at_zero_is_a_clock(tmp_path: Path) -> None:
     with eosdb.connect(tmp_path / "zero.db", clock=eosdb.ManualClock(0)) as db:
         for topic in ("in", "out"):

@@ -299,7 +299,6 @@ def test_a_copy_under_load_reads_its_topic_as_soon_as_it_is_made(
             feed(db, b"more")
 
     feed(db, b"b", b"more")
-    processor = db.processor("in", handle, group_id="g", transaction_size=2)
 
     def stopping(record: ConsumerRecord) -> None:
         handle(record)
