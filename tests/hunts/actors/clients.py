@@ -27,30 +27,6 @@ from tests.judges.verdicts import MissingError
 from tests.whole_events import details
 
 
-class KafkaPython(OverTheWire):
-    name = "kafka-python"
-    summary = "kafka-python's transactional producer, one in seven aborted"
-    module = "kafka_python"
-
-
-class KafkaPythonPlain(OverTheWire):
-    name = "kafka-python-plain"
-    summary = "kafka-python's idempotent producer without transactions, several records at once"
-    module = "kafka_python"
-
-
-class Aiokafka(OverTheWire):
-    name = "aiokafka"
-    summary = "aiokafka's transactional producer, one in seven aborted"
-    module = "aiokafka"
-
-
-class ConfluentPlain(OverTheWire):
-    name = "confluent-plain"
-    summary = "confluent-kafka's idempotent producer without transactions, several records at once"
-    module = "confluent"
-
-
 def compile_java(world: World, source: str, jars: str) -> None:
     """Of `tests.hunts.programs`, into the world's folder, with the class path beside it."""
     classes = world.folder / CLASSES
@@ -71,9 +47,6 @@ def missing(name: str, jars: Sequence[artifacts.Jar]) -> str | None:
 
 
 class Java(OverTheWire):
-    name = "java"
-    summary = "Java's transactional producer, one in seven aborted"
-    module = "java"
     weight = 2
 
     def left_out(self) -> str | None:
@@ -140,36 +113,24 @@ class Group(Copier):
         return record
 
 
-class ConfluentCopy(Group):
-    name = "confluent-copy"
-    summary = "confluent-kafka consumes, processes and produces, offsets in the transaction"
-    module = "confluent_group"
+class Client(Group):
+    """A client of another maker."""
+
+    def __init__(
+        self, name: str, summary: str, module: str = "", cannot: Mapping[str, str] | None = None
+    ) -> None:
+        self.name, self.summary, self.module = name, summary, module
+        if cannot is not None:
+            self.cannot = cannot
 
 
-class KafkaPythonCopy(Group):
-    name = "kafka-python-copy"
-    summary = "kafka-python consumes, processes and produces, offsets in the transaction"
-    module = "kafka_python_group"
-
+class KafkaPythonCopy(Client):
     def expected(self, record: Content, number: int) -> Content:
         """It takes no header without a value, and its program takes none along."""
         return record._replace(headers=())
 
 
-class AiokafkaCopy(Group):
-    name = "aiokafka-copy"
-    summary = "aiokafka consumes, processes and produces, offsets in the transaction"
-    module = "aiokafka_group"
-
-
-class ConfluentGroup(Group):
-    name = "confluent-group"
-    summary = (
-        "a group of two consumers of confluent-kafka, read_committed; each stores a record before it "
-        "commits the offset"
-    )
-    module = "confluent_group"
-
+class ConfluentGroup(Client):
     def progress(self, world: World) -> int:
         notes = world.folder / NOTES
         return notes.read_bytes().count(b"\n") if notes.exists() else 0
@@ -196,26 +157,7 @@ class ConfluentGroup(Group):
         ]
 
 
-class ConfluentCopy848(ConfluentCopy):
-    name = f"confluent-copy{BY_COORDINATOR}"
-    summary = f"{ConfluentCopy.summary}; the coordinator assigns (KIP-848)"
-    cannot = LATER_GROUPS
-
-
-class ConfluentGroup848(ConfluentGroup):
-    name = f"confluent-group{BY_COORDINATOR}"
-    summary = f"{ConfluentGroup.summary}; the coordinator assigns (KIP-848)"
-    cannot = LATER_GROUPS
-
-
-class ConfluentMixed(ConfluentCopy):
-    name = MIXED
-    summary = (
-        "three such copiers in a group, which changes over and back: each of their lives is a member of "
-        "the classic protocol or of the new one (KIP-848)"
-    )
-    cannot = LATER_GROUPS
-
+class ConfluentMixed(Client):
     def begin(self, world: World) -> None:
         super().begin(world)
         world.add("other", world.program(self.module, f"{MIXED}-other"))
@@ -245,9 +187,7 @@ def changed_over(path: Path) -> tuple[int, int]:
     return times[0], times[1]
 
 
-class Streams(Group):
-    name = "streams"
-    summary = "Kafka Streams, exactly_once_v2, numbers records by a store"
+class Streams(Client):
     weight = 3
     cannot: Mapping[str, str] = MappingProxyType(
         {"remove-oldest": "the numbers that it gives do not tell which records it never read"}
@@ -278,18 +218,40 @@ class Streams(Group):
         return record._replace(key=record.partition.to_bytes(4), value=value, headers=())
 
 
+_ABORTED: Final = "transactional producer, one in seven aborted"
+_PLAIN: Final = "idempotent producer without transactions, several records at once"
+_COPIES: Final = "consumes, processes and produces, offsets in the transaction"
+_READERS: Final = (
+    "a group of two consumers of confluent-kafka, read_committed; each stores a record before it "
+    "commits the offset"
+)
+_BY_COORDINATOR: Final = "; the coordinator assigns (KIP-848)"
+_OF_CONFLUENT: Final = "confluent_group"
 ACTORS: Final[list[Actor]] = [
-    KafkaPython(),
-    KafkaPythonPlain(),
-    Aiokafka(),
-    ConfluentPlain(),
-    ConfluentGroup(),
-    ConfluentGroup848(),
-    ConfluentCopy848(),
-    ConfluentMixed(),
-    Java(),
-    Streams(),
-    ConfluentCopy(),
-    KafkaPythonCopy(),
-    AiokafkaCopy(),
+    OverTheWire("kafka-python", f"kafka-python's {_ABORTED}", "kafka_python"),
+    OverTheWire("kafka-python-plain", f"kafka-python's {_PLAIN}", "kafka_python"),
+    OverTheWire("aiokafka", f"aiokafka's {_ABORTED}", "aiokafka"),
+    OverTheWire("confluent-plain", f"confluent-kafka's {_PLAIN}", "confluent"),
+    ConfluentGroup("confluent-group", _READERS, _OF_CONFLUENT),
+    ConfluentGroup(
+        f"confluent-group{BY_COORDINATOR}", _READERS + _BY_COORDINATOR, _OF_CONFLUENT, LATER_GROUPS
+    ),
+    Client(
+        f"confluent-copy{BY_COORDINATOR}",
+        f"confluent-kafka {_COPIES}{_BY_COORDINATOR}",
+        _OF_CONFLUENT,
+        LATER_GROUPS,
+    ),
+    ConfluentMixed(
+        MIXED,
+        "three such copiers in a group, which changes over and back: each of their lives is a member of "
+        "the classic protocol or of the new one (KIP-848)",
+        _OF_CONFLUENT,
+        LATER_GROUPS,
+    ),
+    Java("java", f"Java's {_ABORTED}", "java"),
+    Streams("streams", "Kafka Streams, exactly_once_v2, numbers records by a store"),
+    Client("confluent-copy", f"confluent-kafka {_COPIES}", _OF_CONFLUENT),
+    KafkaPythonCopy("kafka-python-copy", f"kafka-python {_COPIES}", "kafka_python_group"),
+    Client("aiokafka-copy", f"aiokafka {_COPIES}", "aiokafka_group"),
 ]

@@ -29,12 +29,10 @@ _WITHOUT_ROW: Final = f"SELECT count(*) FROM ({_MESSAGES} EXCEPT {_ROWS})"
 
 
 class Library(Actor):
-    """Writes by `tests.hunts.programs.writers`."""
+    """Writes by a program of `tests.hunts.programs`."""
 
-    module = "writers"
-
-    def __init__(self, name: str, summary: str) -> None:
-        self.name, self.summary = name, summary
+    def __init__(self, name: str, summary: str, module: str = "writers") -> None:
+        self.name, self.summary, self.module = name, summary, module
 
 
 class WithPlaces(Library):
@@ -75,22 +73,6 @@ class Block(WithPlaces):
 
     def problems(self, world: World) -> list[str]:
         return self.look(world) + super().problems(world)
-
-
-class Aio(WithPlaces):
-    module = "aio"
-
-
-class AioRecords(Library):
-    module = "aio"
-
-
-class Produce(Library):
-    module = "produce"
-
-
-class Threads(Library):
-    module = "threads"
 
 
 class AppendOnce(Library):
@@ -146,17 +128,27 @@ ACTORS: Final[list[Actor]] = [
         "send-many", "`send_many` without a transaction, also of more records than one commit takes"
     ),
     Block("block", "`db.begin()` in an adopted file: own rows and messages, one in seven raises"),
-    Aio("aio", "`eosdb.aio`: transactions and `db.begin()`, cancelled in the middle of everything"),
-    AioRecords(
-        "aio-records", "`eosdb.aio` without transactions, cancelled; its futures have the outcomes"
+    WithPlaces(
+        "aio",
+        "`eosdb.aio`: transactions and `db.begin()`, cancelled in the middle of everything",
+        "aio",
     ),
-    Threads(
-        "threads", "an idempotent producer that four threads share; its futures have the outcomes"
+    Library(
+        "aio-records",
+        "`eosdb.aio` without transactions, cancelled; its futures have the outcomes",
+        "aio",
+    ),
+    Library(
+        "threads",
+        "an idempotent producer that four threads share; its futures have the outcomes",
+        "threads",
     ),
     Later("later", "transactions of records with `deliver_at`, one in seven aborted"),
     Later("later-block", "`db.begin()` with records with `deliver_at`, one in seven raises"),
-    Produce(
-        "produce", "the command `eosdb produce`, fed by a pipe; its exit status is the outcome"
+    Library(
+        "produce",
+        "the command `eosdb produce`, fed by a pipe; its exit status is the outcome",
+        "produce",
     ),
     AppendOnce(
         "append-once",

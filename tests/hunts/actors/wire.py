@@ -13,15 +13,18 @@ class OverTheWire(Actor):
 
     has = WIRE
 
+    def __init__(self, name: str, summary: str, module: str) -> None:
+        self.name, self.summary, self.module = name, summary, module
+
     def begin(self, world: World) -> None:
         world.serve()
         super().begin(world)
 
 
-class Confluent(OverTheWire):
-    name = "confluent"
-    summary = "confluent-kafka's transactional producer (librdkafka), one in seven aborted"
-    module = "confluent"
-
-
-ACTORS: Final[list[Actor]] = [Confluent()]
+ACTORS: Final[list[Actor]] = [
+    OverTheWire(
+        "confluent",
+        "confluent-kafka's transactional producer (librdkafka), one in seven aborted",
+        "confluent",
+    )
+]
