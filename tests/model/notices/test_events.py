@@ -64,7 +64,12 @@ def test_63_failures_and_21_dead_letters_are_84_lines(
         retry_delays_ms=delays, retry_backoff_ms=0, dead_letter_topic="dead",
     )  # fmt: skip
     assert (done.failed, done.dead_lettered) == (63, 21)
-    loud = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    loud = [
+        record
+        for record in caplog.records
+        # A crowded machine has slow commits besides.
+        if record.levelno >= logging.WARNING and record.__dict__.get("action") != "slow_commit"
+    ]
     assert len(loud) == 84
     assert "\n" not in "".join(record.getMessage() for record in loud)
     failed, dead = said(caplog, "attempt_failed"), said(caplog, "dead_letter")
