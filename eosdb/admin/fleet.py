@@ -137,8 +137,8 @@ def _fill(
                 there = dict(_columns(reader, table))
                 if not there or not there.keys() >= dict(columns).keys():
                     raise InvalidRequestError(
-                        f"{path}: {table} is not there, or not as in {paths[0]}; create it alike, or leave "
-                        "the file out"
+                        f"{path}: {table} is missing, or lacks columns that it has in {paths[0]}; create "
+                        "it in the same way, or leave the file out"
                     )
                 names = "".join(f", {quoted(name)}" for name, _ in columns)
                 marks = ", ".join("?" * (1 + len(columns)))
@@ -148,7 +148,7 @@ def _fill(
                     scratch.executemany(f"INSERT INTO {into}", rows)
                 except sqlite3.OperationalError as error:
                     if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_FULL:
-                        raise translate(error, _SCRATCH) from error  # The reader only reads.
+                        raise translate(error, _SCRATCH) from error  # Only `scratch` is written.
                     raise
     scratch.execute("COMMIT")
     report(len(paths), len(paths))

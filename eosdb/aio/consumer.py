@@ -206,7 +206,7 @@ def on_the_loop(
             inbox.wait_for(visit_loop(inbox, tps), home.loop)
         except asyncio.CancelledError:
             raise IllegalStateError(
-                "the event loop has ended before a callback of the rebalance had"
+                "the event loop ended before a rebalance callback was done"
             ) from None
 
     return call
@@ -274,7 +274,7 @@ class AsyncConsumer(Generic[Key, Value]):
         if self._stopped is None:
             self._home.check()
             if is_called_back(self._consumer):
-                raise IllegalStateError("a callback of a rebalance must not stop its consumer")
+                raise IllegalStateError("a rebalance callback must not stop its consumer")
         await self._worker.outlive(self.begin_to_stop())
 
     def begin_to_stop(self) -> Future[None]:
@@ -514,7 +514,7 @@ class AsyncConsumer(Generic[Key, Value]):
         self._check()
         if is_called_back(self._consumer):
             raise IllegalStateError(
-                "a callback of a rebalance cannot wait for records: they wait for it"
+                "a rebalance callback cannot wait for records, which come only after it"
             )
         if (failure := self._failure) is not None:
             self._failure = None

@@ -147,7 +147,7 @@ class Rows:
 def _by_run(
     method: Callable[Concatenate[Database, P], T],
 ) -> Callable[Concatenate[AsyncDatabase, P], Coroutine[Any, Any, T]]:
-    """Make a coroutine of a method that also runs code of the caller, such as an iterator."""
+    """Make a coroutine of a method that runs the caller's code too, such as a given iterator."""
 
     @wraps(method)
     async def call(self: AsyncDatabase, /, *args: P.args, **kwargs: P.kwargs) -> T:

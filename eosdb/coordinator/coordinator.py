@@ -46,7 +46,7 @@ from eosdb.store.writing.unit import STEPS_PER_UNIT, Unit
 
 _TOLERANCE_MS: Final = 60_000
 """Tolerated difference: the clocks of two processes never agree exactly."""
-# The transaction with the latest deadline, by an index. If its start is past, no start is far ahead.
+# By an index: the latest deadline. If its start is not in the future, no other start is far in it.
 _TRANSACTION: Final = (
     "SELECT transactional_id, start_time FROM transactional_ids "
     f"WHERE state {transaction_rows.IS_ONGOING} ORDER BY start_time + timeout_ms DESC LIMIT 1"
@@ -437,5 +437,5 @@ def _next_due(source: Source, config: BrokerConfig, now_ms: int) -> int:
     limits = (1, 1, 1, 0, *expirations)
     found: tuple[int | None, ...] = source.execute(_NEXT).fetchone()
     times = [time + limit for time, limit in zip(found, limits, strict=True) if time is not None]
-    # Anything that begins later is due no sooner than the shortest limit from now.
+    # An expiration that begins later is due no sooner than this; anything else lowers the bound (`Due.by`).
     return min([now_ms + min(expirations), *times])

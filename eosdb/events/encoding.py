@@ -108,7 +108,7 @@ def _array(of: Form) -> Form:
 
     def value(items: object) -> tuple[Any, ...]:
         if type(items) is not list:
-            raise TypeError(f"got {items!r:.80}")
+            raise TypeError(f"not a JSON array: {items!r:.80}")
         if not items:
             return ()
         if to_values:
@@ -116,7 +116,7 @@ def _array(of: Form) -> Form:
         if to_value:
             return tuple([to_value(item) for item in items])
         if not json_types.issuperset(map(type, items)):
-            raise TypeError(f"got {items!r:.80}")
+            raise TypeError(f"an item has the wrong type: {items!r:.80}")
         return tuple(items)
 
     return Form(frozenset({list}), lambda values: f"[{','.join(map(to_text, values))}]", value)
@@ -163,7 +163,7 @@ class Fields:
             members = self._in_order(members)
         cells = [*members.values()]
         if (*map(type, cells),) not in self._types:
-            raise TypeError(f"got {members!r:.200}")
+            raise TypeError(f"a member has the wrong type: {members!r:.200}")
         for i, to_value in self._values:
             cells[i] = to_value(cells[i])
         return _make(self._cls, (*before, *cells))
@@ -451,7 +451,7 @@ def read(row: Sequence[Any]) -> Event | Lean:
     values, form = members(detail), _LEAN.get(kind)
     if form is not None:
         if type(values) is not dict:
-            raise TypeError(f"got {values!r:.80}")
+            raise TypeError(f"not a JSON object: {values!r:.80}")
         if len(values) < len(form.required) or not form.required <= values.keys():
             return _make(Lean, (form.kind, *columns, values))
     event: Event = fields.value(values, pick(columns))

@@ -111,7 +111,7 @@ _WITHOUT: Final = (
 """SQL: CONTENT for a record without a checksum. If another column is NULL, as in a missing row that an
 index names, it is a sum of no content. (SQLite would not even read a bare column declared NOT NULL.)"""
 _IS_DATA: Final = "CASE WHEN control IS NULL THEN 1 WHEN control IN ('COMMIT', 'ABORT') THEN 0 END"
-"""SQL: NULL for a control that eosdb never writes, so that no content has the sum."""
+"""SQL: NULL for a control that eosdb never writes, which makes the check fail."""
 CONTENT: Final = (
     f"ifnull(checksum - {_GIVEN.format(**_NAMES, is_data=_IS_DATA)} - {_OTHERS.format(**_NAMES)}, "
     f"{_WITHOUT})"

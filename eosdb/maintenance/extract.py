@@ -70,7 +70,7 @@ def _check_parts(path: str, connection: sqlite3.Connection) -> None:
     """Check that the file has objects of the owner, and that they do not need eosdb's."""
     if not guard.own_objects(connection) and not newest.of(connection).is_adopted:
         raise IllegalStateError(
-            f"{path} has eosdb's tables alone, so there is nothing to take them out of; `eosdb backup` "
+            f"{path} has only eosdb's tables, so there is nothing to extract them from; `eosdb backup` "
             "makes a copy under another name"
         )
     if uses := guard.dependents(connection):
@@ -87,7 +87,7 @@ def _check_twin(
     try:
         file = migrate.identify(target, patience_ms)
         if file is None or file.is_published or file.is_adopted:
-            why: str | None = "it is not such a file"
+            why: str | None = "it is not an ordinary eosdb file"
         else:
             with _checked(target, clock, patience_ms, report) as connection:
                 why = journal.departure(connection, str(mark))
@@ -97,8 +97,8 @@ def _check_twin(
         why = str(error)
     if why is not None:
         raise IllegalStateError(
-            f"{target} exists already, and is not what an earlier attempt to take eosdb's tables out of "
-            f"{path} has left: {why}. Nothing was changed; give a new path"
+            f"{target} exists already, and is not a full copy of eosdb's tables in {path}: {why}. Nothing "
+            "was changed; give a new path"
         )
     new_file.sync_folder(target)  # Before the only other copy is dropped.
 

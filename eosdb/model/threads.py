@@ -23,8 +23,7 @@ process that was stopped meanwhile has used up only one of them."""
 class Thread(threading.Thread):
     """A daemon thread for `what`, which has begun when `start` returns.
 
-    Python's own `start` waits without a limit for a thread that ends before its first step, as one does
-    that finds no memory for it.
+    Python's own `start` waits forever for a thread that ends, for lack of memory, before its first step.
     """
 
     def __init__(
@@ -106,7 +105,7 @@ def lend() -> Callable[[], object] | None:
     """
     from anyio import from_thread
 
-    with suppress(RuntimeError):  # Another thread, or the loop has ended.
+    with suppress(RuntimeError):  # No thread of a pool, or the loop has ended.
         return from_thread.run_sync(_lent)
     return None
 

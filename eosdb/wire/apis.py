@@ -123,7 +123,7 @@ def serves(
 
 
 class OfTopic(NamedTuple):
-    """The answers for the partitions of a topic, which the response names as the request does."""
+    """A topic's answers, by partition. The response names the topic as `asked` does."""
 
     asked: Any
     partitions: list[tuple[int, Fields]]

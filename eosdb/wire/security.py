@@ -39,7 +39,7 @@ class Certificates:
         is logged once for each change."""
         state = self._state_of_files()
         if state != self._state:
-            self._state = state  # From before the read: a change during the read causes another.
+            self._state = state  # Taken before the read: a change during it causes a new read.
             try:
                 self._context = _context(*self._files)
             except ConfigError as error:

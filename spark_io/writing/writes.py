@@ -37,10 +37,11 @@ from eosdb.spark_io.writing.outgoing import Outgoing, values
 
 _FOLDER: Final = "eosdb"
 """The folder of the notes in a checkpoint, beside Spark's own folders."""
-PUT_BACK: Final = (
-    "Put the newest file back; or go on with the present file under a new name (sinkId, of foreach_batch "
-    "sink_id, of write writeName or txn_app_id), or write everything anew with a new checkpoint"
+_NEW_NAME: Final = (
+    "set a new name (option sinkId; foreach_batch: sink_id; write: writeName or txn_app_id), or write "
+    "everything again with a new checkpoint"
 )
+PUT_BACK: Final = "Put the newest file back; or keep the present file, and " + _NEW_NAME
 
 
 class Written(NamedTuple):
@@ -93,11 +94,9 @@ class LastWrite(NamedTuple):
         for name, now in topics.items():
             if here is not None and here.topics.get(name, now) != now:
                 raise OtherTargetError(
-                    f"{db.path}, topic {name}: the query's batches up to {here.last} (of {self.sink!r}) "
-                    f"went to topics that are gone (id {here.topics[name]}), and this would go to {name} "
-                    f"(id {now}), which was recreated. Go on under a new name (sinkId, of foreach_batch "
-                    "sink_id, of write writeName or txn_app_id), or write everything anew with a new "
-                    "checkpoint"
+                    f"{db.path}: the query's batches up to {here.last} (of {self.sink!r}) went to a "
+                    f"deleted topic (id {here.topics[name]}); {name} (id {now}) is a new one. To go on, "
+                    f"{_NEW_NAME}"
                 )
 
     def keep(
@@ -324,7 +323,7 @@ def _explained(
         )
     names = {str(one.topic_id): one.name for one in db.broker.topic_metadata()}
     other = min(went_to)
-    where = f"topic {names[other]}" if other in names else "topics that are gone, or others"
+    where = f"topic {names[other]}" if other in names else "a deleted topic, or to others"
     now = ", ".join(f"{name} (id {id_})" for name, id_ in sorted(ids.items()))
     return OtherTargetError(
         f"{db.path}: {error}: that went to {where} (id {other}), and this would go to {now}. Each target "

@@ -189,7 +189,7 @@ def consume(
             f"eosdb inspect log FILE {topics[0]}/{partition or 0}{start} --print-data-log"
         )
     if last is not None and (group is not None or from_beginning):
-        raise click.UsageError("--last starts at other records than --group and --from-beginning")
+        raise click.UsageError("--last cannot be combined with --group or --from-beginning")
     if group and click.get_current_context().params.get("output_file"):
         raise click.UsageError(
             "--group commits the offsets of printed records, but -o writes its file only at the end: "

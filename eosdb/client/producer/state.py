@@ -255,8 +255,8 @@ class TransactionManager:
 
     @property
     def may_send(self) -> bool:
-        """Whether `send` is allowed: a transactional producer must be in a transaction, another must not
-        have failed."""
+        """Whether `send` is allowed. With a transactional id: in a transaction. Without: until a fatal
+        error."""
         if self.transactional_id is None:
             return self.error is None
         return self.state is ClientState.IN_TRANSACTION

@@ -169,8 +169,8 @@ def translated(tp: TopicPartition, offset: int, here: SurveyHere, there: SurveyT
     place = there.places.get((there.count - mark.left, mark.first))
     if place is None:
         raise IllegalStateError(
-            f"{tp}: {mark.left} records follow offset {offset} in the file, and another record precedes as "
-            "many in the cluster: somebody else writes to that topic"
+            f"{tp}: the file's last {mark.left} records (from offset {offset}) and the cluster's last "
+            f"{mark.left} begin with different records: somebody else writes to that topic"
         )
     return place
 

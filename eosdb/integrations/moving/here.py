@@ -143,7 +143,7 @@ class Here:
         """The topics found since `begin`."""
 
     def begin(self) -> None:
-        """Begin a work of several steps, in which the topics stay the same."""
+        """Begin several steps, during which the topics must stay the same."""
         self._ids.clear()
 
     def _check(self, now: Mapping[str, UUID]) -> None:
@@ -258,7 +258,7 @@ class Here:
     def end(self, transaction: OpenTransaction) -> None:
         """Abort the transaction, or complete it as decided. Ignores one that has ended meanwhile."""
         try:
-            if transaction.at is not None:  # A later transaction may differ.
+            if transaction.at is not None:  # The id may have a newer one.
                 self._db.admin.abort_transaction(*transaction.at)
             elif transaction.transactional_id is not None:
                 self._db.admin.fence_producer(transaction.transactional_id)

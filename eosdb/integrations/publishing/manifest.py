@@ -219,7 +219,7 @@ def _checked(body: dict[str, Any]) -> Manifest:
         and is_snapshot_name(found.name)
         and all(map(is_chunk_name, found.objects))
     ):
-        raise ValueError("it has names or numbers that eosdb does not give")
+        raise ValueError("it has a name or number that eosdb never writes")
     return found
 
 
@@ -240,7 +240,7 @@ def _to_runs(blocks: tuple[int, ...]) -> list[list[int]]:
 def _of_runs(runs: list[list[int]]) -> Iterator[int]:
     for first, count in runs:
         if not 0 < count <= REGION:
-            raise ValueError("a chunk of no blocks, or of too many")
+            raise ValueError("a chunk has no blocks, or too many")
         yield from range(first, first + count)
 
 

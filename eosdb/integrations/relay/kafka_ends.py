@@ -201,7 +201,7 @@ def all_records(
     hidden: Hidden,
 ) -> Iterator[values.RelayRecord]:
     """The committed records of the partition, from its start to its end, which is put into `ended`.
-    Raises InterruptedRelayError, also for hidden records unless they are skipped or appear in time."""
+    `hidden` says what to do if an open transaction hides records. Raises InterruptedRelayError."""
     start, high = client.start(*tp), client.high_watermark(*tp)
     consumer = client.consumer(
         **{

@@ -107,7 +107,7 @@ def _whole(
     ends: Mapping[TopicPartition, int],
     transactions_in: TransactionsIn,
 ) -> dict[TopicPartition, int]:
-    """The ends of all partitions if `tp` is taken up to `end`, extended to whole transactions."""
+    """Where each partition ends if `tp` is taken up to `end` and no transaction is split."""
     grown, todo = {**taken, tp: end}, [(tp, taken[tp], end)]
     while todo:
         for spans in transactions_in(*todo.pop()):

@@ -78,8 +78,8 @@ class Watcher:
             return between(self._readings[0][1], self._readings[-1][1])
 
     def trends(self) -> tuple[Series, Series]:
-        """Return the events per second, and the lag in records, of the last ten minutes. Each value has
-        its place on the axis, from 0 to 1. While no page was open, there are no values in between."""
+        """Return the events per second, and the lag in records, of the last ten minutes, as pairs of x (0
+        to 1) and value. There are no values from times when no page was open."""
         with self._lock:
             since = self._clock.monotonic_ms() - _TREND_MS
             seen = [one for one in self._seen if one[0] >= since]
@@ -244,7 +244,7 @@ def headers(stored: object) -> list[tuple[str, object]]:
 
 
 def spark(series: Sequence[tuple[float, float]], label: str) -> Markup:
-    """Draw `series`, of places from 0 to 1 and values, as a line above its area."""
+    """Draw `series`, pairs of x (0 to 1) and value, as a line with a filled area."""
     most = max((value for _, value in series), default=0)
     drawn = "L".join(f"{200 * x:.1f} {36 - 34 * value / (most or 1):.1f}" for x, value in series)
     text = escape(f"{label}: at most {words.number(most)}")

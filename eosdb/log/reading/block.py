@@ -41,7 +41,7 @@ _ROOM: Final = 8 << 20
 for larger records the way of reading matters little."""
 _WHOLE_GIVEN: Final = (
     "key, value, headers, control, checksum, ?, ?, ?, ?, "
-    # decisions/0058: the offset stands after columns without an index, so that it is the row's own.
+    # decisions/0058: behind unindexed columns, SQLite reads the offset from the row, not an index.
     '"offset", timestamp, timestamp_type, producer_id, is_transactional'
 )
 _WHOLE_OTHERS: Final = "producer_epoch, sequence, sequence_round, position"
@@ -126,7 +126,7 @@ def _batches(
     """Return Kafka's record batches without their checksums, markers included."""
 
     def run() -> None:
-        # decisions/0060: the statement also fails when the space is used up.
+        # decisions/0060: a full output buffer also makes the statement fail.
         with suppress(sqlite3.Error, MemoryError):
             connection.execute(_WHOLE_BATCHES, parameters).fetchone()
 
@@ -289,8 +289,8 @@ def _within(
 def _measured(
     cursor: sqlite3.Cursor, partition: Partition, limits: Limits
 ) -> tuple[list[tuple[Any, ...]], int]:
-    """Return rows, and how many of them are within the limits; if that is all of them, there are no
-    others. Sizes are not computed in a log that is smaller than the limit."""
+    """Return rows, and how many of them are within the limits. If all are, the range has no other rows.
+    Sizes are not computed in a log that is smaller than the limit."""
     max_records, left = limits
     if partition.size_bytes <= left:
         rows = cursor.fetchmany(max_records + 1)

@@ -42,7 +42,7 @@ def as_far_as_it_goes(items: Iterable[T]) -> tuple[list[T], Exception | None]:
     """The items before the one that raises an error, and the error."""
     results: list[T] = []
     try:
-        results.extend(items)  # Keeps the earlier results.
+        results.extend(items)  # On an error it keeps the items so far.
     except Exception as error:
         return results, error
     return results, None

@@ -199,8 +199,8 @@ _TABLE: Final = re.compile(r"\{(\w+)\}")
 
 # decisions/0022: both use the same projections, so their statements differ only in table names.
 class Statement(str):
-    """SQL on materialized tables, written with their names in braces. The text itself uses the live tables,
-    `baseline` the baseline's."""
+    """SQL, written with the names of materialized tables in braces. The string itself is for the live
+    tables, `baseline` for the baseline's."""
 
     __slots__ = ("baseline",)
 

@@ -170,8 +170,8 @@ class GroupCommit:
         return result
 
     def _outcome(self, request: Request) -> Any:
-        """The result of a request whose thread was interrupted; None if it was not carried out. The
-        thread that runs its round keeps the lead until that is decided."""
+        """The result of a request whose thread was interrupted; None if it was not carried out. Waits for
+        the lead, which is free once the request's round is over."""
         self._check_leads_no_round()
         try:
             if not (request.done or self._lead.acquire(timeout=self._patience_ms / 1000)):

@@ -45,7 +45,7 @@ class Insertion:
 
 
 class FoldedInsertion(Insertion):
-    """A plain insertion of projections; `baseline` inserts into the baseline's table."""
+    """An INSERT for projections; `baseline` is the same INSERT into the baseline's table."""
 
     __slots__ = ("baseline",)
 

@@ -182,7 +182,7 @@ class Unit:
         if position is not None and schema == self._schema:
             with contextlib.suppress(sqlite3.DatabaseError):  # A damaged row has no JSON.
                 rows = self.execute(_PASSED, (position,)).fetchall()
-        # The end of the history removes events.
+        # Trimming the history removes events.
         if not rows or rows[-1][0] - len(rows) != position or len(rows) == _PASSED_MAX:
             self.forget()
             return

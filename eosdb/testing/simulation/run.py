@@ -28,8 +28,8 @@ Intruder = Callable[[World, random.Random, int], None]
 
 
 def contradicts_its_end(world: World, rng: random.Random, node: int) -> None:
-    """End a transaction that has ended the other way. (Under version 1 this may reach the next
-    transaction.)"""
+    """Commit an aborted transaction, or abort a committed one. (Skips transaction version 1, where this
+    may end the next transaction.)"""
     ended = list(world.checker.outcomes.items())[-_RECENT:]
     if not ended or world.config.transaction_version == 1:
         return
