@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import logging
+import signal
 from typing import Any
 
 import kafka
 import kafka.errors
 
 from tests.hunts.programs.working import TOPIC, Setting, Stopping, again
+
+_PATIENCE_S = 15
 
 
 def copy(setting: Setting, stopping: Stopping) -> None:
@@ -23,8 +26,10 @@ def copy(setting: Setting, stopping: Stopping) -> None:
         isolation_level="read_committed", enable_auto_commit=False, **common,
     )  # fmt: skip
     try:
+        signal.alarm(_PATIENCE_S)
         producer.init_transactions()
         while not stopping.is_set:
+            signal.alarm(_PATIENCE_S)
             if found := consumer.poll(timeout_ms=200, max_records=50):
                 producer.begin_transaction()
                 for message in (message for some in found.values() for message in some):
@@ -36,10 +41,17 @@ def copy(setting: Setting, stopping: Stopping) -> None:
                 producer.send_offsets_to_transaction(at, consumer.group_metadata())
                 producer.commit_transaction()
     finally:
+        signal.alarm(0)
         consumer.close(autocommit=False)
         producer.close(timeout=0)
 
 
+def _give_up(*_: object) -> None:
+    """kafka-python 3.0 waits forever for a transaction's request whose coordinator refused it."""
+    raise kafka.errors.KafkaTimeoutError("no answer")
+
+
 if __name__ == "__main__":
+    signal.signal(signal.SIGALRM, _give_up)
     logging.getLogger("kafka").setLevel(logging.CRITICAL)
     again(copy, Setting.from_arguments(), Stopping(), (kafka.errors.KafkaError, OSError))
