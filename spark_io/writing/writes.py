@@ -95,8 +95,8 @@ class LastWrite(NamedTuple):
             if here is not None and here.topics.get(name, now) != now:
                 raise OtherTargetError(
                     f"{db.path}: the query's batches up to {here.last} (of {self.sink!r}) went to a "
-                    f"deleted topic (id {here.topics[name]}); {name} (id {now}) is a new one. To go on, "
-                    f"{_NEW_NAME}"
+                    f"deleted topic (id {here.topics[name]}); topic {name} (id {now}) is a new one. To go "
+                    f"on, {_NEW_NAME}"
                 )
 
     def keep(

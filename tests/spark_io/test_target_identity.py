@@ -211,7 +211,8 @@ def test_a_topic_that_was_made_anew_has_lost_the_querys_batches(pipe: Path, tmp_
     append(pipe, range(100, 110))
     topic_anew(pipe, topic="more")
     with pytest.raises(
-        OtherTargetError, match=r"topic more: the query's batches up to 0 .* recreated"
+        OtherTargetError,
+        match=r"batches up to 0 .* deleted topic .*; topic more \(id .* is a new one",
     ):
         by_stream(pipe, tmp_path / "cp", pipe, None)
     assert numbers_in(pipe, "more") == []
