@@ -77,7 +77,7 @@ TIERS = {
 }
 ROOMS = [row for tier in TIERS.values() for row in tier]
 BUDGET = {
-    "engine": 33_342,
+    "engine": 33_343,
     "clients": 10_407,
     "wire": 5_632,
     "testing": 3_195,

@@ -353,8 +353,10 @@ def _scan(
                 one.by_bin[number] += count
     steps.close()
     for producer_id, first in unfinished.items():
-        one = running.get(producer_id) or _Running(first, frame.start_ms)
-        one.first = max(first, row.log_start_offset)  # Its first records may have been deleted.
+        first = max(first, row.log_start_offset)  # Its first records may have been deleted.
+        first_ms = _appended_ms(connection, row, _FIRST, first, frame.start_ms)
+        one = running.get(producer_id) or _Running(first, first_ms)
+        one.first = first
         found.finish(producer_id, one, "open")
     offsets = {row.last_stable_offset, *(group.offset for group in groups)}
     appended_ms = partial(_appended_ms, connection, row, _FIRST)
