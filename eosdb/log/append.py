@@ -417,12 +417,11 @@ def _insert_records(
     sequenced = event.base_sequence >= 0
 
     def numbers(at: int, timestamp: int) -> tuple[int, ...]:
-        around, sequence = 0, NO_SEQUENCE
-        if sequenced:
-            around, sequence = divmod(event.base_sequence + at, SEQUENCE_COUNT)
+        serial = event.base_sequence + at if sequenced else NO_SEQUENCE
         return (
             event.partition_id, event.base_offset + at, timestamp_type, event.producer_id,
-            event.producer_epoch, sequence, around, int(event.is_transactional), position, timestamp,
+            event.producer_epoch, sequence_of(serial), round_of(serial), int(event.is_transactional),
+            position, timestamp,
         )  # fmt: skip
 
     is_large = batch.count > _FEW

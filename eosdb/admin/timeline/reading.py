@@ -354,10 +354,11 @@ def _scan(
     steps.close()
     for producer_id, first in unfinished.items():
         first = max(first, row.log_start_offset)  # Its first records may have been deleted.
-        first_ms = _appended_ms(connection, row, _FIRST, first, frame.start_ms)
-        one = running.get(producer_id) or _Running(first, first_ms)
-        one.first = first
-        found.finish(producer_id, one, "open")
+        if producer_id not in running:
+            first_ms = _appended_ms(connection, row, _FIRST, first, frame.start_ms)
+            running[producer_id] = _Running(first, first_ms)
+        running[producer_id].first = first
+        found.finish(producer_id, running[producer_id], "open")
     offsets = {row.last_stable_offset, *(group.offset for group in groups)}
     appended_ms = partial(_appended_ms, connection, row, _FIRST)
     times = {offset: appended_ms(offset, frame.end_ms) for offset in offsets}
