@@ -82,7 +82,7 @@ def copy(setting: Setting, stopping: Stopping) -> None:
     try:
         member.subscribe([TOPIC])
         while not stopping.is_set:
-            if messages := _consumed(member):
+            if messages := _without_errors(member.consume(_MOST, 0.2)):
                 _carry(member, producer, messages, setting.name)
     finally:
         member.close()
@@ -124,16 +124,13 @@ def _polled(member: Any, messages: list[Any], wait_s: float) -> bool:
     message = member.poll(wait_s)
     if message is None:
         return False
-    if (error := message.error()) is None:
-        messages.append(message)
-    elif error.code() == _FENCED:
-        raise kafka.KafkaException(error)
-    return error is None
+    found = _without_errors([message])
+    messages += found
+    return bool(found)
 
 
-def _consumed(member: Any) -> list[Any]:
-    """Raises KafkaException when the member is fenced, by itself, say, whose answer was lost."""
-    messages = member.consume(_MOST, 0.2)
+def _without_errors(messages: list[Any]) -> list[Any]:
+    """Raises KafkaException if the member is fenced, perhaps by its own request whose answer was lost."""
     for error in [error for message in messages if (error := message.error()) is not None]:
         if error.code() == _FENCED:
             raise kafka.KafkaException(error)
@@ -175,7 +172,7 @@ def _read(setting: Setting, stopping: Stopping) -> None:
     try:
         member.subscribe([TOPIC])
         while not stopping.is_set:
-            if messages := _consumed(member):
+            if messages := _without_errors(member.consume(_MOST, 0.2)):
                 lines = [[it.partition(), it.offset(), _text(it.value())] for it in messages]
                 os.write(notes, json.dumps(lines).encode() + b"\n")
                 member.commit(asynchronous=False)

@@ -58,8 +58,8 @@ def main(
 
 
 def _without_errors(found: list[Message]) -> list[Message]:
-    """Raises KafkaException for a fatal error, such as a changed protocol of the group. `fatal()` is False
-    for the errors that a consumer is told."""
+    """Raises KafkaException for a fatal error, such as a changed protocol of the group. A consumer's fatal
+    error has the code _FATAL, and its `fatal()` returns False."""
     for message in found:
         if (error := message.error()) is not None and error.code() == KafkaError._FATAL:
             raise KafkaException(error)
