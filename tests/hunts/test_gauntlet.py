@@ -17,6 +17,7 @@ from tests.hunts.faults.fault import cannot
 from tests.hunts.faults.maintenance import back_to_8
 from tests.hunts.judge import Log, in_part, misjudged
 from tests.hunts.ledger import Ledger, Ledgers, Operation, Place
+from tests.tidy.tree import ROOT
 
 A, B = Place("shop", 0), Place("shop", 1)
 
@@ -127,6 +128,11 @@ def test_a_cell_that_cannot_occur_says_why_in_a_sentence() -> None:
         for name in actor.cannot
         if name not in FAULTS
     ]
+
+
+def test_the_proof_names_as_many_actors_and_faults_as_there_are() -> None:
+    proof = (ROOT / "docs/proof.md").read_text(encoding="utf-8")
+    assert f"The gauntlet now has {len(ACTORS)} actors and {len(FAULTS)} faults." in proof
 
 
 FIXED = [
