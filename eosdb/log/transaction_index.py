@@ -127,8 +127,7 @@ def _damaged(partition: Partition, what: str) -> CorruptDatabaseError:
 
 def add(unit: Folding, partition_id: int, entry: AbortedTransaction, previous_offset: int) -> None:
     """Projection only: add an entry after the one that ends at `previous_offset` (-1: none)."""
-    row = (partition_id, *entry, previous_offset)
-    unit.insert(_ENTRY, (*row, row_checksum(*row)))
+    unit.insert(_ENTRY, (partition_id, *entry, previous_offset))
 
 
 def forget_below(unit: Folding, partition_id: int, log_start_offset: int) -> None:

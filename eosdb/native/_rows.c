@@ -321,28 +321,114 @@ static uint32_t crc_of(uint32_t crc, const char *text, Py_ssize_t length)
     return crc;
 }
 
-/* row_checksum(columns ...): TypeError for what is no text, number or None; OverflowError for a large number. */
+/* Writes the number in front of `first`, and returns where it begins. */
+static char *decimal(char *first, i64 number)
+{
+    uint64_t left = number < 0 ? -(uint64_t)number : (uint64_t)number;
+    do *--first = (char)('0' + left % 10); while (left /= 10);
+    if (number < 0) *--first = '-';
+    return first;
+}
+
+/* Adds a column to a row's checksum. TypeError for no text, number or None; OverflowError for a large number. */
+static int add_column(uint32_t *crc, PyObject *column, int is_first)
+{
+    char digits[24];
+    const char *text = "None";
+    Py_ssize_t length = 4;
+    if (PyUnicode_CheckExact(column)) {
+        if ((text = PyUnicode_AsUTF8AndSize(column, &length)) == NULL) return 0;
+    } else if (PyLong_CheckExact(column)) {
+        i64 number = PyLong_AsLongLong(column);
+        if (number == -1 && PyErr_Occurred()) return 0;
+        text = decimal(digits + sizeof digits, number), length = digits + sizeof digits - text;
+    } else if (column != Py_None)
+        return PyErr_SetString(PyExc_TypeError, "expected text, a number or None"), 0;
+    *crc = crc_of(is_first ? *crc : crc_of(*crc, "\x1f", 1), text, length);
+    return 1;
+}
+
+/* row_checksum(columns ...) */
 static PyObject *row_checksum(PyObject *self, PyObject *const *columns, Py_ssize_t count)
 {
     uint32_t crc = ~0U;
-    for (Py_ssize_t i = 0; i < count; i++) {
-        char digits[24], *first = digits + sizeof digits;
-        const char *text = "None";
-        Py_ssize_t length = 4;
-        if (PyUnicode_CheckExact(columns[i])) {
-            if ((text = PyUnicode_AsUTF8AndSize(columns[i], &length)) == NULL) return NULL;
-        } else if (PyLong_CheckExact(columns[i])) {
-            i64 number = PyLong_AsLongLong(columns[i]);
-            if (number == -1 && PyErr_Occurred()) return NULL;
-            uint64_t left = number < 0 ? -(uint64_t)number : (uint64_t)number;
-            do *--first = (char)('0' + left % 10); while (left /= 10);
-            if (number < 0) *--first = '-';
-            text = first, length = digits + sizeof digits - first;
-        } else if (columns[i] != Py_None)
-            return PyErr_Format(PyExc_TypeError, "column %zd", i);
-        crc = crc_of(i ? crc_of(crc, "\x1f", 1) : crc, text, length);
-    }
+    for (Py_ssize_t i = 0; i < count; i++) if (!add_column(&crc, columns[i], i == 0)) return NULL;
     return PyLong_FromUnsignedLong((uint32_t)~crc);
+}
+
+/* cells(rows, null, is_checked): the cells of all rows, with `null` for None, each row with its checksum at the end. */
+static PyObject *cells(PyObject *self, PyObject *const *args, Py_ssize_t count)
+{
+    PyObject *all = count == 3 ? PyList_New(0) : PyErr_Format(PyExc_TypeError, "expected three arguments");
+    int is_checked = all == NULL ? 0 : PyObject_IsTrue(args[2]);
+    for (Py_ssize_t i = 0; all != NULL && i < PyList_Size(args[0]); i++) {
+        PyObject *row = PySequence_Tuple(PyList_GetItem(args[0], i)), *sum = NULL;
+        uint32_t crc = ~0U;
+        int is_right = row != NULL;
+        for (Py_ssize_t k = 0; is_right && k < PyTuple_Size(row); k++) {
+            PyObject *cell = PyTuple_GetItem(row, k);
+            is_right = (!is_checked || add_column(&crc, cell, k == 0)) &&
+                       PyList_Append(all, cell == Py_None ? args[1] : cell) == 0;
+        }
+        if (is_right && is_checked)
+            is_right = (sum = PyLong_FromUnsignedLong((uint32_t)~crc)) != NULL && PyList_Append(all, sum) == 0;
+        Py_XDECREF(sum);
+        Py_XDECREF(row);
+        if (!is_right) Py_CLEAR(all);
+    }
+    return all;
+}
+
+/* -- the JSON of an event, as eosdb/events/encoding.py defines it -------------------------------------------- */
+
+/* lean((first, since, names, texts, required), event, expected): the object of the fields from `first` on that are
+not as expected; None if no required one is left out. A field without a function for its text is a number, and the
+one at `since` a time, written as its age. */
+static PyObject *lean(PyObject *self, PyObject *const *args, Py_ssize_t count)
+{
+    PyObject *names, *texts, *required;
+    int first, since;
+    char text[1024] = "{", digits[24], *end = text + 1;
+    if (count != 3 || !PyTuple_Check(args[0]) || !PyTuple_Check(args[1]) || !PyTuple_Check(args[2]))
+        return PyErr_Format(PyExc_TypeError, "expected three tuples");
+    if (!PyArg_ParseTuple(args[0], "iiO!O!S", &first, &since, &PyTuple_Type, &names, &PyTuple_Type, &texts, &required))
+        return NULL;
+    int is_whole = since < 0;
+    for (Py_ssize_t i = first, k = 0; i < PyTuple_Size(args[1]); i++, k++) {
+        PyObject *value = PyTuple_GetItem(args[1], i), *usual = PyTuple_GetItem(args[2], i);
+        PyObject *name = PyTuple_GetItem(names, k), *of = PyTuple_GetItem(texts, k), *made = NULL;
+        const char *is_named = NULL, *is_value = NULL;
+        Py_ssize_t name_size = 0, size = 0;
+        int is_usual = !usual || !name || !of ? -1 : PyObject_RichCompareBool(value, usual, Py_EQ);
+        if (is_usual < 0) return NULL;
+        if (is_usual) {
+            is_whole = is_whole && !PyBytes_AsString(required)[k];
+            continue;
+        }
+        if (of != Py_None) {
+            if ((made = PyObject_CallFunctionObjArgs(of, value, NULL)) != NULL)
+                is_value = PyUnicode_AsUTF8AndSize(made, &size);
+        } else if (PyLong_CheckExact(value)) {
+            i64 number = PyLong_AsLongLong(value);
+            if (i == since && !PyErr_Occurred() &&
+                __builtin_sub_overflow(PyLong_AsLongLong(PyTuple_GetItem(args[1], 0)), number, &number))
+                PyErr_SetString(PyExc_OverflowError, "a large age");
+            is_value = decimal(digits + sizeof digits, number), size = digits + sizeof digits - is_value;
+        } else
+            PyErr_SetString(PyExc_TypeError, "expected a number");
+        if (is_value != NULL && !PyErr_Occurred()) is_named = PyUnicode_AsUTF8AndSize(name, &name_size);
+        if (is_named != NULL && name_size + size + 2 < text + sizeof text - end) {
+            if (end > text + 1) *end++ = ',';
+            end = (char *)memcpy(end, is_named, (size_t)name_size) + name_size;
+            end = (char *)memcpy(end, is_value, (size_t)size) + size;
+        } else if (!PyErr_Occurred())
+            PyErr_SetString(PyExc_OverflowError, "the text is long");
+        Py_XDECREF(made);
+        if (PyErr_Occurred()) return NULL;
+    }
+    if (is_whole) Py_RETURN_NONE;
+    *end++ = '}';
+    return PyUnicode_FromStringAndSize(text, end - text);
 }
 
 /* -- what was read, as Python's values ------------------------------------------------------------------- */
@@ -627,10 +713,12 @@ static PyObject *identity(PyObject *self, PyObject *path)
     return Py_BuildValue("KK", (unsigned long long)found.st_dev, (unsigned long long)found.st_ino);
 }
 
+#define FAST(function) (PyCFunction)(void (*)(void))function, METH_FASTCALL, NULL
 static PyMethodDef METHODS[] = {
     {"columns", columns, METH_O, NULL}, {"batches", batches, METH_O, NULL}, {"records", records, METH_VARARGS, NULL},
     {"measured", measured, METH_O, NULL}, {"inserted", inserted, METH_VARARGS, NULL},
-    {"identity", identity, METH_O, NULL}, {"row_checksum", (PyCFunction)(void (*)(void))row_checksum, METH_FASTCALL, NULL},
+    {"identity", identity, METH_O, NULL}, {"row_checksum", FAST(row_checksum)}, {"cells", FAST(cells)},
+    {"lean", FAST(lean)},
     {"opened", opened, METH_O, NULL}, {"find", find, METH_VARARGS, NULL}, {NULL, NULL, 0, NULL},
 };
 static struct PyModuleDef MODULE = {PyModuleDef_HEAD_INIT, "_rows", NULL, -1, METHODS, NULL, NULL, NULL, NULL};

@@ -17,11 +17,14 @@ from hypothesis import strategies as st
 import eosdb
 from eosdb import ManualClock, Record, RecordBatch, TopicPartition
 from eosdb.errors import EosdbError
-from eosdb.events.kinds import MarkerWritten
+from eosdb.events import encoding
+from eosdb.events.kinds import Event, MarkerWritten
 from eosdb.log import checksum
 from eosdb.log.reading import block
 from eosdb.maintenance.verify import RecordCheck
 from eosdb.store.schema.row_checksum import row_checksum
+from eosdb.store.writing.insertion import Insertion
+from tests.events.test_lean import pairs
 from tests.maintenance import everything
 from tests.native.roads import ROADS, everything_read, outcome, road
 
@@ -256,21 +259,38 @@ def test_ordinary_batches_are_verified_by_the_accelerator_alone(db_path: Path) -
         assert {type(call.args[2]) for call in by_row.call_args_list} == {MarkerWritten}
 
 
-@given(
-    st.lists(
-        st.one_of(
-            st.none(), st.integers(), st.integers(-(2**63), 2**63), st.booleans(), st.floats(),
-            st.text(st.characters()),
-        ),
-        min_size=1,
-    )
+cells = st.one_of(
+    st.none(), st.integers(), st.integers(-(2**63), 2**63), st.booleans(), st.floats(),
+    st.text(st.characters()),
 )  # fmt: skip
+
+
+@given(st.lists(cells, min_size=1))
 def test_a_row_has_one_checksum(columns: list[object]) -> None:
     sums = set()
     for setting in ROADS:
         with road(setting):
             sums.add(row_checksum(*columns))
     assert len(sums) == 1
+
+
+@given(st.lists(st.tuples(cells, cells), min_size=1, max_size=20), st.booleans())
+def test_a_row_is_bound_in_one_way(rows: list[tuple[object, ...]], is_checked: bool) -> None:
+    insertion = Insertion.plain("t", ("a", "b", "checksum") if is_checked else ("a", "b"))
+    bound = []
+    for setting in ROADS:
+        with road(setting):
+            bound.append([*insertion.statements(rows)])
+    assert bound[0] == bound[1]
+
+
+@given(pairs())
+def test_an_event_has_one_text(pair: tuple[Event, Event]) -> None:
+    rows = set()
+    for setting in ROADS:
+        with road(setting):
+            rows.add(encoding.write(*pair))
+    assert len(rows) == 1
 
 
 @pytest.mark.both_roads

@@ -143,19 +143,28 @@ NARROW = {
 """Searches that must use more of an index than its first column, however long the partition is."""
 
 
-class Caught(sqlite3.Connection):
+class Catching:
     """Keeps every statement with the first parameters it came with."""
 
     statements: ClassVar[dict[str, Any]] = {}
 
-    def execute(self, sql: str, parameters: Any = ()) -> sqlite3.Cursor:
-        self.statements.setdefault(sql, parameters)
-        return super().execute(sql, parameters)
+    def execute(self, sql: str, parameters: Any = ()) -> Any:
+        Catching.statements.setdefault(sql, parameters)
+        return super().execute(sql, parameters)  # type: ignore[misc]
 
-    def executemany(self, sql: str, parameters: Any) -> sqlite3.Cursor:
+    def executemany(self, sql: str, parameters: Any) -> Any:
         rows = list(parameters)
-        self.statements.setdefault(sql, rows[0])
-        return super().executemany(sql, rows)
+        Catching.statements.setdefault(sql, rows[0])
+        return super().executemany(sql, rows)  # type: ignore[misc]
+
+
+class CatchingCursor(Catching, sqlite3.Cursor):
+    pass
+
+
+class Caught(Catching, sqlite3.Connection):
+    def cursor(self, *_: object) -> Any:
+        return super().cursor(CatchingCursor)
 
 
 def test_whatever_the_requests_send_to_sqlite_searches(
@@ -170,13 +179,13 @@ def test_whatever_the_requests_send_to_sqlite_searches(
     tps = [TopicPartition("t", i) for i in range(3)]
     with eosdb.connect(db_path, clock=clock) as db:
         db.admin.create_topic("t", partitions=3)
-    monkeypatch.setattr(Caught, "statements", {})
+    monkeypatch.setattr(Catching, "statements", {})
     with road("1"), eosdb.connect(db_path, clock=clock) as db:
-        Caught.statements.clear()
+        Catching.statements.clear()
         appends(db, tps[0])
         transactions_of_both_ends(db, tps)
         reads(db, tps[0], clock.time_ms() - 50)
-        caught = dict(Caught.statements)
+        caught = dict(Catching.statements)
     monkeypatch.undo()
     words = ("SELECT", "INSERT", "UPDATE", "DELETE", "WITH")
     queries = {sql: p for sql, p in caught.items() if sql.split()[0] in words}

@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence, Sized
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeAlias, TypeVar
 
 from eosdb.events import encoding
@@ -22,7 +22,6 @@ from eosdb.events.encoding import Lean
 from eosdb.events.kinds import BatchAppended, Event, MarkerWritten, TransactionStateChanged
 from eosdb.model.notices.notice import Untold
 from eosdb.store.schema.newest import Statement
-from eosdb.store.schema.row_checksum import row_checksum
 from eosdb.store.writing.insertion import FoldedInsertion, Insertion
 
 T = TypeVar("T")
@@ -203,8 +202,7 @@ class Unit:
         """Append `event` to the journal without the fields that equal `expected`, and fold it. Returns
         its position."""
         position = (self.last_position() if self._position is None else self._position) + 1
-        row = (position, *encoding.write(event, expected))
-        self.insert(_EVENT, (*row, row_checksum(*row)))
+        self.insert(_EVENT, (position, *encoding.write(event, expected)))
         self._position = position
         # decisions/0001: the event first; tables only through its projection, as in a rebuild.
         self.projection(self, event, position)
@@ -236,7 +234,8 @@ class Unit:
         """Insert new records or events, or in a projection a new row of a materialized table."""
         if self.careful:
             for row in rows:
-                self.execute(insertion.statement(1), row)
+                for statement, values in insertion.statements([row]):
+                    self.execute(statement, values)
             return
         self._waited += len(rows)
         waiting = self._inserts[insertion]
@@ -287,24 +286,23 @@ class Unit:
     def _write(self, names: str | None = None) -> None:
         """Write the deferred rows, new ones first: of all tables, or of those that `names` has."""
         try:
+            execute = self._connection.cursor().execute  # `Connection.execute` makes one each time.
             for insertion in [of for of in self._inserts if names is None or of.table in names]:
                 for statement, values in insertion.statements(self._inserts.pop(insertion)):
-                    self._connection.execute(statement, values)
+                    execute(statement, values)
             for table in [table for table in self._saves if names is None or table in names]:
-                self._write_saves(self._saves.pop(table))
+                saves = self._saves.pop(table).values()
+                if len(saves) < 3:
+                    for statement, row, value in saves:
+                        execute(statement, row(value))
+                    continue
+                of_statement: dict[str, list[Sequence[object]]] = {}
+                for statement, row, value in saves:
+                    of_statement.setdefault(statement, []).append(row(value))
+                for statement, some in of_statement.items():
+                    self._connection.executemany(statement, some)
         except sqlite3.IntegrityError as error:
             raise RedoCarefullyError from error
-
-    def _write_saves(self, saves: Mapping[Hashable, _Saved]) -> None:
-        if len(saves) < 3:
-            for statement, row, value in saves.values():
-                self._connection.execute(statement, row(value))
-            return
-        of_statement: dict[str, list[Sequence[object]]] = {}
-        for statement, row, value in saves.values():
-            of_statement.setdefault(statement, []).append(row(value))
-        for statement, some in of_statement.items():
-            self._connection.executemany(statement, some)
 
     def part(self, function: Callable[[Unit], T]) -> T:
         """Run one part of the unit: if it raises, its writes are undone, but not those of other parts.

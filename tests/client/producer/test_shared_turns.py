@@ -289,6 +289,9 @@ class FailsOnce:
         self._connection = connection
         self._left = fatal
 
+    def cursor(self) -> FailsOnce:
+        return self
+
     def execute(self, *statement: Any) -> sqlite3.Cursor:
         self._count()
         return self._connection.execute(*statement)
