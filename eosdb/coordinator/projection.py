@@ -56,7 +56,7 @@ def transaction_state_changed(
 ) -> None:
     state = event.to_state
     before = transaction_rows.load(unit, event.transactional_id)
-    transaction_rows.save(unit, event)
+    transaction_rows.save(unit, before, event)
     ended_with = event.producer_id
     if state.is_complete and event.transaction_version == EPOCH_PER_TRANSACTION:
         ended_with = event.previous_producer_id

@@ -14,7 +14,8 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from functools import lru_cache
+from typing import Any, Final
 
 from eosdb import errors
 from eosdb.coordinator.due import Due
@@ -50,7 +51,6 @@ from eosdb.store.counters import counter
 from eosdb.store.schema.newest import Statement
 from eosdb.store.writing.unit import APPENDS, STEPS_PER_UNIT, Folding, Memo, Unit
 
-T = TypeVar("T", str, TopicPartition)
 _USUALLY_FROM: Final[dict[TransactionState, TransactionState]] = {
     PREPARE_COMMIT: ONGOING,
     PREPARE_ABORT: ONGOING,
@@ -97,17 +97,18 @@ def expected(
             previous_producer_id, last_producer_epoch = before.producer_id, before.producer_epoch
             if not begins:
                 producer_epoch += 1
-    return kinds.TransactionStateChanged(
+    return tuple.__new__(kinds.TransactionStateChanged, (
         timestamp, "", producer_id, producer_epoch, last_producer_epoch, previous_producer_id,
         usually_from, ONGOING, timeout_ms, start_time_ms,
         partitions, groups,
         NO_PRODUCER_ID, usual_version,
-    )  # fmt: skip
+    ))  # fmt: skip
 
 
-def in_order(joined: frozenset[T]) -> tuple[T, ...]:
+@lru_cache(16)  # A transaction asks four times, and the next one often for the same.
+def in_order(joined: frozenset[Any]) -> tuple[Any, ...]:
     """Sort the partitions or groups as in events."""
-    return tuple(sorted(joined)) if len(joined) > 1 else tuple(joined)
+    return tuple(sorted(joined))
 
 
 _INITIALIZED: Final = kinds.TransactionStateChanged(
@@ -155,10 +156,15 @@ _OWNED: Final = (
     f"AND (instr(transactional_id, '{SINK}') = 1 OR instr(transactional_id, '{OWNED_BY}')) "
     "ORDER BY start_time + timeout_ms"
 )
+_CHANGING: Final = _NAMES[2:]
+"""The columns behind the transactional id and the producer id, which has an index and seldom changes."""
 _SAVE: Final = Statement(
-    f"INSERT INTO {{transactional_ids}} ({_COLUMNS}) VALUES ({', '.join('?' for _ in _NAMES)}) "
-    "ON CONFLICT (transactional_id) DO UPDATE SET "
-    + ", ".join(f"{name} = excluded.{name}" for name in _NAMES if name != "transactional_id")
+    f"INSERT OR REPLACE INTO {{transactional_ids}} ({', '.join(_CHANGING)}, transactional_id, producer_id) "
+    f"VALUES ({', '.join('?' for _ in _NAMES)})"
+)
+_UPDATE: Final = Statement(
+    f"UPDATE {{transactional_ids}} SET {', '.join(f'{name} = ?' for name in _CHANGING)} "
+    "WHERE transactional_id = ?"
 )
 
 
@@ -225,17 +231,22 @@ def from_row(row: tuple[Any, ...]) -> TransactionMetadata:
     )
 
 
-def save(unit: Folding, event: kinds.TransactionStateChanged) -> None:
-    """Projection only: save the row of the transactional id."""
+def save(
+    unit: Folding, before: TransactionMetadata | None, event: kinds.TransactionStateChanged
+) -> None:
+    """Projection only: save the row of the transactional id; `before` is the present one."""
     (
         timestamp, id_, producer_id, epoch, last_epoch, previous_id, _, state, timeout_ms, start_time_ms,
         partitions, groups, next_id, version,
     ) = event  # fmt: skip
-    metadata = TransactionMetadata(
+    metadata = tuple.__new__(TransactionMetadata, (
         id_, producer_id, epoch, last_epoch, previous_id, state, timeout_ms, start_time_ms, timestamp,
         frozenset(partitions), frozenset(groups), next_id, version,
-    )  # fmt: skip
-    unit.save("transactional_ids", id_, _SAVE, _row, metadata)
+    ))  # fmt: skip
+    if before is not None and before.producer_id == producer_id:
+        unit.save("transactional_ids", id_, _UPDATE, _row, metadata)
+    else:
+        unit.execute(_SAVE, (*_row(metadata), producer_id))
     unit.memos[TransactionMemo].follow(metadata)
     if state is ONGOING:
         unit.memos[Due].by(start_time_ms + timeout_ms + 1)
@@ -247,23 +258,25 @@ def expired(unit: Folding, event: kinds.TransactionalIdExpired, position: int) -
 
 
 def _row(metadata: TransactionMetadata) -> tuple[object, ...]:
-    *first, state, timeout_ms, start, updated, partitions, groups, next_id, version = metadata
-    texts = partitions_json(sorted(partitions)), texts_json(sorted(groups))
-    return (*first, state.label, timeout_ms, start, updated, *texts, next_id, version)
+    (
+        id_, _, *first, state, timeout_ms, start, updated, partitions, groups, next_id, version,
+    ) = metadata  # fmt: skip
+    texts = partitions_json(in_order(partitions)), texts_json(in_order(groups))
+    return (*first, state.label, timeout_ms, start, updated, *texts, next_id, version, id_)
 
 
 def record(
     unit: Unit, before: TransactionMetadata | None, after: TransactionMetadata, now_ms: int
 ) -> None:
     state, version = after.state, after.transaction_version
-    # Positional arguments cost a third of named ones, and this runs three times per transaction.
-    changed = kinds.TransactionStateChanged(
+    # Half as expensive as the class, and this runs three times per transaction.
+    changed = tuple.__new__(kinds.TransactionStateChanged, (
         now_ms, after.transactional_id, after.producer_id, after.producer_epoch,
         after.last_producer_epoch, after.previous_producer_id,
         None if before is None else before.state, state, after.timeout_ms, after.start_time_ms,
         in_order(after.partitions), in_order(after.groups) if after.groups else (),
         after.next_producer_id, version,
-    )  # fmt: skip
+    ))  # fmt: skip
     unit.record(changed, expected(before, state, version, now_ms))
 
 
@@ -324,7 +337,7 @@ def write_markers_and_complete(
             f"{coordinator_epoch}, now it is {epoch(unit)}; the newer coordinator completes it"
         )
     producer, committed = decided.producer, decided.state is PREPARE_COMMIT
-    for tp in sorted(decided.partitions):
+    for tp in in_order(decided.partitions):
         try:
             append.append_marker(
                 unit,

@@ -102,7 +102,8 @@ def transition(current: TransactionMetadata, **changes: Any) -> TransactionMetad
     """The metadata with these changes (TransactionMetadata.prepareTransitionTo, completeTransitionTo).
     Raises IllegalTransitionError if the new state may not follow the current one, or the changes do not
     fit it."""
-    new = current._replace(**changes)
+    # `_replace` takes three times as long.
+    new = tuple.__new__(TransactionMetadata, map(changes.get, TransactionMetadata._fields, current))
     broken: str | None = "that is not a legal transition"
     if current.state in LEGAL_PREVIOUS[new.state]:
         broken = _broken_rule(current, new)
