@@ -157,10 +157,11 @@ class TransactionCoordinator:
 
         def checked(unit: Unit) -> T:
             nonlocal owes
-            if self._is_work_due(unit):
+            now = self._clock.time_ms()
+            if self._is_work_due(unit, now):
                 raise _WorkIsDueError
             result = function(unit)
-            owes = unit.memos[Due].is_over(self._clock.time_ms())
+            owes = unit.memos[Due].is_over(now)
             return result
 
         while True:
@@ -174,13 +175,15 @@ class TransactionCoordinator:
                 self.after_write()
                 return result
 
-    def _is_work_due(self, unit: Unit) -> bool:
-        now = self._clock.time_ms()
+    def _is_work_due(self, unit: Unit, now: int) -> bool:
+        due, presences = unit.memos[Due], self.presences
+        if due.is_over(now):
+            due.time_ms, due.computed_ms = _next_due(unit, self._config, now), now
         return bool(
             self.leadership.foreign_decided(unit)
-            or self._due_time(unit, now) <= now
-            or self.presences.first_orphan(unit)
-            or (self.presences.is_look_due() and self.presences.has_dead(unit))
+            or due.is_over(now)
+            or presences.first_orphan(unit)
+            or (presences.is_look_due() and presences.has_dead(unit))
         )
 
     def deliver(self) -> bool:
@@ -380,15 +383,6 @@ class TransactionCoordinator:
     def _first_lost(self, unit: Unit) -> str | None:
         timed_out = transaction_rows.first_timed_out(unit, self._clock.time_ms())
         return timed_out or self.presences.first_orphan(unit)
-
-    # -- due work -------------------------------------------------------------------------------
-
-    def _due_time(self, unit: Unit, now: int) -> int:
-        """The cached time (ms) before which nothing is due; computed again once it is reached."""
-        due = unit.memos[Due]
-        if due.time_ms is None or due.is_over(now):
-            due.time_ms, due.computed_ms = _next_due(unit, self._config, now), now
-        return due.time_ms
 
 
 def _tell_of_abort(lost: TransactionMetadata, now_ms: int) -> None:

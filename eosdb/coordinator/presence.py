@@ -118,8 +118,10 @@ class Presences:
 
     def first_orphan(self, source: Unit | sqlite3.Connection) -> str | None:
         """The id of an open transaction whose owner is dead; None if there is none."""
-        owned = transaction_rows.owned(source)
-        return next((name for name in owned if self._is_dead(name, owned[name])), None)
+        for name, number in transaction_rows.owned(source).items():
+            if self._is_dead(name, number):
+                return name
+        return None
 
     def is_orphan(self, current: TransactionMetadata) -> bool:
         name = current.transactional_id

@@ -117,8 +117,10 @@ def check_name(
     name: str, value: object, error: type[errors.EosdbError] = errors.InvalidRequestError
 ) -> str:
     """`check_text` for a name in Kafka's protocol, with its maximal length."""
+    if type(value) is str and value.isascii() and len(value) <= _LONGEST_NAME:
+        return value
     text = check_text(name, value, error)
-    if len(text) * 4 > _LONGEST_NAME and len(text.encode()) > _LONGEST_NAME:
+    if len(text.encode()) > _LONGEST_NAME:
         raise error(f"{name}: got {shown(text)}, expected at most {_LONGEST_NAME} bytes of UTF-8")
     return text
 
