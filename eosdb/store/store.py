@@ -130,7 +130,7 @@ class Store:
     def _check_not_closed(self) -> None:
         if self._closed:
             raise self._closed_error()
-        if self.forked:
+        if self._process != os.getpid():
             raise IllegalStateError(
                 f"{self.path} was opened before this process was forked; a child must open it itself"
             )
@@ -215,9 +215,8 @@ class Store:
                         with contextlib.suppress(MemoryError):  # The next turn rolls back.
                             held.roll_back()
                 with contextlib.suppress(Exception):  # The unit is committed, whatever fails now.
-                    self.timings.committed()
+                    self.timings.committed(1, sync=writer.durable == "FULL")
                     writer.wrote(written_bytes)
-                    self.timings.count(1, sync=writer.durable == "FULL")
                     writer.checkpoint_when_due()
                     self.timings.note_outcome(())
                     self.timings.ended(1)

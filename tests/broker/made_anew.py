@@ -60,7 +60,8 @@ class Between:
 
     def _hooked(self, door: Callable[..., Any]) -> Callable[..., Any]:
         def hooked(*arguments: Any, **options: Any) -> Any:
-            if not (self.has_acted or self._store._group._is_ours()):
+            is_leading: bool = self._store._group._lead._is_owned()  # type: ignore[attr-defined]
+            if not (self.has_acted or is_leading):
                 self._left -= 1
                 if self._left < 0:
                     self.has_acted = True

@@ -116,7 +116,7 @@ def test_batches_are_checked_and_encoded_before_any_lock(
     leads: list[bool] = []
 
     def prepare(batch: object, now_ms: int) -> PreparedBatch:
-        leads.append(db._store._group._is_ours())
+        leads.append(db._store._group._lead._is_owned())  # type: ignore[attr-defined]
         return original(batch, now_ms)
 
     original = batch_module.prepare

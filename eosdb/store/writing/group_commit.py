@@ -232,7 +232,7 @@ class GroupCommit:
         self._check_leads_no_round()
 
     def _check_leads_no_round(self) -> None:
-        if self._is_ours():
+        if self._lead._is_owned():  # type: ignore[attr-defined]
             raise IllegalStateError(
                 "this thread is in the middle of a write, such as a rebuild that reports its progress; "
                 "write, or close the database, when it is done"
@@ -275,10 +275,6 @@ class GroupCommit:
         self._lead.release()
         self._wake_next()
 
-    def _is_ours(self) -> bool:
-        is_owned: bool = self._lead._is_owned()  # type: ignore[attr-defined]
-        return is_owned
-
     # -- waiting --------------------------------------------------------------------------------
 
     def _queue_up(self, request: Request) -> None:
@@ -306,13 +302,13 @@ class GroupCommit:
         queued before this checks for a leader, and a leader checks the queue after it has released the
         lead: one of the two sees the other."""
         waited = 0.0
-        patience = self._patience_ms / 1000 if at_most_s is None else at_most_s
-        pause = min(_LOOK_AGAIN_SECONDS, max(patience, 0.05))
         while not request.done:
             if self._lead.acquire(blocking=False):
                 if self._may_lead(request):
                     return not request.done
                 self.go_on()
+            patience = self._patience_ms / 1000 if at_most_s is None else at_most_s
+            pause = min(_LOOK_AGAIN_SECONDS, max(patience, 0.05))
             if request.prepare_to_wait() and not request.wait(pause):
                 waited += pause
                 if waited >= patience:
@@ -328,18 +324,20 @@ class GroupCommit:
             return first is request or not (request.alone or (first is not None and first.alone))
 
     def _first(self) -> Request | None:
-        while self._queue and not self._queue[0].is_waiting:
-            self._queue.popleft()
-        return self._queue[0] if self._queue else None
+        queue = self._queue
+        while queue and (queue[0].done or queue[0].is_left):
+            queue.popleft()
+        return queue[0] if queue else None
 
     def _wake_next(self) -> None:
         """Wake the first waiting request without taking the queue's lock (see `left`)."""
         try:
-            following = [request for request in tuple(self._queue) if request.is_waiting]
+            for request in tuple(self._queue):
+                if request.is_waiting:
+                    request.wake()
+                    break
         except RuntimeError:
-            return  # Another thread changed it and sees for itself who may lead.
-        if following:
-            following[0].wake()
+            pass  # Another thread changed it and sees for itself who may lead.
 
     def _check_patience(self) -> None:
         """Raises DatabaseLockedError if the block that holds the turn has kept it for too long."""

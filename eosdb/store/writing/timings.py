@@ -64,15 +64,13 @@ class Timings:
         """All statements are done; COMMIT begins."""
         self._committing = real_ns()
 
-    def committed(self) -> None:
+    def committed(self, requests: int, *, sync: bool) -> None:
+        """The unit, of this many requests, is committed."""
         self._committed = real_ns()
         took = self._committed - self._committing
         self._buckets[bisect_left(BOUNDS_NS, took)] += 1
         self._commit_ns += took
         self._turn_commit_ns += took
-
-    def count(self, requests: int, *, sync: bool) -> None:
-        """Count a committed unit."""
         self._commits += 1
         self._synced_commits += sync
         self._requests += requests

@@ -136,33 +136,28 @@ class Writer:
 
     def begin(self, *, sync: bool, careful: bool) -> Unit:
         """Take SQLite's write lock; `careful` as in Unit. Always follow with `commit` or `roll_back`."""
+        unit, connection = self._unit, self.connection
         try:
-            return self._begin(sync=sync, careful=careful)
+            connection.rollback()
+            synchronous = self.durable if sync else self._relaxed
+            if synchronous != self._synchronous:
+                connection.execute(f"PRAGMA synchronous={synchronous}")
+                self._synchronous = synchronous
+            self._changes_before = connection.total_changes
+            unit.written_bytes = 0
+            unit.careful = careful
+            begin_immediate(connection, self.deadline_ns)
+            self._timings.locked()
+            (version,) = connection.execute("PRAGMA data_version").fetchone()
+            self._begun += 1
+            if not self._are_memos_true or (
+                self._begun % _UNITS_PER_LOOK == 0 and unit.memos.size() > _REMEMBERED_MAX
+            ):
+                unit.discard()
+            elif version != self._data_version:
+                unit.catch_up()
         except MemoryError as error:
             raise out_of_memory() from error
-
-    def _begin(self, *, sync: bool, careful: bool) -> Unit:
-        self.connection.rollback()
-        execute = self.connection.execute
-        synchronous = self.durable if sync else self._relaxed
-        if synchronous != self._synchronous:
-            execute(f"PRAGMA synchronous={synchronous}")
-            self._synchronous = synchronous
-        self._changes_before = self.connection.total_changes
-        unit = self._unit
-        unit.written_bytes = 0
-        unit.careful = careful
-        begin_immediate(self.connection, self.deadline_ns)
-        self._timings.locked()
-        (version,) = execute("PRAGMA data_version").fetchone()
-        self._begun += 1
-        is_new = version != self._data_version
-        if not self._are_memos_true or (
-            self._begun % _UNITS_PER_LOOK == 0 and unit.memos.size() > _REMEMBERED_MAX
-        ):
-            unit.discard()
-        elif is_new:
-            unit.catch_up()
         self._data_version = version
         self._are_memos_true = False
         return unit
@@ -172,8 +167,7 @@ class Writer:
         Raises sqlite3.Error, and RedoCarefullyError as `Unit.write_waiting`."""
         if not is_undone:
             self._commit()
-            self._timings.committed()
-            self._timings.count(requests, sync=self._synchronous == "FULL")
+            self._timings.committed(requests, sync=self._synchronous == "FULL")
             self._are_memos_true = True
         reach(Failpoint.UNIT_COMMITTED)
         changes = self.connection.total_changes - self._changes_before
