@@ -6,7 +6,7 @@ the others.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
 from types import MappingProxyType
 from typing import Final, NamedTuple, cast
@@ -55,14 +55,18 @@ def produce(core: Core, request: requests.Produce) -> Write[dict[TopicPartition,
             prepared[check_topic_partition(key, SCHEDULED)] = prepare(batch, now)
         except errors.ApiError as error:
             refused[key] = ProduceResult(error=error)
-    is_transactional = any(batch.is_transactional for batch in prepared.values())
+    producers = {
+        (batch.producer_id, batch.producer_epoch)
+        for batch in prepared.values()
+        if batch.is_transactional
+    }
     try:
-        _check_request(prepared.values(), request.transactional_id, request.acks)
+        _check_request(producers, request.transactional_id, request.acks)
     except errors.ApiError as error:
         refused |= {tp: ProduceResult(error=error) for tp in prepared}
         prepared = {}
     shared = _Request(
-        request.transactional_id, is_transactional, now, version, request.topic_ids or {}
+        request.transactional_id, bool(producers), now, version, request.topic_ids or {}
     )
 
     def apply(unit: Unit) -> dict[TopicPartition, ProduceResult]:
@@ -91,14 +95,12 @@ def append_within(
 
 
 def _check_request(
-    prepared: Iterable[PreparedBatch], transactional_id: str | None, acks: int | str
+    transactional: Collection[tuple[int, int]], transactional_id: str | None, acks: int | str
 ) -> None:
-    """Raise the errors that concern the whole request (Kafka: KafkaApis.handleProduceRequest)."""
+    """Raise the errors that concern the whole request, whose `transactional` batches are of these producers
+    (Kafka: KafkaApis.handleProduceRequest)."""
     if acks not in _ACKS:
         raise errors.InvalidRequiredAcksError(f"acks: got {acks!r}, expected -1 (all), 0 or 1")
-    transactional = {
-        (batch.producer_id, batch.producer_epoch) for batch in prepared if batch.is_transactional
-    }
     if not transactional:
         return
     if transactional_id is None:
@@ -255,11 +257,14 @@ def count_produced(
     results: Mapping[TopicPartition, ProduceResult],
 ) -> None:
     """Count the results of a produce request: records, duplicate batches, errors."""
+    records = size = 0
     for tp, result in results.items():
         if result.error is not None:
             metrics.error(result.error)
         elif result.duplicate:
             metrics.count("duplicate-batches")
         else:
-            batch = batches[tp]
-            metrics.record({"messages-in": batch.count, "bytes-in": batch.size})
+            records += batches[tp].count
+            size += batches[tp].size
+    if records:
+        metrics.record({"messages-in": records, "bytes-in": size})

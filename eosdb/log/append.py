@@ -185,13 +185,13 @@ def append(
     if 0 <= config.retention_ms < now_ms - newest and not is_scheduled:
         _warn_of_retention(unit, partition, config, newest, now_ms)
     base_offset = partition.log_end_offset
-    # Positional arguments cost a third of keywords, and this runs for every batch.
-    event = BatchAppended(
+    # Half as expensive as the class, and this runs for every batch.
+    event = tuple.__new__(BatchAppended, (
         now_ms, partition.topic, partition.partition, transactional_id, partition.partition_id,
         base_offset, batch.count, batch.producer_id, batch.producer_epoch, verdict.base_serial,
         batch.is_transactional, newest, base_offset + timestamps.index(newest), batch.stored_size,
         checksum.crc(batch.content_sums), True,
-    )  # fmt: skip
+    ))  # fmt: skip
     expected = encoding.batch(now_ms, transactional_id, base_offset, producer)
     position = unit.record(event, expected)
     reach(Failpoint.APPEND_RECORDED)
@@ -273,21 +273,20 @@ def append_marker(
     check_marker(entry, producer_epoch, coordinator_epoch, transaction_version)
     control = "COMMIT" if committed else "ABORT"
     offset = partition.log_end_offset
-    event = MarkerWritten(
+    event = tuple.__new__(MarkerWritten, (
         now_ms, partition.topic, partition.partition, transactional_id, partition.partition_id, offset,
         producer_id, producer_epoch, coordinator_epoch, control,
-    )  # fmt: skip
+    ))  # fmt: skip
     expected = (
         encoding.marker(producer, coordinator_epoch)
         if is_expected
         else encoding.marker(None, NAMED)
     )
     position = unit.record(event, expected)
-    numbers = _Numbers(
+    unit.insert(_RECORD, (
         partition.partition_id, offset, 0, producer_id, producer_epoch, NO_SEQUENCE, 0, 1, position,
-        now_ms,
-    )  # fmt: skip
-    unit.insert(_RECORD, (*numbers, control, None, None, None, checksum.MARKER))
+        now_ms, control, None, None, None, checksum.MARKER,
+    ))  # fmt: skip
     reach(Failpoint.MARKER_WRITTEN)
 
 
@@ -417,13 +416,18 @@ def _insert_records(
     sequenced = event.base_sequence >= 0
 
     def numbers(at: int, timestamp: int) -> tuple[int, ...]:
-        serial = event.base_sequence + at if sequenced else NO_SEQUENCE
+        serial = event.base_sequence + at
+        round_, sequence = divmod(serial, SEQUENCE_COUNT) if sequenced else (0, NO_SEQUENCE)
         return (
             event.partition_id, event.base_offset + at, timestamp_type, event.producer_id,
-            event.producer_epoch, sequence_of(serial), round_of(serial), int(event.is_transactional),
-            position, timestamp,
+            event.producer_epoch, sequence, round_, int(event.is_transactional), position, timestamp,
         )  # fmt: skip
 
+    if batch.count == 1:
+        text = batch.headers[0] if batch.headers else None
+        first = numbers(0, timestamps[0])
+        unit.insert(_RECORD, (*first, None, *batch.payload, text, *batch.content_sums))
+        return
     is_large = batch.count > _FEW
     if is_large and _inserted_at_once(
         unit, batch, timestamps, _Numbers(*numbers(0, timestamps[0]))

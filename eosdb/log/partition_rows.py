@@ -115,9 +115,10 @@ def unknown(tp: TopicPartition, guess: str = "") -> UnknownTopicOrPartitionError
 
 def load(unit: Unit, tp: TopicPartition) -> Partition:
     """Load a partition through the unit's memo. Raises UnknownTopicOrPartitionError."""
-    partition_id = unit.memos[_PartitionMemo].ids.get(tp)
+    memo = unit.memos[_PartitionMemo]
+    partition_id = memo.ids.get(tp)
     if partition_id is not None:
-        return by_id(unit, partition_id)
+        return memo.rows.get(partition_id) or by_id(unit, partition_id)
     partition = find(unit, tp)
     if partition is None:
         raise unknown(tp, topics.alike(unit, tp.topic))

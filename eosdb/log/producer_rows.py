@@ -139,10 +139,13 @@ def load(unit: Folding, partition_id: int, producer_id: int) -> ProducerStateEnt
     """Return the partition's state of the producer; None without one."""
     key = (partition_id, producer_id)
     memo = unit.memos[_ProducerMemo].entries
-    if key not in memo:
-        row = unit.execute(_BY_PRODUCER, key).fetchone()
-        memo[key] = None if row is None else _entry(row)
-    return memo[key]
+    try:
+        return memo[key]
+    except KeyError:
+        pass
+    row = unit.execute(_BY_PRODUCER, key).fetchone()
+    memo[key] = entry = None if row is None else _entry(row)
+    return entry
 
 
 def save(unit: Folding, partition_id: int, entry: ProducerStateEntry, *, known: bool) -> None:
@@ -185,7 +188,7 @@ def first_open_offset(unit: Folding, partition_id: int) -> int:
     unfinished = known.get(partition_id)
     if unfinished is None:
         unfinished = known[partition_id] = dict(unit.execute(_OPEN, (partition_id,)))
-    return min(unfinished.values(), default=-1)
+    return min(unfinished.values()) if unfinished else -1
 
 
 def entries(

@@ -46,7 +46,7 @@ class Metrics:
                 self._totals[name] += amount
             for name, value in values.items():
                 count, total, most = self._sums.get(name, (0, 0, value))
-                self._sums[name] = count + 1, total + value, max(most, value)
+                self._sums[name] = count + 1, total + value, most if most > value else value
 
     def observe(self, name: str, value: float) -> None:
         """Record one value in `name`-avg and `name`-max."""
