@@ -146,7 +146,10 @@ class DirectTransport:
             answers = self.turns.turn(requests, sync=sync)
         except EosdbError as error:
             return self.in_order(requests, error)
-        return answered(answers)
+        exchanges: list[Exchange[T]] = [Exchange() for _ in answers]
+        for exchange, answer in zip(exchanges, answers, strict=True):
+            exchange.succeed(answer)
+        return exchanges
 
     # decisions/0054: once the file refuses a request, later ones must not be stored before its repeat.
     def in_order(
@@ -169,14 +172,6 @@ class DirectTransport:
 
     def poll(self) -> int | None:
         return None
-
-
-def answered(answers: Sequence[T]) -> list[Exchange[T]]:
-    """Completed exchanges with these responses."""
-    exchanges: list[Exchange[T]] = [Exchange() for _ in answers]
-    for exchange, answer in zip(exchanges, answers, strict=True):
-        exchange.succeed(answer)
-    return exchanges
 
 
 def presence(way: object, transactional_id: str | None = None) -> Presence | None:

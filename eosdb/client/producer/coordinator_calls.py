@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, Final, Generic, TypeVar
 
 from eosdb.client.answers import Kind, as_coordinators, is_lost, may_be_repeated
-from eosdb.client.producer.state import ClientState, TransactionManager
+from eosdb.client.producer.state import INITIALIZING, TransactionManager
 from eosdb.client.transport import Exchange, Transport
 from eosdb.errors import ConcurrentTransactionsError, EosdbError, RequestTimedOutError, in_doubt
 from eosdb.model.metrics import Metrics
@@ -74,12 +74,12 @@ class CoordinatorCalls:
         """Add a request for a producer id and epoch to the queue."""
         manager, settings = self._manager, self._settings
         # An interrupt may have prevented an earlier request.
-        if manager.state is not ClientState.INITIALIZING:
-            manager.transition(ClientState.INITIALIZING)
+        if manager.state is not INITIALIZING:
+            manager.transition(INITIALIZING)
         expected = manager.identity if manager.needs_new_epoch else None
 
         def given(identity: ProducerIdAndEpoch) -> None:
-            if manager.state is ClientState.INITIALIZING:
+            if manager.state is INITIALIZING:
                 manager.ended(identity)
 
         transactional_id, timeout_ms = settings.transactional_id, settings.transaction_timeout_ms

@@ -90,7 +90,7 @@ class PartitionChooser:
         newest = self._topics[topic].newest
         batch = newest.get(number)
         if batch is None or not batch.is_filling or batch.size + size > self.accumulator.most_bytes:
-            tp = TopicPartition(topic, number)
+            tp = TopicPartition(topic, number) if batch is None else batch.tp
             batch = newest[number] = self.accumulator.new_batch(tp, self.clock, self._driver)
         return batch
 

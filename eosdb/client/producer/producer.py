@@ -20,7 +20,7 @@ from eosdb.client.producer.driver import Driver, SingleSends, timed_out
 from eosdb.client.producer.partitioning import PartitionChooser
 from eosdb.client.producer.sender import Sender
 from eosdb.client.producer.settings import ProducerConfig, ProducerSettings
-from eosdb.client.producer.state import ClientState, TransactionManager
+from eosdb.client.producer.state import ABORTABLE_ERROR, IN_TRANSACTION, TransactionManager
 from eosdb.client.producer.transactions import ProducerTransactions
 from eosdb.client.transport import DirectTransport, Transport
 from eosdb.errors import (
@@ -178,7 +178,7 @@ class Producer(Closeable):
         taken over, raises that, since it explains more than `error`. The next call raises other errors of
         the abort."""
         manager = self._manager
-        if manager.state in (ClientState.IN_TRANSACTION, ClientState.ABORTABLE_ERROR):
+        if manager.state in (IN_TRANSACTION, ABORTABLE_ERROR):
             # The abort would wait for the lock once more.
             self._abort_is_due = isinstance(error, DatabaseLockedError) and manager.has_begun
             if self._abort_is_due:
@@ -337,7 +337,7 @@ class Producer(Closeable):
     def _refuse_to_send(self) -> None:
         self._check_open()
         if self._settings.transactional_id is not None:
-            self._manager.require("send", ClientState.IN_TRANSACTION)
+            self._manager.require("send", IN_TRANSACTION)
         assert self._manager.error is not None
         raise self._manager.error
 

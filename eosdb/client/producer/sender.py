@@ -16,8 +16,8 @@ from eosdb.client.answers import is_lost
 from eosdb.client.producer.accumulator import ProducerBatch, RecordAccumulator
 from eosdb.client.producer.completion import BatchCompletion
 from eosdb.client.producer.coordinator_calls import CoordinatorCall, CoordinatorCalls
-from eosdb.client.producer.state import ClientState, TransactionManager
-from eosdb.client.transport import CarriesOutTurns, DirectTransport, Exchange, Transport, answered
+from eosdb.client.producer.state import ABORTABLE_ERROR, READY, UNINITIALIZED, TransactionManager
+from eosdb.client.transport import CarriesOutTurns, DirectTransport, Exchange, Transport
 from eosdb.errors import (
     DatabaseLockedError,
     EosdbError,
@@ -213,12 +213,20 @@ class Sender:
         if error is not None:
             self.metrics.error(error)
             self.manager.answered(error)
-        self.metrics.observe(
-            "request-latency", (self.metrics.now_ns() - request.sent_ns) / 1_000_000
-        )
-        for attempt in request.attempts:
-            answer = request.exchange.answer[attempt.batch.tp] if error is None else error
-            self._complete(attempt, answer, now_ms)
+        answer = error or request.exchange.answer
+        self._complete_all(request.attempts, answer, now_ms, request.sent_ns)
+
+    def _complete_all(
+        self,
+        attempts: list[SentBatch],
+        answer: ProduceAnswer | EosdbError,
+        now_ms: int,
+        sent_ns: int,
+    ) -> None:
+        self.metrics.observe("request-latency", (self.metrics.now_ns() - sent_ns) / 1_000_000)
+        for attempt in attempts:
+            one = answer if isinstance(answer, EosdbError) else answer[attempt.batch.tp]
+            self._complete(attempt, one, now_ms)
 
     def _complete(
         self, attempt: SentBatch, answer: ProduceResult | EosdbError, now_ms: int
@@ -247,7 +255,7 @@ class Sender:
             assert manager.error is not None
             self.drop_waiting(manager.error)
             return []
-        if manager.state is ClientState.ABORTABLE_ERROR:
+        if manager.state is ABORTABLE_ERROR:
             assert manager.error is not None
             self.drop_waiting(manager.error, unsent_only=True)
         queues = self.accumulator.queues()
@@ -361,8 +369,9 @@ class Sender:
         count = len(turn.requests)
         for (_, exchange), answer in zip(turn.behind, answers[count:], strict=True):
             exchange.succeed(answer)
-        exchanges = answered(answers[:count])
-        self._sent(turn.requests, exchanges, turn.sent_ms, turn.sent_ns)
+        self.metrics.count("request", count)
+        for attempts, answer in zip(turn.requests, answers[:count], strict=True):
+            self._complete_all(attempts, answer, turn.sent_ms, turn.sent_ns)
         self._turn = None
 
     def _take_back(self, requests: list[list[SentBatch]]) -> None:
@@ -431,13 +440,12 @@ class Sender:
         """Whether the partition may be written to. Version 1 requires that it is first added to the
         transaction."""
         manager = self.manager
-        if manager.transactional_id is None or manager.version > CLASSIC:
-            return True
-        if tp in manager.partitions:
+        tid = manager.transactional_id
+        if tid is None or manager.version > CLASSIC or tp in manager.partitions:
             return True
         if self.coordinator.pending(AddPartitionsToTxn) is None:
             assert manager.identity is not None
-            identity, tid = manager.identity, manager.transactional_id
+            identity = manager.identity
             fresh = {tp for tp, _ in self.accumulator.queues()} - manager.partitions
             self.coordinator.enqueue(
                 AddPartitionsToTxn(tid, *identity, fresh),
@@ -450,8 +458,8 @@ class Sender:
         requests missing ones here."""
         manager = self.manager
         if manager.identity is None and manager.transactional_id is None:
-            if manager.state is ClientState.READY:
-                manager.transition(ClientState.UNINITIALIZED)  # The epochs are used up.
+            if manager.state is READY:
+                manager.transition(UNINITIALIZED)  # The epochs are used up.
             if self._initialized is None:
                 self._initialized = self.coordinator.initialize()
                 self.coordinator.run(now_ms)

@@ -12,7 +12,15 @@ from typing import Any, TypeAlias
 from eosdb.client.producer.coordinator_calls import CoordinatorCall
 from eosdb.client.producer.driver import Driver, timed_out
 from eosdb.client.producer.sender import Behind
-from eosdb.client.producer.state import ClientState
+from eosdb.client.producer.state import (
+    ABORTABLE_ERROR,
+    ABORTING_TRANSACTION,
+    COMMITTING_TRANSACTION,
+    IN_TRANSACTION,
+    INITIALIZING,
+    READY,
+    UNINITIALIZED,
+)
 from eosdb.client.transport import Exchange
 from eosdb.errors import (
     DatabaseLockedError,
@@ -51,18 +59,18 @@ class ProducerTransactions:
 
     def initialize(self, name: str) -> None:
         """Initialise the transactional id, or continue to wait for that."""
-        self._manager.require(name, ClientState.UNINITIALIZED, ClientState.INITIALIZING)
+        self._manager.require(name, UNINITIALIZED, INITIALIZING)
         pending = self._sender.coordinator.pending(requests.InitProducerId)
         self._wait_for(pending or self._sender.coordinator.initialize(), name)
 
     def begin(self) -> TransactionToken:
         manager = self._manager
         if manager.needs_new_epoch:
-            if manager.state is ClientState.READY:
-                manager.transition(ClientState.UNINITIALIZED)
-            if manager.state in (ClientState.UNINITIALIZED, ClientState.INITIALIZING):
+            if manager.state is READY:
+                manager.transition(UNINITIALIZED)
+            if manager.state in (UNINITIALIZED, INITIALIZING):
                 self.initialize("begin_transaction")
-        manager.require("begin_transaction", ClientState.READY)
+        manager.require("begin_transaction", READY)
         manager.begun(self._sender.transport.transaction_version)
         self._is_in_doubt = False
         self._committed = Exchange()
@@ -71,7 +79,7 @@ class ProducerTransactions:
 
     def send_offsets(self, offsets: Offsets, group: ConsumerGroupMetadata) -> None:
         manager, coordinator = self._manager, self._sender.coordinator
-        manager.require("send_offsets_to_transaction", ClientState.IN_TRANSACTION)
+        manager.require("send_offsets_to_transaction", IN_TRANSACTION)
         if not offsets:
             return
         if manager.version == CLASSIC and group.group_id not in manager.groups:
@@ -96,18 +104,14 @@ class ProducerTransactions:
     ) -> None:
         """Commit the transaction, with the offsets of a group if they are given."""
         manager = self._manager
-        manager.require(
-            "commit_transaction",
-            ClientState.IN_TRANSACTION,
-            ClientState.COMMITTING_TRANSACTION,
-        )
-        if manager.state is ClientState.IN_TRANSACTION:
+        manager.require("commit_transaction", IN_TRANSACTION, COMMITTING_TRANSACTION)
+        if manager.state is IN_TRANSACTION:
             self._sender.settle()
             if not self._is_committed:
                 self._commit_with_last_records(offsets, group)
             if manager.error is not None:
                 raise manager.error
-            manager.transition(ClientState.COMMITTING_TRANSACTION)
+            manager.transition(COMMITTING_TRANSACTION)
         self._end(committed=True)
 
     def _commit_with_last_records(
@@ -132,22 +136,18 @@ class ProducerTransactions:
 
     def abort(self) -> None:
         manager = self._manager
-        manager.require(
-            "abort_transaction",
-            ClientState.IN_TRANSACTION,
-            ClientState.ABORTABLE_ERROR,
-            ClientState.ABORTING_TRANSACTION,
-        )
+        states = IN_TRANSACTION, ABORTABLE_ERROR, ABORTING_TRANSACTION
+        manager.require("abort_transaction", *states)
         self._sender.settle()
-        if self._is_committed and manager.state is ClientState.IN_TRANSACTION:
-            manager.transition(ClientState.COMMITTING_TRANSACTION)
+        if self._is_committed and manager.state is IN_TRANSACTION:
+            manager.transition(COMMITTING_TRANSACTION)
             self._end(committed=True)
             raise IllegalStateError(
                 "abort_transaction: the transaction is committed; an interrupt came between the commit "
                 "and its answer. Begin the next one"
             )
-        if manager.state is not ClientState.ABORTING_TRANSACTION:
-            manager.transition(ClientState.ABORTING_TRANSACTION)
+        if manager.state is not ABORTING_TRANSACTION:
+            manager.transition(ABORTING_TRANSACTION)
         self._sender.drop_waiting(
             TransactionAbortableError("the transaction was aborted before the record was sent"),
             unsent_only=True,
@@ -170,7 +170,7 @@ class ProducerTransactions:
 
     def close(self) -> None:
         """End the open transaction: finish a requested commit, otherwise abort."""
-        if self._manager.state is ClientState.COMMITTING_TRANSACTION:
+        if self._manager.state is COMMITTING_TRANSACTION:
             self._end(committed=True)
         else:
             self.abort()
@@ -208,9 +208,9 @@ class ProducerTransactions:
                 self._ended(self._identity())
             except EosdbError as error:
                 self._is_in_doubt = error.outcome == "unknown"
-                if manager.state is ClientState.COMMITTING_TRANSACTION and not self._is_in_doubt:
+                if manager.state is COMMITTING_TRANSACTION and not self._is_in_doubt:
                     # Nothing was decided: an abort is allowed, and `close` must not commit.
-                    manager.transition(ClientState.IN_TRANSACTION)
+                    manager.transition(IN_TRANSACTION)
                 raise
         if self._renewal is not None:
             self._wait_for(self._renewal, name)
