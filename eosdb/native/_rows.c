@@ -701,23 +701,28 @@ static PyObject *find(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
-/* identity(path): device and inode of the file; None if there is none. Keeps the GIL: the names are in the cache. */
-static PyObject *identity(PyObject *self, PyObject *path)
+/* changed(files): whether a name in the dictionary leads to another file than its device and inode, or to none.
+Keeps the GIL: the names are in the cache. */
+static PyObject *changed(PyObject *self, PyObject *files)
 {
-    PyObject *name;
+    PyObject *name, *path, *file;
     struct stat found;
-    if (!PyUnicode_FSConverter(path, &name)) return NULL;
-    int failed = stat(PyBytes_AsString(name), &found);
-    Py_DECREF(name);
-    if (failed) Py_RETURN_NONE;
-    return Py_BuildValue("KK", (unsigned long long)found.st_dev, (unsigned long long)found.st_ino);
+    for (Py_ssize_t at = 0; PyDict_Next(files, &at, &name, &file);) {
+        if (!PyUnicode_FSConverter(name, &path)) return NULL;
+        int is_changed = stat(PyBytes_AsString(path), &found) != 0;
+        Py_DECREF(path);
+        is_changed = is_changed || found.st_dev != PyLong_AsUnsignedLongLong(PyTuple_GetItem(file, 0)) ||
+                     found.st_ino != PyLong_AsUnsignedLongLong(PyTuple_GetItem(file, 1));
+        if (is_changed) return PyErr_Occurred() ? NULL : Py_NewRef(Py_True);
+    }
+    return Py_NewRef(Py_False);
 }
 
 #define FAST(function) (PyCFunction)(void (*)(void))function, METH_FASTCALL, NULL
 static PyMethodDef METHODS[] = {
     {"columns", columns, METH_O, NULL}, {"batches", batches, METH_O, NULL}, {"records", records, METH_VARARGS, NULL},
     {"measured", measured, METH_O, NULL}, {"inserted", inserted, METH_VARARGS, NULL},
-    {"identity", identity, METH_O, NULL}, {"row_checksum", FAST(row_checksum)}, {"cells", FAST(cells)},
+    {"changed", changed, METH_O, NULL}, {"row_checksum", FAST(row_checksum)}, {"cells", FAST(cells)},
     {"lean", FAST(lean)},
     {"opened", opened, METH_O, NULL}, {"find", find, METH_VARARGS, NULL}, {NULL, NULL, 0, NULL},
 };
