@@ -271,7 +271,7 @@ def _become(request: dict[str, Any], files: list[int]) -> list[str]:
     from eosdb.native import accelerator
 
     failpoints._target = failpoints._armed()  # It is read when the module is imported.
-    accelerator._outcome.cache_clear()
+    accelerator.rows.cache_clear()
     program: list[str] = request["program"]
     return program
 

@@ -263,14 +263,17 @@ static void rows_final(context *to)
 
 typedef struct { collected c; i64 latest; uint32_t crc; } proof; /* `c` has the numbers of the first row. */
 
-static uint32_t crcs[256]; /* The CRC-32 of each byte. */
+static uint32_t crcs[8][256]; /* The CRC-32 of each byte with up to seven zeros behind it. */
 
 static void fill_crcs(void)
 {
     for (uint32_t i = 0; i < 256; i++) {
-        crcs[i] = i;
-        for (int bit = 0; bit < 8; bit++) crcs[i] = crcs[i] >> 1 ^ (0xEDB88320 & -(crcs[i] & 1));
+        uint32_t crc = i;
+        for (int bit = 0; bit < 8; bit++) crc = crc >> 1 ^ (0xEDB88320 & -(crc & 1));
+        crcs[0][i] = crc;
     }
+    for (int k = 1; k < 8; k++)
+        for (int i = 0; i < 256; i++) crcs[k][i] = crcs[k - 1][i] >> 8 ^ crcs[0][crcs[k - 1][i] & 255];
 }
 
 /* Whether the row is the next one of a batch, and has what is the same in all rows of a batch. */
@@ -286,7 +289,7 @@ static int prove(proof *p, int argc, value **cells)
         n.transactional != first->transactional ||
         n.sequence != first->sequence + (first->sequence < 0 ? 0 : p->c.rows))
         return 0;
-    for (int i = 0; i < 8; i++) p->crc = p->crc >> 8 ^ crcs[(p->crc ^ sum >> 8 * i) & 255];
+    for (int i = 0; i < 8; i++) p->crc = p->crc >> 8 ^ crcs[0][(p->crc ^ sum >> 8 * i) & 255];
     if (n.timestamp > p->latest) p->latest = n.timestamp;
     p->c.rows++, p->c.next++;
     return 1;
@@ -317,7 +320,13 @@ static void proof_final(context *to)
 
 static uint32_t crc_of(uint32_t crc, const char *text, Py_ssize_t length)
 {
-    for (Py_ssize_t i = 0; i < length; i++) crc = crc >> 8 ^ crcs[(crc ^ (byte)text[i]) & 255];
+    const byte *at = (const byte *)text;
+    for (; length >= 8; length -= 8, at += 8) {
+        crc ^= (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
+        crc = crcs[7][crc & 255] ^ crcs[6][crc >> 8 & 255] ^ crcs[5][crc >> 16 & 255] ^ crcs[4][crc >> 24] ^
+              crcs[3][at[4]] ^ crcs[2][at[5]] ^ crcs[1][at[6]] ^ crcs[0][at[7]];
+    }
+    for (; length > 0; length--) crc = crc >> 8 ^ crcs[0][(crc ^ *at++) & 255];
     return crc;
 }
 

@@ -26,6 +26,7 @@ _TRIAL: Final = (
 """The trial: writes a batch of one record, and reads it."""
 
 
+@cache
 def rows() -> ModuleType | None:
     """Return the extension module (`_rows.c`); None if everything runs in Python."""
     return _outcome()[0]
@@ -33,8 +34,7 @@ def rows() -> ModuleType | None:
 
 def road() -> bool | str:
     """Return True if the accelerator is used, and otherwise the reason."""
-    module, reason = _outcome()
-    return reason if module is None else True
+    return True if rows() is not None else _outcome()[1]
 
 
 def opened(connect: Callable[[], sqlite3.Connection]) -> sqlite3.Connection:
@@ -44,7 +44,6 @@ def opened(connect: Callable[[], sqlite3.Connection]) -> sqlite3.Connection:
     return connection
 
 
-@cache
 def _outcome() -> tuple[ModuleType | None, str]:
     if os.environ.get(VARIABLE) == "0":
         return None, f"{VARIABLE}=0"

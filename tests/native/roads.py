@@ -20,13 +20,13 @@ ROADS = ("1", "0")
 def road(setting: str) -> Iterator[None]:
     """Let files that are opened in the block be read and written so."""
     with mock.patch.dict(os.environ, {accelerator.VARIABLE: setting}):
-        accelerator._outcome.cache_clear()
+        accelerator.rows.cache_clear()
         try:
             if setting != "0":
                 assert accelerator.road() is True, f"{accelerator.road()}: scripts/setup.sh"
             yield
         finally:
-            accelerator._outcome.cache_clear()
+            accelerator.rows.cache_clear()
 
 
 def outcome(call: Any, *arguments: Any, **options: Any) -> Any:

@@ -76,19 +76,19 @@ def test_where_it_was_not_built_python_does_everything(
     db_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "eosdb.native._rows", None)
-    accelerator._outcome.cache_clear()
+    accelerator.rows.cache_clear()
     try:
         assert works(db_path)
         assert str(told(db_path)[0]).startswith("not built for this Python")
     finally:
-        accelerator._outcome.cache_clear()
+        accelerator.rows.cache_clear()
 
 
 def test_one_of_an_earlier_version_is_not_used(
     rows: ModuleType, db_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delattr(rows, "lean")
-    accelerator._outcome.cache_clear()
+    accelerator.rows.cache_clear()
     assert works(db_path)
     assert str(told(db_path)[0]).startswith("built from an earlier version")
 
@@ -106,7 +106,7 @@ def test_a_second_sqlite_in_the_process_is_refused(
     other = shutil.copy(libsqlite3(), tmp_path / "libother.so")
     ctypes.CDLL(str(other))
     monkeypatch.setattr(accelerator, "_sqlite_file", lambda: str(other))
-    accelerator._outcome.cache_clear()
+    accelerator.rows.cache_clear()
     assert works(db_path)
     assert str(told(db_path)[0]).startswith("Python's SQLite is another than was found")
 
@@ -116,7 +116,7 @@ def test_a_sqlite_whose_functions_cannot_be_looked_up_is_refused(
 ) -> None:
     file = str(importlib.import_module("_ctypes").__file__)
     monkeypatch.setattr(accelerator, "_sqlite_file", lambda: file)
-    accelerator._outcome.cache_clear()
+    accelerator.rows.cache_clear()
     assert works(db_path)
     assert told(db_path)[0] == "Python's SQLite does not show sqlite3_auto_extension"
 
@@ -125,7 +125,7 @@ def test_a_trial_with_another_result_is_a_refusal(
     rows: ModuleType, db_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rows, "columns", lambda _: ())
-    accelerator._outcome.cache_clear()
+    accelerator.rows.cache_clear()
     assert works(db_path)
     assert told(db_path)[0] == "a trial gave ()"
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence, Sized
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeAlias, TypeVar
 
 from eosdb.events import encoding
@@ -78,7 +78,7 @@ class Memo:
 
     def size(self) -> int:
         held = (getattr(self, name) for name in self.__slots__)
-        return sum(len(values) for values in held if isinstance(values, Sized))
+        return sum(len(values) for values in held if hasattr(values, "__len__"))
 
 
 M = TypeVar("M", bound=Memo)
