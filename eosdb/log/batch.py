@@ -60,7 +60,7 @@ def prepare(batch: object, now_ms: int) -> PreparedBatch:
         timestamps = [now_ms if time is None else time for time in stamps]
     if set(map(type, timestamps)) != _INT or min(timestamps) < 0 or max(timestamps) > INT64_MAX:
         _refuse_timestamps(timestamps)
-    headers, header_bytes, header_text = _headers(columns)
+    headers, header_bytes, header_text = _headers(columns) if columns.headers else ([], 0, 0)
     if headers:
         nothing = [None] * len(sums)
         sums = list(map(add, sums, content_sums(nothing, nothing, headers)))
@@ -152,14 +152,11 @@ def _refuse_timestamps(timestamps: list[int]) -> None:
 
 
 def _headers(columns: RecordColumns) -> tuple[list[str | None], int, int]:
-    """Return each record's headers as stored (empty if no record has any), their bytes in the batch's
-    size, and the bytes of the text."""
-    given = columns.headers_of_all()
-    if not given:
-        return [], 0, 0
+    """Return each record's headers as stored, their bytes in the batch's size, and the bytes of the
+    text."""
     texts: list[str | None] = []
     header_bytes = 0
-    for headers in given:
+    for headers in columns.headers_of_all():
         pairs = check_headers(headers) if headers else ()
         texts.append(headers_text(pairs) if pairs else None)
         header_bytes += sum(len(n.encode()) + len(v or b"") for n, v in pairs)

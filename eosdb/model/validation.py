@@ -62,9 +62,9 @@ def check_collection(name: str, value: object) -> Iterable[object]:
 
 
 def check_mapping(name: str, value: object) -> Mapping[object, object]:
-    if isinstance(
-        value, dict | Mapping
-    ):  # A dict first: that takes no look-up of an abstract class.
+    if type(value) is dict or isinstance(
+        value, Mapping
+    ):  # The look-up of an abstract class is slow.
         return value
     raise errors.InvalidRequestError(
         f"{name}: got {shown(value)}, expected a mapping by TopicPartition"
