@@ -27,7 +27,6 @@ from eosdb.log.producer_state import (
     SEQUENCE_COUNT,
     Accept,
     Duplicate,
-    Incoming,
     LookBehind,
     StoredRange,
     check_marker,
@@ -335,9 +334,6 @@ def check_overtakes_nothing(
 def _decide(
     unit: Unit, partition_id: int, batch: PreparedBatch, *, begins: bool
 ) -> Accept | Duplicate:
-    incoming = Incoming(
-        batch.producer_epoch, batch.base_sequence, batch.count, batch.is_transactional
-    )
     entry = producer_rows.load(unit, partition_id, batch.producer_id)
     newest = NO_SEQUENCE
     if not (begins and batch.base_sequence == 0) and (
@@ -346,10 +342,10 @@ def _decide(
         or len(entry.batches) < RETAINED_BATCHES
     ):
         newest = _newest_stored_serial(unit, partition_id, batch.producer_id, batch.producer_epoch)
-    verdict = judge(entry, incoming, newest)
+    verdict = judge(entry, batch, newest)
     if isinstance(verdict, LookBehind):
         stored = _stored_range(unit, partition_id, batch, verdict.base_serial)
-        verdict = judge_by_rows(batch.producer_id, incoming, verdict, stored)
+        verdict = judge_by_rows(batch.producer_id, batch, verdict, stored)
     return verdict
 
 

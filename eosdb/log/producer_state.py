@@ -11,7 +11,7 @@ before and after a wrap are distinct.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from eosdb import errors
 from eosdb.model.values import (
@@ -96,13 +96,17 @@ class ProducerStateEntry(NamedTuple):
         ))  # fmt: skip
 
 
-class Incoming(NamedTuple):
+class Incoming(Protocol):
     """A batch to be appended."""
 
-    producer_epoch: int
-    base_sequence: int
-    count: int  # type: ignore[assignment]  # Hides the method of tuple.
-    is_transactional: bool
+    @property
+    def producer_epoch(self) -> int: ...
+    @property
+    def base_sequence(self) -> int: ...
+    @property
+    def count(self) -> int: ...
+    @property
+    def is_transactional(self) -> bool: ...
 
 
 class Accept(NamedTuple):

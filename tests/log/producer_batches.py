@@ -56,10 +56,18 @@ def entry(rows: Iterable[Row], **changes: Any) -> ProducerStateEntry:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Batch:
+    producer_epoch: int
+    base_sequence: int
+    count: int
+    is_transactional: bool
+
+
 def batch(
     sequence: int, count: int = 1, *, epoch: int = EPOCH, transactional: bool = False
 ) -> Incoming:
-    return Incoming(epoch, sequence, count, transactional)
+    return Batch(epoch, sequence, count, transactional)
 
 
 def decide(
