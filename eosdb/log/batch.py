@@ -102,23 +102,29 @@ def _checked(batch: object) -> RecordBatch:
     LogValidator and KafkaApis)."""
     if not isinstance(batch, RecordBatch):
         raise InvalidRecordError(f"got {shown(batch)}, expected a RecordBatch")
-    if type(batch.records) is not RecordColumns and not (
-        isinstance(batch.records, Sequence) and not isinstance(batch.records, str | bytes)
+    records, producer_id, epoch, sequence, is_transactional, _ = batch
+    if type(records) is not RecordColumns and not (
+        isinstance(records, Sequence) and not isinstance(records, str | bytes)
     ):
-        raise InvalidRecordError(
-            f"records: got {shown(batch.records)}, expected a sequence of Record"
-        )
-    if not batch.records:
+        raise InvalidRecordError(f"records: got {shown(records)}, expected a sequence of Record")
+    if not records:
         raise InvalidRecordError("the batch has no records, expected at least one")
-    check_int("producer_id", batch.producer_id, -1, error=InvalidRecordError)
-    check_int("producer_epoch", batch.producer_epoch, -1, INT16_MAX, InvalidRecordError)
-    check_int("base_sequence", batch.base_sequence, -1, INT32_MAX, InvalidRecordError)
-    if batch.producer_id >= 0 and (batch.base_sequence < 0 or batch.producer_epoch < 0):
+    # Usually all three are right, and one condition costs less than three calls.
+    if not (
+        type(producer_id) is type(epoch) is type(sequence) is int
+        and -1 <= producer_id <= INT64_MAX
+        and -1 <= epoch <= INT16_MAX
+        and -1 <= sequence <= INT32_MAX
+    ):
+        check_int("producer_id", producer_id, -1, error=InvalidRecordError)
+        check_int("producer_epoch", epoch, -1, INT16_MAX, InvalidRecordError)
+        check_int("base_sequence", sequence, -1, INT32_MAX, InvalidRecordError)
+    if producer_id >= 0 and (sequence < 0 or epoch < 0):
         raise InvalidRecordError(
-            f"producer {batch.producer_id} with epoch {batch.producer_epoch} and base sequence "
-            f"{batch.base_sequence}: an idempotent batch needs both to be at least 0"
+            f"producer {producer_id} with epoch {epoch} and base sequence {sequence}: an idempotent batch "
+            "needs both to be at least 0"
         )
-    if batch.producer_id < 0 and batch.is_transactional:
+    if producer_id < 0 and is_transactional:
         raise InvalidRecordError("a transactional batch needs a producer id")
     return batch
 
