@@ -40,8 +40,8 @@ _CHECKED: Final = {
 _NOISE: Final = {"class-attribute", "instance-attribute", "module-attribute"}
 _ERROR: Final = re.compile(rf"(?<!`)\b({'|'.join(errors.__all__)})\b(?!`)")
 """An error that a docstring speaks of becomes a link."""
-_FACE: Final = re.compile(r"face\(requests\.(\w+)\)")
-"""A method of the broker that makes a request of this type."""
+_FACE: Final = re.compile(r"face\((\w+)\.(\w+)\)")
+"""A method of the broker that makes a request of this type, or of `Admin` that calls this function."""
 _ANSWER: Final = re.compile(r"\w+\[(.*)\]")
 _MODULE: Final = re.compile(r"\b(values|reports)\.")
 _KINDS: Final[dict[Any, ParameterKind]] = {
@@ -59,7 +59,7 @@ class Reference(Extension):
             if each.docstring is not None:
                 each.docstring.value = _ERROR.sub(r"[\1][eosdb.\1]", each.docstring.value)
             if each.is_attribute and (made := _FACE.fullmatch(str(each.value))):
-                each.parent.set_member(each.name, _face(each.name, pkg, made[1]))
+                each.parent.set_member(each.name, _face(each, pkg, *made.groups()))
         for cls in everything:
             if not cls.is_class:
                 continue
@@ -122,13 +122,26 @@ def _add_signature(cls: Class) -> None:
     cls.set_member("__init__", Function("__init__", parameters=Parameters(*parameters)))
 
 
-def _face(name: str, package: Any, kind: str) -> Function:
-    """A method of the broker: it takes the fields of a request, and returns the answer."""
+def _face(of: Attribute, package: Any, module: str, kind: str) -> Function:
+    """A method of `Admin` is a function without the core; one of the broker takes the fields of a request,
+    and returns the answer."""
+    if module != "requests":
+        asked = package[of.module.resolve(module).removeprefix("eosdb.")][kind]
+        method = Function(
+            of.name,
+            parameters=Parameters(
+                Parameter("self", kind=ParameterKind.positional_or_keyword),
+                *[*asked.parameters][1:],
+            ),
+            returns=asked.returns,
+        )
+        method.docstring = asked.docstring
+        return method
     made = getattr(requests, kind)
     answer = _ANSWER.fullmatch(str(package["model.requests"][kind].bases[0]))
     assert answer is not None, kind
     method = Function(
-        name,
+        of.name,
         parameters=Parameters(
             Parameter("self", kind=ParameterKind.positional_or_keyword),
             *(

@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from eosdb.broker.core import RequestHandler
+from eosdb.broker.core import Core, E
 from eosdb.coordinator import authorizer, users
-from eosdb.coordinator.authorizer import CLUSTER, applies_to, check_acl
+from eosdb.coordinator.authorizer import CLUSTER, Source, applies_to, check_acl
 from eosdb.errors import ResourceNotFoundError, UnacceptableCredentialError
 from eosdb.events.kinds import (
     Acl,
@@ -23,7 +23,6 @@ from eosdb.model.protocol import scram
 from eosdb.model.protocol.scram import ScramCredential
 from eosdb.model.validation import check_text, check_texts
 from eosdb.store.store import Store
-from eosdb.store.writing.unit import Unit
 
 ANY: Final = "any"
 MATCH: Final = "match"
@@ -55,98 +54,92 @@ class AclFilter:
         )
 
 
-class AccessAdmin(RequestHandler):
-    """The part of `Database.admin` for ACLs, and for users of servers that require SASL. ACLs refer to a
-    user as User:NAME."""
+def create_acls(core: Core, acls: Iterable[Acl]) -> None:
+    """Add ACLs; once there is one, everything that no ACL allows is denied. Raises
+    InvalidRequestError for an operation or resource type unknown to Kafka."""
+    checked = [check_acl(acl) for acl in acls]
 
-    def create_acls(self, acls: Iterable[Acl]) -> None:
-        """Add ACLs; once there is one, everything that no ACL allows is denied. Raises
-        InvalidRequestError for an operation or resource type unknown to Kafka."""
-        checked = [check_acl(acl) for acl in acls]
+    def added(source: Source, now_ms: int) -> Iterator[AclAdded]:
+        existing = set(authorizer.load(source))
+        return (AclAdded(now_ms, acl) for acl in checked if acl not in existing)
 
-        def create(unit: Unit) -> None:
-            self._authorizer.check(unit, "alter", "cluster", CLUSTER)
-            existing = set(authorizer.load(unit))
-            for acl in checked:
-                if acl not in existing:
-                    unit.record(AclAdded(timestamp=self._clock.time_ms(), acl=acl))
+    _change(core, added)
 
-        self._coordinator.write(create)
 
-    def list_acls(self) -> list[Acl]:
-        """Return all ACLs, sorted. Raises ClusterAuthorizationFailedError."""
-        with self._core.reading("describe", "cluster", CLUSTER) as connection:
-            return sorted(authorizer.load(connection))
+def list_acls(core: Core) -> list[Acl]:
+    """Return all ACLs, sorted. Raises ClusterAuthorizationFailedError."""
+    with core.reading("describe", "cluster", CLUSTER) as connection:
+        return sorted(authorizer.load(connection))
 
-    def delete_acls(self, matches: Callable[[Acl], bool]) -> list[Acl]:
-        """Delete the ACLs that `matches` selects, and return them."""
 
-        def delete(unit: Unit) -> list[Acl]:
-            self._authorizer.check(unit, "alter", "cluster", CLUSTER)
-            removed = sorted(filter(matches, authorizer.load(unit)))
-            for acl in removed:
-                unit.record(AclRemoved(timestamp=self._clock.time_ms(), acl=acl))
-            return removed
+def delete_acls(core: Core, matches: Callable[[Acl], bool]) -> list[Acl]:
+    """Delete the ACLs that `matches` selects, and return them."""
 
-        return self._coordinator.write(delete)
+    def removed(source: Source, now_ms: int) -> Iterator[AclRemoved]:
+        return (AclRemoved(now_ms, acl) for acl in sorted(filter(matches, authorizer.load(source))))
 
-    def set_password(
-        self, user: str, password: str, mechanisms: Sequence[str] = tuple(scram.MECHANISMS)
-    ) -> None:
-        """Add a user or change a password. Only salted keys of the password are stored. Raises
-        UnacceptableCredentialError and UnsupportedSaslMechanismError."""
-        users.check_user(user)
-        if not check_text("password", password, UnacceptableCredentialError):
-            raise UnacceptableCredentialError("password: got an empty one, expected some text")
-        credentials = []
-        for mechanism in map(users.check_mechanism, check_texts("mechanisms", mechanisms)):
-            salt = secrets.token_bytes(scram.SALT_BYTES)
-            salted = scram.salted_password(mechanism, password, salt, scram.ITERATIONS_MAX)
-            credentials.append(
-                scram.credential(user, mechanism, scram.ITERATIONS_MAX, salt, salted)
+    return [event.acl for event in _change(core, removed)]
+
+
+def set_password(
+    core: Core, user: str, password: str, mechanisms: Sequence[str] = tuple(scram.MECHANISMS)
+) -> None:
+    """Add a user or change a password. Only salted keys of the password are stored. Raises
+    UnacceptableCredentialError and UnsupportedSaslMechanismError."""
+    users.check_user(user)
+    if not check_text("password", password, UnacceptableCredentialError):
+        raise UnacceptableCredentialError("password: got an empty one, expected some text")
+    credentials = []
+    for mechanism in map(users.check_mechanism, check_texts("mechanisms", mechanisms)):
+        salt = secrets.token_bytes(scram.SALT_BYTES)
+        salted = scram.salted_password(mechanism, password, salt, scram.ITERATIONS_MAX)
+        credentials.append(scram.credential(user, mechanism, scram.ITERATIONS_MAX, salt, salted))
+    _change(core, lambda _, now_ms: [ScramCredentialSet(now_ms, it) for it in credentials])
+
+
+def put_credential(core: Core, credential: ScramCredential) -> None:
+    """Add a user or change a password, with the client's keys for the password. Raises
+    UnacceptableCredentialError and UnsupportedSaslMechanismError."""
+    checked = users.check_credential(credential)
+    _change(core, lambda _, now_ms: [ScramCredentialSet(now_ms, checked)])
+
+
+def remove_user(core: Core, user: str, mechanism: str | None = None) -> None:
+    """Delete the user's passwords, or the one for one mechanism. Open connections stay open. Raises
+    ResourceNotFoundError if there is none."""
+    users.check_user(user)
+    if mechanism is not None:
+        users.check_mechanism(mechanism)
+
+    def removed(source: Source, now_ms: int) -> Iterator[ScramCredentialRemoved]:
+        credentials = [
+            c for c in users.load(source) if c.user == user and mechanism in (None, c.mechanism)
+        ]
+        if not credentials:
+            raise ResourceNotFoundError(
+                f"no password is stored for {user!r}"
+                + (f" and {mechanism}" if mechanism else "")
+                + "; see `eosdb users list`"
             )
-        self._put(credentials)
+        return (ScramCredentialRemoved(now_ms, c.user, c.mechanism) for c in credentials)
 
-    def _put_credential(self, credential: ScramCredential) -> None:
-        """Add a user or change a password, with the client's keys for the password. Raises
-        UnacceptableCredentialError and UnsupportedSaslMechanismError."""
-        self._put([users.check_credential(credential)])
+    _change(core, removed)
 
-    def remove_user(self, user: str, mechanism: str | None = None) -> None:
-        """Delete the user's passwords, or the one for one mechanism. Open connections stay open. Raises
-        ResourceNotFoundError if there is none."""
-        users.check_user(user)
-        if mechanism is not None:
-            users.check_mechanism(mechanism)
 
-        def remove(unit: Unit) -> None:
-            self._authorizer.check(unit, "alter", "cluster", CLUSTER)
-            credentials = [
-                c for c in users.load(unit) if c.user == user and mechanism in (None, c.mechanism)
-            ]
-            if not credentials:
-                raise ResourceNotFoundError(
-                    f"no password is stored for {user!r}"
-                    + (f" and {mechanism}" if mechanism else "")
-                    + "; see `eosdb users list`"
-                )
-            for c in credentials:
-                unit.record(ScramCredentialRemoved(self._clock.time_ms(), c.user, c.mechanism))
+def list_credentials(core: Core) -> list[ScramCredential]:
+    """Return the credentials of all users, ordered by name and mechanism."""
+    with core.reading("describe", "cluster", CLUSTER) as connection:
+        return users.load(connection)
 
-        self._coordinator.write(remove)
 
-    def _list_credentials(self) -> list[ScramCredential]:
-        """Return the credentials of all users, ordered by name and mechanism."""
-        with self._core.reading("describe", "cluster", CLUSTER) as connection:
-            return users.load(connection)
+def _change(core: Core, decide: Callable[[Source, int], Iterable[E]]) -> list[E]:
+    """Record the events that `decide` returns for this time, if the principal may alter the cluster."""
 
-    def _put(self, credentials: Sequence[ScramCredential]) -> None:
-        def put(unit: Unit) -> None:
-            self._authorizer.check(unit, "alter", "cluster", CLUSTER)
-            for credential in credentials:
-                unit.record(ScramCredentialSet(self._clock.time_ms(), credential))
+    def checked(source: Source) -> Iterable[E]:
+        core.authorizer.check(source, "alter", "cluster", CLUSTER)
+        return decide(source, core.clock.time_ms())
 
-        self._coordinator.write(put)
+    return core.change(checked)
 
 
 def credential(store: Store, user: str, mechanism: str) -> ScramCredential | None:

@@ -1,14 +1,91 @@
-"""`Admin`: all that operators ask, one part for each subject (Kafka: the Admin client; decisions/0084)."""
+"""`Admin`: all that operators ask (Kafka: the Admin client). Each method is a function of the file of its
+subject, which takes the core first (decisions/0084)."""
 
 from __future__ import annotations
 
-from eosdb.admin.access import AccessAdmin
-from eosdb.admin.groups import GroupAdmin
-from eosdb.admin.log import LogAdmin
-from eosdb.admin.topics import TopicAdmin
-from eosdb.admin.transactions import TransactionAdmin
+from collections.abc import Callable
+from functools import wraps
+from typing import Concatenate, Final, ParamSpec, TypeVar
+
+from eosdb.admin import access, diagnosis, groups, log, storage, topics, transactions
+from eosdb.admin import consistent_cut as cuts
+from eosdb.admin import overview as figures
+from eosdb.admin.timeline import reading
+from eosdb.broker.core import Core
+
+A = TypeVar("A")
+P = ParamSpec("P")
 
 
-class Admin(TopicAdmin, TransactionAdmin, GroupAdmin, LogAdmin, AccessAdmin):
+def face(ask: Callable[Concatenate[Core, P], A]) -> Callable[Concatenate[Admin, P], A]:
+    """Make a method of a function of the core."""
+
+    @wraps(ask)
+    def method(self: Admin, /, *args: P.args, **kwargs: P.kwargs) -> A:
+        return ask(self._core, *args, **kwargs)
+
+    return method
+
+
+class Admin:
     """Administration of topics, typed views, groups, transactions, the log and access control. Each call is
     atomic and durable when it returns."""
+
+    def __init__(self, core: Core) -> None:
+        self._core: Final = core
+
+    create_topic = face(topics.create_topic)
+    create_partitions = face(topics.create_partitions)
+    alter_topic_config = face(topics.alter_topic_config)
+    delete_topic = face(topics.delete_topic)
+    list_topics = face(topics.list_topics)
+    describe_topic = face(topics.describe_topic)
+    describe_topic_config = face(topics.describe_topic_config)
+    describe_broker_config = face(topics.describe_broker_config)
+    create_view = face(topics.create_view)
+    list_views = face(topics.list_views)
+    drop_view = face(topics.drop_view)
+    list_scheduled = face(topics.list_scheduled)
+    cancel_scheduled = face(topics.cancel_scheduled)
+    _change_topic_config = face(topics.change_topic_config)
+    _topic_config = face(topics.topic_config)
+
+    create_acls = face(access.create_acls)
+    list_acls = face(access.list_acls)
+    delete_acls = face(access.delete_acls)
+    set_password = face(access.set_password)
+    remove_user = face(access.remove_user)
+    _put_credential = face(access.put_credential)
+    _list_credentials = face(access.list_credentials)
+
+    describe_group_offsets = face(groups.describe_group_offsets)
+    describe_group_config = face(groups.describe_group_config)
+    alter_group_config = face(groups.alter_group_config)
+    reset_offsets = face(groups.reset_offsets)
+    _list_group_configs = face(groups.list_group_configs)
+
+    partition_offsets = face(log.partition_offsets)
+    scan = face(log.scan)
+    read_blocks = face(log.read_blocks)
+    dump_log = face(log.dump_log)
+    list_snapshots = face(log.list_snapshots)
+    describe_snapshot = face(log.describe_snapshot)
+    _log_directory = face(log.log_directory)
+    _first_record_at = face(log.first_record_at)
+    _history_mark = face(log.history_mark)
+    _history_departure = face(log.history_departure)
+
+    overview = face(figures.overview)
+    stats = face(storage.stats)
+    timeline = face(reading.timeline)
+    consistent_cut = face(cuts.consistent_cut)
+    _transactions_in = face(cuts.transactions_in)
+
+    open_transactions = face(transactions.open_transactions)
+    find_hanging_transactions = face(transactions.find_hanging_transactions)
+    diagnose = face(diagnosis.diagnose)
+    fence_producer = face(transactions.fence_producer)
+    abort_transaction = face(transactions.abort_transaction)
+    transaction_history = face(transactions.transaction_history)
+    journal = face(transactions.journal)
+    _journal_position = face(transactions.journal_position)

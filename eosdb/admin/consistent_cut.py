@@ -15,11 +15,13 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from eosdb.broker.core import Core
 from eosdb.coordinator.authorizer import Authorizer
 from eosdb.coordinator.transactions.rows import IS_COMPLETE
 from eosdb.log import partition_rows
 from eosdb.log.partition_rows import Partition
 from eosdb.model.damage import parsed, reads
+from eosdb.model.validation import check_int, check_topic_partition
 from eosdb.model.values import PartitionOffsets, TopicPartition, TransactionState
 from eosdb.store import baseline
 
@@ -81,6 +83,14 @@ Cut = dict[TopicPartition, tuple[PartitionOffsets, int]]
 """The offsets of each partition, and the end offset up to which all can be read together."""
 
 
+def consistent_cut(core: Core) -> dict[TopicPartition, tuple[PartitionOffsets, int]]:
+    """As `partition_offsets`, with the end offset up to which each partition can be read without seeing
+    part of a transaction: its last stable offset, or less if a transaction below it is not yet fully
+    readable in every partition. Data below these offsets never changes, and later cuts are never lower."""
+    with core.store.read() as connection:
+        return read(connection, core.authorizer)
+
+
 def read(connection: sqlite3.Connection, authorizer: Authorizer) -> Cut:
     """Return the cut of the partitions that the principal may describe."""
     partitions = partition_rows.read_all(connection)
@@ -118,17 +128,23 @@ def consistent_ends(
 
 
 def transactions_in(
-    connection: sqlite3.Connection, partition: Partition, start: int, end: int
+    core: Core, topic_partition: TopicPartition, start: int, end: int
 ) -> list[dict[TopicPartition, tuple[int, int]]]:
     """Return the committed transactions with data in [start, end) of the partition, each with its first
-    and last data offset in every partition that still exists."""
-    by_id = {p.partition_id: p for p in partition_rows.read_all(connection)}
-    begun = baseline.read(connection).position
-    committed = _committed_in(connection, partition.partition_id, start, end, begun, {})
-    return [
-        {by_id[id_].topic_partition: span for id_, span in _stored(spans, by_id).items()}
-        for spans in committed
-    ]
+    and last data offset in every partition that still exists. Raises UnknownTopicOrPartitionError and
+    TopicAuthorizationFailedError."""
+    tp = check_topic_partition(topic_partition)
+    check_int("start", start, 0)
+    check_int("end", end, 0)
+    with core.reading("describe", "topic", tp.topic) as connection:
+        partition_id = partition_rows.read(connection, tp).partition_id
+        by_id = {p.partition_id: p for p in partition_rows.read_all(connection)}
+        begun = baseline.read(connection).position
+        committed = _committed_in(connection, partition_id, start, end, begun, {})
+        return [
+            {by_id[id_].topic_partition: span for id_, span in _stored(spans, by_id).items()}
+            for spans in committed
+        ]
 
 
 def _stored(spans: Spans, by_id: dict[int, Partition]) -> Spans:

@@ -1,7 +1,6 @@
-"""Answers operators' questions: which transactions are open, what blocks a partition, how far groups
-are.
+"""Answers operators' questions: which transactions are open, what blocks a partition, how far groups are.
 
-Everything is read in the caller's one snapshot, so the parts of an answer are consistent.
+Everything is read in one snapshot, so the parts of an answer are consistent.
 """
 
 from __future__ import annotations
@@ -9,10 +8,11 @@ from __future__ import annotations
 import contextlib
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from eosdb.admin import hanging
+from eosdb.broker.core import Core
 from eosdb.coordinator.foresight import Foresight
 from eosdb.coordinator.groups import rows as group_rows
 from eosdb.coordinator.groups.consumer_decisions import ConsumerGroup, ConsumerMember
@@ -24,6 +24,7 @@ from eosdb.log.partition_rows import Partition
 from eosdb.log.reading import lag
 from eosdb.model.protocol.consumer_protocol import PROTOCOL_TYPE, decode_assignment
 from eosdb.model.reports import Diagnosis, GroupPartition, GroupReport, OpenTransaction
+from eosdb.model.validation import check_text, check_topic_partition
 from eosdb.model.values import GroupState, TopicPartition
 
 _COLUMNS: Final = (
@@ -60,10 +61,14 @@ _PENDING: Final = """
 """
 
 
-def open_transactions(
-    connection: sqlite3.Connection, foresight: Foresight, partition: Partition | None = None
-) -> Iterator[OpenTransaction]:
-    """Return the transactions open in the partition, or in all, ordered by their first offset."""
+def read_open(
+    core: Core,
+    connection: sqlite3.Connection,
+    foresight: Foresight,
+    partition: Partition | None = None,
+) -> list[OpenTransaction]:
+    """Return the transactions open in the partition, or in all that the principal may describe, ordered by
+    their first offset."""
     epoch = transaction_rows.epoch(connection)
     narrowed = "" if partition is None else " AND s.partition_id = ?"
     rows = connection.execute(
@@ -76,27 +81,31 @@ def open_transactions(
         metadata.transactional_id: metadata
         for metadata in transaction_rows.read_where(connection, _OF_PRODUCERS, (producers,))
     }
+    may_see, found = core.authorizer.describes(connection), list[OpenTransaction]()
     for *stored, transactional_id in rows:
+        if not may_see("topic", stored[0]):
+            continue
         metadata = by_id.get(transactional_id)
         is_orphan = metadata is not None and foresight.is_orphan(metadata)
         opened = OpenTransaction(**dict(zip(_COLUMNS, stored, strict=True)))
-        yield hanging.judged(opened, metadata, epoch, foresight.now_ms, is_orphan=is_orphan)
+        found.append(hanging.judged(opened, metadata, epoch, foresight.now_ms, is_orphan=is_orphan))
+    return found
 
 
-def diagnose(
-    connection: sqlite3.Connection,
-    tp: TopicPartition,
-    group_id: str | None,
-    foresight: Foresight,
-) -> Diagnosis:
-    """Diagnose why readers of the partition are stuck. Raises UnknownTopicOrPartitionError."""
-    partition = partition_rows.read(connection, tp)
-    holders = list(open_transactions(connection, foresight, partition))
-    behind = lag.measure(connection, partition, partition.last_stable_offset, read_committed=True)
-    _, waiting_open = connection.execute(
-        _WAITING, (partition.partition_id, partition.last_stable_offset)
-    ).fetchone()
-    report = None if group_id is None else group_report(connection, group_id, foresight)
+def diagnose(core: Core, topic_partition: TopicPartition, group_id: str | None = None) -> Diagnosis:
+    """Diagnose why a reader of the partition, or this group, is stuck. Raises UnknownTopicOrPartitionError
+    and the authorization errors."""
+    tp = check_topic_partition(topic_partition)
+    with core.reading("describe", "topic", tp.topic) as connection:
+        if group_id is not None:
+            check_text("group_id", group_id)
+            core.authorizer.check(connection, "describe", "group", group_id)
+        partition = partition_rows.read(connection, tp)
+        lso, foresight = partition.last_stable_offset, core.coordinator.foresight(connection)
+        holders = read_open(core, connection, foresight, partition)
+        behind = lag.measure(connection, partition, lso, read_committed=True)
+        _, waiting_open = connection.execute(_WAITING, (partition.partition_id, lso)).fetchone()
+        report = None if group_id is None else group_report(connection, group_id, foresight)
     standing = [p for p in report.partitions if (p.topic, p.partition) == tp] if report else []
     return Diagnosis(
         topic=tp.topic,

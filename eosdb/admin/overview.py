@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+from eosdb.broker.core import Core
 from eosdb.coordinator.foresight import Foresight
 from eosdb.coordinator.groups import rows as group_rows
 from eosdb.coordinator.groups.offsets import OWN
@@ -33,7 +34,7 @@ from eosdb.model.protocol.consumer_protocol import OWNED_BY
 from eosdb.model.records.failure_headers import DUE, NEVER, replay_group, replayed_beyond
 from eosdb.model.topic_config import MOVED_TO, MOVING_TO
 from eosdb.model.values import RELAY_GROUPS, GroupState, TopicPartition
-from eosdb.store import journal
+from eosdb.store import journal, wal
 from eosdb.store.file.open_files import size_of
 from eosdb.store.schema import file_id
 
@@ -43,6 +44,7 @@ STILL_MS: Final = 60_000
 """A group stands still if it has not committed for this long, and a record has waited as long."""
 _MARKERS_MAX: Final = 16
 """The most markers expected behind a partition's newest record."""
+_LARGE_WAL: Final = 1 << 20
 COUNTED_MAX: Final = 1_000
 """The most offsets of a partition that are read to count its unreplayed letters."""
 _DUE_NEVER: Final = json.dumps(
@@ -145,41 +147,38 @@ def _waiting(
 
 # One short snapshot, with a fixed number of statements: a program that watches a file must not keep its
 # WAL from shrinking, and the cost does not depend on the file's past.
-def read(
-    connection: sqlite3.Connection,
-    path: str,
-    foresight: Foresight,
-    may_see: Callable[[str, str], bool],
-) -> Overview:
-    """Read the figures; `may_see(kind, name)` tells whether the principal may describe that topic or
-    group."""
-    partitions = [p for p in partition_rows.read_all(connection) if may_see("topic", p.topic)]
-    (page_size,) = connection.execute("PRAGMA page_size").fetchone()
-    (free,) = connection.execute("PRAGMA freelist_count").fetchone()
-    is_read_only, disk_free = _room(path)
-    return Overview(
-        path=path,
-        file_id=file_id.read(connection),
-        now_ms=foresight.now_ms,
-        size_bytes=size_of(path),
-        wal_bytes=size_of(f"{path}-wal"),
-        free_bytes=free * page_size,
-        journal_position=journal.last_position(connection),
-        partitions=tuple(_figures(p) for p in partitions),
-        groups=tuple(_groups(connection, partitions, foresight, may_see)),
-        transactions=tuple(
-            transaction
-            for transaction in diagnosis.open_transactions(connection, foresight)
-            if may_see("topic", transaction.topic)
-        ),
-        dead_letters=tuple(_dead_letters(connection, partitions)),
-        scheduled=tuple(
-            one for one in _scheduled(connection, foresight.now_ms) if may_see("topic", one.topic)
-        ),
-        closed_topics=tuple(one for one in _closed(connection) if may_see("topic", one[0])),
-        is_read_only=is_read_only,
-        disk_free_bytes=disk_free,
-    )
+def overview(core: Core) -> Overview:
+    """Return figures of the file from one snapshot: of the partitions, groups, open transactions and dead
+    letters that the principal may describe. The cost does not grow with the length of the history."""
+    path = core.store.path
+    with core.store.read() as connection:
+        may_see = core.authorizer.describes(connection)
+        foresight = core.coordinator.foresight(connection)
+        partitions = [p for p in partition_rows.read_all(connection) if may_see("topic", p.topic)]
+        (page_size,) = connection.execute("PRAGMA page_size").fetchone()
+        (free,) = connection.execute("PRAGMA freelist_count").fetchone()
+        waiting, (is_read_only, disk_free) = _scheduled(connection, foresight.now_ms), _room(path)
+        found = Overview(
+            path=path,
+            file_id=file_id.read(connection),
+            now_ms=foresight.now_ms,
+            size_bytes=size_of(path),
+            wal_bytes=size_of(f"{path}-wal"),
+            free_bytes=free * page_size,
+            journal_position=journal.last_position(connection),
+            partitions=tuple(_figures(p) for p in partitions),
+            groups=tuple(_groups(connection, partitions, foresight, may_see)),
+            transactions=tuple(diagnosis.read_open(core, connection, foresight)),
+            dead_letters=tuple(_dead_letters(connection, partitions)),
+            scheduled=tuple(one for one in waiting if may_see("topic", one.topic)),
+            closed_topics=tuple(one for one in _closed(connection) if may_see("topic", one[0])),
+            is_read_only=is_read_only,
+            disk_free_bytes=disk_free,
+        )
+    if found.wal_bytes < _LARGE_WAL:
+        return found
+    # After the snapshot above has ended: it would count as a reader too.
+    return replace(found, wal_held_by=wal.readers(path))
 
 
 def _room(path: str) -> tuple[bool, int]:

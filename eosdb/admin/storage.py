@@ -12,8 +12,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
+from eosdb.broker.core import Core
 from eosdb.log import partition_rows
-from eosdb.model.progress import Progress, silent
+from eosdb.model.progress import Progress, report_progress
 from eosdb.model.reports import StoragePart, StorageStats, TopicStorage
 from eosdb.model.values import TransactionState
 from eosdb.store import journal, space
@@ -47,10 +48,21 @@ class _Tree(NamedTuple):
     """The condition of a partial index."""
 
 
-def read(
-    connection: sqlite3.Connection, may_see: Callable[[str], bool], on_progress: Progress = silent
+def stats(core: Core, *, on_progress: Progress | None = None) -> StorageStats:
+    """Return what uses the space of the file: records, journal, indexes, state, free pages; per topic that
+    the principal may describe; per transaction. Reads the journal and every index, not the records.
+    `on_progress(done, total)` counts pages."""
+
+    def work(report: Progress) -> StorageStats:
+        with core.store.read() as connection:
+            return _read(connection, core.authorizer.describes(connection), report)
+
+    return report_progress(on_progress, work)
+
+
+def _read(
+    connection: sqlite3.Connection, may_see: Callable[[str, str], bool], on_progress: Progress
 ) -> StorageStats:
-    """Measure the file, with the topics that `may_see` allows. Progress counts pages."""
     trees, pages = _trees(connection), space.pages(connection)
     used = pages.total - pages.free
     try:
@@ -183,7 +195,7 @@ def _journal(
 def _topics(
     connection: sqlite3.Connection,
     journal_bytes: dict[str | None, float],
-    may_see: Callable[[str], bool],
+    may_see: Callable[[str, str], bool],
 ) -> Iterable[TopicStorage]:
     sums: dict[str, tuple[int, int]] = {}
     for partition in partition_rows.read_all(connection):
@@ -196,5 +208,5 @@ def _topics(
             content + partition.size_bytes,
         )
     for topic, (records, content) in sums.items():
-        if may_see(topic):
+        if may_see("topic", topic):
             yield TopicStorage(topic, records, content, round(journal_bytes.get(topic, 0.0)))

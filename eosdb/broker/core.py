@@ -6,7 +6,7 @@ A step that only reads answers. One that writes prepares a `Write`, before any l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,7 +16,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 from eosdb.coordinator.authorizer import Authorizer, Source
 from eosdb.coordinator.coordinator import TransactionCoordinator
 from eosdb.errors import EosdbError
-from eosdb.events.kinds import TopicConfigAltered
+from eosdb.events.kinds import Event, TopicConfigAltered
 from eosdb.log import partition_rows, retention, topics
 from eosdb.log.append import Attempts
 from eosdb.model.clock import Clock
@@ -30,6 +30,7 @@ from eosdb.store.store import Store
 from eosdb.store.writing.unit import Unit
 
 A = TypeVar("A")
+E = TypeVar("E", bound=Event)
 R = TypeVar("R", bound=Request[Any])
 S = TypeVar("S", bound=Callable[..., Any])
 
@@ -49,14 +50,15 @@ class Rules:
             now = self.clock.time_ms()
             unit.record(topics.checked_creation(unit, topic, None, None, self.config, now))
 
-    def altered(self, source: Source, request: AlterTopicConfig) -> TopicConfigAltered | None:
-        """The event that changes the settings; None if nothing changes."""
+    def altered(self, source: Source, request: AlterTopicConfig) -> list[TopicConfigAltered]:
+        """The event that changes the settings; empty if nothing changes."""
         name = request.topic
         self.authorizer.check(source, "alter_configs", "topic", name)
         if request.topic_id is not None and request.topic_id not in topics.names(source):
             raise topics.unknown_id(request.topic_id)
         now, changes = self.clock.time_ms(), list(request.changes)
-        return topics.checked_config(source, name, changes, self.config, now, anew=request.anew)
+        found = topics.checked_config(source, name, changes, self.config, now, anew=request.anew)
+        return [] if found is None else [found]
 
     def may_transact(self, unit: Unit, transactional_id: str) -> None:
         self.authorizer.check(unit, "write", "transactional_id", transactional_id)
@@ -85,6 +87,23 @@ class Core(Rules):
             self.authorizer.check(connection, operation, resource, name)
             yield connection
 
+    def change(
+        self, decide: Callable[[Source], Iterable[E]], *, validate_only: bool = False
+    ) -> list[E]:
+        """Record the events that `decide` returns after its checks, and return them. With `validate_only`
+        only run the checks."""
+        if validate_only:
+            with self.store.read() as connection:
+                return list(decide(connection))
+
+        def run(unit: Unit) -> list[E]:
+            events = list(decide(unit))
+            for event in events:
+                unit.record(event)
+            return events
+
+        return self.coordinator.write(run)
+
     def delete_rows(self, partition_ids: Sequence[int]) -> None:
         """Delete records that a commit has put below the log start. If that fails, housekeeping does it."""
         try:
@@ -100,19 +119,6 @@ class Core(Rules):
         synced."""
         self.coordinator.leadership.ensure_elected()
         return Write(apply, sync=False)
-
-
-class RequestHandler:
-    """The base class of the parts of `Admin`: reads from the store, writes through the coordinator, checks
-    rights. Threads may share it."""
-
-    def __init__(self, core: Core) -> None:
-        self._core = core
-        self._store = core.store
-        self._coordinator = core.coordinator
-        self._clock = core.clock
-        self._config = core.config
-        self._authorizer = core.authorizer
 
 
 class Write(NamedTuple, Generic[A]):

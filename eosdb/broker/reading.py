@@ -220,8 +220,7 @@ def topic(core: Core, request: requests.Topic) -> TopicMetadata:
 @prepares(requests.AlterTopicConfig)
 def alter_topic_config(core: Core, request: requests.AlterTopicConfig) -> Write[None]:
     def alter(unit: Unit) -> None:
-        event = core.altered(unit, request)
-        if event is not None:
+        for event in core.altered(unit, request):
             unit.record(event)
 
     return Write(alter)

@@ -186,7 +186,7 @@ def test_fencing_that_gives_up_may_have_aborted_the_transaction(
     classic_db: eosdb.Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its first attempt aborts, and the file is locked then, or others keep the id busy."""
-    coordinator, again = classic_db.admin._coordinator, eosdb.ConcurrentTransactionsError
+    coordinator, again = classic_db.admin._core.coordinator, eosdb.ConcurrentTransactionsError
     for behind in (again, eosdb.DatabaseLockedError):
         begin(classic_db)
         answers = iter([again("busy"), *[behind("refused")] * 10])

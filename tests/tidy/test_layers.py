@@ -77,12 +77,12 @@ TIERS = {
 }
 ROOMS = [row for tier in TIERS.values() for row in tier]
 BUDGET = {
-    "engine": 33_343,
+    "engine": 33_339,
     "clients": 10_407,
-    "wire": 5_632,
+    "wire": 5_628,
     "testing": 3_195,
     "integrations": 7_439,
-    "commands": 9_833,
+    "commands": 9_832,
 }
 """The lines of Python that a tier may have. Whoever raises one says in the commit what it buys."""
 DOORS = {

@@ -30,15 +30,15 @@ UNITS: Final = {
 }  # fmt: skip
 """The calls that run a unit, by what they are called on."""
 HOLDS: Final = {
-    "eosdb.admin.groups.GroupAdmin.reset_offsets": "one of the two",
-    "eosdb.admin.log.LogAdmin.dump_log": "the id of the partition",
-    "eosdb.admin.log.LogAdmin.read_blocks": "the id of the partition",
-    "eosdb.admin.topics.TopicAdmin._change": "one of the two",
-    "eosdb.admin.topics.TopicAdmin.delete_topic": "the ids of the partitions",
-    "eosdb.admin.transactions.TransactionAdmin.abort_transaction": "the id of the partition, and where "
+    "eosdb.admin.groups.reset_offsets": "one of the two",
+    "eosdb.admin.log.dump_log": "the id of the partition",
+    "eosdb.admin.log.read_blocks": "the id of the partition",
+    "eosdb.admin.topics.delete_topic": "the ids of the partitions",
+    "eosdb.admin.transactions.abort_transaction": "the id of the partition, and where "
     "the transaction begins",
-    "eosdb.admin.transactions.TransactionAdmin.fence_producer": "the transactional id, whoever has it",
-    "eosdb.admin.transactions.TransactionAdmin.journal": "a position",
+    "eosdb.admin.transactions.fence_producer": "the transactional id, whoever has it",
+    "eosdb.admin.transactions.journal": "a position",
+    "eosdb.broker.core.Core.change": "one of the two",
     "eosdb.broker.outbox._unit": "nothing; the first does what is due",
     "eosdb.broker.produce._append_all": "nothing of the first, which was rolled back",
     "eosdb.broker.reading.delete_records": "the number of the topic",

@@ -23,7 +23,7 @@ from heapq import heappop, heappush
 from operator import attrgetter
 from typing import Final, NamedTuple
 
-from eosdb.coordinator.authorizer import Authorizer
+from eosdb.broker.core import Core
 from eosdb.coordinator.groups.offsets import OWN
 from eosdb.errors import InvalidRequestError
 from eosdb.log import partition_rows
@@ -290,33 +290,56 @@ _POSITIONS: Final = (
 )
 
 
-def read(
-    connection: sqlite3.Connection, authorizer: Authorizer, window: Window, now_ms: int,
-    topic: str, partition: int | None,
-) -> Iterator[PartitionTimeline]:  # fmt: skip
-    """Yield the timelines of the topic's partitions, or of one, with the groups and transactional ids that
-    the principal may see. Raises UnknownTopicOrPartitionError and TopicAuthorizationFailedError."""
+def timeline(
+    core: Core,
+    topic: str,
+    partition: int | None = None,
+    *,
+    by: str = "offset",
+    start: int | None = None,
+    end: int | None = None,
+    since: int | None = None,
+    until: int | None = None,
+    max_transactions: int = MAX_TRANSACTIONS,
+    max_bins: int = MAX_BINS,
+) -> tuple[PartitionTimeline, ...]:
+    """Return the transactions of one partition, or of all, along its offsets or, with `by="time"`,
+    along the time of their append.
 
-    def may_see(kind: str, name: str) -> bool:
-        return authorizer.allows(connection, "describe", kind, name)
+    The window is the offsets [start, end) that were appended in [since, until) (epoch ms); each
+    bound is optional. `bins` are at most `max_bins` parts of the axis, of equal width. Each counts
+    its records by the outcome of their transaction, and its markers (see `TimelineBin`). If a
+    partition has more than `max_transactions` transactions, only so many are listed: the open ones,
+    then the longest. Reads the partition once, in about 0.2 s for 20,000 transactions. Raises
+    UnknownTopicOrPartitionError, TopicAuthorizationFailedError and InvalidRequestError.
+    """
+    from eosdb.admin.timeline.svg import Timelines
 
-    @cache
-    def name_of(producer_id: int) -> str | None:
-        (name,) = connection.execute(_TRANSACTIONAL_ID, (producer_id,)).fetchone() or (None,)
-        return name if name is not None and may_see("transactional_id", name) else None
-
+    window = Window(by, start, end, since, until, max_transactions, max_bins)
+    window.check()
+    now_ms = core.clock.time_ms()
     tp = check_topic_partition(TopicPartition(topic, 0 if partition is None else partition))
-    authorizer.check(connection, "describe", "topic", topic)
-    found = [partition_rows.read(connection, tp)]
-    if partition is None:
-        found = partition_rows.read_topic(connection, topic)
-    for row in found:
-        groups = [
-            GroupPosition(*position)
-            for position in connection.execute(_POSITIONS, row.topic_partition)
-            if not position[0].startswith(OWN) and may_see("group", position[0])
-        ]
-        yield _scan(connection, row, window, now_ms, groups, name_of)
+    with core.reading("describe", "topic", topic) as connection:
+        may_see = core.authorizer.describes(connection)
+
+        @cache
+        def name_of(producer_id: int) -> str | None:
+            (name,) = connection.execute(_TRANSACTIONAL_ID, (producer_id,)).fetchone() or (None,)
+            return name if name is not None and may_see("transactional_id", name) else None
+
+        def groups(row: Partition) -> list[GroupPosition]:
+            return [
+                GroupPosition(*position)
+                for position in connection.execute(_POSITIONS, row.topic_partition)
+                if not position[0].startswith(OWN) and may_see("group", position[0])
+            ]
+
+        rows = [partition_rows.read(connection, tp)]
+        if partition is None:
+            rows = partition_rows.read_topic(connection, topic)
+        return Timelines(
+            _scan(connection, row, window, now_ms, groups(row), name_of) for row in rows
+        )
 
 
 @reads("records")

@@ -14,6 +14,7 @@ from typing import Final, TypeVar
 from kafka.protocol.admin.topics import CreateTopicsRequest
 
 from eosdb import errors
+from eosdb.admin import configs
 from eosdb.model.notices import catalog
 from eosdb.model.topic_config import without_effect
 from eosdb.wire.apis import Fields, Session, attempt, serves
@@ -69,7 +70,7 @@ def _create(session: Session, topic: _Topic, validate_only: bool) -> Fields:
         "replication_factor": 1,
         "configs": [
             {"like": entry, "config_source": entry.source.value}
-            for entry in session.admin._describe_new_topic_config(config)
+            for entry in configs.of_topic(session.core.config, config)
         ],
     }
 

@@ -40,11 +40,6 @@ def _apply(session: Session, change: Any) -> None:
         session.admin.remove_user(change.name, mechanism)
         return
     valid = mechanism if mechanism in scram.MECHANISMS else next(iter(scram.MECHANISMS))
-    credential = scram.credential(
-        change.name,
-        valid,
-        change.iterations,
-        bytes(change.salt),
-        bytes(change.salted_password),
-    )
+    salt, salted = bytes(change.salt), bytes(change.salted_password)
+    credential = scram.credential(change.name, valid, change.iterations, salt, salted)
     session.admin._put_credential(credential._replace(mechanism=mechanism))
