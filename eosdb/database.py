@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final, Never, TypeAlias, Unpack, get_args
@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any, Final, Never, TypeAlias, Unpack, get_args
 from eosdb.admin import outcome
 from eosdb.admin.admin import Admin
 from eosdb.admin.worries import Worry, worries
-from eosdb.broker import outbox
+from eosdb.broker import outbox, sink
 from eosdb.broker.broker import Broker
-from eosdb.broker.core import Core
+from eosdb.broker.core import Core, face
 from eosdb.broker.outbox import UserTransaction
 from eosdb.broker.produce import RATES
-from eosdb.broker.sink import Batches, append_once
 from eosdb.client.consumer.consumer import Consumer
 from eosdb.client.consumer.settings import ConsumerConfig, ConsumerSettings
 from eosdb.client.processor.config import ProcessConfig, ProcessorConfig, ProcessorSettings
@@ -33,8 +32,7 @@ from eosdb.coordinator.authorizer import Authorizer
 from eosdb.coordinator.coordinator import TransactionCoordinator
 from eosdb.coordinator.projection import apply
 from eosdb.errors import ConfigError, EosdbError, IllegalStateError
-from eosdb.maintenance import copies
-from eosdb.maintenance.whole_file import WholeFile
+from eosdb.maintenance import compact, copies, extract, housekeeping, restore, verify
 from eosdb.model import validation
 from eosdb.model.answers import QueryResult
 from eosdb.model.clock import Clock, SystemClock
@@ -45,7 +43,6 @@ from eosdb.model.progress import Progress, report_progress
 from eosdb.model.reports import ProcessReport, PublishReport, ViewDescription
 from eosdb.model.requests import AnyBroker
 from eosdb.model.values import (
-    AppendOnceResult,
     ConsumerRecord,
     Durability,
     IsolationLevel,
@@ -53,12 +50,12 @@ from eosdb.model.values import (
     MadeKey,
     MadeValue,
     TopicPartition,
-    TransactionToken,
     Value,
 )
 from eosdb.model.words import needs_extra
 from eosdb.store import queries
 from eosdb.store.file import forking
+from eosdb.store.file.connection import is_in_wal_mode
 from eosdb.store.file.file_system import folder_in_memory
 from eosdb.store.schema.migrate import Opened, open_file
 from eosdb.store.store import Store
@@ -127,7 +124,7 @@ def connect(
     )
 
 
-class Database(WholeFile, Closeable):
+class Database(Closeable):
     """An open eosdb file, shared by any number of threads. A context manager that closes it.
 
     `admin` has the administrative calls, `broker` Kafka's requests; `path`, `clock` and `config` are the
@@ -175,7 +172,10 @@ class Database(WholeFile, Closeable):
         self._coordinator = TransactionCoordinator(store, clock, config)
         authorizer, metrics = Authorizer(principal, config.super_users), Metrics(clock, RATES)
         core = Core(clock, config, authorizer, store, self._coordinator, metrics)
-        super().__init__(core)
+        self.clock: Final = clock
+        self._core: Final = core
+        self._store: Final = store
+        self._housekeeper: Final = housekeeping.Housekeeper(core)
         self.broker: Final = Broker(core)
         self.admin: Final = Admin(core)
         if not read_only:
@@ -192,6 +192,21 @@ class Database(WholeFile, Closeable):
             with contextlib.suppress(EosdbError):  # The first error is raised, not this one.
                 self._store.close(orderly=False)
             raise
+
+    take_snapshot = face(housekeeping.take_snapshot)
+    housekeeping = face(housekeeping.housekeeping)
+    rebuild = face(verify.rebuild)
+    verify = face(verify.verify)
+    compact = face(compact.compact)
+    backup = face(copies.backup)
+    extract = face(extract.extract)
+    restore_to = face(restore.restore_to)
+
+    @property
+    def is_published(self) -> bool:
+        """Whether this is a published copy: it can only be opened with `read_only=True`."""
+        with self._store.read() as connection:
+            return not is_in_wal_mode(connection, self._store.path)
 
     @cached_property
     def engine(self) -> Engine:
@@ -348,33 +363,8 @@ class Database(WholeFile, Closeable):
         check_may_begin(self._store.path)
         return outbox.begin(self._core)
 
-    def append_once(
-        self, sink_id: str, batch_id: int, batches: Batches, *,
-        held: Collection[str] = (), consecutive: bool = False,
-    ) -> AppendOnceResult:  # fmt: skip
-        """Append all of `batches` and store `batch_id` as the newest of `sink_id`, atomically; a `batch_id`
-        not above the newest is a repeat and appends nothing. `batches` may also be pairs, read lazily.
-
-        `held` are texts that each identify the content. With them, a batch counts as a repeat only if it
-        shares a text with one of the sink's last 100 batches, or if the newest batch had none; otherwise
-        BatchDiffersError is raised. With `consecutive`, a gap after the newest id raises
-        OutOfOrderSequenceNumberError. After any error nothing of the call is readable. An append too large
-        for one commit becomes a transaction of the transactional id `__eosdb.sink:` + `sink_id`. It has no
-        time limit unless `batches` pauses for `transaction_max_timeout_ms`; if this process dies, it is
-        aborted by the next process that opens or writes the file."""
-        return append_once(self._core, sink_id, batch_id, batches, held, consecutive=consecutive)
-
-    def outcome(self, token: TransactionToken) -> str:
-        """Return the outcome of a transaction: `committed`, `aborted`, `open` or `never started`.
-
-        The answer is definite as soon as the transaction is decided, from any process and after any crash.
-        An `open` transaction whose producer is gone is aborted by its timeout, or when a producer
-        initialises the same transactional id. `never started` means that the coordinator does not know the
-        transaction. Raises InvalidRequestError for an invalid token, and for a transaction older than the
-        history (`history_retention_ms`), unless it was the last of its transactional id.
-        """
-        with self._store.read() as connection:
-            return outcome.read(connection, token)
+    append_once = face(sink.append_once)
+    outcome = face(outcome.outcome)
 
     def columns(self, view: str) -> dict[str, str]:
         """Return the columns of a table or view by name, each with its SQL type: INTEGER, REAL, TEXT or
@@ -525,7 +515,7 @@ class Database(WholeFile, Closeable):
             return
         # A full disk, or another process that holds the write lock, must not prevent closing.
         with contextlib.suppress(EosdbError):
-            self._housekeeper.take_snapshots()
+            housekeeping.snapshot_all(self._core, sync=False)
 
 
 Where: TypeAlias = Database | str | os.PathLike[str]

@@ -3,28 +3,21 @@ subject, which takes the core first (decisions/0084)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import wraps
-from typing import Concatenate, Final, ParamSpec, TypeVar
+from typing import Final
 
-from eosdb.admin import access, diagnosis, groups, log, storage, topics, transactions
-from eosdb.admin import consistent_cut as cuts
-from eosdb.admin import overview as figures
+from eosdb.admin import (
+    access,
+    consistent_cut,
+    diagnosis,
+    groups,
+    log,
+    overview,
+    storage,
+    topics,
+    transactions,
+)
 from eosdb.admin.timeline import reading
-from eosdb.broker.core import Core
-
-A = TypeVar("A")
-P = ParamSpec("P")
-
-
-def face(ask: Callable[Concatenate[Core, P], A]) -> Callable[Concatenate[Admin, P], A]:
-    """Make a method of a function of the core."""
-
-    @wraps(ask)
-    def method(self: Admin, /, *args: P.args, **kwargs: P.kwargs) -> A:
-        return ask(self._core, *args, **kwargs)
-
-    return method
+from eosdb.broker.core import Core, face
 
 
 class Admin:
@@ -75,11 +68,11 @@ class Admin:
     _history_mark = face(log.history_mark)
     _history_departure = face(log.history_departure)
 
-    overview = face(figures.overview)
+    overview = face(overview.overview)
     stats = face(storage.stats)
     timeline = face(reading.timeline)
-    consistent_cut = face(cuts.consistent_cut)
-    _transactions_in = face(cuts.transactions_in)
+    _transactions_in = face(consistent_cut.transactions_in)
+    consistent_cut = face(consistent_cut.consistent_cut)
 
     open_transactions = face(transactions.open_transactions)
     find_hanging_transactions = face(transactions.find_hanging_transactions)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import Any, Final
 
+from eosdb.broker.core import Core
 from eosdb.coordinator.transactions.rows import BY_ID, from_row
 from eosdb.errors import InvalidRequestError
 from eosdb.model.clock import format_time_ms
@@ -59,14 +60,22 @@ _ROWS_AT_ONCE: Final = 300
 """How many transitions are read in order before older ones are searched."""
 
 
-def read(connection: sqlite3.Connection, token: TransactionToken) -> str:
-    """Return `committed`, `aborted`, `open` or `never started`.
+def outcome(core: Core, token: TransactionToken) -> str:
+    """Return the outcome of a transaction: `committed`, `aborted`, `open` or `never started`.
 
-    The newest transitions are read in order; an older transaction is searched for by producer id and
-    epoch, which usually rise. If they have not risen (ids come in blocks, one per process), every
-    transition is read. Raises InvalidRequestError, also if the transaction is older than the history and
-    its outcome is not known otherwise.
+    The answer is definite as soon as the transaction is decided, from any process and after any crash. An
+    `open` transaction whose producer is gone is aborted by its timeout, or when a producer initialises the
+    same transactional id. `never started` means that the coordinator does not know the transaction. Raises
+    InvalidRequestError for an invalid token, and for a transaction older than the history
+    (`history_retention_ms`), unless it was the last of its transactional id.
     """
+    with core.store.read() as connection:
+        return _read(connection, token)
+
+
+# The newest transitions are read in order. An older transaction is searched for by producer id and epoch,
+# which usually rise. If they have not (ids come in blocks, one per process), every transition is read.
+def _read(connection: sqlite3.Connection, token: TransactionToken) -> str:
     if not isinstance(token, TransactionToken):
         raise InvalidRequestError(
             f"token: got {token!r}, expected the token of begin_transaction()"
@@ -87,18 +96,18 @@ def read(connection: sqlite3.Connection, token: TransactionToken) -> str:
         )
         return outcome_from(newest_first, token, complete=is_all and at.position == 0)
 
-    outcome = (
+    found = (
         walked(newest, _ROWS_AT_ONCE)
         or walked(_first_after(connection, token, newest), _ROWS_AT_ONCE)
         or walked(newest, -1)
     )
-    if outcome is None:
+    if found is None:
         raise InvalidRequestError(
             f"the outcome of {token} is not known any more: if there was such a transaction, it began "
             f"before the history of this file, which goes back to {format_time_ms(at.timestamp)} "
             "(history.retention.ms, history.retention.bytes)"
         )
-    return outcome
+    return found
 
 
 @reads("eosdb_baseline_transactional_ids")

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
+from functools import partial, wraps
 from sqlite3 import Connection
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Any, Concatenate, Final, Generic, NamedTuple, ParamSpec, TypeVar
 
 from eosdb.coordinator.authorizer import Authorizer, Source
 from eosdb.coordinator.coordinator import TransactionCoordinator
@@ -30,6 +30,7 @@ from eosdb.store.store import Store
 from eosdb.store.writing.unit import Unit
 
 A = TypeVar("A")
+P = ParamSpec("P")
 E = TypeVar("E", bound=Event)
 R = TypeVar("R", bound=Request[Any])
 S = TypeVar("S", bound=Callable[..., Any])
@@ -119,6 +120,16 @@ class Core(Rules):
         synced."""
         self.coordinator.leadership.ensure_elected()
         return Write(apply, sync=False)
+
+
+def face(ask: Callable[Concatenate[Core, P], A]) -> Callable[Concatenate[Any, P], A]:
+    """Make a method, of a class with a `_core`, from a function of the core."""
+
+    @wraps(ask)
+    def method(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> A:
+        return ask(self._core, *args, **kwargs)
+
+    return method
 
 
 class Write(NamedTuple, Generic[A]):

@@ -112,11 +112,21 @@ def append_once(
     sink_id: str,
     batch_id: int,
     batches: Batches,
-    held: Collection[str],
     *,
-    consecutive: bool,
+    held: Collection[str] = (),
+    consecutive: bool = False,
 ) -> AppendOnceResult:
-    """Append the batches atomically, unless the sink has already appended this or a later one."""
+    """Append all of `batches` and store `batch_id` as the newest of `sink_id`, atomically; a `batch_id`
+    not above the newest is a repeat and appends nothing. `batches` may also be pairs, read lazily.
+
+    `held` are texts that each identify the content. With them, a batch counts as a repeat only if it
+    shares a text with one of the sink's last 100 batches, or if the newest batch had none; otherwise
+    BatchDiffersError is raised. With `consecutive`, a gap after the newest id raises
+    OutOfOrderSequenceNumberError. After any error nothing of the call is readable. An append too large
+    for one commit becomes a transaction of the transactional id `__eosdb.sink:` + `sink_id`. It has no
+    time limit unless `batches` pauses for `transaction_max_timeout_ms`; if this process dies, it is
+    aborted by the next process that opens or writes the file.
+    """
     if check_text("sink_id", sink_id) == "":
         raise errors.InvalidRequestError("sink_id: got an empty one, expected text")
     number = check_int("batch_id", batch_id, 0)

@@ -14,8 +14,8 @@ import sqlite3
 from collections.abc import Iterator
 from typing import Final
 
+from eosdb.broker.core import Core
 from eosdb.errors import DatabaseFullError, DatabaseLockedError
-from eosdb.model.clock import Clock
 from eosdb.model.failpoints import Failpoint, reach
 from eosdb.model.progress import Progress, report_progress
 from eosdb.model.reports import CompactReport
@@ -33,17 +33,22 @@ _PAGES_A_STEP: Final = 256
 """Less than SQLite's page cache, so the first step does not write yet."""
 
 
-def compact(store: Store, clock: Clock, on_progress: Progress | None) -> CompactReport:
-    """Compact the file. Raises DatabaseFullError for too little disk space, before or during the work,
-    and DatabaseLockedError if another writer does not finish."""
-    start = clock.monotonic_ms()
+def compact(core: Core, *, on_progress: Progress | None = None) -> CompactReport:
+    """Rewrite the file without its free pages, in one commit, so that it shrinks. A file of an earlier
+    eosdb returns pages by itself from then on.
+
+    Readers are not affected; writers wait until it is done, at most `lock_timeout_ms`. It temporarily needs
+    disk space of twice the compacted file. `on_progress(done, total)` counts pages; if it raises, nothing
+    changes. Raises DatabaseFullError, saying how much space is needed, and DatabaseLockedError.
+    """
+    store, start = core.store, core.clock.monotonic_ms()
     before = report_progress(on_progress, lambda report: _compact(store, report))
     is_held = os.path.getsize(f"{store.path}-wal") > 0
     return CompactReport(
         bytes_before=before,
         bytes_after=os.path.getsize(store.path),
         held_by=(wal.readers(store.path) or failures.UNSEEN) if is_held else "",
-        elapsed_s=(clock.monotonic_ms() - start) / 1000,
+        elapsed_s=(core.clock.monotonic_ms() - start) / 1000,
     )
 
 

@@ -17,11 +17,12 @@ from typing import Final
 
 from eosdb.admin import summary
 from eosdb.admin.summary import FileSummary
+from eosdb.broker.core import Core
 from eosdb.coordinator.authorizer import Authorizer
 from eosdb.errors import ConfigError, EosdbError, IllegalStateError, StorageError
 from eosdb.model.failpoints import Failpoint, reach
 from eosdb.model.progress import Progress, report_progress, silent
-from eosdb.model.validation import check_text
+from eosdb.model.validation import check_path, check_text
 from eosdb.store.file.connection import connect, hearing
 from eosdb.store.file.failures import translate_system, translated
 from eosdb.store.file.file_system import LOCKS
@@ -106,10 +107,19 @@ _PAGES_A_STEP: Final = 4_096
 """16 MiB: steps of this size have no measurable cost, and Python can be interrupted between them."""
 
 
-def back_up(store: Store, target: str, on_progress: Progress | None) -> None:
+def backup(
+    core: Core, target: str | os.PathLike[str], *, on_progress: Progress | None = None
+) -> None:
+    """Copy the current state of the file to `target`, which appears complete or not at all.
+
+    `on_progress(done, total)` counts pages; if it raises, there is no copy. Raises IllegalStateError if
+    `target` exists.
+    """
+    path = check_path("target", target)
+
     def work(report: Progress) -> None:
-        with store.read() as connection:
-            copy(connection, target, report)
+        with core.store.read() as connection:
+            copy(connection, path, report)
 
     report_progress(on_progress, work)
 

@@ -13,6 +13,7 @@ import sqlite3
 from collections.abc import Iterator
 from typing import Final
 
+from eosdb.broker.core import Core
 from eosdb.coordinator.projection import apply
 from eosdb.errors import CorruptDatabaseError, EosdbError, IllegalStateError, StorageError
 from eosdb.log import json_views
@@ -20,6 +21,7 @@ from eosdb.maintenance import verify
 from eosdb.model.clock import Clock
 from eosdb.model.failpoints import Failpoint, reach
 from eosdb.model.progress import Progress, report_progress
+from eosdb.model.validation import check_path
 from eosdb.store import journal
 from eosdb.store.file import forking
 from eosdb.store.file.connection import connect, hearing, uri
@@ -33,14 +35,24 @@ from eosdb.system.road import road
 _LOCK: Final = "-lock"
 
 
-def extract(store: Store, clock: Clock, target: str, on_progress: Progress | None) -> int:
-    """Move eosdb's tables to `target`; returns the position of the newest event.
+def extract(
+    core: Core, target: str | os.PathLike[str], *, on_progress: Progress | None = None
+) -> int:
+    """Move eosdb's tables, with the file id and the whole history, from this file, which was adopted or has
+    tables of its own, to a new file. Returns the position of the newest event.
 
-    Raises IllegalStateError if objects of the owner need the tables, if nothing in the file is the
-    owner's, or if another file is at `target`; CorruptDatabaseError if the tables do not verify;
-    StorageError and DatabaseFullError. After an error both files are as they were.
+    Afterwards this file is the other application's: close this object and all others that have it open. The
+    new file is complete, verified and durable before anything is dropped here, in one commit; if the
+    process is killed in between, call it again.
+
+    `on_progress(done, total)` counts verified events; if it raises, nothing changes. Raises
+    IllegalStateError if `target` exists, if views, triggers or foreign keys of the owner use eosdb's
+    tables, or if the file has no tables but eosdb's.
     """
-    return report_progress(on_progress, lambda report: _extract(store, clock, target, report))
+    path = check_path("target", target)
+    return report_progress(
+        on_progress, lambda report: _extract(core.store, core.clock, path, report)
+    )
 
 
 def _extract(store: Store, clock: Clock, target: str, report: Progress) -> int:
@@ -173,7 +185,7 @@ def _checked(
     """Verify the file, then yield a read connection on it."""
     store = Store(path, apply=apply, read_only=True, lock_timeout_ms=patience_ms)
     try:
-        problems = verify.verify(store, clock, report).problems
+        problems = verify.verified(store, clock, report).problems
         if problems:
             raise CorruptDatabaseError(
                 f"eosdb's tables do not verify, so they stay where they are: {len(problems)} problems, the "

@@ -33,7 +33,7 @@ from eosdb.model.failpoints import Failpoint, reach
 from eosdb.model.notices import catalog
 from eosdb.model.progress import Progress, report_progress, silent
 from eosdb.model.topic_config import TopicConfig
-from eosdb.model.values import HousekeepingReport
+from eosdb.model.values import HousekeepingReport, SnapshotInfo
 from eosdb.store import baseline, journal, space
 from eosdb.store.baseline import Baseline, BaselineFolding
 from eosdb.store.schema.row_checksum import signed
@@ -313,8 +313,52 @@ _NS_A_ROW: Final = 3_000
 """The cost of deleting a row, so that a program that writes many rows also deletes many."""
 
 
+def housekeeping(core: Core, *, on_progress: Progress | None = None) -> HousekeepingReport:
+    """Run everything that is due: time-outs, expirations, retention, compaction.
+
+    `on_progress(done, total)` counts records of compacted topics. The work takes many commits: if the
+    callback raises, what is done so far stays done.
+    """
+    core.store.check_open()
+    core.store.begin_round(core.clock.time_ms(), 0)
+
+    def work(report: Progress) -> HousekeepingReport:
+        whole = Round(core, unit_ms=_UNIT_ON_DEMAND_MS, sync=True, on_progress=report)
+        for _ in whole.steps():
+            pass
+        _tell_of(core, whole)
+        return whole.report()
+
+    return report_progress(on_progress, work)
+
+
+def take_snapshot(core: Core) -> list[SnapshotInfo]:
+    """Store a snapshot of the producer state of every partition; returns the newest snapshot of each."""
+    core.store.write(lambda _: None, sync=False)  # Refused if the file was opened read-only.
+    snapshot_all(core, sync=True)
+    with core.store.read() as connection:
+        return producer_rows.newest(connection)
+
+
+def snapshot_all(core: Core, *, sync: bool) -> None:
+    """Take a producer-state snapshot of every partition that has grown since its last."""
+    for _ in Round(core, unit_ms=_UNIT_ON_DEMAND_MS, sync=sync).take_snapshots():
+        pass
+
+
+def _tell_of(core: Core, whole: Round) -> None:
+    report = whole.report()
+    done = {name: getattr(report, name) for name in catalog.HOUSEKEPT.fields[1:]}
+    if any(done.values()):
+        catalog.HOUSEKEPT.say(
+            file=core.store.path,
+            counts=", ".join(f"{n} {name.replace('_', ' ')}" for name, n in done.items() if n),
+            **done,
+        )
+
+
 class Housekeeper:
-    """Runs housekeeping for one database object."""
+    """Runs rounds after the writes of one database object."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -329,18 +373,6 @@ class Housekeeper:
         self._rested_ns: int | None = None
         self._took_ns = 0
         self._rows_before = 0
-
-    def run(self, on_progress: Progress | None = None) -> HousekeepingReport:
-        """Run everything that is due now; `on_progress` counts records in compacted partitions."""
-        self._core.store.begin_round(self._core.clock.time_ms(), 0)
-        return report_progress(on_progress, self._run)
-
-    def _run(self, report: Progress) -> HousekeepingReport:
-        whole = Round(self._core, unit_ms=_UNIT_ON_DEMAND_MS, sync=True, on_progress=report)
-        for _ in whole.steps():
-            pass
-        self._tell_of(whole)
-        return whole.report()
 
     def run_when_due(self) -> None:
         """After a write, run the next steps of the current round, or the first ones of a new round if the
@@ -362,21 +394,6 @@ class Housekeeper:
             catalog.HOUSEKEEPING_LATER.say(file=self._core.store.path, cause=error, error=error)
         finally:
             self._lock.release()
-
-    def _tell_of(self, whole: Round) -> None:
-        report = whole.report()
-        done = {name: getattr(report, name) for name in catalog.HOUSEKEPT.fields[1:]}
-        if any(done.values()):
-            catalog.HOUSEKEPT.say(
-                file=self._core.store.path,
-                counts=", ".join(f"{n} {name.replace('_', ' ')}" for name, n in done.items() if n),
-                **done,
-            )
-
-    def take_snapshots(self, *, sync: bool = False) -> None:
-        """Take a producer-state snapshot of every partition that has grown since its last."""
-        for _ in Round(self._core, unit_ms=_UNIT_ON_DEMAND_MS, sync=sync).take_snapshots():
-            pass
 
     def _begins_round(self) -> bool:
         """Whether the interval has passed and no other process has begun this round."""
@@ -407,7 +424,7 @@ class Housekeeper:
                     return
             self._steps = None
             if self._whole is not None:
-                self._tell_of(self._whole)
+                _tell_of(self._core, self._whole)
         finally:
             self._rested_ns, self._rows_before = monotonic_ns(clock), store.timings.rows
             self._took_ns = self._rested_ns - began

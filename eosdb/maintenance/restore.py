@@ -8,9 +8,11 @@ start, or the clean offset, past such records.
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from typing import Final, NamedTuple
 
+from eosdb.broker.core import Core
 from eosdb.coordinator.projection import apply
 from eosdb.errors import InvalidRequestError
 from eosdb.events.kinds import LogCleaned, LogStartOffsetMoved
@@ -19,10 +21,10 @@ from eosdb.log.batch import STORED_SIZE
 from eosdb.log.partition_rows import Partition, by_id, read_all, sound
 from eosdb.maintenance import copies
 from eosdb.maintenance.replay import rebuild
-from eosdb.model.clock import Clock, format_time_ms
+from eosdb.model.clock import format_time_ms
 from eosdb.model.damage import reads
 from eosdb.model.progress import Progress, report_progress
-from eosdb.model.validation import check_int
+from eosdb.model.validation import check_int, check_path
 from eosdb.model.values import SCHEDULED
 from eosdb.store import baseline, journal
 from eosdb.store.file.connection import hearing
@@ -30,7 +32,6 @@ from eosdb.store.schema import file_id, newest
 from eosdb.store.schema.migrate import check_known
 from eosdb.store.schema.newest import GIVES_PAGES_BACK
 from eosdb.store.schema.row_checksum import signed
-from eosdb.store.store import Store
 from eosdb.store.writing.unit import Unit
 
 _NEWEST_AT: Final = """
@@ -51,18 +52,28 @@ _FIRST_EVENT: Final = "SELECT min(timestamp) FROM journal"
 
 
 def restore_to(
-    store: Store,
-    clock: Clock,
-    target: str,
-    position: int | None,
-    timestamp: int | None,
-    on_progress: Progress | None,
+    core: Core,
+    target: str | os.PathLike[str],
+    position: int | None = None,
+    timestamp: int | None = None,
+    *,
+    on_progress: Progress | None = None,
 ) -> int:
+    """Write a copy of the file as it was after event `position`, or at `timestamp` (ms). Returns the
+    position.
+
+    Records that retention or compaction has removed since cannot be restored; the copy's log start shows
+    that. `on_progress(done, total)` counts pages and events. Raises InvalidRequestError for a position
+    beyond the journal or before the history (`history_retention_ms`), and unless exactly one of the two is
+    given, and IllegalStateError if `target` exists.
+    """
+    path = check_path("target", target)
+
     def work(report: Progress) -> int:
-        with store.read() as connection:
+        with core.store.read() as connection:
             check_known(connection)
             wanted = wanted_position(connection, position, timestamp)
-            _copy_after(connection, target, wanted, clock.time_ms(), report)
+            _copy_after(connection, path, wanted, core.clock.time_ms(), report)
         return wanted
 
     return report_progress(on_progress, work)

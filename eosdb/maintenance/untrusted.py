@@ -158,7 +158,7 @@ def _checked(path: str, on_progress: Progress) -> Report:
         return Report(verdict, (*strange, *missing), tuple(others))
     store = Store(path, apply=apply, read_only=True, opened=Opened(None, None, untrusted=True))
     try:
-        result = verify.verify(store, clock, on_progress)
+        result = verify.verified(store, clock, on_progress)
     finally:
         store.close()
     elapsed_s = (clock.monotonic_ms() - start) / 1000

@@ -20,6 +20,7 @@ from operator import attrgetter
 from typing import Any, Final, NamedTuple
 from zlib import crc32
 
+from eosdb.broker.core import Core
 from eosdb.coordinator.groups import rows as group_rows
 from eosdb.coordinator.projection import apply
 from eosdb.events import encoding
@@ -373,7 +374,13 @@ def _crc_before_7(rows: Iterable[_Row]) -> int:
 _INTERRUPT_EVERY_S: Final = 0.05
 
 
-def verify(store: Store, clock: Clock, on_progress: Progress | None) -> VerifyReport:
+def verify(core: Core, *, on_progress: Progress | None = None) -> VerifyReport:
+    """Replay the events and compare the result with the tables. Writes nothing, and does not block writers.
+    `on_progress(done, total)` counts events."""
+    return verified(core.store, core.clock, on_progress)
+
+
+def verified(store: Store, clock: Clock, on_progress: Progress | None) -> VerifyReport:
     """Fold the whole history into a copy of the tables and compare both, and compare the records with
     their events."""
 
@@ -410,13 +417,14 @@ def verify(store: Store, clock: Clock, on_progress: Progress | None) -> VerifyRe
     return VerifyReport(not problems, tuple(problems), events, elapsed_s)
 
 
-def rebuild(store: Store, clock: Clock, on_progress: Progress | None) -> RebuildReport:
-    """Rebuild the tables from the baseline and every later event, in one unit."""
-    start = clock.monotonic_ms()
+def rebuild(core: Core, *, on_progress: Progress | None = None) -> RebuildReport:
+    """Drop every materialized table and rebuild it from the events, in one commit. `on_progress(done,
+    total)` counts events; if it raises, nothing changes."""
+    start = core.clock.monotonic_ms()
     events = report_progress(
-        on_progress, lambda report: store.write(lambda unit: replay.rebuild(unit, report))
+        on_progress, lambda report: core.store.write(lambda unit: replay.rebuild(unit, report))
     )
-    return RebuildReport(events, (clock.monotonic_ms() - start) / 1000)
+    return RebuildReport(events, (core.clock.monotonic_ms() - start) / 1000)
 
 
 @contextmanager

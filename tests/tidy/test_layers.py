@@ -77,8 +77,8 @@ TIERS = {
 }
 ROOMS = [row for tier in TIERS.values() for row in tier]
 BUDGET = {
-    "engine": 33_339,
-    "clients": 10_407,
+    "engine": 33_309,
+    "clients": 10_397,
     "wire": 5_628,
     "testing": 3_195,
     "integrations": 7_439,

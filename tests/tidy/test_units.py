@@ -59,7 +59,7 @@ HOLDS: Final = {
     "due",
     "eosdb.maintenance.housekeeping.Round._free_pages": "nothing; each looks for what is due",
     "eosdb.maintenance.housekeeping.Round._trim_history": "nothing; each looks for what is due",
-    "eosdb.maintenance.whole_file.WholeFile.take_snapshot": "nothing of the first",
+    "eosdb.maintenance.housekeeping.take_snapshot": "nothing of the first",
     "eosdb.wire.parking.Parking._watch": "nothing; each looks for what is due",
 }  # fmt: skip
 
