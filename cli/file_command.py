@@ -7,67 +7,30 @@ the file; if EOSDB_DB does and the word is a database too, the command refuses t
 The Tab key completes names in that file, too. Completion prints no error, because the shell would show it
 in the middle of the user's line: a file that cannot be read has no names.
 
-A `Session` has the global options and the file, which is opened on demand. Parameter
-types and options that several commands share are here, too.
+A `Session` has the global options and the file, which is opened on demand.
 """
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import logging
 import os
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 import eosdb
-from eosdb import TopicPartition
 from eosdb.cli.output import QUIET, line
 from eosdb.errors import DatabaseNotFoundError, ReadOnlyDatabaseError
-from eosdb.model.clock import parse_time_ms
 from eosdb.model.values import Durability
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
     from eosdb import Database
-if TYPE_CHECKING:
-    _Base = click.ParamType[int]
-else:
-    _Base = click.ParamType  # Not generic in every version of click.
-
-
-class TimeMs(_Base):
-    """Milliseconds since the epoch, or an ISO 8601 time."""
-
-    name = "time"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int:
-        """Parse to milliseconds; invalid text is a usage error."""
-        if isinstance(value, int):
-            return value
-        try:
-            return parse_time_ms(str(value))
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-
-
-TIME_MS = TimeMs()
-
-command_config_option = click.option(
-    "--command-config", "config", type=click.Path(dir_okay=False), metavar="PATH",
-    help="Property file for the Kafka client, librdkafka's names: sasl.password, ssl.ca.location, …",
-)  # fmt: skip
-metrics_port_option = click.option(
-    "--metrics-port", type=click.IntRange(0, 65_535), metavar="PORT",
-    help="Serve metrics for Prometheus at http://127.0.0.1:PORT/metrics; 0 takes a free port.",
-)  # fmt: skip
 
 
 @contextlib.contextmanager
@@ -84,57 +47,6 @@ def figures_served(
         shown = f"[{host}]" if ":" in host else host
         line(f"figures at http://{shown}:{server.port}/metrics", err=True)
         yield
-
-
-def settings(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
-    """The callback of a repeatable option NAME=VALUE."""
-    pairs = {}
-    for text in values:
-        name, equals, value = text.partition("=")
-        if not equals or not name:
-            raise click.BadParameter(f"got {text!r}, expected NAME=VALUE such as retention.ms=1000")
-        pairs[name.strip()] = value.strip()
-    return pairs
-
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def partition_argument(*, required: bool = True, whole_topic: bool = False) -> Callable[[F], F]:
-    """Pass a `TopicPartition` to the command as `where`: None if it is not required and left out. With
-    `whole_topic`, the partition may be left out, and is -1 then."""
-
-    def decorate(function: F) -> F:
-        @functools.wraps(function)
-        def command(*args: Any, topic: str | None, partition: int | None, **options: Any) -> Any:
-            where = None if topic is None else _where(topic, partition)
-            if where is not None and where.partition < 0 and not whole_topic:
-                raise click.UsageError(f"name the partition, such as {where.topic}/0")
-            return function(*args, where=where, **options)
-
-        for add in (
-            click.argument("partition", required=False, type=int),
-            click.argument(
-                "topic",
-                required=required,
-                metavar="TOPIC[/PARTITION]" if required else "[TOPIC/PARTITION]",
-            ),
-        ):
-            command = add(command)
-        return command  # type: ignore[return-value]
-
-    return decorate
-
-
-def _where(topic: str, partition: int | None) -> TopicPartition:
-    name, slash, number = topic.partition("/")
-    if slash and partition is not None:
-        raise click.UsageError(f"the partition of {name} is given twice; expected it once")
-    if slash and not (number.isascii() and number.isdigit()):
-        raise click.UsageError(f"partition: got {number!r}, expected a number, such as orders/0")
-    if partition is not None and partition < 0:
-        raise click.UsageError(f"partition: got {partition}, expected 0 or more")
-    return TopicPartition(name, int(number) if slash else -1 if partition is None else partition)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ import click
 
 import eosdb
 from eosdb import GroupReport, TopicPartition
-from eosdb.cli import output
-from eosdb.cli.file_command import TIME_MS, FileGroup, Session
+from eosdb.cli import options, output
+from eosdb.cli.file_command import FileGroup, Session
 from eosdb.errors import NonEmptyGroupError
 
 
@@ -122,12 +122,15 @@ def _show_state(db: eosdb.Database, reports: list[GroupReport]) -> None:
     output.rows(columns, rows)
 
 
+_topics_option = click.option(
+    "--topic", "topics", multiple=True, metavar="TOPIC[:P,P…]",
+    help="Only this topic, or some of its partitions (repeatable).",
+)  # fmt: skip
+
+
 @groups.command("reset-offsets")
 @click.argument("group")
-@click.option(
-    "--topic", "topics", multiple=True, metavar="TOPIC[:P,P…]",
-    help="Topic, or some of its partitions (repeatable).",
-)  # fmt: skip
+@_topics_option
 @click.option(
     "--all-topics", is_flag=True, help="All topics for which the group has committed offsets."
 )
@@ -136,12 +139,12 @@ def _show_state(db: eosdb.Database, reports: list[GroupReport]) -> None:
 @click.option("--to-current", is_flag=True, help="Reset to the currently committed offset.")
 @click.option("--to-offset", type=int, help="Reset to this offset.")
 @click.option(
-    "--to-datetime", "to_timestamp", type=TIME_MS,
+    "--to-datetime", "to_timestamp", type=options.TIME_MS,
     help="Reset to the first record at or after this time: ms, or ISO 8601 (UTC by default).",
 )  # fmt: skip
 @click.option("--shift-by", type=int, help="Shift by this many offsets; negative shifts back.")
 @click.option("--dry-run", is_flag=True, help="Only show the changes (default).")
-@click.option("--execute", is_flag=True, help="Apply the reset.")
+@options.execute
 @output.format_option
 def reset_offsets(
     session: Session,
@@ -206,11 +209,8 @@ def _numbers(text: str, whole: str) -> list[int]:
 
 @groups.command()
 @click.argument("group", nargs=-1, required=True)
-@click.option(
-    "--topic", "topics", multiple=True, metavar="TOPIC[:P,P…]",
-    help="Delete only offsets of this topic, or of some of its partitions (repeatable).",
-)  # fmt: skip
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@_topics_option
+@options.yes
 def delete(session: Session, group: tuple[str, ...], topics: tuple[str, ...], yes: bool) -> None:
     """Delete GROUP, if it has no members; with --topic, only its offsets of topics that no member reads.
 

@@ -13,8 +13,8 @@ import click
 
 import eosdb
 from eosdb import JournalEntry, LoggedBatch, SnapshotEntry, SnapshotInfo, TopicPartition
-from eosdb.cli import output
-from eosdb.cli.file_command import FileCommand, FileGroup, Session, partition_argument
+from eosdb.cli import options, output
+from eosdb.cli.file_command import FileCommand, FileGroup, Session
 from eosdb.cli.stopping import until_stopped
 from eosdb.events.kinds import KINDS
 from eosdb.model import requests
@@ -35,9 +35,9 @@ _WAIT_MS = 1_000
     "--kind", "kinds", multiple=True, type=click.Choice(sorted(KINDS)), metavar="KIND",
     help="Only events of this kind (repeatable).",
 )  # fmt: skip
-@click.option("--topic", help="Only events of this topic.")
+@options.topic
 @click.option("--transactional-id", help="Only events of this transactional id.")
-@click.option("--follow", is_flag=True, help="Wait for new events; stop with Ctrl-C.")
+@options.follow
 @output.format_option
 def journal(
     session: Session,
@@ -114,7 +114,7 @@ def inspect() -> None:
 
 
 @inspect.command("log")
-@partition_argument()
+@options.partition_argument()
 @click.option(
     "--from-offset", "offset", type=click.IntRange(min=0), default=0, show_default=True,
     help="Start at this offset.",
@@ -169,7 +169,7 @@ def _record_rows(batches: Iterable[LoggedBatch], offset: int) -> Iterator[tuple[
 
 
 @inspect.command("snapshots")
-@partition_argument(required=False)
+@options.partition_argument(required=False)
 @click.option(
     "--offset", type=click.IntRange(min=0), help="Offset of the snapshot (default: the newest one)."
 )

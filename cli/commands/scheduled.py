@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from eosdb.cli import output
+from eosdb.cli import options, output
 from eosdb.cli.file_command import FileGroup, Session
 from eosdb.model.words import counted
 
@@ -15,7 +15,7 @@ def scheduled() -> None:
 
 
 @scheduled.command(name="list")
-@click.option("--topic", metavar="TOPIC", help="Only the records of TOPIC.")
+@options.topic
 @output.format_option
 def list_(session: Session, topic: str | None) -> None:
     """List the records that wait, by due time.

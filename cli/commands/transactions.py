@@ -7,8 +7,8 @@ import click
 import eosdb
 from eosdb import TopicPartition, TransactionState
 from eosdb.admin.transactions import told
-from eosdb.cli import output
-from eosdb.cli.file_command import FileGroup, Session, partition_argument
+from eosdb.cli import options, output
+from eosdb.cli.file_command import FileGroup, Session
 
 _STATES = [state.label for state in TransactionState]
 _MINUTE_MS = 60_000
@@ -95,7 +95,7 @@ def describe(session: Session, transactional_id: str, history: bool, last: int |
 
 
 @transactions.command("describe-producers")
-@partition_argument()
+@options.partition_argument()
 @output.format_option
 def describe_producers(session: Session, where: TopicPartition) -> None:
     """Describe the active producers of a partition.
@@ -117,8 +117,8 @@ def describe_producers(session: Session, where: TopicPartition) -> None:
 
 
 @transactions.command("find-hanging")
-@click.option("--topic", help="Only in this topic.")
-@click.option("--partition", type=click.IntRange(min=0), help="Only this partition of the topic.")
+@options.topic
+@options.partition
 @click.option(
     "--max-transaction-timeout", type=click.IntRange(min=0), default=0, metavar="MINUTES",
     help="Only transactions whose last record is at least this old.",
@@ -155,7 +155,7 @@ def find_hanging(
 
 
 @transactions.command()
-@partition_argument()
+@options.partition_argument()
 @click.option(
     "--start-offset", type=click.IntRange(min=0), required=True,
     help="First offset of the transaction in the partition; find-hanging and why show it.",

@@ -10,8 +10,8 @@ import click
 
 import eosdb
 from eosdb import Diagnosis, GroupPartition, GroupState, OpenTransaction, TopicPartition, Worry
-from eosdb.cli import output
-from eosdb.cli.file_command import FileCommand, Session, partition_argument
+from eosdb.cli import options, output
+from eosdb.cli.file_command import FileCommand, Session
 from eosdb.model.clock import format_time_ms
 from eosdb.model.overview import Behind, GroupFigures
 from eosdb.model.words import counted, duration
@@ -26,7 +26,7 @@ _OF_WORRIES = ("Group", "Topic", "Partition", "Sentence", "Command", "Urgent")
 
 
 @click.command(cls=FileCommand)
-@partition_argument(required=False, whole_topic=True)
+@options.partition_argument(required=False, whole_topic=True)
 @click.option("--group", help="Only this group; with a topic, also its committed offsets.")
 @output.format_option
 def why(session: Session, where: TopicPartition | None, group: str | None) -> None:

@@ -7,14 +7,14 @@ from typing import Any, cast
 import click
 import pytest
 
-from eosdb.cli import file_command
+from eosdb.cli import options
 
 NO_CONTEXT = cast(Any, None)
 
 
 def test_a_value_may_have_equals_signs_and_be_empty() -> None:
     given = ("a=b=c", " retention.ms = 5 ", "empty=")
-    assert file_command.settings(NO_CONTEXT, NO_CONTEXT, given) == {
+    assert options.settings(NO_CONTEXT, NO_CONTEXT, given) == {
         "a": "b=c", "retention.ms": "5", "empty": "",
     }  # fmt: skip
 
@@ -22,4 +22,4 @@ def test_a_value_may_have_equals_signs_and_be_empty() -> None:
 @pytest.mark.parametrize("text", ["", "a", "=", "=b"])
 def test_a_setting_without_a_name_or_a_value_is_refused(text: str) -> None:
     with pytest.raises(click.BadParameter, match="expected NAME=VALUE"):
-        file_command.settings(NO_CONTEXT, NO_CONTEXT, (text,))
+        options.settings(NO_CONTEXT, NO_CONTEXT, (text,))

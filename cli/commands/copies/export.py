@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Unpack
 
 import click
 
-from eosdb.cli import output
-from eosdb.cli.file_command import FileCommand, Session, settings
+from eosdb.cli import options, output
+from eosdb.cli.file_command import FileCommand, Session
 from eosdb.errors import ConfigError, EosdbError, StorageError
 from eosdb.model.words import counted
 from eosdb.system.signals import stopped_by_signals
@@ -25,19 +25,13 @@ if TYPE_CHECKING:
     show_default=True,
     help="Table format. TARGET is a folder, for delta also a URI, for iceberg NAMESPACE.TABLE.",
 )  # fmt: skip
-@click.option(
-    "--topic", "topics", multiple=True, help="Topic to export (repeatable); default: all."
-)
-@click.option(
-    "--files", multiple=True, metavar="PATTERN",
-    help="Export these files instead of FILE: a path, a folder (its *.db) or a quoted pattern "
-    "(repeatable). Unreadable ones are left out.",
-)  # fmt: skip
+@options.topics
+@options.files
 @click.option(
     "--catalog", default="default", show_default=True, help="Name of the Iceberg catalog."
 )
-@click.option(
-    "--option", "options", multiple=True, metavar="NAME=VALUE", callback=settings,
+@options.setting(
+    "--option", "options",
     help="Storage option of Delta, or property of the Iceberg catalog, such as uri=sqlite:///catalog.db "
     "(repeatable).",
 )  # fmt: skip
@@ -46,9 +40,7 @@ if TYPE_CHECKING:
     help="Continue if records were deleted before they were exported: by retention, or because the file "
     "was replaced.",
 )  # fmt: skip
-@click.option(
-    "--follow", is_flag=True, help="Keep exporting new records; stop with SIGTERM or Ctrl-C."
-)
+@options.follow
 @click.option(
     "--every", type=click.IntRange(min=1), default=60, show_default=True, metavar="SECONDS",
     help="Pause between two exports with --follow; each export of new records creates data files.",
@@ -65,7 +57,7 @@ def export(
     **where: Unpack[Where],
 ) -> None:
     """Append new committed records to the table TARGET, each exactly once. Restarted after a kill, it
-    resumes. Needs the extra lakehouse.
+    resumes. With --files, unreadable files are left out. Needs the extra lakehouse.
 
     \b
     Example:

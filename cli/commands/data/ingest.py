@@ -25,7 +25,7 @@ import click
 
 import eosdb
 from eosdb import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition, errors
-from eosdb.cli import output
+from eosdb.cli import options, output
 from eosdb.cli.file_command import FileCommand, Session
 from eosdb.model.damage import parsed
 from eosdb.model.topic_config import TopicConfig
@@ -262,10 +262,7 @@ _NAMED_MAX = 20
     help="Format of INPUT (default: by the suffix of its name).",
 )  # fmt: skip
 @click.option("--key", "key_field", metavar="FIELD", help="Use this field as the record key.")
-@click.option(
-    "--transaction-size", type=click.IntRange(min=1), default=5_000, show_default=True,
-    help="Records per transaction.",
-)  # fmt: skip
+@options.transaction_size
 @click.option(
     "--source-id",
     help="Name under which the position is kept (default: the path); for a single INPUT.",
@@ -280,7 +277,7 @@ def ingest(
     files: tuple[Path, ...],
     input_format: str | None,
     key_field: str | None,
-    transaction_size: int,
+    max_records: int,
     source_id: str | None,
     on_error: str,
 ) -> None:
@@ -310,7 +307,7 @@ def ingest(
             # The same name from any directory, as text that can be stored even if it is not UTF-8.
             path = os.fsencode(source.path.resolve()).decode(errors="backslashreplace")
             ingest_of = Ingest(db, topic, settings, source, source_id or path)
-            ingest_of.run(transaction_size, skip=on_error == "skip")
+            ingest_of.run(max_records, skip=on_error == "skip")
 
 
 class Ingest:

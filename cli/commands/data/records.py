@@ -12,8 +12,8 @@ import click
 
 import eosdb
 from eosdb import TopicPartition
-from eosdb.cli import output
-from eosdb.cli.file_command import FileCommand, Session, settings
+from eosdb.cli import options, output
+from eosdb.cli.file_command import FileCommand, Session
 from eosdb.cli.stopping import until_stopped
 from eosdb.errors import EosdbError, MessageTooLargeError, in_doubt
 from eosdb.model.values import IsolationLevel
@@ -28,8 +28,8 @@ Splitter = Callable[[bytes], tuple[bytes | None, bytes | None]]
 @click.argument("topic")
 @click.option("--fixed-key", "key", metavar="TEXT", help="Key of all records.")
 @click.option("--key-separator", help="Separator of key and value in each line.")
-@click.option(
-    "--property", "properties", callback=settings, multiple=True,
+@options.setting(
+    "--property", "properties",
     help="As for kafka-console-producer.sh: parse.key=true, key.separator=: (default: tab), "
     "null.marker=TEXT (repeatable).",
 )  # fmt: skip
@@ -152,7 +152,7 @@ def _splitter(key: str | None, separator: str | None, properties: dict[str, str]
 )  # fmt: skip
 @click.option("--partition", type=click.IntRange(min=0), hidden=True)
 @click.option("--offset", hidden=True)
-@click.option("--follow", is_flag=True, help="Wait for new records; stop with Ctrl-C.")
+@options.follow
 @click.option(
     "--timeout-ms", type=int, default=0, help="Stop when no record arrives for this long."
 )

@@ -14,8 +14,9 @@ from rich.text import Text
 from eosdb.admin.timeline import svg
 from eosdb.admin.timeline.layout import Medium, Picture, cells, draw
 from eosdb.admin.timeline.reading import BY
-from eosdb.cli import output
-from eosdb.cli.file_command import TIME_MS, FileCommand, Session
+from eosdb.cli import options, output
+from eosdb.cli.file_command import FileCommand, Session
+from eosdb.cli.options import TIME_MS
 from eosdb.model.words import printable
 
 _NUMBER: Final = click.IntRange(min=0)
@@ -23,7 +24,7 @@ _NUMBER: Final = click.IntRange(min=0)
 
 @click.command(cls=FileCommand)
 @click.argument("topic")
-@click.option("--partition", type=_NUMBER, help="Only this partition.")
+@options.partition
 @click.option("--from-offset", "start", type=_NUMBER, metavar="OFFSET", help="The first offset.")
 @click.option(
     "--before-offset", "end", type=_NUMBER, metavar="OFFSET", help="Only offsets below this one."

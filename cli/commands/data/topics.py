@@ -9,16 +9,17 @@ import click
 
 import eosdb
 from eosdb import TopicPartition
-from eosdb.cli import output
-from eosdb.cli.file_command import FileCommand, FileGroup, Session, partition_argument, settings
+from eosdb.cli import options, output
+from eosdb.cli.file_command import FileCommand, FileGroup, Session
 from eosdb.errors import TopicAlreadyExistsError, UnknownTopicOrPartitionError
 from eosdb.model.topic_config import TOPIC_SETTINGS, TopicConfig, without_effect
 from eosdb.model.words import counted
 
-_SETTING = (
-    "Topic setting NAME=VALUE (repeatable). In effect: "
+_config_option = options.setting(
+    "--config",
+    help="Topic setting NAME=VALUE (repeatable). In effect: "
     f"{', '.join(name for name, of in TOPIC_SETTINGS.items() if of.field and of.broker_field)}. "
-    "Other settings of Kafka are accepted, without effect."
+    "Other settings of Kafka are accepted, without effect.",
 )
 
 
@@ -37,7 +38,7 @@ def topics() -> None:
 @topics.command()
 @click.argument("topic")
 @click.option("--partitions", type=int, help="Number of partitions (default: 1).")
-@click.option("--config", callback=settings, multiple=True, metavar="NAME=VALUE", help=_SETTING)
+@_config_option
 @click.option("--if-not-exists", is_flag=True, help="Do nothing if the topic exists.")
 @click.option(
     "--replication-factor", type=int, hidden=True, expose_value=False, callback=_check_one_copy
@@ -125,10 +126,7 @@ def describe(session: Session, topic: str | None) -> None:
 @topics.command()
 @click.argument("topic")
 @click.option("--partitions", type=int, help="New number of partitions, larger than before.")
-@click.option(
-    "--config", callback=settings, multiple=True, metavar="NAME=VALUE",
-    help="Topic setting NAME=VALUE, as for `topics create` (repeatable).",
-)  # fmt: skip
+@_config_option
 @click.option(
     "--delete-config", multiple=True, metavar="NAME",
     help="Reset a topic setting to its default (repeatable).",
@@ -160,7 +158,7 @@ def alter(
 
 @topics.command()
 @click.argument("topic")
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@options.yes
 def delete(session: Session, topic: str, yes: bool) -> None:
     """Delete TOPIC, its records, and the offsets committed for it.
 
@@ -177,12 +175,12 @@ def delete(session: Session, topic: str, yes: bool) -> None:
 
 
 @click.command("delete-records", cls=FileCommand)
-@partition_argument()
+@options.partition_argument()
 @click.option(
     "--before-offset", type=click.IntRange(min=-1), required=True,
     help="Delete records below this offset; -1 deletes everything up to the high watermark.",
 )  # fmt: skip
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@options.yes
 def delete_records(session: Session, where: TopicPartition, before_offset: int, yes: bool) -> None:
     """Delete the oldest records of a partition by moving its log start offset forward.
 

@@ -6,9 +6,9 @@ import contextlib
 
 import click
 
-from eosdb.cli import output
-from eosdb.cli.commands.kafka.relay import positions_topic_option
-from eosdb.cli.file_command import FileCommand, Session, command_config_option
+from eosdb.cli import options, output
+from eosdb.cli.commands.kafka.relay import name_option, positions_topic_option
+from eosdb.cli.file_command import FileCommand, Session
 from eosdb.errors import IllegalStateError
 from eosdb.integrations.moving.move import to_kafka
 from eosdb.integrations.moving.plan import Plan
@@ -22,16 +22,11 @@ _COLUMNS = ("Step", "Subject", "Detail", "State")
 @click.option(
     "--to", "address", required=True, metavar="HOST:PORT", help="Target: a Kafka cluster."
 )
-@click.option("--topic", "topics", multiple=True, help="Topic to move (repeatable); default: all.")
-@click.option(
-    "--name", default="relay", show_default=True,
-    help="Name of the relay that copies the records; it resumes where it stopped.",
-)  # fmt: skip
-@command_config_option
+@options.topics
+@name_option
+@options.command_config
 @positions_topic_option
-@click.option(
-    "--execute", is_flag=True, help="Carry out the plan; without it, only print the plan."
-)
+@options.execute
 @click.option(
     "--undo", is_flag=True,
     help="Open the topics to writers again, unless the cluster has records that FILE lacks.",

@@ -9,7 +9,7 @@ from typing import Final, Unpack
 
 import click
 
-from eosdb.cli import file_command, output
+from eosdb.cli import file_command, options, output
 from eosdb.integrations.exposition import Metric, counter, gauge, written
 from eosdb.integrations.relay import from_kafka, to_file, to_kafka
 from eosdb.integrations.relay.kafka_client import from_file
@@ -60,6 +60,10 @@ def _metrics(status: RelayStatus, relay: Mapping[str, object]) -> Iterator[Metri
         )
 
 
+name_option: Final = click.option(
+    "--name", default="relay", show_default=True,
+    help="Name of the relay; under the same name it resumes where it stopped.",
+)  # fmt: skip
 positions_topic_option: Final = click.option(
     "--positions-topic", default=POSITIONS_TOPIC, show_default=True, metavar="TOPIC",
     help="Topic of the target in which the relay commits its positions.",
@@ -74,12 +78,10 @@ _ADDRESS: Final = re.compile(r"[^/\\]+:\d{1,5}(,[^/\\]+:\d{1,5})*")
 @click.option(
     "--from", "origin", metavar="HOST:PORT", help="Kafka cluster to relay from into FILE."
 )
-@click.option("--topic", "topics", multiple=True, help="Topic to relay (repeatable); default: all.")
-@click.option(
-    "--name", default="relay", show_default=True, help="Name of this relay at the target."
-)
+@options.topics
+@name_option
 @click.option("--once", is_flag=True, help="Exit when the target has caught up.")
-@click.option("--create", is_flag=True, help="Create the target file if it is missing.")
+@options.create
 @click.option(
     "--create-topics/--no-create-topics", default=True, show_default=True,
     help="Create topics that the target lacks, or stop there.",
@@ -92,17 +94,14 @@ _ADDRESS: Final = re.compile(r"[^/\\]+:\d{1,5}(,[^/\\]+:\d{1,5})*")
     "--on-gap", type=click.Choice(("stop", "earliest")), default="stop", show_default=True,
     help="What to do if the source has deleted the next records: stop, or skip to the earliest left.",
 )  # fmt: skip
-@file_command.command_config_option
+@options.command_config
 @positions_topic_option
-@click.option(
-    "--transaction-size", "max_records", type=click.IntRange(min=1), default=5_000, show_default=True,
-    help="Records per transaction.",
-)  # fmt: skip
+@options.transaction_size
 @click.option(
     "--transaction-bytes", "max_bytes", type=click.IntRange(min=1), default=8_388_608, show_default=True,
     help="Maximum size of a transaction in bytes, unless a single record is larger.",
 )  # fmt: skip
-@file_command.metrics_port_option
+@options.metrics_port
 def relay(
     session: file_command.Session,
     /,

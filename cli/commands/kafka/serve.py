@@ -16,7 +16,7 @@ from typing import Any, Final, get_args
 
 import click
 
-from eosdb.cli import file_command, output
+from eosdb.cli import file_command, options, output
 from eosdb.database import MEMORY
 from eosdb.model.config import BrokerConfig
 from eosdb.model.values import Durability
@@ -56,10 +56,9 @@ _pem: Final = functools.partial(click.option, type=click.Path(dir_okay=False), m
 
 
 @click.command(cls=file_command.FileCommand)
-@click.option(
-    "--port", type=click.IntRange(0, 65_535), metavar="PORT",
-    help="Port to listen on (default: 9092). With 0 or --memory a free one, which the output shows.",
-)  # fmt: skip
+@options.port(
+    help="Port to listen on (default: 9092). With 0 or --memory a free one, which the output shows."
+)
 @click.option(
     "--listen", "host", default="localhost", show_default=True, metavar="ADDRESS",
     help="Address to listen on; localhost is 127.0.0.1 and ::1.",
@@ -77,22 +76,21 @@ _pem: Final = functools.partial(click.option, type=click.Path(dir_okay=False), m
 @click.option(
     "--require-sasl", is_flag=True, help="Clients must log in with SASL (`eosdb users add`)."
 )
-@click.option("--create", is_flag=True, help="Create FILE if it is missing.")
+@options.create
 @click.option(
     "--memory", is_flag=True,
     help="For tests: serve an empty file in memory instead of FILE, create topics when they are named, and "
     "end when the parent process ends.",
 )  # fmt: skip
 @click.option("--print-address", is_flag=True, help="Print HOST:PORT alone when it listens.")
-@click.option(
-    "--config", callback=file_command.settings, multiple=True, metavar="NAME=VALUE",
-    help="Setting of the broker by Kafka's name, such as num.partitions=4 (repeatable).",
-)  # fmt: skip
+@options.setting(
+    "--config", help="Setting of the broker by Kafka's name, such as num.partitions=4 (repeatable)."
+)
 @click.option(
     "--durability", type=click.Choice(get_args(Durability)), default="full", show_default=True,
     help="What an acknowledged record survives: power loss, a killed process, or neither.",
 )  # fmt: skip
-@file_command.metrics_port_option
+@options.metrics_port
 def serve(
     session: file_command.Session,
     /,

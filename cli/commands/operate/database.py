@@ -10,7 +10,7 @@ from typing import Final
 import click
 
 import eosdb
-from eosdb.cli import output
+from eosdb.cli import options, output
 from eosdb.cli.file_command import FileCommand, Session
 from eosdb.errors import InvalidRequestError
 
@@ -98,15 +98,11 @@ def _largest(lines: list[tuple[object, ...]]) -> list[tuple[object, ...]]:
 
 @click.command(cls=FileCommand)
 @click.argument("query")
-@click.option(
-    "--files", multiple=True, metavar="PATTERN",
-    help="Query all of these files instead of FILE: a path, a folder (its *.db) or a quoted pattern "
-    "(repeatable). The column file has the path.",
-)  # fmt: skip
+@options.files
 @output.format_option
 def sql(session: Session, query: str, files: tuple[str, ...]) -> None:
     """Run a read-only SQL QUERY. `-` reads it from standard input; `.views` lists the views, with their
-    columns and meaning.
+    columns and meaning. With --files, the column file has the path.
 
     \b
     Example:

@@ -8,8 +8,8 @@ from typing import Final
 
 import click
 
-from eosdb.cli import output
-from eosdb.cli.file_command import FileCommand, Session, TimeMs
+from eosdb.cli import options, output
+from eosdb.cli.file_command import FileCommand, Session
 from eosdb.errors import CorruptDatabaseError, DatabaseNotFoundError
 
 _NOT_OURS: Final = 4
@@ -88,7 +88,7 @@ def backup(session: Session, target: str) -> None:
     "--position", type=click.IntRange(min=0), help="State after the event at this journal position."
 )
 @click.option(
-    "--timestamp", type=TimeMs(), metavar="TIME",
+    "--timestamp", type=options.TimeMs(), metavar="TIME",
     help="State at this time: ms since the epoch, or ISO 8601 (UTC unless it names a zone).",
 )  # fmt: skip
 def restore(session: Session, target: str, position: int | None, timestamp: int | None) -> None:

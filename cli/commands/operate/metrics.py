@@ -5,17 +5,16 @@ from __future__ import annotations
 import click
 
 import eosdb
-from eosdb.cli import output
+from eosdb.cli import options, output
 from eosdb.cli.file_command import FileCommand, Session, figures_served
 from eosdb.integrations.exposition import of_file, written
 from eosdb.system.signals import Stop, stopped_by_signals
 
 
 @click.command(cls=FileCommand)
-@click.option(
-    "--port", type=click.IntRange(0, 65_535), metavar="PORT",
-    help="Serve them at http://ADDRESS:PORT/metrics until SIGTERM or Ctrl-C; 0 takes a free port.",
-)  # fmt: skip
+@options.port(
+    help="Serve them at http://ADDRESS:PORT/metrics until SIGTERM or Ctrl-C; 0 takes a free port."
+)
 @click.option(
     "--listen", metavar="ADDRESS",
     help="Address to listen on, with --port.  [default: 127.0.0.1]",

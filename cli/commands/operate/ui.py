@@ -6,17 +6,15 @@ import webbrowser
 
 import click
 
-from eosdb.cli import output
+from eosdb.cli import options, output
 from eosdb.cli.file_command import FileCommand, Session
 from eosdb.model.words import needs_extra
 from eosdb.system.signals import Stop, stopped_by_signals
 
-_PORT = 8765
-
 
 @click.command(cls=FileCommand)
-@click.option(
-    "--port", type=click.IntRange(0, 65_535), default=_PORT, show_default=True,
+@options.port(
+    default=8765, show_default=True,
     help="Port to listen on, at 127.0.0.1; 0 takes a free port, which the printed address shows.",
 )  # fmt: skip
 @click.option("--open", "show", is_flag=True, help="Open the page in the browser.")
