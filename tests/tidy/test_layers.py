@@ -82,7 +82,7 @@ BUDGET = {
     "wire": 5_628,
     "testing": 3_195,
     "integrations": 7_439,
-    "commands": 9_837,
+    "commands": 9_802,
 }
 """The lines of Python that a tier may have. Whoever raises one says in the commit what it buys."""
 DOORS = {

@@ -38,10 +38,9 @@ class Reading:
 
 
 class Row(NamedTuple):
-    """One row. `keys` are the sort keys of the cells; the last cell is the name, of any length."""
+    """One row: the text of each cell, and its sort key. The last cell is the name, of any length."""
 
-    cells: tuple[str, ...]
-    keys: tuple[Key, ...]
+    cells: tuple[tuple[str, Key], ...]
     style: str = ""
 
 
@@ -65,10 +64,10 @@ class Table(NamedTuple):
 
 def arranged(rows: Iterable[Row], column: int, *, backwards: bool, containing: str) -> list[Row]:
     """Filter the rows by name, and sort them: figures descending, text ascending, or `backwards`."""
-    chosen = [row for row in rows if containing.lower() in row.cells[-1].lower()]
-    chosen.sort(key=lambda row: row.keys[-1])
-    by_name = bool(chosen) and isinstance(chosen[0].keys[column], str)
-    chosen.sort(key=lambda row: row.keys[column], reverse=by_name == backwards)
+    chosen = [row for row in rows if containing.lower() in row.cells[-1][0].lower()]
+    chosen.sort(key=lambda row: row.cells[-1][1])
+    by_name = bool(chosen) and isinstance(chosen[0].cells[column][1], str)
+    chosen.sort(key=lambda row: row.cells[column][1], reverse=by_name == backwards)
     return chosen
 
 
@@ -80,32 +79,17 @@ def _groups(reading: Reading) -> list[Row]:
         rate = None if reading.rates is None else reading.rates.groups.get(group.group_id)
         furthest = max(group.positions, key=lambda position: position.behind, default=None)
         grows = sum(growth.get(TopicPartition(p.topic, p.partition), 0) for p in group.positions)
-        left = _time_left(behind, None if rate is None else rate - grows)
-        rows.append(
-            Row(
-                (
-                    ("" if behind.is_exact else "≤") + count(behind),
-                    per_second(rate),
-                    left[0],
-                    group.state,
-                    str(group.members),
-                    ""
-                    if furthest is None or not behind
-                    else f"{furthest.topic}-{furthest.partition}",
-                    group.group_id + "".join(f" ({due})" for due in group.due),
-                ),
-                (
-                    behind,
-                    rate or 0,
-                    left[1],
-                    group.state,
-                    group.members,
-                    "" if furthest is None else furthest.topic,
-                    group.group_id,
-                ),
-                "yellow" if behind and rate == 0 else "",
-            )
+        at = f"{furthest.topic}-{furthest.partition}" if furthest and behind else ""
+        cells = (
+            (("" if behind.is_exact else "≤") + count(behind), behind),
+            (per_second(rate), rate or 0),
+            _time_left(behind, None if rate is None else rate - grows),
+            (group.state, group.state),
+            (str(group.members), group.members),
+            (at, "" if furthest is None else furthest.topic),
+            (group.group_id + "".join(f" ({due})" for due in group.due), group.group_id),
         )
+        rows.append(Row(cells, "yellow" if behind and rate == 0 else ""))
     return rows
 
 
@@ -135,31 +119,17 @@ def _transactions(reading: Reading) -> list[Row]:
         hanging = next((it.hanging for it in parts if it.hanging is not None), None)
         left = duration(deadline - now, short=True) if deadline > now else "overdue"
         name = first.transactional_id or f"(unknown, producer id {producer_id})"
-        rows.append(
-            Row(
-                (
-                    duration(now - began, short=True),
-                    "never" if deadline < 0 else left,
-                    "hangs" if hanging else first.state or "",
-                    f"{len(held)}/{len(parts)}",
-                    count(waiting) if held else "",
-                    f"{first.topic}-{first.partition}@{first.start_offset}",
-                    f"{producer_id}:{epoch}",
-                    name + (f" ({hanging.value})" if hanging else ""),
-                ),
-                (
-                    now - began,
-                    float("inf") if deadline < 0 else deadline - now,
-                    first.state or "",
-                    len(held),
-                    waiting,
-                    first.topic,
-                    producer_id,
-                    name,
-                ),
-                "bold red" if hanging else "yellow" if waiting else "",
-            )
+        cells = (
+            (duration(now - began, short=True), now - began),
+            ("never", float("inf")) if deadline < 0 else (left, deadline - now),
+            ("hangs" if hanging else first.state or "", first.state or ""),
+            (f"{len(held)}/{len(parts)}", len(held)),
+            (count(waiting) if held else "", waiting),
+            (f"{first.topic}-{first.partition}@{first.start_offset}", first.topic),
+            (f"{producer_id}:{epoch}", producer_id),
+            (name + (f" ({hanging.value})" if hanging else ""), name),
         )
+        rows.append(Row(cells, "bold red" if hanging else "yellow" if waiting else ""))
     return rows
 
 
@@ -184,31 +154,26 @@ def _topics(reading: Reading) -> list[Row]:
         total.rate += rates.get(partition.topic_partition, 0)
     now = reading.overview.now_ms
     return [
-        Row(
-            (
-                per_second(total.rate if reading.rates else None),
-                count(total.records),
-                size(total.size),
-                str(total.partitions),
-                "" if total.newest < 0 else duration(now - total.newest, short=True),
-                topic,
-            ),
-            (total.rate, total.records, total.size, total.partitions, total.newest, topic),
-        )
+        Row((
+            (per_second(total.rate if reading.rates else None), total.rate),
+            (count(total.records), total.records),
+            (size(total.size), total.size),
+            (str(total.partitions), total.partitions),
+            ("" if total.newest < 0 else duration(now - total.newest, short=True), total.newest),
+            (topic, topic),
+        ))
         for topic, total in sums.items()
-    ]
+    ]  # fmt: skip
 
 
 def _dead_letters(reading: Reading) -> list[Row]:
     now = reading.overview.now_ms
-    return [
-        Row(
-            (count(topic.waiting), duration(now - topic.newest_timestamp, short=True), topic.topic),
-            (topic.waiting, topic.newest_timestamp, topic.topic),
-            "yellow" if topic.waiting else "",
-        )
-        for topic in reading.overview.dead_letters
-    ]
+    rows = []
+    for it in reading.overview.dead_letters:
+        newest = (duration(now - it.newest_timestamp, short=True), it.newest_timestamp)
+        cells = ((count(it.waiting), it.waiting), newest, (it.topic, it.topic))
+        rows.append(Row(cells, "yellow" if it.waiting else ""))
+    return rows
 
 
 WIDE: Final = 100
@@ -529,10 +494,10 @@ def _line(table: Table, row: Row, width: int) -> Text:
     line = Text(style=row.style)
     for i in visible(table, width)[:-1]:
         room = table.columns[i].room
-        shown = shortened(cell(row.cells[i]), room)
+        shown = shortened(cell(row.cells[i][0]), room)
         line.append(shown.ljust(room) if table.columns[i].is_text else shown.rjust(room))
         line.append("  ")
-    line.append(name(row.cells[-1]))
+    line.append(name(row.cells[-1][0]))
     return line
 
 
