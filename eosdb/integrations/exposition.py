@@ -31,12 +31,10 @@ class Metric:
     """Each a name suffix, labels, and a value."""
 
 
-def counter(name: str, text: str, samples: Iterable[tuple[Labels, float]]) -> Metric:
-    return Metric(name, "counter", text, [("", labels, value) for labels, value in samples])
-
-
-def gauge(name: str, text: str, samples: Iterable[tuple[Labels, float]]) -> Metric:
-    return Metric(name, "gauge", text, [("", labels, value) for labels, value in samples])
+def metric(name: str, text: str, samples: Iterable[tuple[Labels, float]]) -> Metric:
+    """Build a counter if the name says so, otherwise a gauge."""
+    kind = "counter" if name.endswith("_total") else "gauge"
+    return Metric(name, kind, text, [("", labels, value) for labels, value in samples])
 
 
 def histogram(
@@ -78,30 +76,25 @@ def _quoted(text: str) -> str:
     return _escaped(text).replace('"', r"\"")
 
 
-_COUNTERS: Final = {
-    "messages-in-total": ("eosdb_records_in_total", "Records stored through this process."),
-    "bytes-in-total": (
-        "eosdb_record_bytes_in_total",
-        "Bytes of records stored through this process.",
-    ),
-    "duplicate-batches-total": (
-        "eosdb_duplicate_batches_total",
-        "Batches that were already stored.",
-    ),
-    "commit-total": ("eosdb_commits_total", "SQLite commits by this process."),
-    "fsync-total": ("eosdb_synced_commits_total", "Commits that were synced to the disk."),
+_OF_PROCESS: Final = {
+    "records_in_total": ("Records stored through this process.", "messages-in-total"),
+    "record_bytes_in_total": ("Bytes of records stored through this process.", "bytes-in-total"),
+    "duplicate_batches_total": ("Batches that were already stored.", "duplicate-batches-total"),
+    "commits_total": ("SQLite commits by this process.", "commit-total"),
+    "synced_commits_total": ("Commits that were synced to the disk.", "fsync-total"),
 }
+"""The metrics of a process: the end of the name, the text, and the name in `Database.metrics`."""
 
 
 def of_process(figures: Mapping[str, float], times: CommitTimes) -> Iterator[Metric]:
-    for key, (name, text) in _COUNTERS.items():
-        yield counter(name, text, [({}, figures.get(key, 0))])
-    yield counter(
+    for name, (text, key) in _OF_PROCESS.items():
+        yield metric(f"eosdb_{name}", text, [({}, figures.get(key, 0))])
+    yield metric(
         "eosdb_requests_total",
         "Requests to the broker in this process.",
         [({"request": name}, value) for name, value in _named(figures, "requests:", "-total")],
     )
-    yield counter(
+    yield metric(
         "eosdb_request_seconds_total",
         "Time spent in requests to the broker in this process.",
         [
@@ -109,7 +102,7 @@ def of_process(figures: Mapping[str, float], times: CommitTimes) -> Iterator[Met
             for name, ns in _named(figures, "request-time-ns:", "-total")
         ],
     )
-    yield counter(
+    yield metric(
         "eosdb_errors_total",
         "Requests that were refused, by error.",
         [({"error": name}, value) for name, value in _named(figures, "errors-total:", "")],
@@ -121,7 +114,7 @@ def of_process(figures: Mapping[str, float], times: CommitTimes) -> Iterator[Met
         times.counts,
         times.total_s,
     )
-    yield counter(
+    yield metric(
         "eosdb_lock_wait_seconds_total",
         "Time that writers of this process have waited for other writers of the file.",
         [({}, times.lock_wait_s)],
@@ -136,32 +129,33 @@ def _named(figures: Mapping[str, float], prefix: str, suffix: str) -> Iterable[t
     )
 
 
+_OF_FILE: Final = {
+    "file_bytes": ("Size of the database file.", "size_bytes"),
+    "wal_bytes": ("Size of the WAL.", "wal_bytes"),
+    "free_bytes": ("Bytes of the free pages in the file.", "free_bytes"),
+    "events_total": ("Events in the history of the file.", "journal_position"),
+}
+"""The metrics of a file: the end of the name, the text, and the attribute of Overview."""
+
+
 def of_file(overview: Overview) -> Iterator[Metric]:
-    yield gauge("eosdb_file_bytes", "Size of the database file.", [({}, overview.size_bytes)])
-    yield gauge("eosdb_wal_bytes", "Size of the WAL.", [({}, overview.wal_bytes)])
-    yield gauge(
-        "eosdb_free_bytes", "Bytes of the free pages in the file.", [({}, overview.free_bytes)]
-    )
-    yield counter(
-        "eosdb_events_total",
-        "Events in the history of the file.",
-        [({}, overview.journal_position)],
-    )
+    for name, (text, attribute) in _OF_FILE.items():
+        yield metric(f"eosdb_{name}", text, [({}, getattr(overview, attribute))])
     yield from _of_partitions(overview.partitions)
     yield from _of_groups(overview.groups)
     yield from _of_transactions(overview)
-    yield gauge(
+    yield metric(
         "eosdb_dead_letters",
         "Dead letters that have not been sent back, counted in offsets.",
         [({"topic": topic.topic}, topic.waiting) for topic in overview.dead_letters],
     )
-    yield gauge(
+    yield metric(
         "eosdb_scheduled_records",
         "Committed records that wait until they are due.",
         [({"topic": one.topic}, one.waiting) for one in overview.scheduled],
     )
     late_ms = {one.topic: max(overview.now_ms - one.first_due_ms, 0) for one in overview.scheduled}
-    yield gauge(
+    yield metric(
         "eosdb_scheduled_overdue_seconds",
         "How long the oldest record that is due has waited.",
         [({"topic": topic}, ms / 1000) for topic, ms in late_ms.items()],
@@ -184,8 +178,8 @@ def _of_partitions(partitions: Iterable[PartitionFigures]) -> Iterator[Metric]:
     labelled = [({"topic": p.topic, "partition": p.partition}, p) for p in partitions]
     for name, (text, path) in _OF_PARTITION.items():
         of = attrgetter(path)
-        yield gauge(f"eosdb_partition_{name}", text, [(labels, of(p)) for labels, p in labelled])
-    yield gauge(
+        yield metric(f"eosdb_partition_{name}", text, [(labels, of(p)) for labels, p in labelled])
+    yield metric(
         "eosdb_partition_newest_timestamp_seconds",
         "Highest timestamp of a record, in seconds since 1970.",
         [(labels, p.max_timestamp / 1000) for labels, p in labelled if p.max_timestamp >= 0],
@@ -194,7 +188,7 @@ def _of_partitions(partitions: Iterable[PartitionFigures]) -> Iterator[Metric]:
 
 def _of_groups(groups: Iterable[GroupFigures]) -> Iterator[Metric]:
     listed = list(groups)
-    yield gauge(
+    yield metric(
         "eosdb_group_members",
         "Members of the consumer group.",
         [({"group": g.group_id, "state": g.state}, g.members) for g in listed],
@@ -204,12 +198,12 @@ def _of_groups(groups: Iterable[GroupFigures]) -> Iterator[Metric]:
         for g in listed
         for p in g.positions
     ]
-    yield gauge(
+    yield metric(
         "eosdb_group_committed_offset",
         "Committed offset of the group.",
         [(labels, p.committed_offset) for labels, p in placed if p.committed_offset >= 0],
     )
-    yield gauge(
+    yield metric(
         "eosdb_group_lag_offsets",
         "Records that the group could read now. Beyond a partition's newest thousand records it "
         "counts offsets.",
@@ -222,12 +216,12 @@ def _of_transactions(overview: Overview) -> Iterator[Metric]:
     for transaction in overview.transactions:
         name = transaction.transactional_id or ""
         oldest[name] = max(oldest.get(name, 0), overview.now_ms - transaction.start_time_ms)
-    yield gauge(
+    yield metric(
         "eosdb_open_transactions",
         "Open transactions, counted once for each of their partitions.",
         [({}, len(overview.transactions))],
     )
-    yield gauge(
+    yield metric(
         "eosdb_open_transaction_seconds",
         "How long a transaction has been open.",
         [({"transactional_id": name}, ms / 1000) for name, ms in sorted(oldest.items())],

@@ -10,7 +10,7 @@ from typing import Final, Unpack
 import click
 
 from eosdb.cli import file_command, options, output
-from eosdb.integrations.exposition import Metric, counter, gauge, written
+from eosdb.integrations.exposition import Metric, metric, written
 from eosdb.integrations.relay import from_kafka, to_file, to_kafka
 from eosdb.integrations.relay.kafka_client import from_file
 from eosdb.integrations.relay.settings import RelayOptions
@@ -42,14 +42,14 @@ def prometheus_text(status: RelayStatus, name: str = "relay") -> str:
 
 def _metrics(status: RelayStatus, relay: Mapping[str, object]) -> Iterator[Metric]:
     for total, text in _TOTALS.items():
-        yield counter(f"eosdb_relay_{total}_total", text, [(relay, getattr(status, total))])
-    yield gauge(
+        yield metric(f"eosdb_relay_{total}_total", text, [(relay, getattr(status, total))])
+    yield metric(
         "eosdb_relay_up",
         "1 if nothing has gone wrong since the last transaction.",
         [(relay, 0 if status.last_error else 1)],
     )
     for figure, (text, value) in _OF_PARTITION.items():
-        yield gauge(
+        yield metric(
             f"eosdb_relay_{figure}",
             text,
             [

@@ -19,7 +19,7 @@ from prometheus_client.samples import Sample
 import eosdb
 from eosdb import ManualClock
 from eosdb.errors import ListenError, StorageError
-from eosdb.integrations.exposition import FigureServer, gauge, histogram, written
+from eosdb.integrations.exposition import FigureServer, histogram, metric, written
 from tests.cli.conftest import MAIN
 
 NASTY = 'back\\slash "quoted"\nline'
@@ -103,8 +103,8 @@ def test_the_histogram_counts_every_commit(busy: eosdb.Database) -> None:
 def test_labels_and_numbers_survive_the_format() -> None:
     text = written(
         [
-            gauge("a", NASTY, [({"topic": NASTY}, 0.25), ({"topic": ""}, -1)]),
-            gauge("left_out", "without samples", []),
+            metric("a", NASTY, [({"topic": NASTY}, 0.25), ({"topic": ""}, -1)]),
+            metric("left_out", "without samples", []),
             histogram("h", "of", (0.1, 1.0), (1, 0, 2), 5.5),
         ]
     )
