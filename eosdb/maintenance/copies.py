@@ -30,7 +30,7 @@ from eosdb.store.schema.migrate import identify
 from eosdb.store.schema.new_file import FORMAT_AT, ROLLBACK_FORMAT, sync_folder
 from eosdb.store.store import Store
 from eosdb.system.lock_file import LOCK
-from eosdb.system.road import road
+from eosdb.system.road import sync_path
 
 _PARTS: Final = ("", "-wal", "-shm", "-journal", *reversed(LOCKS))
 """The files of an attempt; the lock goes last, and every attempt has one."""
@@ -170,14 +170,6 @@ def copy_pages(
     )
 
 
-def _sync(path: str) -> None:
-    descriptor = os.open(path, os.O_RDWR)
-    try:
-        road.sync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def page_count(source: sqlite3.Connection) -> int:
     """Return the number of pages; from then on the connection's transaction sees exactly these."""
     (pages,) = source.execute("SELECT page_count FROM pragma_page_count").fetchone()
@@ -220,7 +212,7 @@ def _appearing(target: str, put: Callable[[str, str], None]) -> Iterator[str]:
         with unfinished(target) as path:
             with translated(target):
                 yield path
-            _sync(path)
+            sync_path(path, os.O_RDWR)
             reach(Failpoint.COPY_WRITTEN)
             put(path, target)
             sync_folder(target)

@@ -3,7 +3,6 @@ of a notebook, without markup of the data."""
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from html import escape
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from eosdb.errors import ConfigError, InvalidRequestError
 from eosdb.model.clock import format_time_ms
 from eosdb.model.closing import Closeable
-from eosdb.model.words import counted, decoded, printable, shortened
+from eosdb.model.words import counted, decoded, module_for, printable, shortened
 
 if TYPE_CHECKING:
     import pandas
@@ -112,7 +111,7 @@ class QueryResult(Closeable):
     def df(self) -> pandas.DataFrame:
         """The remaining rows as a data frame. INTEGER, BOOLEAN and `_timestamp` of typed views arrive as
         `Int64`, `boolean` and `datetime64[ms, UTC]`. Raises ConfigError if pandas is not installed."""
-        frames = _module("pandas", "df")
+        frames = module_for("df", "pandas", ConfigError)
         rows = [tuple(row) for row in self]
         frame = frames.DataFrame(rows, columns=list(self.columns))
         for place, (kind, values) in enumerate(self._typed(rows)):
@@ -124,7 +123,7 @@ class QueryResult(Closeable):
         """The remaining rows as an Arrow table. BOOLEAN and `_timestamp` of typed views arrive as `bool`
         and `timestamp[ms, tz=UTC]`. Raises ConfigError if pyarrow is not installed, and InvalidRequestError
         for a column with values of several types, which SQLite allows."""
-        arrow = _module("pyarrow", "arrow")
+        arrow = module_for("arrow", "pyarrow", ConfigError)
         types = {"BOOLEAN": arrow.bool_(), "TIMESTAMP": arrow.timestamp("ms", tz="UTC")}
         arrays = []
         for name, (kind, values) in zip(self.columns, self._typed(list(self)), strict=True):
@@ -198,15 +197,6 @@ def _shown(value: object) -> str:
     text = decoded(value) if isinstance(value, bytes) else str(value)
     text = printable(text[: _SHOWN_WIDTH + 1])
     return text if len(text) <= _SHOWN_WIDTH else text[: _SHOWN_WIDTH - 1] + "…"
-
-
-def _module(name: str, method: str) -> Any:
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise ConfigError(
-            f"{method}() needs {name}, which is not installed ({error}); pip install {name}"
-        ) from None
 
 
 class Tabular:

@@ -3,7 +3,7 @@ that installs an extra."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 _BINARY: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 _STEPS: Final = (("d", "d", 86_400), ("h", "h", 3_600), ("min", "m", 60), ("s", "s", 1))
@@ -74,6 +74,18 @@ def duration(ms: float, *, short: bool = False) -> str:
     if short:
         return f"{count}{letter}" + "".join(f"{n:02}{step[1]}" for n, step in parts if count < 100)
     return f"{count:,} {name}" + "".join(f" {n} {step[0]}" for n, step in parts if n)
+
+
+def module_for(method: str, name: str, refused: type[Exception]) -> Any:
+    """Import the package that a method needs. Raises `refused` if it is not installed."""
+    from importlib import import_module
+
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise refused(
+            f"{method}() needs {name}, which is not installed ({error}); pip install {name}"
+        ) from None
 
 
 def needs_extra(what: str, extra: str, error: ImportError) -> str:

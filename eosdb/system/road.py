@@ -117,3 +117,12 @@ else:
     from eosdb.system import portable
 
     road = portable
+
+
+def sync_path(path: str, flags: int = os.O_RDONLY) -> None:
+    """Write the data of the file or folder at `path` to the disk itself. Raises OSError."""
+    descriptor = os.open(path, flags | os.O_CLOEXEC)
+    try:
+        road.sync(descriptor)
+    finally:
+        os.close(descriptor)

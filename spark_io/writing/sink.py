@@ -35,7 +35,7 @@ from eosdb.spark_io.planning.errors import OtherTargetError, SparkOptionError
 from eosdb.spark_io.writing import writes
 from eosdb.spark_io.writing.micro_batch import Call, MicroBatch, WriteReport, left_out, of_result
 from eosdb.spark_io.writing.outgoing import Outgoing, WriteOptions, as_bytes, parse
-from eosdb.system.road import road
+from eosdb.system.road import sync_path
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ def new_file(
             yield path, cleanup.enter_context(pa.ipc.new_file(sink, schema))
             cleanup.pop_all().close()
             if sync:
-                _sync(path)
+                sync_path(path)
         except BaseException:
             _remove(path)
             raise
@@ -227,14 +227,6 @@ def _files(folder: str) -> list[str]:
         names = sorted(os.listdir(folder))
         return [os.path.join(folder, name) for name in names if name.endswith(_SUFFIX)]
     return []
-
-
-def _sync(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        road.sync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 _OF_TASK: Final = (

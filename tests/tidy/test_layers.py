@@ -77,12 +77,12 @@ TIERS = {
 }
 ROOMS = [row for tier in TIERS.values() for row in tier]
 BUDGET = {
-    "engine": 33_309,
+    "engine": 33_299,
     "clients": 10_397,
     "wire": 5_628,
     "testing": 3_195,
-    "integrations": 7_433,
-    "commands": 9_802,
+    "integrations": 7_429,
+    "commands": 9_794,
 }
 """The lines of Python that a tier may have. Whoever raises one says in the commit what it buys."""
 DOORS = {

@@ -19,7 +19,7 @@ from urllib.parse import unquote, urlsplit
 from eosdb.errors import ConfigError, IllegalStateError, OffsetOutOfRangeError
 from eosdb.model.values import PartitionOffsets, TopicPartition
 from eosdb.store.schema.new_file import sync_folder
-from eosdb.system.road import road
+from eosdb.system.road import road, sync_path
 
 Numbers = Mapping[str, int]
 """The progress that a target stores, by name; all numbers fit into 64 bits."""
@@ -220,11 +220,7 @@ def sync_folders(root: str, paths: Iterable[str]) -> None:
 
 def sync_file(path: str) -> None:
     """Make a file that another library wrote durable."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        road.sync(descriptor)
-    finally:
-        os.close(descriptor)
+    sync_path(path)
     sync_folder(path)
 
 

@@ -5,7 +5,6 @@ Only the methods that need pyarrow and pandas import them: eosdb does not requir
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, repeat
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from eosdb.errors import IllegalStateError
 from eosdb.model.values import Header
+from eosdb.model.words import module_for
 from eosdb.native.cells import Cells
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class PolledColumns:
 
         Raises IllegalStateError if pyarrow is not installed.
         """
-        arrow = _module("pyarrow", "to_arrow")
+        arrow = module_for("to_arrow", "pyarrow", IllegalStateError)
         header = arrow.struct([("name", arrow.string()), ("value", arrow.binary())])
         types = {
             "topic": arrow.string(),
@@ -99,7 +99,7 @@ class PolledColumns:
 
     def to_pandas(self) -> pandas.DataFrame:
         """Convert all records to a data frame. Raises IllegalStateError if pandas is not installed."""
-        frames = _module("pandas", "to_pandas")
+        frames = module_for("to_pandas", "pandas", IllegalStateError)
         columns = self._columns()
         columns["timestamp"] = frames.to_datetime(columns["timestamp"], unit="ms", utc=True)
         return frames.DataFrame(columns)
@@ -145,12 +145,3 @@ def _table(arrow: Any, part: PartitionColumns, types: dict[str, Any]) -> Any:
         )
     )
     return arrow.table([columns[name] for name in types], names=list(types))
-
-
-def _module(name: str, method: str) -> Any:
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise IllegalStateError(
-            f"{method} needs {name}, which is not installed: {error}"
-        ) from error

@@ -18,7 +18,7 @@ from eosdb.store.file.connection import WAL_FORMAT as WAL_FORMAT
 from eosdb.store.file.failures import system_calls
 from eosdb.store.schema import file_id
 from eosdb.store.schema.newest import GIVES_PAGES_BACK, create
-from eosdb.system.road import road
+from eosdb.system.road import road, sync_path
 
 ROLLBACK_FORMAT: Final = b"\x01\x01"
 """The format of a file that needs neither WAL nor shared memory."""
@@ -63,11 +63,7 @@ def forget_unfinished(path: str) -> None:
 def sync_folder(path: str) -> None:
     """Make the file's name durable: without a sync of the directory, power loss removes a new entry."""
     with system_calls(path):
-        descriptor = os.open(os.path.dirname(os.path.abspath(path)), os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            road.sync(descriptor)
-        finally:
-            os.close(descriptor)
+        sync_path(os.path.dirname(os.path.abspath(path)))
 
 
 def unfinished_name(path: str) -> str:
