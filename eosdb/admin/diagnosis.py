@@ -88,7 +88,8 @@ def read_open(
         metadata = by_id.get(transactional_id)
         is_orphan = metadata is not None and foresight.is_orphan(metadata)
         opened = OpenTransaction(**dict(zip(_COLUMNS, stored, strict=True)))
-        found.append(hanging.judged(opened, metadata, epoch, foresight.now_ms, is_orphan=is_orphan))
+        reason = hanging.judge(opened, metadata, epoch, foresight.now_ms, is_orphan=is_orphan)
+        found.append(hanging.judged(opened, metadata, reason))
     return found
 
 

@@ -49,15 +49,9 @@ def judge(
 
 
 def judged(
-    opened: OpenTransaction,
-    metadata: TransactionMetadata | None,
-    current_epoch: int,
-    now_ms: int,
-    *,
-    is_orphan: bool = False,
+    opened: OpenTransaction, metadata: TransactionMetadata | None, reason: HangingReason | None
 ) -> OpenTransaction:
-    """Add the coordinator's state to the partition's."""
-    reason = judge(opened, metadata, current_epoch, now_ms, is_orphan=is_orphan)
+    """Add the coordinator's state, and the judgement, to the partition's."""
     if metadata is None:
         return replace(opened, hanging=reason)
     known = replace(

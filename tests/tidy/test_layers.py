@@ -77,7 +77,7 @@ TIERS = {
 }
 ROOMS = [row for tier in TIERS.values() for row in tier]
 BUDGET = {
-    "engine": 33_299,
+    "engine": 33_294,
     "clients": 10_397,
     "wire": 5_628,
     "testing": 3_195,
