@@ -80,7 +80,7 @@ BUDGET = {
     "engine": 33_294,
     "clients": 10_397,
     "wire": 5_628,
-    "testing": 3_195,
+    "testing": 3_177,
     "integrations": 7_429,
     "commands": 9_794,
 }

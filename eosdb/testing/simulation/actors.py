@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 from uuid import UUID
 
 from eosdb import errors
@@ -30,6 +30,7 @@ from eosdb.testing.simulation import model
 from eosdb.testing.simulation.ledger import TransactionRecord
 from eosdb.testing.simulation.world import TOPICS, World
 
+T = TypeVar("T")
 _REVOKE_MS: Final = 2_000
 _FENCED: Final = (
     errors.UnknownMemberIdError,
@@ -145,12 +146,14 @@ class CoordinatedMember:
 
 
 class Me(NamedTuple):
-    """The identity of an actor: its role's name, the number of its life, and its node."""
+    """The identity of an actor: its role's name, the number of its life, its node, and the numbers of its
+    transactions."""
 
     name: str
     life: int
     node: int
     rng: random.Random
+    numbers: Iterator[int]
 
     @property
     def full_name(self) -> str:
@@ -200,14 +203,8 @@ def idempotent_writer(world: World, me: Me) -> None:
 def transactional_writer(world: World, me: Me) -> None:
     """Commits transactions over several partitions, some of them with offsets."""
     producer = _initialized(world, me)
-    if producer is None:
-        return
-    number = 0
     while True:
-        number += 1
-        record = _begin(world, me, producer, number)
-        if record is None:
-            return
+        record = _begin(world, me, producer)
         try:
             for i in range(me.rng.choice((1, 2, 4, 16))):
                 key, tp = None, world.data_partition(me.rng)
@@ -220,7 +217,7 @@ def transactional_writer(world: World, me: Me) -> None:
                     producer.flush()
                     world.clock.sleep_ms(me.rng.choice((0, 10, 30, 30, 30, 2_000)))
             if me.rng.random() < 0.4:
-                _send_offsets(world, me, producer, record, number)
+                _send_offsets(world, me, producer, record)
             if me.rng.random() < 0.25:
                 producer.abort_transaction()
                 world.ledger.answered(record, "aborted")
@@ -231,16 +228,14 @@ def transactional_writer(world: World, me: Me) -> None:
         except errors.InvalidRequestError:
             raise
         except errors.EosdbError:
-            if not _resolve(world, me, producer, record):
-                return
+            _resolve(world, me, producer, record)
         world.clock.sleep_ms(me.rng.randint(0, 100))
 
 
-def _send_offsets(
-    world: World, me: Me, producer: Producer, record: TransactionRecord, number: int
-) -> None:
+def _send_offsets(world: World, me: Me, producer: Producer, record: TransactionRecord) -> None:
     """Commit an offset in the transaction, and sometimes a plain one after it, which must win."""
     record.group = f"{model.OF_ITS_OWN}{me.name}"
+    number = int(record.key.rpartition("|")[2])
     record.offsets = {world.data_partition(me.rng): me.life * 10_000 + number}
     producer.send_offsets_to_transaction(
         {tp: OffsetAndMetadata(offset) for tp, offset in record.offsets.items()}, record.group
@@ -255,10 +250,7 @@ def worker(world: World, me: Me) -> None:
     """Consumes, processes and produces: one input partition, one result for each record."""
     source = TopicPartition(model.INPUT, int(me.name.removeprefix("worker")))
     producer = _initialized(world, me)
-    if producer is None:
-        return
     consumer = world.consumer(me.node, model.WORKERS)
-    number = 0
     while True:
         try:
             consumer.assign([source])
@@ -267,16 +259,12 @@ def worker(world: World, me: Me) -> None:
         except errors.EosdbError:
             world.clock.sleep_ms(100)
             continue
-        number += 1
-        record = _begin(world, me, producer, number)
-        if record is None:
-            return
+        record = _begin(world, me, producer)
         try:
             _commit_results(world, producer, record, records, consumer.group_metadata())
             world.counts["processed"] += len(records)
         except errors.EosdbError:
-            if not _resolve(world, me, producer, record):
-                return
+            _resolve(world, me, producer, record)
             consumer.close()
             consumer = world.consumer(me.node, model.WORKERS)
 
@@ -285,12 +273,9 @@ def member(world: World, me: Me, *, changes: bool = False) -> None:
     """Shares the input as a member of a group. Every life has its own transactional id, so only its
     membership can fence it (KIP-447). With `changes` it may be a server's client, and ends now and then."""
     producer = _initialized(world, me, me.full_name)
-    if producer is None:
-        return
     consumer: Consumer | None = None
     instance = _seat(me) if changes and me.rng.random() < _STATIC else None
     is_far = changes and me.rng.random() < 0.5
-    number = 0
     while True:
         try:
             if consumer is None:
@@ -309,10 +294,7 @@ def member(world: World, me: Me, *, changes: bool = False) -> None:
         except errors.EosdbError:
             world.clock.sleep_ms(100)
             continue
-        number += 1
-        record = _begin(world, me, producer, number)
-        if record is None:
-            return
+        record = _begin(world, me, producer)
         try:
             metadata = consumer.group_metadata()
             world.ledger.believe(metadata, consumer.assignment())
@@ -324,8 +306,7 @@ def member(world: World, me: Me, *, changes: bool = False) -> None:
             _commit_results(world, producer, record, records, metadata, me.rng)
             world.counts["processed by members"] += len(records)
         except errors.EosdbError:
-            if not _resolve(world, me, producer, record):
-                return
+            _resolve(world, me, producer, record)
             with contextlib.suppress(errors.EosdbError):
                 consumer.close()
             consumer = None
@@ -335,11 +316,8 @@ def assigned_member(world: World, me: Me, *, changes: bool = False) -> None:
     """Shares the input as a member of a KIP-848 group. With `changes`, old heartbeats arrive again, and it
     ends now and then."""
     producer = _initialized(world, me, me.full_name)
-    if producer is None:
-        return
     place = _seat(me) if changes else "place"
     mine = CoordinatedMember(world, me.full_name, me.node, me.rng, place)
-    number = 0
     while True:
         try:
             if me.rng.random() < 0.04:
@@ -356,16 +334,12 @@ def assigned_member(world: World, me: Me, *, changes: bool = False) -> None:
         if not records:
             world.clock.sleep_ms(me.rng.randint(20, 100))
             continue
-        number += 1
-        record = _begin(world, me, producer, number)
-        if record is None:
-            return
+        record = _begin(world, me, producer)
         try:
             _commit_results(world, producer, record, records, mine.metadata, me.rng)
             world.counts["processed by assigned members"] += len(records)
         except errors.EosdbError:
-            if not _resolve(world, me, producer, record):
-                return
+            _resolve(world, me, producer, record)
             mine.forget_positions()
 
 
@@ -420,51 +394,52 @@ def reader(world: World, me: Me, isolation_level: IsolationLevel) -> None:
         world.clock.sleep_ms(me.rng.randint(20, 200))
 
 
-def _initialized(world: World, me: Me, transactional_id: str | None = None) -> Producer | None:
-    """A producer that has initialised its transactional id; None if that failed."""
+class GivesUp(Exception):
+    """The producer cannot go on, so its actor ends."""
+
+
+def _initialized(world: World, me: Me, transactional_id: str | None = None) -> Producer:
+    """A producer that has initialised its transactional id. Raises GivesUp."""
     producer = world.producer(
         me.full_name,
         me.node,
         transactional_id=transactional_id or me.name,
         transaction_timeout_ms=me.rng.choice((1_500, 6_000, 30_000)),
     )
+    _repeated(producer, producer.init_transactions)
+    return producer
+
+
+def _begin(world: World, me: Me, producer: Producer) -> TransactionRecord:
+    """Begin a transaction. Raises GivesUp if the last one was empty and no new epoch was available."""
+    token = _repeated(producer, producer.begin_transaction)
+    return world.ledger.begin(f"{me.full_name}|{next(me.numbers)}", token)
+
+
+def _repeated(producer: Producer, call: Callable[[], T]) -> T:
+    """The result of a call that is made three times at most. Raises GivesUp."""
     for _ in range(3):
         try:
-            producer.init_transactions()
+            return call()
         except errors.EosdbError:
             if producer.state == "FATAL_ERROR":
-                return None
-        else:
-            return producer
-    return None
+                break
+    raise GivesUp
 
 
-def _begin(world: World, me: Me, producer: Producer, number: int) -> TransactionRecord | None:
-    """Begin a transaction; None if the last one was empty and no new epoch was available."""
-    for _ in range(3):
-        try:
-            token = producer.begin_transaction()
-        except errors.EosdbError:
-            if producer.state == "FATAL_ERROR":
-                return None
-        else:
-            return world.ledger.begin(f"{me.full_name}|{number}", token)
-    return None
-
-
-def _resolve(world: World, me: Me, producer: Producer, record: TransactionRecord) -> bool:
-    """After an error, abort, or repeat the request. False if the producer cannot continue; then the
-    database tells the outcome of the transaction."""
+def _resolve(world: World, me: Me, producer: Producer, record: TransactionRecord) -> None:
+    """After an error, abort, or repeat the request. Raises GivesUp if the producer cannot continue; then
+    the database tells the outcome of the transaction."""
     for _ in range(3):
         try:
             if producer.state == "COMMITTING_TRANSACTION":
                 producer.commit_transaction()
                 world.ledger.answered(record, "committed")
-                return True
+                return
             if producer.state in ("IN_TRANSACTION", "ABORTABLE_ERROR", "ABORTING_TRANSACTION"):
                 producer.abort_transaction()
                 world.ledger.answered(record, "aborted")
-                return True
+                return
         except errors.EosdbError:
             continue
         break
@@ -474,7 +449,7 @@ def _resolve(world: World, me: Me, producer: Producer, record: TransactionRecord
         world.counts[f"resolved as {outcome}"] += 1
         if outcome != "open":
             world.ledger.answered(record, outcome)
-    return False
+    raise GivesUp
 
 
 ROLES: Final[dict[str, tuple[Role, Sequence[str]]]] = {

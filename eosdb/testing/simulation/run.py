@@ -5,6 +5,7 @@ Intruders send requests that no well-behaved client sends. Each would break a pr
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import random
@@ -12,6 +13,7 @@ import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Final
 
 from eosdb.errors import EosdbError, InvalidRequestError
@@ -20,7 +22,7 @@ from eosdb.model.failpoints import watched
 from eosdb.testing.arena import Faults
 from eosdb.testing.scheduler import Actor, NodeCrashed
 from eosdb.testing.simulation import model
-from eosdb.testing.simulation.actors import ROLES, Me
+from eosdb.testing.simulation.actors import ROLES, GivesUp, Me
 from eosdb.testing.simulation.world import DATA, TOPICS, World
 
 _RECENT: Final = 8
@@ -349,9 +351,14 @@ class _Life:
         world = self._world
         self._lives[name] += 1
         node = self._rng.randrange(len(world.nodes))
-        me = Me(name, self._lives[name], node, random.Random(self._rng.random()))
+        me = Me(name, self._lives[name], node, random.Random(self._rng.random()), count(1))
         role = ROLES[self._names[name]][0]
-        actor = world.scheduler.spawn(me.full_name, node, lambda: role(world, me))
+
+        def live() -> None:
+            with contextlib.suppress(GivesUp):
+                role(world, me)
+
+        actor = world.scheduler.spawn(me.full_name, node, live)
         actor.wake_ms = world.clock.monotonic_ms()
         world.say(f"{me.full_name} begins on node {node}")
 
