@@ -4,7 +4,7 @@ records, and the offsets of its groups."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 from eosdb import errors
@@ -14,7 +14,7 @@ from eosdb.database import Database
 from eosdb.integrations.moving.plan import Group, OpenTransaction, TopicHere, TopicThere
 from eosdb.integrations.relay import planning
 from eosdb.integrations.relay.file_ends import records_of
-from eosdb.integrations.relay.kafka_client import TIMEOUT_S, KafkaClient
+from eosdb.integrations.relay.kafka_client import KafkaClient
 from eosdb.integrations.relay.kafka_ends import Hidden, all_records
 from eosdb.integrations.relay.status import Keeper
 from eosdb.integrations.relay.values import RelayRecord
@@ -76,8 +76,7 @@ class There:
         return result
 
     def _members(self, name: str) -> int:
-        with self._client.translating():
-            futures = self._client.admin.describe_consumer_groups([name], request_timeout=TIMEOUT_S)
+        futures = self._client.ask("describe_consumer_groups", [name])
         try:
             with self._client.translating():
                 return len(futures[name].result().members)
@@ -87,38 +86,32 @@ class There:
     def _offsets(self, name: str, tps: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         if not tps:
             return {}
-        request = self._kafka.ConsumerGroupTopicPartitions(
-            name, [self._kafka.TopicPartition(*tp) for tp in tps]
-        )
+        wanted = [self._kafka.TopicPartition(*tp) for tp in tps]
         try:
-            with self._client.translating():
-                futures = self._client.admin.list_consumer_group_offsets(
-                    [request], request_timeout=TIMEOUT_S
-                )
-                result = futures[name].result()
+            places = self._places("list_consumer_group_offsets", name, wanted)
         except errors.GroupIdNotFoundError:
             return {}
-        offsets = {}
-        for place in result.topic_partitions:
-            if place.error is not None:
-                raise self._client.meaning(place.error, place.topic)
-            if place.offset >= 0:
-                offsets[TopicPartition(place.topic, place.partition)] = int(place.offset)
-        return offsets
+        return {
+            TopicPartition(it.topic, it.partition): int(it.offset)
+            for it in places
+            if it.offset >= 0
+        }
 
     def commit(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-        kafka = self._kafka
-        wanted = kafka.ConsumerGroupTopicPartitions(
-            name, [kafka.TopicPartition(*tp, offset) for tp, offset in offsets.items()]
-        )
+        wanted = [self._kafka.TopicPartition(*tp, offset) for tp, offset in offsets.items()]
+        self._places("alter_consumer_group_offsets", name, wanted)
+
+    def _places(self, request: str, name: str, wanted: Sequence[Any]) -> list[Any]:
+        """Make a request about offsets of a group, and return the partitions of the answer. Raises the
+        error of the group, or of a partition."""
+        of_group = self._kafka.ConsumerGroupTopicPartitions(name, wanted)
+        futures = self._client.ask(request, [of_group])
         with self._client.translating():
-            futures = self._client.admin.alter_consumer_group_offsets(
-                [wanted], request_timeout=TIMEOUT_S
-            )
-            result = futures[name].result()
-        for place in result.topic_partitions:
+            places = list(futures[name].result().topic_partitions)
+        for place in places:
             if place.error is not None:
                 raise self._client.meaning(place.error, place.topic)
+        return places
 
     # -- records --------------------------------------------------------------------------------------
 

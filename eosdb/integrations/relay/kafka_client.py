@@ -223,6 +223,11 @@ class KafkaClient:
 
     # -- questions ------------------------------------------------------------------------------------
 
+    def ask(self, request: str, *of: object, **options: object) -> Any:
+        """Make this request of the admin client, and return its futures."""
+        with self.translating():
+            return getattr(self.admin, request)(*of, request_timeout=TIMEOUT_S, **options)
+
     @property
     def transaction_s(self) -> float:
         """The transaction time-out of the relay's producer."""
@@ -255,12 +260,7 @@ class KafkaClient:
     def topic_ids(self, names: Iterable[str]) -> dict[str, str]:
         if not (requested := list(names)):
             return {}
-        kafka = self.module
-        with self.translating():
-            futures = self.admin.describe_topics(
-                kafka.TopicCollection(requested), request_timeout=TIMEOUT_S
-            )
-        ids = {}
+        futures, ids = self.ask("describe_topics", self.module.TopicCollection(requested)), {}
         for name, future in futures.items():
             with contextlib.suppress(InterruptedRelayError), self.translating():
                 ids[name] = str(future.result().topic_id)
@@ -272,10 +272,8 @@ class KafkaClient:
         resources = [kind(kind.Type.TOPIC, name) for name in names]
         if not resources:
             return {}
-        with self.translating():
-            futures = self.admin.describe_configs(resources, request_timeout=TIMEOUT_S)
         entries: dict[str, dict[str, Any]] = {}
-        for resource, future in futures.items():
+        for resource, future in self.ask("describe_configs", resources).items():
             try:
                 entries[resource.name] = future.result()
             except self.module.KafkaException as error:
@@ -298,13 +296,9 @@ class KafkaClient:
 
     def _offset(self, topic: str, partition: int, spec: object) -> int:
         kafka = self.module
-        tp = kafka.TopicPartition(topic, partition)
+        tp, level = kafka.TopicPartition(topic, partition), kafka.IsolationLevel.READ_UNCOMMITTED
+        futures = self.ask("list_offsets", {tp: spec}, isolation_level=level)
         with self.translating():
-            futures = self.admin.list_offsets(
-                {tp: spec},
-                isolation_level=kafka.IsolationLevel.READ_UNCOMMITTED,
-                request_timeout=TIMEOUT_S,
-            )
             result = int(futures[tp].result().offset)
         if result < 0:
             # librdkafka's answer, without an error, when its connection breaks. If the position topic
@@ -318,4 +312,4 @@ class KafkaClient:
             name, partitions, replication_factor=-1, config=dict(config)
         )
         with contextlib.suppress(TopicAlreadyExistsError), self.translating():
-            self.admin.create_topics([new], request_timeout=TIMEOUT_S)[name].result()
+            self.ask("create_topics", [new])[name].result()
