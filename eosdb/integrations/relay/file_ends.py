@@ -38,9 +38,11 @@ class FileSource:
         """Twice the number of records that last fitted into the bytes of a chunk."""
 
     def id(self) -> str:
+        """The id under which positions are stored: constant as long as offsets keep their meaning."""
         return self._db.broker.cluster_id()
 
     def topics(self, requested: Iterable[str] | None) -> list[values.SourceTopic]:
+        """The topics to relay. Raises UnknownTopicOrPartitionError for a topic that does not exist."""
         existing = {topic.name: topic for topic in self._db.broker.topic_metadata()}
         names = planning.wanted(existing, requested, self.where)
         return [
@@ -54,12 +56,15 @@ class FileSource:
         ]
 
     def departure(self, mark: str) -> str | None:
+        """Why the mark is not of the source's history; None if it is, or if that is unknown."""
         return self._db.admin._history_departure(mark)
 
     def mark(self) -> str:
+        """A mark of the source's current history; empty if the source has none."""
         return self._db.admin._history_mark()
 
     def bounds(self, topics: Sequence[values.SourceTopic]) -> dict[TopicPartition, values.Bounds]:
+        """The current start and end of each partition."""
         names = {topic.name for topic in topics}
         return {
             tp: values.Bounds(offsets.log_start_offset, offsets.last_stable_offset)
@@ -70,10 +75,12 @@ class FileSource:
     def begin(
         self, topics: Sequence[values.SourceTopic], starts: Mapping[TopicPartition, int]
     ) -> None:
+        """Start reading from these offsets."""
         self._topics = topics
         self._positions = dict(starts)
 
     def read(self, limits: values.Limits) -> values.Chunk:
+        """Read the next chunk, and advance; empty if there is nothing to read."""
         return values.translating(self.where, lambda: self._read(limits))
 
     def _read(self, limits: values.Limits) -> values.Chunk:
@@ -130,15 +137,19 @@ class FileSource:
                 raise values.InterruptedRelayError(f"{self.where}: topic {topic.name} was widened")
 
     def ends(self) -> dict[TopicPartition, int]:
+        """The ends of the partitions when they were last looked up."""
         return self._ends
 
     def is_caught_up(self) -> bool:
+        """Whether the last `read` reached the end of every partition."""
         return all(self._positions[tp] >= end for tp, end in self._ends.items())
 
     def wait(self, timeout_ms: int, stopped: Callable[[], bool]) -> None:
+        """Wait until there may be more records, `timeout_ms` have passed, or `stopped` is true."""
         self._db.broker.ask(requests.WaitForChange(self._version, timeout_ms, stopped))
 
     def note(self, relay: str, positions: Mapping[TopicPartition, int]) -> None:
+        """Show at the source how far it was relayed. Only the positions at the target count."""
         offsets = {tp: OffsetAndMetadata(offset) for tp, offset in positions.items()}
         ids = {topic.name: UUID(topic.topic_id) for topic in self._topics}
         with contextlib.suppress(EosdbError):
@@ -171,18 +182,23 @@ class FileTarget:
         self._producer: Producer | None = None
 
     def id(self) -> str:
+        """The id of the target; must differ from the source's."""
         return self._db.broker.cluster_id()
 
     def ready(self) -> None:
+        """Create the position topic if it does not exist."""
         self._db.admin.create_topic(self._positions.topic, 1, POSITIONS_CONFIG, exist_ok=True)
 
     def take_over(self, transactional_id: str, stopped: Callable[[], bool]) -> None:
+        """Initialise the transactional id: end its previous holder's transaction and fence the holder.
+        `stopped` is polled to interrupt waits, in this call and in later ones."""
         self._producer = self._db.producer(
             transactional_id=transactional_id, max_request_size=INT32_MAX
         )
         values.translating(self.where, self._producer.init_transactions)
 
     def position_records(self) -> Iterator[tuple[bytes | None, bytes | None]]:
+        """Key and value of each committed record of the position topic, up to its current end."""
         with self._db.consumer() as consumer:
             consumer.assign([self._positions])
             consumer.seek_to_beginning()
@@ -192,6 +208,7 @@ class FileTarget:
                     yield record.key, record.value
 
     def facts(self, topics: Iterable[str]) -> dict[str, values.TopicFacts]:
+        """Facts about the topics of this list that exist."""
         existing = {result.name: result for result in self._db.broker.topic_metadata()}
         result = {}
         for name in topics:
@@ -207,10 +224,12 @@ class FileTarget:
         return result
 
     def create(self, name: str, partitions: int, config: Mapping[str, str]) -> None:
+        """Create a topic with those settings that the target knows."""
         settings = planning.config_to_copy(config, TOPIC_SETTINGS)
         self._db.admin.create_topic(name, partitions, settings, exist_ok=True)
 
     def write(self, records: Sequence[values.Outgoing]) -> None:
+        """Write the records in one transaction, and commit it."""
         values.translating(self.where, lambda: self._write(records))
 
     def _write(self, records: Sequence[values.Outgoing]) -> None:
@@ -235,6 +254,7 @@ class FileTarget:
             raise values.TooLargeError(f"{self.where}: {error}", _refused(sent)) from error
 
     def release(self) -> None:
+        """Abort an open transaction, if that is possible soon, and close the producer and connections."""
         if self._producer is not None:
             with contextlib.suppress(EosdbError):
                 self._producer.abort_transaction()

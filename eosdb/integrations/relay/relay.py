@@ -11,12 +11,14 @@ Records that a target refuses as too large become dead letters.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, Protocol
+from collections.abc import Iterator
+from typing import Any, Final
 
 from eosdb import errors
 from eosdb.client.processor.failure import Failure
 from eosdb.integrations.relay import planning, values
+from eosdb.integrations.relay.file_ends import FileSource, FileTarget
+from eosdb.integrations.relay.kafka_ends import KafkaSource, KafkaTarget
 from eosdb.integrations.relay.settings import DEAD_LETTERS, RelaySettings
 from eosdb.integrations.relay.status import (
     Keeper,
@@ -31,86 +33,9 @@ from eosdb.model.notices import catalog
 from eosdb.model.notices.notice import Notice
 from eosdb.model.values import RELAY_GROUPS, TopicPartition
 
-
-class Source(Protocol):
-    """Where committed records come from. Used by one thread."""
-
-    @property
-    def where(self) -> str:
-        """The source's name in messages."""
-
-    def id(self) -> str:
-        """The id under which positions are stored: constant as long as offsets keep their meaning."""
-
-    def topics(self, requested: Iterable[str] | None) -> list[values.SourceTopic]:
-        """The topics to relay. Raises UnknownTopicOrPartitionError for a topic that does not exist."""
-
-    def departure(self, mark: str) -> str | None:
-        """Why the mark is not of the source's history; None if it is, or if that is unknown."""
-
-    def mark(self) -> str:
-        """A mark of the source's current history; empty if the source has none."""
-
-    def bounds(self, topics: Sequence[values.SourceTopic]) -> dict[TopicPartition, values.Bounds]:
-        """The current start and end of each partition."""
-
-    def begin(
-        self, topics: Sequence[values.SourceTopic], starts: Mapping[TopicPartition, int]
-    ) -> None:
-        """Start reading from these offsets."""
-
-    def read(self, limits: values.Limits) -> values.Chunk:
-        """Read the next chunk, and advance; empty if there is nothing to read."""
-
-    def ends(self) -> dict[TopicPartition, int]:
-        """The ends of the partitions when they were last looked up."""
-
-    def is_caught_up(self) -> bool:
-        """Whether the last `read` reached the end of every partition."""
-
-    def wait(self, timeout_ms: int, stopped: Callable[[], bool]) -> None:
-        """Wait until there may be more records, `timeout_ms` have passed, or `stopped` is true."""
-
-    def note(self, relay: str, positions: Mapping[TopicPartition, int]) -> None:
-        """Show at the source how far it was relayed. Only the positions at the target count."""
-
-    def rest(self) -> None:
-        """Close the connections. `read` opens them again."""
-
-
-class Target(Protocol):
-    """Where records go, in one transaction per chunk. Used by one thread."""
-
-    @property
-    def where(self) -> str:
-        """The target's name in messages."""
-
-    def id(self) -> str:
-        """The id of the target; must differ from the source's."""
-
-    def ready(self) -> None:
-        """Create the position topic if it does not exist."""
-
-    def take_over(self, transactional_id: str, stopped: Callable[[], bool]) -> None:
-        """Initialise the transactional id: end its previous holder's transaction and fence the holder.
-        `stopped` is polled to interrupt waits, in this call and in later ones."""
-
-    def position_records(self) -> Iterable[tuple[bytes | None, bytes | None]]:
-        """Key and value of each committed record of the position topic, up to its current end."""
-
-    def facts(self, topics: Iterable[str]) -> dict[str, values.TopicFacts]:
-        """Facts about the topics of this list that exist."""
-
-    def create(self, name: str, partitions: int, config: Mapping[str, str]) -> None:
-        """Create a topic with those settings that the target knows."""
-
-    def write(self, records: Sequence[values.Outgoing]) -> None:
-        """Write the records in one transaction, and commit it."""
-
-    def release(self) -> None:
-        """Abort an open transaction, if that is possible soon, and close the producer and connections."""
-
-
+Source = FileSource | KafkaSource
+Target = FileTarget | KafkaTarget
+"""Each is used by one thread. The methods of the file's ends say what those of the cluster's do, too."""
 _Place = tuple[str, int, int]
 
 
