@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final, Protocol
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from eosdb.admin.admin import Admin
 from eosdb.errors import InvalidRequestError, InvalidTimestampError
 from eosdb.log.batch import headers_from_text
 from eosdb.model.damage import reads
-from eosdb.model.fetched import Block, Want
+from eosdb.model.fetched import Want
 from eosdb.model.records.arrow_types import TYPES, schema
 from eosdb.model.values import IsolationLevel, TopicPartition
 
@@ -31,17 +32,8 @@ _STORED: Final = {
 """The names of the columns in a scan; the others are constant within a partition."""
 
 
-class ReadsBlocks(Protocol):
-    """The part of a database that `batches` needs: `Admin.read_blocks`."""
-
-    def read_blocks(
-        self, tp: TopicPartition, start: int, end: int, want: Want, /,
-        *, isolation_level: IsolationLevel, batch_size: int, skip_lost: bool,
-    ) -> Iterator[Block]: ...  # fmt: skip
-
-
 def batches(
-    reader: ReadsBlocks,
+    admin: Admin,
     topic_partition: TopicPartition,
     start: int,
     end: int,
@@ -68,7 +60,7 @@ def batches(
         "partition": topic_partition.partition,
         "source_file": source_file,
     }
-    for block in reader.read_blocks(
+    for block in admin.read_blocks(
         topic_partition,
         start,
         end,

@@ -8,14 +8,14 @@ static members (KIP-345); 6 flexible; 7 the protocol type, and null for no proto
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
 from kafka.protocol.consumer.group import JoinGroupRequest
 
 from eosdb.broker.broker import Broker
 from eosdb.errors import EosdbError, MemberIdRequiredError
 from eosdb.model import requests
-from eosdb.model.values import JoinGroupResult
+from eosdb.model.values import JoinGroupResult, SyncGroupResult
 from eosdb.wire.apis import Fields, Session, asked, serves
 from eosdb.wire.errors import coordinator_code_of
 
@@ -23,12 +23,7 @@ _LONGEST_WAIT_MS: Final = 60_000
 """The longest time until a parked request calls the broker again."""
 
 
-class _Answer(Protocol):
-    @property
-    def is_complete(self) -> bool: ...
-
-
-A = TypeVar("A", bound=_Answer)
+A = TypeVar("A", JoinGroupResult, SyncGroupResult)
 
 
 class _ClosingError(EosdbError):
