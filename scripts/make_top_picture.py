@@ -27,7 +27,7 @@ def main() -> None:
         make_shop(path)
         with Reader(Session(str(path))) as reader:
             lines, _ = top_screen.frame(
-                reader.first(), reader.note, top_screen.View(), _WIDTH, _HEIGHT
+                reader.take(), reader.note, top_screen.View(), _WIDTH, _HEIGHT
             )
     console = Console(
         file=io.StringIO(), record=True, width=_WIDTH, force_terminal=True, color_system="truecolor"

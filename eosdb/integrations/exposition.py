@@ -9,11 +9,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from operator import attrgetter
 from typing import Any, Final, Self
 
-from eosdb.errors import EosdbError, ListenError, StorageError
+from eosdb.errors import EosdbError, StorageError
 from eosdb.model.closing import Closeable
 from eosdb.model.overview import GroupFigures, Overview, PartitionFigures
 from eosdb.model.reports import CommitTimes
 from eosdb.model.threads import Thread
+from eosdb.wire.listening import not_listening
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 Labels = Mapping[str, object]
@@ -268,9 +269,7 @@ class FigureServer(Closeable):
         try:
             self._server: Final = Serving((host, port), Answer)
         except OSError as error:
-            raise ListenError(
-                f"{host}:{port}: {error.strerror or error}; choose another port or address"
-            ) from None
+            raise not_listening(host, port, error) from None
         self.port: Final[int] = self._server.server_address[1]
         self._thread: Final = Thread("the figures", "eosdb-figures", self._server.serve_forever)
 

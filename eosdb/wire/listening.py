@@ -104,11 +104,11 @@ def _listen(addresses: list[str], port: int) -> list[socket.socket]:
                 if error.errno in _NOT_HERE and len(addresses) > 1:
                     missing = error
                     continue
-                raise _not_listening(address, port, error) from error
+                raise not_listening(address, port, error) from error
             sockets.append(cleanup.enter_context(sock))
             port = sock.getsockname()[1]
         if not sockets:
-            raise _not_listening(addresses[-1], port, missing)
+            raise not_listening(addresses[-1], port, missing)
         cleanup.pop_all()
         return sockets
 
@@ -117,7 +117,7 @@ def shown(address: str, port: int) -> str:
     return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 
-def _not_listening(address: str, port: int, error: OSError) -> ListenError:
+def not_listening(address: str, port: int, error: OSError) -> ListenError:
     what_to_do = {
         errno.EADDRINUSE: "another program listens there; stop it, or choose another port",
         errno.EACCES: "choose a port above 1023",

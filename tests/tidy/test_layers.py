@@ -81,8 +81,8 @@ BUDGET = {
     "clients": 10_397,
     "wire": 5_623,
     "testing": 3_177,
-    "integrations": 7_353,
-    "commands": 9_794,
+    "integrations": 7_345,
+    "commands": 9_785,
 }
 """The lines of Python that a tier may have. Whoever raises one says in the commit what it buys."""
 DOORS = {

@@ -57,8 +57,6 @@ class Table(NamedTuple):
     """A table, whose last column has the names."""
 
     columns: tuple[Column, ...]
-    sort: int
-    """The number of the column it is initially sorted by."""
     rows: Callable[[Reading], list[Row]]
 
 
@@ -183,7 +181,7 @@ TABLES: Final[Sequence[Table]] = (
             Column("BEHIND", 9), Column("RATE/s", 8), Column("ETA", 7), Column("STATE", 11, True),
             Column("MEMB", 4), Column("FURTHEST", 18, True, WIDE), Column("GROUP"),
         ),
-        0, _groups,
+        _groups,
     ),
     Table(
         (
@@ -191,16 +189,16 @@ TABLES: Final[Sequence[Table]] = (
             Column("WAITING", 8), Column("FROM", 18, True), Column("PRODUCER", 8, False, WIDE + 20),
             Column("TRANSACTION"),
         ),
-        0, _transactions,
+        _transactions,
     ),
     Table(
         (
             Column("RATE/s", 9), Column("OFFSETS", 9), Column("SIZE", 8), Column("PARTS", 5),
             Column("NEWEST", 7), Column("TOPIC"),
         ),
-        0, _topics,
+        _topics,
     ),
-    Table((Column("WAITING", 9), Column("NEWEST", 8), Column("DEAD LETTERS")), 0, _dead_letters),
+    Table((Column("WAITING", 9), Column("NEWEST", 8), Column("DEAD LETTERS")), _dead_letters),
 )  # fmt: skip
 """Groups, transactions, topics, dead letters."""
 
@@ -256,7 +254,7 @@ class View:
     delay_s: float = 2.0
     table: int | None = None
     """None: all of them."""
-    sort: tuple[int, ...] = tuple(table.sort for table in TABLES)
+    sort: tuple[int, ...] = (0,) * len(TABLES)
     backwards: tuple[bool, ...] = (False,) * len(TABLES)
     top: int = 0
     """The first row shown."""

@@ -202,16 +202,12 @@ class Reader(Closeable):
         self._last: Overview | None = None
         self.note = ""
 
-    def first(self) -> Reading:
-        """Take the first reading. Raises the errors of `connect`."""
-        return self._read()
-
     def read(self) -> Reading | None:
-        """Take a reading. Returns None if the file cannot be read: `note` has the reason, the next call
+        """Do `take`, or return None if the file cannot be read: `note` has the reason, the next call
         retries."""
         try:
             self.note = ""
-            return self._read()
+            return self.take()
         except (EosdbError, OSError) as error:
             self.note = _text_of(error)
             try:
@@ -225,7 +221,8 @@ class Reader(Closeable):
         if opened is not None:
             opened.close()
 
-    def _read(self) -> Reading:
+    def take(self) -> Reading:
+        """Take a reading. Raises the errors of `connect`, and of the reading."""
         if self._db is not None and _inode(self._db.path) != self._inode:
             self.close()
             self.note = "the file has been replaced: this is the new one"
@@ -300,10 +297,6 @@ def top(session: Session, delay_s: float, iterations: int | None, batch: bool) -
         return
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise click.UsageError("standard input or output is not a terminal; use -b for plain text")
-    try:
-        import termios  # noqa: F401 – missing on some systems
-    except ModuleNotFoundError:
-        raise click.UsageError("this system cannot read single keys (no termios); use -b") from None
     _on_screen(session, view, iterations)
 
 
@@ -312,7 +305,7 @@ def _in_batches(session: Session, view: View, iterations: int | None) -> None:
     clock = SystemClock()
     done = 0
     with Reader(session) as reader:
-        reading = reader.first()
+        reading = reader.take()
         while True:
             output.lines(top_screen.batch(reading, reader.note, view))
             sys.stdout.flush()
@@ -327,7 +320,7 @@ def _on_screen(session: Session, view: View, iterations: int | None) -> None:
     clock = SystemClock()
     terminal = Terminal()
     with Reader(session) as reader:
-        reading = reader.first()
+        reading = reader.take()
         done, due = 1, clock.monotonic_ms() + round(min(view.delay_s, _FIRST_S) * 1000)
         try:
             with terminal.held():

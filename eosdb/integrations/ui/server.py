@@ -30,12 +30,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from eosdb.admin.timeline.svg import STYLE
 from eosdb.database import Database
-from eosdb.errors import EosdbError, ListenError, StorageError
+from eosdb.errors import EosdbError, StorageError
 from eosdb.integrations.ui.pages import INTERVAL_MS, Pages, Watcher
 from eosdb.model.closing import Closeable
 from eosdb.model.threads import Thread
 from eosdb.model.values import TopicPartition
 from eosdb.model.words import counted
+from eosdb.wire.listening import listen
 
 # decisions/0049: the token is a field of the form, no cookie.
 _BODY_MAX: Final = 10_000
@@ -231,16 +232,8 @@ class UiServer(Closeable):
     def __init__(
         self, db: Database, port: int = 0, *, open_to_write: Callable[[], Database] | None = None
     ) -> None:
-        self._socket: Final = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            self._socket.bind((_HOST, port))
-            self._socket.listen(128)  # Connections queue until the thread accepts them.
-        except OSError as error:
-            self._socket.close()
-            raise ListenError(
-                f"{_HOST}:{port}: {error.strerror}; choose another port, or 0 for a free one"
-            ) from None
+        # Connections queue until the thread accepts them.
+        (self._socket,) = listen([_HOST], port)
         self.port: Final[int] = self._socket.getsockname()[1]
         self.token: Final = "" if open_to_write is None else secrets.token_urlsafe(24)
         app = make_app(
