@@ -169,8 +169,6 @@ def _names_in_file(ctx: click.Context, names: Callable[[Database], Iterable[str]
     logging.disable()
     try:
         with contextlib.suppress(Exception):
-            import eosdb
-
             config = eosdb.BrokerConfig(lock_timeout_ms=_LOCK_TIMEOUT_MS)
             principal = ctx.find_root().params.get("principal") or "User:ANONYMOUS"
             with eosdb.connect(path, read_only=True, principal=principal, config=config) as db:

@@ -82,7 +82,7 @@ BUDGET = {
     "wire": 5_623,
     "testing": 3_177,
     "integrations": 7_345,
-    "commands": 9_785,
+    "commands": 9_780,
 }
 """The lines of Python that a tier may have. Whoever raises one says in the commit what it buys."""
 DOORS = {

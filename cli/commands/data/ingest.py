@@ -121,13 +121,12 @@ class Source:
         """Seek to `start`, after checking that the last ingested line still ends there."""
         file.seek(start.byte - start.last_size)
         last = file.read(start.last_size)
+        difference = "is shorter than what was read"
         if file.tell() == start.byte and file.seek(start.byte) == start.byte:
-            same = start.last_crc is None or zlib.crc32(last) == start.last_crc
-            if same and (self.packed or start.byte <= self.size()):
+            if start.last_crc not in (None, zlib.crc32(last)):
+                difference = "differs from what was read"
+            elif self.packed or start.byte <= self.size():
                 return
-            difference = "is shorter than what was read" if same else "differs from what was read"
-        else:
-            difference = "is shorter than what was read"
         raise errors.InvalidRecordError(
             f"{self.path} {difference} up to byte {start.byte}; it was replaced or edited: give another "
             "--source-id to ingest it as a new file"
@@ -147,21 +146,19 @@ class Source:
                 value = value.removeprefix(codecs.BOM_UTF8)
             if not value or value.isspace():
                 continue
+            key = error = None
             try:
                 document = parsed(value)
-                if self.key_field is None:
-                    yield Item(None, value, byte, line, raw)
-                    continue
-                if isinstance(document, dict):
-                    key = key_bytes(document.get(self.key_field))
-                    yield Item(key, value, byte, line, raw)
-                    continue
-                error = "not a JSON object, so it has no key field"
+                if self.key_field is not None:
+                    if isinstance(document, dict):
+                        key = key_bytes(document.get(self.key_field))
+                    else:
+                        error = "not a JSON object, so it has no key field"
             except UnicodeEncodeError:
                 error = "the key is half a surrogate pair, which UTF-8 cannot hold"
             except ValueError as problem:
                 error = f"not JSON: {problem}"
-            yield Item(None, value, byte, line, raw, error)
+            yield Item(key, value, byte, line, raw, error)
 
     def _csv(self, file: IO[bytes], start: Position) -> Iterator[Item]:
         """Yield rows as JSON objects of text. A read that resumes parses the header again."""
