@@ -16,7 +16,6 @@ from eosdb.admin import (
     topics,
     transactions,
 )
-from eosdb.admin.timeline import reading
 from eosdb.broker.core import Core, face
 
 
@@ -70,7 +69,7 @@ class Admin:
 
     overview = face(overview.overview)
     stats = face(storage.stats)
-    timeline = face(reading.timeline)
+    timeline = face(log.timeline)
     _transactions_in = face(consistent_cut.transactions_in)
     consistent_cut = face(consistent_cut.consistent_cut)
 

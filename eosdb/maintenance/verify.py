@@ -182,8 +182,7 @@ class RecordCheck:
             partition = self._partitions.get(event.partition_id)
             kept_from = event.base_offset + 1 if partition is None else partition.kept_from
             # One query for many batches works only if all their records are there and have checksums.
-            is_plain = event.has_checksums and event.base_offset >= kept_from
-            if not is_plain:
+            if not (event.has_checksums and event.base_offset >= kept_from):
                 self._range(position, event)
                 return
             self._batches.append((position, event))

@@ -77,7 +77,7 @@ TIERS = {
 }
 ROOMS = [row for tier in TIERS.values() for row in tier]
 BUDGET = {
-    "engine": 33_294,
+    "engine": 33_292,
     "clients": 10_397,
     "wire": 5_623,
     "testing": 3_177,
