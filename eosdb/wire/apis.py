@@ -1,10 +1,10 @@
-"""How an API is served: its versions, its right, its handler, and how its answer becomes a message.
+"""The registry of served APIs: versions, permission and handler of each, and how answers become messages.
 
-Each file of `eosdb.wire.handlers` registers its API here. The versions are those of Kafka 4.1, as far as
-eosdb implements everything they ask for (docs/wire.md). An answer is a dict of a response's fields;
-structures are dicts, too. At any depth, an `error` becomes the error code that the version knows, and a
-text if the response has a field for one. `like` adds the fields of a value that have the response's
-names; `asked` does the same for a request.
+Each file of `eosdb.wire.handlers` registers its API here. The versions are those of Kafka 4.1 whose
+features eosdb implements (docs/wire.md). A handler answers with a dict of the response's fields; nested
+structures are dicts, too. At any depth, the key `error` becomes the error code that the version knows, and
+an error text if the structure has a field for one. The key `like` copies fields of a value that have the
+same names; `asked` does so for requests.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Codes = Mapping[range, Mapping[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """An API of Kafka's protocol, as it is served."""
+    """A served API of Kafka's protocol: its versions, its handler, and its error codes."""
 
     request: type[ApiMessage]
     lowest: int
@@ -59,12 +59,13 @@ class Api:
         return int(self.request.API_KEY)
 
     def has_code(self, version: int) -> bool:
-        """Whether a response of this version can be only an error code."""
+        """Whether a response of this version has an error code for the request as a whole."""
         place = borrowed.response_of(self.key).fields.get("error_code")
         return place is not None and bool(place.for_version_q(version))
 
     def answer(self, session: Session, request: ApiMessage, version: int) -> Response | None:
-        """Carry out a request. Raises EosdbError if the response has no field for an error."""
+        """Handle a request and return the response. Raises EosdbError if the response has no field for an
+        error."""
         answer: Fields | FetchAnswer | None
         try:
             if self.right is not None:
@@ -80,7 +81,7 @@ class Api:
         return self.message(answer, version) if isinstance(answer, dict) else answer
 
     def message(self, answer: Fields, version: int) -> ApiMessage:
-        """The response with these fields. Raises RefusedByFileError."""
+        """Build the response from the handler's fields. Raises RefusedByFileError."""
         kind = borrowed.response_of(self.key)
         made: ApiMessage = message(kind, answer, lambda error: self._code(error, version))
         return made
@@ -109,7 +110,7 @@ def serves(
 ) -> Callable[[Handler], Handler]:
     """Register the decorated handler for these versions of an API.
 
-    `code_of` gives the code of an error. `codes` has other codes for versions that do not know this one.
+    `code_of` converts an error to its code. `codes` has the codes for versions that do not know this one.
     `right` is the operation on the cluster that every request needs; the broker checks all other rights.
     `failed` answers a request that fails as a whole, if an error code does not suffice.
     """
@@ -123,14 +124,14 @@ def serves(
 
 
 class OfTopic(NamedTuple):
-    """A topic's answers, by partition. The response names the topic as `asked` does."""
+    """A topic's answers, by partition. The response gets the topic's name or id from `asked`."""
 
     asked: Any
     partitions: list[tuple[int, Fields]]
 
 
 def message(kind: Any, fields: Fields, code_of: CodeOf) -> Any:
-    """The response, or a structure of it. Raises RefusedByFileError."""
+    """Build a response, or a structure within it, from a dict. Raises RefusedByFileError."""
     structures, made = borrowed.structures(kind), dict(fields)
     if (value := made.pop("like", None)) is not None:
         made = {
@@ -156,7 +157,8 @@ def message(kind: Any, fields: Fields, code_of: CodeOf) -> Any:
 def per_partition(
     topics: Iterable[Any], answer: Answer, with_error: Mapping[str, Any] | None = None
 ) -> list[OfTopic]:
-    """Answer each partition of a request, in its order. An answer with an error gets `with_error`."""
+    """Call `answer` for each partition of a request, in order. An answer with an error gets the fields
+    `with_error`."""
     return [
         OfTopic(
             topic,
@@ -174,7 +176,7 @@ def attempt(
     *of: Any,
     with_error: Mapping[str, Any] | None = None,
 ) -> Fields:
-    """One answer of several: its fields, or its error and `with_error`."""
+    """Return the fields from `answer`, or its error together with the fields `with_error`."""
     try:
         found = answer(*of)
     except EosdbError as error:
@@ -185,7 +187,7 @@ def attempt(
 
 
 def partitions_of(topics: Iterable[Any]) -> Iterator[tuple[TopicPartition, Any]]:
-    """Each partition of a request's topics, with its part of the request."""
+    """Yield each partition of a request's topics, with its structure in the request."""
     for topic in topics:
         name, partitions, index = borrowed.names_of_topic(topic.__class__)
         topic_name = getattr(topic, name)
@@ -194,8 +196,8 @@ def partitions_of(topics: Iterable[Any]) -> Iterator[tuple[TopicPartition, Any]]
 
 
 def asked(kind: Callable[..., T], message: Any, **others: Any) -> T:
-    """Build a broker's request, or a value in it. Fields that the message has by the same names are taken
-    from there, unless `others` has them."""
+    """Build a request to the broker, or a value in it. Copies the fields that the message has by the same
+    names, unless `others` has them."""
     same = borrowed.shared(message.__class__, kind) - others.keys()
     return kind(**{name: getattr(message, name) for name in same}, **others)
 
@@ -208,7 +210,7 @@ def by_topic(tps: Iterable[TopicPartition]) -> dict[str, list[int]]:
 
 
 def name_by_id(topics: Iterable[Any], names: Mapping[UUID, str]) -> None:
-    """Give the topics of a request the names of their ids; None for an unknown id."""
+    """Replace the topic ids of a request by names; None for an unknown id."""
     for topic in topics:
         topic.topic_id = topic.topic_id or NO_TOPIC
         topic.name = names.get(topic.topic_id)

@@ -41,7 +41,7 @@ _MOST_BLOCKS: Final = 100_000
 def decompress(
     codec: int, data: bytes, version: int, allowance: Allowance, before: bytes = b""
 ) -> bytearray:
-    """Append the decompressed data to `before`, the batch header, which saves a copy. Raises
+    """Decompress `data` behind `before`, the batch header; the common buffer saves a copy. Raises
     InvalidRecordError, MessageTooLargeError, UnsupportedCompressionTypeError."""
     if codec not in _CODECS or (codec == _ZSTD and version < _ZSTD_FROM):
         raise UnsupportedCompressionTypeError(
@@ -56,7 +56,7 @@ def decompress(
 def _within(
     into: Callable[[bytes, memoryview], int], data: bytes, allowance: Allowance, out: bytearray
 ) -> bytearray:
-    """Decompress with `into` into a buffer that grows until the output fits, up to the allowance."""
+    """Decompress with `into` into a buffer that grows, within the allowance, until the output fits."""
     size, begin = 4 * len(data) + 65_536, len(out)
     while True:
         size = min(size, allowance.bytes_left)
@@ -151,9 +151,9 @@ _MARKER_VALUE: Final = struct.pack(">hi", 0, 0)
 
 
 def decode(data: object, version: int, allowance: Allowance) -> RecordBatch:
-    """Decode the one batch that a Produce request of `version` has for a partition, within `allowance`.
-    Raises CorruptRecordError for damaged or truncated bytes, InvalidRecordError for a batch that
-    producers may not send, UnsupportedCompressionTypeError (Kafka: LogValidator, ProduceRequest), and
+    """Decode the only batch that a Produce request of `version` may have for a partition, within
+    `allowance`. Raises CorruptRecordError for damaged or truncated bytes, InvalidRecordError for a batch
+    that producers may not send, UnsupportedCompressionTypeError (Kafka: LogValidator, ProduceRequest), and
     MessageTooLargeError for too many records or bytes."""
     if not isinstance(data, bytes | bytearray | memoryview) or len(data) < _HEADER.size:
         raise InvalidRecordError("got no whole record batch, expected exactly one")
@@ -164,24 +164,24 @@ def decode(data: object, version: int, allowance: Allowance) -> RecordBatch:
         raise kind(f"got a batch of magic {magic}, expected {_MAGIC}")
     if length != len(data) - _BEFORE_LENGTH:
         raise InvalidRecordError(
-            f"got {len(data)} bytes and a batch of {length + _BEFORE_LENGTH}, expected exactly one batch"
+            f"got {len(data)} bytes for a batch of {length + _BEFORE_LENGTH}, expected exactly one batch"
         )
     if calc_crc32c(memoryview(data)[_ATTRIBUTES:]) != crc:
-        raise CorruptRecordError("the batch does not fit its checksum; it was damaged on its way")
+        raise CorruptRecordError("the batch does not match its CRC; it was damaged in transit")
     if base != 0:
-        raise InvalidRecordError(f"got the base offset {base}, expected 0: the log gives offsets")
+        raise InvalidRecordError(f"got base offset {base}, expected 0; the log assigns offsets")
     if attributes & _CONTROL:
         raise InvalidRecordError("got a control batch, which only coordinators write")
     if last_delta != count - 1:
         raise InvalidRecordError(
-            f"got {count} records and a last offset delta of {last_delta}, expected one for each record"
+            f"got {count} records and last offset delta {last_delta}, expected delta {count - 1}"
         )
     codec = attributes & _CODEC
     if codec:
         data = _uncompressed(data, attributes, codec, version, allowance)
     if not 0 < count * _LEAST_RECORD <= len(data) - _HEADER.size:
         raise InvalidRecordError(
-            f"got {len(data) - _HEADER.size} bytes of records, the batch says {count} records"
+            f"got {len(data) - _HEADER.size} bytes of records, too few for {count} records"
         )
     allowance.records(count)
     producer_id, producer_epoch, base_sequence = producer
@@ -193,11 +193,11 @@ def decode(data: object, version: int, allowance: Allowance) -> RecordBatch:
 
 # decisions/0055: a Fetch returns every stored record up to the end of the read.
 def encode(block: Block, room: int, *, at_least_one: bool) -> tuple[bytes | bytearray, int]:
-    """Encode fetched records as batches of at most `room` bytes, or of one record if `at_least_one`; also
-    returns the next fetch offset. Consecutive records of a producer form one batch, even if they were
-    sent in several."""
+    """Encode fetched records as batches of at most `room` bytes, or as one record if `at_least_one`; also
+    returns the next fetch offset. Consecutive records of a producer form one batch, even if they were sent
+    in several."""
     rows, offset = block.rows, block.start
-    if block.batches is not None:  # decisions/0067
+    if block.batches is not None:  # The accelerator has built them (decisions/0067).
         if len(block.batches) > room and not at_least_one:
             return b"", offset
         return block.batches, _set_checksums(block.batches)
@@ -214,7 +214,7 @@ def encode(block: Block, room: int, *, at_least_one: bool) -> tuple[bytes | byte
             return b"".join(batches), offset
     if offset < block.stop:
         # Compaction has removed the end of the range, so no record shows how far the read went. A marker
-        # of no producer does: every client continues after it, and no application sees it.
+        # without a producer does: every client continues after it, and no application sees it.
         gap = _marker(block.stop - 1, _NO_TIMESTAMP, -1, -1, "COMMIT")
         if len(gap) <= room or (at_least_one and not batches):
             batches.append(gap)
@@ -269,13 +269,12 @@ def _uncompressed(
 
 
 def _runs(rows: Rows) -> Iterator[tuple[int, int]]:
-    """Yield the ranges of records that fit into one batch: the header has one producer and one base
-    sequence."""
+    """Yield ranges of records that fit into one batch, whose header has one producer and base sequence."""
     offsets, sequences, end = rows.offset, rows.sequence, 0
 
     def finer(at: int) -> tuple[int, int, int]:
-        """The other values that must be equal: LogAppendTime batches have one timestamp, and a marker is
-        a batch of its own."""
+        """The other values that must be equal within a batch: LogAppendTime batches have one timestamp, and
+        a marker is a batch of its own."""
         return (
             sequences[at] - offsets[at] if sequences[at] >= 0 else 0,
             rows.timestamp[at] if rows.timestamp_type[at] else 0,
@@ -295,7 +294,7 @@ def _runs(rows: Rows) -> Iterator[tuple[int, int]]:
             and finer(begin) == finer(end - 1)
             and not rows.timestamp_type[begin]
         ):
-            yield begin, end  # Found in C.
+            yield begin, end  # `set` and `map` find most batches without a Python loop.
         else:
             for _, run in groupby(range(begin, end), finer):
                 *_, last = run

@@ -1,7 +1,6 @@
-"""The internals of kafka-python, aiokafka and cramjam that the server uses; only this module touches
-them.
+"""The internals of kafka-python, aiokafka and cramjam that the server uses; no other module does.
 
-Their authors do not promise them. So the extra `serve` pins the three to their minor versions, and
+They may change in any release. So the extra `serve` pins the three to their minor versions, and
 tests/wire/test_borrowed.py has a test for each use.
 """
 
@@ -26,7 +25,7 @@ Decode = Callable[[memoryview, int], tuple[Any, int]]
 @dataclass(frozen=True, slots=True)
 class Field:
     """A field of a message in one version: an array of `element`, a structure of `fields` and `tagged`
-    fields by their tags, or a value of the primitive type `type_name`."""
+    fields by tag, or a value of the primitive type `type_name`."""
 
     is_nullable: bool
     type_name: str = ""
@@ -57,7 +56,8 @@ def response_of(api_key: int) -> Any:
 
 @cache
 def structures(kind: Any) -> Mapping[str, Any]:
-    """The classes of those fields of a message or structure that are structures or arrays of them."""
+    """The fields of a message or structure that are structures, or arrays of structures, with their
+    classes."""
     return {
         name: one.data_class
         for name, one in kind.fields.items()
@@ -67,20 +67,20 @@ def structures(kind: Any) -> Mapping[str, Any]:
 
 @cache
 def shared(kind: Any, of_value: Any) -> frozenset[str]:
-    """The fields of a message or structure that a dataclass or named tuple has by the same names."""
+    """The names of the fields that a message or structure shares with a dataclass or named tuple."""
     return frozenset(kind.fields.keys() & of_value.__annotations__.keys())
 
 
 @cache
 def error_fields(kind: Any) -> tuple[str, bool]:
-    """The name of the error code in a response or structure, and whether it has a text beside it."""
+    """The field of a structure for the error code, and whether the structure also has an error text."""
     code = next((name for name in kind.fields if name.endswith("error_code")), "")
     return code, "error_message" in kind.fields
 
 
 @cache
 def names_of_topic(kind: Any) -> tuple[str, str, str]:
-    """The names of a topic, its partitions and a partition's number in a message; "" if a partition is
+    """A message's field names for a topic, its partitions and a partition's number; "" if a partition is
     only its number. The name comes first, the partitions last; the number is the first int32."""
     *_, partitions = names = tuple(kind.fields)
     of = structures(kind).get(partitions)
@@ -89,8 +89,8 @@ def names_of_topic(kind: Any) -> tuple[str, str, str]:
 
 
 def encoded(message: Any, version: int) -> bytearray:
-    """The message's body. Its buffer is dropped: kafka-python keeps one for each thread, of 64 KB or as
-    large as the thread's largest message."""
+    """Encode the body of a message. Drops the buffer that kafka-python would keep for each thread: 64 KB,
+    or as large as the thread's largest message."""
     EncodeBufferPool._local.buf = EncodeBuffer(1_024)  # type: ignore[no-untyped-call]
     try:
         return message.encode(version=version)  # type: ignore[no-any-return]
@@ -99,7 +99,7 @@ def encoded(message: Any, version: int) -> bytearray:
 
 
 def is_buffer_too_small(error: Exception) -> bool:
-    """Whether a `decompress_into` of cramjam failed for lack of space: all its codecs use one text."""
+    """Whether a `decompress_into` of cramjam failed for lack of space. All its codecs raise this text."""
     return "failed to write whole buffer" in str(error)
 
 

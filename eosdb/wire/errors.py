@@ -1,8 +1,8 @@
 """Error codes of Kafka's protocol, adapted to clients whose version knows fewer of them.
 
 A refusal by the file (locked, full, failing) has no error code: `code_of` raises `RefusedByFileError`,
-which ends the connection. Every handler gets its error codes from `code_of`, so no such refusal is
-answered (decisions/0054).
+which ends the connection. Every handler gets its error codes from `code_of`, so clients never receive such
+a refusal as a response (decisions/0054).
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ _LONGEST_MESSAGE: Final = 2_000
 
 
 class RefusedByFileError(Exception):
-    """The file has refused a request, and no later request of its connection may be carried out. Not an
-    EosdbError, so that no handler turns it into a response."""
+    """Raised if the file has refused a request: no later request of the connection may be carried out. Not
+    an EosdbError, so that no handler turns it into a response."""
 
 
 class InvalidReplicationFactorError(errors.ApiError, code=38):
@@ -56,14 +56,14 @@ class ElectionNotNeededError(errors.ApiError, code=84):
 
 
 class NoReassignmentInProgressError(errors.ApiError, code=85):
-    """Raised because partitions stay where they are."""
+    """Raised because partitions cannot move: there is one broker."""
 
 
 class InvalidUpdateVersionError(errors.ApiError, code=95):
-    """Raised because the way of opening the file sets the level of a feature."""
+    """Raised because the level of a feature depends on how the file was opened."""
 
 
-# decisions/0054: librdkafka would take records that are stored after the refusal for the refused ones.
+# decisions/0054: librdkafka would mistake records stored after the refusal for the refused ones.
 def code_of(error: errors.EosdbError) -> int:
     """The error code for a request to the log; errors that Kafka does not have become
     KAFKA_STORAGE_ERROR, which clients retry. Raises RefusedByFileError if the file refused the request."""
@@ -82,8 +82,8 @@ def message_of(error: errors.EosdbError) -> str:
 
 
 def reading_code_of(error: errors.EosdbError) -> int:
-    """The error code for one partition of a read request: damage in it leaves the other partitions
-    readable. Raises RefusedByFileError."""
+    """The error code for one partition of a read request. A damaged partition leaves the others readable.
+    Raises RefusedByFileError."""
     return KAFKA_STORAGE_ERROR if isinstance(error, errors.CorruptDatabaseError) else code_of(error)
 
 

@@ -1,7 +1,7 @@
-"""The limits of clients' costs for a server: sizes, times, and the memory that all connections share.
+"""A server's limits on the costs of its clients: sizes, times, and the memory that connections share.
 
-Exceeding a limit ends in one of Kafka's errors or in a closed connection (docs/wire.md, "Limits";
-decisions/0031).
+A client that exceeds a limit gets one of Kafka's errors, or its connection is closed (docs/wire.md,
+"Limits"; decisions/0031).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Limits:
     """How long `close` waits for requests being handled."""
 
     def seconds_for(self, size: int) -> float:
-        """How long a frame of this size may take."""
+        """The time (s) in which a frame of this size must be transferred."""
         return self.transfer_s + size / _MIB
 
 
@@ -101,7 +101,7 @@ class Room:
             return size
 
     def give_back(self, lease: Lease, size: int, *, is_all: bool) -> None:
-        """Return bytes to the budget; `is_all` if the lease holds no more of it."""
+        """Return bytes of a lease to the budget; `is_all` if the lease holds none any more."""
         with self._changed:
             self.used -= size
             if self._beyond is lease and is_all:
@@ -116,8 +116,8 @@ class Room:
 
 
 class Memory:
-    """The memory for requests and responses of all connections. A quarter is for small requests alone, so
-    that unfinished large requests cannot starve them."""
+    """The memory for requests and responses of all connections. A quarter is reserved for small requests,
+    so that unfinished large requests cannot starve them."""
 
     def __init__(self, size: int) -> None:
         self.small: Final = Room(size // 4)
@@ -152,15 +152,15 @@ class Lease:
 
     @property
     def keeps_others(self) -> bool:
-        """Whether other leases wait for a budget from which this lease holds bytes."""
+        """Whether this lease holds bytes of a budget for which other leases wait."""
         memory = self.memory
         return (self.size > 0 and memory.large.is_wanted) or (
             self.small > 0 and memory.small.is_wanted
         )
 
     def take(self, size: int, of_request: int = 0) -> None:
-        """Take more bytes, waiting until they are available. If they have arrived, `of_request` is the
-        size of their request. Raises ConnectionAbortedError."""
+        """Take more bytes, waiting until they are available. For received bytes, `of_request` is the size
+        of the whole request. Raises ConnectionAbortedError."""
         if of_request <= SMALL_REQUEST and self.small + size <= _SMALL_SHARE:
             self.memory.small.take(self, size)
             self.small += size
@@ -192,7 +192,7 @@ class Lease:
 
 
 class Allowance:
-    """The limits of one request while its batches are decoded: decompressed bytes, and records."""
+    """The limits for decoding the batches of one request: decompressed bytes, and records."""
 
     def __init__(self, lease: Lease) -> None:
         self._lease = lease
@@ -204,7 +204,7 @@ class Allowance:
         self._lease.take(size)
 
     def found(self, size: int, buffered: int) -> None:
-        """Keep the `size` bytes used of a buffer, and return the rest. Raises MessageTooLargeError."""
+        """Keep `size` bytes of a buffer, and return the rest of it. Raises MessageTooLargeError."""
         self._spend(size)
         self._lease.give_back(buffered - size)
 
@@ -224,9 +224,7 @@ class Allowance:
 
     def _spend(self, size: int) -> None:
         if size > self.bytes_left:
-            self.bytes_left = (
-                0  # Otherwise each further bomb of the request would cost as much again.
-            )
+            self.bytes_left = 0  # Makes further decompression bombs of the request cheap.
             raise MessageTooLargeError(
                 f"the batches of the request have more than {DECOMPRESSED_BYTES} bytes when they are "
                 "decompressed; send fewer or smaller records at once"

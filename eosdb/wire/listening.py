@@ -1,5 +1,4 @@
-"""The listening sockets of a server: the addresses of a name, with one port for all of them, and
-accepting.
+"""The listening sockets of a server: all addresses of a host name share one port.
 
 A forked child inherits its parent's sockets, but not the threads that serve them. It closes its copies at
 once and sends nothing (decisions/0031). Otherwise a client would wait on a connection that the parent has
@@ -127,7 +126,7 @@ def not_listening(address: str, port: int, error: OSError) -> ListenError:
 
 
 def _reason(error: OSError | UnicodeError) -> str:
-    """The system's reason alone: the text of `create_server` is too long for a line."""
+    """The system's reason alone, because the text of `create_server` is too long for a line."""
     if isinstance(error, OSError) and (error.errno or 0) > 0:
         return os.strerror(error.errno or 0)
     return getattr(error, "strerror", None) or str(error)
@@ -137,7 +136,7 @@ class Inherited(Protocol):
     """An object with sockets that a forked child inherits."""
 
     def forget(self) -> None:
-        """Close the sockets in the child, without touching anything that the parent uses."""
+        """Close the sockets in the child. Must not touch anything else that the parent uses."""
 
 
 class _Process:
@@ -162,9 +161,9 @@ def accept(
     take: Callable[[socket.socket, str], None],
     make_room: Callable[[], object],
 ) -> None:
-    """Call `take` with each new connection and its address, until the listener is shut down. Without a
-    file descriptor, thread or memory, calls `make_room` and pauses; this is logged once until it succeeds
-    again."""
+    """Call `take` with each new connection and its address, until the listener is shut down. If
+    descriptors, threads or memory run out, calls `make_room` and pauses; this is logged once until
+    accepting succeeds again."""
     listener.setblocking(False)
     poll = select.poll()
     poll.register(listener, select.POLLIN)
@@ -181,8 +180,8 @@ def accept(
         except (BlockingIOError, ConnectionAbortedError):  # The client has gone already.
             continue
         except (OSError, StorageError, RuntimeError, MemoryError) as error:
-            # No descriptor, thread, memory left.
-            with contextlib.suppress(MemoryError):  # Without this thread no client could connect.
+            # No file descriptor, thread or memory is left.
+            with contextlib.suppress(MemoryError):  # Without this thread, no client could connect.
                 if not is_closed.is_set() and not is_failing:
                     catalog.CANNOT_ACCEPT.say(error=error)
                 is_failing = True
@@ -191,7 +190,7 @@ def accept(
 
 
 def prepare(sock: socket.socket) -> None:
-    """Set the options of every connection: responses are sent at once, and a vanished client is noticed."""
+    """Set the options of a connection: responses are sent at once, and vanished clients are detected."""
     sock.settimeout(None)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

@@ -64,8 +64,8 @@ class Users:
 
 
 def begin(mechanism: str, users: Users, before: tuple[str, str] | None = None) -> Exchange:
-    """Start a mechanism; `before` are the mechanism and user of a renewed login. The generator raises
-    SaslAuthenticationFailedError."""
+    """Start a mechanism. For a renewed login, `before` has its former mechanism and user. The generator
+    raises SaslAuthenticationFailedError."""
     exchange = _plain(users) if mechanism == PLAIN else _scram(mechanism, users)
     if before is not None:
         exchange = _again(exchange, mechanism, *before)
@@ -74,7 +74,7 @@ def begin(mechanism: str, users: Users, before: tuple[str, str] | None = None) -
 
 
 def _again(exchange: Exchange, mechanism: str, mechanism_before: str, user_before: str) -> Exchange:
-    """A re-authentication, which changes neither mechanism nor user, with Kafka's errors."""
+    """Re-authenticate, with Kafka's errors if the mechanism or the user has changed."""
     if mechanism != mechanism_before:
         yield b""
         raise SaslAuthenticationFailedError(
@@ -147,7 +147,7 @@ def _malformed(mechanism: str) -> SaslAuthenticationFailedError:
 
 
 def _refused(mechanism: str) -> SaslAuthenticationFailedError:
-    """The error with Kafka's text, which programs look for."""
+    """An error with Kafka's text, which programs look for."""
     return SaslAuthenticationFailedError(
         "Authentication failed during authentication due to invalid credentials with SASL mechanism "
         f"{mechanism}"
@@ -173,8 +173,8 @@ class Refusals:
         """Held while a password is hashed, so that guessing uses at most one processor."""
 
     def wait(self, asked_ms: int, ended: threading.Event) -> None:
-        """Wait for the turn of a login that began at `asked_ms`, or until its connection has `ended`. The
-        wait is the same for an unknown user and a wrong password, whose hashing times differ."""
+        """Wait until a failed login begun at `asked_ms` may be answered, or its connection has `ended`.
+        The wait is the same for an unknown user and a wrong password, whose hashing times differ."""
         with self._lock:
             self._told_ms = told_ms = max(self._told_ms, asked_ms) + _PAUSE_MS
         ended.wait(max(0, told_ms - REAL_TIME.monotonic_ms()) / 1000)
@@ -234,8 +234,8 @@ class Login:
         return self._exchange is not None
 
     def check_may_ask(self, api_key: int, name: str) -> None:
-        """Raises SaslAuthenticationFailedError for a request before the login, during its renewal, or
-        after its end; a renewal is still possible after the latter."""
+        """Raises SaslAuthenticationFailedError for a request before the login, during its renewal, or after
+        its expiry. After the expiry a client may still renew the login."""
         if self.is_due and api_key not in _BEFORE:
             why = "which this server requires" if self.user is None else "which had begun again"
             raise SaslAuthenticationFailedError(
@@ -253,7 +253,7 @@ class Login:
             )
 
     def begin(self, mechanism: str, *, takes_tokens: bool) -> None:
-        """Start one of MECHANISMS."""
+        """Start one of the mechanisms in MECHANISMS."""
         before = None
         if self.user is not None:
             before = self._mechanism, self.user

@@ -43,7 +43,7 @@ tagged fields."""
 
 
 class Counts:
-    """The rest of a request's limits on elements and copies."""
+    """The elements and copied bytes that a request may still use."""
 
     __slots__ = ("copied", "elements")
 
@@ -52,13 +52,13 @@ class Counts:
         self.copied = _MOST_COPIED
 
     def count(self, elements: int) -> None:
-        """Use up elements. Raises ValueError beyond the limit."""
+        """Subtract elements. Raises ValueError beyond the limit."""
         self.elements -= elements
         if self.elements < 0:
             raise ValueError(f"more than {_MOST_ELEMENTS} elements in one request")
 
     def copy(self, size: int) -> None:
-        """Use up copied bytes. Raises ValueError beyond the limit."""
+        """Subtract copied bytes. Raises ValueError beyond the limit."""
         self.copied -= size
         if self.copied < 0:
             raise ValueError("too many tagged fields for a request of its size")
@@ -70,7 +70,7 @@ and struct.error."""
 
 
 def of_field(field: Field, flexible: bool, inside: bool = False) -> Walk:
-    """The walk over a field, or over a whole message; `inside` a tagged field."""
+    """Build the check of a field, or of a whole message; `inside` for fields within a tagged field."""
     if field.element is not None:
         return _array(of_field(field.element, flexible, inside), field.is_nullable, flexible)
     if field.fields is not None:
@@ -85,7 +85,7 @@ def of_field(field: Field, flexible: bool, inside: bool = False) -> Walk:
 
 
 def unsigned_varint(data: bytes | bytearray, at: int) -> tuple[int, int]:
-    """An unsigned varint, and the offset where it ends."""
+    """Read an unsigned varint. Returns it and the offset after it."""
     value = shift = 0
     while True:
         byte = data[at]
@@ -117,8 +117,8 @@ def _structure(structure: Field, flexible: bool, inside: bool) -> Walk:
 def _length(
     data: bytes | bytearray, at: int, number: struct.Struct | None, nullable: bool
 ) -> tuple[int, int]:
-    """Read a length and check it against the bytes left. Returns it (0 for null) and the offset after it.
-    If `number` is None, it is a varint."""
+    """Read a length (0 for null) and check it against the bytes left; returns it and the offset after it.
+    `number` is the format of the length; None for a varint."""
     if number is None:
         size, at = unsigned_varint(data, at)
         size -= 1
@@ -127,7 +127,7 @@ def _length(
         at += number.size
     if size < 0:
         if size != _NULL or not nullable:
-            raise ValueError(f"a length of {size}" if size != _NULL else "null where none may be")
+            raise ValueError(f"a length of {size}" if size != _NULL else "null in a required field")
         return 0, at
     if size > len(data) - at:
         raise ValueError(f"a length of {size} with {len(data) - at} bytes left")
@@ -188,7 +188,8 @@ def _tagged(walks: dict[int, Walk]) -> Walk:
 
 
 def _none_inside(data: bytes | bytearray, at: int, counts: Counts) -> int:
-    """Refuses tagged fields inside of one: the decoder does not read them, and would lose its place."""
+    """Refuse tagged fields within a tagged field: the decoder does not skip them, and would misread the
+    rest."""
     if data[at] != 0:
         raise ValueError("tagged fields inside a tagged field, where none are read")
     return at + 1
@@ -234,12 +235,12 @@ class FetchedPartition:
 
 @dataclass(frozen=True, slots=True)
 class FetchAnswer:
-    """The partitions of each topic, which is named as in the request."""
+    """The answer to a Fetch: the partitions of each topic, which is named as in the request."""
 
     topics: Mapping[str | UUID, Sequence[FetchedPartition]]
 
     def encode(self, version: int) -> Pieces:
-        """Encode it in a version of FetchResponse; the first piece can be added to."""
+        """Encode the answer in a version of FetchResponse. The caller may append to the first piece."""
         out = bytearray(struct.pack(">ihi", 0, 0, 0)[: 10 if version >= 7 else 4])
         pieces: Pieces = [out]
         count = _compact if (flexible := version >= 12) else _counted
@@ -275,12 +276,12 @@ def _name(topic: str | UUID, flexible: bool) -> bytes:
 
 
 def _counted(count: int) -> bytes:
-    """The length of an array or of bytes; -1 is null."""
+    """Encode the length of an array or of bytes; -1 is null."""
     return struct.pack(">i", count)
 
 
 def _compact(count: int) -> bytes:
-    """The length in a flexible version: a varint of the length plus one."""
+    """Encode a length for a flexible version: a varint of the length plus one."""
     left, encoded = count + 1, bytearray()
     while left > 127:
         encoded.append(left & 127 | 128)
@@ -316,7 +317,7 @@ class RequestHeader:
 
 
 def decode_header(frame: bytes | bytearray) -> RequestHeader:
-    """Raises MalformedMessageError."""
+    """Decode the header of a request. Raises MalformedMessageError."""
     try:
         api_key, version, correlation_id, size = _HEADER.unpack_from(frame)
         end = _HEADER.size + max(size, 0)
@@ -331,8 +332,8 @@ def decode_header(frame: bytes | bytearray) -> RequestHeader:
 def decode_body(
     request: type[ApiMessage], header: RequestHeader, frame: bytes | bytearray
 ) -> ApiMessage:
-    """Decode the request behind its header. Raises MalformedMessageError. Ignores bytes behind the
-    request, as Kafka does: librdkafka's Metadata request for all topics has three bytes too many."""
+    """Decode the request after its header. Raises MalformedMessageError. Ignores bytes after the request,
+    as Kafka does: librdkafka's Metadata request for all topics has three bytes too many."""
     flexible, walk, decode = _reader(request, header.version)
     try:
         counts = Counts()

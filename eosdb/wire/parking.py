@@ -1,4 +1,4 @@
-"""Waiting requests: one thread watches the file for all of them, and does due work meanwhile.
+"""Waiting requests: one thread watches the file for all of them, and does due work of the coordinator.
 
 A long poll or a join costs nothing while it waits. After a commit of any process the watcher checks the
 condition of each waiting request once, and wakes those whose condition holds (decisions/0028).
@@ -52,7 +52,7 @@ class _Waiter:
 
 
 class Parking:
-    """Requests that wait for a commit. Threads share it; `close` wakes all of them."""
+    """The requests that wait for a commit. Threads may share it; `close` wakes all requests."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -69,15 +69,15 @@ class Parking:
         self._thread.start()
 
     def wait(self, look: Look, timeout_ms: int, client: socket.socket) -> Shared | None:
-        """Wait until `look` may be true; None after the time-out (real time). Raises ConnectionError if
-        the client disconnects meanwhile."""
+        """Wait until `look` may be true; returns None after the time-out (real time). Raises
+        ConnectionError if the client disconnects meanwhile."""
         waiter = _Waiter(look, client)
         with self._lock:
             self._waiters.add(waiter)
         try:
             self._arrived.set()
-            # Check once more: a commit may have come since the caller's own check. One check at a time,
-            # because each of many at once would open a connection to the file.
+            # Check again: a commit may have come since the caller's check. The lock allows one check at a
+            # time, because each concurrent check would open a connection to the file.
             with self._looking:
                 may_be = self.is_closed or look(self._broker)
             may_be = may_be or waiter.woken.wait(timeout_ms / 1000)
@@ -125,7 +125,7 @@ class Parking:
 
     def _is_something_due(self) -> bool:
         now = REAL_TIME.monotonic_ms()
-        if now - self._round_ms >= _ROUND_MS:  # A write does the housekeeping.
+        if now - self._round_ms >= _ROUND_MS:  # Housekeeping needs a write.
             self._round_ms = now
             return True
         return self._core.clock.time_ms() >= self._due

@@ -29,17 +29,17 @@ class Certificates:
     """The PEM files of a server, and their TLS context, which is renewed whenever a file changes."""
 
     def __init__(self, cert: str, key: str, ca: str | None) -> None:
-        """Raises ConfigError."""
+        """Read the files. Raises ConfigError."""
         self._files: Final = cert, key, ca
         self._state = self._state_of_files()
         self._context = _context(*self._files)
 
     def context(self) -> ssl.SSLContext:
-        """The context for a new connection. If the changed files are not valid, it stays as it was, which
-        is logged once for each change."""
+        """The context for a new connection. If a changed file is not valid, the context stays the old one,
+        which is logged once for each change."""
         state = self._state_of_files()
         if state != self._state:
-            self._state = state  # Taken before the read: a change during it causes a new read.
+            self._state = state  # A change during the read causes another read.
             try:
                 self._context = _context(*self._files)
             except ConfigError as error:
@@ -53,7 +53,7 @@ class Certificates:
 
 
 def _state(path: str) -> tuple[int, ...] | None:
-    """Values that differ once a file, or a link to it, has been replaced or written."""
+    """A fingerprint of a file: it changes when the file, or a link to it, is replaced or written."""
     try:
         found = os.stat(path)
     except OSError:
@@ -127,7 +127,7 @@ def security(
 
 
 def _context(cert: str, key: str, ca: str | None) -> ssl.SSLContext:
-    """Raises ConfigError."""
+    """Create the TLS context. Raises ConfigError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.sslsocket_class = SecureSocket

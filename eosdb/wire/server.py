@@ -1,4 +1,4 @@
-"""The server: it listens, serves each connection in a thread, and closes them in an orderly way.
+"""The server: it listens, serves each connection in a thread, and closes connections in an orderly way.
 
 A connection answers its requests one at a time, in their order, as Kafka does.
 """
@@ -58,14 +58,14 @@ class Frames:
         self._ahead = b""
         """Bytes of later requests, which came with the last one."""
         self._read_s = 0.0
-        # None once the client is known.
+        # The time by which the client must be known; None afterwards.
         self.stranger_until_ms: int | None = REAL_TIME.monotonic_ms() + int(
             limits.stranger_s * 1000
         )
 
     @property
     def patience_s(self) -> float:
-        """How long the client may be silent."""
+        """The time (s) that the client may be silent."""
         if self.stranger_until_ms is None:
             return self._limits.idle_s
         left_ms = self.stranger_until_ms - REAL_TIME.monotonic_ms()
@@ -78,7 +78,7 @@ class Frames:
         client that sends for too long."""
         self.lease.release()
         if (patience_s := self.patience_s) <= 0:
-            raise TimeoutError(f"it has not logged in within {self._limits.stranger_s:.0f} s")
+            raise TimeoutError(f"no login or request within {self._limits.stranger_s:.0f} s")
         try:
             data = bytearray(self._ahead or self._received(_FIRST, patience_s))
         except _NOT_YET:
@@ -119,7 +119,7 @@ class Frames:
                 patience.renew()
 
     def _fill(self, data: bytearray, size: int) -> bool:
-        """Read until `data` has `size` bytes; False if the client disconnects before."""
+        """Read until `data` has `size` bytes. Returns False if the client disconnects first."""
         patience = _Patience(min(self._limits.seconds_for(size), self.patience_s), self.lease)
         while (left := size - len(data)) > 0:
             wait_s = patience.seconds(f"received {len(data)} of the {size} bytes of a frame")
@@ -157,7 +157,7 @@ class _Patience:
         return min(left / 1000, _LOOK_S)
 
     def renew(self) -> None:
-        """Restart the time-out after progress of the peer."""
+        """Note progress of the client: it may pause anew."""
         self._renewed = REAL_TIME.monotonic_ms()
 
     # decisions/0031: a lack of memory is not the client's fault.
@@ -209,7 +209,7 @@ class Connection:
                     return
                 answer = self._answer(frame)
                 self._know_if_logged_in()
-                del frame  # Frees memory: the client may be slow.
+                del frame  # The client may read slowly, so free the memory now.
                 if answer is not None:
                     self._frames.write(answer)
                 if self._session.login.is_refused:
@@ -234,8 +234,7 @@ class Connection:
             shut_down(self._socket, socket.SHUT_RD)
 
     def abort(self) -> None:
-        """Reset the connection at once, as if the process had died; the response in preparation is never
-        sent."""
+        """Reset the connection at once, as if the process had died; an unfinished response is not sent."""
         self._is_closing = True
         self._session.login.ended.set()
         with contextlib.suppress(OSError):
@@ -262,7 +261,7 @@ class Connection:
             )
         self._session.login.check_may_ask(header.api_key, api.name)
         request = messages.decode_body(api.request, header, frame)
-        self._know_if_logged_in()  # Before the request, which may wait for long.
+        self._know_if_logged_in()  # Before the handler, which may wait long.
         self._session.client_id = header.client_id
         try:
             response = self._carry_out(api, request, header.version)
@@ -409,7 +408,7 @@ class Server(Closeable):
             sock.close()
 
     def _end_connections(self, end: Callable[[Connection], None]) -> None:
-        # `tuple` is one call into C and needs no lock, which an interrupt could leave held.
+        # `tuple` is one C call. A lock could stay held after an interrupt.
         for connection in tuple(self._connections):
             end(connection)
 
@@ -429,10 +428,10 @@ class Server(Closeable):
 
     def _take(self, sock: socket.socket, client_host: str) -> None:
         """Serve a new connection. If there are too many, the oldest connection of an unknown client is
-        closed; if there is none, the new one. Either is logged once."""
+        closed; without such a client, the new connection is closed. Either is logged once."""
         full, count = None, len(self._connections)
         if count >= self._limits.connections:
-            # Connections that are being closed may still be there, but within bounds.
+            # Connections that are being closed still count, so allow up to twice the limit.
             has_room = count < 2 * self._limits.connections and self._close_oldest_stranger()
             full = catalog.UNUSED_CONNECTIONS_CLOSED if has_room else catalog.TOO_MANY_CONNECTIONS
             if self._full is not full:

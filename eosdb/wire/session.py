@@ -1,4 +1,4 @@
-"""The context of a handler: the connection's broker, its principal, and its waiting place."""
+"""The context of a handler: the connection's broker, its principal, and its waiting requests."""
 
 from __future__ import annotations
 
@@ -68,24 +68,24 @@ class Session:
         return answer
 
     def may(self, operation: str, kind: str, name: str) -> bool:
-        """Whether the principal may do this, for requests that the broker does not check."""
+        """Whether the principal may perform an operation that the broker does not check."""
         return operation in self.broker.ask(requests.AuthorizedOperations(kind, name))
 
     def check(self, operation: str) -> None:
-        """Raises ClusterAuthorizationFailedError unless the principal may do this with the cluster."""
+        """Raises ClusterAuthorizationFailedError unless the principal may perform the operation on the
+        cluster."""
         if not self.may(operation, "cluster", CLUSTER):
             raise ClusterAuthorizationFailedError(
                 f"{self.principal} may not {operation} the cluster"
             )
 
     def features(self) -> dict[str, int]:
-        """The features of the cluster (KIP-584). The highest supported level, from 0 on, is the finalized
-        one; it follows from the way the file was opened."""
+        """The cluster's features, each with its finalized level (KIP-584), which is the highest supported
+        one. It depends on how the file was opened."""
         return {"group.version": 1, "transaction.version": self.broker.transaction_version}
 
     def operations(self, requested: bool, kind: str, name: str) -> set[int]:
-        """The operations that the principal may do with a resource, as a bit field of Kafka's codes
-        (KIP-430)."""
+        """The codes of the operations allowed to the principal on a resource (KIP-430)."""
         if not requested:
             return {_NOT_ASKED}
         allowed = self.broker.ask(requests.AuthorizedOperations(kind, name))

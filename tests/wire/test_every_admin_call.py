@@ -83,7 +83,7 @@ def test_each_method_of_kafka_pythons_is_answered(db: eosdb.Database, server: Se
     assert client.list_config_resources(["broker"]) == {"broker": ["1"]}
     change = of_kafka.ConfigResource(broker, "1", configs={"log.cleaner.threads": "2"})
     (refusal,) = client.alter_configs([change], raise_on_unknown=False)["broker"].values()
-    assert "with which the file was opened" in refusal
+    assert "fixed when the file is opened" in refusal
 
     assert client.list_partition_offsets({TP: of_kafka.OffsetSpec.LATEST})[TP].offset == 3
     assert client.delete_records({TP: 1})[TP]["low_watermark"] == 1
@@ -177,7 +177,7 @@ def test_each_method_of_librdkafkas_is_answered(db: eosdb.Database, server: Serv
         )
     )  # fmt: skip
     answer(client.incremental_alter_configs([of_topic]))
-    with pytest.raises(KafkaException, match="with which the file was opened"):
+    with pytest.raises(KafkaException, match="fixed when the file is opened"):
         answer(client.incremental_alter_configs([of_broker]))
     topic = of_confluent.ConfigResource(of_confluent.ResourceType.TOPIC, "t")
     assert answer(client.describe_configs([topic]))["retention.ms"].value == "7"

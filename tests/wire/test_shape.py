@@ -31,9 +31,9 @@ def decode(request: Any, version: int, body: bytes) -> Any:
     ("request_type", "version", "body", "reason"),
     [
         (MetadataRequest, 0, struct.pack(">i", 2**31 - 1), "a length of 2147483647 with 0 bytes"),
-        (MetadataRequest, 0, struct.pack(">i", -1), "null where none may be"),
+        (MetadataRequest, 0, struct.pack(">i", -1), "null in a required field"),
         (MetadataRequest, 1, struct.pack(">i", -2), "a length of -2"),
-        (MetadataRequest, 0, struct.pack(">ih", 1, -1), "null where none may be"),
+        (MetadataRequest, 0, struct.pack(">ih", 1, -1), "null in a required field"),
         (MetadataRequest, 0, struct.pack(">ih", 1, 5) + b"four", "a length of 5 with 4 bytes"),
         (MetadataRequest, 0, struct.pack(">ih", 1, 2) + b"\xff\xfe", "utf-8"),
         (MetadataRequest, 9, HUGE_VARINT, "a length of 2147483646"),
@@ -42,7 +42,7 @@ def decode(request: Any, version: int, body: bytes) -> Any:
         (MetadataRequest, 9, b"\x02\x02t\x01" + HUGE_VARINT, "index out of range"),
         (MetadataRequest, 9, b"\x02\x02t\x01\x63" + HUGE_VARINT, "a tagged field of 2147483647"),
         (MetadataRequest, 9, b"\x02\x02t" + HUGE_VARINT + bytes(20), "more than 100000 elements"),
-        (ProduceRequest, 3, struct.pack(">hhii", -1, 1, 1, -1), "null where none may be"),
+        (ProduceRequest, 3, struct.pack(">hhii", -1, 1, 1, -1), "null in a required field"),
         (ProduceRequest, 3, struct.pack(">hh", -1, 1), "unpack_from requires"),
     ],
 )

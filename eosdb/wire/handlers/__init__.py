@@ -1,5 +1,4 @@
-"""One file for each API, named by its key and its name: the changes of its versions, its registration,
-its handler.
+"""One file for each API, named after its key and name: the history of its versions, and its handler.
 
 The constant answers of a single broker are one table, `one_broker` (decisions/0082).
 """

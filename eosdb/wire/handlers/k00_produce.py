@@ -1,9 +1,8 @@
 """Produce: batches in, offsets out.
 
-Versions: 0 to 2 are announced alone, because librdkafka takes a broker without them for one that knows
-no compression (KAFKA-18659); 3 transactions; 5 the log start; 7 zstd (KIP-110, `batches.py`); 8 the
-records at fault (KIP-467); 9 flexible; 12 transaction version 2 (KIP-890); 13 topics by their ids
-(KIP-516).
+Versions: 0 to 2 are announced but not served, because librdkafka does not compress for a broker that does
+not announce them (KAFKA-18659); 3 transactions; 5 the log start; 7 zstd (KIP-110, `batches.py`); 8 the
+faulty records (KIP-467); 9 flexible; 12 transaction version 2 (KIP-890); 13 topics by their ids (KIP-516).
 """
 
 from __future__ import annotations
@@ -27,7 +26,8 @@ from eosdb.wire.messages import MalformedMessageError
 
 
 class _Decoded(NamedTuple):
-    """The batches of a request, the partitions refused before the broker is called, and the topics' ids."""
+    """The decoded batches of a request, the partitions refused before the broker is called, and the topics'
+    ids."""
 
     batches: dict[TopicPartition, RecordBatch]
     refused: dict[TopicPartition, ProduceResult]
@@ -36,9 +36,9 @@ class _Decoded(NamedTuple):
 
 @serves(ProduceRequest, 0, 13)
 def produce(session: Session, request: ProduceRequest, version: int) -> Fields | None:
-    """An answer for each partition. With acks=0 there is none, and an error ends the connection."""
+    """Answer each partition. With acks=0 there is no answer, and an error ends the connection."""
     if version < 3:
-        raise MalformedMessageError(f"Produce version {version} is announced, and not served")
+        raise MalformedMessageError(f"Produce version {version} is not served, 3 to 13 are")
     decoded, results, ids = _decode(session, request, version)
     try:
         results |= session.broker.ask(
@@ -84,7 +84,7 @@ def produce(session: Session, request: ProduceRequest, version: int) -> Fields |
 
 
 def _decode(session: Session, request: ProduceRequest, version: int) -> _Decoded:
-    """Decode each partition's batch; from version 13 on, put the names of the topics into the request."""
+    """Decode each partition's batch. From version 13 on, replace the topic ids of the request by names."""
     decoded = _Decoded({}, {}, {})
     allowance = Allowance(session.lease)
     unknown = set[str]()

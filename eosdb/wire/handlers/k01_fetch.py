@@ -92,7 +92,7 @@ def fetch(session: Session, request: FetchRequest, version: int) -> FetchAnswer 
     offsets = {p: it.offset if it.code == errors.NONE else -1 for p, it in requested.items()}
     same = session.principal, level, tuple(requested.items())
     if session.idle is not None and request.min_bytes > 0 and session.idle[0] == (level, offsets):
-        # The client asks from the end offsets of its last answer: wait before reading.
+        # The client continues at the end offsets of its last answer, so wait before reading.
         shared = session.parking.wait(session.idle[1], left_ms, session.client)
     while True:
         room = session.lease.share(max(0, min(request.max_bytes, most)), _LEAST_BYTES)
@@ -168,7 +168,7 @@ def _idle(
     names: Mapping[UUID, str],
     level: IsolationLevel,
 ) -> Mapping[TopicPartition, PartitionOffsets]:
-    """The partitions of a large request that have nothing new, found in one look."""
+    """The partitions of a large request that have no new records, found by one query."""
     if len(requested) == 1:
         return {}
     positions = {
@@ -186,7 +186,7 @@ def _names(broker: Broker, ids: Set[UUID]) -> dict[UUID, str]:
 
 
 def _name(names: Mapping[UUID, str], topic: str | UUID) -> str:
-    """Raises UnknownTopicIdError."""
+    """The topic's name. Raises UnknownTopicIdError."""
     if not isinstance(topic, UUID):
         return topic
     if topic not in names:
@@ -203,7 +203,7 @@ def _read_partition(
     *,
     at_least_one: bool,
 ) -> tuple[PartitionOffsets, Pieces, Iterable[AbortedTransaction]]:
-    """Read as many records as fit into `room`, in small steps, which stay in the processor's caches."""
+    """Read as many records as fit into `room`, in steps small enough for the processor's caches."""
     parts: Pieces = []
     aborted: dict[AbortedTransaction, None] = {}
     """The aborted transactions of all steps, without repetition, in order."""

@@ -1,7 +1,7 @@
-"""ListOffsets: the offset of a time in each partition.
+"""ListOffsets: the offset for a timestamp in each partition.
 
 Versions: 1 one offset, with its time (KIP-79); 2 isolation levels; 4 the leader's epoch (KIP-320); 6
-flexible; 7 to 9 further negative times, which `_KNOWN_FROM` names; 10 a time-out for tiered storage.
+flexible; 7 to 9 more special timestamps (`_KNOWN_FROM`); 10 a time-out for tiered storage.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ def list_offsets(session: Session, request: ListOffsetsRequest, version: int) ->
 
 
 def isolation_level(number: int) -> IsolationLevel:
-    """The level of a request; the broker rejects the level of an unknown number."""
+    """The isolation level for a number; "" for an unknown number, which the broker rejects."""
     return cast(IsolationLevel, _ISOLATION_LEVELS.get(number, ""))
 
 
 def checked_epoch(current: int) -> int:
-    """The error code for a client's leader epoch (-1: none) other than the broker's (KIP-320)."""
+    """The error code for a client's leader epoch (-1: none), which must equal the broker's (KIP-320)."""
     if current in (NO_EPOCH, LEADER_EPOCH):
         return errors.NONE
     return errors.UNKNOWN_LEADER_EPOCH if current > LEADER_EPOCH else errors.FENCED_LEADER_EPOCH

@@ -1,7 +1,7 @@
 """Metadata: the cluster and its topics.
 
-Versions: 1 all topics with null, none with an empty list; 2 the cluster's id; 4 the client may forbid the
-creation of topics; 5 replicas that are away; 7 the leader's epoch; 8 authorized operations (KIP-430), until
+Versions: 1 null asks for all topics, an empty list for none; 2 the cluster's id; 4 the client may forbid
+the creation of topics; 5 offline replicas; 7 the leader's epoch; 8 authorized operations (KIP-430), until
 10 also of the cluster; 9 flexible; 10 the ids of topics (KIP-516); 12 requests by these ids; 13 an error
 code for the whole answer (KIP-1102).
 """
@@ -34,7 +34,7 @@ def metadata(session: Session, request: MetadataRequest, version: int) -> Fields
         ]
     else:
         requested = [(topic.name, topic.topic_id) for topic in request.topics]
-        # Before version 12 one id spoils the whole request, as in Kafka.
+        # As in Kafka, one topic id fails the whole request before version 12.
         by_name = all(name is not None and not topic_id for name, topic_id in requested)
         if version >= 12 or by_name:
             may_create = request.allow_auto_topic_creation
@@ -56,7 +56,7 @@ def metadata(session: Session, request: MetadataRequest, version: int) -> Fields
 
 
 def led_here(index: int) -> Fields:
-    """A partition and its placement: the one broker leads it, and is its one replica."""
+    """The fields of a partition: the one broker leads it, and is its only replica."""
     return {  # Defaults are given: kafka-python would look up a missing field for each partition.
         "error_code": NONE, "partition_index": index, "leader_id": NODE_ID, "leader_epoch": LEADER_EPOCH,
         "replica_nodes": [NODE_ID], "isr_nodes": [NODE_ID], "offline_replicas": [],
@@ -66,7 +66,7 @@ def led_here(index: int) -> Fields:
 def _asked(
     session: Session, name: str | None, topic_id: UUID | None, may_create: bool, may: bool
 ) -> Fields:
-    """The requested topic; its id, if given, takes precedence over its name."""
+    """Describe the requested topic. Its id, if given, takes precedence over its name."""
     by_id = topic_id is not None
     try:
         if topic_id is not None:

@@ -41,7 +41,7 @@ def _answer(
     of_all: EosdbError | None,
     errors: Mapping[TopicPartition, ApiError | None],
 ) -> Fields:
-    """An error of the whole request takes precedence, except over an unknown topic id."""
+    """Answer each partition. An error of the whole request hides all others except an unknown topic id."""
 
     def answer(tp: TopicPartition, _: object) -> EosdbError | None:
         error = of_all or errors.get(tp)

@@ -1,8 +1,8 @@
-"""OffsetFetch: the committed offsets of groups, for the requested partitions or for all that have one.
+"""OffsetFetch: the committed offsets of groups, for some partitions or for all.
 
-Versions: 2 all partitions, and an error code for the whole group; 5 the leader's epoch; 6 flexible; 7
-waits for transactions (KIP-447); 8 several groups (KIP-709); 9 the member that asks, and its epoch
-(KIP-848); 10 topics by their ids.
+Versions: 2 all partitions, and an error code for the whole group; 5 the leader's epoch; 6 flexible; 7 waits
+for transactions (KIP-447); 8 several groups (KIP-709); 9 the requesting member and its epoch (KIP-848); 10
+topics by their ids.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def offset_fetch(session: apis.Session, request: OffsetFetchRequest, version: in
         return {"groups": [_fetched(session, g, g.topics, stable) for g in request.groups]}
     fetched = _fetched(session, request, request.topics, stable)
     error = fetched["error"]
-    if error is not None and version < 2:  # The response has no other field for it.
+    if error is not None and version < 2:  # Version 1 has no error code for the group.
         none = {"committed_offset": -1}
         return {"topics": apis.per_partition(request.topics or (), lambda *_: error, none)}
     return {"error": error, "topics": fetched["topics"]}
@@ -47,7 +47,7 @@ def _by_id(session: apis.Session, request: OffsetFetchRequest, stable: bool) -> 
         apis.name_by_id(asked.topics or (), names)
         named = asked.topics and [topic for topic in asked.topics if topic.name is not None]
         group = _fetched(session, asked, named, stable)
-        # A topic that is newer than `ids` comes with the next request.
+        # A topic created after `ids` was read is left to the next request.
         topics = [{**t, "topic_id": ids[t["name"]]} for t in group["topics"] if t["name"] in ids]
         known |= {topic["topic_id"] for topic in topics}
         if group["error"] is None:
@@ -71,7 +71,7 @@ def _unknown(topic: Any) -> apis.Fields:
 def _fetched(
     session: apis.Session, asked: Any, topics: Iterable[Any] | None, stable: bool
 ) -> apis.Fields:
-    """A group's offsets for the answer; if `topics` is None, of every partition with one."""
+    """The committed offsets of a group, as answer fields; if `topics` is None, all of them."""
     requested = None if topics is None else [tp for tp, _ in apis.partitions_of(topics)]
     try:
         found = session.broker.ask(

@@ -1,7 +1,7 @@
-"""FindCoordinator: this broker is every coordinator.
+"""FindCoordinator: this broker is the coordinator of everything.
 
-Versions: 1 also of transactional ids; 3 flexible; 4 several keys in one request (KIP-699); 6 share
-groups (KIP-932), which are not served.
+Versions: 1 transactional ids, too; 3 flexible; 4 several keys in one request (KIP-699); 6 share groups
+(KIP-932), which are not served.
 """
 
 from __future__ import annotations

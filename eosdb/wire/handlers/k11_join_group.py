@@ -1,8 +1,8 @@
 """JoinGroup: a member of the classic protocol joins; the answer waits until the generation is complete.
 
-Versions: 1 a rebalance time-out of its own; 4 a new member gets an id before it joins (KIP-394); 5
-static members (KIP-345); 6 flexible; 7 the protocol type, and null for no protocol (KIP-559); 8 a reason
-(KIP-800); 9 the leader can be told to leave the assignment alone (KIP-814).
+Versions: 1 a separate rebalance time-out; 4 a new member gets an id before it joins (KIP-394); 5 static
+members (KIP-345); 6 flexible; 7 the protocol type, and null for no protocol (KIP-559); 8 a reason
+(KIP-800); 9 a flag tells the leader to keep the assignment (KIP-814).
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def join_group(session: Session, request: JoinGroupRequest, version: int) -> Fie
 def when_complete(
     session: Session, ask: Callable[[], A], is_waiting: Callable[[Broker], bool]
 ) -> A:
-    """Ask the broker, and again whenever the request is woken, until the result is complete."""
+    """Ask the broker until the result is complete: at once, and each time the request is woken."""
 
     def has_changed(broker: Broker) -> bool:
         try:

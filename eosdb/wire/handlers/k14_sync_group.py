@@ -1,4 +1,4 @@
-"""SyncGroup: the leader brings the assignment, for which its followers wait (`k11_join_group`).
+"""SyncGroup: the leader sends the assignment; the other members wait for it (`k11_join_group`).
 
 Versions: 3 static members (KIP-345); 4 flexible; 5 names the protocol (KIP-559).
 """

@@ -1,7 +1,7 @@
 """DescribeGroups: groups of the classic protocol, with their members.
 
 Versions: 3 authorized operations (KIP-430); 4 static members (KIP-345); 5 flexible; 6 an unknown group is
-an error, with a text (KIP-1043); before, a dead group.
+an error with a text (KIP-1043); in earlier versions it is a dead group.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _described(session: Session, request: DescribeGroupsRequest, group_id: str) 
     group = session.broker.ask(requests.DescribeGroup(group_id))
     if group.group_type is not GroupType.CLASSIC:
         raise GroupIdNotFoundError(
-            f"group {group_id!r} is none of the classic protocol; use ConsumerGroupDescribe"
+            f"group {group_id!r} does not use the classic protocol; use ConsumerGroupDescribe"
         )
     # Only a stable group shows the members' data and the chosen protocol (ClassicGroup.describe).
     is_stable = group.state == GroupState.STABLE.value

@@ -1,7 +1,7 @@
 """ApiVersions: the served APIs, and the features of the cluster.
 
-Versions: 3 flexible, the client's software (KIP-511), the features (KIP-584); 4 features from level 0
-on. A version that is not served is answered in version 0 (`server.py`).
+Versions: 3 flexible, the client's software (KIP-511), the features (KIP-584); 4 features whose lowest level
+is 0. Unsupported versions are answered in version 0 (`server.py`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""CreateTopics: topics are created, each on its own.
+"""CreateTopics: creates topics, with a result for each.
 
-Versions: 4 numbers by default (KIP-464); 5 flexible, and what was created (KIP-525); 7 the topic's id.
+Versions: 4 default numbers of partitions and replicas (KIP-464); 5 flexible, and the topic's settings
+(KIP-525); 7 its id.
 
-Also checks that several APIs for topics and settings share.
+Also has checks that the APIs for topics and settings share.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""DeleteTopics: topics are deleted, each on its own.
+"""DeleteTopics: deletes topics, with a result for each.
 
 Versions: 4 flexible; 5 a text beside the error code; 6 topics by their ids (KIP-516).
 """

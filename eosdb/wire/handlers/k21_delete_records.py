@@ -1,4 +1,4 @@
-"""DeleteRecords: the records before an offset are deleted, partition by partition (KIP-107).
+"""DeleteRecords: deletes the records before an offset, with a result for each partition (KIP-107).
 
 Versions: 2 flexible.
 """

@@ -1,7 +1,7 @@
 """InitProducerId: a producer's id, and its epoch.
 
-Versions: 2 flexible; 3 the id and epoch that the producer has (KIP-360); 4 PRODUCER_FENCED (KIP-588); 5
-transaction version 2 (KIP-890). It ends before the version with two-phase commit (decisions/0071).
+Versions: 2 flexible; 3 the producer's present id and epoch (KIP-360); 4 PRODUCER_FENCED (KIP-588); 5
+transaction version 2 (KIP-890). Version 6, two-phase commit, is not served (decisions/0071).
 """
 
 from __future__ import annotations

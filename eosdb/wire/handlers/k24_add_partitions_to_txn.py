@@ -1,6 +1,6 @@
 """AddPartitionsToTxn: adds partitions to a transaction, all of them or none.
 
-Versions: 2 PRODUCER_FENCED (KIP-588); 3 flexible. Later versions are for brokers among themselves
+Versions: 2 PRODUCER_FENCED (KIP-588); 3 flexible. Later versions are for requests between brokers
 (KIP-890).
 """
 
@@ -23,7 +23,7 @@ from eosdb.wire.errors import BEFORE_FENCING, coordinator_code_of
 
 @serves(AddPartitionsToTxnRequest, 0, 3, coordinator_code_of, codes={range(2): BEFORE_FENCING})
 def add_partitions(session: Session, request: AddPartitionsToTxnRequest, _: int) -> Fields:
-    """Faulty partitions get their error, the others OPERATION_NOT_ATTEMPTED."""
+    """Faulty partitions get their error, all others OPERATION_NOT_ATTEMPTED."""
     topics = request.v3_and_below_topics
     tps = [tp for tp, _ in partitions_of(topics)]
     failure: EosdbError | None = None

@@ -1,6 +1,6 @@
-"""EndTxn: a transaction is committed or aborted.
+"""EndTxn: commits or aborts a transaction.
 
-Versions: 2 PRODUCER_FENCED (KIP-588); 3 flexible; 5 transaction version 2, which gives the next epoch
+Versions: 2 PRODUCER_FENCED (KIP-588); 3 flexible; 5 transaction version 2, which returns the next epoch
 (KIP-890).
 """
 

@@ -1,6 +1,6 @@
-"""TxnOffsetCommit: a group's offsets within a transaction.
+"""TxnOffsetCommit: commits a group's offsets within a transaction.
 
-Versions: 2 the leader's epoch; 3 flexible, and the member that commits (KIP-447), PRODUCER_FENCED; 4
+Versions: 2 the leader's epoch; 3 flexible, the committing member (KIP-447), and PRODUCER_FENCED; 4
 TRANSACTION_ABORTABLE; 5 transaction version 2, in which the request also adds the group (KIP-890).
 """
 

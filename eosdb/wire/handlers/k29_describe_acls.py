@@ -47,7 +47,7 @@ def _resource(acl: Acl) -> tuple[str, str, str]:
 
 
 def wanted(filter_: Any) -> AclFilter | None:
-    """The filter of a request; None if it can match no ACL, like a filter for another host."""
+    """The ACL filter of a request; None if it matches no ACL, because it is for another host."""
     if filter_.host_filter not in (None, ANY_HOST):
         return None
     codes = (
@@ -79,7 +79,7 @@ def wanted(filter_: Any) -> AclFilter | None:
 
 
 def row(creation: Any) -> Acl:
-    """The ACL to create. Raises InvalidRequestError."""
+    """Build the ACL that a request creates. Raises InvalidRequestError."""
     if creation.host != ANY_HOST:
         raise InvalidRequestError(
             f"host: got {creation.host!r}, expected {ANY_HOST}; eosdb's ACLs are for all hosts"
@@ -97,7 +97,7 @@ def row(creation: Any) -> Acl:
 
 
 def of_resource(acl: Acl) -> Fields:
-    """The resource of the ACL in the answer."""
+    """The answer's fields for the resource of an ACL."""
     return {
         "resource_type": int(ACLResourceType[acl.resource_type.upper()]),
         "resource_name": acl.resource_name,
@@ -106,7 +106,7 @@ def of_resource(acl: Acl) -> Fields:
 
 
 def of_principal(acl: Acl) -> Fields:
-    """The principal and the operation of the ACL in the answer."""
+    """The answer's fields for the principal and the operation of an ACL."""
     return {
         "principal": acl.principal,
         "host": ANY_HOST,
@@ -116,6 +116,6 @@ def of_principal(acl: Acl) -> Fields:
 
 
 def _word(kind: type[IntEnum], code: int) -> str:
-    """eosdb's word for a number of the protocol. An unknown number becomes a word that a later check
-    rejects by name."""
+    """The name that eosdb uses for a code of the protocol. An unknown code becomes a name that a later
+    check rejects."""
     return kind(code).name.lower() if code in kind._value2member_map_ else str(code)

@@ -1,6 +1,6 @@
 """DescribeConfigs: the settings of topics, groups and the broker.
 
-Versions: 1 where each comes from; 3 types and documentation (KIP-569); 4 flexible.
+Versions: 1 the source of each setting; 3 types and documentation (KIP-569); 4 flexible.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _entries(session: Session, kind: int, name: str) -> list[ConfigEntry]:
         return session.admin.describe_topic_config(name)
     if kind == configs.BROKER:
         configs.check_broker(name)
-        # Without a name: the dynamic defaults of all brokers, which do not exist here.
+        # An empty name asks for the dynamic defaults of all brokers; there are none.
         return session.admin.describe_broker_config() if name else []
     if kind == configs.GROUP:
         configs.check_group(name)

@@ -1,9 +1,9 @@
-"""AlterConfigs: settings are replaced; those that are not in the request return to the broker's values.
+"""AlterConfigs: replaces settings. Settings that the request lacks return to the broker's values.
 
 Versions: 2 flexible.
 
-Also the common parts of the APIs for settings. Topics and groups have settings that can be altered; the
-broker's are those with which the file was opened.
+Also the common parts of the APIs for settings. Settings of topics and groups can be altered; the broker's
+settings are fixed when the file is opened.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def alter_each(
 
 
 def of(resource: Any) -> Fields:
-    """The name of the resource in the answer."""
+    """The type and name of a resource, as fields of the answer."""
     return {"resource_type": resource.resource_type, "resource_name": resource.resource_name}
 
 
@@ -79,10 +79,10 @@ def _alter(
         session.check("alter_configs")
         if given:
             raise InvalidRequestError(
-                f"{', '.join(given)}: the broker's settings are those with which the file was opened; open "
-                "it with others"
+                f"{', '.join(given)}: the broker's settings are fixed when the file is opened; open it "
+                "with other settings"
             )
-        # As in Kafka, an unset setting can be deleted.
+        # As in Kafka, deleting a setting that is not set is no error.
     elif kind == GROUP:
         check_group(name)
         config = _group_config(changes)

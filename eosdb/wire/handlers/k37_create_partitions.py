@@ -1,4 +1,4 @@
-"""CreatePartitions: topics get more partitions, each on its own (KIP-195).
+"""CreatePartitions: adds partitions to topics, with a result for each (KIP-195).
 
 Versions: 2 flexible; 3 THROTTLING_QUOTA_EXCEEDED, which does not occur.
 """
@@ -30,8 +30,8 @@ def create_partitions(session: Session, request: CreatePartitionsRequest, _: int
         new = max(topic.count - counts.get(topic.name, topic.count), 0)
         if new > room:
             raise PolicyViolationError(
-                f"{new} more partitions, where {room} are left of the {PARTITIONS_AT_ONCE} that one "
-                "request may add; send several"
+                f"got {new} new partitions, expected {room} at most: a request may add "
+                f"{PARTITIONS_AT_ONCE} in all; send several requests"
             )
         if topic.assignments is not None:
             existing = session.broker.ask(requests.Topic(topic.name, may_create=False))

@@ -1,4 +1,4 @@
-"""DeleteGroups: groups without members are forgotten, each on its own.
+"""DeleteGroups: deletes groups without members, with a result for each.
 
 Versions: 2 flexible.
 """

@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs: settings are altered one by one (KIP-339).
+"""IncrementalAlterConfigs: alters settings one by one (KIP-339).
 
 Versions: 1 flexible.
 """

@@ -1,4 +1,4 @@
-"""OffsetDelete: a group's offsets are forgotten, partition by partition (KIP-496)."""
+"""OffsetDelete: deletes a group's committed offsets, with a result for each partition (KIP-496)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""AlterUserScramCredentials: users are altered, with a result for each (KIP-554).
+"""AlterUserScramCredentials: alters users' credentials, with a result for each user (KIP-554).
 
 A user's changes are made in order, up to the first that fails.
 """

@@ -1,7 +1,7 @@
 """DescribeCluster: the one broker (KIP-700).
 
-Versions: 1 the kind of endpoints, of brokers or of controllers (KIP-919); 2 fenced brokers (KIP-1073):
-there are none.
+Versions: 1 the kind of endpoints, brokers or controllers (KIP-919); 2 fenced brokers (KIP-1073), which do
+not occur.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """ConsumerGroupHeartbeat: a member of a group whose partitions the coordinator assigns (KIP-848).
 
-Versions: 1 a new member brings its id, and may subscribe with a regular expression.
+Versions: 1 a new member chooses its id, and may subscribe with a regular expression.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from eosdb.wire.session import NO_TOPIC
 @serves(ConsumerGroupHeartbeatRequest, 0, 1, coordinator_code_of)
 def heartbeat(session: Session, request: Any, version: int) -> Fields:
     if version >= 1 and not request.member_id:
-        raise InvalidRequestError("member_id: got an empty one, expected the id of the member")
+        raise InvalidRequestError("member_id: got an empty id, expected the member's")
     owned = request.topic_partitions
     beat = asked(
         ConsumerGroupHeartbeat,

@@ -20,7 +20,7 @@ _MOST_PARTITIONS: Final = 2_000
 def describe_topic_partitions(
     session: Session, request: DescribeTopicPartitionsRequest, _: int
 ) -> Fields:
-    """Topics in the order of their names from the cursor on, until the limit of partitions is reached."""
+    """Describe topics in the order of their names, from the cursor on, up to the limit of partitions."""
     names = sorted({topic.name for topic in request.topics})
     begin, first = "", 0
     if request.cursor is not None:
@@ -42,7 +42,7 @@ def describe_topic_partitions(
         try:
             topic = session.broker.ask(requests.Topic(name, may_create=False))
         except EosdbError as error:
-            if names:  # A topic of the list was deleted meanwhile.
+            if names:  # A requested topic was deleted meanwhile.
                 topics.append({"name": name, "error": error})
             continue
         indexes = range(first if name == begin else 0, topic.partitions)[:left]

@@ -1,10 +1,10 @@
-"""Constant answers of a cluster of one broker without quotas, after the check of the request.
+"""Constant answers of a cluster with one broker and no quotas; only the requests are checked.
 
-There is one broker with one folder: a request for this placement succeeds, any other fails. Nothing
-throttles clients: removing a quota succeeds, setting one is refused (decisions/0066). A feature keeps the
-level that follows from the way the file was opened. Share groups are answered as by Kafka 4.1.1 with
-share groups off (decisions/0070): without an announced heartbeat, librdkafka's share consumer waits for
-ever and reports nothing.
+There is one broker with one folder: a request for this placement succeeds, any other fails. No client is
+throttled: removing a quota succeeds, setting one is refused (decisions/0066). The level of a feature
+depends on how the file was opened. Share groups get the answers of Kafka 4.1.1 with share groups off
+(decisions/0070). Their heartbeat is announced: without it, librdkafka's share consumer waits for ever and
+reports nothing.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _QUOTAS_OF_IP: Final = ("connection_creation_rate",)
 
 
 def _known(session: Session, check: Answer) -> Answer:
-    """The answer for an existing partition; any other is unknown."""
+    """Check an existing partition with `check`; any other partition is an error."""
     counts = session.broker.ask(requests.TopicPartitions(every=True))
 
     def answer(tp: TopicPartition, asked: Any) -> Fields | EosdbError | None:
@@ -83,7 +83,7 @@ def _moved(request: AlterReplicaLogDirsRequest, answer: Callable[[str], Answer])
     failed=lambda request, error, _: _moved(request, lambda _: lambda *_: error),
 )  # fmt: skip
 def alter_log_dirs(session: Session, request: AlterReplicaLogDirsRequest, _: int) -> Fields:
-    """A replica may be moved to the folder of the file, where it is. (2 flexible.)"""
+    """A replica may be moved to the folder of the file, where it already is. Version 2 is flexible."""
     is_there = _known(session, lambda *_: None)
     path = session.admin._log_directory().path
     nowhere: Answer = lambda *_: {"error_code": errors.LOG_DIR_NOT_FOUND}  # noqa: E731
@@ -99,8 +99,8 @@ def _elected(topics: Iterable[Any] | None, answer: Answer, error: EosdbError | N
     failed=lambda request, error, _: _elected(request.topic_partitions, lambda *_: error, error),
 )  # fmt: skip
 def elect_leaders(session: Session, request: ElectLeadersRequest, _: int) -> Fields:
-    """No partition needs an election, and none is named if all were requested, as in Kafka. (1 unclean
-    elections, KIP-460; 2 flexible.)"""
+    """No partition needs an election. If all were requested, the answer names none, as in Kafka. Version 1
+    has unclean elections (KIP-460); version 2 is flexible."""
     if request.election_type not in list(ElectionType):
         raise InvalidRequestError(
             f"election_type: got {request.election_type}, expected 0 (preferred) or 1 (unclean)"
@@ -117,7 +117,7 @@ def elect_leaders(session: Session, request: ElectLeadersRequest, _: int) -> Fie
 def alter_reassignments(
     session: Session, request: AlterPartitionReassignmentsRequest, _: int
 ) -> Fields:
-    """Partitions stay at the one broker. (1 the replication factor may be kept from changing, KIP-860.)"""
+    """Partitions stay at the one broker. Version 1 can forbid a new replication factor (KIP-860)."""
 
     def reassigned(tp: TopicPartition, asked: Any) -> None:
         if asked.replicas is None:
@@ -144,12 +144,12 @@ def list_reassignments(
     failed=lambda _, error, __: {"error": error, "entries": None},
 )  # fmt: skip
 def describe_quotas(session: Session, request: DescribeClientQuotasRequest, _: int) -> Fields:
-    """No quotas; `kafka-configs.sh --describe --entity-type users` asks for them first. (1 flexible.)"""
+    """There are no quotas. `kafka-configs.sh --describe --entity-type users` asks for them first."""
     types = [component.entity_type for component in request.components]
     if unknown := [name for name in types if name and name not in _ENTITY_TYPES]:
         raise UnsupportedVersionError(f"entity types: got {unknown}, expected {_ENTITY_TYPES}")
     if not _go_together(types):
-        raise InvalidRequestError(f"entity types: got {types}, expected each once, ip alone")
+        raise InvalidRequestError(f"entity types: got {types}, expected each once, and ip alone")
     for component in request.components:
         kind, name = component.match_type, component.match
         if kind not in _MATCH_TYPES or (kind == _EXACT) != (name is not None):
@@ -196,7 +196,7 @@ def _check_quotas(entry: Any) -> None:
         if op.value <= 0:
             raise InvalidRequestError(f"{op.key}: got {op.value}, expected more than 0")
     if given:
-        raise UnsupportedVersionError("there are no quotas: nothing here throttles a client")
+        raise UnsupportedVersionError("quotas cannot be set: eosdb never throttles clients")
 
 
 def _go_together(types: Sequence[str]) -> bool:
@@ -206,8 +206,8 @@ def _go_together(types: Sequence[str]) -> bool:
 
 @serves(DescribeQuorumRequest, 0, 2, right="describe")
 def describe_quorum(session: Session, request: DescribeQuorumRequest, _: int) -> Fields:
-    """The broker is the only voter; the journal is its log of metadata. (1 when voters have caught
-    up, KIP-836; 2 texts, and the nodes, KIP-853.)"""
+    """The broker is the only voter; the journal is its metadata log. Version 1 has the time when voters
+    caught up (KIP-836), version 2 error texts and the nodes (KIP-853)."""
     requested = [(t.topic_name, p.partition_index) for t in request.topics for p in t.partitions]
     is_known = requested == [(_METADATA, 0)]
 
@@ -230,7 +230,7 @@ def describe_quorum(session: Session, request: DescribeQuorumRequest, _: int) ->
 
 @serves(UpdateFeaturesRequest, 0, 2, right="alter")
 def update_features(session: Session, request: UpdateFeaturesRequest, version: int) -> Fields:
-    """Check the updates; none changes anything. All are refused if one is. Version 1 has the
+    """Check the updates. A valid update changes nothing; one invalid update refuses all. Version 1 has the
     type of an update, version 2 one result for all updates."""
     levels = session.features()
     for update in request.feature_updates:
@@ -240,7 +240,7 @@ def update_features(session: Session, request: UpdateFeaturesRequest, version: i
         elif update.upgrade_type not in _UPGRADE_TYPES:
             reason = f"upgrade_type: got {update.upgrade_type}, expected one of {_UPGRADE_TYPES}"
         elif level != levels[name]:
-            reason = f"this server supports level {levels[name]} of it, which is set"
+            reason = f"this server supports level {levels[name]} alone"
         else:
             continue
         raise errors.InvalidUpdateVersionError(f"feature {name!r}, level {level}: {reason}")

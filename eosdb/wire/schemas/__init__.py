@@ -1,4 +1,4 @@
-"""The messages that kafka-python lacks, by their schemas in JSON, which are Kafka's.
+"""The messages that kafka-python lacks, created from Kafka's JSON schemas.
 
 They have no types: mypy does not know the fields that kafka-python creates from a schema.
 """
@@ -18,15 +18,15 @@ class ConsumerGroupHeartbeatRequest(ApiMessage, load_json=_HERE):
 
 
 class ConsumerGroupHeartbeatResponse(ApiMessage, load_json=_HERE):
-    """The response to it."""
+    """The response to ConsumerGroupHeartbeatRequest."""
 
 
 class ConsumerGroupDescribeRequest(ApiMessage, load_json=_HERE):
-    """A request for the description of such groups."""
+    """A request for the description of groups whose partitions the coordinator assigns (KIP-848)."""
 
 
 class ConsumerGroupDescribeResponse(ApiMessage, load_json=_HERE):
-    """The description of each group."""
+    """The response to ConsumerGroupDescribeRequest: the description of each group."""
 
 
 class ShareGroupHeartbeatRequest(ApiMessage, load_json=_HERE):
@@ -34,4 +34,4 @@ class ShareGroupHeartbeatRequest(ApiMessage, load_json=_HERE):
 
 
 class ShareGroupHeartbeatResponse(ApiMessage, load_json=_HERE):
-    """The response to it."""
+    """The response to ShareGroupHeartbeatRequest."""
