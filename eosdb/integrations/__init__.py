@@ -1,4 +1,4 @@
 """Bridges between a file and other systems; most need an extra (docs/install.md).
 
-Each can be deleted without changing a line elsewhere. None depends on another, except `moving` on `relay`.
+Nothing else depends on a bridge, and no bridge depends on another, except `moving` on `relay`.
 """

@@ -53,7 +53,7 @@ def batches(
         raise InvalidRequestError(
             f"columns: got {', '.join(map(repr, unknown))}, expected some of {', '.join(TYPES)}"
         )
-    # A scan returns at least one column, even if only constants are wanted.
+    # A scan must return a column, even if only constants are wanted.
     wanted = tuple(_STORED[name] for name in names if name in _STORED) or ("offset",)
     constants = {
         "topic": topic_partition.topic,
@@ -89,7 +89,7 @@ def _stored(name: str, values: pa.Array) -> pa.Array:
                 return pc.multiply_checked(values, 1_000).view(TYPES[name])
             except pa.ArrowInvalid:
                 raise InvalidTimestampError(
-                    f"a timestamp of {pc.max(values)} ms has no form in microseconds"
+                    f"a timestamp of {pc.max(values)} ms does not fit into microseconds"
                 ) from None
         case "headers":
             return pa.array(map(_headers, values.to_pylist()), TYPES[name])

@@ -1,7 +1,7 @@
 """Publish in Django's own transaction: `join` in `transaction.atomic()`.
 
-The file of the database alias was adopted (docs/web.md). Nothing is opened or kept here, so forks,
-threads and `AppConfig.ready` need no care.
+The file of the database alias must have been adopted (docs/web.md). This module opens and keeps nothing, so
+forks, threads and `AppConfig.ready` need no care.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class DjangoTransaction(JoinedTransaction):
             with super()._unit() as unit:
                 yield unit
         finally:
-            # SQLite has rolled back all of it; each later statement would be a transaction of its own.
+            # SQLite has rolled it back. Each later statement would be a transaction of its own.
             if self._wrapper.in_atomic_block and not self._connection.in_transaction:
                 self._wrapper.needs_rollback = True
 
@@ -50,7 +50,7 @@ def join(
     if wrapper.vendor != "sqlite":
         raise ConfigError(
             f"using: the database {using!r} is {wrapper.display_name}, expected SQLite: rows and records "
-            "are one commit only in one file"
+            "must be in one file to be one commit"
         )
     wrapper.ensure_connection()
     return DjangoTransaction(wrapper, rules_of(principal, config))

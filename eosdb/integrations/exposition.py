@@ -1,4 +1,4 @@
-"""A database in figures for Prometheus, and a small HTTP server of its text format."""
+"""The metrics of a database for Prometheus, and a small HTTP server of its text format."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def metric(name: str, text: str, samples: Iterable[tuple[Labels, float]]) -> Met
 def histogram(
     name: str, text: str, bounds: Sequence[float], counts: Sequence[int], total: float
 ) -> Metric:
-    """Build a histogram; `counts` has one number for each bound, and one for values beyond the last
-    bound."""
+    """Build a histogram. `counts` has a number for each bound, and a last one for values beyond all
+    bounds."""
     samples: list[tuple[str, Labels, float]] = []
     so_far = 0
     for bound, count in zip((*map(_number, bounds), "+Inf"), counts, strict=True):
@@ -52,7 +52,7 @@ def histogram(
 
 
 def written(metrics: Iterable[Metric]) -> str:
-    """The metrics as text. A metric without samples is left out."""
+    """Render the metrics as text, without those that have no samples."""
     return "".join(f"{line}\n" for metric in metrics if metric.samples for line in _lines(metric))
 
 

@@ -1,6 +1,6 @@
 """OpenTelemetry spans for sending, processing and committing records.
 
-`instrument` wraps the methods concerned, like OpenTelemetry's own instrumentations: a program that does not
+`instrument` wraps the methods of eosdb, like OpenTelemetry's own instrumentations: a program that does not
 call it has no overhead and needs no package. A record carries its trace in the header `traceparent` (W3C
 Trace Context), so a chain of processors in many processes is one trace.
 """
@@ -39,7 +39,7 @@ _is_given_up: Final = ContextVar("eosdb_gives_up", default=False)
 _is_committing: Final = ContextVar("eosdb_commits", default=False)
 
 
-# decisions/0047: instrumented by a call, so that other programs have no overhead.
+# decisions/0047: only a call instruments, so that other programs have no overhead.
 def instrument(tracer_provider: TracerProvider | None = None) -> None:
     """Make spans in this process from now on; idempotent. `tracer_provider` provides the tracer; None for
     the global provider. Raises ConfigError if opentelemetry-api is not installed."""
@@ -67,7 +67,7 @@ def instrument(tracer_provider: TracerProvider | None = None) -> None:
 
 
 def uninstrument() -> None:
-    """Make no more spans."""
+    """Stop making spans."""
     while _originals:
         (owner, name), original = _originals.popitem()
         setattr(owner, name, original)
@@ -91,7 +91,7 @@ def _sending(tracer: Tracer, original: Callable[..., Any]) -> Callable[..., Any]
     ) -> Any:
         with _span_of_send(tracer, topic, headers) as (own, span):
             sent = original(self, topic, *args, headers=own, **options)
-            # `publish` returns partition and offset; a future has none yet.
+            # `publish` returns partition and offset; a future does not have them yet.
             if span is not None and isinstance(getattr(sent, "offset", None), int):
                 span.set_attribute("messaging.destination.partition.id", str(sent.partition))
                 span.set_attribute("messaging.eosdb.offset", sent.offset)
@@ -101,8 +101,8 @@ def _sending(tracer: Tracer, original: Callable[..., Any]) -> Callable[..., Any]
 
 
 def _sending_async(tracer: Tracer, original: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap AsyncProducer.send. The loop's thread makes the span and the header: the sending thread does
-    not know the current span."""
+    """Wrap AsyncProducer.send, which runs in the event loop: the sending thread does not know the current
+    span."""
 
     async def send(
         self: Any, topic: str, *args: Any, headers: Iterable[Header] = (), **options: Any
@@ -117,7 +117,7 @@ def _sending_async(tracer: Tracer, original: Callable[..., Any]) -> Callable[...
 def _span_of_send(
     tracer: Tracer, topic: str, headers: Iterable[Header]
 ) -> Iterator[tuple[tuple[Header, ...], Span | None]]:
-    """The headers to send, and the span; None for a record that has a trace, or that failed."""
+    """Yield the headers to send, and the span; None if the record has a trace already, or failed."""
     from opentelemetry.trace import SpanKind
 
     given = tuple(headers)
@@ -131,7 +131,7 @@ def _span_of_send(
 
 
 def _is_traced(headers: Iterable[object]) -> bool:
-    """Whether a record has a trace already, for example a forwarded one."""
+    """Whether a record has a trace already, for example because it is forwarded."""
     return any(isinstance(one, tuple) and one[:1] == ("traceparent",) for one in headers)
 
 
@@ -164,7 +164,7 @@ def _processing(tracer: Tracer, original: Callable[..., Any]) -> Callable[..., A
 
 
 def _calling(tracer: Tracer, original: Callable[..., Any]) -> Callable[..., Any]:
-    """Begin the span of `process` in the thread of the handler."""
+    """Begin the span of `process` in the handler's thread."""
     from opentelemetry.trace import use_span
 
     def call(self: RecordHandler, run: Run) -> None:
@@ -197,7 +197,7 @@ def _begun(tracer: Tracer, handler: RecordHandler, origins: list[ConsumerRecord]
 
 
 def _sending_failed(tracer: Tracer, original: Callable[..., Any]) -> Callable[..., Any]:
-    """A span for a record sent to a retry topic, as a dead letter or postponed, which keeps its trace."""
+    """Wrap sending a failed or postponed record; the span keeps the record's trace."""
     from opentelemetry.trace import SpanKind
 
     def send_failed(
@@ -225,7 +225,7 @@ def _sending_failed(tracer: Tracer, original: Callable[..., Any]) -> Callable[..
 
 
 def _committing(tracer: Tracer, original: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a commit. A processor's commit that calls a producer's makes only one span."""
+    """Wrap a commit. If a processor's commit calls a producer's, they make one span."""
     from opentelemetry.trace import SpanKind
 
     def commit(self: Any, *args: Any, **options: Any) -> Any:
@@ -256,7 +256,7 @@ def _links(contexts: Sequence[SpanContext]) -> list[Link]:
 
 
 def _mending(_: Tracer, original: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap the rollback of a processor, which drops the links to the spans of its records."""
+    """Wrap the rollback of a processor: the spans of its records get no links from a commit."""
 
     def mend(self: transaction.ProcessingTransaction) -> None:
         original(self)
@@ -267,7 +267,7 @@ def _mending(_: Tracer, original: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextmanager
 def _true(variable: ContextVar[bool]) -> Iterator[None]:
-    """Context manager: the variable is true until it exits."""
+    """Set the variable to true while the context lasts."""
     token = variable.set(True)
     try:
         yield

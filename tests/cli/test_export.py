@@ -108,7 +108,7 @@ def test_following_goes_on_after_a_kill_and_ends_with_sigterm_and_ctrl_c(
         (["t", "--table-format", "csv"], 2, "csv"),
         (["t", "--topic", "nowhere"], 1, "no topic nowhere; its topics: orders"),
         (["t", "--option", "a"], 2, "expected NAME=VALUE"),
-        (["t", "--option", "a=b"], 1, "Parquet has none"),
+        (["t", "--option", "a=b"], 1, "expected none for Parquet"),
         (["t\udcff"], 1, "UTF-8"),
         ([""], 1, "expected the path"),
         (["t", "--table-format", "iceberg"], 1, "expected a table such as"),

@@ -1,1 +1,1 @@
-"""Datasette shows the views of a file: the metadata, and a plugin by which Datasette 0.65 finds it."""
+"""Datasette shows the views of a file: the metadata, and a plugin that passes it to Datasette 0.65."""

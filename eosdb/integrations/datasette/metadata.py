@@ -1,8 +1,8 @@
 """Metadata for Datasette: descriptions of views and columns, canned queries, and hidden internal tables.
 
 datasette.json is generated from docs/sql.md (`make docs`) and part of the package. This module adds the
-name that Datasette gives the database, and the file's typed views. Run as a module,
-with FILE [NAME], it prints the metadata for a Datasette without the plugin.
+database name that Datasette uses, and the file's typed views. Run as a module with FILE [NAME], it prints
+the metadata for a Datasette without the plugin.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ def of_database(views: Iterable[JsonView] = ()) -> dict[str, Any]:
 
 
 def of_instance(name: str, views: Iterable[JsonView] = ()) -> dict[str, Any]:
-    """Return complete metadata for a file that Datasette calls `name`: the file name without suffix."""
+    """Return complete metadata for a file. `name` is its name in Datasette: the file name without
+    suffix."""
     return {
         "title": f"{name}: an eosdb file",
         "description": "Kafka's exactly-once machinery in one SQLite file: views, and the journal.",

@@ -1,8 +1,8 @@
-"""A plugin for Datasette 0.65, which loads it if eosdb is installed in the same environment: `datasette
-shop.db` then uses the metadata of `eosdb.integrations.datasette.metadata`.
+"""A plugin that Datasette 0.65 loads if eosdb is installed in the same environment: `datasette shop.db`
+then uses the metadata of `eosdb.integrations.datasette.metadata`.
 
-The plugin is also a workaround: without the metadata's queries in their place, Datasette answers 500 for
-views with BLOBs (its issue 2601).
+The plugin is also a workaround: without the metadata's queries, Datasette answers 500 for views with BLOBs
+(its issue 2601).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Lakehouses: `export` appends the new records of a file to Parquet, Delta or Iceberg tables, exactly once.
 
-Spark is not needed. Needs the extra `lakehouse`, which is imported when `export` is first used.
+Spark is not needed. The extra `lakehouse` is, from the first use of `export` on.
 """
 
 from importlib import import_module

@@ -49,7 +49,7 @@ class DeltaTarget:
             try:
                 self._table = DeltaTable(self._uri, storage_options=self._options)
             except TableNotFoundError:
-                with contextlib.suppress(CommitFailedError):  # another export creates it
+                with contextlib.suppress(CommitFailedError):  # another export creates the table
                     DeltaTable.create(
                         self._uri,
                         _SCHEMA,
@@ -79,7 +79,7 @@ class DeltaTarget:
         if self._local is not None:
             paths = [os.path.join(self._local, it.path) for it in new.files]
             targets.sync_folders(self._local, paths)
-        # decisions/0038: Delta refuses a commit if another one since `load` has one of its transactions.
+        # decisions/0038: Delta refuses a commit if another since `load` has one of its transactions.
         properties = CommitProperties(
             custom_metadata={"eosdb": dict(new.about)},
             app_transactions=[
@@ -117,7 +117,7 @@ class DeltaTarget:
 
     def _transactions(self) -> targets.Numbers:
         """Read our application transactions from the table's log: its newest checkpoint and the later
-        commits. deltalake returns one at a time, and reads the whole log for each."""
+        commits. deltalake returns only one at a time, and reads the whole log each time."""
         files, version = self._remote(), self._table.version()
         checkpoints: dict[int, list[re.Match[str]]] = {}
         for info in files.get_file_info(pa.fs.FileSelector(_LOG)):

@@ -53,7 +53,7 @@ def by_day(rows: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
 
 
 class DataFiles:
-    """The data files of one commit, or of one source until it is read. `name` is unique."""
+    """The data files of one commit, or of one source until it is read completely. `name` is unique."""
 
     def __init__(self, target: Target, name: str) -> None:
         self._target = target
@@ -76,7 +76,7 @@ class DataFiles:
             self._write_out()
 
     def take(self, other: DataFiles) -> int:
-        """Add the rows of `other`, which ends. Returns the number of its data files."""
+        """Add the rows of `other`, which ends its use. Returns the number of its data files."""
         if not other.created:
             for key, rows in other._waiting.items():
                 self.add(*key, *rows)
@@ -154,7 +154,7 @@ class _Growing:
 
 
 def _span(footer: Any) -> Mapping[str, tuple[int, int]]:
-    """The least and the greatest value of each numeric column."""
+    """The minimum and maximum of each numeric column."""
     found = {}
     for name in _NUMERIC:
         at = footer.schema.names.index(name)
@@ -173,7 +173,7 @@ _TICK_NS: Final = 3_000_000_000
 
 
 class Where(TypedDict):
-    """The arguments of `export` that say where the records go."""
+    """The arguments of `export` that describe the target."""
 
     catalog: str
     options: Mapping[str, str]
@@ -235,8 +235,8 @@ def export_files(
     principal: str,
     **where: Unpack[Where],
 ) -> Iterator[tuple[str, Exported | errors.EosdbError]]:
-    """Do `export` for many files, in one commit, or in a few if there is much. Yields the result of each
-    file when it is committed; an error if the file was left out. Raises the errors of the target."""
+    """Do `export` for many files, in one commit, or in a few for many records. Yields the result of each
+    file when it is committed, or an error if it was left out. Raises the errors of the target."""
     clock = SystemClock()
     with _exporter(target, format, topics, clock, **where) as exporter:
         at = 0
@@ -309,7 +309,7 @@ class _Exporter:
         return self._files.size_bytes >= _COMMIT_BYTES or len(self._before) >= _COMMIT_NUMBERS
 
     def read_file(self, path: str, principal: str, clock: Clock) -> Exported:
-        """`read`, unless the file is unchanged since the target got all of it."""
+        """Like `read`, but skips a file that has not changed since it was exported completely."""
         stamp = self._stamp(path, principal, clock)
         if stamp and self._known is not None and stamp.items() <= self._known.items():
             return Exported(0, 0)
@@ -321,8 +321,8 @@ class _Exporter:
     def read(
         self, db: Database, stamp: Callable[[], Numbers] = dict, on_progress: Progress = silent
     ) -> Exported:
-        """Read the new records. After that, `stamp` returns further numbers to store."""
-        # A path without a UTF-8 form is refused: the formats write JSON.
+        """Read the new records. `stamp` is called afterwards and returns more numbers to store."""
+        # The formats write JSON, so a path must have a UTF-8 form.
         check_text("path", db.path, errors.ConfigError)
         while True:
             source = _look(db)
@@ -348,24 +348,22 @@ class _Exporter:
                 mine.give_up()
 
     def commit(self, db: Database | None = None) -> bool:
-        """Commit the rows. False if another export committed first, or if a topic of `db` was recreated:
-        then nothing is committed, and the files must be read again."""
+        """Commit the rows. Returns False if another export committed first, or if a topic of `db` was
+        recreated: then nothing is committed, and the files must be read again."""
         if self._read:
             written = self._files.finish()
             reach(Failpoint.EXPORT_WRITTEN)
             if db is not None and not all(_is_current(db, *it) for it in self._read):
                 self.forget()
                 return False
-            # From here on the rows may be committed.
+            # If an error comes from here on, the rows may be committed.
             files, self._files = self._files, self._new_files()
             try:
                 new = targets.Commit(written, self._before, self._after, _about(self._read))
                 is_done = self._sink.commit(new)
             except errors.StorageError as error:
                 if error.__cause__ is not None:
-                    errors.in_doubt(
-                        error
-                    )  # The table or its catalog failed, before or after the commit.
+                    errors.in_doubt(error)  # The error may come from before or after the commit.
                 raise
             if not is_done:
                 files.give_up()
@@ -400,7 +398,7 @@ class _Exporter:
     def _write(
         self, db: Database, files: DataFiles, wanted: Sequence[Range], on_progress: Progress
     ) -> int:
-        """Write the records as data files, which are not yet part of the table. Returns their number."""
+        """Write the records as data files, which only a commit adds to the table. Returns their number."""
         records = done = 0
         total = sum(it.end - it.start for it in wanted)
         for it in wanted:
@@ -421,7 +419,7 @@ class _Exporter:
             except (OverflowError, errors.InvalidTimestampError):
                 raise errors.InvalidTimestampError(
                     f"{tp}: a record from offset {it.start} on has a timestamp beyond the year 9999, "
-                    "which is no day in any of the formats; export other topics, or delete the record"
+                    "which no format can store; export other topics, or delete the record"
                 ) from None
             done += it.end - it.start
             on_progress(done, total)
@@ -437,11 +435,11 @@ class _Exporter:
             known[name] = self._after.setdefault(source.file_id, {})[name] = number
 
     def _stamp(self, path: str, principal: str, clock: Clock) -> Numbers:
-        """A number that differs after every change that the export would see in the file; none if no
-        number can show that."""
+        """A fingerprint of the file, which differs after every change that the export would see; empty if
+        no fingerprint is reliable."""
         found = stamp_of(os.path.realpath(path))
         # decisions/0075: without a WAL, the next commit creates one, and its checkpoint writes the file.
-        # That changes the file's times only if the clock has ticked since they were set.
+        # That write changes the file's times only if the clock has ticked since they were set.
         now_ns = clock.time_ms() * 1_000_000
         if found is None or found.wal is not None or found.newest_ns > now_ns - _TICK_NS:
             return {}
@@ -464,7 +462,7 @@ def _target(
     except ModuleNotFoundError as error:
         raise ImportError(needs_extra(format, "lakehouse", error)) from error
     if options:
-        raise errors.ConfigError(f"got options {', '.join(options)}, Parquet has none")
+        raise errors.ConfigError(f"options: got {', '.join(options)}, expected none for Parquet")
     from eosdb.integrations.lakehouse.parquet import ParquetTarget
 
     return ParquetTarget(target)
@@ -497,8 +495,8 @@ def _topic_ids(db: Database) -> dict[str, str]:
 
 
 def _is_current(db: Database, source: Source, wanted: Sequence[Range]) -> bool:
-    """Whether the topics are still those of `source`. Ids are never reused, so they were the same when
-    the ranges were read."""
+    """Whether no topic was recreated since `source`. Ids are never reused, so equal ids now mean that the
+    ranges were read from the same topics."""
     now = _topic_ids(db)
     topics = {it.topic_partition.topic for it in wanted}
     return all(now.get(topic) == source.topic_ids[topic] for topic in topics)

@@ -1,7 +1,8 @@
 """A folder of Parquet files, partitioned by topic and day, with a commit protocol, since Parquet has none.
 
-Data files are first written where readers do not look. Replacing the file `_eosdb/progress.json` is the
-commit. Then the data files are renamed to their final paths; if the export dies, the next one does that.
+Data files are first written outside of the partitions, so that no reader sees them. Replacing the file
+`_eosdb/progress.json` is the commit. Then the data files are renamed to their final paths; after a crash
+the next export does it.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _PROGRESS: Final = f"{_OURS}/progress.json"
 
 
 class _Progress(TypedDict):
-    """The content of the progress file; `files` are those of the last commit."""
+    """The content of the progress file; `files` are the files of the last commit."""
 
     numbers: dict[str, int]
     files: list[str]
@@ -86,7 +87,7 @@ class ParquetTarget:
             os.close(self._lock)
 
     def _locked(self) -> int:
-        """Make the folder if there is none, and return the descriptor with its lock."""
+        """Create the folder if it does not exist, and return the descriptor that holds its lock."""
         local = self._folder
         if os.path.exists(local) and os.listdir(local) and not os.path.exists(self._at(_OURS)):
             raise ConfigError(
@@ -120,7 +121,7 @@ class ParquetTarget:
             return {"numbers": {}, "files": [], "about": {}}
         except ValueError as error:
             raise CorruptDatabaseError(
-                f"{self._at(_PROGRESS)} is damaged, so how far the export is cannot be known ({error}); "
+                f"{self._at(_PROGRESS)} is damaged, so the progress of the export is unknown ({error}); "
                 "restore it, or export into another folder"
             ) from error
         return found

@@ -1,8 +1,8 @@
 """The interface of all table formats: creating data files, and an atomic commit of files and progress.
 
-A target stores the progress as named numbers, because Delta's application transactions can hold nothing
+A target stores the progress as named numbers, because Delta's application transactions can store nothing
 else: for each source file the next offset of every partition, and the mark of the file's history at the
-last export. The ranges of the next export are decided from them.
+last export. They determine the ranges of the next export.
 """
 
 from __future__ import annotations
@@ -31,9 +31,8 @@ _DIGEST_BYTES: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The state of a file in one snapshot. `mark` is the mark of its history, and `place` its host
-    and path. A recreated topic has a new id in `topic_ids`. Up to `ends`, each partition
-    can be read without a part of a transaction."""
+    """The state of a file in one snapshot. `mark` identifies its history, `place` its host and path. A
+    recreated topic has a new id in `topic_ids`. No transaction extends across `ends`."""
 
     path: str
     place: str
@@ -87,10 +86,10 @@ def ranges(
     *,
     allow_data_loss: bool,
 ) -> list[Range]:
-    """The ranges that are new since the last export, of the given topics or of all. `departure` is the
-    difference from the exported history; None without one. Raises IllegalStateError if the file or its
-    history is not the exported one, and OffsetOutOfRangeError if unexported records were removed, unless
-    `allow_data_loss`."""
+    """The ranges that are new since the last export, of the given topics or of all. `departure` describes
+    how the file's history differs from the exported one; None if it does not. Raises IllegalStateError if
+    it differs or the file was replaced, and OffsetOutOfRangeError if unexported records were removed,
+    unless `allow_data_loss`."""
     if departure is not None:
         raise IllegalStateError(
             f"{source.path}: {departure}. The target holds records of the newer history: export into a new "
@@ -106,7 +105,7 @@ def ranges(
         if start < first and not allow_data_loss:
             raise OffsetOutOfRangeError(
                 f"{source.path}, {tp}: offset {start} is the next to export, the log begins at {first}. "
-                f"Allow data loss to go on there (--allow-data-loss)"
+                "Allow data loss to continue there (--allow-data-loss)"
             )
         if (start := max(start, first)) < end:
             new.append(Range(tp, start, end))
@@ -130,7 +129,7 @@ def _check_place(source: Source, known: Numbers, *, allow_data_loss: bool) -> No
         raise IllegalStateError(
             f"{source.path} was replaced: the target has records of another file that was there. A "
             "restored copy has the same records, so export it into a new target; if this is a new file, "
-            "allow data loss (--allow-data-loss), and it is exported from its beginning"
+            "allow data loss (--allow-data-loss) to export it from its beginning"
         )
 
 
@@ -159,7 +158,7 @@ class DataFile:
 
 
 class Commit(NamedTuple):
-    """The files of a commit, and the numbers that it stores: `before` must still be stored, `after` is new.
+    """The files of a commit, and its numbers: `before` must still be stored, `after` will be stored.
     `about` describes the export in the table's history."""
 
     files: Sequence[DataFile]
@@ -173,7 +172,7 @@ class Commit(NamedTuple):
 
 
 class Target(Protocol):
-    """A table. Created data files become part of it only by `commit`."""
+    """A table. `commit` makes created data files part of it."""
 
     columns: Sequence[str]
     """The columns of the data files."""
@@ -186,8 +185,8 @@ class Target(Protocol):
         """Create a data file. Returns its path and the open file, which is durable when closed."""
 
     def commit(self, new: Commit) -> bool:
-        """Atomically add the files and store the numbers. False if another export committed first: then
-        nothing has changed. Raises StorageError; then the outcome is unknown."""
+        """Atomically add the files and store the numbers. Returns False, and changes nothing, if another
+        export committed first. Raises StorageError if the outcome is unknown."""
 
     def remove(self, path: str) -> None:
         """Remove a data file that was not committed."""
@@ -209,7 +208,7 @@ class SyncedFile(io.FileIO):
 
 
 def sync_folders(root: str, paths: Iterable[str]) -> None:
-    """Make the names of the files durable, and those of all folders between `root` and the files."""
+    """Make the names of the files durable, and the names of all folders between `root` and the files."""
     folders = {root}
     for path in paths:
         while (path := os.path.dirname(path)).startswith(root + os.sep):

@@ -7,7 +7,7 @@ by fingerprints: the record at a translated offset must be the same, and so must
 Pure functions, which read each side's records once.
 """
 
-# decisions/0046: no stored positions, only the records of both sides.
+# decisions/0046: the comparison uses no stored positions, only the records of both sides.
 from __future__ import annotations
 
 import hashlib
@@ -31,7 +31,7 @@ _EARLIEST_MS: Final = 1
 
 
 class Print(NamedTuple):
-    """The fingerprint of a record; `key` is that of its key, and `is_tombstone` says that it has no
+    """The fingerprint of a record. `key` is the hash of its key; `is_tombstone` tells that it has no
     value."""
 
     offset: int
@@ -62,11 +62,12 @@ def _hash(data: bytes) -> int:
     return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "big")
 
 
-# -- a partition whose records stay until the oldest are deleted --------------------------------------
+# -- partitions that are not compacted ----------------------------------------------------------------
 
 
 class Mark(NamedTuple):
-    """A committed offset: how many records follow it, and the fingerprint of the first of them."""
+    """A committed offset: the number of records from it to the end, and the fingerprint of the first of
+    them."""
 
     left: int
     first: int | None
@@ -74,7 +75,7 @@ class Mark(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SurveyHere:
-    """The file's side of a partition."""
+    """The file's records of a partition, summarised."""
 
     count: int
     digest: int
@@ -84,7 +85,7 @@ class SurveyHere:
 
 @dataclass(frozen=True, slots=True)
 class SurveyThere:
-    """The cluster's side of a partition."""
+    """The cluster's records of a partition, summarised."""
 
     count: int
     digest: int
@@ -98,8 +99,8 @@ class SurveyThere:
 def survey_here(
     prints: Iterable[Print], committed: Iterable[int] = (), skip: int = 0
 ) -> SurveyHere:
-    """Survey the file's records without the first `skip`, which the cluster has deleted; marks among them
-    are omitted."""
+    """Survey the file's records, without the first `skip` and their marks: the cluster has deleted
+    these."""
     count, digest, first = 0, 0, None
     waiting = sorted(set(committed), reverse=True)
     indexes: dict[int, tuple[int, int | None]] = {}
@@ -118,7 +119,7 @@ def survey_here(
 
 
 def survey_there(prints: Iterable[Print], here: SurveyHere, ended: list[int]) -> SurveyThere:
-    """Survey the cluster's records; `ended` contains the partition's end once all are read."""
+    """Survey the cluster's records. `ended` contains the partition's end once all records are read."""
     count, digest = 0, 0
     wanted = {mark.first for mark in here.marks.values()}
     before: dict[int, int] = {}
@@ -138,7 +139,7 @@ def _grown(digest: int, content: int) -> int:
 
 
 def difference(tp: TopicPartition, here: SurveyHere, there: SurveyThere) -> str | None:
-    """The difference between the cluster's last records and the file's; None without one."""
+    """Describe how the cluster's last records differ from the file's; None if they are equal."""
     if not here.count:
         return None
     if there.count < here.count:
@@ -156,8 +157,8 @@ def difference(tp: TopicPartition, here: SurveyHere, there: SurveyThere) -> str 
 
 
 def translated(tp: TopicPartition, offset: int, here: SurveyHere, there: SurveyThere) -> int:
-    """The cluster's offset for a group's offset in the file. Raises IllegalStateError if the record there
-    differs, or the cluster has deleted it."""
+    """The cluster's offset for a group's offset in the file. Raises IllegalStateError if the cluster has
+    another record there, or has deleted the record."""
     mark = here.marks.get(offset)
     if mark is None:
         raise IllegalStateError(
@@ -175,13 +176,13 @@ def translated(tp: TopicPartition, offset: int, here: SurveyHere, there: SurveyT
     return place
 
 
-# -- a partition of a compacted topic -----------------------------------------------------------------
+# -- compacted partitions -----------------------------------------------------------------------------
 
 
 def compacted_difference(
     tp: TopicPartition, here: Iterable[Print], there: Iterable[Print]
 ) -> str | None:
-    """The difference between the newest records of all keys; None without one."""
+    """Describe how the newest records of the keys differ; None if they are equal."""
     ours, theirs = _newest(here), _newest(there)
     if ours == theirs:
         return None
@@ -189,8 +190,8 @@ def compacted_difference(
     more = sum(key not in ours for key in theirs)
     other = sum(theirs.get(key, content) != content for key, content in ours.items())
     return (
-        f"{tp}: of {len(ours)} keys in the file the cluster lacks {lacking} and has {other} with other "
-        f"records, and {more} keys are only there: somebody else writes to that topic"
+        f"{tp}: of {len(ours)} keys in the file the cluster lacks {lacking}, {other} have other "
+        f"records there, and {more} keys are only there: somebody else writes to that topic"
     )
 
 
@@ -207,9 +208,9 @@ def _newest(prints: Iterable[Print]) -> dict[int, int]:
 def compacted_translated(
     tp: TopicPartition, offset: int, here: Iterable[Print], there: Iterable[Print], end: int
 ) -> int:
-    """The cluster's offset of the first record from `offset` on that the cluster still has: a record that
-    one side has compacted has a newer record of its key on both. Raises IllegalStateError if the cluster
-    has no later record."""
+    """The cluster's offset of the first record from `offset` on that the cluster still has. Compaction may
+    have removed earlier ones, because newer records of their keys follow. Raises IllegalStateError if the
+    cluster has no later record."""
     left = [fingerprint.content for fingerprint in here if fingerprint.offset >= offset]
     if not left:
         return end
@@ -230,8 +231,8 @@ def compare(
     here: Here, there: There, topic: TopicHere, facts: TopicThere, tp: TopicPartition,
     committed: Iterable[int],
 ) -> Compared:  # fmt: skip
-    """Compare one partition; `committed` are group offsets in the file. Raises IllegalStateError if one of
-    them has no equivalent in the cluster, and InterruptedRelayError."""
+    """Compare one partition; `committed` are group offsets in the file. Raises IllegalStateError if a group
+    offset has no equivalent in the cluster, and InterruptedRelayError."""
     timed = facts.config.get("message.timestamp.type") != "LogAppendTime"
     wanted = sorted(set(committed))
     ended: list[int] = []

@@ -1,5 +1,5 @@
-"""Both sides of a move: the file's topics and groups, closing and opening topics; the cluster's topics, its
-records, and the offsets of its groups."""
+"""Both sides of a move. The file: its topics and groups, and closing and opening topics. The cluster: its
+topics, records, and group offsets."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from eosdb.model.values import TopicPartition
 
 
 class There:
-    """The cluster. Used by one thread."""
+    """The cluster of a move. Used by one thread."""
 
     def __init__(self, client: KafkaClient, positions_topic: str) -> None:
         self._client: Final = client
@@ -35,7 +35,7 @@ class There:
     def topics(
         self, requested: Iterable[TopicHere], relayed: Collection[str]
     ) -> dict[str, TopicThere]:
-        """Those of the topics that the cluster has; `relayed` are topics to which the relay has written."""
+        """The requested topics that exist in the cluster. `relayed` are topics that a relay has filled."""
         partitions = self._client.partitions()
         names = [topic.name for topic in requested if topic.name in partitions]
         configs, result = self._client.configs(names), {}
@@ -44,7 +44,7 @@ class There:
                 key: entry.value for key, entry in configs[name].items() if entry.value is not None
             }
             tps = (TopicPartition(name, number) for number in range(partitions[name]))
-            # Records of a killed relay's open transaction are not committed, and do not count.
+            # A killed relay may have left an open transaction; its records do not count.
             is_empty = name not in relayed and not any(
                 True for tp in tps for _ in self.records(tp, [], hidden="skip")
             )
@@ -66,7 +66,7 @@ class There:
     # -- groups ---------------------------------------------------------------------------------------
 
     def groups(self, requested: Sequence[Group], there: Iterable[str]) -> dict[str, Group]:
-        """The members and offsets that the groups have in the cluster, in those topics that exist there."""
+        """The members and offsets of the groups in the cluster, for the topics that exist there."""
         existing, result = set(there), {}
         for group in requested:
             tps = [tp for tp in group.offsets if tp.topic in existing]
@@ -118,7 +118,7 @@ class There:
     def records(
         self, tp: TopicPartition, ended: list[int], *, hidden: Hidden = "refuse"
     ) -> Iterator[RelayRecord]:
-        """`all_records` of the cluster."""
+        """Yield all records of a partition (`all_records`)."""
         return all_records(self._client, tp, ended, hidden=hidden)
 
 
@@ -127,7 +127,7 @@ _BYTES: Final = 8_388_608
 
 
 class Here:
-    """The file. Used by one thread."""
+    """The file of a move. Used by one thread."""
 
     def __init__(self, db: Database) -> None:
         self._db: Final = db
@@ -136,7 +136,7 @@ class Here:
         """The topics found since `begin`."""
 
     def begin(self) -> None:
-        """Begin several steps, during which the topics must stay the same."""
+        """Begin a sequence of steps during which no topic may be recreated."""
         self._ids.clear()
 
     def _check(self, now: Mapping[str, UUID]) -> None:
@@ -152,7 +152,7 @@ class Here:
         return {topic.name: topic.topic_id for topic in self._db.broker.topic_metadata()}
 
     def topics(self, requested: Iterable[str] | None) -> tuple[TopicHere, ...]:
-        """The topics to move. Raises UnknownTopicOrPartitionError, and UnknownTopicIdError if one was
+        """The topics to move. Raises UnknownTopicOrPartitionError, and UnknownTopicIdError if a topic was
         recreated since the last call."""
         admin, available = self._db.admin, self._now()
         self._check(available)
@@ -226,7 +226,7 @@ class Here:
     # -- changes --------------------------------------------------------------------------------------
 
     def close(self, topics: Iterable[TopicHere], address: str) -> None:
-        """Refuse all writes and offset commits of these topics from now on, in one commit."""
+        """From now on, refuse all writes and offset commits of these topics. One commit closes all."""
         self._alter({topic.name: {MOVING_TO: address} for topic in topics if not topic.is_closed})
 
     def finish(self, topics: Iterable[TopicHere], address: str) -> None:
@@ -249,9 +249,9 @@ class Here:
             raise
 
     def end(self, transaction: OpenTransaction) -> None:
-        """Abort the transaction, or complete it as decided. Ignores one that has ended meanwhile."""
+        """Abort a transaction, or finish it if its outcome is decided. Does nothing after its end."""
         try:
-            if transaction.at is not None:  # The id may have a newer one.
+            if transaction.at is not None:  # The transactional id may have a newer transaction.
                 self._db.admin.abort_transaction(*transaction.at)
             elif transaction.transactional_id is not None:
                 self._db.admin.fence_producer(transaction.transactional_id)

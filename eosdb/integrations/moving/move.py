@@ -1,4 +1,4 @@
-"""The move, step by step. Every step first finds the finished work, so a killed move can be resumed."""
+"""The steps of a move. Each step first looks for finished work, so a killed move can be resumed."""
 
 from __future__ import annotations
 
@@ -73,9 +73,9 @@ class Move:
     def execute(self, *, wait_ms: int = 0) -> plans.Plan:
         """Do the remaining steps, and return the resulting plan.
 
-        Waits up to `wait_ms` for members of groups to leave, and again for open transactions to end, which
-        are then aborted. While the cluster is unreachable it retries. Raises IllegalStateError for
-        obstacles, and the errors of `Relay.run`; the next call resumes.
+        Waits up to `wait_ms` for members to leave their groups, and again for open transactions to end;
+        then it aborts those transactions. While the cluster is unreachable it retries. Raises
+        IllegalStateError for obstacles, and the errors of `Relay.run`; the next call resumes.
         """
         check_whole("wait_ms", wait_ms, 0)
         offsets = self._patiently(lambda: self._execute(wait_ms))
@@ -91,8 +91,8 @@ class Move:
         return self._plan()
 
     def _patiently(self, step: Callable[[], T], patience_ms: int | None = None) -> T | None:
-        """Run a step, and retry while the cluster is unreachable, for at most `patience_ms`; None if
-        stopped."""
+        """Run a step, and retry it while the cluster is unreachable, for at most `patience_ms`. Returns
+        None if stopped."""
         pauses, reported = pauses_between_attempts(), ""
         began = self._db.clock.monotonic_ms()
         while not self._stopped:
@@ -111,8 +111,8 @@ class Move:
     # -- forwards -------------------------------------------------------------------------------------
 
     def _execute(self, wait_ms: int) -> plans.Offsets | None:
-        """The offsets committed in the cluster; None if there was nothing to do, or the move was
-        stopped."""
+        """Do the remaining steps, and return the offsets committed in the cluster; None if there was
+        nothing to do, or the move was stopped."""
         self._here.begin()
         facts = self._facts()
         plans.refuse(plans.plan(facts).obstacles, except_members=True)
@@ -164,7 +164,7 @@ class Move:
             clock.sleep_ms(_LOOK_MS)
 
     def _end_transactions(self, facts: plans.Facts, wait_ms: int) -> None:
-        """End all open transactions: the topics are closed, so none can begin."""
+        """End all open transactions. No new ones begin, because the topics are closed."""
         clock = self._db.clock
         deadline = clock.monotonic_ms() + wait_ms
         reported: set[plans.OpenTransaction] = set()
@@ -175,7 +175,7 @@ class Move:
                 clock.sleep_ms(_LOOK_MS)
                 continue
             for transaction in transactions:
-                if transaction in reported:  # Its owner is still working.
+                if transaction in reported:  # The producer is still working.
                     clock.sleep_ms(_LOOK_MS)
                 else:
                     self._tell(f"ending the open transaction {transaction}")
@@ -183,8 +183,8 @@ class Move:
                 self._here.end(transaction)
 
     def _bring_records(self, *, until_close: bool = False) -> None:
-        """Relay everything committed by now. With `until_close` less than a chunk may be left: while
-        others write, there is no end."""
+        """Relay all committed records. `until_close` stops with less than a chunk left, because an end is
+        never reached while others write."""
         settings = self._settings
 
         def progress(done: int, total: int) -> None:
@@ -209,8 +209,7 @@ class Move:
     # -- comparing ------------------------------------------------------------------------------------
 
     def _compare(self, facts: plans.Facts) -> dict[TopicPartition, plans.Compared]:
-        """Compare all partitions. Raises IllegalStateError unless the records are the same on both
-        sides."""
+        """Compare all partitions. Raises IllegalStateError if a partition's records differ."""
         compared, differences = {}, list[str]()
         for topic in facts.topics:
             for number in topic.ends:
@@ -227,7 +226,7 @@ class Move:
             raise IllegalStateError("; ".join(differences))
         return compared
 
-    # -- back -----------------------------------------------------------------------------------------
+    # -- undo -----------------------------------------------------------------------------------------
 
     def _undo(self) -> None:
         self._here.begin()
@@ -253,7 +252,7 @@ class Move:
         self._here.open(facts.topics)
         self._tell(f"open to writers: {', '.join(topic.name for topic in facts.topics)}")
 
-    # -- small steps ----------------------------------------------------------------------------------
+    # -- helpers --------------------------------------------------------------------------------------
 
     def _tell(self, text: str) -> None:
         if self._settings.notify is not None:
@@ -302,7 +301,7 @@ def to_kafka(
     """Build a move of topics (None: all whose names do not begin with two underscores) to the Kafka cluster
     at `address`.
 
-    It resumes where the relay of this `name` stands; `config` and `positions_topic` are those of
+    It resumes at the positions of the relay of this `name`; `config` and `positions_topic` are those of
     `relay.to_kafka`. `notify` is called with a sentence about each step. Raises ConfigError, also if the
     extra `kafka` is not installed.
     """

@@ -35,7 +35,7 @@ class TopicHere:
 
 @dataclass(frozen=True, slots=True)
 class TopicThere:
-    """A topic of the cluster. `config` has all its effective settings; empty if the user may not see
+    """A topic of the cluster. `config` has all its effective settings; it is empty if the user may not read
     them."""
 
     partitions: int
@@ -56,8 +56,8 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
-    """An open transaction with records or offsets of topics that move. `at` is its start in one of them;
-    None if it has only offsets."""
+    """An open transaction with records or group offsets of topics that move. `at` is its first record; None
+    if it has only offsets."""
 
     transactional_id: str | None
     at: tuple[TopicPartition, int] | None = None
@@ -170,7 +170,7 @@ def _steps(facts: Facts) -> Iterator[Step]:
 
 
 def lag(topic: TopicHere, facts: Facts) -> int:
-    """The number of offsets that the relay has yet to relay."""
+    """The number of offsets that are not relayed yet."""
     return sum(
         max(end - facts.positions.get(TopicPartition(topic.name, number), topic.starts[number]), 0)
         for number, end in topic.ends.items()
@@ -240,7 +240,7 @@ def _obstacles_of_group(group: Group, there: Group | None) -> Iterator[str]:
 
 
 def is_about_members(obstacle: str) -> bool:
-    """Whether the obstacle disappears when programs stop."""
+    """Whether the obstacle is a group's members, so that it disappears when programs stop."""
     return obstacle.startswith("group ")
 
 
@@ -250,7 +250,7 @@ def refuse(obstacles: Iterable[str], *, except_members: bool = False) -> None:
 
 
 def ahead(offsets: Offsets, there: Mapping[str, Group]) -> list[str]:
-    """The groups that have read further in the cluster than in the file; `offsets` are the cluster's."""
+    """The groups whose cluster offsets (`offsets`) are ahead of their offsets in the file."""
     return [
         f"group {name} stands at offset {offset_there} of {tp} in the cluster, and where it stands in the "
         f"file is offset {at} there: it has read on, so delete the group there if that was a rehearsal"

@@ -33,7 +33,7 @@ _SUFFIX: Final = ".db"
 
 @dataclass(frozen=True, slots=True)
 class Cache:
-    """The folder, and the most bytes of snapshots in it."""
+    """A cache of fetched snapshots: its folder, and the maximum of bytes in it."""
 
     folder: str
     size_bytes: int = SIZE_BYTES
@@ -48,10 +48,10 @@ class Cache:
         try:
             os.makedirs(folder, mode=0o700, exist_ok=True)
         except OSError as error:
-            raise StorageError(f"{folder} cannot be made: {error.strerror}") from error
+            raise StorageError(f"{folder} cannot be created: {error.strerror}") from error
         if os.lstat(folder).st_uid != os.geteuid() or os.path.islink(folder):
             raise StorageError(
-                f"{folder} belongs to somebody else; name another folder in {ENVIRONMENT}"
+                f"{folder} belongs to another user; name another folder in {ENVIRONMENT}"
             )
         return cls(folder)
 
@@ -103,7 +103,7 @@ _READ_ONLY: Final = 0o444
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """A published snapshot, and the folder of its file."""
+    """A published snapshot, and the storage folder of its file."""
 
     storage: Storage
     manifest: Manifest
@@ -119,8 +119,8 @@ def published(
     options: Mapping[str, object] | None = None,
     clock: Clock | None = None,
 ) -> list[Published]:
-    """Return the latest snapshot, or the one named `snapshot`, of every file below `url` (or of the one
-    file that `url` names), ordered by file id. The content of the files is not read.
+    """Return a snapshot of every file below `url`, or of the one file that `url` names, ordered by file id:
+    the latest snapshot, or the one named `snapshot`. The content of the files is not read.
 
     Raises StorageError if there is no snapshot or it cannot be read, CorruptDatabaseError for a damaged
     snapshot, and ConfigError for a URL that fsspec cannot open.
@@ -166,7 +166,7 @@ def _of(file: Storage, name: str) -> Published | None:
         return None  # The file's first publication is in progress.
     found = manifest.parse(data, f"{file.url}/{name}")
     if found.file_id != file.url.rpartition("/")[2]:
-        raise CorruptDatabaseError(f"{file.url}/{name} is of another file, {found.file_id}")
+        raise CorruptDatabaseError(f"{file.url}/{name} belongs to another file, {found.file_id}")
     return Published(file, found)
 
 
@@ -238,7 +238,7 @@ def _check_replaceable(path: str) -> None:
         raise StorageError(f"{path} cannot be read: {error.strerror}") from error
     if not head.startswith(b"SQLite format 3\0") or head[FORMAT_AT] != ROLLBACK_FORMAT:
         raise IllegalStateError(
-            f"{path} exists and is no published copy, perhaps it is a live file; give another path"
+            f"{path} exists and is not a published copy; it may be a live file, so give another path"
         )
 
 
@@ -252,7 +252,7 @@ def _put_together(
     try:
         with contextlib.ExitStack() as cleanup:
             with contextlib.suppress(OSError):
-                os.chmod(unfinished, 0o600)  # The attempt was interrupted before the rename.
+                os.chmod(unfinished, 0o600)  # An earlier attempt died before the rename.
             descriptor = copies.claim(unfinished)
             cleanup.callback(os.close, descriptor)
             os.ftruncate(descriptor, size)
@@ -284,7 +284,7 @@ def _hashes(one: Published) -> list[bytes]:
 
 
 def _missing(sources: list[int], hashes: list[bytes], size: int) -> list[int]:
-    """The blocks that no source has at their place; copies the others to the first source."""
+    """The blocks that no source has at their offset. Copies all other blocks to the first source."""
     missing = []
     for block, expected in enumerate(hashes):
         for source in sources:

@@ -1,15 +1,15 @@
-"""The manifest of a published snapshot: a small JSON object with the chunks of its blocks, and facts for
-planning without a download.
+"""The manifest of a published snapshot: a small JSON object that lists the chunks of its blocks, with facts
+for planning without a download.
 
 The file is divided into blocks; a chunk is an object with some blocks of one region, in order. Chunks of
 earlier snapshots are reused; of two chunks with the same block, the later one counts.
 
-A chunk that is mostly outdated is dropped, and its current blocks are uploaded again; likewise a region
-with too many chunks. So the storage used is at most about twice the file.
+If most blocks of a chunk are outdated, its current blocks are uploaded again in a new chunk; likewise if a
+region has too many chunks. So the storage used is at most about twice the file.
 
-decisions/0037: while others publish the same file, an object that might be removed is never reused. Times
-are those of the storage. A chunk of an older snapshot, or one without a snapshot for long, is uploaded
-again under another name, so that its removal harms no publisher.
+decisions/0037: several publishers may publish the same file, so no object is reused that another publisher
+might remove. A chunk that only older snapshots name, or none for long, is uploaded again under another
+name. All times are the storage's.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ UNNAMED_S: Final = 24 * 3600.0
 
 
 class Stored(NamedTuple):
-    """An object: its size in bytes, and the time when it was written (s); None if the storage has none."""
+    """An object's size in bytes, and the time when it was written (s); None if unknown."""
 
     size: int
     modified: float | None
@@ -49,8 +49,8 @@ def in_order(snapshots: Mapping[str, Stored]) -> list[str]:
 def usable(
     chunks: Mapping[str, Stored], newest: Manifest | None, all_named: Collection[str], now: float
 ) -> set[str]:
-    """The chunks that no publisher may remove within `HURRY_S`: those of the newest snapshot, and
-    recently uploaded ones without a snapshot."""
+    """The chunks that no publisher may remove within `HURRY_S`: the chunks of the newest snapshot, and
+    recently uploaded chunks that no snapshot names."""
     of_newest: Collection[str] = newest.objects if newest is not None else ()
     return {
         name
@@ -67,8 +67,8 @@ def usable(
 def removable_snapshots(
     snapshots: Mapping[str, Stored], latest: str, keep: int, now: float
 ) -> list[str]:
-    """The snapshots that are not among the `keep` newest, are not the latest, and were superseded more
-    than `SUPERSEDED_S` ago."""
+    """The snapshots to remove: superseded more than `SUPERSEDED_S` ago, not the latest, and not among the
+    `keep` newest."""
     order = in_order(snapshots)
     found = []
     for next_newer, name in zip(order[keep - 1 :], order[keep:], strict=False):
@@ -81,8 +81,8 @@ def removable_snapshots(
 def removable_chunks(
     chunks: Mapping[str, Stored], named: Collection[str], released: Collection[str], now: float
 ) -> list[str]:
-    """The chunks to remove. `named` are those of snapshots that stay, `released` those of snapshots that
-    are being removed."""
+    """The chunks to remove. `named` are the chunks of snapshots that stay, `released` the chunks of
+    snapshots that are being removed."""
     return [
         name
         for name, stored in chunks.items()
@@ -116,9 +116,9 @@ class Chunk(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """A snapshot. `position` is the position of the last event, `mark` the mark of the history there
-    (`history_mark`), `marks` those of earlier snapshots of the same history; `hashes` is the chunk with
-    the blocks' hashes, and `partitions` the result of `admin.consistent_cut`."""
+    """A snapshot. `position` is the position of the last event, and `mark` identifies the history up to
+    there (`history_mark`); `marks` are the marks of earlier snapshots of this history. `hashes` is the
+    chunk with the blocks' hashes, and `partitions` the result of `admin.consistent_cut`."""
 
     file_id: str
     name: str
@@ -186,7 +186,7 @@ def parse(data: bytes, where: str) -> Manifest:
         given = parsed(data)
         body = given["snapshot"]
         if digest(_canonical(body).encode()) != given["sha256"]:
-            raise ValueError("its checksum does not fit")
+            raise ValueError("its checksum does not match")
         if body.pop("format") != FORMAT:
             raise UnsupportedVersionError(
                 f"{where} was published by a newer eosdb, in another format; read it with that version"
@@ -209,7 +209,7 @@ def _checked(body: dict[str, Any]) -> Manifest:
     numbers = [found.position, found.time_ms, found.size]
     numbers += [number for chunk in chunks for number in (chunk.size, *chunk.blocks)]
     cut = [(*tp, *dataclasses.astuple(offsets), end) for tp, (offsets, end) in partitions.items()]
-    # Names become paths, so they must not lead out of the folder.
+    # Names become paths, so they must not leave the folder.
     if not (
         all(type(number) is int and number >= 0 for number in numbers)
         and all(chunk.blocks for chunk in chunks)

@@ -1,5 +1,5 @@
-"""Publishing: uploads a frozen copy of the file as chunks, then the snapshot that names them, then the
-pointer to the latest one.
+"""Publishing: uploads a frozen copy of the file as chunks, then the snapshot that names the chunks, then
+the pointer to the latest snapshot.
 
 An interrupted attempt leaves chunks without a snapshot; the next attempt reuses them (decisions/0037).
 """
@@ -77,7 +77,7 @@ def publish(
     report: Progress,
 ) -> PublishReport:  # fmt: skip
     """Publish the current state of the file below `storage`; `report` counts bytes of the copy."""
-    # Copied first, so that no reader holds the WAL during a slow upload.
+    # The file is copied first, so that no read transaction stays open during a slow upload.
     descriptor, facts = copies.freeze(store, folder)
     try:
         size = os.fstat(descriptor).st_size
@@ -123,7 +123,7 @@ class _Publisher:
                 published = self._send(copy, hashes, survey)
                 reach(Failpoint.CHUNKS_SENT)
                 if self._is_late(began_ms):
-                    continue  # Chunks that it counts on may have been removed.
+                    continue  # Another publisher may have removed chunks that this one reuses.
                 self.may_be_published = True
                 self._storage.write(_path(published), manifest.to_bytes(published))
                 reach(Failpoint.SNAPSHOT_SENT)
@@ -145,7 +145,7 @@ class _Publisher:
     def _is_late(self, began_ms: int) -> bool:
         return self._clock.monotonic_ms() - began_ms > manifest.HURRY_S * 1000
 
-    # -- what is there --------------------------------------------------------------------------
+    # -- listing the storage --------------------------------------------------------------------
 
     def _survey(self) -> Survey:
         now = self._storage.now(_TIME)
@@ -167,7 +167,7 @@ class _Publisher:
         }
 
     def _read(self, name: str) -> manifest.Manifest | None:
-        """Read a snapshot; None if it was removed, or is damaged and so unreadable for all."""
+        """Read a snapshot; None if it was removed or is damaged."""
         if name not in self._known:
             where = f"{SNAPSHOTS}/{name}{_SUFFIX}"
             data = self._storage.read(where)
@@ -187,7 +187,7 @@ class _Publisher:
     # -- sending --------------------------------------------------------------------------------
 
     def _send(self, copy: Copy, hashes: bytes, survey: Survey) -> manifest.Manifest:
-        """Upload all chunks, and return the manifest, which is not written yet."""
+        """Upload all chunks, and return the manifest, which the caller must write."""
         usable = survey.usable
         newest = survey.newest if not self._anew else None
         before = self._storage.read(f"{CHUNKS}/{newest.hashes}") if newest is not None else None
@@ -231,7 +231,7 @@ class _Publisher:
         name = manifest.digest(data)
         there = survey.chunks.get(name)
         if there is not None and name not in usable:
-            # Another publisher may be removing it at this moment.
+            # Another publisher may be removing this chunk.
             name, there = f"{name}-{secrets.token_hex(8)}", None
         chunk = manifest.Chunk(name, len(data), blocks)
         if there is not None and there.size == len(data) and not self._anew:
@@ -240,11 +240,11 @@ class _Publisher:
         reach(Failpoint.CHUNK_SENT)
         return Sent(chunk, len(data))
 
-    # -- afterwards -----------------------------------------------------------------------------
+    # -- pointing to the latest, removing old snapshots -----------------------------------------
 
     def _name_latest(self, published: manifest.Manifest) -> manifest.Manifest:
-        """Point to the latest snapshot. Others may publish the same file concurrently. So each looks for
-        a newer snapshot of this history afterwards, and points to that."""
+        """Point to the latest snapshot. Several publishers may write the pointer at the same time, so each
+        looks afterwards for a newer snapshot of this history, and points to that one."""
         latest = published
         self._storage.write(LATEST, manifest.to_bytes(latest))
         for name in self._snapshots():
@@ -262,7 +262,7 @@ class _Publisher:
         return tuple(sorted(ours, key=lambda mark: at[mark])[-_MARKS:])
 
     def _are_ours(self, marks: set[str]) -> set[str]:
-        """The marks of the file's history; a restored older copy has another history."""
+        """The given marks that belong to the file's history. A restored older copy has another history."""
         with self._store.read() as connection:
             return {mark for mark in marks if journal.departure(connection, mark) is None}
 
@@ -286,7 +286,7 @@ def _path(snapshot: manifest.Manifest) -> str:
 
 
 def _whole(newest: manifest.Manifest, survey: Survey) -> set[str]:
-    """The snapshot's chunks that are in the storage in full length."""
+    """The chunks of the snapshot that are stored in full length."""
     return {
         chunk.name
         for chunk in newest.chunks

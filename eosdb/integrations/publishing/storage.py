@@ -1,7 +1,7 @@
 """A folder in object storage, through fsspec.
 
-Objects are read and written as a whole, with retries after network errors; all failures are eosdb's
-errors.
+Objects are read and written as a whole, with retries after network errors; all failures raise errors of
+eosdb.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _UNFINISHED: Final = re.compile(r"\.[0-9a-f]{32}\.unfinished")
 
 
 class Storage:
-    """A folder; names are relative to it. Threads may share it."""
+    """A folder in object storage; names are relative to it. Threads may share it."""
 
     def __init__(self, url: str, system: Any, root: str, clock: Clock) -> None:
         self.url: Final = url.rstrip("/")
@@ -64,7 +64,7 @@ class Storage:
                 f"{url}: {error}; s3:// needs s3fs, gs:// gcsfs, abfs:// adlfs (from pip)"
             ) from None
         except Exception as error:
-            raise ConfigError(f"{url} is no place that fsspec can open: {error}") from error
+            raise ConfigError(f"{url} cannot be opened by fsspec: {error}") from error
         return cls(url, system, root, clock or SystemClock())
 
     def inside(self, name: str) -> Storage:
@@ -87,7 +87,7 @@ class Storage:
             )
 
     def listing(self, folder: str = "") -> dict[str, Stored]:
-        """List a folder by name; folders have size 0. Raises StorageError."""
+        """The objects and folders in a folder, by name; folders have size 0. Raises StorageError."""
         path = self._path(folder)
 
         def ask() -> list[dict[str, Any]]:
@@ -101,7 +101,7 @@ class Storage:
         }
 
     def now(self, name: str) -> float:
-        """The storage's time (s), which is the time of a small object that this call writes."""
+        """The storage's time (s): this call writes a small object and reads its time."""
         self.write(name, b"This object tells the time.\n")
         path = self._path(name)
 
@@ -123,7 +123,7 @@ class Storage:
         return f"{self._root}/{name}".rstrip("/")
 
     def _write_file(self, path: str, data: bytes) -> None:
-        """Write a local file: it is synced, and appears by a rename."""
+        """Write a local file: it is synced under another name, then renamed."""
         _make_folder(os.path.dirname(path))
         unfinished = f"{path}.{uuid.uuid4().hex}.unfinished"
         try:
@@ -138,7 +138,7 @@ class Storage:
         sync_folder(path)
 
     def _attempt(self, name: str, done: str, work: Callable[[], T]) -> T | None:
-        """Call `work` with retries; None if there is no such object."""
+        """Call `work` with retries; returns None if the object does not exist."""
         for pause_ms in (*_PAUSES_MS, None):
             try:
                 return work()
@@ -149,7 +149,7 @@ class Storage:
                     said = " ".join(str(error).split())[:200]
                     raise StorageError(
                         f"{self.url}/{name} cannot be {done}: {type(error).__name__}: {said}; finished "
-                        "uploads are kept, call again to go on"
+                        "uploads are kept; call again to continue"
                     ) from error
                 self._clock.sleep_ms(pause_ms)
         raise AssertionError
@@ -166,7 +166,7 @@ def each(work: Callable[[T], R], items: list[T], on_done: Callable[[R], object])
 
 
 def finished_name(name: str) -> str:
-    """The final name of an object that is being written under this one."""
+    """The final name of an object, for the name under which it is written."""
     return _UNFINISHED.sub("", name)
 
 

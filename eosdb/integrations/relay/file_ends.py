@@ -25,7 +25,7 @@ _FEW: Final = 16
 
 class FileSource:
     """Reads each partition up to a consistent cut, so that a transaction arrives whole if it fits into a
-    chunk. Nothing is read ahead."""
+    chunk. Reads nothing ahead."""
 
     def __init__(self, db: Database) -> None:
         self._db: Final = db
@@ -98,7 +98,7 @@ class FileSource:
             is_whole = all(chunk.positions.get(tp) == end for tp, (_, end) in ranges.items())
             if is_whole or most < _FEW:
                 break
-            most //= 2  # Too many bytes, so fewer records.
+            most //= 2  # The chunk had too many bytes, so it gets fewer records.
         self._most = min(max(most, 1) * 2, limits.records)
         self._check_topics()
         self._positions |= chunk.positions
@@ -134,7 +134,9 @@ class FileSource:
             if current is None or str(current.topic_id) != topic.topic_id:
                 raise values.InterruptedRelayError(f"{self.where}: topic {topic.name} was deleted")
             if current.partitions != topic.partitions:
-                raise values.InterruptedRelayError(f"{self.where}: topic {topic.name} was widened")
+                raise values.InterruptedRelayError(
+                    f"{self.where}: topic {topic.name} got more partitions"
+                )
 
     def ends(self) -> dict[TopicPartition, int]:
         """The ends of the partitions when they were last looked up."""
@@ -158,7 +160,7 @@ class FileSource:
             )
 
     def rest(self) -> None:
-        """Does nothing: nothing is held between two reads, and the caller closes the database."""
+        """Does nothing: no connection stays open between two reads, and the caller closes the database."""
 
 
 def records_of(tp: TopicPartition, block: Block, end: int) -> list[values.RelayRecord]:
@@ -264,8 +266,8 @@ class FileTarget:
 
 
 def _refused(sent: Iterable[tuple[values.Outgoing, ProduceFuture]]) -> list[values.RelayRecord]:
-    """The records that were too large. A batch of several records is never larger than a topic allows by
-    default."""
+    """The records that were too large. Only single records can be: a batch of several is never larger than
+    a topic allows by default."""
     return [
         record.origin
         for record, future in sent

@@ -53,8 +53,8 @@ _PUBLIC: Final = (
 
 @dataclass(frozen=True, slots=True, repr=False)
 class KafkaSettings:
-    """Checked settings. Raises ConfigError for a setting that would break exactly-once, or that the relay
-    sets itself."""
+    """Checked settings. Raises ConfigError for a setting that would break exactly-once, or that only the
+    relay sets."""
 
     values: Mapping[str, str]
 
@@ -69,7 +69,7 @@ class KafkaSettings:
         object.__setattr__(self, "values", {name: _text(v) for name, v in self.values.items()})
 
     def hide(self, text: str) -> str:
-        """The text without values that may be secret."""
+        """Replace values in the text that may be secret."""
         for name, value in self.values.items():
             if name not in _PUBLIC and len(value) > 3:
                 text = text.replace(value, "[hidden]")
@@ -95,8 +95,8 @@ def from_environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def from_file(path: str) -> dict[str, str]:
-    """The settings of a properties file: `name=value`, `#` for comments. Raises ConfigError with the number
-    of a line that is neither."""
+    """Read the settings of a properties file: `name=value`, `#` for comments. Raises ConfigError with the
+    number of an invalid line."""
     settings: dict[str, str] = {}
     try:
         with open(path, encoding="utf-8") as file:
@@ -111,7 +111,7 @@ def from_file(path: str) -> dict[str, str]:
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise ConfigError(f"{path}: this is not UTF-8 text") from None
+        raise ConfigError(f"{path}: expected UTF-8 text") from None
     return settings
 
 
@@ -122,7 +122,7 @@ def _text(value: object) -> str:
 TIMEOUT_S: Final = 15.0
 """The time-out of a request to the cluster, after which the relay starts a new session."""
 _LOCAL_AUTHENTICATION: Final = -169
-_NOBODY: Final = (-187, _LOCAL_AUTHENTICATION)  # All brokers down.
+_NOBODY: Final = (-187, _LOCAL_AUTHENTICATION)  # No broker is reachable.
 _ASK_S: Final = 1.0
 _TRANSACTION_S: Final = 60.0
 """librdkafka's default transaction.timeout.ms."""
@@ -157,7 +157,7 @@ class KafkaClient:
     def consumer(self, **fixed: object) -> Any:
         """Create a read_committed consumer, to which partitions are assigned."""
         own = {
-            "group.id": "eosdb-relay",  # Required but unused: nothing is committed to it.
+            "group.id": "eosdb-relay",  # librdkafka requires a group; the relay commits nothing to it.
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,
             "isolation.level": "read_committed",
@@ -192,15 +192,15 @@ class KafkaClient:
         except (self.module.KafkaException, ValueError, TypeError) as error:
             is_kafkas = isinstance(error, self.module.KafkaException)
             text = self._settings.hide(error.args[0].str() if is_kafkas else str(error))
-            raise ConfigError(f"the Kafka client does not take its settings: {text}") from None
+            raise ConfigError(f"the Kafka client rejects its settings: {text}") from None
 
     def notice(self, error: Any) -> None:
-        """Remember an error that librdkafka reports by itself: it may be the cause of a later time-out."""
+        """Remember an error that librdkafka reports on its own: it may be the cause of a later time-out."""
         if self._last is None or self._last[0] != _LOCAL_AUTHENTICATION:
             self._last = (error.code(), error.str())
 
     def meaning(self, error: Any, topic: str | None = None) -> EosdbError:
-        """Translate a KafkaError. A mere time-out gets the cause that librdkafka has reported."""
+        """Translate a KafkaError. If it is only a time-out, adds the cause that librdkafka has reported."""
         code, text = error.code(), error.str().strip()
         if not text or text.endswith(":"):  # Brokers may send a code without a text.
             text = f"{text} {error.name()}".strip()
@@ -221,7 +221,7 @@ class KafkaClient:
         except BufferError as error:
             raise InterruptedRelayError(f"{self.where}: {error}") from None
 
-    # -- questions ------------------------------------------------------------------------------------
+    # -- facts about the cluster ----------------------------------------------------------------------
 
     def ask(self, request: str, *of: object, **options: object) -> Any:
         """Make this request of the admin client, and return its futures."""
@@ -238,11 +238,11 @@ class KafkaClient:
         with self.translating():
             cluster = self._metadata().cluster_id
         if not cluster:
-            raise InterruptedRelayError(f"{self.where}: the cluster does not tell its id")
+            raise InterruptedRelayError(f"{self.where}: the cluster did not return its id")
         return str(cluster)
 
     def _metadata(self) -> Any:
-        """Request the metadata, waiting until the time-out unless librdkafka has reported an error."""
+        """Request the metadata. Waits until the time-out, or until librdkafka reports an error."""
         for _ in range(int(TIMEOUT_S / _ASK_S)):
             try:
                 return self.admin.list_topics(timeout=_ASK_S)
@@ -280,13 +280,11 @@ class KafkaClient:
                 meaning = self.meaning(error.args[0])
                 if isinstance(meaning, InterruptedRelayError):
                     raise meaning from None
-                entries[
-                    resource.name
-                ] = {}  # The user may not read the settings, which are optional.
+                entries[resource.name] = {}  # The settings are optional.
         return entries
 
     def high_watermark(self, topic: str, partition: int) -> int:
-        """The high watermark of the partition; open transactions do not hold it back."""
+        """The high watermark of the partition, which includes records of open transactions."""
         return self._offset(topic, partition, self.module.admin.OffsetSpec.latest())
 
     def start(self, topic: str, partition: int) -> int:
@@ -301,9 +299,9 @@ class KafkaClient:
         with self.translating():
             result = int(futures[tp].result().offset)
         if result < 0:
-            # librdkafka's answer, without an error, when its connection breaks. If the position topic
-            # seemed empty, the relay would begin at the start.
-            raise InterruptedRelayError(f"{self.where}: {topic}-{partition} does not tell its end")
+            # librdkafka returns this without an error when its connection breaks. As the end of the
+            # position topic it would make the relay begin at the start.
+            raise InterruptedRelayError(f"{self.where}: the end of {topic}-{partition} is unknown")
         return result
 
     def create(self, name: str, partitions: int, config: Mapping[str, str]) -> None:

@@ -22,8 +22,8 @@ _AT_ONCE: Final = 500
 
 
 class KafkaSource:
-    """Reads with a read_committed consumer without a group. A source transaction may arrive in parts: the
-    protocol does not show a consumer of several partitions where a transaction ends."""
+    """Reads with a read_committed consumer without a group. A transaction of the source may arrive in
+    parts: the protocol does not show a consumer of several partitions where a transaction ends."""
 
     def __init__(self, client: KafkaClient) -> None:
         self._client: Final = client
@@ -56,7 +56,7 @@ class KafkaSource:
 
     def bounds(self, topics: Sequence[values.SourceTopic]) -> dict[TopicPartition, values.Bounds]:
         consumer, result = self._connected(), {}
-        consumer.unassign()  # A fetch in flight would delay the next answers.
+        consumer.unassign()  # A pending fetch would delay the next answers.
         for topic in topics:
             for number in range(topic.partitions):
                 with self._client.translating():
@@ -65,7 +65,7 @@ class KafkaSource:
                     )
                 if low < 0 or high < 0:
                     raise values.InterruptedRelayError(
-                        f"{self.where}: {topic.name}-{number} does not tell where it begins and ends"
+                        f"{self.where}: the start and end of {topic.name}-{number} are unknown"
                     )
                 result[TopicPartition(topic.name, number)] = values.Bounds(low, high)
         return result
@@ -118,7 +118,7 @@ class KafkaSource:
                 positions[tp] = message.offset()
         elif error.code() in (kafka._AUTO_OFFSET_RESET, OffsetOutOfRangeError.code):
             raise values.InterruptedRelayError(
-                f"{self.where}: {tp}: the next offset is no longer there"
+                f"{self.where}: {tp}: the next offset no longer exists"
             )
         elif not error.retriable() and error.code() not in (
             kafka._ALL_BROKERS_DOWN,
@@ -168,7 +168,7 @@ def _own(config: Mapping[str, Any]) -> dict[str, str]:
     return {
         name: entry.value
         for name, entry in config.items()
-        if entry.value is not None and entry.source == 1  # DYNAMIC_TOPIC_CONFIG
+        if entry.value is not None and entry.source == 1  # the number of DYNAMIC_TOPIC_CONFIG
     }
 
 
@@ -200,8 +200,8 @@ def all_records(
     *,
     hidden: Hidden,
 ) -> Iterator[values.RelayRecord]:
-    """The committed records of the partition, from its start to its end, which is put into `ended`.
-    `hidden` says what to do if an open transaction hides records. Raises InterruptedRelayError."""
+    """Yield the committed records of the partition, from its start to its end, which is put into `ended`.
+    `hidden` decides what happens if an open transaction hides records. Raises InterruptedRelayError."""
     start, high = client.start(*tp), client.high_watermark(*tp)
     consumer = client.consumer(
         **{
@@ -254,8 +254,8 @@ _ONE_MS: Final = 1
 
 
 class KafkaTarget:
-    """Writes with a transactional producer. After any failure the producer is dropped;
-    `init_transactions` of the next one learns the outcome of the transaction."""
+    """Writes with a transactional producer. After any failure the producer is dropped; the next producer's
+    `init_transactions` shows the outcome of the transaction."""
 
     def __init__(self, client: KafkaClient, positions_topic: str) -> None:
         self._client: Final = client
@@ -286,27 +286,27 @@ class KafkaTarget:
                 "delivery.report.only.error": True,
                 "on_delivery": self._failed,
                 "batch.size": self._batch_bytes,
-                "message.max.bytes": _ANY_SIZE,  # The cluster's own limit applies.
+                "message.max.bytes": _ANY_SIZE,  # The cluster enforces its own limit.
             }
         )
         with self._client.translating():
             self._call(self._producer.init_transactions, TIMEOUT_S)
 
     def _call(self, call: Any, timeout_s: float) -> None:
-        """Repeat a call that is repeatable after a time-out, in short steps."""
+        """Repeat a call, which must allow this after a time-out, in short steps up to `timeout_s`."""
         for _ in range(max(int(timeout_s / _STEP_S), 1)):
             try:
                 return call(_STEP_S)  # type: ignore[no-any-return]
             except self._client.module.KafkaException as error:
                 failed = error
             finally:
-                self._producer.poll(0)  # Serves librdkafka's own reports.
+                self._producer.poll(0)  # Delivers librdkafka's own reports.
             if not failed.args[0].retriable() or self._stopped():
                 break
         raise failed
 
     def position_records(self) -> Iterator[tuple[bytes | None, bytes | None]]:
-        """Includes records of other relays, and waits for their open transactions."""
+        """Includes records of other relays, and waits for open transactions on the topic."""
         tp = TopicPartition(self._positions, 0)
         for record in all_records(self._client, tp, [], hidden="wait"):
             yield record.key, record.value
@@ -328,8 +328,8 @@ class KafkaTarget:
         return result
 
     def _fit(self, facts: Iterable[values.TopicFacts]) -> None:
-        """Limit the batch size to that of the topics, so that a batch is refused only if a single record
-        is too large."""
+        """Limit the batch size to the topics' limits, so that the cluster refuses a batch only if a single
+        record is too large."""
         limits = [fact.max_message_bytes for fact in facts if fact.max_message_bytes is not None]
         most = max(min([self._batch_bytes, *(size - _ROOM_IN_BATCH for size in limits)]), 1)
         if most < self._batch_bytes:
@@ -409,8 +409,8 @@ class KafkaTarget:
         if producer is None:
             return
         with contextlib.suppress(Exception):
-            # Readers of the topics then need not wait for the time-out. If the abort fails, the next
-            # producer of this transactional id aborts.
+            # Readers of the topics then need not wait for the transaction's time-out. If the abort fails,
+            # the next producer with this transactional id aborts.
             if self._is_open:
                 producer.purge()
                 producer.abort_transaction(_ABORT_S)

@@ -1,4 +1,4 @@
-"""The decisions of a relay: where to resume a partition, the next chunk, the pauses.
+"""The decisions of a relay: the offset to resume at, the next chunk, and the pauses.
 
 Pure functions.
 """
@@ -37,9 +37,9 @@ def start_of(
     target_id: str | None = "",
 ) -> int:
     """The first offset to relay. `target_id` is the id of the target's topic: None if the topic does not
-    exist, empty if the id is unknown. Raises OffsetOutOfRangeError if the source no longer has the next
-    records, or the target the previous ones, unless `on_gap` lets the relay continue; and always if the
-    source lacks records that were relayed, because then it is another history."""
+    exist, empty if the id is unknown. Raises OffsetOutOfRangeError if the source has lost the next records,
+    or the target the previous ones, unless `on_gap` allows to continue. Always raises it if the source has
+    lost relayed records, because then its history is another."""
     if position is None:
         return bounds.start
     if position.topic_id != topic_id:
@@ -52,8 +52,8 @@ def start_of(
         )
     elif position.offset > bounds.end:
         raise errors.OffsetOutOfRangeError(
-            f"{tp}: relayed up to offset {position.offset}, and the source ends at {bounds.end}: it is an "
-            "older copy, or has lost records; bring back the newer one, or relay under another name"
+            f"{tp}: relayed up to offset {position.offset}, but the source ends at {bounds.end}: it is an "
+            "older copy, or has lost records; put the newer one back, or relay under another name"
         )
     elif position.offset < bounds.start:
         lost = (
@@ -91,7 +91,7 @@ def next_ranges(
             else:
                 taken = grown
         if not growing and taken == starts and step > 1:
-            step, growing = 1, sorted(behind)  # One transaction may fit where two do not.
+            step, growing = 1, sorted(behind)  # A single transaction may fit even if two do not.
     ranges = {tp: (positions[tp], end) for tp, end in taken.items() if end > positions[tp]}
     return ranges or _shares(positions, ends, most)
 
@@ -107,7 +107,7 @@ def _whole(
     ends: Mapping[TopicPartition, int],
     transactions_in: TransactionsIn,
 ) -> dict[TopicPartition, int]:
-    """Where each partition ends if `tp` is taken up to `end` and no transaction is split."""
+    """The end of each partition if `tp` is taken up to `end` and no transaction may be split."""
     grown, todo = {**taken, tp: end}, [(tp, taken[tp], end)]
     while todo:
         for spans in transactions_in(*todo.pop()):
@@ -122,8 +122,8 @@ def _whole(
 def _shares(
     positions: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], most: int
 ) -> dict[TopicPartition, tuple[int, int]]:
-    """Ranges of `most` offsets that may split transactions. Partitions with less than an equal share
-    leave the rest to the others."""
+    """Ranges of `most` offsets in all, which may split transactions. Partitions with less than an equal
+    share leave the rest to the others."""
     behind = {tp: ends[tp] - at for tp, at in positions.items() if ends.get(tp, at) > at}
     ranges: dict[TopicPartition, tuple[int, int]] = {}
     left, partitions = most, len(behind)
@@ -143,14 +143,14 @@ def checked_partitions(
         if there < topic.partitions:
             raise errors.InvalidPartitionsError(
                 f"topic {topic.name!r} has {topic.partitions} partitions in the source and {there} at "
-                f"{where}; records keep their partition, so widen it there to {topic.partitions}"
+                f"{where}; records keep their partition, so raise it there to {topic.partitions}"
             )
 
 
 def config_to_copy(
     config: Mapping[str, str], supported: Iterable[str] | None = None
 ) -> dict[str, str]:
-    """The settings that a created topic copies: those that concern records and are `supported` by the
+    """The settings to copy to a created topic: those that concern records and are `supported` by the
     target."""
     names = config.keys() if supported is None else config.keys() & set(supported)
     return {name: config[name] for name in sorted(names) if not name.startswith(_NOT_COPIED)}
@@ -162,7 +162,7 @@ def wanted(available: Collection[str], requested: Iterable[str] | None, where: s
     if requested is None:
         return sorted(name for name in available if not name.startswith("__"))
     if not (names := sorted(set(requested))):
-        raise errors.ConfigError("topics: got none, expected names of topics; leave it out for all")
+        raise errors.ConfigError("topics: got none, expected names of topics, or None for all")
     if missing := [name for name in names if name not in available]:
         raise errors.UnknownTopicOrPartitionError(
             f"{where} has no topic {missing[0]!r}; it has {', '.join(sorted(available)) or 'none'}"
@@ -171,5 +171,5 @@ def wanted(available: Collection[str], requested: Iterable[str] | None, where: s
 
 
 def pauses() -> Iterator[int]:
-    """Pauses before the next attempt (ms), growing up to half a minute."""
+    """Yield the pauses before further attempts (ms), which grow up to half a minute."""
     return (min(_FIRST_PAUSE_MS * 2**number, _LONGEST_PAUSE_MS) for number in itertools.count())

@@ -48,11 +48,11 @@ class Aside:
         self._is_bare: set[_Place] = set()
 
     def put(self, record: values.RelayRecord, message: str, now_ms: int) -> str:
-        """Send the record to its dead letter topic from now on, and return the topic. If that has refused
-        it as well, only its headers are sent."""
+        """Send the record to its dead letter topic from now on, and return the topic. After a second call
+        for a record only its headers are sent."""
         place = (record.topic, record.partition, record.offset)
         if place in self._is_bare:
-            raise errors.MessageTooLargeError(f"{message}: also without key and value")
+            raise errors.MessageTooLargeError(f"{message}: even without key and value")
         if place in self._failures:
             self._is_bare.add(place)
         self._failures[place] = Failure(
@@ -71,7 +71,7 @@ class Aside:
         self._is_bare.clear()
 
     def outgoing(self, record: values.RelayRecord) -> values.Outgoing:
-        """The form of a record for the target: as it is, or as a dead letter."""
+        """Convert a record for the target: unchanged, or as a dead letter."""
         topic, partition, offset, timestamp, key, value, headers = record
         failure = self._failures.get((topic, partition, offset)) if self._failures else None
         if failure is None:
@@ -102,7 +102,7 @@ class Relay(Closeable):
         self._clock: Final = clock
         self._settings: Final = settings
         self._run_id: Final = uuid.uuid4().hex
-        self._stopped = False  # No lock: a signal handler may set it.
+        self._stopped = False  # A lock could deadlock, because a signal handler may call `stop`.
         self._progress: Final = Progress(clock)
         self._topics: list[values.SourceTopic] = []
         self._topic_ids: dict[str, str] = {}
@@ -119,9 +119,9 @@ class Relay(Closeable):
     def run(self, *, until_caught_up: bool = False) -> RelayStatus:
         """Relay until `stop` is called, or until everything committed by now has arrived.
 
-        While the source or the target is unreachable it retries, for as long as it takes. Raises errors
-        that need an operator: ProducerFencedError (another relay has taken over), OffsetOutOfRangeError
-        (the source has deleted the next records, or is an older copy), UnknownTopicOrPartitionError,
+        Retries while the source or the target is unreachable, without a limit. Raises errors that need an
+        operator: ProducerFencedError (another relay has taken over), OffsetOutOfRangeError (the source has
+        deleted the next records, or is an older copy), UnknownTopicOrPartitionError,
         InvalidPartitionsError, MessageTooLargeError, IllegalStateError (another file is at the source's
         path), ConfigError, CorruptRecordError, and authorization errors.
         """
@@ -142,11 +142,11 @@ class Relay(Closeable):
         return self.status()
 
     def stop(self) -> None:
-        """Make `run` return after the current transaction. From any thread, and from signal handlers."""
+        """Make `run` return after the current transaction. Threads and signal handlers may call it."""
         self._stopped = True
 
     def status(self) -> RelayStatus:
-        """The positions, and the last error. From any thread."""
+        """The positions, and the last error. Threads may call it."""
         return self._progress.status()
 
     def close(self) -> None:
@@ -157,22 +157,22 @@ class Relay(Closeable):
     # -- sessions: from taking the transactional id to the next failure -------------------------------
 
     def _session(self, until_caught_up: bool) -> bool:
-        """Run one session. True if the relay is done; False to start the next session at once."""
+        """Run one session. Returns True if the relay is done, False to start the next session at once."""
         source, target = self._source, self._target
         keeper = Keeper(self._settings.name, source.id(), self._settings.positions_topic)
         if target.id() == keeper.source_id:
             raise errors.ConfigError(f"{target.where} is the source, too; name another target")
         target.ready()
-        if self._found_run is not None:  # After a fence the id stays with its new holder.
+        if self._found_run is not None:  # After being fenced, leave the id to its new holder.
             self._check_claim(keeper.standing(target.position_records()))
-        # decisions/0045: first the id, then the positions; a predecessor cannot write in between.
+        # decisions/0045: take the id first, then read the positions; a predecessor cannot write in between.
         target.take_over(transactional_id(keeper.relay, keeper.source_id), self._is_stopped)
         standing = keeper.standing(target.position_records())
         self._check_claim(standing)
         departed = source.departure(standing.mark) if standing.mark else None
         if departed is not None:
             raise errors.IllegalStateError(
-                f"{source.where} is not the relayed file: {departed}; put the newer file back, or "
+                f"{source.where} is not the file relayed before: {departed}; put that file back, or "
                 "relay this one under another name"
             )
         self._topics = source.topics(self._settings.topics)
@@ -219,15 +219,15 @@ class Relay(Closeable):
             except values.TooLargeError as error:
                 self._put_aside(error)
 
-    # -- what may be wrong ----------------------------------------------------------------------------
+    # -- failures and checks --------------------------------------------------------------------------
 
     def _failed(self, error: errors.EosdbError) -> None:
-        """Record and log a failure, release both ends, and wait, longer each time."""
+        """Record and log a failure, release source and target, and wait, longer each time."""
         self._target.release()
         self._source.rest()
         pause_ms = next(self._failures)
         self._progress.failed(str(error))
-        if not self._is_away:  # Logged once, however long it lasts.
+        if not self._is_away:  # One failure is logged once, however long it lasts.
             self._tell(catalog.RELAY_WAITS, cause=str(error), error=error)
         self._is_away = True
         until_ms = self._clock.monotonic_ms() + pause_ms
@@ -235,8 +235,8 @@ class Relay(Closeable):
             self._clock.sleep_ms(min(left_ms, _LOOK_MS))
 
     def _check_claim(self, standing: Standing) -> None:
-        """Raises ProducerFencedError if another relay has written a claim. (A transaction that takes too
-        long is fenced, too, but leaves no claim.)"""
+        """Raises ProducerFencedError if another relay has written a claim. A time-out of a transaction also
+        fences, but leaves no claim."""
         if self._found_run is None:
             self._found_run = standing.run
         if standing.run not in (self._run_id, self._found_run):
@@ -277,14 +277,14 @@ class Relay(Closeable):
                     "partitions, or let the relay do so"
                 )
             target.create(topic.name, topic.partitions, topic.config)
-        for _ in range(_CREATED_LOOKS):  # A cluster takes a moment to spread a new topic.
+        for _ in range(_CREATED_LOOKS):  # A new topic needs a moment to reach all brokers.
             facts |= target.facts([name for name in names if name not in facts])
             if len(facts) == len(names):
                 break
             self._clock.sleep_ms(_LOOK_MS)
         if lacking := [name for name in names if name not in facts]:
             raise values.InterruptedRelayError(
-                f"{target.where}: topic {lacking[0]} is not there yet"
+                f"{target.where}: topic {lacking[0]} does not exist yet"
             )
         planning.checked_partitions(self._topics, facts, target.where)
         target_ids = {name: facts[name].topic_id for name in names}
@@ -318,7 +318,7 @@ class Relay(Closeable):
                 dead_letter_topic=topic,
             )
 
-    # -- small steps ----------------------------------------------------------------------------------
+    # -- helpers --------------------------------------------------------------------------------------
 
     def _has_other_topics(self) -> bool:
         now_ms = self._clock.monotonic_ms()
@@ -346,7 +346,7 @@ class Relay(Closeable):
         return self._stopped
 
     def _tell(self, notice: Notice, **values: Any) -> None:
-        """Log a notice, or pass its message to `notify` without the relay's name."""
+        """Log a notice, or call `notify` with its message, without the relay's name."""
         name = self._settings.name
         if self._settings.notify is None:
             notice.say(relay=name, **values)

@@ -34,7 +34,7 @@ class RelayOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RelaySettings:
-    """Raises ConfigError with the setting and the reason."""
+    """The settings of a relay. Raises ConfigError with the setting and the reason."""
 
     name: str = "relay"
     """The relay's name. With the source's id it identifies the positions, and the relay that a second one
@@ -77,5 +77,5 @@ class RelaySettings:
 
     @property
     def limits(self) -> Limits:
-        """The limits of a chunk."""
+        """The limits of a chunk of records."""
         return Limits(self.max_records, self.max_bytes)

@@ -1,6 +1,6 @@
-"""The status of a relay: lag in records, bytes and time, counts, and the last error; and its positions.
+"""The status of a relay: lag in records, bytes and time, counts, the last error, and its positions.
 
-The position topic in the target says how far each partition of a source was relayed. A position is written
+The position topic in the target has the next offset for each partition of a source. A position is written
 in the transaction of the records before it. The topic is compacted: the newest record of a key counts, and
 none expires, as group offsets would. Each relay and source has one claim: the run of the relay that wrote
 last, and a mark of the source's history at that time.
@@ -20,14 +20,14 @@ from eosdb.model.clock import Clock
 from eosdb.model.damage import parsed
 from eosdb.model.values import TopicPartition
 
-# decisions/0045: not the offsets of a group, which expire.
+# decisions/0045: positions are not group offsets, which expire.
 POSITIONS_TOPIC: Final = "__eosdb_relay_positions"
 POSITIONS_CONFIG: Final = {"cleanup.policy": "compact"}
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The target's state of a relay and a source. `run` and `mark` are empty before the first claim."""
+    """The stored state of a relay and a source. `run` and `mark` are empty before the first claim."""
 
     positions: Mapping[TopicPartition, Position] = field(default_factory=dict)
     run: str = ""
@@ -52,7 +52,7 @@ class Keeper:
         return self._record({}, {"run": run, "mark": mark})
 
     def standing(self, records: Iterable[tuple[bytes | None, bytes | None]]) -> Standing:
-        """The state after all records of the topic, (key, value) in order. Raises CorruptRecordError for a
+        """The state after all records (key, value) of the topic, in order. Raises CorruptRecordError for a
         record that no relay wrote."""
         positions: dict[TopicPartition, Position] = {}
         run = mark = ""
@@ -86,8 +86,8 @@ class Keeper:
 
 
 def transactional_id(relay: str, source_id: str) -> str:
-    """A constant id, so that a restarted relay ends its predecessor's transaction, and fences the
-    predecessor if it is alive."""
+    """The transactional id of a relay. It is constant, so that a restarted relay ends its predecessor's
+    transaction, and fences a predecessor that is alive."""
     return f"eosdb-relay:{relay}:{source_id}"
 
 
@@ -97,7 +97,7 @@ def _json(value: object) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class PartitionStatus:
-    """A partition of the source. Lags count readable data; -1 if they are unknown."""
+    """The status of a source's partition. Lags count readable data; -1 if they are unknown."""
 
     topic: str
     partition: int
@@ -115,7 +115,7 @@ class PartitionStatus:
 
 @dataclass(frozen=True, slots=True)
 class RelayStatus:
-    """What a relay has done since it was built, and its positions."""
+    """The counts of a relay since it was built, and its positions."""
 
     partitions: tuple[PartitionStatus, ...]
     records: int
@@ -129,7 +129,7 @@ class RelayStatus:
 
     @property
     def lag(self) -> int:
-        """The lag of all partitions."""
+        """The sum of the partitions' lags."""
         return sum(partition.lag for partition in self.partitions if partition.lag > 0)
 
 

@@ -1,7 +1,7 @@
 """The values of a relay: records with the fields that a target keeps, chunks, positions, and failures.
 
-A source and a target translate the errors of their own libraries into two classes: begin a new session, or
-put a record aside. Any other error needs an operator, and stops the relay.
+Sources and targets translate the errors of their libraries into two classes: InterruptedRelayError begins a
+new session, TooLargeError makes dead letters. Any other error needs an operator, and stops the relay.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ T = TypeVar("T")
 
 
 class InterruptedRelayError(errors.EosdbError):
-    """A failure that may pass. A new session learns the outcome of the last transaction, and whether
-    another relay has fenced this one or the transaction took too long."""
+    """A temporary failure. A new session learns the outcome of the last transaction, and whether another
+    relay has fenced this one or the transaction took too long."""
 
     outcome: errors.Outcome = "unknown"
 
@@ -43,7 +43,7 @@ _TRANSIENT: Final = (
     errors.TransactionCoordinatorFencedError,
     errors.UnknownProducerIdError,
 )
-# librdkafka's own codes, for errors outside of Kafka's protocol.
+# librdkafka's own codes, which Kafka's protocol does not have.
 _LOCAL_AUTHENTICATION: Final = -169
 _LOCAL_UNKNOWN_TOPIC: Final = -188
 _LOCAL_UNKNOWN_PARTITION: Final = -190
@@ -53,7 +53,7 @@ _CLASSES: Final = {error.code: error for error in errors.ApiError.__subclasses__
 
 
 def of_kafka(code: int, text: str, where: str) -> errors.EosdbError:
-    """Translate an error of a Kafka client, by its code; negative codes are librdkafka's own."""
+    """Translate an error of a Kafka client by its code. Negative codes are librdkafka's own."""
     said = f"{where}: {text}"
     if code == _LOCAL_AUTHENTICATION:
         return errors.SaslAuthenticationFailedError(
@@ -90,8 +90,8 @@ def translating(where: str, call: Callable[[], T]) -> T:
 
 
 class RelayRecord(NamedTuple):
-    """A committed record of the source. `offset` is the source's, `timestamp` in ms since the epoch; None
-    if it is unknown."""
+    """A committed record of the source. `offset` is its offset there; `timestamp` is in ms since the epoch,
+    None if it is unknown."""
 
     topic: str
     partition: int
@@ -103,7 +103,7 @@ class RelayRecord(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of key and value."""
+        """The bytes of key and value."""
         return len(self.key or b"") + len(self.value or b"")
 
 
@@ -117,7 +117,7 @@ class Position(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """The start of a source partition, and the offset up to which it can be read now."""
+    """The offsets of a source partition that can be read now: from its start up to an end."""
 
     start: int
     end: int
@@ -135,8 +135,8 @@ class SourceTopic:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """The content of one transaction of the target: records in the order of their partitions, and the
-    positions after them, which also skip markers, aborted records and gaps."""
+    """The content of one transaction of the target: records in the order of their partitions, and the next
+    positions, which also skip markers, aborted records and gaps."""
 
     records: Sequence[RelayRecord] = ()
     positions: Mapping[TopicPartition, int] = field(default_factory=dict)
@@ -151,7 +151,7 @@ class Limits:
 
 
 class Outgoing(NamedTuple):
-    """A record in the form sent to the target; `origin` is the source's record, None for a position."""
+    """A record as it is sent to the target; `origin` is the source's record, None for a position."""
 
     topic: str
     partition: int
@@ -164,7 +164,7 @@ class Outgoing(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TopicFacts:
-    """A target's facts about one of its topics."""
+    """Facts about a topic of the target."""
 
     partitions: int
     log_append_time: bool = False

@@ -1,8 +1,8 @@
 """The pages: each queries the database and renders a template. Read-only.
 
-Records and the transactional ids used last come from the documented views, as any user may query them.
-`Watcher` reads the overview at most once a second, for all browsers; without requests it reads nothing,
-and it holds no snapshot.
+Records and the latest transactional ids come from the documented views, which any user may query. `Watcher`
+reads the overview at most once a second, for all browsers; without requests it reads nothing, and it holds
+no snapshot.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ Series = list[tuple[float, float]]
 
 
 class Watcher:
-    """Caches the overview of a file for a second. Computes rates over the last ten seconds, and keeps what
-    has been seen in the last ten minutes."""
+    """Caches the overview of a file for a second. Computes rates over the last ten seconds, and keeps
+    figures of the last ten minutes."""
 
     def __init__(self, db: Database, clock: Clock | None = None) -> None:
         self._db = db
@@ -79,7 +79,7 @@ class Watcher:
 
     def trends(self) -> tuple[Series, Series]:
         """Return the events per second, and the lag in records, of the last ten minutes, as pairs of x (0
-        to 1) and value. There are no values from times when no page was open."""
+        to 1) and value. Values are missing for times when no page was open."""
         with self._lock:
             since = self._clock.monotonic_ms() - _TREND_MS
             seen = [one for one in self._seen if one[0] >= since]
@@ -97,7 +97,7 @@ class Watcher:
             overview.size_bytes,
             overview.journal_position,
             len(overview.transactions),
-            # Work becomes due as time passes, without a write.
+            # Retries and scheduled records become due without a write.
             sum(len(group.due) for group in overview.groups),
             sum(one.hanging is not None for one in overview.transactions),
         )
@@ -109,7 +109,7 @@ BARS: Final = 150
 
 
 class Drawn(NamedTuple):
-    """A picture, ready for the template."""
+    """A picture of a partition, ready for the template."""
 
     timeline: PartitionTimeline
     svg: Markup
@@ -136,7 +136,7 @@ def draw(
     def link(to: TransactionSpan | tuple[int, int]) -> str:
         if isinstance(to, TransactionSpan):
             if to.transactional_id:
-                # A damaged name may hold characters that no address can carry.
+                # The name of a damaged record may hold characters that a URL cannot.
                 return f"/transaction?id={quote(to.transactional_id, safe='', errors='replace')}"
             first, last = it.extent(to)
             to = first, last + 1
@@ -154,7 +154,7 @@ def draw(
     width = max(high - low, 1)
     return Drawn(
         it,
-        Markup(picture),  # Its content is escaped where it is written.
+        Markup(picture),  # `svg` has escaped its content.
         caption,
         (it.start, it.end) != (it.offsets.log_start_offset, it.offsets.log_end_offset),
         edges(low, high),
@@ -200,7 +200,7 @@ def shown(data: object, limit: int = SHORT, *, pretty: bool = False) -> Shown:
 
 
 def visible(value: object) -> object:
-    """`printable` text, with its line breaks; other values, and markup, as they are."""
+    """`printable` text with its line breaks, and any other value unchanged."""
     return printable(value, keep="\n\t") if isinstance(value, str) and type(value) is str else value
 
 
@@ -213,7 +213,7 @@ PAGE: Final = 50
 SEARCHED: Final = 20_000
 """How many offsets one search for a key or a fate covers."""
 FATES: Final = ("committed", "aborted", "open", "plain", "marker")
-# The status is expensive to compute, so the window bounds the number of rows.
+# The status is expensive to compute, so it is limited to the rows of the window.
 _RECORDS: Final = """
 SELECT * FROM (
     SELECT *, CASE
@@ -244,7 +244,7 @@ def headers(stored: object) -> list[tuple[str, object]]:
 
 
 def spark(series: Sequence[tuple[float, float]], label: str) -> Markup:
-    """Draw `series`, pairs of x (0 to 1) and value, as a line with a filled area."""
+    """Draw `series`, pairs of x (0 to 1) and value, as a line above a filled area."""
     most = max((value for _, value in series), default=0)
     drawn = "L".join(f"{200 * x:.1f} {36 - 34 * value / (most or 1):.1f}" for x, value in series)
     text = escape(f"{label}: at most {words.number(most)}")
@@ -377,7 +377,7 @@ class Pages:
         )
 
     def replay(self, request: Request) -> Response:
-        """Ask for confirmation before dead letters are replayed, and show the partitions they go to."""
+        """Ask for confirmation before dead letters are replayed, and show their target partitions."""
         fields = dict(request.query_params)
         topic = fields.get("topic", "")
         one = _offset(request, "partition"), _offset(request, "offset")
@@ -430,7 +430,7 @@ class Pages:
         return self._page("done", what=what, back=back)
 
     def _figures(self, section: str, **values: Any) -> Callable[[Request], Response]:
-        """A page that shows the figures of the file."""
+        """Render a page that shows the figures of the file."""
 
         def page(request: Request) -> Response:
             now = self._watcher.overview()
@@ -457,8 +457,8 @@ class Pages:
         key: str = "",
         newest: bool = True,
     ) -> dict[str, Any]:
-        """Return up to PAGE records of the window, newest first, and the part of it that was searched: its
-        newest offsets, or its oldest. Raises TopicAuthorizationFailedError."""
+        """Return up to PAGE records of the window, newest first, and the part of the window that was
+        searched: its newest offsets, or its oldest. Raises TopicAuthorizationFailedError."""
         self._db.broker.fetch(
             tp, window.stop, max_records=1
         )  # The view does not check authorization.
@@ -474,12 +474,12 @@ class Pages:
         return {"records": rows if newest else rows[::-1], "start": first, "end": last}
 
     def _waiting(self, topic: str) -> Iterator[Any]:
-        """The dead letters that have an origin and have not been sent back."""
+        """The dead letters that have an origin and were not replayed."""
         letters = self._db.dead_letters(topic).letters()
         return (one for one in letters if not one.is_replayed and one.failure is not None)
 
     def _found(self, request: Request) -> tuple[TopicPartition, tuple[PartitionOffsets, ...]]:
-        """The partition of the address, and the offsets of all partitions of its topic."""
+        """The partition that the URL names, and the offsets of all partitions of its topic."""
         tp = TopicPartition(request.path_params["topic"], request.path_params["partition"])
         partitions = self._db.admin.describe_topic(tp.topic).partitions
         if tp.partition >= len(partitions):
@@ -498,7 +498,7 @@ def _log(partition: PartitionOffsets) -> range:
 
 
 def _offset(request: Request, name: str) -> int | None:
-    """Parse an offset of the query; None if it is missing or empty."""
+    """Parse an offset from the query string; None if it is missing or empty."""
     given = request.query_params.get(name, "").strip()
     if not given:
         return None
@@ -508,7 +508,7 @@ def _offset(request: Request, name: str) -> int | None:
 
 
 def _moment(request: Request, name: str) -> int | None:
-    """Parse a time of the query to epoch ms; None if it is missing or empty."""
+    """Parse a time from the query string to epoch ms; None if it is missing or empty."""
     given = request.query_params.get(name, "").strip()
     return _time(given) if given else None
 

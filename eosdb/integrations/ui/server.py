@@ -46,8 +46,8 @@ Change = Callable[[Database, Mapping[str, str]], tuple[str, str]]
 
 
 def changes(token: str, open_to_write: Open, show: Show) -> list[Route]:
-    """The paths of the two forms that change something. `open_to_write` opens the file. `show` makes the
-    page of the result, from a sentence about it and the address of the page to return to."""
+    """The routes of the two forms that change something. `open_to_write` opens the file. `show` renders the
+    result, from a sentence about it and the URL of the page to return to."""
 
     def route(path: str, change: Change) -> Route:
         async def changed(request: Request) -> Response:
@@ -108,7 +108,7 @@ def _number(form: Mapping[str, str], name: str) -> int:
 _NAMES: Final = ("127.0.0.1", "localhost", "[::1]")
 _OUR_SITES: Final = (None, "same-origin", "none")
 """The allowed values of Sec-Fetch-Site: none (an old browser), a page of this server, a typed address."""
-# decisions/0049: reads are refused, too, and a page loads only its own files.
+# decisions/0049: other origins may not read either, and a page loads only its own files.
 HEADERS: Final = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
@@ -116,7 +116,7 @@ HEADERS: Final = {
     ),
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
-    # Not "no-referrer": with it browsers send the forms of our own pages with the origin "null".
+    # With "no-referrer", browsers would send the forms of our own pages with the origin "null".
     "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -125,8 +125,8 @@ HEADERS: Final = {
 
 
 def refusal(headers: Mapping[str, str], port: int) -> str | None:
-    """Return why a request with these headers (names in lower case) is refused; None if it is allowed.
-    The host name is checked because any name may resolve to this machine (DNS rebinding)."""
+    """Return why a request with these headers (names in lower case) is refused; None if it is allowed. The
+    host name is checked, because any name may resolve to this machine (DNS rebinding)."""
     hosts = {f"{name}:{port}" for name in _NAMES} | (set(_NAMES) if port == 80 else set())
     host = headers.get("host", "")
     if host not in hosts:
@@ -189,7 +189,7 @@ def make_app(
         routes += changes(token, open_to_write, pages.done)
     handlers = dict.fromkeys((HTTPException, EosdbError, Exception), pages.error)
     app = Starlette(routes=routes, exception_handlers=handlers)
-    return guarded(app, port)  # Outermost, so that error pages get its headers, too.
+    return guarded(app, port)  # The outermost middleware, so that error pages get its headers, too.
 
 
 def _static(name: str, content: bytes, kind: str) -> Route:
@@ -240,7 +240,7 @@ class UiServer(Closeable):
             db, self.port, token=self.token, open_to_write=open_to_write,
             stopping=lambda: self._server.should_exit,
         )  # fmt: skip
-        # Streams of live changes do not end by themselves, so the server does not wait for them.
+        # Streams of live updates do not end by themselves, so the server does not wait for them.
         config = uvicorn.Config(
             app, log_level="warning", access_log=False, timeout_graceful_shutdown=1, lifespan="off",
             ws="none", server_header=False,
@@ -270,12 +270,12 @@ class UiServer(Closeable):
 class _Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Leave signals to the program."""
+        """Leave signals to the program. (Overrides uvicorn's method.)"""
         yield
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Also drop the connections that uvicorn has given up on, or accepted while it was stopping: its
-        event loop ends, and nothing else would close them."""
+        """Also close connections that uvicorn has given up, or accepted while it was stopping: its event
+        loop ends, and nothing else would close them."""
         await super().shutdown(sockets)
         for connection in list(self.server_state.connections):
             connection.transport.abort()

@@ -357,7 +357,7 @@ def test_what_cannot_be_written_is_said_in_one_line(db: eosdb.Database, tmp_path
     for target, format in (("s3://bucket/table", "parquet"), ("events", "iceberg"), ("t", "csv")):
         with pytest.raises(ConfigError):
             export(db, target, format)
-    with pytest.raises(ConfigError, match="Parquet has none"):
+    with pytest.raises(ConfigError, match="expected none for Parquet"):
         export(db, str(tmp_path / "t"), options={"a": "b"})
     with pytest.raises(ConfigError, match="no topic nowhere; its topics: orders"):
         export(db, str(tmp_path / "t"), topics=["nowhere"])

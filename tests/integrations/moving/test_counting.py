@@ -111,7 +111,7 @@ def test_of_a_compacted_topic_the_newest_of_each_key_counts() -> None:
     assert comparison.compacted_difference(TP, ours, _keyed(everything)) is None
     found = comparison.compacted_difference(TP, ours, _keyed([*everything, (5, "a", "3")]))
     assert found is not None
-    assert "1 with other records" in found
+    assert "1 have other records" in found
 
 
 def test_in_a_compacted_topic_a_group_reads_the_next_record_that_there_is() -> None:

@@ -93,7 +93,7 @@ def test_over_a_link_that_breaks_the_next_attempt_goes_on_where_it_was(
     url = "s3://bucket/far"
     with flaky_link(server, seed=1, most=4_000_000, total=9_000_000) as link:
         options = at(link.port, config_kwargs={"retries": {"max_attempts": 0}})
-        with pytest.raises(eosdb.StorageError, match="call again to go on") as failed:
+        with pytest.raises(eosdb.StorageError, match="call again to continue") as failed:
             device.db.publish_copy(url, storage_options=options)
         assert "\n" not in str(failed.value)
         link.total = 10**12

@@ -169,7 +169,7 @@ def test_the_default_cache_is_of_this_user(tmp_path: Path, monkeypatch: pytest.M
     assert (folder.parent, folder.stat().st_mode & 0o777) == (tmp_path, 0o700)
     folder.rmdir()
     folder.symlink_to(tmp_path)
-    with pytest.raises(eosdb.StorageError, match="belongs to somebody else"):
+    with pytest.raises(eosdb.StorageError, match="belongs to another user"):
         publishing.Cache.default()
     monkeypatch.setenv("EOSDB_CACHE", str(tmp_path / "named"))
     assert publishing.Cache.default().folder == str(tmp_path / "named")
