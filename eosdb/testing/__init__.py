@@ -1,7 +1,7 @@
-"""What users need to test their own exactly-once code: a clock that tests advance, a faulty network, a
-Kafka cluster for any client, and a check of a program under many fault schedules.
+"""Tools for testing exactly-once code: a clock that tests advance, a faulty network, a Kafka cluster for
+any client, and a check of a program under many fault schedules.
 
-Loaded on demand: pytest imports this package in every run, to find the plugin in it.
+Names are loaded on demand: pytest imports this package in every run, because the plugin is in it.
 """
 
 from __future__ import annotations

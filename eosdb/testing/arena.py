@@ -1,4 +1,4 @@
-"""The world in which programs are tested: a file, processes that have it open, faulty networks, and a
+"""The environment in which programs are tested: a file, processes that have it open, faulty networks, and a
 clock.
 
 It injects faults and does not know the programs; checkers read the file.
@@ -61,7 +61,7 @@ CALM: Final = Faults(
 
 
 class Arena(Closeable):
-    """The world of one run. A context manager that removes its file."""
+    """The environment of one run. A context manager that removes its file."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class Arena(Closeable):
     # -- requests -------------------------------------------------------------------------------
 
     def broker(self, node: int) -> AnyBroker:
-        """The broker of the process that runs on the node at the time of each request."""
+        """A broker that sends each request to the process that runs on the node at that time."""
         return NodeBroker(self, node)
 
     def ask(self, node: int, request: Request[A]) -> A:
@@ -144,7 +144,7 @@ class Arena(Closeable):
         return answer
 
     def presence(self, node: int, transactional_id: str | None) -> Presence | None:
-        """A presence for the running actor, which ends with the actor at the latest."""
+        """A presence for the running actor. It ends with the actor, if not before."""
         real = presence(self.nodes[node].broker, transactional_id)
         if real is None:
             return None
@@ -158,9 +158,9 @@ class Arena(Closeable):
                 simulated.end()
 
     def answered(self, request: Request[object], answer: object) -> None:
-        """Called for every response of a broker; for checkers to override."""
+        """Called after every response of a broker; checkers override it."""
 
-    # -- fate -----------------------------------------------------------------------------------
+    # -- crashes and deliveries -----------------------------------------------------------------
 
     def reached(self, point: Failpoint) -> None:
         """Sometimes crash the coordinator between the two steps of a commit."""
@@ -175,7 +175,7 @@ class Arena(Closeable):
         return self._running_on is None or self._crash_rng.random() < 0.5
 
     def restart(self, node: int) -> None:
-        """Replace a dead process, and its actors, by another that opens the file."""
+        """Replace a dead process and its actors by a new process, which opens the file."""
         self.say(f"node {node} crashes")
         self.counts["node crash"] += 1
         for actor in [a for a in self.scheduler.actors if a.node == node]:
@@ -192,7 +192,7 @@ class Arena(Closeable):
                 self.restart(crash.node)
 
     def deliver_everything(self) -> None:
-        """Deliver every message now, however late it would be."""
+        """Deliver every message now, regardless of its delay."""
         for transport in self.transports:
             transport.deliver_all()
 
@@ -223,8 +223,8 @@ class NodeBroker:
 
 
 class ServedBroker(NodeBroker):
-    """The broker as a client reaches it through a server: the client has no presence, and the server
-    waits for other members in its name."""
+    """A broker as clients of a server see it: the client has no presence, and the server makes JoinGroup
+    and SyncGroup wait."""
 
     def presence(self, transactional_id: str | None = None) -> Presence | None:
         return None
@@ -236,8 +236,8 @@ class ServedBroker(NodeBroker):
 
 
 class SimulatedPresence:
-    """The presence of an actor as a group member, and the time of its end. The arena keeps it, so that
-    garbage collection of an abandoned consumer does not matter."""
+    """The presence of an actor as a group member, and the time when it ended. The arena keeps a reference,
+    so garbage collection of an abandoned consumer does not end it."""
 
     def __init__(self, real: Presence, actor: Actor | None, clock: Clock) -> None:
         self.number: Final = real.number
@@ -286,7 +286,7 @@ class SimulatedTransport(FaultyTransport):
 
 
 def _short(request: Request[object]) -> str:
-    """The request with its required fields."""
+    """The name of the request with its required fields."""
     given = (f for f in fields(request) if not f.kw_only or f.default is MISSING)  # type: ignore[arg-type]
     return f"{request.name}({', '.join(_plain(getattr(request, f.name)) for f in given)})"
 

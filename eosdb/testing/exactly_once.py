@@ -35,7 +35,7 @@ class NotExactlyOnceError(AssertionError):
 
 
 class Instance:
-    """One life of the program under test: it provides clients like a `Database`, over a faulty network."""
+    """One life of the program under test. It creates clients like a `Database`, over a faulty network."""
 
     def __init__(self, arena: Arena, node: int) -> None:
         self._arena = arena
@@ -126,7 +126,7 @@ class _Schedule:
         arena.nodes[0].housekeeping()
 
     def _finish_in_peace(self) -> None:
-        """Start the program once more without faults, as an operator would."""
+        """Start the program again without faults, and let it finish."""
         arena = self._arena
         arena.faults = dataclasses.replace(
             arena.faults, lose_request=0, lose_response=0, duplicate=0, very_late=0

@@ -88,7 +88,7 @@ class FaultyTransport:
             exchange, name = Exchange[T](), request.name
             self._numbers += 1
             label = f"{name} #{self._numbers}"
-            # All draws at once, so that one request's faults do not change those of others.
+            # All draws are made now, so that one request's faults do not change those of others.
             happens = {fault: self._rng.random() < p for fault, p in self._chances.items()}
             there, back, again = self._way(happens["reorder"]), self._way(False), self._way(True)
             if self._only is not None and name not in self._only:
@@ -106,7 +106,7 @@ class FaultyTransport:
             return exchange
 
     def presence(self, transactional_id: str | None = None) -> Presence | None:
-        """The broker's presence: between a process and its own locks there is no network."""
+        """The broker's presence, because no network lies between a process and its own locks."""
         return presence(self._broker, transactional_id)
 
     def poll(self) -> int | None:

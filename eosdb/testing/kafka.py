@@ -1,8 +1,8 @@
 """A Kafka cluster inside the test: real clients connect to it, and the test controls time and faults.
 
-It is eosdb itself, served on a loopback port from threads of this process; no rule of Kafka is implemented
-here. The clock stands still, so nothing expires unless the test advances it. Faults have the
-names of `FaultyTransport`. A lost message breaks the connection: TCP loses messages in no other way.
+The cluster is eosdb itself, served on a loopback port from threads of this process; no rule of Kafka is
+implemented here. The clock stands still, so nothing expires unless the test advances it. Faults have the
+names of `FaultyTransport`. A lost message breaks the connection, as in TCP.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _lose_response(session: Session, carry_out: CarryOut) -> Response | None:
 
 
 class ServerFaults:
-    """The planned faults of one server, which calls this object for every request. Threads share it."""
+    """The planned faults of one server, which calls this object for every request. Threads may share it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -57,8 +57,8 @@ class ServerFaults:
         self.history: Final[deque[str]] = deque(maxlen=_REMEMBERED)
 
     def plan(self, api: str, times: int, kind: str, fault: Fault) -> None:
-        """Plan this fault for `times` requests of this name, after those planned before. `kind` is its name
-        in the counts."""
+        """Plan a fault for `times` requests of this name, after the faults planned before. `kind` is the
+        fault's name in the counts."""
         names = _names()
         if api not in names:
             raise ConfigError(f"api: got {api!r}, expected one of {', '.join(sorted(names))}")
@@ -119,9 +119,9 @@ _BROKER: Final = BrokerConfig(group_min_session_timeout_ms=1, auto_create_topics
 class KafkaDouble(str, Closeable):
     """The address of the cluster (`bootstrap.servers`), with methods to control it.
 
-    It is a `str`, so clients, environments and command lines take it as it is, and a context manager that
-    closes the cluster. With `time_passes`, the clock also advances by itself; `config` are settings of a
-    `BrokerConfig`. Faults are requested by a request's name, Kafka's in snake_case:
+    It is a `str`, so clients, environments and command lines accept it unchanged, and a context manager
+    that closes the cluster. With `time_passes`, the clock also advances by itself; `config` are settings of
+    a `BrokerConfig`. Faults are requested by a request's name, Kafka's in snake_case:
     `lose_response("end_txn")`.
     """
 
@@ -150,11 +150,11 @@ class KafkaDouble(str, Closeable):
 
     @property
     def bootstrap_servers(self) -> str:
-        """The address as a plain string."""
+        """The address as a `str` that is not a KafkaDouble."""
         return str(self)
 
     def get_bootstrap_server(self) -> str:
-        """The address as a plain string, by testcontainers' name."""
+        """The address as a plain string (the method's name is testcontainers')."""
         return str(self)
 
     @property
@@ -198,8 +198,8 @@ class KafkaDouble(str, Closeable):
     def why(
         self, topic: str | None = None, group_id: str | None = None
     ) -> list[eosdb.Worry] | list[Diagnosis]:
-        """The problems, in sentences (`Database.why`). With a topic the figures of each partition: why
-        a reader, or this group, makes no progress."""
+        """The problems, in sentences (`Database.why`). With a topic, explains for each partition why a
+        reader, or this group, makes no progress."""
         if topic is None and not self._is_alive:
             sentence = "The cluster was killed, and refuses every client."
             return [eosdb.Worry(None, None, None, sentence, "eosdb_kafka.restart()")]
@@ -210,16 +210,16 @@ class KafkaDouble(str, Closeable):
         return [self.db.admin.diagnose(partition, group_id) for partition in partitions]
 
     def kill(self) -> None:
-        """Die as by `kill -9`: connections break, and the file stays as it is. Clients are refused until
+        """Die as by `kill -9`: connections break, and the file keeps its state. Clients are refused until
         `restart`. Idempotent."""
         if self._end():
-            # Otherwise another process could get the port, or a client could connect to itself.
+            # Keeps the port: another process could take it, or a client could connect to itself.
             self._reserved = _reserve(self._port)
             self.db.abandon()
 
     def restart(self) -> None:
-        """Serve the file again at the same address, as a new process would; kills the server first if it is
-        alive."""
+        """Serve the file again at the same address, as a new process would. Kills a running server
+        first."""
         self.kill()
         self.db = eosdb.connect(self.path, clock=self.clock, durability="off", config=self._config)
         self._reserved.close()

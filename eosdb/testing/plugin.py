@@ -51,8 +51,8 @@ def eosdb_faults(eosdb_db: Database) -> Callable[..., FaultyTransport]:
 
 @pytest.fixture
 def eosdb_kafka(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[KafkaDouble]:
-    """A Kafka cluster in this process, for any client; its value is the `bootstrap.servers`, and that of
-    the variable KAFKA_BOOTSTRAP_SERVERS during the test.
+    """A Kafka cluster in this process, for any client. Its value is the `bootstrap.servers`, which are in
+    the environment variable KAFKA_BOOTSTRAP_SERVERS, too, during the test.
 
     Its clock stands still until the test advances it.
     """
@@ -69,7 +69,7 @@ def eosdb_kafka_factory(
 ) -> Iterator[Callable[..., KafkaDouble]]:
     """A factory of Kafka clusters: `eosdb_kafka_factory(num_partitions=4, time_passes=True)`.
 
-    They are context managers, for a test or a module; the open ones are closed at the end of the session.
+    Each cluster is a context manager, for a test or a module; the session's end closes open ones.
     """
     from eosdb.testing import KafkaDouble
 

@@ -18,7 +18,7 @@ _STUCK_S: Final = 120
 
 
 class ActorKilled(BaseException):
-    """Unwinds a killed actor's code; nothing it does from then on has any effect."""
+    """Unwinds the code of a killed actor. Nothing that the code does afterwards has any effect."""
 
 
 class NodeCrashed(BaseException):
@@ -47,7 +47,7 @@ class Actor:
         self._scheduler = scheduler
         self._body = body
         self._go = threading.Semaphore(0)
-        # decisions/0008: an actor is the code that users run, in a thread, and one runs at a time.
+        # decisions/0008: an actor runs users' code, so it has a thread; one runs at a time.
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
@@ -58,7 +58,7 @@ class Actor:
             raise RuntimeError(f"{self.name} neither pauses nor ends")
 
     def pause(self) -> None:
-        """Yield the turn, and wait for the next one. Called by the actor."""
+        """Let others run, and wait for the next turn. Called by the actor."""
         if self.killed:
             raise ActorKilled
         self._scheduler.turn.release()
@@ -67,7 +67,7 @@ class Actor:
             raise ActorKilled
 
     def kill(self) -> None:
-        """Kill the actor; its cleanup has no effect."""
+        """Kill the actor. The cleanup that its code still does has no effect."""
         self.killed = True
         if not self.finished:
             self.resume()
@@ -105,7 +105,7 @@ class Scheduler:
         return actor
 
     def step(self) -> Actor | None:
-        """Give one actor a turn; the clock advances when all of them sleep. None if no actor is left."""
+        """Give one actor a turn; advances the clock if all actors sleep. None if no actor is left."""
         self.steps += 1
         awake = self._awake()
         if not awake:

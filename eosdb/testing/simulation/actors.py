@@ -1,7 +1,7 @@
-"""The programs of the simulated world, written as users write them.
+"""The programs of the simulation, written as users write them.
 
-Each is a plain function that runs until it is killed, or returns because its producer is fenced; then a
-successor is started. A member of a group of KIP-848 sends plain heartbeats, and some answers are lost.
+Each program is a plain function that runs until it is killed, or returns because its producer is fenced;
+then a successor is started. A member of a KIP-848 group sends plain heartbeats, and some answers are lost.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _FENCED: Final = (
 
 
 class CoordinatedMember:
-    """One membership after the other, and the consumer of its partitions."""
+    """A group member with one membership after another, and the consumer of its partitions."""
 
     def __init__(self, world: World, name: str, node: int, rng: random.Random, place: str) -> None:
         self._world = world
@@ -63,7 +63,7 @@ class CoordinatedMember:
         return ConsumerGroupMetadata(model.MEMBERS, self._epoch, self._member_id, self._instance)
 
     def beat(self) -> None:
-        """Send a heartbeat, and take over its answer, unless that is lost. Raises EosdbError."""
+        """Send a heartbeat, and apply the answer, unless the answer is lost. Raises EosdbError."""
         joins, is_full = self._epoch == 0, self._is_unsure
         by_name = self._joins % 2 or not is_full
         beat = ConsumerGroupHeartbeat(
@@ -94,7 +94,7 @@ class CoordinatedMember:
         self._world.ledger.believe(self.metadata, self._consumer.assignment())
 
     def repeat(self) -> None:
-        """An old heartbeat arrives, perhaps again."""
+        """Let an old heartbeat arrive, perhaps again."""
         older = [beat for beat in self._sent if beat.member_epoch < self._epoch]
         if older:
             late = self._rng.choice(older[-6:])
@@ -102,7 +102,7 @@ class CoordinatedMember:
                 self._world.ask(self._node, late)
 
     def leave(self) -> None:
-        """Leave the group, a static member for a while."""
+        """Leave the group: for good, or as a static member for a while."""
         epoch = -1 if self._instance is None else -2
         beat = ConsumerGroupHeartbeat(
             model.MEMBERS,
@@ -115,7 +115,7 @@ class CoordinatedMember:
         self._forget()
 
     def poll(self) -> list[ConsumerRecord]:
-        """Records of its own partitions. Raises EosdbError."""
+        """Poll records of the member's own partitions. Raises EosdbError."""
         if not self._owned:
             return []
         return list(self._consumer.poll(max_records=self._rng.randint(1, 4)))
@@ -136,7 +136,7 @@ class CoordinatedMember:
         self._consumer.assign([TopicPartition(model.INPUT, number) for number in numbers])
 
     def _forget(self) -> None:
-        """Give up everything, and join next time as another member."""
+        """Give up the partitions, and join as another member next time."""
         self._joins += 1
         self._member_id = f"{self._name}#{self._joins}"
         self._epoch = 0
@@ -271,7 +271,7 @@ def worker(world: World, me: Me) -> None:
 
 def member(world: World, me: Me, *, changes: bool = False) -> None:
     """Shares the input as a member of a group. Every life has its own transactional id, so only its
-    membership can fence it (KIP-447). With `changes` it may be a server's client, and ends now and then."""
+    membership can fence it (KIP-447). With `changes` it may use a server, and ends now and then."""
     producer = _initialized(world, me, me.full_name)
     consumer: Consumer | None = None
     instance = _seat(me) if changes and me.rng.random() < _STATIC else None
@@ -313,8 +313,8 @@ def member(world: World, me: Me, *, changes: bool = False) -> None:
 
 
 def assigned_member(world: World, me: Me, *, changes: bool = False) -> None:
-    """Shares the input as a member of a KIP-848 group. With `changes`, old heartbeats arrive again, and it
-    ends now and then."""
+    """Shares the input as a member of a KIP-848 group. With `changes`, old heartbeats arrive again, and the
+    member ends now and then."""
     producer = _initialized(world, me, me.full_name)
     place = _seat(me) if changes else "place"
     mine = CoordinatedMember(world, me.full_name, me.node, me.rng, place)
@@ -344,7 +344,7 @@ def assigned_member(world: World, me: Me, *, changes: bool = False) -> None:
 
 
 def changing_member(world: World, me: Me) -> None:
-    """A classic or a KIP-848 member of one group, which changes its protocol with its members."""
+    """A member of a group that changes between the classic protocol and KIP-848 with its members."""
     role = member if me.rng.random() < 0.6 else assigned_member
     world.counts[f"a life of a changing member: {role.__name__}"] += 1
     role(world, me, changes=True)
@@ -363,8 +363,8 @@ def _commit_results(
     group: ConsumerGroupMetadata,
     pauses: random.Random | None = None,
 ) -> None:
-    """Send a result for each record, and commit the results with the records' offsets. With `pauses` it
-    sometimes takes long in between. Raises EosdbError."""
+    """Send a result for each record, and commit the results with the records' offsets. With `pauses`, it
+    sometimes waits before the commit. Raises EosdbError."""
     topic = next(topic for topic, name in model.RESULTS.items() if name == group.group_id)
     for consumed in records:
         value = f"{record.key}|{consumed.offset * model.INPUTS + consumed.partition}".encode()
@@ -381,7 +381,7 @@ def _commit_results(
 
 
 def reader(world: World, me: Me, isolation_level: IsolationLevel) -> None:
-    """Reads all topics, and tells the checker what it got."""
+    """Reads all topics, and reports the records to the checker."""
     consumer = world.reader(me.node, isolation_level)
     consumer.assign([TopicPartition(t, p) for t, count in TOPICS.items() for p in range(count)])
     while True:

@@ -2,8 +2,8 @@
 
 It reads raw rows and knows only Kafka's rules: a marker ends its producer's open transaction in the
 partition, and data counts if it is outside of a transaction or followed by a COMMIT marker. It uses no code
-of the engine, so it cannot share the engine's bugs. In a group that changes
-between the two protocols, no partition may be owned by two members whose commits pass.
+of the engine, so it cannot share the engine's bugs. In a group that changes between the two protocols, no
+partition may have two owners whose commits are accepted.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class Beliefs:
         self._checked = -1
 
     def check(self) -> None:
-        """Check every partition that a member ever owned in the generation in which its commits pass:
-        such commits may still be in flight."""
+        """Check each member's partitions of its current generation, including former ones, whose commits
+        may still be in flight: no two members may have the same."""
         if self._checked == self._ledger.beliefs:
             return
         self._checked = self._ledger.beliefs
@@ -65,7 +65,7 @@ class Beliefs:
                 require(other == member, f"{tp} is believed owned by {other} and {member}")
 
     def add(self, changes: Iterable[tuple[int, str, str]]) -> None:
-        """Follow the changes of protocol: position, kind and detail of each event of a group."""
+        """Follow the group's changes of protocol, given as position, kind and detail of events."""
         for position, kind, detail in changes:
             self.seen = position
             event = parsed(detail)
@@ -106,7 +106,7 @@ class Beliefs:
 
 
 def _numbers(shares: Iterable[Mapping[str, Any]]) -> set[int]:
-    """The partitions of the one topic that the members share."""
+    """The partitions of all `shares`; the members share one topic."""
     return {number for share in shares for number in share["partitions"]}
 
 
@@ -363,8 +363,8 @@ class Checker:
         self._read[group, tp] = offset
 
     def _look_at_assignments(self) -> None:
-        """Check that no two members of a generation have the same partition. Generations must only grow
-        until the group is deleted, which happens without members and offsets."""
+        """Check that no two members of a generation have the same partition. The generation must not
+        decrease, unless the group was deleted."""
         for (group,) in self._file.execute(_DELETED_GROUPS, (self._groups_seen,)):
             self._generations.pop(group, None)
             for key in [key for key in self._member_epochs if key[0] == group]:
@@ -414,7 +414,7 @@ class Checker:
             require(len(owned) == INPUTS, f"{group} is stable and owns {sorted(owned)} alone")
             self.stable_groups += 1
 
-    # -- what was promised ----------------------------------------------------------------------
+    # -- promises to clients --------------------------------------------------------------------
 
     def _check_acknowledgements(self) -> None:
         fresh, self._ledger.fresh_acknowledgements = self._ledger.fresh_acknowledgements, []
@@ -461,10 +461,10 @@ class Checker:
             self._read[reader, tp] = offset + 1
 
     def _kept(self, tp: TopicPartition, model: PartitionModel) -> set[int]:
-        """The offsets that a compaction must keep."""
+        """The offsets that compaction must keep."""
         return set(model.newest_by_key(model.last_stable).values())
 
-    # -- now and then ---------------------------------------------------------------------------
+    # -- audits ---------------------------------------------------------------------------------
 
     def audit(self, now_ms: int) -> None:
         """Check that the SQL views agree with the model."""
@@ -512,7 +512,7 @@ class Checker:
         visible: dict[int, bytes],
         shown: dict[int, bytes],
     ) -> None:
-        """Check that the newest committed value of each key is stored, and no foreign record."""
+        """Check that each key's newest committed value is stored, and only committed values."""
         require(shown.items() <= visible.items(), f"{tp}: committed_records shows too much")
         missing = {offset for offset in self._kept(tp, model) if offset in visible} - set(shown)
         require(
@@ -520,7 +520,7 @@ class Checker:
         )
 
     def finish(self, now_ms: int) -> None:
-        """Check the end of a run, when every transaction has ended: nothing is open, and no acknowledged
+        """Check the end of a run, after every transaction has ended: nothing is open, and no acknowledged
         record is missing."""
         self.audit(now_ms)
         for tp, model in self.partitions.items():

@@ -1,7 +1,6 @@
-"""The ledger of the actors' records and their responses, which the checker compares with the log.
+"""The ledger of all sent records and their responses, which the checker compares with the log.
 
-A value contains its origin, `producer|transaction|number`, so the checker recognises it without the
-engine.
+A value contains its origin, `producer|transaction|number`, so the checker identifies it without the engine.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from eosdb.model.values import ConsumerGroupMetadata, TopicPartition, Transactio
 
 @dataclass(slots=True)
 class TransactionRecord:
-    """A transaction as its producer sees it."""
+    """A transaction from its producer's point of view."""
 
     key: str
     token: TransactionToken
@@ -27,7 +26,7 @@ class TransactionRecord:
 
 @dataclass(slots=True)
 class Ledger:
-    """All sent records, and all promises to their senders."""
+    """All sent records, and all responses that promised something to their senders."""
 
     acknowledged: dict[bytes, tuple[TopicPartition, int]] = field(default_factory=dict)
     """Acknowledged records outside of transactions, and the places in their responses."""
@@ -65,7 +64,7 @@ class Ledger:
     def issue(
         self, transactional_id: str | None, producer_id: int, producer_epoch: int, position: int
     ) -> None:
-        """Note that the broker has issued this pair, which fences lower epochs from now on."""
+        """Note an issued producer id and epoch, which fence lower epochs from now on."""
         if producer_epoch > self.issued.get(producer_id, (-1, 0))[0]:
             self.issued[producer_id] = (producer_epoch, position)
         if transactional_id is not None:

@@ -130,7 +130,7 @@ class Commits:
         self._newest: dict[Place, int] = {}
 
     def add(self, requests: Iterable[tuple[int, str, str]]) -> None:
-        """Add new requests: position, kind, detail. A plain commit counts at once."""
+        """Add new requests: position, kind, detail. A commit outside of transactions counts at once."""
         for position, kind, detail in requests:
             self.seen = position
             event = parsed(detail)
@@ -144,7 +144,7 @@ class Commits:
                     self.count(*place, commit["offset"])
 
     def count(self, group: str, tp: TopicPartition, offset: int) -> None:
-        """Count an offset as committed: its transaction was committed, or it was in none."""
+        """Count an offset as committed, either with its transaction or without one."""
         place = (group, tp)
         position = self._requested.get((place, offset), -1)
         require(position >= 0, f"{group} {tp}: offset {offset} counts, but was never sent")
@@ -166,7 +166,7 @@ INPUTS: Final = 2
 
 
 class Violation(AssertionError):
-    """A promise was broken."""
+    """The engine has broken a promise."""
 
 
 class Row(NamedTuple):
@@ -201,7 +201,7 @@ class PartitionModel:
         return max(first_open, self.log_start)
 
     def newest_by_key(self, below: int) -> dict[bytes | None, int]:
-        """By key the last committed offset below this one: the records that a compaction must keep."""
+        """For each key the last committed offset below this one, which compaction must keep."""
         return {self.rows[o].key: o for o in sorted(self.committed) if o < below}
 
 
@@ -211,9 +211,9 @@ def require(holds: bool, what: str) -> None:
 
 
 def assigned(data: bytes) -> set[tuple[str, int]]:
-    """The partitions of an assignment (Kafka: ConsumerProtocolAssignment); empty before there is one."""
+    """The partitions of an assignment (Kafka: ConsumerProtocolAssignment); empty without an assignment."""
     tps: set[tuple[str, int]] = set()
-    at = 2  # Behind the version.
+    at = 2  # The version comes first.
     (topics,) = struct.unpack_from(">i", data, at) if data else (0,)
     at += 4
     for _ in range(topics):

@@ -1,6 +1,7 @@
 """Runs one seed: starts actors, injects faults, and checks the file. Shortens a failing run.
 
-Intruders send requests that no well-behaved client sends. Each would break a promise and must be refused.
+Intruders send requests that no well-behaved client sends. Each must be refused, because it would break a
+promise.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ Intruder = Callable[[World, random.Random, int], None]
 
 
 def contradicts_its_end(world: World, rng: random.Random, node: int) -> None:
-    """Commit an aborted transaction, or abort a committed one. (Skips transaction version 1, where this
-    may end the next transaction.)"""
+    """Commit an aborted transaction, or abort a committed one. Skips transaction version 1, where the
+    request may end the next transaction."""
     ended = list(world.checker.outcomes.items())[-_RECENT:]
     if not ended or world.config.transaction_version == 1:
         return
@@ -48,7 +49,7 @@ def contradicts_its_end(world: World, rng: random.Random, node: int) -> None:
 
 
 def writes_markers_under_an_old_epoch(world: World, rng: random.Random, node: int) -> None:
-    """As a coordinator that has been replaced, write markers for a producer's open or next transaction."""
+    """Write markers for a producer's open or next transaction, as a replaced coordinator would."""
     tp = rng.choice(list(world.checker.partitions))
     producers = world.nodes[node].broker.describe_producers(tp)
     ruled = [p for p in producers if p.coordinator_epoch > 0][-_RECENT:]
@@ -68,7 +69,7 @@ def writes_markers_under_an_old_epoch(world: World, rng: random.Random, node: in
 
 
 def repeats_with_more(world: World, rng: random.Random, node: int) -> None:
-    """Send a stored batch again with one record more."""
+    """Send a stored batch again with an additional record."""
     tp = rng.choice(list(world.checker.partitions))
     batch = _some_batch(world.checker.partitions[tp], rng)
     by_id = {p.producer_id: p for p in world.nodes[node].broker.describe_producers(tp)}
@@ -89,7 +90,7 @@ def repeats_with_more(world: World, rng: random.Random, node: int) -> None:
 
 
 def commits_for_an_old_generation(world: World, rng: random.Random, node: int) -> None:
-    """As a member that missed a rebalance, send offsets to a transaction (KIP-447)."""
+    """Send offsets to a transaction, as a member that missed a rebalance would (KIP-447)."""
     try:
         group = world.nodes[node].broker.describe_group(model.MEMBERS)
         me = world.ask(node, requests.InitProducerId("intruder"))
@@ -98,7 +99,7 @@ def commits_for_an_old_generation(world: World, rng: random.Random, node: int) -
     if not group.members or world.config.transaction_version == 1:
         return
     member_id = rng.choice(group.members).member_id
-    # The description shows the group as the next write will leave it; the file has the present one.
+    # A description has the group's state after the next write; the checker has its present state.
     generation = dict(world.checker.beliefs.members).get(member_id)
     if generation is None:
         return
@@ -138,7 +139,7 @@ def _must_be_refused(what: str, world: World, node: int, request: requests.Reque
 
 
 def _some_batch(stored: model.PartitionModel, rng: random.Random) -> list[model.Row] | None:
-    """One of the newest batches outside of transactions: its rows share a journal position."""
+    """One of the newest batches outside of transactions. The rows of a batch share a journal position."""
     recent = [r for r in stored.rows[-40:] if r.producer_id >= 0 and not r.is_transactional]
     if not recent:
         return None
@@ -151,8 +152,8 @@ _OTHER_SEEDS = 40
 
 
 def shrink(failed: Result, runs: int = _ENOUGH_RUNS) -> Result:
-    """The failing run with the shortest history among about `runs` smaller ones: with fewer actors or kinds
-    of faults, or another seed. A run that still breaks a promise in fewer lines is reduced further."""
+    """Find the shortest failing history among about `runs` smaller runs: with fewer actors or kinds of
+    faults, or another seed. A run that still fails with a shorter history is reduced further."""
     best, left = failed, runs
     improved = True
     while improved and left > 0:
@@ -183,7 +184,7 @@ def command(settings: Settings) -> str:
 
 
 def _smaller(result: Result) -> Iterator[Settings]:
-    """Settings of smaller runs that may fail, the most promising first."""
+    """Settings of smaller runs that may fail as well, the most promising first."""
     settings = dataclasses.replace(result.settings, steps=result.steps)
     for role in settings.cast:
         if len(settings.cast) > 1:
@@ -215,8 +216,8 @@ class Settings:
 
     @property
     def cast(self) -> tuple[str, ...]:
-        """Choose the roles. A group needs quiet to become stable, so some seeds run one of either
-        protocol with few other roles."""
+        """The roles that take part. A group becomes stable only with few other roles, so some seeds run one
+        of either protocol with few others."""
         if self.roles:
             return tuple(self.roles)
         if self.seed % 10 == 5:
@@ -244,8 +245,7 @@ class Result:
 
 
 def run(settings: Settings) -> Result:
-    """Run one simulated world. The result has violations, and other errors of the engine; nothing is
-    raised."""
+    """Run one simulation. The result has violations and other errors of the engine; nothing is raised."""
     with World(
         settings.seed, settings.faults, transaction_version=settings.transaction_version
     ) as world:
@@ -313,7 +313,7 @@ class _Life:
             raise model.Violation(f"verify: {report.problems[0]}")
 
     def _ask_for_outcomes(self) -> None:
-        """Check the outcome of every transaction, also of those whose producers never learned it."""
+        """Check the outcome of every transaction, even if its producer never learned it."""
         world = self._world
         for record in world.ledger.transactions.values():
             try:
@@ -328,7 +328,7 @@ class _Life:
             same = outcome == record.answer or (outcome, record.answer) == (NEVER, "aborted")
             if record.answer and not same:
                 raise model.Violation(
-                    f"{record.key}: told {record.answer}, the outcome is {outcome}"
+                    f"{record.key}: the answer was {record.answer}, the outcome is {outcome}"
                 )
             world.ledger.answered(record, outcome)
 
@@ -362,7 +362,7 @@ class _Life:
         actor.wake_ms = world.clock.monotonic_ms()
         world.say(f"{me.full_name} begins on node {node}")
 
-    # -- the admin, and fate --------------------------------------------------------------------
+    # -- admin requests and faults --------------------------------------------------------------
 
     def _act(self) -> None:
         acts = (
@@ -395,7 +395,7 @@ class _Life:
             self._world.scheduler.kill(actor)
 
     def _make_a_zombie(self) -> None:
-        """Suspend an actor for long, start its successor, and then resume the first."""
+        """Suspend an actor for a long time, start its successor, and then resume the first actor."""
         actor = self._somebody()
         if actor is None:
             return
@@ -425,8 +425,8 @@ class _Life:
         self._world.nodes[self._node()].rebuild()
 
     def _truncate(self) -> None:
-        """Delete records of any data partition, also within open transactions. Of the input, delete only
-        those with committed results."""
+        """Delete records of a partition, also within open transactions. Of the input, delete only records
+        with committed results."""
         world = self._world
         partitions = world.checker.partitions.items()
         opened = [tp for tp, stored in partitions if stored.open and tp.topic != model.TABLE]

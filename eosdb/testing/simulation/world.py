@@ -1,4 +1,4 @@
-"""The simulated world: an arena, a ledger of the broker's answers, and the checker of the file."""
+"""The simulation's environment: an arena, a ledger of the broker's answers, and the checker of the file."""
 
 from __future__ import annotations
 
@@ -84,8 +84,8 @@ class World(Arena):
         self, name: str, node: int, instance: str | None = None, *, is_far: bool = False
     ) -> Consumer:
         """A consumer that shares the input with the other members of its group. It is in its broker's
-        process, so its death must be noticed at once. If it `is_far`, a server and a bad network are
-        between them, and only the end of its session shows its death."""
+        process, so its death must be noticed at once. If `is_far`, it reaches a server over a bad network,
+        and only the end of its session shows its death."""
         return Consumer(
             self.transport(node, None if is_far else CALM, served=is_far),
             self.clock,
@@ -101,7 +101,7 @@ class World(Arena):
         )
 
     def reader(self, node: int, isolation_level: IsolationLevel) -> Consumer:
-        """A consumer in the broker's process, which therefore returns exactly the content of the log."""
+        """A consumer in the broker's process, without faults: it must return exactly the log's content."""
         return Consumer(
             DirectTransport(self.broker(node)),
             self.clock,
@@ -113,7 +113,7 @@ class World(Arena):
         return TopicPartition(DATA, rng.randrange(TOPICS[DATA]))
 
     def answered(self, request: Request[object], answer: object) -> None:
-        """Note responses that change who is fenced: a producer id and epoch fence those before them; a
+        """Note responses that change the fencing: a producer id and epoch fence earlier epochs, and a
         member that asks to leave its group may be removed."""
         if isinstance(request, _WRITING):
             self.attendance.wrote(self.clock.time_ms())
