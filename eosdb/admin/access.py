@@ -143,6 +143,6 @@ def _change(core: Core, decide: Callable[[Source, int], Iterable[E]]) -> list[E]
 
 
 def credential(store: Store, user: str, mechanism: str) -> ScramCredential | None:
-    """A user's credential, for a server: it must authenticate a client before it can check its ACLs."""
+    """A user's credential. No ACL is checked: a server authenticates clients first."""
     with store.read() as connection:
         return users.find(connection, user, mechanism)

@@ -1,12 +1,12 @@
 """Computes offsets up to which all partitions can be read without seeing part of a transaction.
 
-Last stable offsets alone are not enough. A committed transaction may lie below the last stable offset in
-one partition, and above it in another, behind another producer's open transaction; reading both up to
-there shows half of it. Here the ends move back until each committed transaction lies wholly before or
-wholly after them.
+Last stable offsets do not suffice. A committed transaction may lie below the last stable offset in one
+partition, but above it in another, behind another producer's open transaction. Reading both partitions up
+to their last stable offsets would return half of the transaction. So this module moves the ends back until
+each committed transaction lies wholly before or wholly after them.
 
-What is below such ends stays below later ones: a transaction that is open now has all its data after the
-ends, in every partition. So successive cuts never move back.
+The ends of successive cuts never move back: a transaction that is open now has all its data after the
+present ends, in every partition.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ TOPIC_NUMBERS: Final = "SELECT topic, topic_id FROM topics"
 
 
 def first_offset(start: int, file_id: str, topic: str, topic_number: int) -> str:
-    """Return an expression for the lower bound of a range. It fails through SQLite's JSON functions,
-    which quote their argument: the only way to raise an error with a text of one's own in a SELECT."""
+    """Return an expression for the lower bound of a range. It fails through SQLite's JSON functions, which
+    quote their argument: no other function raises an error with a chosen text in a SELECT."""
     told = literal(
         f"since this was planned the file was replaced, or topic {topic} was deleted or recreated: "
         "make the DataFrame again"
     )
-    # decisions/0057: SQLite computes the bound of an index before it reads a row, also in an empty file.
+    # decisions/0057: SQLite computes the bound of an index before it reads a row, even in an empty file.
     return (
         f"CASE WHEN (SELECT file_id FROM eosdb_file) = {literal(file_id)} AND EXISTS (SELECT 1 FROM topics "
         f"WHERE topic = {literal(topic)} AND topic_id = {topic_number:d}) THEN {start:d} "
@@ -44,7 +44,7 @@ def first_offset(start: int, file_id: str, topic: str, topic_number: int) -> str
 
 
 def literal(text: str) -> str:
-    """Return the text as SQL: a name in a file from elsewhere may be anything."""
+    """Return the text as an SQL literal: a name in a file from elsewhere may be any text."""
     return "'" + text.replace("'", "''") + "'"
 
 
@@ -171,12 +171,12 @@ def _committed_in(
             continue
         transactional_id = row[0]
         to = (transactional_id, position, baseline_position)
-        # Before the baseline only markers show the end of a transaction. They exist as long as it has
-        # records, and all of its data precedes the first of them.
+        # Before the baseline, markers alone show the end of a transaction. They are kept as long as it has
+        # records, and all of its data precedes the first marker.
         ended = connection.execute(_MARKED_BEHIND, to).fetchone()
         ended = ended or connection.execute(_END_BEHIND, to[:2]).fetchone()
         if ended is None or ended[1] not in _COMMITTED:
-            continue  # Open or aborted: visible nowhere.
+            continue  # An open or aborted transaction is visible nowhere.
         key = (transactional_id, ended[0])
         if key in yielded:
             continue

@@ -75,7 +75,7 @@ def read_open(
         f"{_OPEN}{narrowed} ORDER BY 1, 2, 6",
         () if partition is None else (partition.partition_id,),
     ).fetchall()
-    # Producer ids, because `json_each` cuts a transactional id at a NUL character.
+    # Compares producer ids, because `json_each` cuts a transactional id at a NUL character.
     producers = json.dumps([row[2] for row in rows])
     by_id = {
         metadata.transactional_id: metadata
@@ -126,7 +126,7 @@ def diagnose(core: Core, topic_partition: TopicPartition, group_id: str | None =
 def group_report(
     connection: sqlite3.Connection, group_id: str, foresight: Foresight
 ) -> GroupReport:
-    """Report on a group; an unknown group is `Dead`, without partitions (as Kafka describes it)."""
+    """Report on a group. An unknown group is `Dead` and has no partitions, as in Kafka."""
     stored = group_rows.load(connection, group_id)
     group = None if stored is None else foresight.group(stored)
     committed = {
@@ -142,7 +142,7 @@ def group_report(
         pending.setdefault(TopicPartition(topic, number), []).append(transactional_id)
     names = topics.by_number(connection)
     assigned = readers(group, names)
-    # Also the partitions of members that have gone, until the next write removes them.
+    # Includes the partitions of members that have gone, until the next write removes these.
     tps = sorted(committed.keys() | pending.keys() | readers(stored, names).keys())
     reports = []
     for tp in tps:
@@ -179,7 +179,7 @@ def group_report(
 def readers(
     group: AnyGroup | None, names: Mapping[int, str]
 ) -> dict[TopicPartition, Member | ConsumerMember]:
-    """Return the member that has each partition; nothing unless the group's protocol is the consumers'.
+    """Return the member that has each partition; empty if the group's protocol type is not "consumer".
     `names` are the topics' names by number."""
     assigned: dict[TopicPartition, Member | ConsumerMember] = {}
     if isinstance(group, ConsumerGroup):

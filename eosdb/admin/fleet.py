@@ -33,20 +33,20 @@ _ALL: Final = re.compile(r"(?<!count\()\*|\bnatural\b", re.I)
 
 
 def fleet(paths: Path | Iterable[Path]) -> Fleet:
-    """Return the files to query together: paths, folders (their `*.db`) and patterns such as
+    """Return the files to query together. Takes paths, folders (their `*.db`) and patterns such as
     `devices/*.db`. Raises DatabaseNotFoundError for a path or pattern without a file."""
     given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     for path in given or ["no path"]:
         if not files_at(check_file("paths", path)):
             raise DatabaseNotFoundError(
-                f"{path}: found no file; expected a file, a folder with files *.db in it, or a pattern "
-                "that fits a file"
+                f"{path}: found no file; expected a file, a folder with *.db files, or a pattern "
+                "that matches a file"
             )
     return Fleet(tuple(dict.fromkeys(file for path in given for file in files_at(os.fspath(path)))))
 
 
 def files_at(path: str) -> list[str]:
-    """The file itself, or the files of a folder or a pattern, in order, without hidden ones."""
+    """Return the file itself, or the files of a folder or pattern, in order, without hidden files."""
     if os.path.isdir(path):
         path = os.path.join(glob.escape(path), "*.db")
     return [path] if os.path.exists(path) else sorted(glob.glob(path, recursive=True))
@@ -61,15 +61,15 @@ class Fleet:
     def query(
         self, sql: str, parameters: Sequence[object] = (), *, on_progress: Progress | None = None
     ) -> QueryResult:
-        """Run one SQL statement that only reads over the rows of all files, each on its own snapshot. Every
-        view and table has the column `file`, the path, before its own. `on_progress` counts files.
+        """Run one read-only SQL statement over the rows of all files, each on its own snapshot. Every view
+        and table begins with a column `file`, the path. `on_progress` counts files.
 
         The columns that the statement names are first copied into a temporary database, for which the disk
-        needs room. Raises InvalidRequestError as `Database.query`, and for a file that lacks a view of the
-        first one; and the errors of `connect` for a file that cannot be read.
+        needs room. Raises InvalidRequestError like `Database.query`, and for a file that lacks a view or
+        column of the first file; and the errors of `connect` for a file that cannot be read.
         """
         queries.check(check_text("sql", sql))
-        # decisions/0089: SQLite keeps a database without a name in a file of its own, and removes it.
+        # decisions/0089: SQLite keeps a nameless database in a temporary file, and removes it.
         scratch = sqlite3.connect("", isolation_level=None, check_same_thread=False)
         try:
             with _snapshot(self.paths[0]) as first:
@@ -95,7 +95,7 @@ def _snapshot(path: str) -> Iterator[sqlite3.Connection]:
 
 
 def _used(reader: sqlite3.Connection, sql: str) -> dict[str, _Columns]:
-    """The views and tables that the statement may use, with the columns."""
+    """The views and tables that the statement may use, with the columns it may use."""
     relations = "SELECT name FROM sqlite_master WHERE type IN ('table', 'view')"
     return {
         table: [it for it in _columns(reader, table) if _ALL.search(sql) or _names(sql, it[0])]
@@ -105,13 +105,13 @@ def _used(reader: sqlite3.Connection, sql: str) -> dict[str, _Columns]:
 
 
 def _names(sql: str, name: str) -> bool:
-    """Whether the statement may name this: SQL spells an identifier as it is, but doubles quotes in it."""
+    """Whether the statement may contain the name; True for a name that SQL might have to escape."""
     word = rf"(?<![\w$]){re.escape(name)}(?![\w$])"
     return not name.isidentifier() or re.search(word, sql, re.I) is not None
 
 
 def _columns(reader: sqlite3.Connection, table: str) -> _Columns:
-    """The columns with their types. As a column's type, ANY would turn text into numbers."""
+    """The columns with their types, except ANY, which for a column would turn text into numbers."""
     found = reader.execute("SELECT name, type FROM pragma_table_info(?)", (table,))
     return [(name, "" if kind == "ANY" else kind) for name, kind in found]
 
@@ -148,7 +148,7 @@ def _fill(
                     scratch.executemany(f"INSERT INTO {into}", rows)
                 except sqlite3.OperationalError as error:
                     if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_FULL:
-                        raise translate(error, _SCRATCH) from error  # Only `scratch` is written.
+                        raise translate(error, _SCRATCH) from error  # `scratch` is full.
                     raise
     scratch.execute("COMMIT")
     report(len(paths), len(paths))

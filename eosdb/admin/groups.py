@@ -48,8 +48,8 @@ def _plan(
     group = None if stored is None else core.coordinator.foresight(connection).group(stored)
     if group is not None and group.members:
         raise NonEmptyGroupError(
-            f"group {group_id!r} is {group.state.value} with {len(group.members)} members; its "
-            "offsets can be reset when all of them have left"
+            f"group {group_id!r} is {group.state.value} with {len(group.members)} members; stop "
+            "them all before resetting its offsets"
         )
     standing = group_offsets.fetch(connection, group_id, tps)
     plan = []
@@ -65,7 +65,7 @@ def _plan(
 def _wanted(
     connection: sqlite3.Connection, partition: Partition, before: int, target: Target
 ) -> int:
-    """The target's offset, which may lie outside the log. `before` is the committed one, -1 for none."""
+    """The target as an offset, perhaps outside the log. `before` is the committed one, -1 for none."""
     name, number = target
     if name == "to_offset":
         return number

@@ -1,8 +1,7 @@
 """Decides which open transactions hang, by pure functions over the state of partition and coordinator.
 
-Kafka's tool queries brokers and coordinator one after the other and therefore trusts only old
-transactions. Here both states are in one snapshot of one file, so a mismatch is proof, however young the
-transaction is.
+Kafka's tool queries brokers and coordinator one after the other, so it trusts only old transactions. Here
+both states come from one snapshot of one file, so a difference proves that even a young transaction hangs.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ def judge(
     *,
     is_orphan: bool = False,
 ) -> HangingReason | None:
-    """Return why the transaction hangs, from the partition's state of it (`opened`) and the coordinator's;
-    None if it will end."""
+    """Return why the transaction hangs; None if it will end. `opened` is its state in the partition,
+    `metadata` its state at the coordinator."""
     if metadata is None or metadata.producer_id != opened.producer_id:
         return HangingReason.UNKNOWN
     is_its_partition = opened.topic_partition in metadata.partitions

@@ -296,7 +296,7 @@ def describe_snapshot(
 
 
 def _still(partition: Partition, partition_id: int | None) -> Partition:
-    """The partition. Raises UnknownTopicIdError if another one had its name in an earlier snapshot."""
+    """Return the partition. Raises UnknownTopicIdError if its name had another id before."""
     if partition_id not in (None, partition.partition_id):
         raise UnknownTopicIdError(
             f"{partition.topic_partition}: the topic was deleted and recreated; read again"
@@ -334,7 +334,7 @@ class _Elections:
         self._found: list[tuple[int, int]] = []
 
     def epoch_at(self, connection: sqlite3.Connection, position: int) -> int:
-        """Return the coordinator epoch at the position; -1 if the journal does not tell."""
+        """Return the coordinator epoch at the position; -1 if the journal does not show it."""
         if not self._until:
             self._found += connection.execute(_AT_BASELINE)
         if position > self._until:

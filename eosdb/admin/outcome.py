@@ -1,4 +1,4 @@
-"""Determines the outcome of a transaction from the journal: the definite answer after a lost response."""
+"""Determines the outcome of a transaction from the journal, for producers that lost the response."""
 
 from __future__ import annotations
 
@@ -114,9 +114,9 @@ def _read(connection: sqlite3.Connection, token: TransactionToken) -> str:
 def _at_baseline(
     connection: sqlite3.Connection, transactional_id: str
 ) -> tuple[Mapping[str, Any], ...]:
-    """Return what the baseline stores about the transactional id, in the form of transitions, newest first:
-    the end of the last transaction if that was of version 2, and that no transaction has begun under the
-    newest producer id and epoch."""
+    """Return the baseline's state of the transactional id as transitions, newest first. It shows the end of
+    the last transaction of version 2, and that no transaction has begun under the newest producer id and
+    epoch."""
     row = connection.execute(BY_ID.baseline, (transactional_id,)).fetchone()
     if row is None:
         return ()
@@ -134,7 +134,7 @@ def _at_baseline(
         return {**pair, "to_state": TransactionState.EMPTY.label}, ended
     version = {"last_producer_epoch": metadata.last_producer_epoch,
                "transaction_version": metadata.transaction_version}  # fmt: skip
-    # Its first position and its number within the epoch are unknown.
+    # The baseline has neither its first position nor its number within the epoch.
     return (
         {**pair, **version, "to_state": metadata.state.label, "from_state": metadata.state.label},
     )
@@ -142,8 +142,8 @@ def _at_baseline(
 
 @reads("journal")
 def _first_after(connection: sqlite3.Connection, token: TransactionToken, newest: int) -> int:
-    """Find by bisection the position of the first transition with a later producer id and epoch than the
-    token's."""
+    """Find by bisection the position of the first transition whose producer id and epoch are later than
+    those of the token."""
     wanted = (token.producer_id, token.producer_epoch)
     low, high = 0, newest
     while low < high:
@@ -162,13 +162,13 @@ def _first_after(connection: sqlite3.Connection, token: TransactionToken, newest
 def outcome_from(
     newest_first: Iterable[Mapping[str, Any]], token: TransactionToken, *, complete: bool
 ) -> str | None:
-    """Return the outcome according to these transitions of the transactional id; None if older ones must
-    be read. If they are `complete`, there are none.
+    """Return the outcome according to these transitions of the transactional id; None if older transitions
+    must be read. If the transitions are `complete`, there are no older ones.
 
-    Under version 2 a decision names the producer id and epoch that it replaces. Otherwise a transaction
-    began when its producer id and epoch became Ongoing, and was decided by the first Prepare… after
-    that; of several, the token's number selects one. A replaced producer id never returns, and its
-    epochs only rise.
+    Under version 2 a decision names the producer id and epoch that it replaces. Under version 1 a
+    transaction began when its producer id and epoch became Ongoing, and was decided by the next Prepare….
+    If there are several such transactions, the token's number selects one. A replaced producer id never
+    returns, and its epochs only rise.
     """
     decision, outcomes, is_known = OPEN, list[str](), False
     for event in newest_first:

@@ -134,8 +134,8 @@ def _letters_of(
 def _waiting(
     connection: sqlite3.Connection, partition: Partition, below: int, beyond: set[int]
 ) -> int:
-    """Return the number of letters not replayed: exact while it is small, otherwise extrapolated from
-    the density of the first ones."""
+    """Return the number of dead letters that were not replayed: exact for small numbers, otherwise
+    extrapolated from the density of the first letters."""
     start = max(below, partition.log_start_offset)
     if start >= partition.log_end_offset:
         return 0
@@ -185,7 +185,7 @@ def _room(path: str) -> tuple[bool, int]:
     """Whether the file or its file system is read-only, and the free space there (bytes; -1: unknown)."""
     try:
         system, mode = os.statvfs(os.path.dirname(path) or "."), os.stat(path).st_mode
-    except OSError:  # Deleted, but still open.
+    except OSError:  # The file was deleted, but is still open.
         return False, -1
     writers = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
     is_read_only = not mode & writers or bool(system.f_flag & os.ST_RDONLY)
@@ -241,7 +241,7 @@ def _groups(
         if group_id.startswith(OWN) or not may_see("group", group_id):
             continue
         groups[group_id] = group = known_groups.get(group_id)
-        # Before its first commit a group has read nothing of its partitions.
+        # A group without a commit has read nothing of its partitions.
         begins = diagnosis.readers(group, names).keys() | pending[group_id]
         standing[group_id] = dict.fromkeys(begins, -1) | standing[group_id]
     numbers = {p.topic_partition: p.partition_id for p in partitions}
@@ -276,7 +276,7 @@ def _with_times(
     tails: Mapping[int, lag.Tail],
     still_ms: int,
 ) -> Iterator[GroupFigures]:
-    """Add the times since which positions stand still, and at which processors failed."""
+    """Add since when positions have not moved, and when processors failed."""
     slow: dict[tuple[str, TopicPartition], tuple[int, int]] = {}
     for group in groups:
         is_read = group.members or group.group_id.startswith(RELAY_GROUPS)

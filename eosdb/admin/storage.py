@@ -1,8 +1,7 @@
-"""Measures what uses the space of a file: tables, indexes, free pages, topics, and an average
-transaction.
+"""Measures how much of a file tables, indexes, free pages, topics, and an average transaction use.
 
-On a snapshot it reads the journal and every index, but not the records. The number of records follows from
-the offsets, and their pages are the ones that nothing else uses.
+On a snapshot it reads the journal and every index, but not the records. Their number follows from the
+offsets, and their pages are those that nothing else uses.
 """
 
 from __future__ import annotations
@@ -69,7 +68,7 @@ def _read(
         counts = {
             tree.name: _pages_of(connection, tree.name) for tree in trees if tree.table == "journal"
         }
-        # The journal is read a second time for its content. All remaining pages are the records'.
+        # The journal is read twice, the second time for its content. The records have all remaining pages.
         total, is_estimate = used + sum(counts.values()), False
         on_progress(0, total)
         for name in (_SCHEMA, *(tree.name for tree in trees if tree.name != "records")):
@@ -140,7 +139,7 @@ def _kind(tree: _Tree) -> str:
 def _estimated(
     connection: sqlite3.Connection, trees: Sequence[_Tree], pages: Pages
 ) -> dict[str, int]:
-    """Estimate the pages of each tree: one, and a share of the others by its content."""
+    """Estimate the pages of each tree: one, and a share of the others in proportion to its content."""
     contents = {}
     for tree in trees:
         where = f" WHERE {tree.condition}" if tree.condition else ""
@@ -154,7 +153,7 @@ def _estimated(
 
 
 def _content(columns: Iterable[str]) -> str:
-    """SQL: the approximate bytes of a row. A number takes fewer bytes than it has digits."""
+    """SQL for the approximate bytes of a row. A number takes fewer bytes than its digits."""
     lengths = (
         f"CASE typeof({name}) WHEN 'integer' THEN 4 WHEN 'real' THEN 8 WHEN 'null' THEN 0 "
         f"ELSE length(CAST({name} AS BLOB)) END + 1"
@@ -166,8 +165,8 @@ def _content(columns: Iterable[str]) -> str:
 def _journal(
     connection: sqlite3.Connection, journal_bytes: int, on_progress: Callable[[float], object]
 ) -> tuple[int, float, dict[str | None, float]]:
-    """Return the number of transactions completed in the journal, the bytes of all their events, and the
-    bytes of events by topic (None: of no topic)."""
+    """Return the number of transactions completed in the journal, the bytes of all events of transactions,
+    and the bytes of events by topic (None: events of no topic)."""
     query = (
         "SELECT topic, transactional_id IS NOT NULL, "
         f"sum({_content(_names(connection, 'table_info', 'journal'))}), sum({_IS_COMPLETE}) "
@@ -199,7 +198,7 @@ def _topics(
 ) -> Iterable[TopicStorage]:
     sums: dict[str, tuple[int, int]] = {}
     for partition in partition_rows.read_all(connection):
-        # From there on every offset has a row.
+        # From this offset on, every offset has a row.
         whole = max(partition.log_start_offset, partition.clean_offset)
         (below,) = connection.execute(_BELOW, (partition.partition_id, whole)).fetchone()
         records, content = sums.get(partition.topic, (0, 0))

@@ -1,8 +1,8 @@
 """Summarises a file for programs that watch many files, with a single connection.
 
-`eosdb.connect` creates a whole database object around a connection. A program that looks at ten thousand
-files needs only the identity and content of each, and whether offsets stored elsewhere still belong to
-it.
+`eosdb.connect` creates a whole database object around a connection. A program that watches ten thousand
+files needs only the identity and content of each, and whether offsets that it stores elsewhere are still
+valid.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SINK_BATCH: Final = "SELECT 1 FROM eosdb_sinks WHERE sink_id = ? AND batch_id >=
 
 
 class Stamp(NamedTuple):
-    """The file system's facts about a file and its write-ahead log; an empty log counts as none."""
+    """The file system's facts about a file and its write-ahead log; an empty log counts as no log."""
 
     database: tuple[int, ...]
     wal: tuple[int, ...] | None
@@ -46,7 +46,7 @@ class Stamp(NamedTuple):
 
 
 def stamp_of(path: str) -> Stamp | None:
-    """Return the stamp; None if there is no such file, or the file system does not provide it."""
+    """Return a file's stamp; None if the file or the file system's facts about it do not exist."""
     try:
         database = _times(os.stat(path))
         try:
@@ -88,11 +88,11 @@ def look(
     *,
     principal: str = "User:ANONYMOUS",
 ) -> FileSummary:
-    """Summarise a file; raises the errors of `eosdb.connect(path, read_only=True)`. `marks_of` returns
-    the known marks of the file with this id."""
+    """Summarise a file; raises the errors of `eosdb.connect(path, read_only=True)`. `marks_of` returns the
+    marks that the caller has for a file id."""
     file = os.path.realpath(path)
     authorizer = Authorizer(principal)
-    # decisions/0036: a file that was not written during the look needs no lock, and no files beside it.
+    # decisions/0036: a file that nobody writes meanwhile can be read without a lock and a -shm file.
     if (before := _at_rest(file)) is not None:
         with contextlib.suppress(EosdbError):
             result = _look(file, authorizer, marks_of, at_rest=True)
@@ -104,8 +104,8 @@ def look(
 def _at_rest(file: str) -> Stamp | None:
     """Return the stamp of a file that has had no WAL for a while; None for any other file.
 
-    A writer creates a WAL first, and a copy of it into the file changes the file's times, if these
-    are older than the resolution of the clock.
+    So two equal stamps show that no program wrote in between: a writer first creates a WAL, and a
+    checkpoint changes the file's times, if the clock has ticked since they were set.
     """
     stamp = stamp_of(file)
     if stamp is None or stamp.wal is not None:
@@ -123,7 +123,7 @@ def _look(
 
 @contextlib.contextmanager
 def snapshot(file: str, *, at_rest: bool = False) -> Iterator[sqlite3.Connection]:
-    """A snapshot of a file that is not open, on a connection of its own."""
+    """Open a snapshot of a file, on a connection of its own."""
     with forking.at_work():
         connection = open_file(
             file, create=False, migrate=False, read_only=True,

@@ -1,5 +1,5 @@
-"""Transactions for operators (kafka-transactions.sh): find hanging ones, diagnose blocked partitions,
-end a transaction, fence a producer, tell a transactional id's events in sentences."""
+"""Transactions for operators (kafka-transactions.sh): find hanging ones, diagnose blocked partitions, end a
+transaction, fence a producer, describe a transactional id's events in sentences."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Query = Callable[[str, tuple[object, ...]], Iterable[Any]]
 def told(
     query: Query, transactional_id: str, entries: Iterable[JournalEntry]
 ) -> list[tuple[JournalEntry, str]]:
-    """Pair each event of the transactional id with a sentence about it."""
+    """Pair each event of the transactional id with a sentence that describes it."""
     transitions = dict(_transitions(query(_TRANSITIONS, (transactional_id,))))
     return [(entry, _sentence(entry, transitions)) for entry in entries]
 
@@ -70,7 +70,7 @@ _NEW_TIMEOUT_MS: Final = 60_000
 
 
 class _EndedError(Exception):
-    """The transaction has ended already; never leaves `abort_transaction`."""
+    """The transaction has ended already. `abort_transaction` always catches it."""
 
     def __init__(self, outcome: str) -> None:
         self.outcome: Final = outcome

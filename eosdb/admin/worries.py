@@ -29,11 +29,11 @@ _NAME_MAX: Final = 60
 
 @dataclass(frozen=True, slots=True)
 class Worry(Tabular):
-    """A problem, in words, and the command that solves it. If only a program can end it,
-    the command shows more.
+    """A problem in words, and the command that solves it, or that shows more if only a program can solve
+    it.
 
-    `group`, `topic` and `partition` say where; None if the worry is not about one. `is_urgent` is False for
-    what programs usually end in a moment: a young transaction, records that members have just got.
+    `group`, `topic` and `partition` locate the problem; None if it concerns none. `is_urgent` is False for
+    problems that programs usually end soon, such as a young transaction.
     """
 
     group: str | None
@@ -77,7 +77,7 @@ def _of_file(it: Overview, run: Run) -> Iterator[Worry]:
 
 
 def _of_transactions(it: Overview, run: Run) -> Iterator[Worry]:
-    """One worry for each transaction that readers wait for. Hanging transactions come first."""
+    """One worry for each transaction that holds back readers, hanging transactions first."""
     offsets = {one.topic_partition: one.offsets for one in it.partitions}
     together: defaultdict[tuple[object, ...], list[OpenTransaction]] = defaultdict(list)
     for one in it.holders():
@@ -132,7 +132,7 @@ def _of_groups(it: Overview, run: Run) -> Iterator[Worry]:
 
 
 def _outside(at: GroupPosition, log: PartitionOffsets) -> tuple[str, str] | None:
-    """The sentence about a position outside of the log, and the option that moves it into the log."""
+    """A sentence about a position outside of the log, and the option that resets it into the log."""
     where, then = _where([_partition(at)]), "auto_offset_reset decides where it goes on."
     if 0 <= at.committed_offset < log.log_start_offset:
         return (
@@ -236,6 +236,6 @@ def _partition(at: GroupPosition) -> TopicPartition:
 
 
 def _where(places: Iterable[TopicPartition]) -> str:
-    """Such as `orders/0 and 2 more partitions`; empty for no place."""
+    """Text such as `orders/0 and 2 more partitions`; empty for no partitions."""
     first, *others = [f"{_name(tp.topic)}/{tp.partition}" for tp in places] or [""]
     return f"{first} and {counted(len(others), 'more partition')}" if others else first

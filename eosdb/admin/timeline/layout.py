@@ -1,7 +1,7 @@
 """The layout of a topic's picture: the places of boxes, lines and words, in characters and lines. Pure.
 
 All partitions share one axis, one legend and the marks; each has a lane. A terminal rounds the places, the
-SVG multiplies them.
+SVG scales them.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _TIMES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Medium:
-    """The width in characters, the least width and height that can be seen, and the most rows of bars."""
+    """A medium: its width in characters, the least visible width and height, and the most rows of bars."""
 
     columns: float
     least_width: float
@@ -56,7 +56,7 @@ Target = TransactionSpan | tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A box; without a width or a height, a line; without both, a line of text."""
+    """A box; without a width or a height a line, without both a text."""
 
     kind: str
     left: float
@@ -76,7 +76,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """The shapes that all lanes share, each lane's name and shapes, and notes for the reader."""
+    """The shapes that all lanes share, the name and shapes of each lane, and notes for the reader."""
 
     lines: float
     shapes: list[Shape]
@@ -85,7 +85,7 @@ class Picture:
 
 
 def cells(text: str) -> int:
-    """How many characters wide a text is."""
+    """The width of a text in characters."""
     return sum(
         0 if unicodedata.combining(c) else 1 + (unicodedata.east_asian_width(c) in "WF")
         for c in text
@@ -93,7 +93,7 @@ def cells(text: str) -> int:
 
 
 def rows(intervals: Iterable[tuple[float, float]]) -> list[int]:
-    """Return for each interval the lowest row in which it overlaps no earlier one."""
+    """Return for each interval the lowest row in which it does not overlap an earlier interval."""
     ends: list[float] = []
     chosen = []
     for first, end in intervals:
@@ -104,8 +104,8 @@ def rows(intervals: Iterable[tuple[float, float]]) -> list[int]:
 
 
 def _placed(texts: Iterable[tuple[float, str]], length: float) -> list[tuple[str, float, int]]:
-    """Centre each text on its place, or move it into [0, length]. Texts that would touch get different
-    levels. The texts are in order. Returns each with its left edge and its level."""
+    """Centre each text at its place, but within [0, length]. Texts, in order, that would touch get
+    different levels. Returns each text with its left edge and its level."""
     lefts = [(text, max(0.0, min(x - cells(text) / 2, length - cells(text)))) for x, text in texts]
     levels = rows((left, left + cells(text) + 2) for text, left in lefts)
     return [(*label, level) for label, level in zip(lefts, levels, strict=True)]
@@ -121,13 +121,13 @@ class _Axis:
     length: float
 
     def at(self, place: float) -> float:
-        """How far from the left edge a place lies; places outside of the axis are moved to its ends."""
+        """The distance of a place from the left edge; places outside of the axis are moved to its ends."""
         inside = min(max(place, self.low), self.high)
         return (inside - self.low) * self.length / (self.high - self.low)
 
     def ticks(self) -> list[tuple[float, int]]:
-        """About so many round offsets, or times (round in UTC), as the length has room for, and where they
-        lie."""
+        """Round offsets, or times (round in UTC), as many as have room, each with its distance from the
+        left edge."""
         steps = _OFFSETS if self.by == "offset" else _TIMES
         width = max(self.high - self.low, 1) / max(int(self.length / _TICK), 1)
         step = steps[min(bisect_left(steps, width), len(steps) - 1)]
@@ -135,7 +135,7 @@ class _Axis:
         return [(self.at(place), place) for place in places]
 
     def drawn(self, y: float) -> Iterator[Shape]:
-        """The line and its ticks (UTC); the day stands where one begins."""
+        """Draw the line and its ticks (UTC). Where a day begins, its date is shown."""
         yield Shape("axis", 0, y, self.length)
         ticks = self.ticks()
         spec = "milliseconds" if len(ticks) > 1 and ticks[1][1] - ticks[0][1] < _S else "seconds"
@@ -164,7 +164,7 @@ def _groups(it: PartitionTimeline, axis: _Axis, y: float) -> Iterator[Shape]:
 
 
 def _label(groups: Sequence[tuple[str, int]]) -> str:
-    """Names and offsets of groups, which are in the order of their offsets."""
+    """The names and offsets of the groups in one column, in the order of their offsets."""
     (_, low), (_, high) = groups[0], groups[-1]
     at = f"{low:,}" if low == high else f"{low:,}–{high:,}"
     names = [shortened(printable(group_id), _NAME_LENGTH) for group_id, _ in groups[:_NAMES_MAX]]
@@ -177,7 +177,7 @@ def _counts(it: PartitionTimeline | TimelineBin, *names: str) -> str:
 
 
 def _described(span: TransactionSpan) -> str:
-    """A transaction in one line of text."""
+    """Describe a transaction in one line of text."""
     where = f"from offset {span.first_offset:,}, {_moment(span.first_ms)}"
     if span.marker_offset >= 0:
         where += f", to offset {span.marker_offset:,}, {_moment(span.marker_ms)}"
@@ -187,13 +187,13 @@ def _described(span: TransactionSpan) -> str:
 
 
 def _part(part: TimelineBin, by: str) -> str:
-    """A part of the axis in one line of text."""
+    """Describe a part of the axis in one line of text."""
     where = _moment(part.start) if by == "time" else f"offsets {part.start:,} to {part.end - 1:,}"
     return f"{where}: {_counts(part, *KINDS, 'markers')}"
 
 
 def _summary(it: PartitionTimeline) -> str:
-    """The partition in one line of text."""
+    """Describe the partition in one line of text."""
     text = counted(it.total, "transaction")
     if it.total:
         text += f": {_counts(it, 'committed', 'aborted', 'open')}"
@@ -207,8 +207,8 @@ def _summary(it: PartitionTimeline) -> str:
 def draw(
     timelines: Sequence[PartitionTimeline], medium: Medium, marks: Sequence[tuple[int, str]] = ()
 ) -> Picture:
-    """Lay out all partitions. `marks` are times (epoch ms) with a name each. If the axis is time, each is
-    drawn as a line through all lanes."""
+    """Lay out all partitions. `marks` are times (epoch ms), each with a name. If the axis is time, each
+    mark is a line through all lanes."""
     ends = [end for it in timelines if it.start < it.end for end in it.axis] or timelines[0].axis
     axis = _Axis(timelines[0].by, min(ends), max(*ends, min(ends) + 1), medium.columns)
     shown = [(axis.at(time), text) for time, text in sorted(marks) if axis.by == "time"]
@@ -276,13 +276,13 @@ class _Lane:
         self.bottom = max([self.ground - 1, *(shape.top for shape in groups)]) + 2
 
     def _rows(self, spans: Sequence[TransactionSpan]) -> list[int]:
-        """The row of each transaction: none overlaps another, and the narrow ones can be seen."""
+        """The row of each transaction: no two overlap, and narrow transactions have room to be seen."""
         extents = map(self.it.extent, spans)
         return rows((first, max(last + 1, first + self.clearance)) for first, last in extents)
 
     def _standing_out(self) -> list[TransactionSpan]:
-        """Choose what to draw one by one when there are too many transactions: open and long ones, as many
-        as fit into a third of the rows."""
+        """Choose the transactions to draw one by one if there are too many: open and long ones, as many as
+        fit into a third of the rows."""
         it = self.it
         least = (it.axis[1] - it.axis[0]) / _LONG
         kept = [s for s in it.transactions if s.outcome == "open" or it.length(s) >= least]
@@ -291,11 +291,11 @@ class _Lane:
         return kept
 
     def _body(self) -> Iterator[Shape]:
-        """The ground, and on it columns of each kind of record; below bars, a line of plain records only.
+        """Draw the background, and on it a column for each kind of record; with bars, only a line of plain
+        records.
 
-        If the axis is offsets, a height is the share of the part's offsets. If it is time, it is
-        proportional to the number of records, and the fullest part has the full height. A marker is
-        counted with its transaction.
+        On an axis of offsets, the height is the part's share of offsets. On an axis of time, it is
+        proportional to the number of records, and the fullest part has the full height. Markers count, too.
         """
         it, log, least, high = self.it, self.it.offsets, self.medium, self.ground - self.chart
         left, right = map(self.axis.at, it.axis)
@@ -315,7 +315,7 @@ class _Lane:
             width = max(right - left, least.least_width)
             for kind in KINDS:
                 if count := counts.get(kind):
-                    # Each column reaches to the ground. Columns of rarer kinds are painted over it.
+                    # Columns of rarer kinds are painted over this one, so each begins at the bottom.
                     height = min(height + max(count * high / full, least.least_height), high)
                     key = f"band-{it.partition}-{kind}"
                     bands[kind].append(
@@ -332,8 +332,8 @@ class _Lane:
                 yield Shape(kind, place, self.body, 0, self.ground - self.body)
 
     def _bars(self) -> Iterator[Shape]:
-        """Bars with their names: inside, or before a narrow one that has room there. Of narrow bars with
-        one name, one after the other, the first is named."""
+        """Draw bars with their names: inside, or to the left of a narrow bar if there is room. Of
+        successive narrow bars with one name, only the first gets it."""
         it, before = self.it, ""
         ended, named = defaultdict[int, float](float), dict[int, str]()
         for span, row in self.bars:

@@ -1,10 +1,10 @@
-"""A partition's transactions along its offsets, or along the time of their append: how they are read, and
-the values that `Database.admin.timeline` returns and a picture is made of.
+"""Reads a partition's transactions along its offsets, or along the time of their append, and defines the
+values that `Database.admin.timeline` returns.
 
 In a partition the transactions of one producer do not overlap, so one scan in offset order finds them all.
-It goes from batch to batch (a record refers to its event, which has the batch's length); where compaction
-has left gaps, from record to record. It starts at the log start even if only a window is requested: a
-transaction may begin anywhere before its marker. It holds only the transactions open at its offset, the
+It goes from batch to batch (a record refers to its event, which has the batch's length), or from record to
+record where compaction has left gaps. It starts at the log start even for a window, because a transaction
+may begin anywhere before its marker. It holds only the transactions open at its offset, the
 `max_transactions` most important ones, and `max_bins` bins, whose counts are exact.
 
 The time of an append is the timestamp of its event. A record's own timestamp may be anything. Append times
@@ -61,8 +61,7 @@ class TransactionSpan:
 
 @dataclass(frozen=True, slots=True)
 class TimelineBin:
-    """Counts of what is stored in the part [start, end) of the axis, in offsets or epoch ms: markers, and
-    data records by outcome."""
+    """Counts of a part [start, end) of the axis (offsets or epoch ms): data records by outcome, markers."""
 
     start: int
     end: int
@@ -84,7 +83,7 @@ class TimelineBin:
 
 
 class GroupPosition(NamedTuple):
-    """A consumer group's committed offset, which is the next it will read."""
+    """A consumer group's committed offset, which is the next offset that the group reads."""
 
     group_id: str
     offset: int
@@ -135,7 +134,7 @@ class PartitionTimeline:
         return (self.start, self.end) if self.by == "offset" else (self.start_ms, self.end_ms)
 
     def extent(self, span: TransactionSpan) -> tuple[int, int]:
-        """The ends of the transaction on the axis; an open one extends to the log end, or to now."""
+        """The transaction's ends on the axis. An open transaction extends to the log end, or to now."""
         is_open = span.marker_offset < 0
         if self.by == "offset":
             return span.first_offset, self.offsets.log_end_offset if is_open else span.marker_offset
@@ -178,7 +177,7 @@ class Window(NamedTuple):
 
 @dataclass(slots=True)
 class _Running:
-    """A transaction as far as the scan has seen it."""
+    """A transaction whose end the scan has not reached."""
 
     first: int
     first_ms: int
@@ -187,7 +186,7 @@ class _Running:
 
 
 class _Found:
-    """The results of a scan: counts in the parts of the axis, totals, and the most important transactions.
+    """The results of a scan: counts for each part of the axis, totals, and the most important transactions.
     `frame` is the timeline without these results."""
 
     def __init__(self, frame: PartitionTimeline, limits: Window) -> None:
@@ -200,12 +199,12 @@ class _Found:
         """A heap. The numbers before a transaction are unique, so no transactions are compared."""
 
     def parts(self, at: int, after: int, time_ms: int) -> Iterator[tuple[int, int]]:
-        """Yield the bins with offsets of [at, after), appended at this time, and the number in each."""
+        """Yield the bins of the offsets [at, after), appended at `time_ms`, and the number in each."""
         frame, edges = self.frame, self._edges
         at, after = max(at, frame.start), min(after, frame.end)
         while at < after and edges:
             place, stop = at, after
-            if frame.by == "time":  # A clock that was set back must not lose a record.
+            if frame.by == "time":  # If a clock was set back, the time may lie outside of the bins.
                 place = min(max(time_ms, edges.start), edges.stop - 1)
             number = (place - edges.start) // edges.step
             if frame.by == "offset":
@@ -295,7 +294,7 @@ def scan(
     next(steps)
     for at, after, producer_id, is_transactional, control, time_ms in steps:
         if at >= frame.end:
-            # A transaction that is open in the log has no marker to wait for.
+            # A transaction that the log shows as open has no marker.
             if all(0 <= unfinished.get(p, -1) <= one.first for p, one in running.items()):
                 break
             if producer_id not in running:
@@ -338,7 +337,7 @@ def _appended_ms(
 def _frame(
     connection: sqlite3.Connection, row: Partition, window: Window, open_until_ms: int
 ) -> PartitionTimeline:
-    """The window, limited to the log. If a transaction is open, it reaches to `open_until_ms`."""
+    """The window, limited to the log. With open transactions it extends to `open_until_ms` at least."""
     appended_ms = partial(_appended_ms, connection, row)
     low, high, until = row.log_start_offset, row.log_end_offset, window.until
 

@@ -1,6 +1,6 @@
 """The picture of a topic as SVG, the same for `eosdb timeline` and for `eosdb ui`.
 
-To a screen reader each lane is a table with a row for each transaction, or part of the axis.
+For a screen reader each lane is a table with a row for each transaction, or for each part of the axis.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class Timelines(tuple[PartitionTimeline, ...]):
 
 
 def document(timelines: Sequence[PartitionTimeline], marks: Sequence[tuple[int, str]] = ()) -> str:
-    """The picture as a file of its own, with a title and notes for the reader. `marks` are times
-    (epoch ms) with names."""
+    """The picture as a complete file, with a title and notes for the reader. `marks` are times (epoch ms)
+    with names."""
     picture = draw(timelines, _MEDIUM, marks)
     title = f"Timeline of {shortened(printable(timelines[0].topic), 100)}"
     notes = [line for note in picture.notes for line in textwrap.wrap(note, 175)]
@@ -72,7 +72,7 @@ def document(timelines: Sequence[PartitionTimeline], marks: Sequence[tuple[int, 
 
 
 def embedded(it: PartitionTimeline, link: Link) -> tuple[str, str]:
-    """The picture of one partition, for a page that has a title and `STYLE`, and its notes."""
+    """The picture of one partition for a page that has a title and `STYLE`, and the picture's notes."""
     picture = draw([it], _MEDIUM)
     parts = [*_painted(picture, link)]
     svg = _framed(parts, -6, picture.lines * _Y + 6, f"Transactions by {it.by}", "")
@@ -99,7 +99,7 @@ def _painted(picture: Picture, link: Link | None) -> Iterator[str]:
 
 
 def _band(columns: Sequence[Shape]) -> str:
-    """The columns of one kind as one path."""
+    """Draw the columns of one kind as one path."""
     outline = ""
     for x, y, width, height in map(_place, columns):
         outline += f"M{x:.2f} {y + height:.2f}v{-height:.2f}h{width:.2f}v{height:.2f}z"
@@ -109,7 +109,7 @@ def _band(columns: Sequence[Shape]) -> str:
 def _element(shape: Shape, link: Link | None) -> Iterator[str]:
     x, y, width, height = _place(shape)
     if shape.is_text:
-        if shape.kind == "name":  # Right-aligned: fonts differ in width.
+        if shape.kind == "name":  # The text is right-aligned, because fonts differ in width.
             x += cells(shape.text) * _X
         if shape.text != "┴":
             yield _text(x, y + 0.7 * _Y, shape.text, shape.kind)
@@ -130,7 +130,7 @@ def _element(shape: Shape, link: Link | None) -> Iterator[str]:
         name = f' id="{shape.key}"' if shape.key else ""
         rect = f'<g role="row"{name}><g role="cell">{rect}</g></g>'
     yield rect
-    if shape.is_closed and shape.text:  # A narrow bar would be nothing but its marker.
+    if shape.is_closed and shape.text:  # It would hide a narrow bar.
         yield f'<path class="marker" d="M{x + width:.2f} {y - 1:.2f}v{height + 2:g}"/>'
     if shape.text:
         yield _text(x + 4, y + height / 2 + 3.5, shape.text, f"name inside {shape.kind}")
