@@ -1,11 +1,11 @@
 """How a command is given its file: `FILE` as its first word, `--db PATH` anywhere, or EOSDB_DB.
 
-A word is FILE if the command's own arguments are complete without it. Where an argument may be left out or
-repeated (`topics describe [TOPIC]`, `consume TOPICS...`), the first word is FILE only if nothing else names
-the file; if EOSDB_DB does and the word is a database too, the command refuses to choose.
+The first word is FILE if the command's own arguments are complete without it. If an argument may be omitted
+or repeated (`topics describe [TOPIC]`, `consume TOPICS...`), the first word is FILE only if nothing else
+names the file. If EOSDB_DB names it and the first word is a database, too, the command reports an error.
 
 The Tab key completes names in that file, too. Completion prints no error, because the shell would show it
-in the middle of the user's line: a file that cannot be read has no names.
+in the middle of the user's line: an unreadable file has no names.
 
 A `Session` has the global options and the file, which is opened on demand.
 """
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 def figures_served(
     port: int | None, text: Callable[[], str], host: str = "127.0.0.1"
 ) -> Iterator[None]:
-    """Context manager: serve metrics for Prometheus until it exits, if there is a port for them."""
+    """Context manager: serve metrics for Prometheus until it exits; does nothing if `port` is None."""
     if port is None:
         yield
         return
@@ -51,7 +51,7 @@ def figures_served(
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """The global options, and the file that the command is given."""
+    """The global options, and the file of the command."""
 
     path: str | None
     is_named: bool = True
@@ -60,7 +60,7 @@ class Session:
     principal: str = "User:ANONYMOUS"
 
     def at(self, path: str) -> Session:
-        """The session on another file."""
+        """The same options with another file."""
         return replace(self, path=path, is_named=True)
 
     def named_path(self) -> str:
@@ -108,7 +108,7 @@ class Session:
             options = {option.name for option in click.get_current_context().command.params}
             how = "--create, or " if "create" in options else ""
             raise DatabaseNotFoundError(
-                f"{str(error).partition(';')[0]}; make it with {how}`eosdb init {shlex.quote(path)}`"
+                f"{str(error).partition(';')[0]}; create it with {how}`eosdb init {shlex.quote(path)}`"
             ) from None
 
 
@@ -129,7 +129,7 @@ _NAMES: Final[dict[str, Callable[[Database], Iterable[str]]]] = {
 
 
 class _Name(click.types.StringParamType):
-    """Text that is the name of something in the file."""
+    """A parameter that names something in the file, such as a topic."""
 
     def __init__(self, names: Callable[[Database], Iterable[str]]) -> None:
         self._names = names
@@ -148,7 +148,7 @@ class _Name(click.types.StringParamType):
 
 
 def complete_names(params: Iterable[click.Parameter]) -> None:
-    """Let the Tab key complete the parameters that name something in the file."""
+    """Let the Tab key complete parameters that name something in the file."""
     for param in params:
         names = _NAMES.get(param.name or "")
         if names is not None and param.type is click.STRING:
@@ -156,7 +156,7 @@ def complete_names(params: Iterable[click.Parameter]) -> None:
 
 
 def named_file(ctx: click.Context) -> str | None:
-    """The file that the line names, as FILE or --db, or else EOSDB_DB."""
+    """The path of the file from the command line (FILE or --db), or else from EOSDB_DB."""
     path = ctx.meta.get(FILE) or ctx.find_root().params.get("path")
     return path if isinstance(path, str) else None
 
@@ -186,7 +186,7 @@ _FOOTER_AMBIGUOUS: Final = "The first word is FILE only if neither does."
 
 
 class _NoFile(str):
-    """Placeholder for FILE if no word is FILE."""
+    """The value of the argument FILE if no word is FILE."""
 
 
 def _use_file(context: click.Context, _: click.Parameter, path: str | None) -> None:
@@ -214,7 +214,7 @@ def _be_quiet(context: click.Context, _: click.Parameter, is_quiet: bool) -> Non
 
 quiet_option: Final = click.option(
     "-q", "--quiet", is_flag=True, expose_value=False, callback=_be_quiet,
-    help="Show no progress; may also follow the command.",
+    help="Show no progress. May also be given after the command.",
 )  # fmt: skip
 _QUIET: Final = click.Option(
     ["-q", "--quiet"], is_flag=True, hidden=True, expose_value=False, callback=_be_quiet
@@ -256,7 +256,7 @@ class FileCommand(click.Command):
         self._arguments = arguments
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if ctx.resilient_parsing:  # The shell completes a word.
+        if ctx.resilient_parsing:  # The shell asks for completions.
             is_named = named_file(ctx) is not None or "--db" in args
             if args and (not is_named or _is_database(args[0])):
                 ctx.meta[FILE] = args[0]
@@ -269,7 +269,7 @@ class FileCommand(click.Command):
         return super().parse_args(ctx, [_NoFile(), *named, *args])
 
     def _taken_out(self, args: list[str]) -> tuple[list[str], list[str]]:
-        """The line without Kafka's options for our arguments, and their values in the arguments' order."""
+        """The line without Kafka's options for our arguments, and these options' values, in order."""
         rest, values = [], dict[click.Argument, str]()
         words = iter(args)
         for word in words:
@@ -281,7 +281,7 @@ class FileCommand(click.Command):
         return rest, [values[each] for each in self._arguments if each in values]
 
     def _words(self, ctx: click.Context, args: list[str]) -> tuple[dict[str, Any], list[str], int]:
-        """The options' values by name, the words beside the options, and the index of the first one."""
+        """The options' values by name, the words that are no options, and the index of the first."""
         own: list[click.Parameter] = [p for p in self.params if isinstance(p, click.Option)]
         parser = click.Command(self.name, params=own).make_parser(ctx)
         given, words, _ = parser.parse_args(list(args))
@@ -296,7 +296,7 @@ class FileCommand(click.Command):
     def _begins_with_file(
         self, ctx: click.Context, given: dict[str, Any], words: list[str], named: int
     ) -> bool:
-        """Whether the first word beside the options is FILE; so many arguments were given as options."""
+        """Whether the first word that is no option is FILE. `named` arguments were given as options."""
         arguments = self._arguments
         if len(words) <= max(sum(argument.required for argument in arguments) - named, 0):
             return False
@@ -313,8 +313,8 @@ class FileCommand(click.Command):
         if session.path is None:
             if not os.path.exists(words[0]):
                 raise click.UsageError(
-                    f"name the database file: {words[0]!r} is none; put FILE before the other "
-                    "arguments, or use --db PATH or EOSDB_DB",
+                    f"name the database file: there is no file {words[0]!r}; put FILE before "
+                    "the other arguments, or use --db PATH or EOSDB_DB",
                     ctx,
                 )
             return True
@@ -328,8 +328,8 @@ class FileCommand(click.Command):
 
 
 class FileGroup(click.Group):
-    """A group of commands on a file; `--db` may also stand between its name and theirs. Kafka's tools have
-    options for them, such as --list, which are answered with the command."""
+    """A group of commands on a file; `--db` may also come before the command's name. Kafka's tools have
+    options for such commands, such as --list; the error for them names the command."""
 
     command_class = FileCommand
 
@@ -341,7 +341,7 @@ class FileGroup(click.Group):
         for name in self.commands:
             if f"--{name}" in args and not set(args) & self.commands.keys():
                 raise click.UsageError(
-                    f"--{name} is a command here: {ctx.command_path} {name} FILE …", ctx
+                    f"--{name} is no option but a command: {ctx.command_path} {name} FILE …", ctx
                 )
         return super().parse_args(ctx, args)
 

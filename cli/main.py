@@ -1,14 +1,14 @@
 """The `eosdb` command: its commands and global options, and the only place that turns errors into one line
 and an exit status.
 
-Exit status: 0 success, 1 refused or failed (one line on stderr), 3 failed, although the data is stored, or
-may be, or in part (the line says which), 2 usage, 4 not eosdb's (`verify --untrusted`), 130
-Ctrl-C, 143 SIGTERM. No input of a user ends in a traceback.
+Exit status: 0 success; 1 refused or failed (one line on stderr); 3 failed, but data is stored, may be
+stored, or is stored in part (the line says which); 2 usage; 4 not eosdb's (`verify --untrusted`); 130
+Ctrl-C; 143 SIGTERM. No input of a user ends in a traceback.
 
 Log output goes to stderr: warnings, and more with --verbose or --log-level.
 
-A command is a row of `GROUPS`; its module is imported when it is used. Its help text is repeated there, so
-that `eosdb --help` need not import every module: 0.6 s of CPU for each shell loop and completion.
+A command is a row of `GROUPS`; its module is imported on first use. The row repeats the beginning of its
+help, so that `eosdb --help` and completion need not import every module, which takes 0.6 s of CPU.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class CommandsByName(click.Group):
         self.commands = _Loaded()
 
     def get_help_option(self, ctx: click.Context) -> click.Option | None:
-        """Without a line in the help, which has one screen."""
+        """Hide --help itself, so that the help fits on one screen."""
         option = super().get_help_option(ctx)
         if option is not None:
             option.hidden = True
@@ -142,7 +142,7 @@ class CommandsByName(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         width, names = max(map(len, GROUPS)), max(map(len, COMMANDS))
         formatter.write_paragraph()
-        for heading, rows in GROUPS.items():  # No line for a heading: the list fits a screen.
+        for heading, rows in GROUPS.items():  # No lines for headings: the list fits a screen.
             for name, (_, text) in rows.items():
                 formatter.write(f"{heading:{width}}  {name:{names}}  {text}\n")
                 heading = ""
@@ -176,7 +176,7 @@ class _Lines(logging.Formatter):
 
 
 class _ToStderr(logging.Handler):
-    """Writes to `sys.stderr` as it is at each record, since tests and callers redirect it."""
+    """Writes to the `sys.stderr` of the moment of each record, since tests and callers redirect it."""
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
@@ -217,11 +217,11 @@ class ErrorBoundary(CommandsByName):
                 status, told = _MAY_BE_STORED, f" (outcome: {error.outcome})"
             output.line(f"error: {_name(error)}: {error}{told}", err=True)
         except UnicodeEncodeError as error:
-            # An argument with invalid UTF-8 reaches Python as surrogates, which cannot be stored.
+            # Python represents invalid UTF-8 in an argument by surrogates, which cannot be stored.
             shown = str(error.object)[:80].encode(errors="backslashreplace").decode()
             output.line(f"error: {shown}: this argument is not valid UTF-8", err=True)
         except BrokenPipeError:
-            # The reader closed the pipe; without this, Python would report it again at exit.
+            # The reader closed the pipe; without this line, Python would report that again at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         except OSError as error:
             where = f"{error.filename}: " if error.filename else ""
@@ -243,13 +243,13 @@ class ErrorBoundary(CommandsByName):
         except KeyboardInterrupt:
             if is_normal_end(ctx.meta):
                 ctx.exit()
-            output.line(err=True)  # Ends the line in which the terminal shows ^C.
+            output.line(err=True)  # Ends the line on which the terminal shows ^C.
             output.line("Aborted!", err=True)
             ctx.exit(exit_status())
 
 
 def _prepare_streams() -> None:
-    """Replace closed streams by empty ones; escape bytes that are not UTF-8 on input and output."""
+    """Replace closed streams by empty ones. Escape bytes that are not UTF-8 on input and output."""
     if sys.stdin is None:
         sys.stdin = open(os.devnull)  # noqa: SIM115 – the process's, to its end
     if sys.stdout is None:
@@ -266,7 +266,7 @@ def _name(error: EosdbError) -> str:
 def _tell_version(context: click.Context, _: click.Parameter, is_asked: bool) -> None:
     if not is_asked or context.resilient_parsing:
         return
-    from eosdb.native import accelerator  # Imported here, because it opens a connection.
+    from eosdb.native import accelerator  # A late import, because it opens a connection.
 
     native = accelerator.road()
     is_used = "with the accelerator" if native is True else f"without the accelerator: {native}"

@@ -3,8 +3,8 @@
 A terminal gets a rich table; a pipe gets aligned text without decoration. Times are ISO 8601 in tables, and
 milliseconds since the epoch in the formats for programs.
 
-Progress of long-running commands is a bar on stderr, with its pace and the time left, on a terminal alone.
-A log, a pipe and `--quiet` get nothing, so that a line on stderr always is a message.
+Long-running commands show their progress on a terminal: a bar on stderr, with the pace and the time left. A
+log, a pipe and `--quiet` get no progress, so that every line on stderr is a message.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ class Pace:
     """Amount, units and time (ms) of the first report, or of the last one without progress."""
 
     def text(self, now_ms: int, done: int, total: int | None, count: int | None = None) -> str:
-        """Such as `1,200 records (30 %), 240 a second, 12 s left`."""
+        """Text such as `1,200 records (30 %), 240 a second, 12 s left`."""
         units = done if count is None else count
         if self.began is None or (done, units) == self.began[:2]:
             self.began = done, units, now_ms
         first, before, began_ms = self.began
         elapsed_ms = max(now_ms - began_ms, 1)
-        # A file that grows while it is read can exceed its first size.
+        # The file may grow while it is read, beyond the total.
         share = f" ({100 * min(done, total) // total} %)" if total else ""
         pace = f"{units:,} {self.unit}{share}, {(units - before) * 1000 // elapsed_ms:,} a second"
         if total is None or done <= first:
@@ -87,7 +87,7 @@ def progress(doing: str, unit: str = "") -> Iterator[Report]:
 
 
 def _console() -> Console | None:
-    """The terminal that stderr is connected to, if it can redraw a bar and --quiet was not given."""
+    """The terminal behind stderr; None if it cannot redraw a bar, or --quiet was given."""
     context = click.get_current_context(silent=True)
     if (context and QUIET in context.meta) or sys.stderr is None or not sys.stderr.isatty():
         return None
@@ -106,18 +106,18 @@ _TABLE_SAMPLE = 1_000
 
 
 class Time(int):
-    """Milliseconds since the epoch; an ISO 8601 time in tables, a number elsewhere."""
+    """Milliseconds since the epoch. Tables show an ISO 8601 time, other formats the number."""
 
     def __format__(self, spec: str) -> str:
         return "" if self < 0 else format_time_ms(int(self), "milliseconds")
 
 
 def format_option(function: F) -> F:
-    """Add `--format table|json|jsonl|csv` and `-o PATH`, the same for every listing."""
+    """Add `--format table|json|jsonl|csv` and `-o PATH` to a command, the same for every listing."""
     return click.option(
         "--format", type=click.Choice(FORMATS), default="table", show_default=True,
         expose_value=False, callback=choose_format,
-        help="Output format; json is one array, jsonl an object a line.",
+        help="Output format; json is one array, jsonl one object per line.",
     )(file_option(function))  # fmt: skip
 
 
@@ -127,12 +127,12 @@ def choose_format(context: click.Context, _: click.Parameter | None, form: str) 
 
 
 def is_format(form: str) -> bool:
-    """Whether the command prints in this format."""
+    """Whether --format has this value."""
     return bool(click.get_current_context().meta[FORMAT] == form)
 
 
 def file_option(function: F) -> F:
-    """Add `-o PATH`: what the command prints is written to a file, atomically."""
+    """Add `-o PATH` to a command: its output is written to a file, atomically."""
 
     @functools.wraps(function)
     def command(*args: Any, output_file: str | None, **kwargs: Any) -> Any:
@@ -153,8 +153,8 @@ def file_option(function: F) -> F:
 
 @contextlib.contextmanager
 def _whole_file(path: str) -> Iterator[None]:
-    """Redirect standard output to a file that is replaced when the block ends, and kept if it raises. A
-    device or a pipe, such as /dev/null, is written to: a rename would put a file in its place."""
+    """Redirect standard output to a file that replaces `path` when the block ends, unless it raises. A
+    device or a pipe, such as /dev/null, is written directly: a rename would replace it."""
     if os.path.exists(path) and not os.path.isfile(path):
         with (
             open(path, "w", encoding="utf-8", errors="backslashreplace", newline="") as file,
@@ -180,7 +180,7 @@ def _whole_file(path: str) -> Iterator[None]:
 
 
 def rows(columns: Sequence[str], data: Iterable[Sequence[object]]) -> None:
-    """Print rows as they arrive, in the format that --format names. A table first waits for the rows that
+    """Print rows in the format of --format, as they arrive. A table waits for the first rows, which
     determine its widths."""
     if is_format("json"):
         _json(columns, data)
@@ -207,7 +207,7 @@ def listing(
 ) -> None:
     """Print a row for each object. The column `producerId` or `PRODUCER-ID` shows the attribute
     `producer_id`. `others` names another attribute for a column, such as `group.lag.held_back` (None if the
-    thing has no group), or a function of the thing. Booleans are printed as Kafka's tools do."""
+    object has no group), or a function of the object. Booleans are printed as Kafka's tools do."""
     names = [_HUMP.sub("_", column).replace("-", "_").lower() for column in columns]
     cells = [others.get(name, name) for name in names]
 
@@ -222,7 +222,7 @@ def listing(
 
 
 def known(number: int, unknown: str = "None") -> int | str:
-    """The number; for -1 the text that Kafka's tools print."""
+    """The number, or for -1 the text that Kafka's tools print."""
     return unknown if number < 0 else number
 
 
@@ -256,7 +256,7 @@ def due(found: Iterable[tuple[str, str]]) -> None:
 
 
 def lines(text: str, indent: str = "") -> None:
-    """Print text of several lines, escaped; indent text of users, so that it cannot forge our lines."""
+    """Print text of several lines, escaped. Users' text is indented, so it cannot forge our lines."""
     for part in text.removesuffix("\n").split("\n"):
         line(indent + part)
 
@@ -305,7 +305,7 @@ def _distinct(columns: Sequence[str]) -> list[str]:
 def _json_value(value: object) -> object:
     if isinstance(value, bytes):
         return shown(value)
-    # JSON has no infinity; SQLite has.
+    # JSON has no infinity, unlike SQLite.
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 

@@ -1,4 +1,4 @@
-"""Handlers of Ctrl-C and SIGTERM for all commands; a command that runs until it is stopped has its own
+"""Handlers of Ctrl-C and SIGTERM for all commands. A command that runs until it is stopped installs its own
 meanwhile (`eosdb.system.signals`).
 
 A KeyboardInterrupt during an import prints an unrelated traceback, or is lost in a callback of the import
@@ -20,7 +20,7 @@ _heard: Final[list[int]] = []
 
 
 def leave(*_: object) -> NoReturn:
-    """Exit at once; for Ctrl-C while there is nothing to clean up."""
+    """Exit at once. Handles Ctrl-C while there is nothing to clean up."""
     os._exit(INTERRUPTED)
 
 
@@ -31,8 +31,8 @@ def leaving_on_interrupt() -> None:
 
 
 def raising_on_interrupt() -> None:
-    """Let Ctrl-C and SIGTERM raise KeyboardInterrupt, so that the command cleans up; Ctrl-C while it does
-    so ends the process."""
+    """Let Ctrl-C and SIGTERM raise KeyboardInterrupt, so that the command cleans up. A second Ctrl-C ends
+    the process."""
     if signal.getsignal(signal.SIGINT) is leave:
         signal.signal(signal.SIGINT, _interrupt)
         if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
@@ -41,7 +41,7 @@ def raising_on_interrupt() -> None:
 
 def until_stopped() -> None:
     """From now on, Ctrl-C and SIGTERM are the normal end of the current command."""
-    import click  # Imported after Ctrl-C is handled.
+    import click  # Importing click takes a while, so Ctrl-C is handled first.
 
     click.get_current_context().meta[__name__] = True
 
@@ -52,7 +52,7 @@ def is_normal_end(meta: Mapping[str, object]) -> bool:
 
 
 def exit_status() -> int:
-    """The exit status after a KeyboardInterrupt, which tells the signal."""
+    """The exit status after a KeyboardInterrupt: 128 plus the number of the signal."""
     return 128 + _heard[0] if _heard else INTERRUPTED
 
 

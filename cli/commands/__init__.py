@@ -1,1 +1,1 @@
-"""The commands, one subject each. `cli/main.py` lists them by name."""
+"""The commands, one subject in each module. `cli/main.py` lists them by name."""

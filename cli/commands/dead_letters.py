@@ -130,7 +130,7 @@ def replay(
     session: Session, topic: str, offsets: tuple[int, ...], partition: int, to_topic: str | None
 ) -> None:
     """Send the dead letters in TOPIC back to their original topics, each exactly once. All groups of these
-    topics get them. Those that an earlier run has replayed are skipped, also if that run was killed.
+    topics get them. Letters that an earlier run has replayed are skipped, even if it was killed.
 
     \b
     Example:
@@ -147,7 +147,7 @@ def replay(
 
 
 def _parts(letter_id: str) -> tuple[str, int, int]:
-    """Parse an ID into topic, partition and offset."""
+    """Parse a dead letter's ID into topic, partition and offset."""
     match letter_id.rsplit("/", 2):
         case [topic, partition, offset] if partition.isdecimal() and offset.isdecimal():
             return topic, int(partition), int(offset)

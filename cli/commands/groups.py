@@ -50,8 +50,8 @@ def describe(
 ) -> None:
     """Describe GROUP: its committed offset in each partition.
 
-    LAG counts the records it can read now. HELD-BACK counts records behind the last stable offset. SKIPPED
-    counts offsets of markers and aborted data, which are not lag.
+    LAG counts the records that the group can read now. HELD-BACK counts records behind the last stable
+    offset. SKIPPED counts offsets of markers and aborted data, which are not lag.
 
     A member whose session has ended or whose process has died is not shown. The next write to the file
     removes it; until then a line on standard error says so.
@@ -222,12 +222,12 @@ def delete(session: Session, group: tuple[str, ...], topics: tuple[str, ...], ye
     names = list(dict.fromkeys(group))
     offsets = f"the offsets of {', '.join(topics)}" if topics else "all committed offsets"
     with session.open() as db:
-        # All are checked before the first is deleted, so that a bad name changes nothing.
+        # All groups are checked before the first is deleted, so that an unknown name changes nothing.
         chosen = {name: _partitions(db, name, topics) for name in names if topics}
         for name in names:
             if (count := len(db.broker.describe_group(name).members)) and not topics:
                 raise NonEmptyGroupError(
-                    f"group {name!r} has {count} members; it can be deleted when all of them have left"
+                    f"group {name!r} has {count} members; stop them all before deleting it"
                 )
         if not yes:
             all_names = ", ".join(names)

@@ -65,7 +65,7 @@ def journal(
         else:
             after = 0 if last is None else db.admin._journal_position(last)
         rows = map(_row, _entries(db, after, follow, filters))
-        if follow and output.is_format("table"):  # A table's widths would depend on all rows.
+        if follow and output.is_format("table"):  # A table's widths would depend on events to come.
             for row in rows:
                 output.line("  ".join(map(output.cell, row)))
         else:
@@ -93,7 +93,7 @@ def _entries(
         try:
             db.broker.ask(requests.WaitForChange(version, _WAIT_MS))
         except KeyboardInterrupt:
-            ended = True  # All entries so far have been printed, and a JSON array is closed.
+            ended = True  # No event is lost: those so far are printed, and a JSON array is closed.
 
 
 _BATCH = (
@@ -197,7 +197,7 @@ def _list(snapshots: Iterable[SnapshotInfo]) -> None:
 
 
 def _show(entries: Iterable[SnapshotEntry]) -> None:
-    """The fields have the names of kafka-dump-log.sh."""
+    """Print the entries of a snapshot, under the names of kafka-dump-log.sh."""
     output.listing(
         (
             "producerId", "producerEpoch", "coordinatorEpoch", "currentTxnFirstOffset",

@@ -1,4 +1,4 @@
-"""`eosdb scheduled`: list and cancel records that wait until they are due."""
+"""`eosdb scheduled`: list and cancel records that are not due yet."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def scheduled() -> None:
 @options.topic
 @output.format_option
 def list_(session: Session, topic: str | None) -> None:
-    """List the records that wait, by due time.
+    """List the records that are not due yet, by due time.
 
     \b
     Example:
@@ -33,7 +33,7 @@ def list_(session: Session, topic: str | None) -> None:
 @scheduled.command()
 @click.argument("ids", metavar="ID…", nargs=-1, required=True)
 def cancel(session: Session, ids: tuple[str, ...]) -> None:
-    """Cancel records by the IDs that `scheduled list` prints. Those that have entered their topics stay
+    """Cancel records by the IDs that `scheduled list` prints. Records that have entered their topics stay
     there.
 
     \b

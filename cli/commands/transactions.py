@@ -37,7 +37,7 @@ def list_(
     session: Session, states: tuple[str, ...], producer_ids: tuple[int, ...], duration_filter: int
 ) -> None:
     """List transactional ids and the state of their transactions. Standard error names those that the next
-    write to the file ends: they have timed out, or their owner has died.
+    write to the file will end: they have timed out, or their owner has died.
 
     \b
     Example:
@@ -56,7 +56,7 @@ def list_(
 
 @transactions.command()
 @click.argument("transactional_id")
-@click.option("--history", is_flag=True, help="Show its events in the journal instead.")
+@click.option("--history", is_flag=True, help="Show the id's events in the journal instead.")
 @click.option(
     "--last", type=click.IntRange(min=1), metavar="N", help="With --history: only the last N."
 )

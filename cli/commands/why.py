@@ -1,4 +1,4 @@
-"""`eosdb why`: why groups and partitions make no progress, and the command that ends it."""
+"""`eosdb why`: why groups and partitions make no progress, and the commands that help."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _list(worries: Iterable[Worry]) -> Iterator[str]:
 
 
 def _rest(db: eosdb.Database, worries: Sequence[Worry]) -> str:
-    """A sentence about the groups and partitions without a report of their own."""
+    """A sentence about the groups and partitions without a problem."""
     it = db.admin.overview()
     groups = len({group.group_id for group in it.groups} - {worry.group for worry in worries})
     held = {holder.topic_partition for holder in it.holders()}
@@ -102,7 +102,7 @@ def _screen(
     *,
     whole_topic: bool,
 ) -> Iterator[str]:
-    """A paragraph for each partition; of a whole topic, one for all that have nothing to report."""
+    """A paragraph for each partition; for a whole topic, one covers those with nothing to report."""
     quiet = [why for why in diagnoses if _is_quiet(why, readers)] if whole_topic else []
     listed = [why for why in diagnoses if why not in quiet]
     for number, why in enumerate(listed):
@@ -127,7 +127,7 @@ def _is_quiet(why: Diagnosis, readers: Sequence[GroupFigures]) -> bool:
 
 
 def _standing(why: Diagnosis, readers: Sequence[GroupFigures]) -> list[tuple[GroupFigures, Behind]]:
-    """The groups that read the partition, and how far each is behind."""
+    """The groups that read the partition, and the lag of each."""
     return [
         (reader, position.behind)
         for reader in readers

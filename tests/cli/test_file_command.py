@@ -120,7 +120,7 @@ def test_what_has_two_meanings_is_refused_with_both_spellings(
         ),
         (
             ["topics", "create", "orders", "--replication-factor", "3", "--db", "FILE"],
-            "got 3; a file is one copy: give 1, or leave the option out",
+            "got 3; a file has one replica: give 1, or leave the option out",
         ),
     ],
 )

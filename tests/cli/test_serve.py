@@ -83,7 +83,7 @@ def test_what_keeps_it_from_serving_is_said_in_one_line(db_path: Path, run: Run)
     refused = run("serve")
     assert (refused.exit_code, refused.stdout) == (1, "")
     assert refused.stderr == (
-        f"error: DatabaseNotFoundError: {db_path} does not exist; make it with --create, or "
+        f"error: DatabaseNotFoundError: {db_path} does not exist; create it with --create, or "
         f"`eosdb init {db_path}`\n"
     )
     make(db_path)

@@ -25,7 +25,7 @@ def test_a_command_names_its_own_way_to_make_the_file(
     result = run(command)
     assert result.exit_code == 1
     assert result.stderr == (
-        f"error: DatabaseNotFoundError: {db_path} does not exist; make it with {how}{db_path}`\n"
+        f"error: DatabaseNotFoundError: {db_path} does not exist; create it with {how}{db_path}`\n"
     )
 
 

@@ -99,7 +99,7 @@ def export(
 
 
 class _Results:
-    """Tells the result of each file; in `quiet` those that say something new."""
+    """Prints the result of each file; with `quiet` only new records and new errors."""
 
     def __init__(self, *, quiet: bool) -> None:
         self._quiet = quiet
@@ -118,8 +118,8 @@ class _Results:
         """Raises StorageError if files were left out."""
         if self._left_out:
             raise StorageError(
-                f"{counted(len(self._left_out), 'file')} left out, as named above; nothing of them was "
-                "exported, all others were. Export again when they can be read"
+                f"{counted(len(self._left_out), 'file')} left out, as named above; all others were "
+                "exported. Export again when these can be read"
             )
 
 
@@ -134,7 +134,7 @@ def _paths(files: Sequence[str]) -> Sequence[str]:
 
 
 def _repeat(work: Callable[[], None], every_s: int) -> None:
-    """Repeat the work until SIGTERM or Ctrl-C, which end it after the current pass."""
+    """Repeat the work until SIGTERM or Ctrl-C, which take effect after the current pass."""
     stopped = threading.Event()
     with stopped_by_signals(stopped.set):
         work()

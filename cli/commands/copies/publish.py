@@ -19,7 +19,7 @@ from eosdb.integrations import publishing
 )  # fmt: skip
 @click.option("--anew", is_flag=True, help="Upload everything again, to repair a damaged snapshot.")
 @click.option(
-    "--folder", type=click.Path(), help="Folder for the temporary copy (default: that of FILE)."
+    "--folder", type=click.Path(), help="Folder for the temporary copy (default: FILE's folder)."
 )
 def publish(session: Session, target: str, keep: int, anew: bool, folder: str | None) -> None:
     """Upload a snapshot of FILE to object storage at the URL TARGET; only changed data is sent. If it

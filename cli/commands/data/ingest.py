@@ -2,7 +2,7 @@
 restarted.
 
 The position in the input file is committed as a consumer offset in the same transaction as the records. The
-transactional id is derived from that file, so a second ingest of it fences the first.
+transactional id is derived from the input's name, so a second ingest of it fences the first.
 
 An input is read record by record (NDJSON, CSV, plain lines), with the position to resume from after each.
 """
@@ -40,7 +40,7 @@ _CSV_FIELD_MAX = 2**31 - 1
 
 
 class Position(NamedTuple):
-    """Where reading resumes: the bytes (uncompressed, for .gz) and lines read, and the last line."""
+    """The position to resume from: bytes (uncompressed) and lines read, the last line's size and CRC."""
 
     byte: int = 0
     line: int = 0
@@ -50,7 +50,7 @@ class Position(NamedTuple):
 
 
 class Item(NamedTuple):
-    """One line of the input: a record, or the `error` for which it is none."""
+    """One line of the input: a record, or the `error` that prevents one."""
 
     key: bytes | None
     value: bytes
@@ -66,14 +66,14 @@ class Item(NamedTuple):
 
 
 def format_of(path: Path) -> str:
-    """The format by the file's suffix; plain lines for an unknown suffix."""
+    """The format by the file's suffix; `lines` for an unknown suffix."""
     suffixes = [suffix for suffix in path.suffixes if suffix != ".gz"]
     return _BY_SUFFIX.get(suffixes[-1].lower(), "lines") if suffixes else "lines"
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """An input file, its format, and the field that is the key."""
+    """An input file, its format, and the name of the field with the record key."""
 
     path: Path
     input_format: str
@@ -87,10 +87,10 @@ class Source:
         return self.path.suffix == ".gz"
 
     def read(self, start: Position) -> Iterator[Item]:
-        """Read items from `start` on. A line that cannot be parsed is an item with an error.
+        """Read items from `start` on. An invalid line is an item with an error.
 
-        Raises InvalidRecordError if the file was replaced since it was read up to `start`, if a compressed
-        file is damaged, and for an invalid CSV header.
+        Raises InvalidRecordError if the file was replaced since it was read up to `start`, for a damaged
+        compressed file, and for an invalid CSV header.
         """
         try:
             with self._open() as file:
@@ -108,7 +108,7 @@ class Source:
                     yield from self._lines(file, start)
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             raise errors.InvalidRecordError(
-                f"{self.path} is not a whole gzip file: {error}; get it again; the records "
+                f"{self.path} is an incomplete or damaged gzip file: {error}; get it again; the records "
                 "ingested so far are kept and not repeated"
             ) from error
 
@@ -161,7 +161,7 @@ class Source:
             yield Item(key, value, byte, line, raw, error)
 
     def _csv(self, file: IO[bytes], start: Position) -> Iterator[Item]:
-        """Yield rows as JSON objects of text. A read that resumes parses the header again."""
+        """Yield the rows as JSON objects whose values are text. A resumed read parses the header again."""
         csv.field_size_limit(_CSV_FIELD_MAX)
         header: list[str] | None = None
         if start.byte > 0:
@@ -225,18 +225,18 @@ class Source:
 
 
 def _rest_of_torn_line(file: IO[bytes], start: Position) -> bytes:
-    """The rest of a last line that was read incomplete and has been continued since; usually b""."""
+    """The rest of a last line that was incomplete when it was read, and is complete now; usually b""."""
     file.seek(start.byte - 1)
     return b"" if file.read(1) == b"\n" else file.readline()
 
 
 def _text(raw: bytes) -> str:
-    """Decode the line; invalid UTF-8 becomes surrogates, which are refused in records."""
+    """Decode the line. Invalid UTF-8 becomes surrogates, which no record may have."""
     return raw.decode(errors="surrogateescape")
 
 
 def key_bytes(value: object) -> bytes | None:
-    """The record key for a field's value: text as it is, other values as JSON, None for a missing field."""
+    """The key for a field's value: text unchanged, other values as JSON, None for a missing field."""
     if value is None:
         return None
     return value.encode() if isinstance(value, str) else json.dumps(value).encode()
@@ -301,7 +301,7 @@ def ingest(
     with session.open() as db:
         settings = settings_of(db, topic)
         for source in sources:
-            # The same name from any directory, as text that can be stored even if it is not UTF-8.
+            # Any directory gives the same name; bytes that are not UTF-8 become text that can be stored.
             path = os.fsencode(source.path.resolve()).decode(errors="backslashreplace")
             ingest_of = Ingest(db, topic, settings, source, source_id or path)
             ingest_of.run(max_records, skip=on_error == "skip")
@@ -319,7 +319,7 @@ class Ingest:
         self._source = source
         self._group = f"__eosdb.ingest:{topic}:{name}"
         self._anchor = TopicPartition(topic, 0)
-        # The position is of this topic, not of one that is recreated under its name later.
+        # The position belongs to this topic, not to a topic recreated under its name later.
         self._member = ConsumerGroupMetadata(
             self._group, topic_ids={self._anchor: db.broker.topic(topic).topic_id}
         )
@@ -342,7 +342,7 @@ class Ingest:
                 end = self._append(producer, transaction_size, skip)
         except (errors.ProducerFencedError, errors.InvalidTxnStateError) as error:
             # A later ingest first aborts this one's transaction, and then fences its producer. A commit in
-            # between fails because the transaction is aborted, not because the producer is fenced.
+            # between fails with the error of an aborted transaction, not of a fenced producer.
             raise errors.ProducerFencedError(
                 f"another ingest of {self._source.path} has taken over from this one, or this one was "
                 "suspended for too long; no line is lost or duplicated: let the other finish, or restart"
@@ -391,13 +391,13 @@ class Ingest:
                 report(position.byte, total, self._count)
                 if bad is not None:
                     raise errors.InvalidRecordError(
-                        f"{self._source.path}, {bad}; the lines before it are stored; fix it, or "
-                        "skip such lines with --on-error skip"
+                        f"{self._source.path}, {bad}; the lines before it are stored; fix the line, "
+                        "or skip such lines with --on-error skip"
                     )
         return position
 
     def _refusal(self, item: Item) -> str | None:
-        """The reason for which the topic would refuse the record, and abort the transaction."""
+        """The reason why the topic would refuse the record, and so abort the transaction, or None."""
         size = len(item.value) + len(item.key or b"")
         if size > self._settings.max_message_bytes:
             return f"{size} bytes, max.message.bytes of the topic is {self._settings.max_message_bytes}"
@@ -426,7 +426,7 @@ def _metadata(position: Position) -> str:
 
 
 def _position(stored: OffsetAndMetadata) -> Position:
-    """Parse a committed position; an offset that an operator has reset has no metadata."""
+    """Parse a committed position. An offset that an operator has set has no metadata."""
     try:
         noted = parsed(stored.metadata or "{}")
         return Position(

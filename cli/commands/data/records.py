@@ -84,7 +84,7 @@ def produce(
                 raise failed[0]
         except EosdbError as error:
             if transactional_id is None and count > len(failed):
-                in_doubt(error)  # The other lines are appended.
+                in_doubt(error)  # Some lines may be appended.
             raise
     output.line(f"appended {count} records to {topic}", err=True)
 
@@ -101,7 +101,7 @@ def _producer(db: eosdb.Database, topic: str, transactional_id: str | None) -> e
 
 
 def _splitter(key: str | None, separator: str | None, properties: dict[str, str]) -> Splitter:
-    """A function that splits a line into key and value. Raises UsageError for contradictory options."""
+    """A function that splits a line into key and value. Raises UsageError for conflicting options."""
     if unknown := properties.keys() - {"parse.key", "key.separator", "null.marker"}:
         raise click.UsageError(
             f"--property {', '.join(sorted(unknown))}: expected parse.key, key.separator or null.marker"
@@ -111,9 +111,9 @@ def _splitter(key: str | None, separator: str | None, properties: dict[str, str]
     if properties.get("parse.key") == "true":
         separator = properties.get("key.separator", "\t") if separator is None else separator
     if separator == "":
-        raise click.UsageError("--key-separator: got an empty text, expected one such as :")
+        raise click.UsageError("--key-separator: got an empty text, expected a text such as :")
     if key is not None and separator is not None:
-        raise click.UsageError("give --fixed-key, or a separator of keys in the lines, not both")
+        raise click.UsageError("give --fixed-key, or a key separator for the lines, not both")
     marker = properties.get("null.marker")
 
     def unmarked(data: bytes) -> bytes | None:
@@ -159,8 +159,8 @@ def _splitter(key: str | None, separator: str | None, properties: dict[str, str]
 @click.option(
     "--format", type=click.Choice(["value", *output.FORMATS]), default="value", show_default=True,
     expose_value=False, callback=output.choose_format,
-    help="Output format: one value per line, or rows with all fields. With --follow, json is an object a "
-    "line, like jsonl.",
+    help="Output format: one value per line, or rows with all fields. With --follow, json prints one "
+    "object per line, like jsonl.",
 )  # fmt: skip
 @output.file_option
 def consume(
@@ -208,7 +208,7 @@ def consume(
     ):
         if last is None:
             consumer.subscribe(topics)
-        # A table is printed at the end, so nothing may be committed before.
+        # A table is printed at the end, so no offset may be committed before.
         committing = group is not None and not output.is_format("table")
         found = () if last is None else _last(consumer, topics, last)
         records = _records(consumer, committing, **end)
@@ -218,8 +218,8 @@ def consume(
 
 
 def _check_format() -> None:
-    """With --follow, print an object a line instead of an array that never ends. Raises UsageError for a
-    table, whose widths depend on its rows."""
+    """With --follow, json becomes jsonl, because the array would never end. Raises UsageError for a table,
+    whose widths depend on all rows."""
     if output.is_format("table"):
         raise click.UsageError(
             "a table cannot be printed with --follow; use --format value, csv, json or jsonl"
@@ -231,7 +231,7 @@ def _check_format() -> None:
 def _last(
     consumer: eosdb.Consumer, topics: Iterable[str], count: int
 ) -> list[eosdb.ConsumerRecord]:
-    """The last records of all partitions, ordered by timestamp. Leaves the consumer at the end offsets."""
+    """The last records of all partitions, ordered by timestamp. The consumer is then at the end offsets."""
     consumer.assign(
         [TopicPartition(t, p) for t in topics for p in range(consumer.partitions_for(t))]
     )
@@ -247,7 +247,7 @@ def _last(
             records = []
             while consumer.position(tp) < ends[tp] and (batch := consumer.poll()):
                 records += [record for record in batch if record.offset < ends[tp]]
-            # Markers and aborted records have offsets, too.
+            # Some offsets belong to markers and aborted records.
             back = 0 if start == begin else back * 4
         latest += records[-count:]
     for tp, end in ends.items():
@@ -272,7 +272,7 @@ def _records(
     follow: bool,
     timeout_ms: int,
 ) -> Iterator[eosdb.ConsumerRecord]:
-    """Yield records as they arrive; with `committing`, commit after each batch."""
+    """Yield records as they arrive; `committing` commits after each batch."""
     left = max_records
     while left is None or left > 0:
         batch = consumer.poll(timeout_ms=1_000 if follow else timeout_ms, max_records=left)

@@ -1,6 +1,6 @@
 """`eosdb timeline`: a picture of a topic's transactions, in the terminal or as SVG.
 
-In a terminal each outcome has a character of its own, so that colours are not needed to read it.
+In a terminal each outcome has its own character, so the picture needs no colours.
 """
 
 from __future__ import annotations

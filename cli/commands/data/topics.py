@@ -26,7 +26,7 @@ _config_option = options.setting(
 def _check_one_copy(_: click.Context, __: click.Parameter, factor: int | None) -> None:
     if factor not in (None, -1, 1):
         raise click.BadParameter(
-            f"got {factor}; a file is one copy: give 1, or leave the option out"
+            f"got {factor}; a file has one replica: give 1, or leave the option out"
         )
 
 
@@ -208,7 +208,7 @@ def settings_of(db: eosdb.Database, topic: str) -> TopicConfig:
 
 
 def _configs(config: Mapping[str, str]) -> tuple[str, str]:
-    """Format the settings in effect, and those that are kept without effect."""
+    """Format the settings in effect, and the settings that are kept without effect."""
     kept = without_effect(config)
     acting = sorted(config.keys() - set(kept))
     return _pairs(config, acting), _pairs(config, kept)

@@ -1,1 +1,1 @@
-"""Commands that face Kafka: serve its clients, relay to a cluster, move there."""
+"""Commands for Kafka: serve its clients, relay to a cluster, move there."""

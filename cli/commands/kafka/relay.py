@@ -36,7 +36,7 @@ _OF_PARTITION: Final[dict[str, tuple[str, Callable[[PartitionStatus], float]]]] 
 
 
 def prometheus_text(status: RelayStatus, name: str = "relay") -> str:
-    """The metrics in Prometheus' text format, without those that are unknown."""
+    """The metrics in Prometheus' text format. Unknown values are left out."""
     return written(_metrics(status, {"relay": name}))
 
 
@@ -92,7 +92,7 @@ _ADDRESS: Final = re.compile(r"[^/\\]+:\d{1,5}(,[^/\\]+:\d{1,5})*")
 )  # fmt: skip
 @click.option(
     "--on-gap", type=click.Choice(("stop", "earliest")), default="stop", show_default=True,
-    help="What to do if the source has deleted the next records: stop, or skip to the earliest left.",
+    help="If the source has deleted the next records: stop, or skip to the earliest record left.",
 )  # fmt: skip
 @options.command_config
 @positions_topic_option
@@ -124,7 +124,7 @@ def relay(
       eosdb relay shop.db --to broker:9092 --topic orders --topic payments
     """
     if (target is None) == (origin is None):
-        raise click.UsageError("name one other side: --to TARGET, or --from HOST:PORT")
+        raise click.UsageError("name either a target with --to, or a source with --from")
     if origin is not None and not _ADDRESS.fullmatch(origin):
         raise click.UsageError(f"--from: got {origin!r}, expected HOST:PORT; for a file use --to")
     options["topics"] = options["topics"] or None

@@ -1,6 +1,6 @@
 """`eosdb serve`: the file as a broker for Kafka's clients, until SIGTERM or Ctrl-C.
 
-A service manager (systemd, `Type=notify`) hears when the server is ready.
+A service manager (systemd, `Type=notify`) is notified when the server is ready.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _SOCKET: Final = "NOTIFY_SOCKET"
 
 @contextlib.contextmanager
 def ready_for_service_manager() -> Iterator[None]:
-    """Context manager: tell the service manager that the process is ready, and on exit that it stops. Does
-    nothing without a manager."""
+    """Context manager: notify the service manager that the process is ready, and on exit that it stops.
+    Does nothing without a manager."""
     _say("READY=1")
     try:
         yield
@@ -43,7 +43,7 @@ def _say(state: str) -> None:
         return
     address = name.replace("@", "\0", 1) if name.startswith("@") else name
     with (
-        contextlib.suppress(OSError),  # The service manager may have gone.
+        contextlib.suppress(OSError),  # The service manager may not run any more.
         socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock,
     ):
         sock.sendto(state.encode(), address)
@@ -65,9 +65,9 @@ _pem: Final = functools.partial(click.option, type=click.Path(dir_okay=False), m
 )  # fmt: skip
 @click.option(
     "--advertised", metavar="HOST:PORT",
-    help="Address to which clients are sent (advertised.listeners); by default the one that they used.",
+    help="Address that clients must use (advertised.listeners); default: the one they connected to.",
 )  # fmt: skip
-@_pem("--tls-cert", help="Server certificate, PEM; clients must use TLS then.")
+@_pem("--tls-cert", help="Server certificate, PEM. With it, clients must use TLS.")
 @_pem("--tls-key", help="Private key of the certificate, PEM.")
 @_pem(
     "--tls-ca",
@@ -144,7 +144,7 @@ def broker_config(given: Mapping[str, str]) -> BrokerConfig:
 
 
 def _typed(text: str, default: object) -> object:
-    """Convert to the setting's type; other text stays as it is, and BrokerConfig refuses it."""
+    """Convert to the setting's type. Invalid text is returned unchanged, and BrokerConfig rejects it."""
     if isinstance(default, bool):
         return {"true": True, "false": False}.get(text.lower(), text)
     if isinstance(default, int):
@@ -154,7 +154,7 @@ def _typed(text: str, default: object) -> object:
 
 
 def _share_one_heap() -> None:
-    """Let all threads of glibc share one heap: separate heaps never shrink (30 MB for 50 clients), and
-    under the interpreter's lock they save nothing."""
-    with contextlib.suppress(AttributeError, OSError):  # Another C library has no such option.
+    """Let all threads share one heap of glibc: separate heaps never shrink (30 MB for 50 clients), and save
+    nothing under the interpreter's lock."""
+    with contextlib.suppress(AttributeError, OSError):  # Only glibc has this option.
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)

@@ -71,7 +71,7 @@ def add(
 
 
 def _filters(function: F) -> F:
-    """Add the options that select ACLs."""
+    """Add the options that filter ACLs."""
     for option in (
         click.option("--resource-name", help="Only ACLs for this resource name."),
         click.option("--resource-type", type=_TYPE, help="Only ACLs for this resource type."),

@@ -55,8 +55,8 @@ def migrate(session: Session) -> None:
 @click.command(cls=FileCommand)
 @click.option(
     "--sizes", is_flag=True,
-    help="Show the bytes of tables, indexes and topics instead. A table has the ten largest, other formats "
-    "all. Reads the journal and every index.",
+    help="Show the bytes of tables, indexes and topics instead. A table shows the ten largest, other "
+    "formats show all. Reads the journal and every index.",
 )  # fmt: skip
 @output.format_option
 def info(session: Session, sizes: bool) -> None:
@@ -91,7 +91,7 @@ def info(session: Session, sizes: bool) -> None:
 
 
 def _largest(lines: list[tuple[object, ...]]) -> list[tuple[object, ...]]:
-    """The first line, the last, and between them the lines with the most bytes, in their order."""
+    """The first and the last line, and between them the largest ones, in their order."""
     inner = sorted(lines[1:-1], key=itemgetter(3), reverse=True)[: _SIZES_SHOWN - 2]
     return [lines[0], *(line for line in lines[1:-1] if line in inner), lines[-1]]
 

@@ -19,8 +19,8 @@ _NOT_OURS: Final = 4
 @click.command(cls=FileCommand)
 @click.option(
     "--untrusted", is_flag=True,
-    help="For a file from elsewhere: first compare its schema with eosdb's, and run nothing of the file's "
-    "own. Exits with status 4 if it is not eosdb's.",
+    help="For a file from elsewhere: first compare its schema with eosdb's, and execute nothing in the "
+    "file. Exits with status 4 if it is not eosdb's.",
 )  # fmt: skip
 def verify(session: Session, untrusted: bool) -> None:
     """Compare every table with a replay of all events. Exits with status 1 if they differ.
@@ -49,7 +49,7 @@ def _verify_untrusted(path: str) -> None:
     from eosdb.maintenance.untrusted import Verdict, check
 
     if not os.path.isfile(path):
-        raise DatabaseNotFoundError(f"{path} is no file; give the path of one that was received")
+        raise DatabaseNotFoundError(f"there is no file {path}; give the path of the received file")
     with output.progress("verify", "events") as report:
         result = check(path, report)
     for problem in result.problems:

@@ -126,7 +126,7 @@ def _results(wanted: list[Settings], jobs: int) -> Iterator[Result]:
     if jobs == 1:
         yield from map(_run, wanted)
         return
-    # Imported here, because no other command should wait for it.
+    # No other command should wait for this import.
     from concurrent.futures import ProcessPoolExecutor
 
     with ProcessPoolExecutor(jobs) as pool:
@@ -134,7 +134,7 @@ def _results(wanted: list[Settings], jobs: int) -> Iterator[Result]:
 
 
 def _run(wanted: Settings) -> Result:
-    """Run the simulation with logging off: its simulated failures must not look like real ones."""
+    """Run the simulation without logging, because its simulated failures would look like real ones."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:

@@ -1,1 +1,1 @@
-"""`eosdb top`: a reading of the file, its tables, the screen, the terminal."""
+"""`eosdb top`: it reads a file's figures, and shows them as tables on the terminal's screen."""

@@ -1,5 +1,4 @@
-"""Renders `eosdb top`, and handles its keys. Pure functions of a reading, the view, and the terminal's
-size.
+"""The screen of `eosdb top`, and its keys. Pure functions of a reading, the view, and the terminal's size.
 
 Names come last in every line, because their width in a terminal is not certain.
 """
@@ -27,7 +26,7 @@ Key = int | float | str
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """A snapshot of a file's figures, and their rates since an earlier one."""
+    """The figures of a file, and their rates since an earlier reading."""
 
     overview: Overview
     rates: Rates | None = None
@@ -92,7 +91,7 @@ def _groups(reading: Reading) -> list[Row]:
 
 
 def _time_left(behind: int, gain: float | None) -> tuple[str, float]:
-    """The time until a group has caught up, at the rate `gain` at which its lag shrinks."""
+    """The time until a group has caught up, if its lag shrinks by `gain` records a second."""
     if not behind:
         return "", 0
     if gain is None or gain <= 0:
@@ -209,7 +208,7 @@ def visible(table: Table, width: int) -> list[int]:
 
 
 def count(number: float) -> str:
-    """Such as `1,234`, and `12.3M` for more than eight characters."""
+    """A number such as `1,234`, or `12.3M` if it has more than eight characters."""
     for unit, name in ((10**12, "T"), (10**9, "G"), (10**6, "M")):
         if abs(number) >= unit:
             return f"{number / unit:.1f}{name}"
@@ -349,7 +348,7 @@ def _typing(view: View, key: str) -> View:
 def frame(
     reading: Reading | None, note: str, view: View, width: int, height: int
 ) -> tuple[list[Text], View]:
-    """Return the lines of a screen, and the view with its scroll position limited to the table."""
+    """Return the lines of a screen, and the view, whose scroll position is limited to the table."""
     lines = _header(reading, view) if reading else [Text("eosdb top", style="bold")]
     lines.append(_message(reading, note, view, width))
     if view.help:
@@ -382,13 +381,13 @@ def frame(
 
 
 def batch(reading: Reading, note: str, view: View) -> str:
-    """Return all rows as plain text, for files and pipes."""
+    """Return all rows of the tables as plain text, for files and pipes."""
     lines, _ = frame(reading, note, view, 0, 10**9)
     return "\n".join(line.plain.rstrip() for line in lines) + "\n"
 
 
 def _shares(wanted: Sequence[int], room: int) -> list[int]:
-    """Divide `room` rows among the tables: equally, except that none gets more than it needs."""
+    """Divide `room` rows among the tables: equally, except that no table gets more than it needs."""
     shares = [0] * len(wanted)
     left = max(room, 0)
     by_want = sorted(range(len(wanted)), key=wanted.__getitem__)
@@ -500,7 +499,7 @@ def _line(table: Table, row: Row, width: int) -> Text:
 
 
 def name(text: str) -> str:
-    """Make a name safe to print: without control characters, and without turning the text behind it."""
+    """Make a name safe to print: without control characters, and without reversing the text after it."""
     shown = cell(text[:_NAME_MAX])
     for switch in _SWITCHES:
         shown = shown.replace(switch, "")

@@ -39,8 +39,8 @@ from eosdb.model.values import TopicPartition
 from . import screen as top_screen
 from .screen import DELAY_MAX, DELAY_MIN, Reading, View
 
-# Each line is painted at its own place, with wrapping off and names last, so no name can reach another line
-# or move a figure. rich's own screen does not guarantee that; it only provides the styles.
+# Each line is painted at its own position, with wrapping off and names last, so no name can reach another
+# line or move a figure. rich's screen does not guarantee this, so only its styles are used.
 _ENTER: Final = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[2J"
 _LEAVE: Final = "\x1b[0m\x1b[?7h\x1b[?25h\x1b[?1049l"
 _SEQUENCES: Final = {
@@ -64,7 +64,7 @@ class Stopped(BaseException):
 
 
 class Terminal:
-    """Takes over standard input and output."""
+    """Takes over standard input and output, and restores the terminal."""
 
     def __init__(self) -> None:
         self._keys = sys.stdin.fileno()
@@ -92,7 +92,7 @@ class Terminal:
             for which in _STOPS:
                 signal.signal(which, signal.SIG_IGN)
             signal.set_wakeup_fd(waker)
-            # After a hangup there is no terminal to restore.
+            # After a hangup there is no terminal left.
             with contextlib.suppress(OSError, termios.error):
                 self._leave()
             for which, handler in before.items():
@@ -149,7 +149,7 @@ class Terminal:
         self._leave()
         signal.signal(signal.SIGTSTP, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGTSTP)
-        # Execution resumes here on SIGCONT.
+        # The program continues here after SIGCONT.
         signal.signal(signal.SIGTSTP, self._suspend)
         self._enter()
 
@@ -192,7 +192,7 @@ _COUNTED_MAX: Final = 10_000
 
 
 class Reader(Closeable):
-    """`read` takes a reading; `note` is the last error, or says that the file was replaced."""
+    """Reads a file's figures (`read`). `note` is the last error, or tells that the file was replaced."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -252,7 +252,7 @@ def _text_of(error: EosdbError | OSError) -> str:
 
 
 def _waiting(db: eosdb.Database, overview: Overview) -> dict[TopicPartition, int]:
-    """Count the records that wait in each partition whose LSO a transaction holds."""
+    """The number of records that an open transaction holds back, by partition."""
     offsets = {partition.topic_partition: partition.offsets for partition in overview.partitions}
     waiting = {}
     for holder in overview.holders():
