@@ -1,7 +1,7 @@
 """eosdb files in Spark: the data source `eosdb`, exactly-once sinks, and JDBC.
 
-Installed as `eosdb.spark_io`; needs the extra `spark`. Names are imported on demand, so that the
-command line can show its help without Spark.
+Installed as `eosdb.spark_io`; needs the extra `spark`. Names are imported on demand, so that the command
+line can show its help without loading Spark.
 """
 
 from importlib import import_module

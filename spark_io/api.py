@@ -27,7 +27,7 @@ from eosdb.spark_io.writing.outgoing import Outgoing, as_bytes, parse
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 """A file, a directory, a glob, or a list of them."""
 _CALLS: Final = Calls()
-# Spark is not asked: it would start workers to answer, whose Python may have no eosdb.
+# Spark itself would start workers to answer, whose Python may have no eosdb.
 _REGISTERED: Final = weakref.WeakSet[SparkSession]()
 _WRITES: Final = ("txnappid", "txnversion", "writename", "topic")
 """The options that distinguish the writes of a micro-batch."""
@@ -48,13 +48,13 @@ def register(spark: SparkSession) -> None:
 
 def _register_source(spark: SparkSession) -> None:
     use_this_python(spark)
-    if spark not in _REGISTERED:  # Spark warns of each registration but the first.
+    if spark not in _REGISTERED:  # Spark warns at every registration after the first.
         spark.dataSource.register(EosdbDataSource)
         _REGISTERED.add(spark)
 
 
 def read(spark: SparkSession, path: Paths, **options: object) -> DataFrame:
-    """Return committed records as a DataFrame; options are those of Spark's Kafka connector, such as
+    """Return committed records as a DataFrame. The options are those of Spark's Kafka connector, such as
     `subscribe="orders"`, `startingOffsets="earliest"`, `includeHeaders=True`.
 
     Offsets are fixed when Spark first plans the query, in one snapshot of each file, and Spark keeps that
@@ -68,10 +68,10 @@ def read(spark: SparkSession, path: Paths, **options: object) -> DataFrame:
 
 
 def read_stream(spark: SparkSession, path: Paths, **options: object) -> DataFrame:
-    """Return committed records as a stream; takes the options of `read` and `maxOffsetsPerTrigger`.
+    """Return committed records as a stream. Takes the options of `read`, and `maxOffsetsPerTrigger`.
 
-    With `groupId`, the query's progress is committed as offsets of that group, so that
-    `eosdb groups describe` shows its lag.
+    With `groupId`, the query's progress is committed as offsets of that group, so that `eosdb groups
+    describe` shows its lag.
     """
     _register_source(spark)
     given = {**_of_session(spark), **_option_texts(options)}
@@ -92,7 +92,8 @@ def write(
     txn_version: int | None = None,
     **options: object,
 ) -> WriteReport:
-    """Append the rows to the file atomically. The report has the appended rows, or why none were.
+    """Append the rows to the file atomically. The report has the number of appended rows, or the reason why
+    none were.
 
     Columns: `value`, and any of `key`, `topic`, `partition`, `headers`, `timestamp`.
 
@@ -147,7 +148,7 @@ def foreach_batch(
         given["topic"] = topic
 
     def append(frame: DataFrame, batch_id: int) -> None:
-        # Pickled by name: Spark Connect sends this function away, but the counter of calls must stay.
+        # Spark Connect sends this function away, pickled by name, so that the counter of calls stays here.
         _append(frame, batch_id, given, sink_id)
 
     return append
@@ -160,8 +161,8 @@ def _append(frame: DataFrame, batch_id: int, given: dict[str, str], sink_id: str
     owner = sink_id or query.id
     if owner is None:
         raise SparkOptionError(
-            "this session does not provide the query id: foreach_batch is for writeStream.foreachBatch, or "
-            "needs a sink_id, one for each query and checkpoint"
+            "this session does not provide the query id: use foreach_batch in writeStream.foreachBatch, or "
+            "give a sink_id, one for each query and checkpoint"
         )
     batches = [as_bytes(batch) for batch in frame.toArrow().to_batches()]
     rows = writes.rows_of(batches)
@@ -171,7 +172,7 @@ def _append(frame: DataFrame, batch_id: int, given: dict[str, str], sink_id: str
     place = f"{query.id} {sink}"
     calls = _CALLS.of(place, run)
     this = MicroBatch(owner, batch_id, query.run, query.checkpoint, query.is_its_thread, calls)
-    # In other threads the calls have no order: only the rows identify a repeat.
+    # In other threads the order of the calls is unknown, so only the rows identify a repeat.
     plan = writes.plan_of(query.checkpoint, query.id, batch_id) if query.is_its_thread else None
     is_numbered = query.is_its_thread and sink_id is None
     content = writes.Content(batches, rows, topics, plan, this.notes, is_numbered)
@@ -199,7 +200,7 @@ def _append(frame: DataFrame, batch_id: int, given: dict[str, str], sink_id: str
 def snapshot(path: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:
     """Publish a copy of a live file for readers on other hosts, replacing the previous copy.
 
-    SQLite's WAL works on one host only: over a network, open such a copy and never the live file.
+    SQLite's WAL works on one host only, so over a network open such a copy, never the live file.
     """
     with eosdb.connect(path, read_only=True) as db:
         db.publish_copy(target)

@@ -1,7 +1,7 @@
 """SQL views through JDBC: typed, with fixed offsets, and split into tasks that use SQLite's index.
 
-For programs that must use JDBC, and for views other than records. Otherwise use the data source: it needs
-no jar, has the columns of Spark's Kafka connector, and verifies checksums.
+Use this for programs that need JDBC, and for views other than records. Otherwise use the data source: it
+needs no jar, has the columns of Spark's Kafka connector, and verifies checksums.
 
 The SQLite JDBC driver comes from the argument, the environment variable, Debian's package, or Maven.
 """
@@ -172,12 +172,12 @@ def read_jdbc(
 
 
 def _check_folder(db: eosdb.Database, path: str) -> None:
-    """Raises SparkOptionError for a live file in a folder where the driver cannot put the shared memory of
-    SQLite's WAL."""
+    """Raises SparkOptionError for a live file in a read-only folder, where the driver cannot create the
+    shared memory of SQLite's WAL."""
     if not db.is_published and not os.access(os.path.dirname(path), os.W_OK):
         raise SparkOptionError(
             f"{path}: JDBC must create {path}-shm beside a live file, and the folder is not writable; read "
-            "it by read(), or make a copy by eosdb.spark_io.snapshot and read that"
+            "it with read(), or read a copy made by eosdb.spark_io.snapshot"
         )
 
 
@@ -212,7 +212,7 @@ def _predicates(
             tasks[-1].append(_range(tp, first, stop, partition, offset, by_topic=by_topic))
             filled += stop - start
             start = stop
-    # An empty file is read by one task that finds nothing.
+    # For an empty file, one task reads nothing.
     return tuple(" OR ".join(task) if task else "1 = 0" for task in tasks)
 
 

@@ -1,7 +1,7 @@
 """Selects the Python of Spark's workers, and explains errors if eosdb is not installed there.
 
-When a session's context is created, Spark reads the variable PYSPARK_PYTHON, and without it takes `python3`
-from the path. No session setting selects the Python.
+When a session's context is created, Spark reads the variable PYSPARK_PYTHON; if it is not set, Spark takes
+`python3` from the path. No session setting selects the Python.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def explained(spark: SparkSession) -> Iterator[None]:
     dependencies."""
     try:
         yield
-    except Exception as error:  # Its class differs over Spark Connect.
+    except Exception as error:  # The error's class differs over Spark Connect.
         missing = _MISSING.search(str(error))
         if missing is None:
             raise

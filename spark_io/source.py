@@ -1,8 +1,8 @@
 """The data source `eosdb`, by Spark's Python Data Source API: reads and writes batches and streams.
 
-Needs no jar. Planning runs in the driver's Python, reading and staging in the executors'. The
-SQL table function `eosdb('shop.db', 'orders')` reads the current records at each call, in one task: Spark
-keeps the first plan of a DataFrame or view, and a function has none.
+Needs no jar. Planning runs in the driver's Python, reading and staging in the executors'. The SQL table
+function `eosdb('shop.db', 'orders')` reads the current records at each call, in one task: Spark plans a
+DataFrame or view only once, but a function at each call.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _NAME: Final = "eosdb"
 
 
 class Records:
-    """Takes a path and, optionally, the topics to read, as in option `subscribe`; the default, and NULL, is
-    all topics."""
+    """The table function. Takes a path and, optionally, the topics to read, as in option `subscribe`; by
+    default, and for NULL, all topics."""
 
     def eval(self, path: pa.Array, subscribe: pa.Array | None = None) -> Iterator[pa.RecordBatch]:
         topics = None if subscribe is None else subscribe[0].as_py()
         given = {} if topics is None else {"subscribe": topics}
         parsed = options.parse(given, streaming=False)
-        # One snapshot of each file, as for every read.
+        # The function reads one snapshot of each file, as every read does.
         ranges = plan.batch(files.absolute(path[0].as_py()), parsed)
         yield from tasks.batches((one for one in ranges if one.size), plan.KAFKA, parsed)
 
@@ -53,7 +53,7 @@ class EosdbDataSource(datasource.DataSource):
         return "eosdb"
 
     def schema(self) -> str:
-        if "provider" in self.options:  # Set only when a table is created.
+        if "provider" in self.options:  # Spark sets this option only when a table is created.
             raise SparkOptionError(options.CATALOG)
         names = plan.chosen(self.options, is_fleet=files.of_options(self.options).is_fleet)
         return plan.sql_schema(names)
@@ -70,7 +70,7 @@ class EosdbDataSource(datasource.DataSource):
     def streamWriter(
         self, schema: StructType, overwrite: bool
     ) -> datasource.DataSourceStreamWriter:
-        # Complete mode appends the whole result each time, as Kafka's sink does.
+        # In complete mode each batch appends the whole result, as with Kafka's sink.
         return StreamWriter(self.options, schema)
 
 
@@ -89,11 +89,11 @@ class BatchReader(datasource.DataSourceReader):
         self._options = parsed
 
     def __getstate__(self) -> dict[str, object]:
-        """Spark sends the reader to each task together with the task's own ranges, so omit all others."""
+        """Spark sends each task the reader and the task's own ranges, so the reader omits all ranges."""
         return {**self.__dict__, "_ranges": []}
 
     def partitions(self) -> list[tasks.Task]:
-        # Spark needs at least one task, and the one that it creates for an empty list is not a `Task`.
+        # Spark needs at least one task. For an empty list it would create one that is not a `Task`.
         return [tasks.Task(ranges) for ranges in plan.split(self._ranges, self._options) or [()]]
 
     def read(self, partition: datasource.InputPartition) -> Iterator[pa.RecordBatch]:

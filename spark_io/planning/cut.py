@@ -1,6 +1,6 @@
 """The state of all files that a request matches, each in one snapshot, and the choice among copies.
 
-A file is identified by its id, not by its path. Of several copies of one file only the newest is read
+A file is identified by its id, not by its path. If a file has several copies, only the newest is read
 (decisions/0036).
 """
 
@@ -23,16 +23,16 @@ from eosdb.spark_io.planning.options import ReadOptions
 
 
 class State(NamedTuple):
-    """The offsets of a partition, and the default end of reading: below it every transaction is complete,
-    also across partitions."""
+    """The offsets of a partition, and the default end of reading. Below this end every transaction is
+    complete, even across partitions."""
 
     offsets: PartitionOffsets
     end: int
 
 
 class FileState(NamedTuple):
-    """The requested partitions of a file in one snapshot, and the mark of its history. `departures` has
-    each requested mark of another history, with the reason."""
+    """The requested partitions of a file in one snapshot, and the mark of its history. `departures` has the
+    requested marks that belong to another history, with the reasons."""
 
     path: str
     file_id: str
@@ -46,14 +46,14 @@ class FileState(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """The files to read, by id (or `ONLY`), in the order of their paths; and the skipped ones."""
+    """The files to read, by id (or `ONLY`), in the order of their paths, and the skipped files."""
 
     files: Mapping[str, FileState]
     skipped: tuple[SkippedFile, ...] = ()
 
 
 class Lens:
-    """Takes the cuts of one request, and reopens only the files that may have changed."""
+    """Takes the cuts of one request. Reopens only files that may have changed."""
 
     def __init__(self, request: files.Given, options: ReadOptions) -> None:
         self._request: Final = request
@@ -66,7 +66,7 @@ class Lens:
         """Take a cut. `marks_of` returns the remembered marks of a file id. Raises SparkOptionError if
         copies of one file have diverged, or if no file has a named topic or partition (unless
         `may_be_gone`: a stream that has read the topic reports the loss itself). Raises EosdbError for an
-        unreadable file that the options do not allow to skip."""
+        unreadable file, unless the options allow to skip it."""
         ignoring = self._options.ignoring
         listed = files.resolve(self._request, may_be_missing=ignoring.missing)
         skipped = [SkippedFile(path, "there is no such file") for path in listed.missing]
@@ -140,7 +140,7 @@ class Lens:
         return by_id, skipped
 
     def _with_copies(self, newest: FileState, marks_of: MarksOf) -> FileState:
-        """Look again, unless the last look has already compared the marks of the copies."""
+        """Return the newest copy, compared with the other copies' marks; looks again if needed."""
         look = self._known_files.looks([newest.path], marks_of)[newest.path]
         if isinstance(look, EosdbError):
             raise with_advice(look)
@@ -162,7 +162,7 @@ def check_named(states: Iterable[FileState], options: ReadOptions) -> None:
 
 
 def _older(copy: FileState, newest: FileState) -> SkippedFile:
-    """Why the copy is skipped. Raises SparkOptionError if both have been written to since."""
+    """Return the copy as a skipped file. Raises SparkOptionError if both copies have changed."""
     if copy.mark in newest.departures:
         raise SparkOptionError(
             f"{newest.path} and {copy.path} are copies of one file (id {copy.file_id}), and each has been "
@@ -173,7 +173,7 @@ def _older(copy: FileState, newest: FileState) -> SkippedFile:
 
 
 def other_file(tp: TopicPartition, marked: MarkedOffset, file: FileState) -> str | None:
-    """Why the offset is not of this file's history; None if nothing indicates that."""
+    """Why the offset does not belong to this file's history; None if nothing indicates that."""
     if marked.mark is not None and marked.mark in file.departures:
         return file.departures[marked.mark]
     state = file.states.get(tp)
@@ -185,7 +185,7 @@ def other_file(tp: TopicPartition, marked: MarkedOffset, file: FileState) -> str
 
 
 def other_topic(tp: TopicPartition, marked: MarkedOffset, file: FileState) -> str | None:
-    """Why the offset is of an earlier topic of this name; None if nothing indicates that."""
+    """Why the offset belongs to an earlier topic of this name; None if nothing indicates that."""
     if tp.topic not in {there.topic for there in file.states}:
         return "the topic has been deleted"
     now = file.topic_ids.get(tp.topic)

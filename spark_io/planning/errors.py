@@ -17,7 +17,7 @@ class SparkOptionError(errors.ConfigError):
 
 
 class OtherTargetError(errors.BatchDiffersError):
-    """The batch with this number and name went to other topics than it would now."""
+    """A batch with this number and name was already written, to other topics than this one."""
 
 
 _CORRUPT: Final = (
@@ -41,7 +41,7 @@ class Ignoring(NamedTuple):
     missing: bool = False
 
     def allows(self, error: errors.EosdbError) -> bool:
-        """Whether the file that raised this error may be skipped."""
+        """Whether a file may be skipped that raised this error."""
         return (self.corrupt and isinstance(error, _CORRUPT)) or (
             self.missing and isinstance(error, errors.DatabaseNotFoundError)
         )

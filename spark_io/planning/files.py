@@ -1,4 +1,4 @@
-"""The eosdb files of a request: one path, a list, globs, directories. `named` expands a path."""
+"""The eosdb files of a request: one path, a list, globs, or directories. `named` expands a path."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def look(path: str, marks_of: Callable[[str], Iterable[str]]) -> FileSummary:
     CorruptDatabaseError and ConfigError."""
     (published,) = publishing.published(path)
     manifest = published.manifest
-    # The manifest has the marks of the preceding snapshots; older ones need the file.
+    # The manifest has the marks of the latest snapshots; older marks need the file.
     unknown = set(marks_of(manifest.file_id)) - {manifest.mark, *manifest.marks}
     departures = {}
     if unknown:
@@ -51,8 +51,8 @@ Given = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """The files of a request, in order. `is_fleet`: the request may match several files, even if it now
-    matches one."""
+    """The files of a request, in order. `is_fleet`: the request may match several files, even if it matches
+    one now."""
 
     paths: tuple[str, ...]
     is_fleet: bool
@@ -98,7 +98,7 @@ def is_fleet(request: Given) -> bool:
 
 
 def absolute(path: str | os.PathLike[str]) -> str:
-    """Make a path absolute; a URL stays as it is."""
+    """Make a path absolute; a URL is unchanged."""
     return os.fspath(path) if is_remote(path) else os.path.abspath(local(os.fspath(path)))
 
 
@@ -114,8 +114,8 @@ def resolve(request: Given, *, may_be_missing: bool = False) -> Files:
         matches = named(path)
         if not matches and not (may_be_missing and are_many):
             raise SparkOptionError(
-                f"{path}: there is no such file, no file .db in such a folder, nothing that such a "
-                "pattern fits, and nothing that is published there"
+                f"{path}: found nothing; expected a file, a folder with *.db files, a pattern that "
+                "matches files, or a place with published files"
             )
         if not matches and not os.path.isdir(path) and not glob.has_magic(path):
             missing.append(absolute(path))
@@ -124,8 +124,8 @@ def resolve(request: Given, *, may_be_missing: bool = False) -> Files:
 
 
 def named(path: str) -> list[str]:
-    """Expand one path to absolute paths, in order: the files of a folder or a pattern, the file itself,
-    or the files published below a URL or in a folder, such as a mounted bucket. Opens nothing."""
+    """Expand one path to absolute paths, in order: the file itself, the files of a folder or pattern, or
+    the files published below a URL or in a folder, such as a mounted bucket. Opens nothing."""
     if is_remote(path):
         return publishing.files(path)
     folder = os.path.abspath(path)

@@ -1,8 +1,8 @@
 """Remembers the state of many files, so that only changed files are opened again (decisions/0036).
 
-A file and its WAL are compared by inode, size and times. That does not prove that nothing changed: a file
-may change twice within one tick of its times, and a commit becomes readable an instant after its write to
-the WAL. So an entry is trusted only if the file had not changed for a while before it was opened. Each
+A file and its WAL are compared by inode, size and times. Equal values do not prove that nothing changed: a
+file may change twice within one tick of its times, and a commit becomes readable an instant after its write
+to the WAL. So an entry is trusted only if the file had not changed for a while before it was opened. Each
 pass also reopens the least recently opened files, so that no change is missed for ever.
 """
 
@@ -128,7 +128,7 @@ class KnownFiles(Generic[F]):
         before = self._entries.get(path)
         stamp = stamp or Stamp((), None)
         since = before.since_ms if before is not None and before.stamp == stamp else now
-        # The stamp precedes the look, so a change in between changes the next stamp.
+        # The stamp is taken before the look, so a change in between shows as a new stamp.
         is_trusted = (
             now - since >= _A_WHILE_MS or (stamp.newest_ns if stamp.database else 0) < old_ns
         )
@@ -168,7 +168,7 @@ def _done(begin: int) -> list[Any]:
 
 
 def in_parallel(function: Callable[[T], R], items: Sequence[T]) -> list[R]:
-    """Return the results in order, computed by threads; for functions that wait for a network or files."""
+    """Return the results in order, computed by threads. For functions that wait for a network or files."""
     if len(items) <= _CHUNK:
         return [function(item) for item in items]
     chunks = [items[i : i + _CHUNK] for i in range(0, len(items), _CHUNK)]
@@ -179,7 +179,7 @@ def in_parallel(function: Callable[[T], R], items: Sequence[T]) -> list[R]:
 
 
 def _covers(entry: _Entry[F], marks_of: MarksOf) -> bool:
-    """Whether the entry was compared with all these marks; its own mark needs no comparison."""
+    """Whether the entry was compared with all these marks. Its own mark needs no comparison."""
     if isinstance(entry.look, EosdbError):
         return True
     own = entry.look.mark

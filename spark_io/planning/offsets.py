@@ -1,9 +1,9 @@
 """The position of a stream in each partition, and its form in Spark's checkpoint.
 
 The form is the Kafka connector's, `{"topic": {"0": "23@MARK@TOPIC"}}`. If the request may match several
-files, each has such an object under its id, with its last path: `{"ID": {"@": "PATH", "topic": …}}`. MARK
-identifies the file's history at that offset. TOPIC is the topic's id, since a topic may be recreated under
-its name (decisions/0057). Both may be missing: a user may give a number.
+files, each file has such an object under its id, with its last path: `{"ID": {"@": "PATH", "topic": …}}`.
+MARK identifies the file's history at that offset. TOPIC is the topic's id, since a topic may be recreated
+under its name (decisions/0057). MARK and TOPIC may be missing, because users may give plain numbers.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class Positions:
     paths: Mapping[str, str] = field(default_factory=dict)
 
     def without(self, files: Collection[str], topics: Collection[tuple[str, str]]) -> Positions:
-        """The positions without these files, given by their keys, and without these topics, given by their
-        file's key and their name."""
+        """The positions without some files, given by their keys, and without some topics, given by file key
+        and name."""
         if not files and not topics:
             return self
         return Positions(
@@ -81,8 +81,8 @@ def moved(
     paths: Mapping[str, str],
     topic_ids: Mapping[str, Mapping[str, str]],
 ) -> Positions:
-    """The new positions: each partition that has moved gets the newest mark and path of its file and its
-    topic's id. Others stay as they are: Spark takes any difference for a new micro-batch."""
+    """The new positions. A partition that has moved gets the newest mark and path of its file, and its
+    topic's id. Other partitions keep theirs, because Spark takes any difference for a new micro-batch."""
     if offsets == numbers(before.offsets):
         return before
     positions: dict[Place, MarkedOffset] = {}
@@ -112,8 +112,8 @@ def to_json(positions: Positions, *, is_fleet: bool) -> dict[str, Any]:
 
 
 def parse(given: Mapping[str, Any], *, is_fleet: bool) -> Positions:
-    """Parse Spark's JSON object. It may be of a query that named one file, while this one names several, or
-    the reverse. Raises SparkOptionError if the offsets are of several files, or of an unknown one."""
+    """Parse Spark's JSON object. Its query may have named one file and this query several, or the reverse.
+    Raises SparkOptionError if their file is unknown, or if only they have several files."""
     if is_fleet and _has(given, is_fleet=False):
         given = _by_file(given)
     elif not is_fleet and _has(given, is_fleet=True):
@@ -148,7 +148,7 @@ def _by_file(given: Mapping[str, Any]) -> dict[str, Any]:
             mark = parse_offset(value).mark
             if mark is None:
                 raise SparkOptionError(
-                    "the checkpoint is of a query that read one file, and does not say which; this query "
+                    "the checkpoint is of a query that read one file, and does not identify it; this query "
                     "reads several. Give it a new checkpoint, or name the one file"
                 )
             of_file = by_file.setdefault(summary.id_in(mark), {})
@@ -206,7 +206,7 @@ def _flat(offsets: Any) -> dict[tuple[str, ...], int]:
     return {
         (name, *rest): offset
         for name, nested in offsets.items()
-        if not name.startswith("@")  # Not a topic but a file's path, or the skipped files.
+        if not name.startswith("@")  # "@" is a file's path, "@skipped" the skipped files.
         for rest, offset in _flat(nested).items()
     }
 

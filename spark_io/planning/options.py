@@ -1,7 +1,7 @@
 """Parses the options of a reader: topics, start, end, and limits.
 
-Names and meanings are those of Spark's Kafka connector. Some have no effect here, and some are refused
-with an alternative; docs/spark.md has the same table.
+Names and meanings are those of Spark's Kafka connector. Some options have no effect here, and some are
+refused with an alternative; docs/spark.md has the same table.
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ _ACCEPTED: Final = frozenset(name.lower() for name in ACCEPTED)
 
 def check(options: Mapping[str, str], own: Collection[str]) -> None:
     """Raises SparkOptionError for the first option that is refused or unknown. Names are in lower case;
-    `own` are those that the caller honours."""
+    `own` are the options that the caller uses."""
     for name in options:
         if name in REFUSED:
             raise SparkOptionError(f"option {name} does nothing here: {REFUSED[name]}")
-        # All other settings of Kafka's clients concern connections and speed.
+        # All remaining settings of Kafka's clients concern connections and speed, so they are ignored.
         if not (name in own or name in _ACCEPTED | _SPARKS_OWN or name.startswith(_KAFKAS_OWN)):
             alike = get_close_matches(name, {*own, *_ACCEPTED, *_SPARKS_OWN} - _INNER, n=1)
             guess = f"; did you mean {spelled(alike[0])}?" if alike else ""
@@ -105,8 +105,8 @@ Offsets = Mapping[str, Mapping[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """The start or end of reading: EARLIEST or LATEST, or offsets or times (ms) for all or each
-    partition."""
+    """The start or end of reading: EARLIEST or LATEST, or offsets or times (ms), for all partitions or for
+    each."""
 
     special: int | None = None
     offsets: Offsets | None = None
@@ -139,7 +139,7 @@ class ReadOptions:
     ignoring: Ignoring
 
     def wants(self, tp: TopicPartition) -> bool:
-        """Whether the partition is subscribed to."""
+        """Whether the options select the partition."""
         if self.assigned is not None:
             return tp in self.assigned
         if self.topics is not None:
@@ -226,7 +226,7 @@ def _subscription(
             return None, re.compile(value), None
         except re.error as error:
             raise SparkOptionError(
-                f"option subscribePattern: {value!r} is no pattern: {error}"
+                f"option subscribePattern: got {value!r}, expected a regular expression: {error}"
             ) from None
     by_topic = _json("assign", value)
     try:
@@ -243,7 +243,8 @@ def _subscription(
 
 
 def _limit(options: Mapping[str, str], side: str, default: int, streaming: bool) -> Limit:
-    """Times take precedence over times by partition, and those over offsets, as in Kafka's connector."""
+    """Times take precedence over times by partition, which take precedence over offsets (Kafka's
+    connector)."""
     if (text := options.get(f"{side}timestamp")) is not None:
         if not text.strip().isdigit():
             raise SparkOptionError(
@@ -296,7 +297,7 @@ def _by_partition(name: str, text: str) -> Offsets:
 
 
 def _marked(text: str) -> dict[TopicPartition, MarkedOffset]:
-    """The marked offsets in a text that was already validated."""
+    """The offsets that have marks, from a text that was already validated."""
     return {
         TopicPartition(topic, int(partition)): marked
         for topic, partitions in parsed(text).items()

@@ -1,8 +1,8 @@
 """Plans the reads of the tasks: ranges of offsets, fixed in one snapshot of each file.
 
-Below the last stable offset a range never changes, so late tasks read the same records as early ones.
-Each task costs Spark some 50 ms, so one task reads several small ranges. The columns are those of
-Spark's Kafka connector, and those that only eosdb has.
+Below the last stable offset a range never changes, so late tasks read the same records as early ones. Each
+task costs Spark some 50 ms, so one task reads several small ranges. The columns are those of Spark's Kafka
+connector, and some that only eosdb has.
 """
 
 from __future__ import annotations
@@ -118,8 +118,8 @@ def _check_marked(file: FileState, option: str, limit: Limit) -> None:
     for tp, marked in limit.marked.items():
         if (why := other_file(tp, marked, file) or other_topic(tp, marked, file)) is not None:
             raise SparkOptionError(
-                f"{option}: offset {marked.offset} of {tp} is not from {file.path} as it is now: {why}. "
-                "Give numbers without a mark if they are meant for this file"
+                f"{option}: offset {marked.offset} of {tp} is not of {file.path}: {why}. If it is "
+                "meant for this file, give the number without a mark"
             )
 
 
@@ -159,13 +159,13 @@ def positions(
 
 
 def split(ranges: Iterable[Range], options: ReadOptions) -> list[tuple[Range, ...]]:
-    """Distribute the ranges over tasks of about equal size: split large ranges and combine small ones.
-    The ranges of a file are adjacent, so that a task opens it once."""
+    """Distribute the ranges over tasks of about equal size, by splitting large ranges and combining small
+    ones. The ranges of a file are adjacent, so that a task opens it once."""
     wanted = sorted((range_ for range_ in ranges if range_.size), key=attrgetter("path"))
     total = sum(range_.size for range_ in wanted)
     tasks = -(-total // options.rows_per_task)
     if tasks > 1:
-        # A multiple of the cores. Those of the executors are unknown here, so count the driver's.
+        # A multiple of the cores. The executors' cores are unknown here, so the driver's are counted.
         cores = os.cpu_count() or 1
         tasks = -(-tasks // cores) * cores
     tasks = max(tasks, options.min_partitions or 1)
@@ -206,7 +206,7 @@ def _offset(
 ) -> int:
     start = state.offsets.log_start_offset
     if limit is None:
-        # Kafka's connector requires every partition; here unnamed ones have the default limits.
+        # Kafka's connector requires every partition; here others have the default limits.
         return state.end if at_end else start
     if limit in (EARLIEST, LATEST):
         return start if limit == EARLIEST else state.end
@@ -231,7 +231,7 @@ def _at_time(
     *,
     at_end: bool,
 ) -> int:
-    # An end is resolved like a start, so that consecutive time ranges do not overlap.
+    # An end is resolved in the same way as a start, so that consecutive time ranges do not overlap.
     first = db.admin._first_record_at(tp, time_ms, isolation_level=options.isolation_level)
     if first is not None:
         return min(first.offset, state.end)

@@ -1,10 +1,10 @@
 """The stream reader: micro-batches of committed records, from the offsets in Spark's checkpoint.
 
-A checkpoint outlives the files. Before an offset is used, its file must be the same, with a history that
-has only grown since, and its topic must not have been recreated.
+A checkpoint outlives the files. Before an offset is used, its file must still be the same, its history must
+only have grown, and its topic must not have been recreated.
 
-The query resumes from Spark's checkpoint, so a failed commit of a group's offsets (`groupId`) does not
-stop it: it is logged once and retried later.
+The query resumes from Spark's checkpoint, so a failed commit of a group's offsets (`groupId`) does not stop
+it: the failure is logged once, and the commit is retried later.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class StreamReader(DataSourceStreamReader, limits.SupportsTriggerAvailableNow):
     all, unless maxOffsetsPerTrigger, or its default, limits it."""
 
     def __init__(self, given: MutableMapping[str, str], schema: StructType) -> None:
-        # Spark also creates one for each micro-batch, only to send it to the tasks: open nothing here.
+        # Spark also creates one for each micro-batch, only to send it to tasks, so open nothing here.
         self._names = tuple(schema.fieldNames())
         plan.check(self._names)
         self._options = options.parse(given, streaming=True)
@@ -83,8 +83,8 @@ class StreamReader(DataSourceStreamReader, limits.SupportsTriggerAvailableNow):
         cut, (position,) = self._cut_at(start)
         before = offsets.numbers(position.offsets)
         if self._group is not None:
-            # Everything before the next micro-batch was written. (Spark calls `commit` one batch late,
-            # and not after the last one.)
+            # All offsets before the next micro-batch were written. (Spark calls `commit` one batch late,
+            # and not after the last batch.)
             self._group.tell(
                 {
                     (cut.files[key].path, tp): offset
@@ -93,7 +93,7 @@ class StreamReader(DataSourceStreamReader, limits.SupportsTriggerAvailableNow):
                 }
             )
         newest = _ends(cut)
-        if self._frozen is not None:  # A topic recreated since may be shorter.
+        if self._frozen is not None:  # A recreated topic may be shorter.
             newest = {p: min(end, newest[p]) for p, end in self._frozen.items() if p in newest}
         first = {
             (key, tp): state.offsets.log_start_offset
@@ -115,7 +115,7 @@ class StreamReader(DataSourceStreamReader, limits.SupportsTriggerAvailableNow):
         return self._to_json(self._moved(position, reached, cut))
 
     def reportLatestOffset(self) -> dict[str, Any]:
-        """Return the newest offsets, and the skipped files if any, for `query.lastProgress`."""
+        """Return the newest offsets, and any skipped files, for `query.lastProgress`."""
         cut = self._last or self._cut()
         newest = self._moved(Positions(), _ends(cut), cut)
         told = offsets.to_json(newest, is_fleet=self._is_fleet)
@@ -124,7 +124,7 @@ class StreamReader(DataSourceStreamReader, limits.SupportsTriggerAvailableNow):
         return told
 
     def skipped_files(self) -> list[SkippedFile]:
-        """The files that the last planning of a micro-batch skipped."""
+        """The files that were skipped when the last micro-batch was planned."""
         return [] if self._last is None else [*self._last.skipped, *self._histories.missing]
 
     def prepareForTriggerAvailableNow(self) -> None:
@@ -158,19 +158,19 @@ class StreamReader(DataSourceStreamReader, limits.SupportsTriggerAvailableNow):
         assert isinstance(partition, tasks.Task)
         return tasks.batches(partition.ranges, self._names, self._options)
 
-    # -- inside ---------------------------------------------------------------------------------
+    # -- helpers --------------------------------------------------------------------------------
 
     def _cut_at(self, *told: Mapping[str, Any]) -> tuple[Cut, list[Positions]]:
-        """Take a cut of the files, and return it with the checkpoint's positions that are valid in it."""
+        """Take a cut of the files. Returns it with the checkpoint's positions that are still valid."""
         known = [self._parsed(each) for each in told]
         cut = self._cut(*known)
         self._histories.note_missing(known[-1], cut)
-        # The end of a micro-batch first: a loss of planned records is reported before any other.
+        # The end of a micro-batch first, so that a loss of planned records is reported before others.
         known = [self._histories.still_valid(positions, cut) for positions in reversed(known)]
         return cut, known[::-1]
 
     def _cut(self, *known: Positions) -> Cut:
-        """Take a cut; a glob or directory then includes files created since the last one."""
+        """Take a cut, which includes files of a glob or directory that were created since the last cut."""
         remembered = offsets.marks(*(positions.offsets for positions in known))
         self._last = self._lens.cut(
             lambda key: remembered.get(key, ()),
@@ -207,20 +207,20 @@ def _not_back(before: Mapping[Place, int], newest: Mapping[Place, int]) -> dict[
 def _limited(
     before: Mapping[Place, int], first: Mapping[Place, int], newest: Mapping[Place, int], most: int
 ) -> dict[Place, int]:
-    """Advance by at most `most` offsets, shared among the partitions with waiting offsets."""
+    """Advance by at most `most` offsets, shared among the partitions that are behind."""
     starts = {place: before.get(place, first.get(place, 0)) for place in newest}
     waiting = {place: newest[place] - start for place, start in starts.items()}
     waiting = {place: count for place, count in waiting.items() if count > 0}
     if sum(waiting.values()) <= most:
         return {**before, **_not_back(before, newest)}
-    # The sum of the offsets grows by `most` with each micro-batch, so the turns go round.
+    # The sum of the offsets grows by `most` with each micro-batch, so each partition gets its turn.
     shares = _shares(waiting, most, turn=sum(starts.values()))
     return {**before, **{place: start + shares.get(place, 0) for place, start in starts.items()}}
 
 
 def _shares(waiting: Mapping[Place, int], most: int, turn: int) -> dict[Place, int]:
-    """Share `most` offsets, fewer than wait: one for each partition, and the others in proportion, so
-    that a backlog starves no small partition. If more partitions than offsets wait, they take turns."""
+    """Share `most` offsets, fewer than are `waiting`: one for each partition, and the rest in proportion,
+    so that a backlog starves no partition. With more partitions than offsets, they take turns."""
     places = sorted(waiting)
     if len(places) > most:
         return {places[(turn + i) % len(places)]: 1 for i in range(most)}
@@ -245,7 +245,7 @@ class Trigger:
         self._last_ms: int | None = None
 
     def is_due(self, waiting: int) -> bool:
-        """Whether to read the `waiting` offsets: they reach the minimum, or the maximum delay has
+        """Whether to read the `waiting` offsets: if they reach the minimum, or the maximum delay has
         passed."""
         if self._least is None:
             return True
@@ -266,8 +266,8 @@ class Histories:
         self._told: set[str] = set()
 
     def still_valid(self, positions: Positions, cut: Cut) -> Positions:
-        """The positions without files of another history and without recreated topics, which are then
-        read from their beginning. Raises SparkOptionError unless data loss is allowed."""
+        """Remove the positions of files with another history and of recreated topics, which are then read
+        from their beginning. Raises SparkOptionError unless data loss is allowed."""
         gone: set[str] = set()
         others: set[tuple[str, str]] = set()
         for (key, tp), marked in positions.offsets.items():
@@ -290,7 +290,7 @@ class Histories:
         return positions.without(gone, others)
 
     def lost(self, what: str) -> None:
-        """Raises SparkOptionError unless data loss is allowed; then it is logged, once."""
+        """Log a loss, once, if data loss is allowed; otherwise raise SparkOptionError."""
         if self._options.fail_on_data_loss:
             raise SparkOptionError(f"{what}. Set failOnDataLoss=false to read the rest")
         if what in self._told:
@@ -320,7 +320,7 @@ class Histories:
             if not self._options.ignoring.missing and self._options.fail_on_data_loss:
                 raise SparkOptionError(
                     f"{path}: {reason}. Put it back where the query reads; or set "
-                    "ignoreMissingFiles=true to go on without it: its offsets are kept"
+                    "ignoreMissingFiles=true to continue without it and keep its offsets"
                 )
             if path not in told:
                 catalog.FILE_LEFT_OUT.say(file=path, cause=reason)
@@ -346,7 +346,7 @@ class GroupProgress:
         self._warned_of: set[type[Exception]] = set()
 
     def tell(self, places: Mapping[Place, int]) -> None:
-        """Commit these offsets, below which everything was written. Never raises."""
+        """Commit these offsets, below which all records were written. Never raises."""
         now_ms = self._clock.monotonic_ms()
         refused: dict[type[Exception], list[tuple[str, Exception]]] = {}
         for path, reached in _by_file(places).items():
@@ -354,7 +354,7 @@ class GroupProgress:
                 continue
             try:
                 self._commit(path, reached)
-            except Exception as error:  # No failure here may stop the query.
+            except Exception as error:  # No failed commit may stop the query.
                 self._not_before[path] = now_ms + _LATER_MS
                 refused.setdefault(type(error), []).append((path, error))
             else:

@@ -1,7 +1,7 @@
 """Reads the ranges of a task as Arrow batches, file by file, and skips files as the options allow.
 
 Spark may run a task long after planning. If the file was replaced, a topic recreated, or records deleted
-meanwhile, that is an error or a logged loss.
+meanwhile, this is an error, or a loss that is logged.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class Task(InputPartition):
 def batches(
     ranges: Iterable[Range], names: Sequence[str], options: ReadOptions
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the records of the ranges, in order. If reading a file fails midway and the options allow to
-    skip it, its earlier batches are kept and the rest is skipped. Otherwise the error is raised."""
+    """Yield the records of the ranges, in order. If reading a file fails midway, and the options allow to
+    skip the file, its earlier batches are kept and the rest is skipped. Otherwise the error is raised."""
     for path, of_file in itertools.groupby(ranges, key=attrgetter("path")):
         try:
             yield from _of_file(tuple(of_file), names, options)
@@ -56,12 +56,12 @@ _AGAIN: Final = (
 def _of_file(
     ranges: Sequence[Range], names: Sequence[str], options: ReadOptions
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the records of at least one range of a single file, in order. Raises SparkOptionError if the
+    """Yield the records of one or more ranges of a single file, in order. Raises SparkOptionError if the
     file was replaced or a topic recreated since planning, OffsetOutOfRangeError if retention has removed
     records of the range, and CorruptRecordError for a damaged record. With failOnDataLoss=false a stream
     skips lost records, and a DataFrame reads the remaining ones, unless the file or topic was replaced."""
     with contextlib.ExitStack() as cleanup:
-        # The collector would spend a sixth of the time on millions of tuples, which form no cycles.
+        # The garbage collector would spend a sixth of the time on millions of tuples, which form no cycles.
         cleanup.enter_context(without_garbage_collection())
         path = ranges[0].path
         db = cleanup.enter_context(files.connect(path))
@@ -71,15 +71,15 @@ def _of_file(
             except errors.OffsetOutOfRangeError as error:
                 again = "" if options.is_stream else f"{_AGAIN}. "
                 raise errors.OffsetOutOfRangeError(
-                    f"{path}: {error}; retention or delete-records has taken records that were to be "
-                    f"read. {again}Set failOnDataLoss=false to read the rest"
+                    f"{path}: {error}; retention or delete-records has removed records that this "
+                    f"task reads. {again}Set failOnDataLoss=false to read the rest"
                 ) from error
 
 
 def _checked(
     db: eosdb.Database, source: Range, names: Sequence[str], options: ReadOptions
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the records of one range, and check that file and topic are the planned ones."""
+    """Yield the records of one range. Checks that file and topic are those of the plan."""
     departure = None if source.mark is None else db.admin._history_departure(source.mark)
     if departure is not None:
         departure = f"the file is another than was there: {departure}"
@@ -101,8 +101,8 @@ def _checked(
             skip_lost=not options.fail_on_data_loss,
             source_file=source.path,
         ):
-            # Ids are never reused: an unchanged id was unchanged when this batch was read. The scan
-            # itself raises UnknownTopicIdError if a later batch is another topic's.
+            # Ids are never reused: if the id is the same now, it was the same when this batch was read. If
+            # a later batch belongs to another topic, the scan itself raises UnknownTopicIdError.
             if is_first and _is_lost(_other_topic(db, source), source, options):
                 return
             is_first = False
@@ -116,8 +116,8 @@ def _checked(
 
 
 def _is_lost(why: str | None, source: Range, options: ReadOptions) -> bool:
-    """Whether the range is lost and the stream accepts losses, which is logged. Otherwise a loss raises
-    SparkOptionError."""
+    """Whether the range is lost and the stream accepts this loss, which is then logged. Raises
+    SparkOptionError for any other loss."""
     if why is None:
         return False
     what = f"{source.path}, {source.topic_partition}: since this was planned {why}"
@@ -130,7 +130,7 @@ def _is_lost(why: str | None, source: Range, options: ReadOptions) -> bool:
 
 
 def _other_topic(db: eosdb.Database, source: Range) -> str | None:
-    """Why the topic is not the planned one; None if it is."""
+    """Why the topic is not the one of the plan; None if it is."""
     if source.topic_id is None:
         return None
     try:

@@ -1,1 +1,1 @@
-"""The exactly-once sink: staged rows, the identity of a write, the report of its result."""
+"""The exactly-once sink: staging rows, identifying a write, and reporting its result."""

@@ -1,12 +1,12 @@
-"""The micro-batch of a write, and the write's number among those to one target.
+"""The micro-batch of a write, and the write's number among the writes to one target.
 
-In the thread in which Spark calls a function for `foreachBatch` the order of the calls is known: the
-number and Spark's plan identify a replayed call. Elsewhere only its rows identify it. Rows that an
-earlier attempt did not write may be a different replay, or new ones, which is an error.
+In the thread in which Spark calls a function for `foreachBatch`, the order of the calls is known: the
+number and Spark's plan identify a replayed call. In other threads only its rows identify it. If an earlier
+attempt has not written these rows, they may be a different replay, or new rows; this is an error.
 
-A write returns a report. A skipped batch is also logged: it may be a repeat, or a user's mistake.
+A write returns a report. A skipped batch is also logged, because it may be a repeat, or a user's mistake.
 
-The micro-batch is found in any thread, through the session of its DataFrames, which Spark creates for the
+In any thread the micro-batch is found through the session of its DataFrames, which Spark creates for the
 query. Spark's local properties exist only in the thread in which it calls the function.
 """
 
@@ -46,7 +46,7 @@ class Query(NamedTuple):
 
 
 def query_of(spark: SparkSession) -> Query:
-    """The query; fields that the session does not reveal are None."""
+    """The query of a session; fields that the session does not show are None."""
     try:
         context = spark.sparkContext
         query_id = context.getLocalProperty("sql.streaming.queryId")
@@ -86,10 +86,10 @@ def _running(spark: Any, query_id: str | None) -> Query | None:
 
 @contextlib.contextmanager
 def active(spark: Any) -> Iterator[None]:
-    """Make this session the active one during the block. Spark resolves data sources in the active
-    session. In a thread that it did not start, that may be another one, without the format `eosdb`."""
+    """Make this session the active one during the block. Spark resolves data sources in the active session,
+    which in the user's threads may be another one, without the format `eosdb`."""
     before = classes = None
-    with contextlib.suppress(Exception):  # Spark Connect has its session on the server.
+    with contextlib.suppress(Exception):  # Over Spark Connect the session is on the server.
         classes = SparkSession._get_j_spark_session_class(spark._jvm)
         found = classes.getActiveSession()
         before = found.get() if found.isDefined() else None
@@ -115,8 +115,8 @@ class Call(NamedTuple):
 
 
 class MicroBatch(NamedTuple):
-    """A micro-batch of a query, as `write` passes it to the commit in another process. `run` is one
-    attempt, `calls` are the earlier ones of this attempt to the same sink."""
+    """A micro-batch of a query, as `write` passes it to the commit in another process. `run` identifies one
+    attempt; `calls` are the attempt's earlier calls to the same sink."""
 
     query_id: str
     batch_id: int
@@ -150,8 +150,8 @@ class MicroBatch(NamedTuple):
         rows: str,
         is_taken: Callable[[int], bool],
     ) -> tuple[eosdb.AppendOnceResult, Call]:
-        """Append one of several writes of the micro-batch; `bring` gets its number. Raises
-        BatchDiffersError if it may be a replay with other rows."""
+        """Append one of several writes of the micro-batch by calling `bring` with its number. Raises
+        BatchDiffersError if the write may be a replay with other rows."""
         made = {call.rows: call.number for call in self.calls if call.file_id == file_id}
         if self.is_in_order:
             number = made.get(rows, len(made))
@@ -193,7 +193,7 @@ class Calls:
         self._runs: dict[str, tuple[object, list[Call]]] = {}
 
     def of(self, sink: str, run: object) -> tuple[Call, ...]:
-        """The calls so far. `run` identifies one attempt of a micro-batch."""
+        """The calls of this attempt so far. `run` identifies the attempt."""
         with self._lock:
             last, calls = self._runs.get(sink, (run, []))
             return tuple(calls) if last == run else ()
@@ -222,14 +222,14 @@ class WriteReport:
             catalog.BATCH_LEFT_OUT.say(file=os.fspath(path), cause=self.why)
 
     def to_file(self, path: str, call: Call | None = None) -> None:
-        """Write the report for the driver, because Spark passes nothing back from a commit."""
+        """Write the report to a file for the driver, because Spark passes nothing back from a commit."""
         offsets = [[*tp, offset] for tp, offset in self.offsets.items()]
         with contextlib.suppress(OSError):  # Over Spark Connect the folder may be on another host.
             Path(path).write_text(json.dumps([{**asdict(self), "offsets": offsets}, call]))
 
 
 def of_file(path: str) -> tuple[WriteReport, Call | None]:
-    """The report, and the call if it belongs to a micro-batch."""
+    """Read the report, and the call if the write belongs to a micro-batch."""
     try:
         found, call = parsed(Path(path).read_text())
     except OSError:

@@ -43,10 +43,10 @@ Pair = tuple[TopicPartition, Sequence[Record]]
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """The options of a writer. `app_id` and `version` identify a batch job and its run; `sink_id`
-    identifies a stream; None if Spark's ids do. `name` distinguishes several writes of one batch.
-    `micro_batch` is the text of a MicroBatch. `report` is the file in which the commit leaves its report
-    for the driver."""
+    """The options of a writer. `app_id` and `version` identify a batch job and its run, `sink_id` a stream;
+    they are None if Spark's ids identify these. `name` distinguishes several writes of one batch.
+    `micro_batch` is the text of a MicroBatch. The commit writes its report for the driver to the file
+    `report`."""
 
     path: str
     topic: str | None
@@ -78,7 +78,7 @@ def parse(given: Mapping[str, str], types: Mapping[str, str]) -> WriteOptions:
             "no file is named; give save(path), start(path) or option path. In INSERT and saveAsTable: "
             f"{CATALOG}"
         )
-    # Executors may run in other folders than the driver, where this is parsed.
+    # Executors may run in other folders than the driver, which parses this.
     path = absolute(path)
     topic = options.get("topic")
     check_columns(types, topic)
@@ -107,8 +107,8 @@ def parse(given: Mapping[str, str], types: Mapping[str, str]) -> WriteOptions:
 
 
 def check_columns(types: Mapping[str, str], topic: str | None) -> None:
-    """Raises SparkOptionError for a DataFrame that cannot be converted to records. Unknown columns are
-    ignored, as by Kafka's sink."""
+    """Raises SparkOptionError if the DataFrame cannot be converted to records. Ignores unknown columns,
+    like Kafka's sink."""
     for name, found in types.items():
         if name not in COLUMNS:
             if name.lower() in COLUMNS:
@@ -120,7 +120,7 @@ def check_columns(types: Mapping[str, str], topic: str | None) -> None:
             )
     if "value" not in types:
         raise SparkOptionError(
-            "there is no column value, which is what records hold; make one, such as to_json(struct(*)) "
+            "there is no column value, the content of the records; add one, such as to_json(struct(*)) "
             "AS value"
         )
     if "topic" not in types and topic is None:
@@ -154,7 +154,7 @@ class Outgoing:
         return _grouped(table, topics)
 
     def _partitions(self, topic: str, table: pa.Table) -> list[int]:
-        """The partition of each row: its own, or by its key. Rows with neither share a random one."""
+        """The partition of each row: given in the row, or by its key. All others share a random one."""
         given = _column(table, "partition")
         if None not in given:
             return given
@@ -172,10 +172,10 @@ class Outgoing:
 
 
 def _grouped(table: pa.Table, by: list[Any]) -> Iterator[tuple[Any, pa.Table]]:
-    """Group the rows by the values `by`; within a group their order is kept."""
+    """Group the rows by the values `by`. Within a group they keep their order."""
     counts = Counter(by)
     if len(counts) > 1:
-        table = table.take(pc.sort_indices(pa.array(by)))  # A stable sort.
+        table = table.take(pc.sort_indices(pa.array(by)))  # The sort is stable.
     begin = 0
     for group, size in sorted(counts.items()):
         yield group, table.slice(begin, size)
@@ -183,7 +183,7 @@ def _grouped(table: pa.Table, by: list[Any]) -> Iterator[tuple[Any, pa.Table]]:
 
 
 def _tables(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Combine small Arrow batches, so that the batches in the log are larger."""
+    """Combine small Arrow batches, so that the log gets larger batches."""
     waiting: list[pa.RecordBatch] = []
     for batch in batches:
         waiting.append(batch)

@@ -1,13 +1,13 @@
 """The exactly-once sink: tasks stage their rows in files, and the driver's commit appends them.
 
-Files of repeated, failed or speculative tasks are ignored, because the commit names the files to append.
-It calls `Database.append_once`, which stores all rows of a batch and the batch's id atomically, and skips
-a batch that Spark replays after a crash if its content is the same. (Spark's own Kafka sink is
+The commit names the files to append, so files of repeated, failed or speculative tasks are ignored. It
+calls `Database.append_once`, which stores all rows of a batch and the batch's id atomically, and skips a
+batch that Spark replays after a crash if its content is the same. (Spark's own Kafka sink is
 at-least-once.)
 
-The name of a staged file contains its write. A commit removes the remaining files of its write and of
-earlier batches: those of failed or speculative attempts, and of a killed driver. A row that its topic
-rejects fails in the first task that sees it, before it is staged.
+The name of a staged file identifies its write. A commit removes other files of its write and of earlier
+batches, which failed or speculative attempts or a killed driver have left. A row that its topic rejects
+fails in the first task that reads it, before it is staged.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Topic:
 
 @dataclass(frozen=True)
 class Targets:
-    """The file, option topic, and the topics by name: None if an older schema hides them."""
+    """The file, option topic, and the topics by name. The topics are None if an older schema hides them."""
 
     path: str
     topic: str | None
@@ -62,7 +62,7 @@ class Targets:
         for name, rows in self._by_topic(batch):
             topic = self.topics.get(name)
             if topic is None:
-                raise self._refused(f"is for topic {name!r}, which is not there")
+                raise self._refused(f"is for topic {name!r}, which does not exist")
             if topic.is_compacted and ("key" not in names or rows.column("key").null_count):
                 raise self._refused(f"has no key, and topic {name} is compacted")
             if "partition" in names:
@@ -89,15 +89,14 @@ class Targets:
 
 
 def targets_of(options: WriteOptions, columns: Collection[str]) -> Targets:
-    """Look at the target before the job. Raises SparkOptionError for a published copy and for a compacted
+    """Check the target before the job. Raises SparkOptionError for a published copy and for a compacted
     topic without column key, DatabaseNotFoundError and UnknownTopicOrPartitionError."""
     path, topic = options.path, options.topic
     try:
         with eosdb.connect(path, read_only=True) as db:
             if db.is_published:
                 raise SparkOptionError(
-                    f"{path} is a published copy, which never changes; write to the file that it was "
-                    "made from"
+                    f"{path} is a published copy, which never changes; write to the original file"
                 )
             names = db.admin.list_topics() if topic is None else [topic]
             topics = {
@@ -108,9 +107,9 @@ def targets_of(options: WriteOptions, columns: Collection[str]) -> Targets:
                 for name in names
             }
     except SchemaOutOfDateError:
-        return Targets(path, topic, None)  # The commit upgrades the file.
+        return Targets(path, topic, None)  # The commit will upgrade the file.
     if topic is not None and topics[topic].is_compacted and "key" not in columns:
-        raise SparkOptionError(f"{path}: topic {topic} is compacted: make a column key")
+        raise SparkOptionError(f"{path}: topic {topic} is compacted: add a column key")
     return Targets(path, topic, topics)
 
 
@@ -122,7 +121,7 @@ _SIGN_S: Final = 300.0
 
 
 class Write(NamedTuple):
-    """The write of a staged file: a job, the number of a batch, and the name of the write in the batch."""
+    """The write of a staged file: a job, the number of a batch, and the write's name within the batch."""
 
     job: str
     batch: int
@@ -133,7 +132,7 @@ class Write(NamedTuple):
         return cls(*(_short(owner), batch, _short(name)))
 
     def makes_useless(self, other: Write) -> bool:
-        """Whether the other write's files are no longer needed once this write is committed."""
+        """Whether the other write's files are useless once this write is committed."""
         return self.job == other.job and (other.batch < self.batch or other == self)
 
     def __str__(self) -> str:
@@ -145,7 +144,7 @@ def _short(text: str) -> str:
 
 
 def _write_of(file: str) -> Write | None:
-    """Parse a file's name; None if it is not that of a staged file."""
+    """Parse the name of a staged file; None if another program named the file."""
     match file.split("."):
         case [job, batch, name, _, _] if batch.isdigit():
             return Write(job, int(batch), name)
@@ -182,8 +181,8 @@ def read(path: str) -> Iterator[pa.RecordBatch]:
 
 @contextlib.contextmanager
 def alive(folder: str, write: Write) -> Iterator[None]:
-    """Context manager: until it exits, no file of the write becomes an orphan, not even one of a task that
-    has ended."""
+    """Context manager: until it exits, no file of the write becomes an orphan, even if its task has
+    ended."""
     ended = threading.Event()
 
     def say_so() -> None:
@@ -203,7 +202,7 @@ def alive(folder: str, write: Write) -> Iterator[None]:
 
 
 def sweep(folder: str, done: Write, now_ms: int) -> None:
-    """Remove orphans and the files that the commit of `done` made useless; and the folder if it is then
+    """Remove orphans, the files that the commit of `done` made useless, and the folder if it is then
     empty."""
     for path in _files(folder):
         other = _write_of(os.path.basename(path))
@@ -240,7 +239,7 @@ _OF_TASK: Final = (
 
 @dataclass(frozen=True)
 class Staged(datasource.WriterCommitMessage):
-    """A task's message that its rows are staged. `path` is None if there were no rows."""
+    """A task's message that its rows are staged. `path` is None if it has no rows."""
 
     path: str | None
     task: int
@@ -266,7 +265,7 @@ def stage(
     query_id, batch_id, run, checkpoints = (
         None if context is None else context.getLocalProperty(name) for name in _OF_TASK
     )
-    if options.micro_batch is not None:  # Spark sets no properties in threads of the user.
+    if options.micro_batch is not None:  # Spark sets no local properties in the user's threads.
         this = MicroBatch.of_text(options.micro_batch)
         query_id, batch_id, run = this.query_id, str(this.batch_id), this.run
     write = _write(options, query_id, batch_id, own_id)
@@ -356,13 +355,13 @@ def _staged(messages: Sequence[object]) -> list[Staged]:
 
 class BatchWriter(datasource.DataSourceArrowWriter):
     """The writer of `df.write.format("eosdb")`. A repeated job with txnAppId and txnVersion appends
-    nothing, and neither does a replayed micro-batch in foreachBatch."""
+    nothing, and a replayed micro-batch in foreachBatch appends nothing either."""
 
     def __init__(
         self, given: MutableMapping[str, str], schema: StructType, overwrite: bool
     ) -> None:
         if overwrite:
-            raise SparkOptionError('a log is only appended to; write with mode("append")')
+            raise SparkOptionError('a log can only be appended to; write with mode("append")')
         self._options = parse(given, _types(schema))
         self._targets = targets_of(self._options, schema.fieldNames())
         # Created in the driver and pickled for the tasks, so that all attempts share it.
@@ -387,7 +386,7 @@ class BatchWriter(datasource.DataSourceArrowWriter):
             report.say(options.path)
 
     def _micro_batch(self, staged: Sequence[Staged]) -> MicroBatch | None:
-        """The micro-batch, from `write` or from the tasks."""
+        """The micro-batch of the write, from `write` or from the tasks; None outside of one."""
         if self._options.micro_batch is not None:
             return MicroBatch.of_text(self._options.micro_batch)
         for m in staged:
@@ -403,7 +402,7 @@ class BatchWriter(datasource.DataSourceArrowWriter):
         rows = writes.total(m.rows for m in staged)
         if this is not None:
             call = Call(_file_id(self._options.path), str(rows), 0)
-            # Another write of the same run is no replay of the first, so only its rows may match.
+            # Another write of the same run has the same plan, so only the rows may identify a replay.
             others = any(one != call for one in this.calls if one.file_id == call.file_id)
             plan = this.plan if this.is_in_order and not others else None
         try:
@@ -412,7 +411,7 @@ class BatchWriter(datasource.DataSourceArrowWriter):
         except OtherTargetError:
             raise
         except BatchDiffersError as error:
-            # Outside of a query, versions increase, so an older one is obsolete.
+            # Outside of a query, versions increase, so a smaller one is obsolete.
             if this is not None or error.newest == version:
                 raise
             discard(staged)
@@ -448,7 +447,7 @@ class BatchWriter(datasource.DataSourceArrowWriter):
         return self._report(result, staged, sink_id, this.batch_id), call
 
     def _last_write(self, sink_id: str, this: MicroBatch | None) -> writes.LastWrite | None:
-        """The sink's state in the query's checkpoint."""
+        """The note about the sink's last write in the query's checkpoint."""
         if this is None:
             return None
         return writes.last_write_of(this.checkpoint, sink_id)

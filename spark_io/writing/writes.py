@@ -2,12 +2,12 @@
 
 Different content under the same identity is an error. Content is identified by its rows, and by Spark's
 plan of the micro-batch. One match is enough: a replayed batch may compute different rows, and a new
-checkpoint may bring the same rows again. Both include the ids of the target topics, because the same rows
-in another topic are another write.
+checkpoint may bring the same rows again. Rows and plan are stored with the ids of the target topics,
+because the same rows in another topic are another write.
 
-Spark considers the batches of its checkpoint written. A target that is another file, or an older copy,
-lacks them. The batch ids do not reveal this, because a query may skip ids; so a note in the checkpoint
-has the files' ids and marks. It has no paths: a link may point elsewhere, and a file may be moved
+Spark takes the batches of its checkpoint as written. A target that is another file, or an older copy, lacks
+them. The batch ids do not show this, because a query may skip ids. So a note in the checkpoint has the
+files' ids and marks. It has no paths, because a link may lead to another file, and a file may be moved
 (decisions/0057).
 """
 
@@ -45,8 +45,8 @@ PUT_BACK: Final = "Put the newest file back; or keep the present file, and " + _
 
 
 class Written(NamedTuple):
-    """The batches of a sink in one file, the mark of the file's history after the last, and the ids of
-    their topics, by name."""
+    """The batches of a sink in one file, the mark of the file's history after the last batch, and the
+    topics' ids by name."""
 
     mark: str
     first: int
@@ -62,7 +62,7 @@ class LastWrite(NamedTuple):
 
     def files(self) -> dict[str, Written]:
         """The query's writes by file id."""
-        with contextlib.suppress(OSError, ValueError):  # No note yet, or one truncated by a crash.
+        with contextlib.suppress(OSError, ValueError):  # No note yet, or a crash truncated it.
             found: dict[str, list[Any]] = parsed(self.note.read_text())
             return {file_id: Written(*written) for file_id, written in found.items()}
         return {}
@@ -78,14 +78,14 @@ class LastWrite(NamedTuple):
                     f"them: {why}. {PUT_BACK}"
                 )
             return
-        # A query may write to several files under one name if it does so from its first batch on.
+        # A query may write to several files under one name if its first batch went to all of them.
         for other, written in files.items():
             if written.first < batch_id:
                 raise SparkOptionError(
                     f"{db.path}: the query has written its batches up to {written.last} (of "
                     f"{self.sink!r}) to the file with the id {other}; this is another file: its id is "
-                    f"{file_id}, and it lacks them. {PUT_BACK}. One more file beside the first needs a "
-                    "name of its own"
+                    f"{file_id}, and it lacks them. {PUT_BACK}. To write to a second file, use "
+                    "another name"
                 )
 
     def check_topics(self, db: eosdb.Database, topics: Mapping[str, str]) -> None:
@@ -102,7 +102,7 @@ class LastWrite(NamedTuple):
     def keep(
         self, db: eosdb.Database, batch_id: int, topics: Mapping[str, str] | None = None
     ) -> None:
-        """Note the present mark. After a crash just before, the older note is still valid."""
+        """Store the present mark. After a crash just before this, the older note is still valid."""
         files, file_id = self.files(), db.broker.cluster_id()
         before = files.get(file_id, Written("", batch_id, batch_id))
         files[file_id] = Written(
@@ -116,7 +116,7 @@ class LastWrite(NamedTuple):
 
 
 def last_write_of(checkpoint: str | None, sink: str) -> LastWrite | None:
-    """The note; None if the checkpoint is not a folder on this host."""
+    """The note about the sink; None if the checkpoint is not a folder on this host."""
     if checkpoint is None or not os.path.isdir(folder := local(checkpoint)):
         return None
     name = hashlib.blake2b(sink.encode(), digest_size=10).hexdigest()
@@ -124,9 +124,9 @@ def last_write_of(checkpoint: str | None, sink: str) -> LastWrite | None:
 
 
 def checkpoint_of(location: str | None, name: str | None, query_id: str | None) -> str | None:
-    """The checkpoint of a query whose session names only the parent folder
-    (`spark.sql.streaming.checkpointLocation`), in which Spark uses the query's name, or a random one.
-    None if this host does not have it."""
+    """The checkpoint of a query if the session names only the parent folder
+    (`spark.sql.streaming.checkpointLocation`), where Spark uses the query's name, or a random one. None if
+    this host does not have the checkpoint."""
     if location is None or query_id is None:
         return None
     with contextlib.suppress(OSError):
@@ -152,7 +152,7 @@ _TO: Final = " to "
 
 
 class Rows(NamedTuple):
-    """The number of rows and the sum of their hashes, which do not depend on order and batching."""
+    """The number of rows and the sum of their hashes. Order and batching do not change it."""
 
     size: int = 0
     digest: int = 0
@@ -189,8 +189,8 @@ def total(parts: Iterable[Rows]) -> Rows:
 
 
 def plan_of(checkpoint: str | None, query_id: str | None, batch_id: int) -> str | None:
-    """A digest of the checkpoint file that Spark stores before it runs the micro-batch, with the sources'
-    offsets and the time. None if it cannot be read here; then only the rows identify the content."""
+    """A digest of the offsets and the time that Spark stores in the checkpoint before it runs the
+    micro-batch. None if it cannot be read here; then only the rows identify the content."""
     if checkpoint is None:
         return None
     try:
@@ -223,7 +223,7 @@ class Content(NamedTuple):
         return (str(self.rows),) if self.plan is None else (str(self.rows), self.plan)
 
     def repeats_without_plan(self, batch_id: int, error: errors.BatchDiffersError) -> bool:
-        """Whether this is the batch with that number, stored when its plan could not be read."""
+        """Whether the stored batch is this one, and was stored when its plan could not be read."""
         planned = any(text.startswith(_PLAN) for text in error.held)
         is_it = self.is_numbered and self.plan is not None and error.newest == batch_id
         return is_it and bool(error.held) and not planned
@@ -272,7 +272,7 @@ def bring_in(
 
 
 def is_taken(db: eosdb.Database, sink_id: str, batch_id: int) -> bool:
-    """Whether the file knows this batch of the sink, or a later one."""
+    """Whether the file has this batch of the sink, or a later one."""
     return bool(db.query(summary.SINK_BATCH, (sink_id, batch_id)).all())
 
 
@@ -301,7 +301,7 @@ def _id_of(db: eosdb.Database, topic: str, *, may_create: bool) -> str:
 
 
 def _together(ids: Iterable[str]) -> str:
-    """Combine the ids of any number of topics into a short text."""
+    """Combine the ids of several topics into a short text."""
     match sorted(ids):
         case [one]:
             return one

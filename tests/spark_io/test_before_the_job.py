@@ -54,7 +54,7 @@ REFUSED = [
     ("orders", {"headers": [[], [{"key": None, "value": b"v"}]]}, "a header without a key"),
     ("compact", {"key": [b"k", None]}, "no key, and topic compact is compacted"),
     (None, {"topic": ["orders", None]}, "no topic, and option topic names none"),
-    (None, {"topic": ["orders", "gone"]}, "topic 'gone', which is not there"),
+    (None, {"topic": ["orders", "gone"]}, "topic 'gone', which does not exist"),
     (None, {"topic": ["two", "orders"], "partition": [1, 1]}, "partition 1 of topic orders"),
     (None, {"topic": ["orders", "compact"]}, "no key, and topic compact is compacted"),
 ]
@@ -92,7 +92,7 @@ def test_a_row_that_its_topic_does_not_take_fails_in_its_task(
 def test_a_compacted_topic_is_refused_before_the_job_if_there_is_no_key(topics: Path) -> None:
     source = EosdbDataSource({"path": str(topics), "topic": "compact"})
     for how in ("writer", "streamWriter"):
-        with pytest.raises(SparkOptionError, match="topic compact is compacted: make a column key"):
+        with pytest.raises(SparkOptionError, match="topic compact is compacted: add a column key"):
             getattr(source, how)(SCHEMA, False)
     source.writer(StructType([*SCHEMA.fields]).add("key", BinaryType()), False)
 
@@ -164,7 +164,9 @@ def test_a_checkpoint_of_one_file_is_one_of_several_files_and_back(
         one()
     old: Any = {"orders": {"0": 3}}
     several.offset = old
-    with pytest.raises(SparkOptionError, match=r"read one file.* does not say which.* new checkp"):
+    with pytest.raises(
+        SparkOptionError, match=r"read one file.* does not identify it.* new checkp"
+    ):
         several()
 
 

@@ -62,7 +62,7 @@ def test_times_win_over_offsets() -> None:
     [
         ({"subscribe": "a", "assign": "{}"}, False, "expected one of"),
         ({"subscribe": " , "}, False, "expected topics"),
-        ({"subscribePattern": "("}, False, "no pattern"),
+        ({"subscribePattern": "("}, False, "expected a regular expression"),
         ({"assign": "a"}, False, "not valid JSON"),
         ({"assign": '{"a": 3}'}, False, "expected"),
         ({"assign": "[1]"}, False, "JSON object"),

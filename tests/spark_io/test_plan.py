@@ -159,7 +159,7 @@ def test_files_are_named_by_path_list_glob_and_folder(tmp_path: Path) -> None:
 def test_nothing_to_read_is_said(tmp_path: Path, given_: Any, monkeypatch: Any) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(SparkOptionError, match="no such file"):
+    with pytest.raises(SparkOptionError, match="found nothing"):
         files.resolve(given_)
 
 

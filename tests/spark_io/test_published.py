@@ -109,7 +109,7 @@ def test_a_published_fleet_is_read_like_local_files(fleet: list[Device], tmp_pat
     assert read(one, **since) == ["0-c", "0-d", "0-e"]
     for folder in (tmp_path / "fleet", f"file://{tmp_path}/fleet"):
         assert len(read(folder)) == 8, "a mounted folder is read as its URL is"
-    with pytest.raises(SparkOptionError, match="nothing that is published there"):
+    with pytest.raises(SparkOptionError, match="a place with published files"):
         files.resolve(f"local://{tmp_path}/nothing")
 
 

@@ -81,7 +81,7 @@ def test_columns_are_chosen_by_option(shop: Path) -> None:
         ({"subscribe": "nowhere"}, "no nowhere in any of the files"),
         ({"subcribe": "orders"}, "option subcribe is not known"),
         ({"columns": "price"}, "columns: got price"),
-        ({"path": "/nothing.db"}, "no such file"),
+        ({"path": "/nothing.db"}, "found nothing"),
     ],
 )
 def test_a_missing_file_topic_or_option_is_said_by_name(

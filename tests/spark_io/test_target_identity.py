@@ -198,9 +198,7 @@ def test_a_query_may_write_to_several_files_from_its_first_batch_on(
     forget_last_batch(tmp_path / "cp")
     run(2)
     append(pipe, range(100, 110))
-    with pytest.raises(
-        SparkOptionError, match="One more file beside the first needs a name of its own"
-    ):
+    with pytest.raises(SparkOptionError, match="To write to a second file, use another name"):
         run(3)
     run(3, writeName="the third")
     assert [len(out(target, "more")) for target in targets] == [110, 110, 10]

@@ -35,7 +35,7 @@ def test_a_published_copy_is_no_target(target: Path, tmp_path: Path) -> None:
         db.publish_copy(copy)
     content = copy.read_bytes()
     rows: Any = frame(range(9))
-    with pytest.raises(SparkOptionError, match=r"copy.*write to the file that it was made from"):
+    with pytest.raises(SparkOptionError, match=r"copy.*write to the original file"):
         write(rows, copy, topic="out")
     assert copy.read_bytes() == content
     assert not (tmp_path / "copy.db-staging").exists()

@@ -170,7 +170,7 @@ def test_a_target_is_replaced_by_newer_snapshots_and_a_live_file_never(
     assert read(target) == 26
     assert not list(tmp_path.glob("copy.db?*"))
     for live in (Path(device.db.path), Path(__file__)):
-        with pytest.raises(eosdb.IllegalStateError, match="no published copy"):
+        with pytest.raises(eosdb.IllegalStateError, match="not a published copy"):
             publishing.fetch(device.url, live)
     assert device.records() == 26
 
