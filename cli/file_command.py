@@ -116,7 +116,7 @@ pass_session = click.make_pass_decorator(Session)
 
 
 FILE: Final = "eosdb.file"
-"""The key in `Context.meta` of the file that the line names."""
+"""The key in `Context.meta` of the file that the command line names."""
 _LOCK_TIMEOUT_MS: Final = 200
 
 

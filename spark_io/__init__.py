@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .planning.offsets import OffsetsBehindLatest, offsets_behind_latest
 
 _OLDEST = (4, 2)
-"""Read limits of Python streams are new in this version."""
+"""The oldest supported version of Spark, the first one with read limits for Python streams."""
 
 
 def _check_spark() -> None:

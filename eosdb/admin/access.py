@@ -35,8 +35,8 @@ class AclFilter:
     resource_type: str | None = None
     resource_name: str | None = None
     pattern_type: str = ANY
-    """`literal`, `prefixed`, ANY (either type with exactly this name), or MATCH (all that apply to a
-    resource of this name)."""
+    """`literal`, `prefixed`, ANY (any type with exactly this name), or MATCH (all patterns that match this
+    name)."""
     principal: str | None = None
     operation: str | None = None
     permission: str | None = None

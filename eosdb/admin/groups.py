@@ -33,7 +33,7 @@ from eosdb.store.writing.unit import Unit
 from . import configs, diagnosis
 
 Target = tuple[str, int]
-"""The parameter of `reset_offsets` that names the target, and its number (0 without one)."""
+"""The target of a reset: the name of a parameter of `reset_offsets`, and its number (0 if it has none)."""
 
 
 def _plan(

@@ -15,7 +15,7 @@ from eosdb.model.reports import HangingReason, OpenTransaction
 from eosdb.model.values import TransactionState
 
 DUE: Final = frozenset((HangingReason.OVERDUE, HangingReason.OWNER_DIED))
-"""Why the next write aborts a transaction."""
+"""The reasons for which the next write aborts a transaction."""
 
 
 def judge(

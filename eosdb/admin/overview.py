@@ -41,7 +41,7 @@ from eosdb.store.schema import file_id
 from . import diagnosis
 
 STILL_MS: Final = 60_000
-"""A group stands still if it has not committed for this long, and a record has waited as long."""
+"""A group is called still if it has not committed for this long (ms), and a record has waited as long."""
 _MARKERS_MAX: Final = 16
 """The most markers expected behind a partition's newest record."""
 _LARGE_WAL: Final = 1 << 20
@@ -50,7 +50,7 @@ COUNTED_MAX: Final = 1_000
 _DUE_NEVER: Final = json.dumps(
     [DUE, base64.b64encode(str(NEVER).encode()).decode()], separators=(",", ":")
 )
-"""As stored in a record's headers, where nothing else can look like it."""
+"""The stored form of the header DUE with NEVER. Nothing else in a record's headers can contain it."""
 # `typeof` and `length` do not read a large value to reach the next column.
 _NEWEST_IS_DEAD: Final = f"""
     SELECT p.partition_id FROM partitions p

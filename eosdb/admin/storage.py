@@ -24,7 +24,7 @@ from eosdb.store.space import Pages
 _ROW_OVERHEAD: Final = 6
 """Approximate bytes of a cell besides its columns: their types, the rowid, its place in the page."""
 _EXACT: Final = "SELECT pageno FROM dbstat WHERE aggregate = 1 AND name = ?"
-"""The number of pages of a tree. Their bytes overflow in SQLite before 3.41, from 2 GiB on."""
+"""SQL for the number of pages of a tree. Their bytes overflow in SQLite before 3.41, from 2 GiB on."""
 _SCHEMA: Final = "sqlite_schema"
 _COMPLETE: Final = tuple(state.label for state in TransactionState if state.is_complete)
 _IS_COMPLETE: Final = (
@@ -32,7 +32,7 @@ _IS_COMPLETE: Final = (
     f"({', '.join('?' * len(_COMPLETE))})"
 )
 _POSITIONS: Final = 50_000
-"""The events that are added up at a time: SQLite sorts them by topic, in memory."""
+"""The number of events that are added up at a time. SQLite sorts them by topic in memory."""
 _BELOW: Final = 'SELECT count(*) FROM records WHERE partition_id = ? AND "offset" < ?'
 
 

@@ -27,11 +27,11 @@ from eosdb.store.schema.migrate import open_file
 _CONFIG: Final = BrokerConfig()
 _CLOCK: Final = SystemClock()
 LONG_AGO_NS: Final = 60_000_000_000
-"""A file whose times are older than this has not been changed recently, even if the clock of the share
-on which it lies is off by almost as much."""
+"""A file whose times are older than this was not changed recently, even if the clock of its file server is
+off by almost as much."""
 
 SINK_BATCH: Final = "SELECT 1 FROM eosdb_sinks WHERE sink_id = ? AND batch_id >= ?"
-"""Has a row if the file knows this batch of a sink, or a later one; batches are forgotten in time."""
+"""Returns a row if the file knows this batch of a sink, or a later one. Old batches are forgotten."""
 
 
 class Stamp(NamedTuple):
@@ -73,11 +73,11 @@ class FileSummary(NamedTuple):
     """The position of the newest event; of two copies of a file the one with the higher position is
     newer."""
     mark: str
-    """As `Admin._history_mark` returns it."""
+    """The history's mark, as `Admin._history_mark` returns it."""
     cut: consistent_cut.Cut
-    """`Admin.consistent_cut`."""
+    """The consistent cut, as `Admin.consistent_cut` returns it."""
     departures: dict[str, str]
-    """For each given mark of another history, the answer of `Admin._history_departure`."""
+    """The results of `Admin._history_departure` for those given marks that belong to another history."""
     topic_ids: dict[str, str]
     """The ids of the topics in `cut`, by name; empty if they are unknown (in a snapshot's manifest)."""
 

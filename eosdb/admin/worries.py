@@ -19,7 +19,7 @@ from eosdb.model.values import RELAY_GROUPS, PartitionOffsets, TopicPartition
 from eosdb.model.words import counted, duration, printable, shortened, size
 
 YOUNG_MS: Final = 10_000
-"""From this age on an open transaction is urgent; from this delay on a scheduled record is a worry."""
+"""An open transaction is urgent from this age on (ms); a scheduled record is a worry from this delay on."""
 ROOM_MIN: Final = 32 << 20
 """With less free space than this (bytes), the file system is full to a writer."""
 WAL_MAX: Final = 256 << 20
@@ -45,7 +45,7 @@ class Worry(Tabular):
 
 
 Run = Callable[..., str]
-"""Makes the text of a command: its name, then the words behind FILE."""
+"""Builds the text of a command from its name and the words after FILE."""
 
 
 def worries(it: Overview, file: str | None = None) -> list[Worry]:

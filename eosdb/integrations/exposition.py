@@ -29,7 +29,7 @@ class Metric:
     kind: str
     text: str
     samples: Sequence[tuple[str, Labels, float]]
-    """Each a name suffix, labels, and a value."""
+    """The samples, each with a name suffix, labels, and a value."""
 
 
 def metric(name: str, text: str, samples: Iterable[tuple[Labels, float]]) -> Metric:
@@ -231,7 +231,7 @@ def _of_transactions(overview: Overview) -> Iterator[Metric]:
 
 LOOPBACK: Final = "127.0.0.1"
 _PATIENCE_S: Final = 10
-"""How long a client may pause in the middle of its request, or read nothing."""
+"""How long a client may pause within its request, or not read the answer (s)."""
 
 
 class FigureServer(Closeable):

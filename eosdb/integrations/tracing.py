@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Link, Span, SpanContext, Tracer, TracerProvider
 
 SYSTEM: Final = "eosdb"
-"""The value of `messaging.system`; with Kafka's value, tools would look for a cluster."""
+"""The value of `messaging.system`. With Kafka's value, tools would look for a Kafka cluster."""
 _LINKS_MAX: Final = 128
-"""The most links that SDKs keep in a span."""
+"""The most links in a span that SDKs keep."""
 _originals: Final[dict[tuple[type, str], Callable[..., Any]]] = {}
 _processed: Final[WeakKeyDictionary[object, list[SpanContext]]] = WeakKeyDictionary()
 """The spans of the records in a processor's open transaction."""

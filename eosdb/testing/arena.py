@@ -57,7 +57,7 @@ class Faults:
 CALM: Final = Faults(
     lose_request=0, lose_response=0, duplicate=0, reorder=0, longest_delay_ms=0, very_late=0
 )
-"""No faults: the client is in the process of its broker, and other actors run between its requests."""
+"""No faults: the client is in its broker's process, and other actors run between its requests."""
 
 
 class Arena(Closeable):

@@ -52,7 +52,8 @@ class ServerFaults:
         self._lock = threading.Lock()
         self._planned: dict[str, deque[tuple[str, Fault]]] = {}
         self.died: Final = threading.Event()
-        """Set while the server is dead: delayed requests are never carried out, later ones not answered."""
+        """Set while the server is dead. Then delayed requests are not carried out, later ones not
+        answered."""
         self.counts: Final[Counter[str]] = Counter()
         self.history: Final[deque[str]] = deque(maxlen=_REMEMBERED)
 
@@ -126,7 +127,7 @@ class KafkaDouble(str, Closeable):
     """
 
     path: Final[Path]
-    """The path of its file."""
+    """The path of the cluster's file."""
     clock: Final[ManualClock]
     """The broker's clock: `advance(ms)` lets sessions, transactions and retention expire."""
     db: eosdb.Database

@@ -38,9 +38,9 @@ class Actor:
         self.name = name
         self.node = node
         self.wake_ms = 0
-        """The time until which it sleeps."""
+        """The time until which the actor sleeps."""
         self.suspended_until = 0
-        """The step before which it gets no turn."""
+        """The step before which the actor gets no turn."""
         self.error: BaseException | None = None
         self.finished = False
         self.killed = False
@@ -96,7 +96,7 @@ class Scheduler:
         self.current: Actor | None = None
         self.steps = 0
         self.ended: Callable[[Actor], None] = lambda actor: None
-        """Called for every actor that has ended or was killed, whose process is gone."""
+        """Called for every actor that has ended or was killed."""
         clock.scheduler = self
 
     def spawn(self, name: str, node: int, body: Callable[[], object]) -> Actor:

@@ -31,7 +31,7 @@ Answer = Callable[[TopicPartition, Any], Fields | EosdbError | None]
 """Returns the answer for one partition of a request: its fields, an error (which may also be raised), or
 None for success without fields."""
 Handler = Callable[[Session, Any, int], Fields | FetchAnswer | None]
-"""Returns the answer to a request of a version, or None if none is sent (acks=0). A raised EosdbError is
+"""Returns a version's answer to a request; None if no answer is sent (acks=0). A raised EosdbError is
 answered, too."""
 Failed = Callable[[Any, EosdbError, int], Fields]
 Codes = Mapping[range, Mapping[int, int]]
@@ -95,7 +95,7 @@ class Api:
 
 
 SERVED: Final[dict[int, Api]] = {}
-"""By key; complete once `eosdb.wire.handlers` has been imported."""
+"""The served APIs by key; complete once `eosdb.wire.handlers` has been imported."""
 
 
 def serves(

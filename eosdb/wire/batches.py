@@ -35,7 +35,7 @@ _ZSTD_FROM: Final = 7
 _XERIAL: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = 16
 _MOST_BLOCKS: Final = 100_000
-"""A limit on snappy blocks; Java's are 32 KiB."""
+"""The most blocks of a snappy stream. Java's blocks have 32 KiB."""
 
 
 def decompress(
@@ -128,8 +128,8 @@ _CODECS: Final[dict[int, Callable[[bytes, Allowance, bytearray], bytearray]]] = 
 
 
 _HEADER: Final = struct.Struct(">qiibIhiqqqhii")
-"""base offset, length, leader epoch, magic, CRC, attributes, last offset delta, base timestamp, max
-timestamp, producer id, producer epoch, base sequence, count of records."""
+"""The fields of a batch's header: base offset, length, leader epoch, magic, CRC, attributes, last offset
+delta, base timestamp, max timestamp, producer id, producer epoch, base sequence, count of records."""
 _BEFORE_LENGTH: Final = 12
 _ATTRIBUTES: Final = 21
 """The offset from which the CRC covers the batch."""
@@ -145,9 +145,9 @@ _NO_TIMESTAMP: Final = -1
 _PLACE: Final = struct.Struct(">qi11xi")
 """The base offset, length and last offset delta of a batch."""
 _MARKER_KEYS: Final = {"ABORT": struct.pack(">hh", 0, 0), "COMMIT": struct.pack(">hh", 0, 1)}
-"""The version of the key, and the type of the marker."""
+"""Keys of markers: the version of the key, and the type of the marker."""
 _MARKER_VALUE: Final = struct.pack(">hi", 0, 0)
-"""The version of the value, and the coordinator epoch, which no client reads."""
+"""The value of a marker: its version, and the coordinator epoch, which no client reads."""
 
 
 def decode(data: object, version: int, allowance: Allowance) -> RecordBatch:

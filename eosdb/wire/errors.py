@@ -28,14 +28,15 @@ UNKNOWN_LEADER_EPOCH: Final = 75
 MISMATCHED_ENDPOINT_TYPE: Final = 114
 UNSUPPORTED_ENDPOINT_TYPE: Final = 115
 BEFORE_FENCING: Final = {errors.ProducerFencedError.code: errors.InvalidProducerEpochError.code}
-"""For clients older than that error (KIP-588)."""
+"""Error codes for clients that do not know PRODUCER_FENCED (KIP-588)."""
 NOT_IN_TRANSACTION: Final = {
     errors.InvalidTxnStateError.code: errors.TransactionAbortableError.code
 }
-"""For a partition that is not in the transaction, in the last version before transaction version 2
-(KIP-890)."""
+"""Error codes for a partition that is not in the transaction, in the last version before transaction
+version 2 (KIP-890)."""
 _LONGEST_MESSAGE: Final = 2_000
-"""In characters. A string of the protocol has at most 32,767 bytes, and so has a value in a message."""
+"""The most characters of an error text. A string of the protocol has at most 32,767 bytes; the text may
+quote such strings."""
 
 
 class RefusedByFileError(Exception):

@@ -14,15 +14,15 @@ from eosdb.errors import MessageTooLargeError
 
 _MIB: Final = 1_048_576
 UNCOUNTED: Final = 65_536
-"""The bytes that every connection may use outside of the shared budget."""
+"""The bytes that each connection may use in addition to the shared budget."""
 DECOMPRESSED_BYTES: Final = 104_857_600
-"""The most bytes of all batches of one request when decompressed: as many as the request itself may
+"""The most bytes of a request's batches after decompression: as many as an uncompressed request may
 have."""
 RECORDS: Final = 1_000_000
 """The most records in the batches of one request."""
 _READING: Final = 4
-"""How many responses may be read from the file at once. Kafka's num.io.threads is 8; because of the
-interpreter's lock, more than these would only cost memory."""
+"""How many responses may be read from the file at once. Kafka's num.io.threads is 8; here the interpreter's
+lock makes more threads cost memory without a gain."""
 SMALL_REQUEST: Final = _MIB + 65_536
 """The default max.request.size of clients, and some overhead."""
 _SMALL_SHARE: Final = 2 * SMALL_REQUEST
@@ -36,21 +36,22 @@ class Limits:
     """The limits of one server. The defaults are Kafka's where Kafka has them."""
 
     frame_bytes: int = 104_857_600
-    """socket.request.max.bytes."""
+    """Kafka: socket.request.max.bytes."""
     frame_bytes_before_login: int = UNCOUNTED
     connections: int = 1_000
-    """Beyond it the oldest connection of an unknown client is closed; if there is none, the new one."""
+    """The most connections. Beyond it, the oldest one of an unknown client is closed, or else the new
+    one."""
     stranger_s: float = 10.0
     """How long a client may stay unknown, in s: until its login or, without a required login, its first
     request."""
     buffered_bytes: int = 134_217_728
     """Memory for requests and responses of all connections (Kafka: queued.max.request.bytes)."""
     answer_bytes: int = 57_671_680
-    """fetch.max.bytes of the broker."""
+    """Kafka: fetch.max.bytes of the broker."""
     idle_s: float = 600.0
-    """connections.max.idle.ms."""
+    """Kafka: connections.max.idle.ms."""
     transfer_s: float = 30.0
-    """The time for a frame, in either direction, once it has begun; one second more for each MiB."""
+    """The time (s) to transfer a frame in either direction; each MiB adds a second."""
     close_s: float = 5.0
     """How long `close` waits for requests being handled."""
 
@@ -123,8 +124,8 @@ class Memory:
         self.small: Final = Room(size // 4)
         self.large: Final = Room(size - size // 4)
         self.reading: Final = threading.BoundedSemaphore(_READING)
-        """Held while the records of a response are read: limits the open read connections, and the
-        responses of unknown size."""
+        """Held while the records of a response are read. Limits open read connections, and responses of
+        unknown size."""
 
     @property
     def used(self) -> int:

@@ -25,7 +25,7 @@ from eosdb.model.notices import catalog
 from eosdb.model.validation import check_text
 
 LOOPBACK: Final = "localhost"
-"""Stands for the machine's loopback addresses, whatever its resolver says."""
+"""The name for the machine's loopback addresses; its resolver is not asked."""
 _LOOPBACK_ADDRESSES: Final = ("127.0.0.1", "::1")
 _NOT_HERE: Final = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 _TRIES: Final = 50
@@ -36,7 +36,7 @@ _HOST_AND_PORT: Final = re.compile(
 )
 
 _PAUSE_S: Final = 0.2
-"""How long accepting pauses when no file descriptor is left."""
+"""How long accepting pauses after a lack of file descriptors, threads or memory."""
 _KEEPALIVE: Final = (
     ("TCP_KEEPIDLE", 60), ("TCP_KEEPALIVE", 60), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 6),
 )  # fmt: skip

@@ -157,7 +157,7 @@ def _refused(mechanism: str) -> SaslAuthenticationFailedError:
 _BEFORE: Final = (API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE)
 """The APIs allowed before authentication."""
 _PAUSE_MS: Final = 100
-"""Kafka's connection.failed.authentication.delay.ms."""
+"""The delay of a failed login (Kafka: connection.failed.authentication.delay.ms)."""
 _RENEWALS_MS: Final = 1_000
 """The least time between the beginnings of two re-authentications of a connection, as in Kafka."""
 
@@ -203,7 +203,7 @@ class Login:
         self._expires_ms: int | None = None
         self._renewed_ms: int | None = None
         self.lifetime_ms: Final = lifetime_ms
-        """How long a login lasts; 0 for as long as the connection."""
+        """How long a login lasts (ms); 0: as long as the connection."""
         self.user: str | None = None
         self.is_refused = False
         """Whether the login failed, so that the connection ends after the response."""

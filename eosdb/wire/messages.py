@@ -36,7 +36,7 @@ _MOST_ELEMENTS: Final = 100_000
 """The most elements of all arrays and tagged fields of a request: each becomes an object of some hundred
 bytes."""
 _LONGEST_STRING: Final = 32_767
-"""Kafka's limit, also for a length that is a varint."""
+"""Kafka's limit for a string, which also applies if the length is a varint."""
 _MOST_COPIED: Final = 268_435_456
 """The most bytes that decoding may copy: the decoder copies the rest of the frame for each structure with
 tagged fields."""
@@ -214,7 +214,7 @@ _COPIED: Final = 16_384
 """Records up to this size are copied into the piece before them, which costs less than a piece."""
 _PARTITION: Final = struct.Struct(">ihqqq")
 _PARTITION_4: Final = struct.Struct(">ihqq")
-"""The same for versions without the log start."""
+"""The fields of a partition in versions without the log start."""
 _ABORTED: Final = struct.Struct(">qq")
 _NO_REPLICA: Final = struct.pack(">i", -1)
 _NO_TAGS: Final = b"\0"

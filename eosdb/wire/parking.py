@@ -24,14 +24,14 @@ from eosdb.model.threads import Thread
 Look = Callable[[Broker], bool]
 """The condition of a waiting request; it is called with a broker that may read everything."""
 REAL_TIME: Final = SystemClock()
-"""The clock of network time-outs, even if the file has another clock."""
+"""The clock of time-outs and pauses, even if the file has another clock."""
 Shared = dict[Any, Any]
-"""Shared by the requests that one commit wakes: the first to read something leaves it here for the
+"""What the requests woken by one commit share: the first to read something stores it here for the
 others."""
 _PAUSE_MS: Final = 1_000
 """The longest time between two looks at the clock."""
 _MANUAL_PAUSE_MS: Final = 5
-"""The same with a clock that a test moves."""
+"""The longest time between two looks at a clock that a test moves."""
 _ROUND_MS: Final = 60_000
 """The interval of housekeeping while nobody writes."""
 _BETWEEN_DUE_MS: Final = 100

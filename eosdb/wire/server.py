@@ -38,13 +38,13 @@ from eosdb.wire.session import ANONYMOUS, Session, asking
 _SIZE: Final = struct.Struct(">i")
 _FIRST: Final = 4_096
 _PIECE: Final = 65_536
-"""The most that one call reads, before and after a frame's size is known: its memory grows with it."""
+"""The most bytes that one call reads. Its memory grows with this size."""
 _STALL_MS: Final = 2_000
 """How long a client may pause while it holds memory that other connections wait for."""
 _LOOK_S: Final = 0.5
 """The interval of checking whether others wait for memory."""
 _NOT_YET: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
-"""A call has taken as long as `SO_RCVTIMEO` or `SO_SNDTIMEO` allows."""
+"""The errors of a call that has taken as long as `SO_RCVTIMEO` or `SO_SNDTIMEO` allows."""
 
 
 class Frames:
@@ -56,7 +56,7 @@ class Frames:
         self._limits = limits
         self.lease: Final = lease
         self._ahead = b""
-        """Bytes of later requests, which came with the last one."""
+        """Bytes of later requests, received with the last one."""
         self._read_s = 0.0
         # The time by which the client must be known; None afterwards.
         self.stranger_until_ms: int | None = REAL_TIME.monotonic_ms() + int(
@@ -351,7 +351,7 @@ class Server(Closeable):
         self._strangers: dict[Connection, None] = {}
         """Unknown clients' connections, the oldest first, without those that are being closed."""
         self._full: Notice | None = None
-        """The notice of too many connections, until there are fewer."""
+        """The notice that was last logged about too many connections; None while there are not too many."""
         self._is_closed = threading.Event()
         self._closing: Closing | None = None
         listening.is_inherited(self)

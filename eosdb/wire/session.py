@@ -22,14 +22,14 @@ from eosdb.wire.parking import Look, Parking
 NODE_ID: Final = 1
 """The node id of the broker: a file is a cluster of one."""
 LEADER_EPOCH: Final = 0
-"""The leader never changes."""
+"""The epoch of every partition's leader, which never changes."""
 NO_TOPIC: Final = UUID(int=0)
 """The null topic id; kafka-python decodes it as None."""
 ANONYMOUS: Final = "User:ANONYMOUS"
 """Kafka's name for an unauthenticated client."""
 
 _NOT_ASKED: Final = 31
-"""The only bit of the lowest int32, which means that the operations were not requested."""
+"""The only bit of the answer if operations were not requested, which makes it the lowest int32."""
 
 
 @dataclass(slots=True)
@@ -48,7 +48,7 @@ class Session:
     cluster_id: str
     host: str
     port: int
-    """The advertised address, or else the one where the client has reached the server."""
+    """The advertised address, or else the address at which the client has reached the server."""
     client_host: str
     client_id: str = ""
     """The client id of the request being handled."""

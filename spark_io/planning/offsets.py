@@ -22,10 +22,10 @@ ONLY: Final = ""
 """The key of the file if the request names a single file; its id is then not checked."""
 _AT: Final = "@"
 _PATH: Final = "@"
-"""No topic has this name."""
+"""The key of the file's path in the JSON object. No topic has this name."""
 
 Place = tuple[str, TopicPartition]
-"""A partition of a file, which is given by its id or by `ONLY`."""
+"""A partition of a file; the file is given by its id or by `ONLY`."""
 
 
 class MarkedOffset(NamedTuple):

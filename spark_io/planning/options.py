@@ -31,7 +31,7 @@ ACCEPTED: Final = (
     "kafka.bootstrap.servers", "kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries",
     "fetchOffset.retryIntervalMs", "groupIdPrefix",
 )  # fmt: skip
-"""Accepted without effect: a file has no servers, no requests that time out, and no internal consumers."""
+"""Options without effect: a file has no servers, no requests that time out, and no internal consumers."""
 REFUSED: Final = {
     "kafka.group.id": "no group reads here; groupId commits the progress for one",
     "kafka.auto.offset.reset": "use startingOffsets",
@@ -44,7 +44,7 @@ REFUSED: Final = {
     "kafka.partitioner.class": "use option partitioner",
     "kafka.transactional.id": "the sink is exactly once by itself",
 }
-"""Refused, with the alternative. The connector refuses most of these, too."""
+"""Options that are refused, each with its alternative. The connector refuses most of these, too."""
 _KAFKAS_OWN: Final = "kafka."
 _SPARKS_OWN: Final = frozenset({"checkpointlocation", "queryname", "outputmode"})
 _INNER: Final = frozenset({"microbatch", "report"})

@@ -33,7 +33,7 @@ _OPTIONS: Final = {
     "path", "topic", "txnappid", "txnversion", "checkpointlocation", "partitioner", "stagingdir",
     "includeheaders", "sinkid", "writename", "queryname", "microbatch", "report",
 }  # fmt: skip
-"""The last two are set by `write` for the commit."""
+"""The known options. `write` sets the last two for the commit."""
 
 _TABLE_ROWS: Final = 50_000
 _TABLE_BYTES: Final = 16 * 1024 * 1024

@@ -234,7 +234,7 @@ _OF_TASK: Final = (
     "spark.jobGroup.id",
     "spark.sql.streaming.checkpointLocation",
 )
-"""Of a query's tasks: the query, its micro-batch, its run, and the session's folder of checkpoints."""
+"""Properties of a task: its query, micro-batch and run, and the session's folder of checkpoints."""
 
 
 @dataclass(frozen=True)

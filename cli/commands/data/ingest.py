@@ -245,7 +245,7 @@ def key_bytes(value: object) -> bytes | None:
 _RETRY_MS = 100
 _BATCH_BYTES = 1_000_000
 _NAMED_MAX = 20
-"""The most skipped lines that are named."""
+"""The most skipped lines that the output names."""
 
 
 @click.command(cls=FileCommand)

@@ -30,7 +30,7 @@ class Reading:
 
     overview: Overview
     rates: Rates | None = None
-    """None in the first reading, and after the file was replaced."""
+    """None in the first reading, and after the file was replaced by another."""
     waiting: dict[TopicPartition, int] = field(default_factory=dict)
     """For each partition whose last stable offset a transaction holds back: the committed records behind
     it."""
@@ -256,7 +256,7 @@ class View:
     sort: tuple[int, ...] = (0,) * len(TABLES)
     backwards: tuple[bool, ...] = (False,) * len(TABLES)
     top: int = 0
-    """The first row shown."""
+    """The number of the first row shown."""
     containing: str = ""
     typing: str = ""
     """`/` or `d` while its text is being typed."""

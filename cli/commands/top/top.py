@@ -186,7 +186,7 @@ def _in_colour(lines: Sequence[Text], width: int) -> list[str]:
 
 
 _STEADY_MS: Final = 500
-"""The least time over which a rate is computed; shorter ones would fluctuate."""
+"""The least time (ms) over which a rate is computed; over shorter times, rates would fluctuate."""
 _COUNTED_MAX: Final = 10_000
 """If more offsets than this wait for a transaction, markers are counted as records."""
 

@@ -20,13 +20,14 @@ from eosdb.model.clock import format_time_ms
 from eosdb.model.words import counted, printable, shortened
 
 KINDS: Final = ("aborted", "open", "committed", "plain")
-"""The parts of a column from the bottom up. The rare ones come first, where heights compare best."""
+"""The kinds of records in a column, from the bottom up. Rare kinds come first, where heights compare
+best."""
 _LEGEND: Final = {
     "committed": "committed", "aborted": "aborted", "open": "open",
     "plain": "outside of transactions", "group": "consumer group",
 }  # fmt: skip
 _LONG: Final = 100
-"""A transaction stands out if it takes at least this part of the axis."""
+"""A transaction is drawn on its own if it takes at least this part of the axis."""
 _CHART: Final = 5
 _TICK: Final = 16
 _NAMES_MAX, _NAME_LENGTH = 3, 28

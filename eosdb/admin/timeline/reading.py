@@ -45,14 +45,14 @@ class TransactionSpan:
 
     producer_id: int
     transactional_id: str | None
-    """None if unknown, or hidden from the principal."""
+    """The transactional id; None if unknown, or hidden from the principal."""
     first_offset: int
     marker_offset: int
-    """-1 for an open transaction."""
+    """The offset of the marker; -1 for an open transaction."""
     records: int
-    """The stored ones, without the marker."""
+    """The number of stored records, without the marker."""
     outcome: str
-    """`committed`, `aborted` or `open`."""
+    """The outcome: `committed`, `aborted` or `open`."""
     first_ms: int
     """When the record at `first_offset` was appended (epoch ms), by the clock of the appending process."""
     marker_ms: int
@@ -108,7 +108,7 @@ class PartitionTimeline:
     end: int
     start_ms: int
     end_ms: int
-    """The current time if a transaction is open and the window has no `until`."""
+    """The end in time. The current time if a transaction is open and the window has no `until`."""
     committed: int = 0
     aborted: int = 0
     open: int = 0

@@ -42,7 +42,7 @@ WIDTH: Final = 1_160
 _X, _Y, _MARGIN = 6.4, 17, 12
 _MEDIUM: Final = Medium((WIDTH - 2 * _MARGIN) / _X, 3 / _X, 3 / _Y, 24)
 Link = Callable[[Target], str]
-"""The address of a page: of a transaction, or of the same picture for a part of the axis."""
+"""Returns the address of a page: a transaction's, or the same picture for a part of the axis."""
 
 
 class Timelines(tuple[PartitionTimeline, ...]):

@@ -33,7 +33,7 @@ from eosdb.model.validation import check_choice, check_path, check_text, check_t
 from eosdb.model.words import needs_extra
 
 _WAITING_BYTES: Final = 64 * 2**20
-"""The size of buffered rows at which they are written, as one row group for each file."""
+"""If buffered rows reach this size (bytes), they are written as one row group for each file."""
 _BATCH_BYTES: Final = 6 * 2**10
 """The memory of a record batch besides its rows."""
 _FILE_BYTES: Final = 128 * 2**20
@@ -61,7 +61,7 @@ class DataFiles:
         self._waiting: dict[tuple[str, str], list[pa.RecordBatch]] = {}
         self._waiting_bytes = 0
         self._open: dict[tuple[str, str], _Growing] = {}
-        """Least recently written first."""
+        """The open files, the least recently written first."""
         self.size_bytes = 0
         self.created: list[str] = []
         """The paths of all files, including unfinished ones."""
@@ -169,7 +169,7 @@ _COMMIT_BYTES: Final = 2**30
 _COMMIT_NUMBERS: Final = 50_000
 """Files are read into one commit until it stores this many numbers."""
 _TICK_NS: Final = 3_000_000_000
-"""Longer than the resolution of any file system's times: FAT has two seconds."""
+"""Longer than a tick of any file system's times (ns); FAT's ticks are two seconds."""
 
 
 class Where(TypedDict):

@@ -51,7 +51,7 @@ _PARTITIONED_BY: Final = PartitionSpec(
     PartitionField(targets.COLUMNS.index("timestamp") + 1, 1001, DayTransform(), "timestamp_day"),
 )
 _NUMBERS: Final = "eosdb.numbers"
-"""In a summary: pairs of a file's id and its numbers."""
+"""The key in a snapshot's summary for pairs of a file's id and its numbers."""
 _ATTEMPTS: Final = 20
 
 

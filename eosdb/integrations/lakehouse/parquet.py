@@ -20,10 +20,10 @@ from eosdb.model.damage import parsed
 from eosdb.model.failpoints import Failpoint, reach
 
 _OURS: Final = "_eosdb"
-"""Spark, pyarrow and others ignore folders with this prefix."""
+"""The folder of the export's own files. Spark, pyarrow and others ignore folders with this prefix."""
 _STAGED: Final = f"{_OURS}/staged"
 _SUFFIX: Final = ".unfinished"
-"""DuckDB reads these folders, too, but only files that match the given pattern."""
+"""The suffix of unfinished files: DuckDB reads their folder, but only files that match a pattern."""
 _PROGRESS: Final = f"{_OURS}/progress.json"
 
 

@@ -24,7 +24,7 @@ from eosdb.system.road import road, sync_path
 Numbers = Mapping[str, int]
 """The progress that a target stores, by name; all numbers fit into 64 bits."""
 NumbersByFile = Mapping[str, Numbers]
-"""The same, by file id; of two files in the same place the newer one comes first."""
+"""The same progress by file id. Of two files at the same path, the newer one comes first."""
 
 _DIGEST_BYTES: Final = 8
 

@@ -90,7 +90,7 @@ class SurveyThere:
     count: int
     digest: int
     before: Mapping[int, int]
-    """By the index of each record that equals the file's first one: the digest of the records before it."""
+    """The digest of the records before each record that equals the file's first record, by its index."""
     places: Mapping[tuple[int, int], int]
     """The offsets of the wanted records, by index and fingerprint."""
     end: int

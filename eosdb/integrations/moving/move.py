@@ -29,7 +29,7 @@ T = TypeVar("T")
 _LOOK_MS: Final = 200
 _PLAN_PATIENCE_MS: Final = 10_000
 _CLOSE: Final = 1_000
-"""The topics are closed when this many offsets are left to relay, which takes a moment."""
+"""The topics are closed when at most this many offsets are left to relay, which takes a moment."""
 
 
 class Move:

@@ -51,7 +51,7 @@ class Group:
     members: int = 0
     offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
     unfinished: Mapping[TopicPartition, Sequence[int]] = field(default_factory=dict)
-    """Of a processor that was killed: the records that it has left out among complete ones."""
+    """Records that a killed processor left unfinished, below records that it finished."""
 
 
 @dataclass(frozen=True, slots=True)

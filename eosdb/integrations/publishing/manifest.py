@@ -30,7 +30,7 @@ from eosdb.store.schema import file_id
 HURRY_S: Final = 1800.0
 """The maximum age in s of a publisher's listing of the storage when it writes its snapshot."""
 SUPERSEDED_S: Final = 2 * HURRY_S
-"""A snapshot stays for this time (s) after the next one, however many there are."""
+"""A snapshot stays at least this time (s) after the next one, even beyond the number to keep."""
 UNNAMED_S: Final = 24 * 3600.0
 """An unnamed chunk stays for this time (s): a publisher may be about to name it."""
 

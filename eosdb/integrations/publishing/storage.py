@@ -26,10 +26,10 @@ from eosdb.system.road import road
 T = TypeVar("T")
 R = TypeVar("R")
 _PAUSES_MS: Final = (100, 400, 1600)
-"""The pauses between attempts, in ms; the libraries below have retries of their own."""
+"""The pauses between attempts (ms). The libraries that fsspec uses make attempts of their own."""
 _THREADS: Final = 4
 _TIMES: Final = ("LastModified", "last_modified", "mtime", "updated", "created")
-"""The names of the time of writing in the listings of file systems."""
+"""The names under which file systems list the time of writing."""
 _UNFINISHED: Final = re.compile(r"\.[0-9a-f]{32}\.unfinished")
 
 

@@ -120,7 +120,7 @@ def _text(value: object) -> str:
 
 
 TIMEOUT_S: Final = 15.0
-"""The time-out of a request to the cluster, after which the relay starts a new session."""
+"""The time-out of a request to the cluster (s); afterwards the relay starts a new session."""
 _LOCAL_AUTHENTICATION: Final = -169
 _NOBODY: Final = (-187, _LOCAL_AUTHENTICATION)  # No broker is reachable.
 _ASK_S: Final = 1.0

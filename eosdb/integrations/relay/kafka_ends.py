@@ -18,7 +18,7 @@ _FIRST_S: Final = 0.5
 _MORE_S: Final = 0.02
 _ALL_AT_ONCE: Final = 2_000
 _AT_ONCE: Final = 500
-"""Records consumed between two checks of their size."""
+"""The number of records consumed between two checks of their size."""
 
 
 class KafkaSource:
@@ -186,9 +186,9 @@ def record_of(message: Any) -> values.RelayRecord:
 
 
 Hidden = Literal["refuse", "wait", "skip"]
-"""What to do about records that an open transaction hides."""
+"""What to do if an open transaction hides records: refuse, wait, or skip them."""
 _END_WAIT_MS: Final = 20
-"""How long a fetch at the end waits: no more records are expected, or markers alone."""
+"""How long a fetch at the end of a partition waits, where no more records are expected, or only markers."""
 _LOOK_S: Final = 0.05
 """How long `consume` waits for the requested number of messages, also at the end of a partition."""
 

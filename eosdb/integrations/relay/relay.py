@@ -111,7 +111,7 @@ class Relay(Closeable):
         self._failures: Iterator[int] = planning.pauses()
         self._looked_ms = self._noted_ms = clock.monotonic_ms()
         self._retimed: set[str] = set()
-        """Topics whose timestamps the target replaces, which was logged."""
+        """The topics whose timestamps the target replaces; each was logged once."""
         self._is_away = False
         self._aside = Aside(settings.name)
         self._closing: Final = Closing(target.release, source.rest)

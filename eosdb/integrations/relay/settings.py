@@ -40,16 +40,17 @@ class RelaySettings:
     """The relay's name. With the source's id it identifies the positions, and the relay that a second one
     fences."""
     topics: Iterable[str] | None = None
-    """None: all topics whose names do not begin with two underscores, including those created later."""
+    """The topics to relay. None: all whose names do not begin with two underscores, including later
+    ones."""
     create_topics: bool = True
     """Whether to create topics that the target lacks, with the source's settings and number of
     partitions."""
     too_large: str = "stop"
-    """Either "stop", or "dead-letter": a record that the target refuses as too large is sent to
+    """Either "stop", or "dead-letter": records that the target refuses as too large are sent to
     `<topic>.dlq`."""
     on_gap: str = "stop"
-    """Either "stop", or "earliest": if the source has deleted the next records, continue with the earliest
-    it has."""
+    """Either "stop", or "earliest": if the source has deleted the next records, continue with its earliest
+    record."""
     positions_topic: str = POSITIONS_TOPIC
     """The topic of the target in which the relay stores its positions."""
     max_records: int = 5_000
@@ -57,10 +58,10 @@ class RelaySettings:
     max_bytes: int = 8_388_608
     """The most bytes of keys and values in a transaction, unless a single record is larger."""
     notify: Callable[[str], object] | None = None
-    """Called with a sentence for the operator; if it is None, the logger `eosdb.relay` gets it."""
+    """Called with a sentence for the operator. If it is None, the logger `eosdb.relay` logs it."""
     on_progress: Progress | None = None
-    """Called after each transaction with the records relayed by this object, and with that number plus the
-    lag."""
+    """Called after each transaction with the number of records relayed by this object, and with that number
+    plus the lag."""
 
     def __post_init__(self) -> None:
         if not validation.check_text("name", self.name, ConfigError):

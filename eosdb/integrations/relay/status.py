@@ -104,9 +104,9 @@ class PartitionStatus:
     position: int
     """The next offset to be relayed."""
     end: int
-    """The offset up to which it can be read."""
+    """The offset up to which the partition can be read."""
     lag: int
-    """Offsets from the position to the end: records, markers and aborted records."""
+    """The number of offsets from the position to the end: records, markers and aborted records."""
     lag_bytes: int
     """An estimate: the lag in records times their mean size in this run."""
     lag_ms: int
@@ -123,7 +123,7 @@ class RelayStatus:
     """Bytes of keys and values."""
     transactions: int
     failures: int
-    """The number of failures after which it started a new session."""
+    """The number of failures after which the relay started a new session."""
     last_error: str
     """The message of the last error; empty if there was none since the last transaction."""
 

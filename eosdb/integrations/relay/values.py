@@ -169,6 +169,6 @@ class TopicFacts:
     partitions: int
     log_append_time: bool = False
     max_message_bytes: int | None = None
-    """None if it is unknown."""
+    """The topic's max.message.bytes; None if unknown."""
     topic_id: str = ""
-    """Empty if it is unknown."""
+    """The topic's id; empty if unknown."""

@@ -54,7 +54,7 @@ class Watcher:
         self._lock = threading.Lock()
         self._readings: deque[tuple[int, Overview]] = deque()
         self._seen: deque[tuple[int, int, int]] = deque(maxlen=_TREND_MS // _STEP_MS + 1)
-        """Time, journal position, and records that all groups are behind."""
+        """Readings of the last ten minutes: time, journal position, and the sum of the groups' lags."""
 
     def overview(self) -> Overview:
         """Return an overview at most a second old. Raises the errors of `Admin.overview`."""
@@ -117,7 +117,7 @@ class Drawn(NamedTuple):
     is_part: bool
     """Whether some of the log lies outside of the window."""
     window: tuple[str, str]
-    """The ends of the axis in the form: offsets, or times."""
+    """The ends of the axis as values for the form: offsets, or times."""
     halves: tuple[tuple[str, str], tuple[str, str]]
     """The windows to the left and to the right of this one."""
 

@@ -161,7 +161,7 @@ class Me(NamedTuple):
 
 
 PLAIN: Final = 1_000_000
-"""Added to an offset that is committed outside of the transaction."""
+"""Added to offsets that are committed outside of a transaction, to tell them apart."""
 
 _STATIC: Final = 0.4
 """The share of changing members that are static."""

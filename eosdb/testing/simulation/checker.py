@@ -141,11 +141,11 @@ class Checker:
         self._version = -1
         self.partitions: dict[TopicPartition, PartitionModel] = defaultdict(PartitionModel)
         self._where: dict[bytes, tuple[TopicPartition, int]] = {}
-        """Every committed value, and its only allowed place."""
+        """Every committed value, with the partition and offset where alone it may be."""
         self._newest: dict[tuple[TopicPartition, str], int] = {}
         self.outcomes: dict[str, str] = {}
         self._outputs: dict[tuple[str, int], set[int]] = defaultdict(set)
-        """The offsets with committed results, by group and input partition."""
+        """The input offsets with committed results, by group and input partition."""
         self._consumed: dict[tuple[str, int], int] = defaultdict(int)
         self._commits = Commits()
         self._read: dict[tuple[str, TopicPartition], int] = {}
@@ -157,8 +157,8 @@ class Checker:
         self._groups_seen = 0
         """The journal position up to which deleted groups have been read."""
         self.reads: list[tuple[str, bool, TopicPartition, int, bytes]] = []
-        """Records that readers have received since the last look: reader, whether committed only, place,
-        content."""
+        """Records that readers have received since the last look: reader, whether it reads only committed
+        records, partition, offset, content."""
 
     def close(self) -> None:
         self._file.close()

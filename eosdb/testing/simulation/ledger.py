@@ -34,9 +34,9 @@ class Ledger:
     transactions: dict[str, TransactionRecord] = field(default_factory=dict)
     fresh_answers: list[str] = field(default_factory=list)
     issued: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """By producer id: the highest issued epoch, and its journal position."""
+    """The highest issued epoch of each producer id, and its journal position."""
     retired: dict[int, int] = field(default_factory=dict)
-    """Producer ids that were replaced, and when."""
+    """The replaced producer ids, each with the journal position of its replacement."""
     holders: dict[str, int] = field(default_factory=dict)
     believed: dict[tuple[str, int], set[TopicPartition]] = field(default_factory=dict)
     """By member and its generation or epoch: all partitions that it ever owned in it. Their offsets may

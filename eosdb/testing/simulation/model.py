@@ -22,7 +22,7 @@ from eosdb.model.values import TopicPartition
 _NOTICED_MS: Final = 300
 """How long (ms) after the death of a member writes may leave it in its group."""
 _WAITED_IN: Final = ("PreparingRebalance", "CompletingRebalance")
-"""In these states a member that has joined may wait for others without heartbeats."""
+"""The states of a group in which a member that has joined may wait for others without heartbeats."""
 Lease = tuple[str, str, int, str, str, int]
 """A member's lease: group, its state, rebalance deadline and members, member id, expiry."""
 
@@ -161,7 +161,7 @@ TABLE: Final = "table"
 WORKERS: Final = "workers"
 MEMBERS: Final = "members"
 RESULTS: Final = {OUTPUT: WORKERS, SHARED: MEMBERS}
-"""Topics of results, and the group that produces them."""
+"""The topics of results, each with the group that produces it."""
 INPUTS: Final = 2
 
 

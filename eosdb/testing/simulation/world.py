@@ -27,7 +27,7 @@ _WRITING: Final = (
 """Requests that also do due work, such as removing dead members."""
 _SHORT: Final[dict[str, Any]] = {"request_timeout_ms": 400, "retry_backoff_ms": 20}
 _HISTORIES_MS: Final = (1, 1_000, 20_000)
-"""How long events are kept in every second world; in the others, for ever."""
+"""The history retention of every second world (ms); the other worlds keep all events."""
 
 
 class World(Arena):

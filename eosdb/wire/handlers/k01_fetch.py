@@ -31,7 +31,7 @@ from eosdb.wire.session import NO_TOPIC
 
 _STEP: Final = 2_000
 _LEAST_BYTES: Final = 65_536
-"""The least size of a response, however much memory other responses take."""
+"""The least size of a response, even if other responses take all memory."""
 _LONGEST_WAIT_MS: Final = 3_600_000
 _FULL: Final = (-1, 0)
 """Session epochs of a full request, which names all its partitions."""
@@ -49,7 +49,7 @@ class _Asked:
     offset: int
     max_bytes: int
     code: int
-    """The error that the request itself causes, or NONE."""
+    """An error that the request itself causes, or NONE."""
 
 
 @dataclass(slots=True)

@@ -21,13 +21,13 @@ from eosdb.wire.session import LEADER_EPOCH
 _ISOLATION_LEVELS: Final[dict[int, IsolationLevel]] = {0: "read_uncommitted", 1: "read_committed"}
 NO_EPOCH: Final = -1
 _EARLIEST_LOCAL: Final = -4
-"""The earliest offset of local storage (KIP-405), which here is the earliest offset."""
+"""Asks for the earliest offset in local storage (KIP-405), which here is the log start offset."""
 _LATEST_TIERED: Final = -5
-"""The latest offset in tiered storage (KIP-1005), which eosdb does not have."""
+"""Asks for the latest offset in tiered storage (KIP-1005), which eosdb does not have."""
 _KNOWN_FROM: Final = {
     LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, _EARLIEST_LOCAL: 8, _LATEST_TIERED: 9,
 }  # fmt: skip
-"""The first version that knows each negative timestamp."""
+"""The first version of ListOffsets that knows each special timestamp."""
 _NEVER: Final = 2**15
 
 

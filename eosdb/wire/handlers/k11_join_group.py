@@ -20,7 +20,7 @@ from eosdb.wire.apis import Fields, Session, asked, serves
 from eosdb.wire.errors import coordinator_code_of
 
 _LONGEST_WAIT_MS: Final = 60_000
-"""The longest time until a parked request calls the broker again."""
+"""A waiting request calls the broker at least this often (ms)."""
 
 
 A = TypeVar("A", JoinGroupResult, SyncGroupResult)

@@ -13,7 +13,7 @@ from eosdb.wire.apis import Fields, Session, serves
 from eosdb.wire.handlers.k03_metadata import led_here
 
 _MOST_PARTITIONS: Final = 2_000
-"""In an answer (Kafka: max.request.partition.size.limit)."""
+"""The most partitions in an answer (Kafka: max.request.partition.size.limit)."""
 
 
 @serves(DescribeTopicPartitionsRequest, 0, 0)

@@ -44,7 +44,7 @@ from eosdb.wire.schemas import ShareGroupHeartbeatRequest
 from eosdb.wire.session import LEADER_EPOCH, NODE_ID
 
 _UPGRADE_TYPES: Final = (1, 2, 3)
-"""An upgrade, a safe downgrade, an unsafe one."""
+"""The codes of an upgrade, a safe downgrade and an unsafe downgrade."""
 _METADATA: Final = "__cluster_metadata"
 _ENTITY_TYPES: Final = ("user", "client-id", "ip")
 _ALONE: Final = "ip"
