@@ -148,7 +148,7 @@ def _fill(
                     scratch.executemany(f"INSERT INTO {into}", rows)
                 except sqlite3.OperationalError as error:
                     if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_FULL:
-                        raise translate(error, _SCRATCH) from error  # `scratch` is full.
+                        raise translate(error, _SCRATCH) from error  # The disk is full.
                     raise
     scratch.execute("COMMIT")
     report(len(paths), len(paths))

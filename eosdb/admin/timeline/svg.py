@@ -130,7 +130,7 @@ def _element(shape: Shape, link: Link | None) -> Iterator[str]:
         name = f' id="{shape.key}"' if shape.key else ""
         rect = f'<g role="row"{name}><g role="cell">{rect}</g></g>'
     yield rect
-    if shape.is_closed and shape.text:  # It would hide a narrow bar.
+    if shape.is_closed and shape.text:  # A marker would hide a narrow bar.
         yield f'<path class="marker" d="M{x + width:.2f} {y - 1:.2f}v{height + 2:g}"/>'
     if shape.text:
         yield _text(x + 4, y + height / 2 + 3.5, shape.text, f"name inside {shape.kind}")

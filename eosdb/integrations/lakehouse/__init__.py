@@ -1,6 +1,6 @@
 """Lakehouses: `export` appends the new records of a file to Parquet, Delta or Iceberg tables, exactly once.
 
-Spark is not needed. The extra `lakehouse` is, from the first use of `export` on.
+Needs the extra `lakehouse` from the first use of `export` on, and no Spark.
 """
 
 from importlib import import_module

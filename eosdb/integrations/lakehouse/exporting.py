@@ -76,7 +76,7 @@ class DataFiles:
             self._write_out()
 
     def take(self, other: DataFiles) -> int:
-        """Add the rows of `other`, which ends its use. Returns the number of its data files."""
+        """Add the rows of `other`, which must not be used again. Returns the number of its files."""
         if not other.created:
             for key, rows in other._waiting.items():
                 self.add(*key, *rows)

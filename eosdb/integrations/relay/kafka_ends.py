@@ -306,7 +306,7 @@ class KafkaTarget:
         raise failed
 
     def position_records(self) -> Iterator[tuple[bytes | None, bytes | None]]:
-        """Includes records of other relays, and waits for open transactions on the topic."""
+        """Yield the records of the position topic, also of other relays. Waits for its transactions."""
         tp = TopicPartition(self._positions, 0)
         for record in all_records(self._client, tp, [], hidden="wait"):
             yield record.key, record.value

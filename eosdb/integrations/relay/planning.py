@@ -39,7 +39,7 @@ def start_of(
     """The first offset to relay. `target_id` is the id of the target's topic: None if the topic does not
     exist, empty if the id is unknown. Raises OffsetOutOfRangeError if the source has lost the next records,
     or the target the previous ones, unless `on_gap` allows to continue. Always raises it if the source has
-    lost relayed records, because then its history is another."""
+    lost relayed records, because then it has another history."""
     if position is None:
         return bounds.start
     if position.topic_id != topic_id:
@@ -143,7 +143,7 @@ def checked_partitions(
         if there < topic.partitions:
             raise errors.InvalidPartitionsError(
                 f"topic {topic.name!r} has {topic.partitions} partitions in the source and {there} at "
-                f"{where}; records keep their partition, so raise it there to {topic.partitions}"
+                f"{where}; records keep their partition, so add some there, up to {topic.partitions}"
             )
 
 

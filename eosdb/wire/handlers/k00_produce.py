@@ -1,8 +1,8 @@
 """Produce: batches in, offsets out.
 
-Versions: 0 to 2 are announced but not served, because librdkafka does not compress for a broker that does
-not announce them (KAFKA-18659); 3 transactions; 5 the log start; 7 zstd (KIP-110, `batches.py`); 8 the
-faulty records (KIP-467); 9 flexible; 12 transaction version 2 (KIP-890); 13 topics by their ids (KIP-516).
+Versions 0 to 2: only announced, since librdkafka sends a broker without them no compressed batch
+(KAFKA-18659); 3: transactions; 5: the log start; 7: zstd (KIP-110, `batches.py`); 8: the faulty records
+(KIP-467); 9: flexible; 12: transaction version 2 (KIP-890); 13: topics by their ids (KIP-516).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Fetch: records from an offset on, waiting for them as long as the client allows.
 
-Versions: 4 isolation levels, and the aborted transactions; 5 the log start; 7 fetch sessions (KIP-227),
-which are not offered; 9 the leader's epoch (KIP-320); 11 racks (KIP-392); 12 flexible; 13 topics by
-their ids (KIP-516); 15 followers name themselves in a structure (KIP-903); 18 a replica's high
-watermark. `messages.py` encodes them.
+Version 4: isolation levels, and the aborted transactions; 5: the log start; 7: fetch sessions (KIP-227),
+which are not offered; 9: the leader's epoch (KIP-320); 11: racks (KIP-392); 12: flexible; 13: topics by
+their ids (KIP-516); 15: followers name themselves in a structure (KIP-903); 18: a replica's high watermark.
+`messages.py` encodes the answers.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ def _idle(
 
 
 def _names(broker: Broker, ids: Set[UUID]) -> dict[UUID, str]:
-    """The names of the ids whose topics exist."""
+    """The topic names of the ids; an id without a topic is missing."""
     names = broker.ask(requests.TopicNames()) if ids else {}
     return {topic_id: names[topic_id] for topic_id in ids & names.keys()}
 
@@ -229,7 +229,7 @@ def _read_partition(
 
 @dataclass(frozen=True, slots=True)
 class _HaveMoved:
-    """A condition for parking: a partition has new records for this isolation level, or cannot be read."""
+    """The condition of a waiting Fetch: a partition has new records for its isolation level, or fails."""
 
     listed: str
     level: IsolationLevel

@@ -1,7 +1,7 @@
 """ListOffsets: the offset for a timestamp in each partition.
 
-Versions: 1 one offset, with its time (KIP-79); 2 isolation levels; 4 the leader's epoch (KIP-320); 6
-flexible; 7 to 9 more special timestamps (`_KNOWN_FROM`); 10 a time-out for tiered storage.
+Version 1: one offset, with its time (KIP-79); 2: isolation levels; 4: the leader's epoch (KIP-320); 6:
+flexible; 7 to 9: more special timestamps (`_KNOWN_FROM`); 10: a time-out for tiered storage.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Metadata: the cluster and its topics.
 
-Versions: 1 null asks for all topics, an empty list for none; 2 the cluster's id; 4 the client may forbid
-the creation of topics; 5 offline replicas; 7 the leader's epoch; 8 authorized operations (KIP-430), until
-10 also of the cluster; 9 flexible; 10 the ids of topics (KIP-516); 12 requests by these ids; 13 an error
-code for the whole answer (KIP-1102).
+Version 1: null asks for all topics, an empty list for none; 2: the cluster's id; 4: the client may forbid
+the creation of topics; 5: offline replicas; 7: the leader's epoch; 8: authorized operations (KIP-430),
+until 10 also of the cluster; 9: flexible; 10: the ids of topics (KIP-516); 12: requests by these ids; 13:
+an error code for the whole answer (KIP-1102).
 """
 
 from __future__ import annotations

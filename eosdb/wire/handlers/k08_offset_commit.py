@@ -1,8 +1,8 @@
 """OffsetCommit: a group's offsets, with an answer for every partition.
 
-Versions: 2 without a commit time; 5 without a retention time; 6 the leader's epoch; 7 static
-members (KIP-345); 8 flexible; 9 the epochs of the consumer protocol, with its errors (KIP-848); 10
-topics by their ids.
+Version 2: without a commit time; 5: without a retention time; 6: the leader's epoch; 7: static members
+(KIP-345); 8: flexible; 9: the epochs of the consumer protocol, with its errors (KIP-848); 10: topics by
+their ids.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """OffsetFetch: the committed offsets of groups, for some partitions or for all.
 
-Versions: 2 all partitions, and an error code for the whole group; 5 the leader's epoch; 6 flexible; 7 waits
-for transactions (KIP-447); 8 several groups (KIP-709); 9 the requesting member and its epoch (KIP-848); 10
-topics by their ids.
+Version 2: all partitions, and an error code for the whole group; 5: the leader's epoch; 6: flexible; 7:
+waits for transactions (KIP-447); 8: several groups (KIP-709); 9: the requesting member and its epoch
+(KIP-848); 10: topics by their ids.
 """
 
 from __future__ import annotations

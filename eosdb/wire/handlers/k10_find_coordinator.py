@@ -1,6 +1,6 @@
 """FindCoordinator: this broker is the coordinator of everything.
 
-Versions: 1 transactional ids, too; 3 flexible; 4 several keys in one request (KIP-699); 6 share groups
+Version 1: transactional ids, too; 3: flexible; 4: several keys in one request (KIP-699); 6: share groups
 (KIP-932), which are not served.
 """
 

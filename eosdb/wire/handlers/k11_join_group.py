@@ -1,8 +1,8 @@
 """JoinGroup: a member of the classic protocol joins; the answer waits until the generation is complete.
 
-Versions: 1 a separate rebalance time-out; 4 a new member gets an id before it joins (KIP-394); 5 static
-members (KIP-345); 6 flexible; 7 the protocol type, and null for no protocol (KIP-559); 8 a reason
-(KIP-800); 9 a flag tells the leader to keep the assignment (KIP-814).
+Version 1: a separate rebalance time-out; 4: a new member gets an id before it joins (KIP-394); 5: static
+members (KIP-345); 6: flexible; 7: the protocol type, and null for no protocol (KIP-559); 8: a reason
+(KIP-800); 9: a flag tells the leader to keep the assignment (KIP-814).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Heartbeat: keeps a member of the classic protocol in its group.
 
-Versions: 3 static members (KIP-345); 4 flexible.
+Version 3: static members (KIP-345); 4: flexible.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """LeaveGroup: members of the classic protocol leave, with a result for each.
 
-Versions: 3 several members, each by member id or instance id (KIP-345); before, one member and one error
-code; 4 flexible; 5 a reason (KIP-800).
+Version 3: several members, each by member id or instance id (KIP-345), not one; 4: flexible; 5: a reason
+(KIP-800).
 """
 
 from __future__ import annotations

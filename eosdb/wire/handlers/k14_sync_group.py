@@ -1,6 +1,6 @@
 """SyncGroup: the leader sends the assignment; the other members wait for it (`k11_join_group`).
 
-Versions: 3 static members (KIP-345); 4 flexible; 5 names the protocol (KIP-559).
+Version 3: static members (KIP-345); 4: flexible; 5: names the protocol (KIP-559).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """DescribeGroups: groups of the classic protocol, with their members.
 
-Versions: 3 authorized operations (KIP-430); 4 static members (KIP-345); 5 flexible; 6 an unknown group is
+Version 3: authorized operations (KIP-430); 4: static members (KIP-345); 5: flexible; 6: an unknown group is
 an error with a text (KIP-1043); in earlier versions it is a dead group.
 """
 

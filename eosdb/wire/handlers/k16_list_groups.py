@@ -1,6 +1,6 @@
 """ListGroups: all groups that the client may see.
 
-Versions: 3 flexible; 4 a filter by state (KIP-518); 5 a filter by type (KIP-848).
+Version 3: flexible; 4: a filter by state (KIP-518); 5: a filter by type (KIP-848).
 """
 
 from __future__ import annotations

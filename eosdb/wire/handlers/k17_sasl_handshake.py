@@ -1,6 +1,6 @@
 """SaslHandshake: a client proposes a mechanism (Kafka: SaslServerAuthenticator).
 
-Versions: 1 the mechanism's messages come in SaslAuthenticate; in version 0 as bare frames (KIP-152).
+Version 1: the mechanism's messages come in SaslAuthenticate; in version 0 as bare frames (KIP-152).
 """
 
 from __future__ import annotations

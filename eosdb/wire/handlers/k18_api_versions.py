@@ -1,6 +1,6 @@
 """ApiVersions: the served APIs, and the features of the cluster.
 
-Versions: 3 flexible, the client's software (KIP-511), the features (KIP-584); 4 features whose lowest level
+Version 3: flexible, the client's software (KIP-511), the features (KIP-584); 4: features whose lowest level
 is 0. Unsupported versions are answered in version 0 (`server.py`).
 """
 

@@ -1,7 +1,7 @@
 """CreateTopics: creates topics, with a result for each.
 
-Versions: 4 default numbers of partitions and replicas (KIP-464); 5 flexible, and the topic's settings
-(KIP-525); 7 its id.
+Version 4: default numbers of partitions and replicas (KIP-464); 5: flexible, and the topic's settings
+(KIP-525); 7: its id.
 
 Also has checks that the APIs for topics and settings share.
 """

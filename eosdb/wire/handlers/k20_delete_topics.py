@@ -1,6 +1,6 @@
 """DeleteTopics: deletes topics, with a result for each.
 
-Versions: 4 flexible; 5 a text beside the error code; 6 topics by their ids (KIP-516).
+Version 4: flexible; 5: a text beside the error code; 6: topics by their ids (KIP-516).
 """
 
 from __future__ import annotations

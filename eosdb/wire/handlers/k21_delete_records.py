@@ -1,6 +1,6 @@
 """DeleteRecords: deletes the records before an offset, with a result for each partition (KIP-107).
 
-Versions: 2 flexible.
+Version 2: flexible.
 """
 
 from __future__ import annotations

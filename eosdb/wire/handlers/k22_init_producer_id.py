@@ -1,6 +1,6 @@
 """InitProducerId: a producer's id, and its epoch.
 
-Versions: 2 flexible; 3 the producer's present id and epoch (KIP-360); 4 PRODUCER_FENCED (KIP-588); 5
+Version 2: flexible; 3: the producer's present id and epoch (KIP-360); 4: PRODUCER_FENCED (KIP-588); 5:
 transaction version 2 (KIP-890). Version 6, two-phase commit, is not served (decisions/0071).
 """
 

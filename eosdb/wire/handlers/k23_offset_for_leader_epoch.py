@@ -1,6 +1,6 @@
 """OffsetForLeaderEpoch: where a leader's epoch ends. The only epoch ends at the log end offset.
 
-Versions: 2 the epoch that the client knows (KIP-320); 3 the id of the requesting replica; 4 flexible.
+Version 2: the epoch that the client knows (KIP-320); 3: the id of the requesting replica; 4: flexible.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """AddPartitionsToTxn: adds partitions to a transaction, all of them or none.
 
-Versions: 2 PRODUCER_FENCED (KIP-588); 3 flexible. Later versions are for requests between brokers
+Version 2: PRODUCER_FENCED (KIP-588); 3: flexible. Later versions are for requests between brokers
 (KIP-890).
 """
 

@@ -1,6 +1,6 @@
 """AddOffsetsToTxn: adds a group to a transaction.
 
-Versions: 2 PRODUCER_FENCED (KIP-588); 3 flexible; 4 TRANSACTION_ABORTABLE (KIP-890).
+Version 2: PRODUCER_FENCED (KIP-588); 3: flexible; 4: TRANSACTION_ABORTABLE (KIP-890).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """EndTxn: commits or aborts a transaction.
 
-Versions: 2 PRODUCER_FENCED (KIP-588); 3 flexible; 5 transaction version 2, which returns the next epoch
+Version 2: PRODUCER_FENCED (KIP-588); 3: flexible; 5: transaction version 2, which returns the next epoch
 (KIP-890).
 """
 

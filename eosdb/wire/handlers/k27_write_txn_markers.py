@@ -1,6 +1,6 @@
 """WriteTxnMarkers: aborts hanging transactions, partition by partition (KIP-664).
 
-Versions: 1 flexible. With either transaction version, the epoch is the one in the transaction's batches.
+Version 1: flexible. With either transaction version, the epoch is the one in the transaction's batches.
 """
 
 from __future__ import annotations

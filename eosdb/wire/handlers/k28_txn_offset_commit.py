@@ -1,7 +1,7 @@
 """TxnOffsetCommit: commits a group's offsets within a transaction.
 
-Versions: 2 the leader's epoch; 3 flexible, the committing member (KIP-447), and PRODUCER_FENCED; 4
-TRANSACTION_ABORTABLE; 5 transaction version 2, in which the request also adds the group (KIP-890).
+Version 2: the leader's epoch; 3: flexible, the committing member (KIP-447), and PRODUCER_FENCED; 4:
+TRANSACTION_ABORTABLE; 5: transaction version 2, in which the request also adds the group (KIP-890).
 """
 
 from __future__ import annotations

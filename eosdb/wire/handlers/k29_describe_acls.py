@@ -1,6 +1,6 @@
 """DescribeAcls: the ACLs that a filter matches, by resource.
 
-Versions: 1 prefixed patterns (KIP-290); 2 flexible; 3 users as resources (KIP-373), which eosdb does not
+Version 1: prefixed patterns (KIP-290); 2: flexible; 3: users as resources (KIP-373), which eosdb does not
 have. Also converts ACLs to and from the protocol's numbers. Their host is always `*`.
 """
 

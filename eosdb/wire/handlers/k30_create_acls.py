@@ -1,6 +1,6 @@
 """CreateAcls: the valid ACLs of a request are created in one commit.
 
-Versions: 1 prefixed patterns (KIP-290); 2 flexible; 3 users as resources (KIP-373), which eosdb does not
+Version 1: prefixed patterns (KIP-290); 2: flexible; 3: users as resources (KIP-373), which eosdb does not
 have.
 """
 

@@ -1,6 +1,6 @@
 """DescribeConfigs: the settings of topics, groups and the broker.
 
-Versions: 1 the source of each setting; 3 types and documentation (KIP-569); 4 flexible.
+Version 1: the source of each setting; 3: types and documentation (KIP-569); 4: flexible.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """AlterConfigs: replaces settings. Settings that the request lacks return to the broker's values.
 
-Versions: 2 flexible.
+Version 2: flexible.
 
 Also the common parts of the APIs for settings. Settings of topics and groups can be altered; the broker's
 settings are fixed when the file is opened.

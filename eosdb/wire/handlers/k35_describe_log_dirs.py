@@ -1,6 +1,6 @@
 """DescribeLogDirs: the only log directory, where the file is.
 
-Versions: 2 flexible; 3 an error code for the whole answer; 4 the disk's size and free space (KIP-827).
+Version 2: flexible; 3: an error code for the whole answer; 4: the disk's size and free space (KIP-827).
 """
 
 from __future__ import annotations

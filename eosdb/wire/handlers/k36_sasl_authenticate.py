@@ -1,6 +1,6 @@
 """SaslAuthenticate: a message of the mechanism that SaslHandshake has started.
 
-Versions: 1 the lifetime of the login (KIP-368); 2 flexible.
+Version 1: the lifetime of the login (KIP-368); 2: flexible.
 """
 
 from __future__ import annotations

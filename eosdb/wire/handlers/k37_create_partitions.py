@@ -1,6 +1,6 @@
 """CreatePartitions: adds partitions to topics, with a result for each (KIP-195).
 
-Versions: 2 flexible; 3 THROTTLING_QUOTA_EXCEEDED, which does not occur.
+Version 2: flexible; 3: THROTTLING_QUOTA_EXCEEDED, which does not occur.
 """
 
 from __future__ import annotations

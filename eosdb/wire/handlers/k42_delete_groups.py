@@ -1,6 +1,6 @@
 """DeleteGroups: deletes groups without members, with a result for each.
 
-Versions: 2 flexible.
+Version 2: flexible.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """IncrementalAlterConfigs: alters settings one by one (KIP-339).
 
-Versions: 1 flexible.
+Version 1: flexible.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """DescribeCluster: the one broker (KIP-700).
 
-Versions: 1 the kind of endpoints, brokers or controllers (KIP-919); 2 fenced brokers (KIP-1073), which do
+Version 1: the kind of endpoints, brokers or controllers (KIP-919); 2: fenced brokers (KIP-1073), which do
 not occur.
 """
 

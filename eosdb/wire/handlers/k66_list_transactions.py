@@ -1,6 +1,6 @@
 """ListTransactions: the transactional ids that the client may see (KIP-664).
 
-Versions: 1 a filter by age (KIP-994); 2 a filter by pattern (KIP-1152).
+Version 1: a filter by age (KIP-994); 2: a filter by pattern (KIP-1152).
 """
 
 from __future__ import annotations

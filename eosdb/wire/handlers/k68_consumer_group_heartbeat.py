@@ -1,6 +1,6 @@
 """ConsumerGroupHeartbeat: a member of a group whose partitions the coordinator assigns (KIP-848).
 
-Versions: 1 a new member chooses its id, and may subscribe with a regular expression.
+Version 1: a new member chooses its id, and may subscribe with a regular expression.
 """
 
 from __future__ import annotations

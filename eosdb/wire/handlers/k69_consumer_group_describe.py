@@ -1,6 +1,6 @@
 """ConsumerGroupDescribe: groups whose partitions the coordinator assigns, with their members (KIP-848).
 
-Versions: 1 the type of each member.
+Version 1: the type of each member.
 """
 
 from __future__ import annotations

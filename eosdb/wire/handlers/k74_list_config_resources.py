@@ -1,6 +1,6 @@
 """ListConfigResources: the resources that have settings (KIP-1142).
 
-Versions: 1 resources of all types; 0 client metrics alone, which eosdb does not have.
+Version 1: resources of all types; 0: client metrics alone, which eosdb does not have.
 """
 
 from __future__ import annotations
