@@ -60,7 +60,7 @@ transaction_size = click.option(
 port = functools.partial(click.option, "--port", type=click.IntRange(0, 65_535), metavar="PORT")
 command_config = click.option(
     "--command-config", "config", type=click.Path(dir_okay=False), metavar="PATH",
-    help="Property file for the Kafka client, librdkafka's names: sasl.password, ssl.ca.location, …",
+    help="Property file for the Kafka client, with librdkafka's names, such as sasl.password.",
 )  # fmt: skip
 metrics_port = click.option(
     "--metrics-port", type=click.IntRange(0, 65_535), metavar="PORT",

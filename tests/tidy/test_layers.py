@@ -77,11 +77,11 @@ TIERS = {
 }
 ROOMS = [row for tier in TIERS.values() for row in tier]
 BUDGET = {
-    "engine": 33_292,
+    "engine": 33_290,
     "clients": 10_397,
     "wire": 5_623,
     "testing": 3_177,
-    "integrations": 7_345,
+    "integrations": 7_342,
     "commands": 9_780,
 }
 """The lines of Python that a tier may have. Whoever raises one says in the commit what it buys."""

@@ -57,7 +57,7 @@ _pem: Final = functools.partial(click.option, type=click.Path(dir_okay=False), m
 
 @click.command(cls=file_command.FileCommand)
 @options.port(
-    help="Port to listen on (default: 9092). With 0 or --memory a free one, which the output shows."
+    help="Port to listen on (default: 9092). 0 and --memory take a free port, which the output shows."
 )
 @click.option(
     "--listen", "host", default="localhost", show_default=True, metavar="ADDRESS",
@@ -82,7 +82,7 @@ _pem: Final = functools.partial(click.option, type=click.Path(dir_okay=False), m
     help="For tests: serve an empty file in memory instead of FILE, create topics when they are named, and "
     "end when the parent process ends.",
 )  # fmt: skip
-@click.option("--print-address", is_flag=True, help="Print HOST:PORT alone when it listens.")
+@click.option("--print-address", is_flag=True, help="Print only HOST:PORT when it listens.")
 @options.setting(
     "--config", help="Setting of the broker by Kafka's name, such as num.partitions=4 (repeatable)."
 )

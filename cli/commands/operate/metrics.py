@@ -13,7 +13,7 @@ from eosdb.system.signals import Stop, stopped_by_signals
 
 @click.command(cls=FileCommand)
 @options.port(
-    help="Serve them at http://ADDRESS:PORT/metrics until SIGTERM or Ctrl-C; 0 takes a free port."
+    help="Serve metrics at http://ADDRESS:PORT/metrics until SIGTERM or Ctrl-C; 0 takes a free port."
 )
 @click.option(
     "--listen", metavar="ADDRESS",
