@@ -167,7 +167,7 @@ if not TYPE_CHECKING:
         module = import_module(_MODULES.get(name, "eosdb.errors"))
         if name not in _MODULES and name not in module.__all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        globals()[name] = value = getattr(module, name)  # Asked for once.
+        globals()[name] = value = getattr(module, name)  # Later look-ups find the value here.
         return value
 
     def __dir__() -> list[str]:
@@ -175,8 +175,8 @@ if not TYPE_CHECKING:
 
 
 def _at_fork(step: str) -> None:
-    """Let the open files rest, if any was ever opened. Registered here, because what a program registers
-    after it has imported eosdb must be called first: it may open a file."""
+    """Prepare the open files for a fork, or restore them after it. This hook is registered at the import of
+    eosdb: hooks that a program registers later run before it, and may still open a file."""
     forking = sys.modules.get("eosdb.store.file.forking")
     if (call := getattr(forking, step, None)) is not None:
         call()

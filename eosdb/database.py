@@ -97,10 +97,10 @@ def connect(
 ) -> Database:
     """Open an eosdb file; create it, or upgrade it to the newest schema, if necessary.
 
-    `create=False` refuses a file that does not exist, `migrate=False` one of an older schema. With
-    `read_only` nothing is ever written. `durability` says what a returned call survives: "full" a power
-    loss, "normal" a crash of the process, "off" neither (for tests). `":memory:"` is a temporary file that
-    is removed when the database is closed. `adopt` adds eosdb's tables to another application's SQLite
+    `create=False` refuses a missing file, `migrate=False` refuses a file with an older schema. With
+    `read_only` nothing is ever written. A returned call survives a power loss with `durability="full"`, a
+    crash of the process with "normal", neither with "off" (for tests). `":memory:"` is a temporary file,
+    which is removed when the database closes. `adopt` adds eosdb's tables to another application's SQLite
     file, atomically. That file must be in WAL mode; `adopt="wal"` switches it. `principal` is the identity
     that ACLs check; it is not authenticated. Raises DatabaseNotFoundError, NotAnEosdbFileError,
     CorruptDatabaseError, SchemaOutOfDateError, SchemaTooNewError, ReadOnlyDatabaseError,
@@ -145,10 +145,10 @@ class Database(Closeable):
         self.config: Final = config
         self._closing: Closing | None = None
         self._remove: Callable[[], object] = lambda: None
-        # As in SQLite, a file has one WAL and one lock file, whatever link leads to it.
+        # As in SQLite, all links to a file share its WAL and its lock file.
         file = os.path.realpath(path)
         if path == MEMORY:
-            # decisions/0005: SQLite has no WAL in memory; a file has the same locks and snapshots.
+            # decisions/0005: SQLite has no WAL in memory, so ":memory:" is a temporary file.
             folder, self._remove = folder_in_memory(self)
             file, durability = os.path.join(folder, "memory.db"), "off"
         with forking.at_work():
@@ -182,14 +182,14 @@ class Database(Closeable):
             self._recover()
 
     def _recover(self) -> None:
-        """Complete what killed processes have left behind. Closes the store if that fails."""
+        """Complete what killed processes have left behind. Closes the store if this fails."""
         self._coordinator.after_write = self._housekeeper.run_when_due
         if self.path != MEMORY:
             self._store.before_close(self._snapshot_at_close)
         try:
             self._coordinator.recover()
         except BaseException:
-            with contextlib.suppress(EosdbError):  # The first error is raised, not this one.
+            with contextlib.suppress(EosdbError):  # The caller gets the error of the recovery.
                 self._store.close(orderly=False)
             raise
 
@@ -279,7 +279,7 @@ class Database(Closeable):
         `handler(record, tx)` can also write your own tables in this file: `tx` is a `UserTransaction`, as
         in `begin`, and the loop stores rows, records and the offset in one commit. A handler is called
         with `tx` if it requires two parameters. With `batch=True` it gets a list of records of one
-        partition instead of a record, and may raise `BatchFailed` to name the one that has failed.
+        partition instead of a record, and may raise `BatchFailed` to name the failed record.
 
         Call `run` in as many threads and processes as you like: the copies share the partitions of the
         group. With handlers of one parameter each copy has its own transactional id, which begins with
@@ -424,7 +424,7 @@ class Database(Closeable):
     def why(self) -> list[Worry]:
         """Return the problems, most urgent first, each in a sentence with the command that solves it:
         transactions that hold back readers, groups without members or progress, dead letters, relays, a
-        file that cannot be written. As far as the principal may describe it."""
+        file that cannot be written. Resources that the principal may not describe are left out."""
         return worries(self.admin.overview(), self.path)
 
     def publish_copy(
@@ -521,7 +521,7 @@ class Database(Closeable):
 Where: TypeAlias = Database | str | os.PathLike[str]
 
 
-# decisions/0086: one signature, whose keywords help and editors show.
+# decisions/0086: one signature, so that `help` and editors show the keywords.
 @keywords_of(Database.processor)
 def process(
     db: Where,

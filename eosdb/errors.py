@@ -46,7 +46,7 @@ __all__ = [
 class EosdbError(Exception):
     """The base class of all errors of eosdb.
 
-    `outcome` says what became of the write that raised the error: "not written", "written", or "unknown"
+    `outcome` is the outcome of the write that raised the error: "not written", "written", or "unknown"
     (docs/errors.md has the table).
     """
 
@@ -119,7 +119,7 @@ class InvalidRequiredAcksError(ApiError, code=21):
 
 
 class IllegalGenerationError(ApiError, code=22):
-    """The member's generation is not the current one of the group."""
+    """The member's generation is not the group's current generation."""
 
 
 class InconsistentGroupProtocolError(ApiError, code=23):
@@ -183,7 +183,7 @@ class PolicyViolationError(ApiError, code=44):
 
 
 class OutOfOrderSequenceNumberError(ApiError, code=45):
-    """The batch is neither the next of its producer nor a repeat of a stored one."""
+    """The batch is neither the next of its producer nor a repeat of a stored batch."""
 
 
 class DuplicateSequenceNumberError(ApiError, code=46):
@@ -309,8 +309,8 @@ class UnsupportedAssignorError(ApiError, code=112):
 
 
 class StaleMemberEpochError(ApiError, code=113):
-    """The member epoch of a commit or fetch of offsets is not the member's; retry with the one that the
-    next heartbeat gives."""
+    """The member epoch of an offset commit or offset fetch is not the current one; retry with the epoch
+    from the next heartbeat."""
 
 
 class TransactionAbortableError(ApiError, code=120):
@@ -351,8 +351,8 @@ class DatabaseClosedError(EosdbError):
 
 
 class DatabaseLockedError(EosdbError):
-    """Somebody else, whom the text names, held the write lock for longer than `lock_timeout_ms`. Nothing
-    was written."""
+    """Another writer held the write lock for longer than `lock_timeout_ms`; the text names the writer.
+    Nothing was written."""
 
 
 class DatabaseFullError(EosdbError):
@@ -403,7 +403,7 @@ E = TypeVar("E", bound=EosdbError)
 
 
 def in_doubt(error: E) -> E:
-    """The error, for a write that may or may not be stored."""
+    """Mark the error of a write that may or may not be stored, and return it."""
     error.outcome = "unknown"
     return error
 

@@ -50,7 +50,7 @@ class Runs(Protocol):
 
 
 class AsyncUserTransaction:
-    """The transaction of a block of `db.begin()`, or of a handler; unusable once that has ended."""
+    """The transaction of a block of `db.begin()` or of a handler; unusable after the block or handler."""
 
     def __init__(self, workers: Runs, transaction: UserTransaction) -> None:
         self._workers = workers

@@ -340,7 +340,7 @@ class AsyncConsumer(Generic[Key, Value]):
                 raise StopAsyncIteration from None
             raise
 
-    # decisions/0043: a poll continues without its task, and its records stay.
+    # decisions/0043: a poll continues if its task is cancelled, and its records stay in the buffer.
     async def _fill(
         self, timeout_ms: int, limit: int | None, wanted: tuple[TopicPartition, ...]
     ) -> None:
@@ -458,8 +458,8 @@ class AsyncConsumer(Generic[Key, Value]):
     # -- small steps ----------------------------------------------------------------------------
 
     async def _ask(self, function: Callable[[], T]) -> T:
-        """Call the function in the thread. It completes even if the task is cancelled, but its wait for a
-        change ends then."""
+        """Call the function in the thread. It completes even if the task is cancelled, but then it waits
+        for no further change."""
         self._check()
         is_left = False
 
@@ -467,7 +467,7 @@ class AsyncConsumer(Generic[Key, Value]):
             while True:
                 try:
                     return function()
-                except WakeupError:  # Usually the wake-up was for a poll.
+                except WakeupError:  # Most wake-ups are meant for a poll, so call again.
                     if is_left or self._is_stopping:
                         raise
 
@@ -514,7 +514,7 @@ class AsyncConsumer(Generic[Key, Value]):
         self._check()
         if is_called_back(self._consumer):
             raise IllegalStateError(
-                "a rebalance callback cannot wait for records, which come only after it"
+                "a rebalance callback cannot wait for records: they arrive after it has returned"
             )
         if (failure := self._failure) is not None:
             self._failure = None

@@ -105,7 +105,7 @@ class Processing:
     def _call(
         self, records: ConsumerRecord | list[ConsumerRecord], tx: UserTransaction | None
     ) -> Results:
-        """In the processor's thread, or one of its workers."""
+        """Run the handler in the loop; called in the processor's thread or one of its workers."""
         inbox = Inbox()
         given = (records,) if tx is None else (records, AsyncUserTransaction(inbox, tx))
         return inbox.wait_for(self._handle(*given), self._home.loop)
@@ -147,7 +147,7 @@ class Rows:
 def _by_run(
     method: Callable[Concatenate[Database, P], T],
 ) -> Callable[Concatenate[AsyncDatabase, P], Coroutine[Any, Any, T]]:
-    """Make a coroutine of a method that runs the caller's code too, such as a given iterator."""
+    """Make a coroutine of a method that also runs the caller's code, such as an iterator."""
 
     @wraps(method)
     async def call(self: AsyncDatabase, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -184,21 +184,20 @@ class AsyncDatabase(Proxy[Database]):
         outgoing = self._outgoing(config, is_transactional=checked.transactional_id is not None)
         outgoing.users += 1
         writer = self._writer
-        if (
-            outgoing.is_transactional
-        ):  # decisions/0079: a thread of its own, so that they share commits.
+        # decisions/0079: transactional producers have a thread each, so that they share commits.
+        if outgoing.is_transactional:
             writer = Writer(self._home)
             self._writers.add(writer)
         made = AsyncProducer(self._home, writer, outgoing, partial(self._release, outgoing))
         self._producers.add(made)
         return made
 
-    # decisions/0043: producers with equal settings share one in the writer's thread.
+    # decisions/0043: producers with equal settings share a Producer in the writer's thread.
     def _outgoing(self, config: ProducerConfig, *, is_transactional: bool) -> Outgoing:
         try:
             same = frozenset(config.items())
             found = self._shared.get(same)
-        except TypeError:  # A setting that cannot be compared, such as a callable object.
+        except TypeError:  # A setting may have no hash.
             same, found = frozenset(), None
         if found is not None and not is_transactional and found.producer.state != "FATAL_ERROR":
             return found
@@ -266,17 +265,17 @@ class AsyncDatabase(Proxy[Database]):
     ) -> ProcessReport:
         """Call `handler` for each record of `topics`, and store its results, rows and the offset exactly
         once, like `eosdb.process`. An `async def` handler is awaited in this loop, for one record after the
-        other or for `concurrency` at once, those of one key in order; its second parameter, if it has two,
-        is an `AsyncUserTransaction`. A plain one is called in another thread.
+        other or for `concurrency` at once, records of one key in order; its second parameter, if it has
+        two, is an `AsyncUserTransaction`. A plain function is called in another thread.
 
         Runs until the task is cancelled, or until the group is idle for `until_idle_ms`; then returns the
-        report. A cancellation cancels the handler, and takes effect when what is complete has been
-        committed or undone: the next run goes on there. Raises DatabaseClosedError when the database is
-        closed meanwhile.
+        report. A cancellation cancels the handler, and takes effect when the transaction has been
+        committed or rolled back; the next run continues there. Raises DatabaseClosedError when the database
+        is closed meanwhile.
         """
         self._home.check_may_write()
         if "workers" in config:
-            raise ConfigError(f"workers: got {config['workers']!r}; here its name is concurrency")
+            raise ConfigError(f"workers: got {config['workers']!r}; here it is called concurrency")
         config["workers"] = concurrency
         processing = Processing(self._home, handler)
         self._home.stoppable.add(processing)

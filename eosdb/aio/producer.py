@@ -189,7 +189,7 @@ class AsyncProducer:
 
     async def start(self) -> None:
         """Initialise the transactional id, if there is one: fence its previous holder, and end the
-        transaction that this left open. Raises the errors of `Producer.init_transactions`."""
+        transaction that it left open. Raises the errors of `Producer.init_transactions`."""
         self._home.check_may_write()
         if self._is_started or self._stopped is not None:
             raise IllegalStateError("a producer is started once; create another one")
@@ -231,7 +231,7 @@ class AsyncProducer:
         Errors that `Producer.send` would raise, also those of serializers, are the future's; in a
         transaction the commit raises them, too. Cancelling the future does not cancel the record.
         """
-        ProducerRecord(**options)  # Refuses other keywords at once.
+        ProducerRecord(**options)  # This refuses unknown keywords at once.
         self._check()
         await self._home.let_others_run()
         await self._writer.room()
@@ -342,7 +342,7 @@ class AsyncProducer:
 def with_metadata(
     offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Convert offsets as aiokafka takes them, numbers or OffsetAndMetadata, to the latter."""
+    """Convert offsets to OffsetAndMetadata. As in aiokafka, plain numbers are allowed."""
     return {
         tp: OffsetAndMetadata(offset) if isinstance(offset, int) else offset
         for tp, offset in offsets.items()

@@ -1,4 +1,4 @@
-"""The worker threads of an event loop, and the effects of cancelling a task that waits for them.
+"""The worker threads of an event loop, and the effects of cancelling a task that waits for a thread.
 
 Nothing here blocks the loop: calls are queued, and their results are futures of the loop. A thread cannot
 be interrupted, so there are three ways to wait. After a cancellation, `run` lets a begun call continue,
@@ -43,7 +43,7 @@ class Stoppable(Protocol):
     """Done when it has ended; None if it has not begun."""
 
     def stop(self) -> None:
-        """End it soon, from any thread."""
+        """Make the object end soon; any thread may call this."""
 
 
 class Home:
@@ -78,7 +78,7 @@ class Home:
         loop, and DatabaseClosedError."""
         if os.getpid() != self._process:
             raise IllegalStateError(
-                "this database was opened before this process was forked, and its threads are not here; "
+                "this database was opened before this process was forked, which has none of its threads; "
                 "call eosdb.aio.connect in this process"
             )
         if asyncio.get_running_loop() is not self.loop:
@@ -97,8 +97,8 @@ class Home:
         self.check()
         if self.inside and asyncio.current_task() in self.inside:
             raise IllegalStateError(
-                "this task is inside a block of db.begin(), or a handler with a transaction, which is the "
-                "one writer; write with tx.publish, tx.commit_offsets and tx.run, or afterwards"
+                "this task is inside a block of db.begin(), or a handler with a transaction, which holds "
+                "the write lock; write with tx.publish, tx.commit_offsets and tx.run, or after its end"
             )
 
     async def let_others_run(self) -> None:
@@ -114,8 +114,8 @@ def _end_with_the_loop(
     stoppable: weakref.WeakSet[Stoppable],
     ended: threading.Event,
 ) -> None:
-    """Poll until the loop is closed, which it does not announce; then end its threads, without waiting
-    for garbage collection."""
+    """Poll until the loop is closed, then end its threads. A loop has no callback for its end, and garbage
+    collection would come too late."""
     while not ended.wait(LOOK_S):
         its = loop()
         if its is None or its.is_closed():
@@ -150,7 +150,7 @@ class Workers:
         except (RuntimeError, StorageError):
             if self._home.is_closed:
                 raise self._home.closed() from None
-            if done.cancel():  # Otherwise another thread has taken it from the queue.
+            if done.cancel():  # If this fails, another thread has taken the call from the queue.
                 raise
         return done
 
@@ -180,7 +180,7 @@ class Workers:
 def deferred(
     function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
 ) -> tuple[Future[T], Callable[[], None]]:
-    """A future, and the function that makes the call and completes it."""
+    """Return a future, and the function that makes the call and completes the future."""
     done = Future[T]()
 
     def call() -> None:
@@ -232,7 +232,7 @@ class Inbox:
         try:
             return awaited.result()
         except concurrent.futures.CancelledError:
-            # A BaseException: any Exception would count as the record's failure.
+            # asyncio.CancelledError is a BaseException: an Exception would count as the record's failure.
             raise asyncio.CancelledError from None
 
     def _end(self, _: object) -> None:
@@ -288,8 +288,8 @@ async def to_the_end(
 
 
 async def to_the_end_of_a_block(left: asyncio.Future[T], error: BaseException | None) -> None:
-    """Wait until a block that ended with `error`, if any, was left. A cancellation of the task is raised
-    instead of errors of leaving."""
+    """Wait until a block has been left; `error` is the error that ended the block, if any. A cancellation
+    of the task is raised instead of errors of leaving."""
     if isinstance(error, GeneratorExit):
         return  # The loop is closed; the thread leaves the block.
     try:

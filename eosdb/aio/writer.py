@@ -63,7 +63,7 @@ class Call(Item[T]):
     def run(self) -> None:
         try:
             self.answer(self._function(), None)
-        except BaseException as error:  # The waiting task gets any error.
+        except BaseException as error:  # The waiting task raises the error.
             self.answer(None, error)
 
 
@@ -84,7 +84,7 @@ class Caller:
 
 
 class Writer:
-    """The queue and its thread. Methods run on the loop, except those of the thread below."""
+    """The queue and its thread. Public methods run on the loop; `_empty` runs on the thread."""
 
     def __init__(self, home: Home) -> None:
         self._home = home
@@ -134,7 +134,7 @@ class Writer:
             raise
 
     def emptied(self) -> Future[None]:
-        """Done, for a waiting thread, when all queued items are."""
+        """A future for a waiting thread; it is done when all queued items are done."""
         return self._workers.post(self._empty)
 
     def end(self) -> None:
@@ -142,9 +142,9 @@ class Writer:
 
     # -- the thread -----------------------------------------------------------------------------
 
-    # decisions/0043: one thread; a round has the items queued during the last one.
+    # decisions/0043: one thread; a round has the items that were queued during the previous round.
     def _empty(self) -> None:
-        self._is_asked = False  # First: items queued from now on wake the thread again.
+        self._is_asked = False  # Reset first, so that later items wake the thread.
         queue = self._queue
         while queue:
             items: dict[Owner, list[Item[Any]]] = {}

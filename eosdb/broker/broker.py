@@ -94,15 +94,15 @@ class Broker:
         finally:
             self._took(request, start)
 
-    # decisions/0079: like any other write, so that threads share its commit.
+    # decisions/0079: a turn is a write like any other, so that threads share its commit.
     def turn(
         self, requests: Sequence[Request[Any]], *, sync: bool, fate: Fate | None = None
     ) -> list[Any]:
-        """Carry out requests that write, in order and in one unit: all of it, or nothing. Returns the
-        answers. All are prepared before any lock is taken.
+        """Carry out requests that write, in order and in one unit: all of them, or none. Returns their
+        answers. All requests are prepared before any lock is taken.
 
-        Raises the first error, also a batch's; to learn each request's own answer, make each by itself
-        then.
+        Raises the first error, also the error of a batch. To learn the answer of each request, the caller
+        then sends each by itself.
         """
         core = self._core
         start = core.metrics.now_ns()
@@ -232,11 +232,11 @@ class Broker:
         *,
         require_stable: bool = False,
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The group's committed offsets; partitions without one are absent. If `partitions` is None, those
-        that may not be described are left out.
+        """The group's committed offsets; partitions without one are absent. If `partitions` is None, topics
+        that the principal may not describe are left out.
 
         With `require_stable`, raises UnstableOffsetCommitError if an open transaction has a pending offset
-        for one of them; raises TopicAuthorizationFailedError.
+        for one of the partitions; raises TopicAuthorizationFailedError.
         """
         fetched = self.ask(
             requests.OffsetFetch(

@@ -171,7 +171,7 @@ def _matched(
 
 
 def _checked(beat: requests.ConsumerGroupHeartbeat) -> Heartbeat:
-    """The request for the decisions, still without partitions. Raises InvalidRequestError."""
+    """The checked heartbeat, still without topic numbers and partitions. Raises InvalidRequestError."""
     if beat.group_id == "":
         raise InvalidRequestError("group_id: got an empty one, expected the id of a group")
     for name in ("member_id", "client_id", "client_host"):
@@ -221,7 +221,7 @@ def _owned(
     known: ConsumerMember | None,
     to_id: Callable[[int], UUID],
 ) -> Partitions | None:
-    """The partitions that the member reports as its own. All topics that it cannot own look alike."""
+    """The partitions that the member reports as its own. Topics that it cannot own get one number."""
     if given is None:
         return None
     told = known.owned | known.target if known is not None else ()

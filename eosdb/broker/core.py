@@ -1,7 +1,7 @@
-"""The context of every request, that is the parts of an open file and the rules, and the form of a step.
+"""What every request needs: `Core` has the parts of an open file, `Rules` the settings and rights.
 
 A step is the function that answers requests of one type (decisions/0081). It gets the core and the request.
-A step that only reads answers. One that writes prepares a `Write`, before any lock is taken.
+A step that only reads returns the answer. A step that writes returns a `Write`, before any lock is taken.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Core(Rules):
 
     @contextmanager
     def reading(self, operation: str, resource: str, name: str) -> Iterator[Connection]:
-        """A snapshot for a principal with this right. Raises the authorization errors."""
+        """Open a snapshot if the principal has this right. Raises the authorization errors."""
         with self.store.read() as connection:
             self.authorizer.check(connection, operation, resource, name)
             yield connection
@@ -106,7 +106,8 @@ class Core(Rules):
         return self.coordinator.write(run)
 
     def delete_rows(self, partition_ids: Sequence[int]) -> None:
-        """Delete records that a commit has put below the log start. If that fails, housekeeping does it."""
+        """Delete records that a commit has put below the log start. If this fails, housekeeping deletes
+        them."""
         try:
             for _ in retention.delete_in_parts(
                 partial(self.store.write, sync=False), partition_ids
@@ -133,11 +134,11 @@ def face(ask: Callable[Concatenate[Core, P], A]) -> Callable[Concatenate[Any, P]
 
 
 class Write(NamedTuple, Generic[A]):
-    """A request that is checked and encoded, and still needs its unit."""
+    """A request that is checked and encoded, but not yet carried out in a unit."""
 
     apply: Callable[[Unit], A | EosdbError]
-    """Carries it out in a unit: all of it, or raises. May run more than once, and in another thread. An
-    error that it returns is raised after the commit."""
+    """Carries the request out in a unit, completely, or raises. May run more than once, and in another
+    thread. An error that it returns is raised after the commit."""
     sync: bool = True
     alone: Callable[[], A] | None = None
     """Carries the request out in several units, where one may not suffice. None: `apply` does it in one."""

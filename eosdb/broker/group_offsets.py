@@ -168,8 +168,8 @@ def admitted(
                 topics.check_id(unit, partition.topic_id, read)
             except UnknownTopicIdError as error:
                 raise OffsetOutOfRangeError(
-                    f"{tp}: offset {commit.offset} is of a topic that is gone ({error}); read the "
-                    "topic that has the name now from its beginning"
+                    f"{tp}: offset {commit.offset} belongs to a deleted topic ({error}); read the "
+                    "new topic of this name from its beginning"
                 ) from error
         closed = partition_rows.config(unit, partition.topic_id, rules.config).closed
         if closed and not group.group_id.startswith(group_offsets.NOTES):
@@ -202,7 +202,7 @@ def check_committer(
     group = group_rows.load(unit, by.group_id)
     committer = by.member_id, by.generation_id, by.group_instance_id
     if isinstance(group, ConsumerGroup):
-        # Only heartbeats keep a member of the new protocol alive.
+        # Only heartbeats, not commits, keep a member of the new protocol alive.
         consumer_decisions.check_commit(group, *committer, is_transactional=is_transactional)
         return
     if group is None and group_offsets.exists(unit, by.group_id):

@@ -45,7 +45,7 @@ J = TypeVar("J", Member, Heartbeat)
 
 
 def presence(core: Core, transactional_id: str | None) -> Presence | None:
-    """See `Broker.presence`."""
+    """Take a lock that shows that this process is alive (`Broker.presence`)."""
     if transactional_id is not None:
         validation.check_text("transactional_id", transactional_id)
     try:
@@ -134,7 +134,7 @@ def with_id(core: Core, unit: Unit, group_id: str, group: AnyGroup | None, joini
     if joining.member_id:
         return joining
     repeated = None if group is None else group.owner_of(lock)
-    # Journal positions are never reused, so neither are these ids.
+    # Member ids contain journal positions, which are never reused.
     new = _new_id(joining.client_id, unit.last_position() + 1)
     return replace(joining, member_id=new if repeated is None else repeated.member_id)
 
@@ -236,7 +236,7 @@ def _removed(
                 raise
             pending.add(member_id)
         if member_id in named:
-            raise errors.UnknownMemberIdError(f"{member_id!r} leaves by this request already")
+            raise errors.UnknownMemberIdError(f"the request names {member_id!r} twice")
         named.add(member_id)
         return member_id
 
@@ -311,7 +311,7 @@ def _member(
 def _check_protocols(
     group_id: str, stored: AnyGroup | None, joining: Member, protocol_type: str
 ) -> None:
-    """As in Kafka, a member without a common protocol learns that before it gets an id."""
+    """Check that the member shares a protocol with the others. As in Kafka, this precedes its new id."""
     if _is_mixed(stored):
         migration.check_protocols(stored, joining, protocol_type)
     elif (group := group_rows.classic(group_id, stored)) is not None:
@@ -438,7 +438,7 @@ def _join_mixed(
     *,
     is_new: bool,
 ) -> JoinGroupResult:
-    """Join: complete at once, without a leader, because the coordinator assigns."""
+    """Join the member. This needs no leader and no wait, because the coordinator assigns."""
     now = rules.clock.time_ms()
     if not is_new:
         if joining.group_instance_id is not None:

@@ -181,7 +181,7 @@ class UnitOfParts:
 
     @contextlib.contextmanager
     def part(self) -> Iterator[UserTransaction]:
-        """A transaction for the block, rolled back to the beginning of the block if that raises."""
+        """A transaction for the block, rolled back to the beginning of the block if the block raises."""
         transaction = UserTransaction(self._held, self._rules, _HANDLER)
         with self._held.part():
             try:
@@ -218,7 +218,7 @@ def _unit(core: Core) -> Iterator[HeldUnit]:
     that are due when it commits are delivered next."""
     core.coordinator.do_what_is_due()
     with core.store.begin() as held:
-        held.memos[Due] = Due(INT64_MAX, core.clock.time_ms())  # The block may lower it.
+        held.memos[Due] = Due(INT64_MAX, core.clock.time_ms())  # Publishes may lower the time.
         yield held
         owes = held.memos[Due].is_over(core.clock.time_ms())
     if owes:

@@ -139,7 +139,7 @@ def _append_at_once(
     core: Core, unit: Unit, prepared: dict[TopicPartition, PreparedBatch], request: _Request
 ) -> dict[TopicPartition, ProduceResult]:
     """Append to every partition, or raise the first error."""
-    if request.is_transactional:  # `init_producer_id` authorizes idempotent producers.
+    if request.is_transactional:  # `init_producer_id` has authorized the idempotent producer.
         core.may_transact(unit, request.transactional_id or "")
     partitions = {tp: _partition(core, unit, tp, request.topic_ids) for tp in prepared}
     begun = _join(core, unit, partitions, prepared, request)
@@ -181,7 +181,7 @@ def _join(
     request: _Request,
 ) -> Collection[TopicPartition]:
     """Add the partitions to the transaction of their batches; version 1 requires that they were added
-    before. Returns those in which the transaction's own epoch begins."""
+    before. Returns the partitions in which a version 2 transaction begins."""
     joining = {
         tp: partition
         for tp, partition in partitions.items()

@@ -34,7 +34,7 @@ from eosdb.store.schema import file_id
 from eosdb.store.store import Store
 from eosdb.store.writing.unit import Unit
 
-# decisions/0011: the kernel reports a write to the WAL, data_version a commit.
+# decisions/0011: the kernel reports writes to the WAL, and data_version shows commits.
 _LOOK_AT_LEAST_MS: Final = 100
 """Check `data_version` at least this often, even without a reported write."""
 _UNTIL_COMMIT_MS: Final = (1, 1, 1, 1, 2, 2, 4, 4, 8, 8)
@@ -266,7 +266,7 @@ def delete_records(core: Core, request: requests.DeleteRecords) -> int:
         now = core.clock.time_ms()
         return partition, retention.delete_records(unit, partition, target, config, now)
 
-    while reached != target:  # In units that do not grow with the log.
+    while reached != target:  # Each unit deletes a bounded number of records.
         try:
             partition, (reached, target) = core.coordinator.write(delete)
             met[tp.topic] = partition.topic_id

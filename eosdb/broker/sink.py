@@ -186,7 +186,7 @@ def _count(core: Core, results: Results, offsets: dict[TopicPartition, int]) -> 
 
 
 def _remember(core: Core, unit: Unit, this: SinkBatch) -> None:
-    # decisions/0014: stored with the records, or with the decision of their transaction.
+    # decisions/0014: the batch number is stored with the records, or with their transaction's decision.
     now_ms = core.clock.time_ms()
     unit.record(SinkBatchAppended(now_ms, this.sink_id, this.batch_id, this.held))
 
@@ -199,7 +199,7 @@ def _in_transaction(core: Core, this: SinkBatch, parts: Iterator[Part]) -> Appen
     me = _begin(core, name)
     sender = Sender(name, me)
     offsets: dict[TopicPartition, int] = {}
-    # decisions/0034: other processes that find the transaction open see whether this one is alive.
+    # decisions/0034: the lock shows other processes whether the owner of the transaction is alive.
     with core.coordinator.presences.owning(name, me.producer_epoch):
         try:
             while some := _take(parts, _STEP_RECORDS, _STEP_BYTES)[0]:
@@ -207,7 +207,7 @@ def _in_transaction(core: Core, this: SinkBatch, parts: Iterator[Part]) -> Appen
                 _count(core, results, offsets)
             _end(core, sender, this)
         except BaseException as error:
-            # If that fails, the next write aborts it after the lock is released.
+            # If the abort fails, the next write aborts the transaction, after the lock is released.
             with contextlib.suppress(errors.EosdbError):
                 _end(core, sender, None)
             if isinstance(error, _DoneMeanwhileError):
@@ -229,7 +229,7 @@ def _begin(core: Core, name: str) -> ProducerIdAndEpoch:
             )
         except errors.ConcurrentTransactionsError:
             continue
-    raise errors.ConcurrentTransactionsError(f"{name}: other processes keep it busy; try again")
+    raise errors.ConcurrentTransactionsError(f"{name}: other processes keep using it; try again")
 
 
 def _step(core: Core, sender: Sender, parts: list[Part]) -> tuple[Results, Sender]:
@@ -246,7 +246,7 @@ def _step(core: Core, sender: Sender, parts: list[Part]) -> tuple[Results, Sende
         transaction_rows.keep_alive(unit, name, me, timeout_ms, core.clock.time_ms())
         return appended
 
-    # Not synced here: the Prepare that decides the transaction will be.
+    # Needs no fsync: the Prepare that decides the transaction is synced.
     return core.coordinator.write(write, sync=False)
 
 

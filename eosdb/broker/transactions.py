@@ -199,9 +199,8 @@ def find_coordinator(core: Core, request: requests.FindCoordinator) -> Coordinat
 @answers(requests.DescribeProducers)
 def describe_producers(core: Core, request: requests.DescribeProducers) -> list[ProducerState]:
     if isinstance(request.topic_partition, tuple) and len(request.topic_partition) == 2:
-        validation.check_topic_name(
-            request.topic_partition[0]
-        )  # As KafkaApis.handleDescribeProducers.
+        # KafkaApis.handleDescribeProducers checks the name first.
+        validation.check_topic_name(request.topic_partition[0])
     tp = validation.check_topic_partition(request.topic_partition)
     with core.reading("read", "topic", tp.topic) as connection:
         return producer_rows.describe(connection, partition_rows.read(connection, tp).partition_id)

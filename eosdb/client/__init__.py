@@ -1,1 +1,1 @@
-"""What Kafka's clients do: producers and consumers over the request level."""
+"""Producers and consumers like Kafka's, which send requests to the broker."""

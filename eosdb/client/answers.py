@@ -48,8 +48,8 @@ def is_fatal(error: errors.EosdbError, kind: Kind, *, aborting: bool = False) ->
 
 
 def is_abortable(error: errors.EosdbError, kind: Kind) -> bool:
-    """Whether a non-fatal error allows only an abort. After any other refused EndTxn, the request may be
-    repeated."""
+    """Whether a non-fatal error allows only an abort. After any other non-fatal error of EndTxn, the
+    request may be repeated."""
     if kind is EndTxn:
         return isinstance(
             error, (errors.TransactionAbortableError, errors.InvalidProducerIdMappingError)

@@ -40,14 +40,14 @@ def _run(
     stopped: threading.Event,
     woken: threading.Event,
 ) -> None:
-    """Run the thread. It holds no reference while it sleeps, so an unused client can be collected."""
+    """Run the thread. While asleep it holds no reference to the client, so that can be collected."""
     while (method := step()) is not None:
         woken.clear()
         if stopped.is_set():
             return
         try:
             wait = method()
-        except MemoryError:  # The client has no other thread.
+        except MemoryError:  # The thread must go on: the client starts no other.
             wait = _PAUSE_MS
         if wait is None:
             return

@@ -155,9 +155,9 @@ class DirectTransport:
     def in_order(
         self, requests: Sequence[Request[T]], before: EosdbError | None = None
     ) -> list[Exchange[T]]:
-        """Submit one request after another. Once the file refuses one, the rest fail with its error
-        unexecuted. `before` is the error of their joint turn; if it leaves the outcome unknown, their
-        errors do. After a lock time-out no request waits again."""
+        """Submit one request after another. Once the file refuses a request, the rest fail with its error
+        and are not executed. `before` is the error of an earlier joint turn: if it is in doubt, so are the
+        errors of the requests, and after a lock time-out no request waits again."""
         exchanges: list[Exchange[T]] = []
         error: EosdbError | None = before if isinstance(before, DatabaseLockedError) else None
         for request in requests:
@@ -175,8 +175,8 @@ class DirectTransport:
 
 
 def presence(way: object, transactional_id: str | None = None) -> Presence | None:
-    """Return a presence from this transport or broker (see `IsPresent`); None if it may be in another
-    process."""
+    """Return a presence from this transport or broker (see `IsPresent`); None if the broker may be in
+    another process."""
     return way.presence(transactional_id) if isinstance(way, IsPresent) else None
 
 
@@ -189,8 +189,8 @@ def call(
     retry_backoff_ms: int,
     timeout_ms: int,
 ) -> T:
-    """Send a request that is safe to repeat until its response arrives, and return that. If the request
-    or its response is lost, it is sent again for up to `timeout_ms`; then RequestTimedOutError is raised.
+    """Send a request until its response arrives, and return the response. The request must be safe to
+    repeat: it is sent again for up to `timeout_ms`, and then RequestTimedOutError is raised.
     Errors from the broker are raised; they are in doubt if an earlier attempt got no answer."""
     deadline = clock.monotonic_ms() + timeout_ms
     lost: EosdbError | None = None

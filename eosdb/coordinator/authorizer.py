@@ -74,8 +74,8 @@ def check_acl(acl: Acl) -> Acl:
 def allowed(
     acls: Iterable[Acl], principal: str, operation: str, resource_type: str, name: str | None
 ) -> bool:
-    """Whether the ACLs allow the operation; a denial takes precedence. With `name` None: on at least one
-    resource of the type (KIP-679), unless denials cover every one."""
+    """Whether the ACLs allow the operation on the resource; a denial takes precedence. If `name` is None:
+    whether they allow it on at least one resource of the type (KIP-679)."""
     about = [
         acl
         for acl in acls
@@ -119,8 +119,8 @@ class Authorizer:
         return not acls or allowed(acls, self.principal, operation, resource_type, name)
 
     def describes(self, source: Source) -> Callable[[str, str], bool]:
-        """A function of a resource's type and name: whether the principal may describe it. Reads the ACLs
-        once, for reports about many resources."""
+        """Return a function that tells, for a resource type and name, whether the principal may describe
+        the resource. The ACLs are read once, for reports about many resources."""
         acls = () if self._unstoppable else load(source)
 
         @cache
@@ -148,7 +148,7 @@ class Authorizer:
             or self.allows(source, "write", "topic", None)
         ):
             raise errors.ClusterAuthorizationFailedError(
-                f"{self.principal} may neither idempotent_write the cluster nor write any topic; add "
+                f"{self.principal} needs idempotent_write on the cluster, or write on any topic; add "
                 "an ACL that allows one of them"
             )
 
@@ -159,7 +159,7 @@ class Authorizer:
             or self.allows(source, "cluster_action", "cluster", CLUSTER)
         ):
             raise errors.ClusterAuthorizationFailedError(
-                f"{self.principal} may neither alter the cluster nor cluster_action it; add an ACL that "
+                f"{self.principal} needs alter or cluster_action on the cluster; add an ACL that "
                 "allows one of them"
             )
 

@@ -1,12 +1,12 @@
-"""The transaction coordinator: Kafka's requests about transactions, each in its durable units; expiration.
+"""The transaction coordinator: Kafka's transaction requests, each in durable units, and expirations.
 
 Every write of the broker goes through `write`, which first does the due work: time-outs, expirations, and
 transactions that a dead process has decided. Due work has units of its own, so it is committed even if
 the request is refused.
 
-A clock that jumps forward ends transactions and sessions early, as in Kafka. If it goes back later, those
-that began in between have start times in the future and would time out late, perhaps by days. So restarting
-these times from now is due work. Living owners are not affected.
+A clock that jumps forward ends transactions and sessions early, as in Kafka. If it goes back later, start
+times from in between are in the future, and those transactions and sessions would time out days late. So
+due work sets such start times to the current time. Living owners are not affected.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from eosdb.store.writing.unit import STEPS_PER_UNIT, Unit
 
 _TOLERANCE_MS: Final = 60_000
 """Tolerated difference: the clocks of two processes never agree exactly."""
-# By an index: the latest deadline. If its start is not in the future, no other start is far in it.
+# The latest deadline, by an index. If its start time is past, no other start time is far in the future.
 _TRANSACTION: Final = (
     "SELECT transactional_id, start_time FROM transactional_ids "
     f"WHERE state {transaction_rows.IS_ONGOING} ORDER BY start_time + timeout_ms DESC LIMIT 1"
@@ -60,7 +60,7 @@ Source = Unit | sqlite3.Connection
 
 
 def begin_again(unit: Unit, now_ms: int) -> int:
-    """Restart the times that are in the future. Returns how many; STEPS_PER_UNIT if more may be left."""
+    """Set start times in the future to now. Returns how many; STEPS_PER_UNIT if more may be left."""
     count = 0
     while count < STEPS_PER_UNIT and (name := _transaction(unit, now_ms)) is not None:
         current = transaction_rows.load(unit, name)
@@ -84,7 +84,7 @@ def _transaction(source: Source, now_ms: int) -> str | None:
 
 
 def _group(source: Source, now_ms: int) -> str | None:
-    """The group with the last rebalance deadline or session end, if that is in the future."""
+    """The group with the latest deadline or session end, if no deadline that begins now is that late."""
     for query in (_REBALANCE, _SESSION):
         row = source.execute(query).fetchone()
         if row is not None and row[1] > now_ms + _TOLERANCE_MS:
@@ -98,7 +98,7 @@ def _group(source: Source, now_ms: int) -> str | None:
 
 
 def _with_deadlines(group: AnyGroup, now_ms: int) -> AnyGroup:
-    """The group with its deadlines, for the rebalance or for giving up partitions, counted from now."""
+    """The group with its rebalance deadline or revocation deadlines counted from now."""
     if isinstance(group, Group):
         return replace(group, deadline_ms=now_ms + _longest(group))
     members = (
@@ -146,7 +146,7 @@ class TransactionCoordinator:
         self.after_write: Callable[[], None] = lambda: None
         """Called after every write; housekeeping checks whether it is due."""
 
-    # -- the door for every write ---------------------------------------------------------------
+    # -- the entry point of every write ---------------------------------------------------------
 
     def write(
         self, function: Callable[[Unit], T], *, sync: bool = True, fate: Fate | None = None
@@ -223,7 +223,7 @@ class TransactionCoordinator:
                 catalog.MEMBER_REMOVED.say(**member._asdict(), cause=member.cause)
 
     def foresight(self, connection: sqlite3.Connection) -> Foresight:
-        """The due work that no write had done before the snapshot."""
+        """The due work in the connection's snapshot, which the next write will do."""
         return Foresight(connection, self.presences, self._clock.time_ms())
 
     def next_due(self) -> int:
@@ -239,7 +239,7 @@ class TransactionCoordinator:
 
     def look_for_the_dead(self) -> None:
         """Remove members and abort transactions of dead processes, for callers that wait and do not
-        write. Does nothing within 200 ms of the last check, which may have been a write's."""
+        write. Does nothing if a caller or a write has checked in the last 200 ms."""
         if self.presences.is_look_due():
             with self._store.read() as connection:
                 has_dead = self.presences.has_dead(connection)
@@ -252,7 +252,7 @@ class TransactionCoordinator:
         def is_left(unit: Unit) -> bool:
             return bool(self.leadership.foreign_decided(unit)) or self.presences.has_dead(unit)
 
-        # In the writer's unit: a reader's connection would parse the schema once more.
+        # The check runs in a write unit, because a reader's connection would parse the schema again.
         if self._store.write(is_left, sync=False):
             self.leadership.recover()
             self._abort_while(self.presences.first_orphan)
@@ -324,9 +324,9 @@ class TransactionCoordinator:
     def decided(
         self, transactional_id: str, decide: Callable[[Unit, int | None], Decision]
     ) -> Decision:
-        """Run the first step, `decide`, durably in a unit, and the second one in the same unit or another.
-        `decide` gets a fresh producer id if it needs one. No other thread of this object takes over
-        between the steps."""
+        """Run the first step, `decide`, durably in a unit, and the second step in the same unit or another.
+        `decide` gets an unused producer id if it needs one. No other thread of this object completes
+        the transaction in between."""
         self.leadership.ensure_elected()
         self.leadership.try_again(transactional_id)
 
@@ -344,13 +344,12 @@ class TransactionCoordinator:
         return decision
 
     def decided_at_once(self, unit: Unit, decision: Decision) -> Decision:
-        """Run the second step in the unit of the first one. Raises IllegalStateError if that takes another
-        unit."""
+        """Run the second step in the unit of the first. Raises IllegalStateError if it does not fit."""
         if not decision.is_incomplete:
             return decision
         completed = self.leadership.completed_at_once(unit, decision)
         if completed is None:
-            raise errors.IllegalStateError("the end of this transaction needs more than one unit")
+            raise errors.IllegalStateError("EndTxn needs several units here; send it by itself")
         return completed
 
     def _abort_while(self, first: Callable[[Unit], str | None]) -> int:
@@ -387,7 +386,7 @@ class TransactionCoordinator:
 
 def _tell_of_abort(lost: TransactionMetadata, now_ms: int) -> None:
     """Log that this transaction was aborted, and its producer fenced."""
-    open_ms = max(now_ms - lost.start_time_ms, 0)  # The clock may have gone back.
+    open_ms = max(now_ms - lost.start_time_ms, 0)  # The clock may have gone back since the start.
     is_orphan = has_owner(lost.transactional_id) and open_ms <= lost.timeout_ms
     notice = catalog.OWNER_DIED if is_orphan else catalog.TRANSACTION_TIMED_OUT
     notice.say(
@@ -426,10 +425,10 @@ def _expirations(config: BrokerConfig) -> tuple[int, int, int]:
 
 def _next_due(source: Source, config: BrokerConfig, now_ms: int) -> int:
     if _transaction(source, now_ms) is not None or _group(source, now_ms) is not None:
-        return now_ms  # Times in the future have to restart.
+        return now_ms  # Start times in the future must be set to now.
     expirations = _expirations(config)
     limits = (1, 1, 1, 0, *expirations)
     found: tuple[int | None, ...] = source.execute(_NEXT).fetchone()
     times = [time + limit for time, limit in zip(found, limits, strict=True) if time is not None]
-    # An expiration that begins later is due no sooner than this; anything else lowers the bound (`Due.by`).
+    # Expirations that begin later are due after this time. Other new due times lower the bound (`Due.by`).
     return min([now_ms + min(expirations), *times])

@@ -1,8 +1,8 @@
 """Due work that no write has done yet: members with an ended session or a dead process, transactions past
 their time-out or without their owner.
 
-Readers write nothing, so they show groups as the next write will leave them, and say so. The same functions
-decide for readers and writes what is due.
+Readers write nothing, so they show groups as the next write will leave them, and name the due work. Readers
+and writes use the same functions to find due work.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ class Foresight:
         self.now_ms: Final = now_ms
         self._names = cache(partial(topics.by_number, connection))
         self._presences = presences
-        # As in a write: at most one check of dead processes in 200 ms.
+        # As in a write, the check for dead processes runs at most every 200 ms.
         self._dead = presences.dead(connection) if presences.is_look_due() else {}
         self._ended = group_rows.ended_sessions(connection, now_ms)
 
     def group(self, stored: AnyGroup) -> AnyGroup:
-        """The group as the next write leaves it, before its own changes."""
+        """The group after the due work of the next write."""
         return self._foreseen(stored)[0]
 
     def of_group(self, stored: AnyGroup) -> tuple[str, ...]:

@@ -25,14 +25,14 @@ from eosdb.store.writing.unit import Unit
 
 
 class Decision(NamedTuple):
-    """The recorded state, and the coordinator epoch at that time."""
+    """The recorded state of a transaction, and the coordinator epoch under which it was recorded."""
 
     metadata: TransactionMetadata
     coordinator_epoch: int
 
     @property
     def is_incomplete(self) -> bool:
-        """Whether the unit recorded Prepare…; then a later unit writes the markers."""
+        """Whether the unit recorded only Prepare…; then a later unit writes the markers."""
         return self.metadata.state.is_decided
 
     @property
@@ -82,11 +82,11 @@ class Leadership:
         return completed
 
     def decide(self, transactional_id: str, decide: Decide, run: Run) -> Decision | None:
-        """Let `run` carry out the first step in a unit, in which `decide` decides. From just before its
-        commit this thread is responsible for the completion, unless `run` raises."""
+        """Pass the first step, which calls `decide`, to `run`, which runs it in a unit. From just before
+        the commit this thread has to complete the transaction, unless `run` raises."""
 
         def first_step(unit: Unit) -> Decision | None:
-            if decided:  # A unit may run twice (rule 2).
+            if decided:  # The store may run a unit's function twice.
                 decided.clear()
                 self._finish(transactional_id)
             decision = decide(unit)
@@ -111,9 +111,9 @@ class Leadership:
             raise
 
     def completed_at_once(self, unit: Unit, decision: Decision) -> Decision | None:
-        """Do the second step in the unit of the first. None if it needs its own unit: too many
-        partitions, one that has seen a newer coordinator, or a failpoint between the steps."""
-        # decisions/0021: one commit if the markers are few.
+        """Run the second step in the unit of the first. Returns None if it needs another unit: for too many
+        partitions, a partition that has seen a newer coordinator, or a failpoint between the steps."""
+        # decisions/0021: a few markers share the commit of the decision.
         decided, epoch = decision.metadata, decision.coordinator_epoch
         if len(decided.partitions) > self._partitions_at_once or ends_in_steps():
             return None
@@ -129,7 +129,7 @@ class Leadership:
         return Decision(completed, epoch)
 
     def try_again(self, transactional_id: str) -> None:
-        """Allow another attempt at the completion: a client has repeated its request."""
+        """Allow another attempt at the completion, because a client has repeated its request."""
         if self._refused:
             with self._lock:
                 self._refused.discard(transactional_id)
@@ -139,10 +139,10 @@ class Leadership:
             self._completing.discard(transactional_id)
 
     def complete(self, decision: Decision) -> None:
-        """The second step: write markers and Complete… under the coordinator epoch of the first step. Not
-        synced: after a power loss the next process completes the transaction again. An error of the file
-        (a full disk, a lock held too long) is not raised, since the decision stands and the next writer
-        completes it."""
+        """The second step: write markers and Complete… under the coordinator epoch of the first step. This
+        needs no fsync: after a power loss the next process completes the transaction again. An error of
+        the file (a full disk, a lock held too long) is not raised, because the decision stands and the
+        next writer completes the transaction."""
         reach(Failpoint.END_TXN_DECIDED)
         transactional_id = decision.metadata.transactional_id
         try:

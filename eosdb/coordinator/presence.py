@@ -1,8 +1,8 @@
 """Locks that show whether the process of a group member or of an open transaction's owner is alive.
 
-The kernel releases a dead process's lock of the lock file. A member holds its lock from before it joins
-until it has left. The next check removes a dead member, long before its session ends. Static members, and
-clients over the wire, have sessions but no lock.
+When a process dies, the kernel releases its locks on the lock file. A member holds its lock from before it
+joins until it has left. The next check removes a dead member, long before its session ends. Static members,
+and clients over the wire, have sessions but no lock.
 
 The owner of a transactional id (in the form of `owned_ids`) holds a lock from before a transaction begins
 until it has ended. The next write aborts a dead owner's open transaction. For a living owner, running or
@@ -50,10 +50,10 @@ class Presence:
         self.end.atexit = False
 
 
-# decisions/0034: a dead process is noticed at once; one that hangs has its session or time-out.
+# decisions/0034: a dead process is noticed at once; a process that hangs, by its session or time-out.
 class Presences:
-    """Holds the locks of this object's members and owners, and finds dead ones. One per coordinator;
-    threads may share it."""
+    """Holds the locks of this object's members and owners, and finds dead members and owners. Threads may
+    share it."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
@@ -63,7 +63,7 @@ class Presences:
         """Transactional ids that this object owns; checking them needs no system call."""
 
     def begin(self, look: Callable[[], None], transactional_id: str | None) -> Presence:
-        """A presence for a member or, with an id, for the owner of that id in all its epochs. Raises
+        """Take the lock of a member or, with an id, the locks of its owner for all epochs of the id. Raises
         DatabaseLockedError, StorageError and ReadOnlyDatabaseError."""
         locks, own_ids = self._store.owner_locks(), self._own_ids
         if transactional_id is not None:
@@ -76,16 +76,16 @@ class Presences:
                 locks.release(first, EPOCHS)
 
             return Presence(first, end, look)
-        # Random: a reused number could keep a dead member of that number alive.
+        # Random, because a dead member would count as alive if another member reused its number.
         number = 1 + secrets.randbelow(_NUMBERS - 1)
         locks.hold(_MEMBERS_AT + number)
         return Presence(number, lambda: locks.release(_MEMBERS_AT + number), look)
 
     @contextlib.contextmanager
     def owning(self, transactional_id: str, producer_epoch: int) -> Iterator[None]:
-        """Own the id in this epoch during the block. Enter it before the transaction begins: the next
-        write of any process aborts an open transaction without an owner. Raises DatabaseLockedError,
-        StorageError and ReadOnlyDatabaseError."""
+        """Hold the owner's lock of the id in this epoch during the `with` block. Enter the block before the
+        transaction begins: the next write of any process aborts an open transaction without an owner.
+        Raises DatabaseLockedError, StorageError and ReadOnlyDatabaseError."""
         locks, number = self._store.owner_locks(), owner_lock(transactional_id, producer_epoch)
         locks.hold(number)
         try:

@@ -1,7 +1,7 @@
 """`apply`, which folds an event into all materialized tables, and the projections of the coordinator's
 tables.
 
-The live path and replay both call it, so they cannot disagree.
+The live path and replay both call `apply`, so they cannot disagree.
 """
 
 from __future__ import annotations

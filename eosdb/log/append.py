@@ -4,9 +4,9 @@ The rules are in `producer_state`; `projection` folds the resulting state from t
 
 No batch may overtake a rejected one (Kafka: VerificationStateEntry). A partition accepts any first sequence
 of an unknown producer (KIP-360). If its first batch is rejected, because the partition is not part of the
-transaction, the next one, already in flight, would become the first of the log. So the lowest rejected
-sequence is stored until the partition knows the producer, and no batch may begin above it. As in Kafka this
-is in memory: a batch that could overtake is in flight to this process, and dies with it.
+transaction, the next batch, already in flight, would become the first of the log. So the lowest rejected
+sequence is kept in memory, as in Kafka, until the partition knows the producer, and no batch may begin
+above it. A batch that could overtake is in flight to this process, so it is lost if the process ends.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _MOST: Final = 10_000
 
 
 class Tried(NamedTuple):
-    """The attempts of an unknown producer."""
+    """The attempts of a producer to append to a partition that does not know it."""
 
     producer_epoch: int
     lowest_sequence: int
@@ -106,7 +106,7 @@ class Attempts:
 
     def forget(self, partition_id: int, producer_id: int) -> None:
         """Drop the producer's attempts, because the partition knows it now. If the commit still fails,
-        the file refuses the batch and every one behind it (decisions/0054)."""
+        the file refuses the batch and all later ones (decisions/0054)."""
         if self._tried:
             with self._lock:
                 self._tried.pop((partition_id, producer_id), None)
@@ -116,7 +116,7 @@ _DAY_MS: Final = 86_400_000
 
 
 class _Numbers(NamedTuple):
-    """The columns of a row with numbers that its batch determines."""
+    """The numeric columns of a row that its batch determines."""
 
     partition_id: int
     offset: int
@@ -166,7 +166,7 @@ def append(
     Raises MessageTooLargeError, InvalidRecordError, PolicyViolationError (the topic has moved away) and
     the errors of `judge` and `judge_by_rows`."""
     _check_fits(partition, batch, config)
-    is_scheduled = partition.partition == SCHEDULED  # Then timestamps are due times.
+    is_scheduled = partition.partition == SCHEDULED  # Scheduled timestamps are due times.
     is_log_append_time = not is_scheduled and config.timestamp_type is TimestampType.LOG_APPEND_TIME
     log_append_time = now_ms if is_log_append_time else NO_TIMESTAMP
     verdict: Accept | Duplicate = Accept(NO_SEQUENCE)
@@ -239,7 +239,7 @@ def _check_fits(partition: Partition, batch: PreparedBatch, config: TopicConfig)
 def _warn_of_retention(
     unit: Unit, partition: Partition, config: TopicConfig, newest: int, now_ms: int
 ) -> None:
-    """Warn once per topic of a batch that is older than the topic's retention."""
+    """Log a warning, once per topic, if a batch is older than the topic's retention."""
     if not config.delete or partition.topic_id in unit.said:
         return
     unit.said.add(partition.topic_id)
@@ -302,8 +302,8 @@ def has_open_transaction(
 
 
 def check_begins_at_zero(unit: Unit, partition_id: int, batch: PreparedBatch) -> None:
-    """Check that a version 2 transaction begins with sequence 0 (KAFKA-18202). Each has its own epoch and
-    counts from 0, so a first batch with another sequence has overtaken its predecessor. Raises
+    """Check that a version 2 transaction begins with sequence 0 (KAFKA-18202). Each transaction has its own
+    epoch and counts from 0, so a first batch with another sequence has overtaken its predecessor. Raises
     OutOfOrderSequenceNumberError."""
     if batch.base_sequence and producer_rows.load(unit, partition_id, batch.producer_id) is None:
         raise errors.OutOfOrderSequenceNumberError(

@@ -89,7 +89,7 @@ def _measured(payload: list[bytes | None]) -> tuple[int, bool, list[int]]:
             measured: tuple[int, bool, list[int]] = module.measured(payload)
             return measured
         except (TypeError, OverflowError):
-            pass  # decisions/0060
+            pass  # decisions/0060: Python finds the fault and raises the error.
     if not _PAYLOAD_TYPES.issuperset(map(type, payload)):
         _refuse_payload(payload)
     keys = payload[::2]
@@ -122,7 +122,7 @@ def _checked(batch: object) -> RecordBatch:
     if producer_id >= 0 and (sequence < 0 or epoch < 0):
         raise InvalidRecordError(
             f"producer {producer_id} with epoch {epoch} and base sequence {sequence}: an idempotent batch "
-            "needs both to be at least 0"
+            "needs numbers of at least 0"
         )
     if producer_id < 0 and is_transactional:
         raise InvalidRecordError("a transactional batch needs a producer id")
@@ -178,13 +178,12 @@ def headers_text(headers: Sequence[Header]) -> str:
 
 
 def headers_from_text(text: str) -> tuple[Header, ...]:
-    """The reverse of `headers_text`. Raises ValueError, TypeError and AttributeError for anything else."""
+    """Decode stored headers. Raises ValueError, TypeError and AttributeError for any other text."""
     pairs: list[list[Any]] = parsed(text)
     if type(pairs) is not list or not {list}.issuperset(map(type, pairs)):
         raise ValueError("expected an array of pairs")
     return tuple(
-        # Encoding rejects a name that is not text; strict mode rejects a value that has bytes which are no
-        # base64.
+        # `encode` rejects a name that is not text; strict mode rejects a value that is not base64.
         (n.encode().decode(), None if v is None else binascii.a2b_base64(v, strict_mode=True))
         for n, v in pairs
     )

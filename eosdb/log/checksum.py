@@ -93,7 +93,7 @@ _NAMES: Final = {
 
 
 def stored(terms: Mapping[str, str]) -> str:
-    """SQL: the checksum of a row with these terms for its numbers, and the sum of its content."""
+    """SQL for the checksum of a row. `terms` are SQL for its numbers and for the sum of its content."""
     given = _GIVEN.format(**terms, is_data=f"({terms['control']} IS NULL)")
     return f"{terms['checksum']} + {given} + {_OTHERS.format_map(terms)}"
 

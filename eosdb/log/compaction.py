@@ -5,8 +5,8 @@ stable offset and older than min.compaction.lag.ms are compacted. Aborted data i
 nothing.
 
 A tombstone, or a marker without data, stays for delete.retention.ms after the first pass that met it, and
-a later pass removes it. So a read_committed reader misses nothing. In the partition of scheduled records a
-record that waits no longer is removed `retention.ms` after its time, so that a restore still finds it.
+a later pass removes it. So a read_committed reader misses nothing. A scheduled record that was delivered or
+cancelled is removed `retention.ms` after its due time, so that a restore still finds it.
 """
 
 from __future__ import annotations

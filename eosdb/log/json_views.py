@@ -119,7 +119,7 @@ def definitions(connection: sqlite3.Connection) -> dict[str, str]:
 
 
 def make_all(connection: sqlite3.Connection) -> None:
-    """Create all views, including those of a baseline without their events."""
+    """Create all views from their rows, also those whose events a baseline has replaced."""
     for name, sql in definitions(connection).items():
         connection.execute(f'DROP VIEW IF EXISTS "{name}"')
         connection.execute(sql)
@@ -155,10 +155,10 @@ BLOB would make Datasette fail (its issue 2601), and would equal no text."""
 
 def _definition(name: str, topic: str, columns: tuple[ViewColumn, ...]) -> str:
     """Return the SQL of a view. Values that are not JSON become NULL, and so does text in a numeric
-    column. Raises ValueError if a name, perhaps of a file from elsewhere, would end its quotation."""
+    column. Raises ValueError for a name that could inject SQL; an untrusted file may have such names."""
     names = (name, *(column.name for column in columns))
     if not all(map(_NAME.fullmatch, names)) or "'" in topic or guard.is_own(name):
-        raise ValueError(f"view {name!r} of topic {topic!r}: eosdb creates no view of such names")
+        raise ValueError(f"view {name!r} of topic {topic!r}: eosdb creates no view with such names")
     extracted = ",\n            ".join(
         f"json_extract(document, {_path(column)}) AS c{i}" for i, column in enumerate(columns)
     )

@@ -1,8 +1,8 @@
 """Deduplication beyond producers: records published under an idempotency key, and batches of sinks.
 
-A key is unique in its topic until `idempotency.retention.ms` after its use. A sink has its newest batch
-number stored with its records. Content identifiers of its last few batches distinguish a repeat from a
-sink that counts from 0 again. A sink is forgotten equally long after its last batch.
+A key is unique in its topic until `idempotency.retention.ms` after its use. The newest batch number of
+a sink is stored with its records. Content identifiers of its last few batches distinguish a repeat from a
+sink that counts from 0 again. A sink is forgotten after the same time without a batch.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ def repeats(this: SinkBatch, newest: int, held: frozenset[str] | None) -> bool:
     raise errors.BatchDiffersError(
         f"sink {this.sink_id!r}, batch {this.batch_id}: the sink's newest batch is {newest}, "
         f"and {described}; nothing was appended. A sink that counts from 0 again "
-        "needs a new id, and two that write at the same time need different ones",
+        "needs a new id, and two that write at the same time need different ids",
         newest,
         held or frozenset(),
     )

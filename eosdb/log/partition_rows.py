@@ -64,8 +64,8 @@ class Partition(NamedTuple):
         )
 
     def stability(self, first_unstable_offset: int, log_end_offset: int) -> tuple[int, int]:
-        """Return the first unstable offset (-1: none) and the resulting last stable offset. Kafka:
-        UnifiedLog.maybeIncrementFirstUnstableOffset. It is never below the log start."""
+        """Return the first unstable offset (-1: none), at least the log start, and the resulting last
+        stable offset (Kafka: UnifiedLog.maybeIncrementFirstUnstableOffset)."""
         if first_unstable_offset < 0:
             return first_unstable_offset, log_end_offset
         first = max(first_unstable_offset, self.log_start_offset)
@@ -188,7 +188,7 @@ def find(source: Unit | sqlite3.Connection, tp: TopicPartition) -> Partition | N
 
 
 def read_all(connection: sqlite3.Connection, least: int = 0) -> list[Partition]:
-    """All partitions; from SCHEDULED on also those in which scheduled records wait."""
+    """The partitions with numbers from `least` on; SCHEDULED is the number for scheduled records."""
     rows = connection.execute(f"{_SELECT} WHERE partition >= ? ORDER BY topic, partition", (least,))
     return [_partition(row) for row in rows]
 
@@ -203,7 +203,7 @@ def read_topic(connection: sqlite3.Connection, topic: str) -> list[Partition]:
 def sound(
     connection: sqlite3.Connection, source: str, parameters: Sequence[object]
 ) -> Iterator[Partition]:
-    """Return the partitions of `source`, SQL behind FROM, without damaged ones."""
+    """Yield the undamaged partitions of `source`, the SQL after FROM."""
     for row in connection.execute(f"SELECT {', '.join(_COLUMNS)} FROM {source}", parameters):
         with suppress(CorruptDatabaseError):
             yield _partition(row)
@@ -255,7 +255,7 @@ def save_config(unit: Folding, topic_id: int, config: dict[str, str]) -> None:
 def read_config(
     connection: Unit | sqlite3.Connection, topic_id: int, broker: BrokerConfig
 ) -> TopicConfig:
-    """`config` on a read connection."""
+    """The topic's settings, resolved with the broker's defaults."""
     (text,) = connection.execute(
         "SELECT config FROM topics WHERE topic_id = ?", (topic_id,)
     ).fetchone()

@@ -1,5 +1,5 @@
-"""Rows of producer state: read through the unit's memo, written back, listed; and its snapshots, each as of
-an offset (exclusive)."""
+"""Rows of producer state: read through the unit's memo, written back, listed. A snapshot has the state up
+to an offset (exclusive)."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def _row(saved: tuple[int, ProducerStateEntry]) -> tuple[object, ...]:
     return (*numbers, f"[{','.join(map(_text, batches))}]", *newest, partition_id, producer_id)
 
 
-@lru_cache(4_096)  # A row is written with the batches of the rows before it.
+@lru_cache(4_096)  # Most batches of a row were also in the row's earlier version.
 def _text(batch: BatchMetadata) -> str:
     return "[%d,%d,%d,%d,%d]" % batch
 

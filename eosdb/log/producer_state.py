@@ -125,7 +125,7 @@ class Duplicate:
 
 @dataclass(frozen=True, slots=True)
 class StoredRange:
-    """The batch that begins at the start of a range of serials, if any, and whether any of the serials is
+    """The stored batch that begins with a range of serials, if any, and whether any serial of the range is
     stored."""
 
     batch: Duplicate | None = None
@@ -160,8 +160,8 @@ def judge(
     if incoming.producer_epoch < entry.producer_epoch:
         raise errors.InvalidProducerEpochError(
             f"producer {entry.producer_id}: got epoch {incoming.producer_epoch}, this partition has "
-            f"seen {entry.producer_epoch}; a newer producer has taken over, or call "
-            "init_producer_id again"
+            f"seen {entry.producer_epoch}; if no newer producer has taken over, call init_producer_id "
+            "again"
         )
     if incoming.producer_epoch > entry.producer_epoch:
         if incoming.base_sequence != 0:
@@ -170,7 +170,7 @@ def judge(
         return _start(0, newest_stored_serial)
     if not entry.batches:
         if incoming.base_sequence != 0:
-            raise _out_of_order(entry, incoming, "0, for only a marker is known of this epoch")
+            raise _out_of_order(entry, incoming, "0, since this epoch has only a marker here")
         _check_transaction(entry, incoming)
         return _start(max(0, nearest_serial(0, newest_stored_serial + 1)), newest_stored_serial)
     expected = entry.last_serial + 1
@@ -183,7 +183,7 @@ def judge(
         _check_transaction(entry, incoming)
         if base > newest_stored_serial:
             return Accept(base)
-    if base < 0:  # Before a producer's first sequence.
+    if base < 0:  # No serial is negative, so no row has this serial.
         raise _out_of_order(entry, incoming, str(sequence_of(expected)))
     return LookBehind(base, expected)
 
@@ -192,7 +192,7 @@ def judge_by_rows(
     producer_id: int, incoming: Incoming, question: LookBehind, stored: StoredRange
 ) -> Accept | Duplicate:
     """Decide with the rows that have the batch's serials. Raises OutOfOrderSequenceNumberError if the
-    batch is neither stored nor the next one. A sequence below all retained batches need not be stored: a
+    batch is neither stored nor next. A sequence below all retained batches need not be stored: a
     producer may begin at any sequence (KIP-360), and clients treat DUPLICATE_SEQUENCE_NUMBER as success."""
     if stored.batch is not None and stored.batch_count == incoming.count:
         return stored.batch
@@ -205,8 +205,8 @@ def judge_by_rows(
     if question.expected is not None and question.base_serial != question.expected:
         raise errors.OutOfOrderSequenceNumberError(
             f"producer {producer_id}, epoch {incoming.producer_epoch}: got sequence "
-            f"{incoming.base_sequence}, expected {sequence_of(question.expected)}, or a stored batch "
-            "once more"
+            f"{incoming.base_sequence}, expected {sequence_of(question.expected)}, or a repeat "
+            "of a stored batch"
         )
     return Accept(question.base_serial)
 
@@ -218,8 +218,8 @@ def check_marker(
     transaction_version: int = CLASSIC,
 ) -> None:
     """Check that a marker may be written (ProducerAppendInfo.checkProducerEpoch, then the coordinator
-    epoch). A version 2 marker has the epoch after its transaction's. One with the partition's own epoch
-    comes from an earlier end (KIP-1228). Raises InvalidProducerEpochError and
+    epoch). A version 2 marker has the epoch after its transaction's epoch. If it has the epoch that the
+    partition has seen, it comes from an earlier end (KIP-1228). Raises InvalidProducerEpochError and
     TransactionCoordinatorFencedError."""
     if entry is None:
         return

@@ -177,7 +177,7 @@ def _grow(
     if max_timestamp <= newest:
         max_timestamp, max_timestamp_offset = newest, newest_at
     first_unstable, stable = partition.stability(first_unstable, log_end_offset)
-    # This costs a sixth of _replace, and runs for every append.
+    # This costs a sixth of `_replace`, and it runs for every append.
     grown = tuple.__new__(Partition, (
         id_, topic_id, topic, number, start, log_end_offset, stable, first_unstable, size_before + size,
         max_timestamp, max_timestamp_offset, indexed, pending + size, clean, snapshot,

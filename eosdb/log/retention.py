@@ -28,7 +28,7 @@ BYTES_PER_UNIT: Final = 1024 * 1024
 ROWS_PER_MOVE: Final = 5_000
 """The most offsets by which one event advances the log start, so that no unit counts a whole log."""
 _ROWS_PER_REQUEST: Final = 50_000
-"""The same for a client that waits: each event is a durable commit."""
+"""The most offsets by which one event advances the log start for a waiting client, in a durable commit."""
 _ORPHANS: Final = """
 WITH RECURSIVE with_rows (id) AS (
     SELECT min(partition_id) FROM records
@@ -95,7 +95,7 @@ def due_log_start(
     connection: Unit | sqlite3.Connection, partition: Partition, config: TopicConfig, now_ms: int
 ) -> tuple[int, str] | None:
     """Return the log start that retention demands, at most ROWS_PER_MOVE further, and the setting:
-    retention.ms or retention.bytes. None if nothing changes. Check again after the move."""
+    retention.ms or retention.bytes. None if nothing changes. Call again after the move."""
     if not config.delete:
         return None
     end = _end_of_move(connection, partition, ROWS_PER_MOVE)
@@ -153,15 +153,15 @@ def _by_size(
 
 
 def has_index_below(source: Unit | sqlite3.Connection, partition: Partition) -> bool:
-    """Whether the index has aborted transactions that end below the log start, as delete_records leaves
-    them."""
+    """Whether the index has aborted transactions that end below the log start. `delete_records` does not
+    remove them."""
     query = "SELECT 1 FROM transaction_index WHERE partition_id = ? AND last_offset < ? LIMIT 1"
     parameters = (partition.partition_id, partition.log_start_offset)
     return source.execute(query, parameters).fetchone() is not None
 
 
 def cut_index(unit: Unit, partition_id: int, now_ms: int) -> int:
-    """Cut the transaction index at the log start. Returns 1 if it was longer."""
+    """Cut the transaction index at the log start. Returns 1 if there was something to cut, otherwise 0."""
     partition = find_by_id(unit, partition_id)
     if partition is None or not has_index_below(unit, partition):
         return 0

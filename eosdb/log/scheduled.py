@@ -2,7 +2,7 @@
 
 A scheduled record is an ordinary record of its topic's partition -1, which no reader sees. The partition
 has producer sequences, transactions and markers like any other. The table `eosdb_scheduled` has a row for
-each one that waits (decisions/0088).
+each record that waits (decisions/0088).
 """
 
 from __future__ import annotations

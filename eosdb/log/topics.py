@@ -30,7 +30,7 @@ from eosdb.store.writing.unit import Unit
 
 Source = Unit | sqlite3.Connection
 _BY_NAME: Final = (
-    # Looked up by number, so that the name comes from the row and not from the index.
+    # The look-up by number takes the name from the row, not from the index.
     "SELECT t.topic, t.topic_id, t.partitions, t.config FROM topics i "
     "CROSS JOIN topics t ON t.topic_id = i.topic_id WHERE i.topic = ?"
 )
@@ -120,7 +120,7 @@ def checked_config(
         return None
     if (MOVING_TO in after) > (MOVING_TO in config) and (waiting := _scheduled(source, name)):
         raise PolicyViolationError(
-            f"topic {name!r} has {waiting} scheduled records, which could not enter it once it is closed; "
+            f"topic {name!r} has {waiting} scheduled records, which a closed topic could not receive; "
             f"nothing was changed. Wait for them, or cancel them: `eosdb scheduled list --topic {name}`"
         )
     return TopicConfigAltered(timestamp=now_ms, topic=name, topic_id=topic_id, config=after)
@@ -152,7 +152,7 @@ def metadata_of(source: Source, created: TopicCreated) -> TopicMetadata:
 
 
 def name_of(source: Source, topic_id: UUID) -> str:
-    """Raises UnknownTopicIdError."""
+    """The name of the topic with this id. Raises UnknownTopicIdError."""
     name = names(source).get(topic_id)
     if name is None:
         raise unknown_id(topic_id)
@@ -177,7 +177,7 @@ def unknown_id(topic_id: UUID) -> UnknownTopicIdError:
 
 
 def metadata(source: Source, name: str | None = None) -> list[TopicMetadata]:
-    """The metadata of every topic, or of this one. The topic id follows from the file's id and the
+    """The metadata of every topic, or of this topic only. The topic id follows from the file's id and the
     topic's number, so it is never reused."""
     to_id = ids(source)
     if name is not None:
@@ -208,8 +208,8 @@ def numbers(source: Source, names: Collection[str] | None = None) -> dict[str, t
 
 def check_still_there(source: Source, held: Mapping[str, int], done: str) -> None:
     """Check topics between the units of one piece of work. Raises UnknownTopicOrPartitionError for a
-    deleted one, and UnknownTopicIdError for a recreated one. `done` describes the finished part for the
-    error."""
+    deleted topic, and UnknownTopicIdError for a recreated topic. `done` describes the finished part for
+    the error."""
     now = numbers(source, held)
     for name, number in held.items():
         if name not in now:
@@ -230,12 +230,12 @@ def partition_count(source: Source, name: str) -> int | None:
 
 @reads("eosdb_file")
 def ids(source: Source) -> Callable[[int], UUID]:
-    """Return the function from a topic number of this file to Kafka's topic id."""
+    """Return a function that maps a topic number of this file to Kafka's topic id."""
     file = UUID(bytes=base64.urlsafe_b64decode(file_id.read(source) + "=="))
     return partial(_id, file)
 
 
-@lru_cache(maxsize=16_384)  # Every Fetch by topic id needs the ids of all topics.
+@lru_cache(maxsize=16_384)  # Every Fetch by topic id looks all topics' ids up.
 def _id(file: UUID, number: int) -> UUID:
     return uuid5(file, str(number))
 
@@ -269,8 +269,8 @@ def unknown(source: Source, name: str) -> UnknownTopicOrPartitionError:
 
 
 def alike(source: Source, name: str) -> str:
-    """A similar topic name for an error; empty without one. Always empty in a file with ACLs, since the
-    principal may not see every name."""
+    """A hint at a similar topic name, for an error; empty without one. Always empty in a file with ACLs,
+    because the principal may not see every name."""
     (stored,) = source.execute(_NAMES_TO_GUESS).fetchone()
     names = parsed(stored)
     return "" if name in names else guess(name, names)

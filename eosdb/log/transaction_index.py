@@ -34,7 +34,7 @@ _PRODUCERS: Final = (
     f'SELECT producer_id + 0, "offset", is_transactional + 0 {RANGE} AND control IS NULL '
     'AND +partition_id = asked ORDER BY "offset"'
 )
-"""The sums make numbers of all values, as the record's checksum does: an empty blob counts as 0 in both."""
+"""`+ 0` converts a value to a number as the record's checksum does: an empty blob counts as 0."""
 _ENTRY: Final = FoldedInsertion(
     "transaction_index",
     (
@@ -79,8 +79,8 @@ def taken_back_in(
     seen: Iterable[int] | None,
 ) -> Set[int]:
     """Return the offsets in [start, end) that belong to aborted transactions. `seen` are the offsets of
-    the read and checked data, in order: this look-up by another index must find the same ones. Raises
-    CorruptDatabaseError."""
+    the read and checked data, in order. This look-up uses another index and must find the same offsets.
+    Raises CorruptDatabaseError."""
     aborted = collect(connection, partition, start, end)
     if not aborted:
         return frozenset()
@@ -91,7 +91,7 @@ def taken_back_in(
         expected = list(seen)
         stored = expected[bisect_left(expected, low) : bisect_left(expected, high)]
         if stored != [offset for _, offset, _ in rows]:
-            raise _damaged(partition, f"the index of the records leads astray in {low} to {high}")
+            raise _damaged(partition, f"the records index has wrong entries for {low} to {high}")
     return taken_back(((at, producer) for producer, at, added in rows if added), aborted)
 
 

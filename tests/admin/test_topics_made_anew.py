@@ -69,7 +69,7 @@ def test_lines_that_went_into_a_topic_that_is_gone_do_not_count_in_the_new_one(
         file.write("more\n")
     db.admin.delete_topic("t")
     db.admin.create_topic("t")
-    with pytest.raises(OffsetOutOfRangeError, match=r"t-0: offset .* of a topic that is gone"):
+    with pytest.raises(OffsetOutOfRangeError, match=r"t-0: offset .* belongs to a deleted topic"):
         suspended.run(10, skip=False)
     assert committed_values(db, TP) == []
     ingest().run(10, skip=False)

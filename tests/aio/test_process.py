@@ -135,7 +135,7 @@ async def test_several_records_are_awaited_at_once_and_each_key_in_order(
 
 
 async def test_its_name_here_is_concurrency(db: AsyncDatabase) -> None:
-    with pytest.raises(eosdb.ConfigError, match="workers: got 2; here its name is concurrency"):
+    with pytest.raises(eosdb.ConfigError, match="workers: got 2; here it is called concurrency"):
         await db.process("t", coroutine, workers=2, **IDLE)
 
 

@@ -84,7 +84,7 @@ def test_replay_is_idempotent(run: Run) -> None:
         (("show", "orders.dlq/x"), 2, "Usage"),
         (("replay", "orders.dlq", "--offset", "99"), 1, "no dead letter"),
         (("replay", "orders.dlq", "--to-topic", "nope"), 1, "UNKNOWN_TOPIC_OR_PARTITION"),
-        (("replay", "orders"), 1, "does not say where it was"),
+        (("replay", "orders"), 1, "no header names its topic"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )

@@ -150,7 +150,7 @@ def test_rows_are_asked_for_only_below_the_remembered_batches() -> None:
         (batch(21), OutOfOrderSequenceNumberError, "producer 7.*epoch 3.*21.*expected 20"),
         (batch(5, epoch=4), OutOfOrderSequenceNumberError, "epoch 4.*5.*expected 0"),
         (batch(0, epoch=2), InvalidProducerEpochError, "producer 7.*2.*3.*init_producer_id"),
-        (batch(0, 3), OutOfOrderSequenceNumberError, "got sequence 0, expected 20, or a stored"),
+        (batch(0, 3), OutOfOrderSequenceNumberError, "got sequence 0, expected 20, or a repeat"),
         (batch(20), InvalidTxnStateError, "producer 7.*118"),
     ],
     ids=["gap", "newer epoch", "stale", "below the window", "plain in a transaction"],

@@ -1,8 +1,8 @@
-"""Kafka's assignors by name, for the leader of a group, which runs one that all members support.
+"""Kafka's assignors by name. The leader of a group runs an assignor that all members support.
 
 A member reports its partitions in JoinGroup: in its subscription, or in the user data of the sticky
-assignors. Members may run different Kafka clients, so every client's format is read, and one that all of
-them read is written (decisions/0029). Racks are ignored: there is only one file.
+assignors. Members may run different Kafka clients. So assignors read every client's format, and write a
+format that all clients read (decisions/0029). Racks are ignored: there is only one file.
 """
 
 from __future__ import annotations
@@ -121,12 +121,12 @@ def _sticky_claims(told: Subscription) -> Subscription:
     """Return the subscription with the partitions and generation of its user data; with none if that
     cannot be decoded."""
     data = told.user_data or b""
-    # kafka-python 3 begins with the version, all other clients with the partitions.
+    # User data begins with the version in kafka-python 3, and with the partitions in all other clients.
     for begin in (0, 2):
         try:
             reader = Reader(data[begin:])
             owned = reader.partitions()
-            generation = reader.int32() if reader.left else -1  # Version 0 has none.
+            generation = reader.int32() if reader.left else -1  # Version 0 has no generation.
         except ValueError:
             continue
         return replace(told, owned=owned, generation_id=generation)

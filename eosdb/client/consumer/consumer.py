@@ -1,7 +1,7 @@
 """The consumer, with the settings and calls of Kafka's; `read_committed` by default.
 
 A position is the offset of the next record to return; it moves past markers and aborted data. A consumer
-with a group_id shares the partitions with the group's other members; one without reads all of them.
+with a group_id shares the partitions with the group's other members; without a group_id it reads all.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Consumer(Closeable, Generic[Key, Value]):
         now = clock.monotonic_ms()
         self._next_auto_commit_ms = now + self._settings.auto_commit_interval_ms
         self._next_look_ms = now + self._settings.metadata_max_age_ms
-        self._woken = False  # No lock: a signal handler may set it.
+        self._woken = False  # Set without a lock, because a signal handler may call `wakeup`.
         self._closed = False
 
     # -- what to read ---------------------------------------------------------------------------
@@ -87,7 +87,7 @@ class Consumer(Closeable, Generic[Key, Value]):
         group.
 
         The callbacks receive the partitions that were assigned, revoked, or lost without being revoked;
-        without `on_lost`, `on_revoke` is called for lost ones. They run inside `subscribe`, `poll` and
+        without `on_lost`, `on_revoke` is called instead. They run inside `subscribe`, `poll` and
         `close`. Topics and partitions created later are picked up. Raises UnknownTopicOrPartitionError if a
         named topic does not exist, and the errors of a group that cannot be joined.
         """
@@ -98,7 +98,8 @@ class Consumer(Closeable, Generic[Key, Value]):
         else:
             subscription = (topics,) if isinstance(topics, str) else tuple(dict.fromkeys(topics))
             for topic in subscription:
-                if topic not in self._fetcher.read_whole:  # A processor's topics may come later.
+                # A processor may create its own topics later.
+                if topic not in self._fetcher.read_whole:
                     counts[topic] = self._broker.ask(Topic(topic)).partitions
         if self._subscription is None and self._cursors:
             self._partitions.replace(())
@@ -112,7 +113,7 @@ class Consumer(Closeable, Generic[Key, Value]):
         try:
             if self._cursors:
                 self._partitions.revoke(list(self._cursors))
-        finally:  # Also after a failed callback or commit.
+        finally:  # The member leaves even if a callback or a commit fails.
             if self._membership is not None and self._subscription is not None:
                 self._membership.leave()
             self._subscription, self._topics = None, ()
@@ -164,9 +165,7 @@ class Consumer(Closeable, Generic[Key, Value]):
         found = self._poll(timeout_ms, max_records)
         try:
             return records_of(found)
-        except (
-            MemoryError
-        ):  # The program has none of these records, so the next poll begins with them.
+        except MemoryError:  # The program has no records yet, so the next poll repeats them.
             for part in reversed(found):
                 self._cursor(TopicPartition(part.topic, part.partition)).seek(part.offsets[0])
             raise
@@ -188,7 +187,7 @@ class Consumer(Closeable, Generic[Key, Value]):
         deadline = now + timeout_ms
         version: int | None = None
         while True:
-            # Before records are taken: a later failure would lose them.
+            # The look-up precedes `collect`, because its failure afterwards would lose the records.
             if self._subscription is not None and now >= self._next_look_ms:
                 self._look(self._broker.ask(TopicPartitions()))
             come_back = self._advance()
@@ -357,7 +356,7 @@ class Consumer(Closeable, Generic[Key, Value]):
     def group_metadata(self) -> ConsumerGroupMetadata:
         """Return this consumer's identity in its group, for `send_offsets_to_transaction`.
 
-        After the generation has ended it is still returned, and the broker refuses it (KIP-447).
+        The identity of an ended generation is still returned, and the broker refuses it (KIP-447).
         """
         if self._group_id is None:
             raise errors.InvalidGroupIdError(

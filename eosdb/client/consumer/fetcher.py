@@ -1,5 +1,5 @@
-"""A consumer's positions in its partitions, the callbacks when these are assigned or revoked, and fetching
-records at the positions (Kafka: Fetcher)."""
+"""A consumer's partitions: its positions there, the callbacks for their assignment and revocation, and
+fetching records at the positions (Kafka: Fetcher)."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ OnChange = Callable[[list[TopicPartition]], object]
 
 
 class AssignedPartitions:
-    """Assigns and revokes, with the user's callbacks (Kafka: ConsumerRebalanceListener). Callbacks may
-    read positions and commit: partitions stay assigned until their callback returns."""
+    """Assigns and revokes partitions, and calls the user's callbacks (Kafka: ConsumerRebalanceListener).
+    Callbacks may read positions and commit: partitions stay assigned until their callback returns."""
 
     def __init__(
         self, cursors: dict[TopicPartition, Cursor], before_revoke: Callable[[], None]
@@ -57,7 +57,7 @@ class AssignedPartitions:
         return self._cursors.keys()
 
     def assign(self, partitions: Collection[TopicPartition]) -> None:
-        """Add the partitions. The callback is called even if there are none."""
+        """Add the partitions. The callback is called even without partitions."""
         given = sorted(partitions)
         for tp in given:
             self._cursors[tp] = Cursor()
@@ -118,7 +118,7 @@ class Cursor:
         self._empty()
 
     def _empty(self) -> None:
-        # No call in between: an interrupt there could put the next record outside of the block.
+        # No call between these lines: an interrupt there could leave `_next` outside of the block.
         self._block: Block | None = None
         self._next = 0
 
@@ -157,7 +157,7 @@ class Cursor:
 
 
 class Fetcher:
-    """The records of one consumer's partitions, in turn."""
+    """Fetches the records of one consumer's partitions, which take turns."""
 
     def __init__(
         self,
@@ -179,7 +179,7 @@ class Fetcher:
 
     def collect(self, limit: int) -> list[PartitionColumns]:
         """Return records of all partitions, beginning with another partition at each call. If an error
-        follows some records, these are returned; the next call meets the error again."""
+        follows some records, the records are returned, and the next call raises the error."""
         self.locate([tp for tp, cursor in self.cursors.items() if cursor.position is None])
         tps = [
             tp
@@ -221,13 +221,13 @@ class Fetcher:
                     is_at_end = self._fill(tp, cursor)
                 except errors.UnknownTopicIdError:
                     if count:
-                        break  # A poll returns records of one topic id; the next poll has the new one.
+                        break  # A poll returns records of one topic id; the next poll has the new topic's.
                     self._begin_anew(tp, cursor)
                     is_at_end = cursor.position is None
         return count
 
     def _begin_anew(self, tp: TopicPartition, cursor: Cursor) -> None:
-        """Go to the beginning of a recreated topic, and log that."""
+        """Go to the beginning of a recreated topic, and log the recreation."""
         before = cursor.position
         cursor.begin_anew()
         catalog.TOPIC_MADE_ANEW.say(topic=tp.topic, partition=tp.partition, offset=before)
@@ -247,7 +247,7 @@ class Fetcher:
         return whole, value_error or key_error
 
     def _fill(self, tp: TopicPartition, cursor: Cursor) -> bool:
-        """Fetch the next records, perhaps none to return. Returns True at the end of the readable log."""
+        """Fetch from the next offset on. Returns whether the end of the readable log is reached."""
         committed = self._settings.isolation_level == "read_committed"
         try:
             block = self._broker.ask(
@@ -272,11 +272,11 @@ class Fetcher:
         return block.stop >= cursor.fetched_end
 
     def locate(self, tps: list[TopicPartition]) -> None:
-        """Find the position of partitions without one. A pending committed offset gives no position until
-        its transaction ends (KIP-447)."""
+        """Find the positions of partitions that have none. A pending committed offset gives no position
+        until its transaction ends (KIP-447)."""
         if not tps:
             return
-        for tp in tps:  # Topic ids first: a deleted topic's offsets are gone.
+        for tp in tps:  # A deleted topic's offsets are gone, so the ids are read first.
             self.know(tp)
         committed = self._committed(tps)
         for tp in tps:
@@ -364,8 +364,8 @@ class Fetcher:
 
 
 def records_of(found: Iterable[PartitionColumns]) -> list[ConsumerRecord]:
-    """Make an object for each record, without Python code per record: this is a third of the cost of
-    reading."""
+    """Make an object for each record. This is a third of the cost of reading, so no Python code runs for
+    each record."""
     records: list[ConsumerRecord] = []
     module = accelerator.rows()
     with without_garbage_collection():

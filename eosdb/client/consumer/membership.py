@@ -98,7 +98,7 @@ class Membership:
         """The newest generation with a known assignment."""
         self._member_id = ""
         self._presence: Presence | None = None
-        """Begins and ends with the membership, under the lock."""
+        """A presence begins and ends with the membership, under the lock."""
         self._next_presence_look_ms = 0
         self._generation_id = -1
         """The generation; -1 for no membership."""
@@ -121,8 +121,8 @@ class Membership:
 
     @property
     def metadata(self) -> ConsumerGroupMetadata:
-        """The identity to commit with: the generation that gave this member its partitions, also after
-        their loss."""
+        """The identity for commits: the generation that assigned this member its partitions, even after
+        the member has lost them."""
         # Between JoinGroup and SyncGroup another member may get partitions that this one still reads.
         return self._synced
 
@@ -155,8 +155,8 @@ class Membership:
             try:
                 group = self._requests.ask(DescribeGroup(self._held.group_id))
             except ApiError:
-                return False  # Not allowed, or deleted: the heartbeats will report it.
-            # In a group of the new protocol, other members may move without concerning this one.
+                return False  # The next heartbeat reports a deleted group or a missing right.
+            # In a group of the new protocol, other members' partitions may move without this member.
             is_settled = (
                 group.state == GroupState.STABLE.value or group.group_type is GroupType.CONSUMER
             )
@@ -371,7 +371,7 @@ class Membership:
 
     def _owner_lock(self) -> int:
         """Return the number of the presence to join with, 0 for none. A new membership gets a new
-        presence; one that began without stays without."""
+        presence; a membership that began without a presence gets none."""
         # KIP-345: a static member may be away until its session ends, so it has no presence.
         is_static = self._settings.group_instance_id is not None
         if self._presence is None and not self._member_id and not is_static:
@@ -384,14 +384,14 @@ class Membership:
         if held is None or now_ms < self._next_presence_look_ms:
             return
         self._next_presence_look_ms = now_ms + LOOK_EVERY_MS
-        with contextlib.suppress(EosdbError):  # The next check, or the next writer, notices it too.
+        with contextlib.suppress(EosdbError):  # Later checks also remove dead members.
             held.look()
 
     @property
     def _presence_due_ms(self) -> int:
         return NEVER_MS if self._presence is None else self._next_presence_look_ms
 
-    # -- staying alive, under the lock ----------------------------------------------------------
+    # -- heartbeats, under the lock -------------------------------------------------------------
 
     def _beat_later(self) -> None:
         """Postpone the next heartbeat: another request has just renewed the session."""
@@ -484,7 +484,7 @@ class Membership:
             self._forget(keep_member_id=self._settings.group_instance_id is not None)
 
     def _background_step(self) -> int | None:
-        # Without the lock: `look` may wait for a writer, perhaps the polling thread.
+        # The lock must be free here, because `look` may wait for the polling thread, which needs it.
         self._look_at_presences(self._clock.monotonic_ms())
         try:
             with self._lock:

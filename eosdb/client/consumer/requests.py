@@ -30,7 +30,7 @@ class ConsumerRequests:
         self._lock = threading.Lock()
 
     def ask(self, request: Request[A]) -> A:
-        """Send a request until its response arrives, and return that. Raises EosdbError."""
+        """Send a request until its response arrives, and return the response. Raises EosdbError."""
         start = self.metrics.now_ns()
         try:
             with self._lock:
@@ -55,7 +55,7 @@ class ConsumerRequests:
     ) -> dict[TopicPartition, OffsetAndMetadata | ApiError]:
         """Return the group's committed offsets, or the error of a partition whose offset is unknown."""
         fetch = OffsetFetch(group_id=group_id, partitions=partitions, require_stable=require_stable)
-        # Kafka's clients may commit a negative offset, and treat it as none.
+        # Kafka's clients may commit a negative offset, which means no offset.
         return {
             tp: committed
             for tp, committed in self.ask(fetch).items()

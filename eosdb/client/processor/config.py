@@ -116,8 +116,8 @@ class ProcessorSettings:
         for name in ("key_deserializer", "value_deserializer", "enable_auto_commit"):
             if name in self.consumer:
                 raise ConfigError(
-                    f"consumer: got {name}; the processor deserializes and commits itself, give it the "
-                    "deserializer"
+                    f"consumer: got {name}, but the processor itself deserializes and commits; give the "
+                    "deserializers to the processor"
                 )
         for name in ("transactional_id", "key_serializer", "value_serializer"):
             if name in self.producer:
@@ -161,7 +161,7 @@ class ProcessorSettings:
         if forbidden := set(names) & {*self.own_topics, postponed}:
             raise ConfigError(
                 f"topics: got {sorted(forbidden)}, to which this processor sends failed or postponed "
-                "records"
+                "records; leave these out"
             )
         return (*names, *again)
 

@@ -1,8 +1,8 @@
 """Dead letters: inspect them, and replay them to their original topics, each exactly once.
 
-The committed offsets of a separate group record the replayed letters: all below the offset, and above it
-those in the offset's metadata. Records and offsets share a transaction, and all replays of a topic share
-a transactional id. So concurrent replays fence each other and no letter is sent twice.
+The committed offsets of a separate group record the replayed letters: all letters below the offset, and the
+letters above it in its metadata. Records and offsets share a transaction, and all replays of a topic
+share a transactional id. So concurrent replays fence each other and no letter is sent twice.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True)
 class ReplayReport(Tabular):
-    """The result of a replay: the dead letters of this one, and of earlier ones."""
+    """The numbers of dead letters that this replay sent, and skipped because earlier replays sent them."""
 
     replayed: int
     skipped: int
@@ -163,7 +163,7 @@ class _Progress:
 def _begin(consumer: Consumer, tp: TopicPartition) -> tuple[ConsumerGroupMetadata, _Progress]:
     """Go to the beginning of the partition. Returns the identity that commits its letters, with the
     topic's id, and the replayed letters."""
-    consumer.assign([tp])  # Looks up the topic's id, before the offsets.
+    consumer.assign([tp])  # This looks up the topic's id; the offsets are read afterwards.
     consumer.seek_to_beginning()
     return consumer.group_metadata(), _Progress(consumer.committed([tp]).get(tp))
 
@@ -205,7 +205,7 @@ def _send_back(
             failure = read_failure(record.headers)
             if failure is None and to is None:
                 raise InvalidRequestError(
-                    f"{tp} offset {record.offset} does not say where it was; name a topic to replay to"
+                    f"{tp} offset {record.offset}: no header names its topic; name a topic to replay to"
                 )
             letter = f"{tp.topic}/{tp.partition}/{record.offset}".encode()
             producer.send(

@@ -24,9 +24,9 @@ _NUMBERS: Final = ("partition", "offset", "attempts", "failed_ms", "due_ms", "ti
 class BatchFailed(Exception):
     """Raised by a handler of batches: the record at this index of its list has failed, with this error.
 
-    The attempt is undone. The records before it go to the handler again, as a list of their own; then the
-    failed record alone, as often as any record is tried; then the records behind it. An index outside of
-    the list names none: each record goes alone. Raises TypeError unless it gets a number and an exception.
+    The attempt is undone. The handler gets the records before the failed one again, as a list of their own;
+    then the failed record alone, for the usual number of attempts; then the records after it. If the index
+    is outside of the list, the handler gets each record alone. Raises TypeError for wrong arguments.
     """
 
     def __init__(self, index: int, error: Exception) -> None:
@@ -39,8 +39,8 @@ class BatchFailed(Exception):
 
 
 class RetryAt(Exception):
-    """Raised by a handler: the record comes again at this time, in ms since the epoch or as a datetime with
-    a time zone, and has not failed.
+    """Raised by a handler to postpone the record: the handler gets it again at this time, in ms since the
+    epoch or as a datetime with a time zone. This does not count as a failure.
 
     Rows and results of the attempt are undone, and the record is complete in its partition: later records
     do not wait for it. A handler of batches postpones all records of its list, or the one that it names by
@@ -92,7 +92,7 @@ class Failure:
         )
 
     def back_at_origin(self, record: ConsumerRecord) -> ConsumerRecord:
-        """Return the original record of one that was sent on, as far as it is known."""
+        """Return the original record of a retried or postponed record, as far as its headers tell."""
         timestamp = record.timestamp if self.timestamp == NEVER else self.timestamp
         return record._replace(
             topic=self.topic, partition=self.partition, offset=self.offset, timestamp=timestamp

@@ -1,5 +1,5 @@
 """Handlers, the user's functions for each record: their types and parameters, and a check against
-`db.begin()` inside one."""
+`db.begin()` inside a handler."""
 
 from __future__ import annotations
 
@@ -78,13 +78,13 @@ def check_may_begin(file: str) -> None:
             continue
         if has_transaction:
             raise IllegalStateError(
-                "this handler is inside a transaction of this file already: its second parameter; write "
+                "this handler has a transaction of this file already, its second parameter; write "
                 "with tx.connection and tx.publish"
             )
         raise IllegalStateError(
-            "db.begin() in a handler of one parameter would store its rows once for each time the record "
-            "is tried; give the handler two parameters, `def handler(record, tx)`, and write with "
-            "tx.connection and tx.publish: in one commit with the record's results and its offset"
+            "db.begin() in a handler of one parameter would store its rows again at each attempt; give the "
+            "handler two parameters, `def handler(record, tx)`, and write with tx.connection and "
+            "tx.publish: in one commit with the record's results and its offset"
         )
 
 

@@ -1,5 +1,5 @@
-"""Decides when a processor is idle: when its whole group has read everything, not only its own
-partitions.
+"""Decides when a processor is idle: when its whole group has read everything. Its own partitions are not
+enough.
 
 A hanging member keeps its partitions until its session ends, and an open transaction holds its offsets
 until it ends. A processor that returned earlier would leave their records unread.
@@ -106,7 +106,7 @@ class GroupIdleness:
         return {tp: lag for tp, lag in lags.items() if lag}
 
     def _committed(self, tps: list[TopicPartition], *, require_stable: bool) -> Committed:
-        """The group's committed offsets. An offset that a transaction holds has its error."""
+        """The group's committed offsets. A partition whose offset is pending has the error instead."""
         committed = self._requests.committed(self._group_id, tps, require_stable=require_stable)
         for answer in committed.values():
             if isinstance(answer, TopicAuthorizationFailedError):
@@ -136,7 +136,7 @@ class GroupIdleness:
             return 0  # The topic was deleted meanwhile.
         return lag
 
-    # -- saying so ------------------------------------------------------------------------------
+    # -- the warning ----------------------------------------------------------------------------
 
     def _tell_who_holds(self) -> None:
         holders = self._holders()
@@ -162,7 +162,7 @@ class GroupIdleness:
             try:
                 assigned = decode_assignment(member.assignment)
             except ValueError:
-                continue  # The assignment of another program, or none yet.
+                continue  # The member has no assignment yet, or is not a consumer.
             holders.update(dict.fromkeys(assigned, member.member_id))
         return holders
 

@@ -18,13 +18,13 @@ from eosdb.model.threads import Thread
 from eosdb.model.values import TopicPartition
 
 MOST: Final = 400
-"""The most records in hand: an offset's metadata of 4,096 bytes has ten for the distance of each."""
+"""The most records in progress: 4,096 bytes of offset metadata leave ten for the distance of each."""
 _LOOK_S: Final = 0.02
 """The time without a result after which the processor looks for new records and rebalances."""
 
 
 class Lanes:
-    """The records in hand, and the threads that run their handler."""
+    """The records in progress, and the threads that run the handler for them."""
 
     def __init__(self, threads: int, records: RecordHandler, clock: Clock) -> None:
         self._most_threads, self._records, self._clock = threads, records, clock
@@ -47,8 +47,8 @@ class Lanes:
             self._begin(run)
 
     def ended(self, enough: int) -> Iterator[Run]:
-        """Yield calls as they end. Stops when at most `enough` records are in hand and no further call has
-        ended, or when none has ended for _LOOK_S."""
+        """Yield the handler's calls as they end. Stops when no further call has ended and at most `enough`
+        records are in progress, or when no call has ended for _LOOK_S."""
         wait_s = _LOOK_S
         while self.running or self._later:
             now = self._clock.monotonic_ms() if self._later else 0
@@ -64,12 +64,12 @@ class Lanes:
             run.is_out = False
             if run.is_off:
                 self._advance(run)
-            elif run.began_ns >= 0:  # A negative time: the call was never made.
+            elif run.began_ns >= 0:  # A negative time marks a call that was never made.
                 yield run
             wait_s = _LOOK_S if self.in_hand > enough else 0
 
     def release(self, run: Run) -> None:
-        """Note that the record is complete, and begin the next one of its lane."""
+        """Note that the record is complete, and begin the next record of its lane."""
         self.in_hand -= 1
         self._advance(run)
 
@@ -122,7 +122,7 @@ class Lanes:
             del self._lanes[run.lane]
 
     def _work(self) -> None:
-        """In a thread."""
+        """The loop of a worker thread."""
         while (run := self._todo.get()) is not None:
             if not (run.is_off or self.is_stopped):
                 run.context.run(self._records.call, run)

@@ -119,7 +119,7 @@ class Processor:
         self._postponed_topic = postponed_topic(group_id)
         self._topics = self._settings.subscription(topics, self._postponed_topic)
         self._retry_topics = own = {*self._settings.retry_topics, self._postponed_topic}
-        # Records that the group has sent to itself are unread, also before its first commit there.
+        # The group reads its own topics from the beginning, even before its first commit there.
         self._consumer._fetcher.read_whole = own
         self._idleness = GroupIdleness(
             transport, clock, group_id, self._topics, self._settings.for_consumer(), own
@@ -138,7 +138,7 @@ class Processor:
         self._broken_by: EosdbError | None = None
         self._alone = 0
         """This many next records get a transaction each, to find the record whose results are refused."""
-        self._stopping = False  # No lock: a signal handler may set it.
+        self._stopping = False  # Set without a lock, because a signal handler may call `stop`.
 
     def _transaction_of(self, handler: AnyHandler, file: Place) -> ProcessingTransaction:
         if is_asynchronous(handler):
@@ -152,7 +152,7 @@ class Processor:
         if self._settings.workers > 1:
             raise ConfigError(
                 f"workers: got {self._settings.workers} for a handler with a transaction, which holds "
-                "the file's write lock: no second one can run; do slow work in a handler(record), and "
+                "the file's write lock, so only one can run; do slow work in a handler(record), and "
                 "store its results in a handler(record, tx) of their topic"
             )
         return UnitTransaction(*needs, file.begin)
@@ -169,7 +169,7 @@ class Processor:
         `until_idle_ms` and the whole group has read everything.
 
         While other members have unread records, an idle copy keeps waiting, so that it can take over their
-        partitions; if they make no progress, the logger `eosdb.processor` warns. Before it returns, it
+        partitions; if they make no progress, the logger `eosdb.processor` warns. At its end, `run`
         finishes the current record, commits and leaves the group; a second SIGINT aborts the record with
         its transaction, and raises KeyboardInterrupt. If the run fails after a signal, the signal is sent
         again, so it has its usual effect. Signals are handled in the main thread only. Raises
@@ -183,14 +183,14 @@ class Processor:
             contextlib.ExitStack() as closing,
         ):
             closing.callback(self._release)
-            closing.enter_context(self._consumer)  # Closed first, which commits completed records.
+            closing.enter_context(self._consumer)  # The consumer's close commits completed records.
             if "group_instance_id" in self._settings.consumer:
                 # After a restart under the same id: end the open transaction of a killed run.
                 self._transaction.prepare()
             self._consumer.subscribe(
                 self._topics, on_revoke=self._before_rebalance, on_lost=self._break_off
             )
-            closing.push(self._lanes.end)  # Before others can get the partitions.
+            closing.push(self._lanes.end)  # The threads end before other members get partitions.
             self._go_on(until_idle_ms)
         return self._report()
 
@@ -224,7 +224,7 @@ class Processor:
     def metrics(self) -> dict[str, float]:
         """Return this copy's metrics: `process-total`, `process-latency-avg`, `failed-total`,
         `retried-total`, `dead-lettered-total`, `postponed-total`, `commit-total`, `abort-total`, errors by
-        name; and those of its consumer and producer."""
+        name; and the metrics of its consumer and producer."""
         producer = self._transaction.producer
         theirs = {} if producer is None else producer.metrics()
         return {**theirs, **self._consumer.metrics(), **self._metrics.snapshot()}
@@ -269,7 +269,7 @@ class Processor:
                 self._consumer.enforce_rebalance()
             return True
         except BaseException:
-            self._transaction.is_broken = True  # So that `close` does not commit it.
+            self._transaction.is_broken = True  # `close` must not commit this transaction.
             raise
         finally:
             self._records.tell()
@@ -329,7 +329,7 @@ class Processor:
             patience_ms = 0 if lanes.running else patience_ms
         if most > 0:
             return consumer.poll(patience_ms, most)
-        # The hand is full: only for the heartbeat and rebalances.
+        # The transaction takes no more records: poll only for the heartbeat and rebalances.
         paused = consumer.assignment() - consumer.paused()
         consumer.pause(paused)
         try:
@@ -338,7 +338,7 @@ class Processor:
             consumer.resume(paused & consumer.assignment())
 
     def _send_ended(self, enough: int) -> bool:
-        """Send what the handlers in threads have returned, until `enough` records are in hand."""
+        """Send the results of handlers in threads, until at most `enough` records are in progress."""
         settings, transaction, lanes = self._settings, self._transaction, self._lanes
         for run in lanes.ended(enough):
             self._current = attempt = run.attempt
@@ -403,13 +403,13 @@ class Processor:
                 self._lanes.put(attempt)
         elif attempts and not self._records.process_all(attempts):
             if len(attempts) > 1:
-                self._alone = len(attempts)  # To find the record that breaks the transaction.
+                self._alone = len(attempts)  # Single transactions show the record at fault.
             return False
         return True
 
     def _attempts(self, tp: TopicPartition, records: list[ConsumerRecord]) -> list[Attempt]:
-        """The attempts at these records, up to the first that is not due: from there on they are read
-        again when the partition is resumed."""
+        """The attempts for these records, up to the first record that is not due. From there on, records
+        are read again when the partition is resumed."""
         if tp in self._resting:
             return []
         was_complete = self._transaction.progress(tp).was_complete
@@ -422,7 +422,7 @@ class Processor:
                 attempts.append(Attempt(tp, record, record, 0, not was_complete(record.offset)))
                 continue
             if earlier.due_ms > self._clock.time_ms():
-                # The others are due later.
+                # All later records of this topic are due later.
                 self._consumer.seek(tp, record.offset)
                 self._consumer.pause([tp])
                 self._resting[tp] = earlier.due_ms
@@ -434,11 +434,11 @@ class Processor:
         return attempts
 
     def _room_for_postponed(self) -> str:
-        """The topic of the group's postponed records, which is made if it does not exist."""
+        """The topic of the group's postponed records, which is created if it does not exist."""
         try:
             self._consumer._broker.ask(Topic(self._postponed_topic, may_create=False))
         except UnknownTopicOrPartitionError:
-            self._records.committed(self._transaction.let_go())  # Making it takes the write lock.
+            self._records.committed(self._transaction.let_go())  # Creating a topic needs the lock.
             self._make_topic(self._postponed_topic)
             self._consumer.enforce_rebalance()
         return self._postponed_topic

@@ -54,7 +54,7 @@ class Run:
     """When the handler was called, in ns; negative if it was not."""
     results: list[ProducerRecord] = field(default_factory=list)
     error: BaseException | None = None
-    span: Any = None  # Of eosdb.integrations.tracing.
+    span: Any = None  # Set by eosdb.integrations.tracing.
     due_ms: int = 0
     is_out: bool = False
     """Whether a thread has it, or will take it."""
@@ -96,8 +96,8 @@ class RecordHandler:
         self._untold = Untold()
 
     def tell(self) -> None:
-        """Log failures and dead letters, unless the transaction holds the write lock: then a later call
-        does."""
+        """Log failures and dead letters. While the transaction holds the write lock, leave this to a later
+        call."""
         if not self.transaction.holds_lock:
             self._untold.tell()
 
@@ -175,7 +175,7 @@ class RecordHandler:
 
     def process(self, origins: list[ConsumerRecord], run: Run | None = None) -> Exception | None:
         """Run the handler once, for a record or a batch, and send its results. With `run`, only send the
-        results of that. Returns the error of a failed attempt."""
+        results of that run. Returns the error of a failed attempt."""
         start = self._metrics.now_ns() if run is None else run.began_ns
         results: list[ProducerRecord] = []
 
@@ -204,7 +204,7 @@ class RecordHandler:
             run.error = error
 
     def send_failed(self, attempt: Attempt, failure: Failure, record: ProducerRecord) -> None:
-        """Send the record that takes a failed or postponed one to its next topic."""
+        """Send a failed or postponed record to its next topic."""
         self.transaction.send(record)
 
     # -- small steps ----------------------------------------------------------------------------
@@ -246,7 +246,7 @@ class RecordHandler:
         return "dead_letter", 0, f"goes to the dead letter topic {name}"
 
     def _log(self, notice: Notice, failure: Failure, **values: Any) -> None:
-        """Collect a line about a failed record."""
+        """Keep a line about a failed record for `tell`."""
         message = one_line(failure.message)
         self._untold.add(
             notice,
@@ -289,7 +289,7 @@ class RecordHandler:
         is_batch = self.settings.batch
         with handlers.running(self._file, has_transaction=tx is not None):
             results = handlers.call(self._handler, given if is_batch else given[0], tx)
-        # A batch has no one key for its results.
+        # The records of a batch have different keys, so its results get no key.
         key = None if is_batch else given[0].key
         return [self._ready(key, result) for result in results]
 
@@ -315,7 +315,7 @@ class RecordHandler:
 
     # decisions/0091: a postponed record waits in a topic of its group.
     def _postpone(self, attempt: Attempt, error: RetryAt) -> bool:
-        """Send the record on until the handler's time. Returns False if the transaction is broken."""
+        """Postpone the record until its handler's time. Returns False if the transaction is broken."""
         if not self.transaction.is_broken:
             topic = self._room_for_postponed()
             failure = replace(self._failure(attempt, error, 0), due_ms=error.when_ms)
@@ -350,8 +350,8 @@ class RecordHandler:
 def _without_the_guilty(
     part: list[Attempt], error: Exception
 ) -> list[tuple[list[Attempt], Exception | None]]:
-    """Split a failed batch into parts, the last one first, each with the error of an attempt just made. If
-    the error names a record, it is alone, between the others. Otherwise each record is alone."""
+    """Split a failed batch into parts, the last one first, each with the error of an attempt just made. A
+    record that the error names is a part of its own. Without such a record, each record is a part."""
     if isinstance(error, BatchFailed) and 0 <= error.index < len(part):
         at = error.index
         around = [(part[at + 1 :], None), (part[at : at + 1], error.error), (part[:at], None)]

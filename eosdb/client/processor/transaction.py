@@ -151,7 +151,7 @@ class ProcessingTransaction(ABC):
 
     @contextlib.contextmanager
     def batch(self) -> Iterator[list[TopicPartition]]:
-        """Process the records of one poll in the block, which gets the partitions of recreated topics."""
+        """A block that processes the records of one poll. Yields the partitions of recreated topics."""
         now = self._consumer.group_metadata().topic_ids
         # Processed records of a deleted topic have no offset in the recreated topic.
         made_anew = [tp for tp, new in now.items() if self._topic_ids.get(tp, new) != new]
@@ -160,7 +160,7 @@ class ProcessingTransaction(ABC):
         yield made_anew
 
     def drop(self, partitions: Iterable[TopicPartition]) -> None:
-        """Forget partitions that are no longer this copy's."""
+        """Forget partitions that this copy no longer owns."""
         for tp in partitions:
             self._starts.pop(tp, None)
             self._progress.pop(tp, None)
@@ -267,7 +267,7 @@ class ProducerTransaction(ProcessingTransaction):
                 self.send(result)
             except FAULTS_OF_RESULTS as error:
                 if was_refused:
-                    raise  # The refused send may have been for an earlier record.
+                    raise  # An earlier record may have caused the refusal.
                 return error
         self.is_broken = False
         return None
@@ -317,7 +317,7 @@ class OpenUnit(Protocol):
 
     @property
     def is_whole(self) -> bool:
-        """Whether the unit as a whole was not rolled back."""
+        """False after the whole unit was rolled back."""
 
     @property
     def failure(self) -> EosdbError | None:
@@ -336,12 +336,12 @@ BeginUnit = Callable[[], AbstractContextManager[OpenUnit]]
 
 
 class Place(NamedTuple):
-    """What a processor needs of its file besides requests."""
+    """The file of a processor: its path, and operations that are not requests."""
 
     path: str
     begin: BeginUnit
     make_topic: Callable[[str], object]
-    """Makes a topic for records that are sent on, unless it exists."""
+    """Creates a topic for postponed records, unless it exists."""
 
 
 class _Undone(Exception):
@@ -382,11 +382,11 @@ class UnitTransaction(ProcessingTransaction):
         except Exception as error:
             if unit.failure is not None:
                 raise unit.failure from error
-            # IllegalStateError: the handler has left the unit so that nothing more can be written.
+            # After IllegalStateError the handler is at fault: it left the unit in an unusable state.
             if is_sending and not isinstance(error, (*FAULTS_OF_RESULTS, IllegalStateError)):
                 raise
             if not unit.is_whole:
-                # The records before this one are rolled back with it, and processed again.
+                # The unit has rolled back the earlier records too, so they are processed again.
                 self._break_off()
             return error
         return None
@@ -415,7 +415,7 @@ class UnitTransaction(ProcessingTransaction):
                 block.__exit__(None, None, None)
                 self._is_committed()
         except GroupIdNotFoundError as error:
-            # The session of the group's last member has ended, and the group had no offsets.
+            # The last member's session has ended, and a group with neither members nor offsets is deleted.
             self.is_broken = True
             raise UnknownMemberIdError(str(error)) from error
         except BaseException:
@@ -432,7 +432,7 @@ class UnitTransaction(ProcessingTransaction):
     def _open(self) -> OpenUnit:
         """Return the open unit; begin one if there is none."""
         if self._unit is None:
-            # Assigned before it begins, so that `_undo` finds it after any error.
+            # The block is assigned before it begins, so that `_undo` finds it after any error.
             self._block = self._begin()
             self._unit = self._block.__enter__()
             self._began_ms = self.clock.monotonic_ms()

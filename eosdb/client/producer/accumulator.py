@@ -95,7 +95,7 @@ class ProducerBatch:
         return self.result is not None or self.error is not None
 
     def request(self, is_transactional: bool) -> RecordBatch:
-        """The batch as it is sent."""
+        """The batch in the form of a produce request."""
         if self.identity is None:
             return RecordBatch(self.records)
         return RecordBatch(self.records, *self.identity, self.serial % _SEQUENCES, is_transactional)
@@ -157,7 +157,7 @@ class ProduceFuture(Future[RecordMetadata]):
         """Create the attributes of a `concurrent.futures.Future` when one is first used."""
         if name not in _STATE:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        # First, so that no interrupt leaves a state that nothing completes.
+        # Register first: after an interrupt, a state without the callback would never be completed.
         self._watch()
         with _making_state:
             if name not in self.__dict__:
@@ -263,11 +263,11 @@ class RecordAccumulator:
             queue = self._waiting[tp] = deque()
         elif queue:
             if queue[-1].is_filling and not queue[-1].records:
-                return queue[-1]  # An interrupt left it empty.
+                return queue[-1]  # An interrupt has left this batch empty.
             queue[-1].is_filling = False
         batch = ProducerBatch(tp, clock.monotonic_ms(), drive)
         batch.is_filling = True
-        # No call from here on: a signal could come between (decisions/0018).
+        # No call from here on, so that no signal can separate the changes (decisions/0018).
         queue += (batch,)
         self._count += 1
         return batch

@@ -1,5 +1,5 @@
-"""Sends an iterable in bulk: its pieces become columns, the columns go into batches, and `SentRecords` says
-what became of them.
+"""Sends an iterable in bulk: its pieces become columns, the columns go into batches, and `SentRecords` has
+the results.
 
 A column is checked as a whole where possible (all bytes, all text), and only a serializer needs a call for
 each record. So a record costs some calls into C and no object. The pieces fill the same batches as `send`
@@ -54,7 +54,7 @@ class Columns:
         return Columns(*([column[i] for i in places] if column else () for column in columns))
 
     def scheduled(self, chosen: list[int]) -> tuple[Columns, list[int]]:
-        """The columns and the chosen partitions, with scheduled records in the form in which they wait."""
+        """The columns and the partitions, with scheduled records as they are stored until they are due."""
         headers = list(self.headers or ((),) * len(self.sizes))
         times = list(self.timestamps or (None,) * len(self.sizes))
         places = chosen.copy()
@@ -132,7 +132,7 @@ def _serialized(
             try:
                 return list(map(str.encode, column))
             except UnicodeEncodeError:
-                pass  # `serialized` raises with the record at fault.
+                pass  # `serialized` raises the error of the record at fault.
     return [serialized(what, one, serializer) for one in column]
 
 
@@ -227,7 +227,7 @@ class SentRecords:
         part = (_Part(batch, start, numbers),)
         into_payload, into_timestamps = records.payload, records.timestamps
         filled, accepted = batch.size + size, self.accepted + count
-        # No call from here on: a signal could come between (decisions/0018).
+        # No call from here on, so that no signal can separate the changes (decisions/0018).
         try:
             into_payload += payload
             into_timestamps += timestamps
@@ -292,7 +292,7 @@ CHUNK_RECORDS: Final = 5_000
 
 
 class Pieces:
-    """Cuts an iterable into pieces of fewer records if these are large."""
+    """Cuts an iterable into pieces, which have fewer records if the records are large."""
 
     def __init__(self, records: Iterable[Sendable]) -> None:
         if isinstance(records, str | bytes):
@@ -301,12 +301,12 @@ class Pieces:
         self._count = 16
 
     def next(self) -> tuple[list[Any], Exception | None]:
-        """Return the next records, none at the end of the iterable, and the error that it raised after
-        them."""
+        """Return the next records (none at the end of the iterable), and the error that the iterable raised
+        after them."""
         return as_far_as_it_goes(islice(self._records, self._count))
 
     def measured(self, size: int) -> None:
-        """Choose the length of the next piece from the size of the last one, in bytes."""
+        """Choose the length of the next piece from the size in bytes of the last piece."""
         self._count = piece_length(self._count, size, _PIECE_RECORDS, _PIECE_BYTES)
 
 

@@ -1,8 +1,8 @@
 """Completes batches from the broker's responses: stored, sent again, split or failed, with the effect on
 later sequences.
 
-The rules are those of Kafka's Sender.completeBatch and TransactionManager (KIP-360), with a stricter one:
-a batch that may be stored under one identity is never sent under another, because it could be stored
+The rules are those of Kafka's Sender.completeBatch and TransactionManager (KIP-360), with one stricter
+rule: a batch that may be stored under one identity is never sent under another, because it could be stored
 twice.
 """
 
@@ -136,7 +136,7 @@ class BatchCompletion:
     def _refused(self, batch: ProducerBatch, error: EosdbError) -> None:
         """Fail a batch that the broker will never store; the sequences after it need a new epoch."""
         if batch.in_doubt:
-            in_doubt(error)  # An earlier attempt got no response.
+            in_doubt(error)  # An earlier attempt without a response may have been stored.
         batch.in_doubt = False
         self._fail(batch, error)
         if self._manager.transactional_id is None and not self._manager.is_fatal_state:
@@ -150,7 +150,7 @@ class BatchCompletion:
         """Fail the batch without waiting any longer; whether it is stored may be unknown."""
         if batch.in_doubt:
             in_doubt(error)
-        batch.error = error  # First: after that, an interrupt leaves no future pending.
+        batch.error = error  # Set first, so that an interrupt leaves no future pending.
         self._accumulator.remove(batch)
         self._may_be_unresolved = True
         if batch.identity is not None:
@@ -166,8 +166,8 @@ class BatchCompletion:
 
     def mend(self, in_hand: Iterable[ProducerBatch], on_the_way: Iterable[ProducerBatch]) -> None:
         """Repair the state after a signal has interrupted a step. Batches that are in no queue and not in
-        flight are sent again, or finished; without any, nothing changes. `in_hand` are the batches last
-        taken to be sent."""
+        flight are sent again, or finished. Without such batches, nothing changes. `in_hand` are the batches
+        that were taken last for sending."""
         self._accumulator.recount()
         waiting = self._accumulator.waiting()
         sent = {id(batch) for batch in (*waiting, *on_the_way)}

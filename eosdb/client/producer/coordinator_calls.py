@@ -24,7 +24,7 @@ _CONCURRENT_BACKOFF_MS: Final = 20
 
 
 class CoordinatorCall(Generic[T]):
-    """One request, until its definite response."""
+    """One request, which is repeated until its definite response arrives."""
 
     __slots__ = ("attempts", "done", "error", "exchange", "on_answer", "request",
                  "retry_at_ms", "sent_ms", "unanswered")  # fmt: skip
@@ -103,7 +103,7 @@ class CoordinatorCalls:
                 if now_ms < call.retry_at_ms:
                     return
                 self._manager.sent += isinstance(call.request, TxnOffsetCommit)
-                call.unanswered += 1  # First: an interrupt may stop the request.
+                call.unanswered += 1  # Counted first, because an interrupt may stop the request.
                 call.exchange = self._transport.submit(call.request)
                 call.sent_ms = now_ms
                 call.attempts += 1
@@ -161,7 +161,6 @@ class CoordinatorCalls:
     def _backoff_ms(self, error: EosdbError, attempts: int) -> int:
         backoff = self._settings.retry_backoff_ms
         if isinstance(error, ConcurrentTransactionsError):
-            # The response arrives when the other transaction has ended, so the first repeat need not
-            # wait.
+            # The broker responds after the other transaction has ended, so the first repeat does not wait.
             return 0 if attempts == 1 else min(backoff, _CONCURRENT_BACKOFF_MS)
         return backoff

@@ -20,7 +20,7 @@ from eosdb.model.notices import catalog
 _IDLE_MS: Final = 50
 """The longest sleep of the background thread."""
 _NOTHING_TO_DO_MS: Final = 1_000
-"""Its longest sleep while no future is watched and no batch lingers."""
+"""The longest sleep of the thread while no future is watched and no batch lingers."""
 
 _MANY: Final = 1_000
 _SOON_MS: Final = 10_000
@@ -50,7 +50,7 @@ class Driver:
         """Run the sender until `done()`. After `timeout_ms`, raises the error that `on_timeout` returns.
         Raises IllegalStateError inside a delivery callback, which would wait for itself."""
         if self.sender.is_running and not done():
-            raise IllegalStateError("a delivery callback must not wait for the producer")
+            raise IllegalStateError("a delivery callback must not wait for its own producer")
         deadline = None if timeout_ms is None else self.clock.monotonic_ms() + timeout_ms
         while not done():
             wait = self.step()

@@ -103,7 +103,7 @@ class PartitionChooser:
         number = self._partitioner(key, topic.count)
         if not 0 <= number < topic.count:
             raise ConfigError(
-                f"the partitioner chose {number!r} for a topic of {topic.count} partitions"
+                f"partitioner: got partition {number!r}, expected one from 0 to {topic.count - 1}"
             )
         return number
 

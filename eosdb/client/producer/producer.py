@@ -90,8 +90,8 @@ class Producer(Closeable):
     # -- transactions ---------------------------------------------------------------------------
 
     def init_transactions(self) -> None:
-        """Initialise the transactional id: fence its previous holder, and end the transaction that this
-        left open.
+        """Initialise the transactional id: fence its previous holder, and end the transaction that the
+        previous holder left open.
 
         Raises IllegalStateError on a second call, RequestTimedOutError after max_block_ms (call again),
         and the coordinator's errors, which are fatal for this producer.
@@ -161,8 +161,8 @@ class Producer(Closeable):
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[TransactionToken]:
-        """Run the block in a transaction: commit at its end, abort if it raises. While the database is
-        locked, it is aborted by the next call, or by `close`."""
+        """Run the block in a transaction: commit at its end, abort if it raises. If the database is locked
+        then, the next `transaction()` or `close` aborts the transaction."""
         if self._abort_is_due and self._manager.may_end:
             self.abort_transaction()
         token = self.begin_transaction()
@@ -175,11 +175,11 @@ class Producer(Closeable):
 
     def _abort_after(self, error: BaseException) -> None:
         """Abort the transaction that `error` interrupted. If the abort shows that a newer producer has
-        taken over, raises that, since it explains more than `error`. The next call raises other errors of
-        the abort."""
+        taken over, raises that error, which explains more. The next call raises other errors of the
+        abort."""
         manager = self._manager
         if manager.state in (IN_TRANSACTION, ABORTABLE_ERROR):
-            # The abort would wait for the lock once more.
+            # An abort now would wait for the lock again.
             self._abort_is_due = isinstance(error, DatabaseLockedError) and manager.has_begun
             if self._abort_is_due:
                 return
@@ -192,7 +192,7 @@ class Producer(Closeable):
 
     # -- records --------------------------------------------------------------------------------
 
-    # decisions/0085: the key is a keyword.
+    # decisions/0085: the key is a keyword argument.
     def send(
         self,
         topic: str,
@@ -287,7 +287,7 @@ class Producer(Closeable):
     ) -> None:
         before, flushed, is_last = len(sent.failed), sent.accepted, False
         while not is_last:
-            given, error = pieces.next()  # Without the lock: it runs the caller's code.
+            given, error = pieces.next()  # Runs the caller's code, so the lock must be free.
             with self._lock:
                 if self._closed or not self._manager.may_send:
                     self._refuse_to_send()
@@ -344,7 +344,7 @@ class Producer(Closeable):
     def _linger(self, now_ms: int) -> None:
         """Leave the record to the background thread, unless lingering batches are due now."""
         linger_ms = self._settings.linger_ms
-        with contextlib.suppress(StorageError):  # Without a thread the next call sends.
+        with contextlib.suppress(StorageError):  # If no thread starts, the next call sends.
             self._driver.start()
         if self._linger_due_ms is None:
             self._linger_due_ms = now_ms + linger_ms
@@ -390,7 +390,7 @@ class Producer(Closeable):
                     )
                 )
                 self._closed = True
-        self._driver.stop()  # Also if an interrupt prevented it in an earlier call.
+        self._driver.stop()  # Repeated, because an interrupt may have prevented it in an earlier call.
 
     def metrics(self) -> dict[str, float]:
         """Return counters, averages and rates under Kafka's names, since this producer was created."""

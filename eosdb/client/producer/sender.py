@@ -53,7 +53,7 @@ class ProduceRequest(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """Requests that are carried out together or not at all, until their answers are handled."""
+    """Requests that the broker carries out together or not at all, kept until their answers are handled."""
 
     requests: list[list[SentBatch]]
     behind: Behind
@@ -352,7 +352,7 @@ class Sender:
             self._turn = None
             if isinstance(error, DatabaseLockedError):
                 for _, exchange in turn.behind:
-                    exchange.fail(error)  # After a lock time-out nothing waits again.
+                    exchange.fail(error)  # No request waits twice for the lock.
                 self._take_back(turn.requests)
                 return
             try:
@@ -375,7 +375,7 @@ class Sender:
         self._turn = None
 
     def _take_back(self, requests: list[list[SentBatch]]) -> None:
-        """Let batches that the locked file has refused wait again as unsent."""
+        """Return batches to the unsent ones, because the locked file has refused them."""
         self.manager.sent -= len(requests)
         for batch, _, _ in reversed(list(itertools.chain.from_iterable(requests))):
             batch.attempts, batch.is_sent = 0, False
@@ -402,7 +402,7 @@ class Sender:
                 self._on_the_way.append(request)
 
     def _interrupted(self, requests: list[list[SentBatch]], now_ms: int) -> None:
-        """Handle an interrupt by the user or a bug like a lost response: the batches may have arrived."""
+        """Treat an interrupt, or an error of a bug, as a lost response: the batches may have arrived."""
         lost = NetworkExceptionError("produce: interrupted before there was an answer")
         for attempts in requests:
             for attempt in attempts:
@@ -454,8 +454,8 @@ class Sender:
         return False
 
     def _current_identity(self, now_ms: int) -> ProducerIdAndEpoch | None:
-        """Return the producer id and epoch; None while they are being requested. Without transactions,
-        requests missing ones here."""
+        """Return the producer id and epoch; None while they are being requested. A producer without
+        transactions requests them here."""
         manager = self.manager
         if manager.identity is None and manager.transactional_id is None:
             if manager.state is READY:
@@ -469,7 +469,7 @@ class Sender:
                     self.drop_waiting(initialized.error)
         return manager.identity
 
-    # -- when to come again ---------------------------------------------------------------------
+    # -- the time of the next run ---------------------------------------------------------------
 
     def _next_due(self, now_ms: int) -> int | None:
         settings = self.settings

@@ -120,11 +120,11 @@ class ProducerSettings:
             )
         if self.retries == 0:
             raise ConfigError(
-                "retries=0 contradicts enable_idempotence=True: a batch that is never sent again cannot be "
-                "duplicated, but is lost"
+                "retries=0 contradicts enable_idempotence=True: a batch without a response would be lost; "
+                "use at least 1"
             )
         if self.max_in_flight_requests_per_connection > 5:
             raise ConfigError(
                 f"max_in_flight_requests_per_connection={self.max_in_flight_requests_per_connection}"
-                " contradicts enable_idempotence=True: a partition remembers five batches"
+                " contradicts enable_idempotence=True: a partition recognises only five batches; use 1 to 5"
             )

@@ -42,7 +42,7 @@ class ClientState(Enum):
     ABORTABLE_ERROR = "ABORTABLE_ERROR"
     FATAL_ERROR = "FATAL_ERROR"
 
-    # There is one object of each; Enum's own hash is a Python call for every look-up.
+    # Each state is a single object. Enum's own hash would cost a Python call for every look-up.
     __hash__ = object.__hash__
 
 
@@ -55,7 +55,7 @@ LEGAL_PREVIOUS: Final[dict[ClientState, frozenset[ClientState]]] = {
     UNINITIALIZED: frozenset({READY, ABORTABLE_ERROR}),
     INITIALIZING: frozenset({UNINITIALIZED, COMMITTING_TRANSACTION, ABORTING_TRANSACTION}),
     READY: frozenset({INITIALIZING, COMMITTING_TRANSACTION, ABORTING_TRANSACTION}),
-    # After a commit that was refused before its decision.
+    # COMMITTING_TRANSACTION comes before IN_TRANSACTION if the commit was refused before its decision.
     IN_TRANSACTION: frozenset({READY, COMMITTING_TRANSACTION}),
     COMMITTING_TRANSACTION: frozenset({IN_TRANSACTION}),
     ABORTING_TRANSACTION: frozenset({IN_TRANSACTION, ABORTABLE_ERROR}),
@@ -144,7 +144,7 @@ class PartitionProgress:
             self.start_over(identity)
         serial, unacknowledged = self.next_serial, self.unacknowledged
         after = serial + len(batch.records)
-        # No call from here on: a signal could come between (decisions/0018).
+        # No call from here on, so that no signal can separate the changes (decisions/0018).
         batch.identity, batch.serial = identity, serial
         self.next_serial = after
         unacknowledged += (batch,)
@@ -231,7 +231,7 @@ class TransactionManager:
         """Raises IllegalStateError for an illegal transition."""
         if self.state not in LEGAL_PREVIOUS[state]:
             raise IllegalStateError(
-                f"the producer is {self.state.name}, from which it cannot become {state.name}"
+                f"the producer is {self.state.name}, and its state cannot become {state.name}"
             )
 
     def require(self, call: str, *states: ClientState) -> None:
@@ -293,15 +293,15 @@ class TransactionManager:
         self.version = version
 
     def ended(self, identity: ProducerIdAndEpoch) -> None:
-        """End the transaction; `identity` is for the next one. The token of an empty transaction, which
-        the coordinator does not know, names the identity. So the next transaction then needs a new one."""
+        """End the transaction; `identity` is for the next one. Tokens name the identity, and the
+        coordinator does not know an empty transaction; so the next one then needs a new epoch."""
         self.check_transition(READY)
         unchanged = identity == self.identity
         needs_new_epoch = unchanged and not self.has_begun
         if not unchanged and self.transactional_id is not None:
             self._progress.clear()
         partitions, groups = set[TopicPartition](), set[str]()
-        # No call from here on: a signal could come between (decisions/0018).
+        # No call from here on, so that no signal can separate the changes (decisions/0018).
         self.number = self.number + 1 if unchanged else 0
         self.needs_new_epoch = needs_new_epoch
         self.identity = identity

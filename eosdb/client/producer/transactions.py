@@ -58,7 +58,7 @@ class ProducerTransactions:
         """The pending request for a new epoch after the end of a transaction."""
 
     def initialize(self, name: str) -> None:
-        """Initialise the transactional id, or continue to wait for that."""
+        """Initialise the transactional id, or wait for the response to an earlier attempt."""
         self._manager.require(name, UNINITIALIZED, INITIALIZING)
         pending = self._sender.coordinator.pending(requests.InitProducerId)
         self._wait_for(pending or self._sender.coordinator.initialize(), name)
@@ -117,7 +117,7 @@ class ProducerTransactions:
     def _commit_with_last_records(
         self, offsets: Offsets | None, group: ConsumerGroupMetadata | None
     ) -> None:
-        """Commit in one turn if possible; otherwise send everything but the end."""
+        """Commit in one turn if possible; otherwise send everything except EndTxn."""
         behind: list[tuple[requests.Request[Any], Exchange[Any]]] = []
         if offsets and group:
             self._manager.may_have_begun = True
@@ -179,7 +179,7 @@ class ProducerTransactions:
         self._sender.flush_before(behind, self._driver.clock.monotonic_ms(), sync=sync)
 
     def _end(self, *, committed: bool) -> None:
-        """Have the coordinator end the transaction, unless it knows of none."""
+        """Have the coordinator end the transaction, if the coordinator knows it."""
         manager, coordinator = self._manager, self._sender.coordinator
         name = "commit_transaction" if committed else "abort_transaction"
         self._renewal = None
@@ -188,7 +188,7 @@ class ProducerTransactions:
             if committed and self._is_committed:
                 self._ended(self._committed.answer)
             elif manager.has_begun:
-                # Used once: a repeated commit sends the request again.
+                # This response is used only once: a repeated commit sends the request again.
                 answered, self._committed = self._committed, Exchange()
                 pending = coordinator.enqueue(
                     self._end_request(committed=committed),

@@ -1,12 +1,12 @@
 """How requests change a group of the new protocol, whose partitions the coordinator assigns (KIP-848).
 
-Pure decisions over its frozen value. A heartbeat joins, renews the session, tells which partitions the
-member owns, and is answered with those it should own. A partition changes its member only after the
-earlier one has confirmed to give it up, or has been removed. The rules are those of Kafka's
-GroupMetadataManager and CurrentAssignmentBuilder.
+Pure decisions over the group's frozen value. With a heartbeat, a member joins, renews its session and
+reports its partitions; the response has the partitions that it should own. A partition moves to another
+member only after its member has confirmed its revocation, or has been removed. The rules are those of
+Kafka's GroupMetadataManager and CurrentAssignmentBuilder.
 
 The group epoch grows with every change of members, subscriptions or topics, and a target assignment is
-computed for it. Topics go by number, because a deleted and recreated topic is a new one.
+computed for it. Topics are identified by number, because a deleted and recreated topic is a new one.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class MemberState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ConsumerMember:
-    """A member. `matched` are the topics for its regular expression that it is allowed to see."""
+    """A member. `matched` are the topics that match its regular expression and that it may describe."""
 
     member_id: str
     group_instance_id: str | None = None
@@ -82,7 +82,7 @@ class ConsumerMember:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroup(Members[ConsumerMember]):
-    """A group. `metadata_hash` stands for the subscribed topics and partition counts of the target."""
+    """A group. `metadata_hash` is a hash of the topics and partition counts behind the target."""
 
     group_id: str
     group_epoch: int = 0
@@ -102,7 +102,7 @@ class ConsumerGroup(Members[ConsumerMember]):
 
     @property
     def deadline_ms(self) -> int:
-        """When the first member is removed for not giving up partitions."""
+        """The earliest time at which a member is removed because it has not given up partitions."""
         deadlines = (m.revoke_by_ms for m in self.members if m.revoke_by_ms != NO_DEADLINE)
         return min(deadlines, default=NO_DEADLINE)
 
@@ -127,8 +127,8 @@ Topics = Mapping[str, tuple[int, int]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat(ConsumerGroupHeartbeat):
-    """A heartbeat with its topics as stored in the file. None means unchanged since the last one; epoch 0
-    comes with every field."""
+    """A heartbeat with its topics in their stored form. None means unchanged since the last heartbeat; a
+    heartbeat with epoch 0 has every field."""
 
     matched: tuple[int, ...] | None = None
     """The topics that match the member's regular expression; None without one."""
@@ -151,7 +151,7 @@ class Heartbeat(ConsumerGroupHeartbeat):
 
 def check_heartbeat(beat: Heartbeat) -> None:
     """Raise InvalidRequestError if the fields do not fit the heartbeat's epoch, and
-    UnsupportedAssignorError."""
+    UnsupportedAssignorError for an unknown assignor."""
     problem = None
     if beat.group_instance_id == "" or beat.rack_id == "":
         problem = "an empty group_instance_id or rack_id, expected a name or None"
@@ -184,8 +184,8 @@ def heartbeat(
     session_timeout_ms: int,
     max_size: int,
 ) -> ConsumerGroup:
-    """The group after the heartbeat of a member that joins or stays. `topics` are those that members
-    subscribe to by name or that match their regular expressions. Raises UnknownMemberIdError,
+    """The group after the heartbeat of a member that joins or stays. `topics` are the topics that
+    members subscribe to, by name or by regular expression. Raises UnknownMemberIdError,
     FencedMemberEpochError, FencedInstanceIdError, UnreleasedInstanceIdError and
     GroupMaxSizeReachedError."""
     if len(group.members) >= max_size and group.member(beat.member_id) is None:
@@ -198,7 +198,7 @@ def heartbeat(
     changed = group.with_members([member], [replaced.member_id] if replaced is not None else ())
     numbers = _subscribed_topics(changed, topics)
     hash_ = _metadata_hash(numbers)
-    # A new group must leave epoch 0, which joins use. A leaving member has bumped the epoch already.
+    # Epoch 0 is reserved for joins, so a new group bumps its epoch. `remove` has bumped it already.
     is_bumped = (
         group.group_epoch == 0
         or _subscription(member) != _subscription(before)
@@ -209,7 +209,7 @@ def heartbeat(
         changed = _with_target(changed, topics, numbers)
         member = known_member(changed, member.member_id)
     others = (m.owned for m in changed.members if m.member_id != member.member_id)
-    # The member's next heartbeat confirms partitions that it gives up; until then it cannot get them back.
+    # Partitions that the member must give up stay taken until its next heartbeat confirms the revocation.
     taken = member.pending_revocation.union(*others)
     reconciled = _reconciled(member, changed.assignment_epoch, beat.owned, taken, now_ms)
     return changed.with_members([reconciled])
@@ -245,7 +245,7 @@ def assignor_of(group: ConsumerGroup) -> str:
 
 
 def known_member(group: ConsumerGroup, member_id: str) -> ConsumerMember:
-    """Raises UnknownMemberIdError."""
+    """The member with this id. Raises UnknownMemberIdError."""
     member = group.member(member_id)
     if member is None:
         raise errors.UnknownMemberIdError(
@@ -277,8 +277,8 @@ def check_commit(
 ) -> None:
     """Check that offsets may be committed. Allowed: a member in its epoch; anybody in an empty group;
     inside a transaction, a client with neither a member id nor a group instance id. Raises
-    UnknownMemberIdError and StaleMemberEpochError. Classic members and transactions get
-    IllegalGenerationError for the latter, the error that their clients know."""
+    UnknownMemberIdError and StaleMemberEpochError. For classic members and transactions, whose clients
+    do not know StaleMemberEpochError, it is IllegalGenerationError."""
     is_simple = not member_id and group_instance_id is None
     if member_epoch < 0 and (not group.members or (is_transactional and is_simple)):
         return
@@ -303,8 +303,8 @@ def check_unsubscribed(group: ConsumerGroup, topic: str, number: int) -> None:
     for member in group.members:
         if topic in member.subscribed_topic_names or number in member.matched:
             raise errors.GroupSubscribedToTopicError(
-                f"group {group.group_id!r}: member {member.member_id!r} subscribes to {topic}; its "
-                "offsets can be deleted when it has left"
+                f"group {group.group_id!r}: member {member.member_id!r} subscribes to {topic}; delete "
+                "the offsets after this member has left"
             )
 
 
@@ -341,7 +341,7 @@ def _subscribed_member(
     if holder.member_epoch != AWAY and not (holder.protocols or beat.protocols):
         raise errors.UnreleasedInstanceIdError(
             f"group {group.group_id!r}: {beat.group_instance_id!r} is still held by member "
-            f"{holder.member_id!r}; it is free when that has left or its session has ended"
+            f"{holder.member_id!r}; join again after this member has left or its session has ended"
         )
     returned = replace(holder, member_id=beat.member_id, member_epoch=0, previous_member_epoch=0)
     return returned, None if beat.member_id == holder.member_id else holder
@@ -349,8 +349,8 @@ def _subscribed_member(
 
 def _check_epoch(group: ConsumerGroup, member: ConsumerMember, beat: Heartbeat) -> None:
     """Raise FencedMemberEpochError for an epoch that is not the member's. The previous epoch is accepted if
-    the member reports no partition outside its assignment: it has not received the response with the new
-    epoch."""
+    the member reports no partition outside its assignment, because the response with the new epoch may
+    have been lost."""
     got = beat.member_epoch
     is_previous = (
         got == member.previous_member_epoch
@@ -403,7 +403,7 @@ def _subscribed_topics(group: ConsumerGroup, topics: Topics) -> dict[int, int]:
 
 
 def _metadata_hash(topics: Mapping[int, int]) -> int:
-    """53 bits that change with the subscribed topics and their partition counts."""
+    """A hash of 53 bits over the subscribed topics and their partition counts."""
     # decisions/0072: every JSON reader keeps 53 bits exactly.
     digest = hashlib.blake2b(repr(sorted(topics.items())).encode(), digest_size=8).digest()
     return int.from_bytes(digest) >> 11 if topics else 0
@@ -429,8 +429,8 @@ def _reconciled(
     taken: Partitions,
     now_ms: int,
 ) -> ConsumerMember:
-    """The member's next step to its target: it gives up partitions outside of it first, then gets free
-    ones. `owned` is the member's report (None: unchanged); other members own `taken`."""
+    """The member's next step to its target: it first gives up partitions outside of the target, then gets
+    free ones. `owned` is the member's report (None: unchanged); `taken` partitions are not free."""
     epoch = member.member_epoch
     if member.state is MemberState.STABLE and epoch == assignment_epoch:
         return member
@@ -461,6 +461,6 @@ def _reconciled(
 
 
 def _moved(member: ConsumerMember, epoch: int, **changes: object) -> ConsumerMember:
-    """The member in this epoch; the earlier one becomes the previous epoch, even if equal. Heartbeats
-    sent before this step confirm nothing."""
+    """The member moved to this epoch; its current epoch becomes the previous epoch, even if both are
+    equal. Heartbeats sent before this step confirm nothing."""
     return replace(member, member_epoch=epoch, previous_member_epoch=member.member_epoch, **changes)  # type: ignore[arg-type]

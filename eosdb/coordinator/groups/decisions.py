@@ -63,7 +63,7 @@ class Members(Generic[M]):
         return next((m for m in self.members if m.group_instance_id == group_instance_id), None)
 
     def holder(self, member_id: str, group_instance_id: str | None) -> M | None:
-        """As `instance`. Raises FencedInstanceIdError if another member id has it."""
+        """The member with the group instance id, if any. Raises FencedInstanceIdError if it is another."""
         holder = self.instance(group_instance_id)
         if holder is not None and holder.member_id != member_id:
             raise errors.FencedInstanceIdError(
@@ -171,8 +171,7 @@ def begin_rebalance(group: Group, now_ms: int) -> Group:
 
 
 def overdue(group: Group, now_ms: int) -> Group:
-    """The group after the deadline: without the members that did not rejoin, or the leader that did not
-    sync."""
+    """The group after the deadline, without members that did not rejoin, or a leader that did not sync."""
     if group.state is GroupState.PREPARING_REBALANCE:
         return _complete(group, now_ms)
     if group.state is GroupState.COMPLETING_REBALANCE and group.leader is not None:
@@ -208,8 +207,8 @@ def leaver(group: Group | None, member_id: str, group_instance_id: str | None) -
 def leavers(
     names: Iterable[tuple[str, str | None]], find: Callable[[str, str | None], str]
 ) -> tuple[set[str], list[errors.ApiError | None]]:
-    """The ids of the members that leave by one request, and for each of its names None or the error.
-    `find` returns the id for a member id and group instance id, or raises."""
+    """The ids of the members that one request removes, and for each name in the request None or an error.
+    A name is a member id and group instance id; `find` returns its member's id, or raises."""
     gone, answers = set[str](), list[errors.ApiError | None]()
     for name in names:
         try:
@@ -279,8 +278,8 @@ def check_unsubscribed(group: Group | None, topic: str) -> None:
             is_subscribed = True
         if is_subscribed:
             raise errors.GroupSubscribedToTopicError(
-                f"group {group.group_id!r}: member {member.member_id!r} subscribes to {topic}; its "
-                "offsets can be deleted when it has left"
+                f"group {group.group_id!r}: member {member.member_id!r} subscribes to {topic}; delete "
+                "the offsets after this member has left"
             )
 
 
@@ -330,8 +329,7 @@ def check_protocols(group: Group, joining: Member, protocol_type: str) -> None:
     if not common or (group.members and protocol_type != group.protocol_type):
         raise errors.InconsistentGroupProtocolError(
             f"group {group.group_id!r}: got protocol type {protocol_type!r} with "
-            f"{sorted(names)}, the members support none of it; all members of a group need "
-            "one assignor in common"
+            f"{sorted(names)}, expected the group's type and an assignor that all members have"
         )
 
 
@@ -400,7 +398,8 @@ def _complete(group: Group, now_ms: int) -> Group:
 
 
 def elected_protocol(members: tuple[Member, ...]) -> str:
-    """The protocol with most votes: each member votes for its first that all support (selectProtocol)."""
+    """The protocol with most votes: each member votes for the first of its protocols that all members
+    support (selectProtocol)."""
     common = set.intersection(*({name for name, _ in m.protocols} for m in members))
     votes = Counter(next(name for name, _ in m.protocols if name in common) for m in members)
     return max(votes, key=lambda name: (votes[name], name))

@@ -1,6 +1,6 @@
 """How a group of either protocol changes when members leave or are late: pure decisions.
 
-The write that removes members and readers before that write share these rules.
+Writes remove members by these rules. Readers use the same rules to show the removals of the next write.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Removed(NamedTuple):
 
 
 Names = Callable[[], Mapping[int, str]]
-"""Returns the topics by number, for groups that change over."""
+"""Returns the topics by number, for groups that change their protocol."""
 
 
 def without(

@@ -40,7 +40,7 @@ def upgraded(group: Group, topics: Topics, max_size: int) -> ConsumerGroup:
         why = f"it has {len(group.members)} members, group.consumer.max.size is {max_size}"
     if why is not None:
         raise errors.GroupIdNotFoundError(
-            f"the classic group {group.group_id!r} cannot change over: {why}"
+            f"the classic group {group.group_id!r} cannot be converted to the new protocol: {why}"
         )
     members = tuple(_upgraded(group, member, topics) for member in group.members)
     epoch = group.generation_id
@@ -51,9 +51,9 @@ def remove(
     group: ConsumerGroup, member_ids: Collection[str], names: Mapping[int, str], now_ms: int
 ) -> ConsumerGroup | Group:
     """The group without these members. If only classic members are left, it becomes classic and begins a
-    rebalance. `names` are the topics' names by number. Its generation is the epoch before the removal, so
-    classic members go on until they rejoin. A member that joins by the new protocol meanwhile gets
-    nothing of their target."""
+    rebalance. `names` are the topics' names by number. The generation of the classic group is the epoch
+    before the removal, so its members keep consuming until they rejoin. Until then, a member that joins
+    by the new protocol gets no partition of their targets."""
     left = consumer_decisions.remove(group, member_ids)
     if left == group or not left.members or not all(m.protocols for m in left.members):
         return left
@@ -99,8 +99,8 @@ def join(
         subscription = decode_subscription(joining.protocols[0][1])
     except ValueError as error:
         raise errors.InconsistentGroupProtocolError(
-            f"group {group.group_id!r}: the metadata of member {joining.member_id!r} are not a consumer's, "
-            "so the coordinator cannot assign its partitions"
+            f"group {group.group_id!r}: member {joining.member_id!r} sent no subscription of a consumer, "
+            "so the coordinator cannot assign partitions to it; join another group"
         ) from error
     beat = Heartbeat(
         group.group_id,
@@ -175,13 +175,13 @@ def beat(
 def classic_member(
     group: ConsumerGroup, member_id: str, group_instance_id: str | None
 ) -> ConsumerMember:
-    """Raises UnknownMemberIdError and FencedInstanceIdError."""
+    """The member of the classic protocol. Raises UnknownMemberIdError and FencedInstanceIdError."""
     if group_instance_id is not None:
         consumer_decisions.static_member(group, member_id, group_instance_id)
     member = consumer_decisions.known_member(group, member_id)
     if not member.protocols:
         raise errors.UnknownMemberIdError(
-            f"group {group.group_id!r}: {member_id!r} does not speak the classic protocol"
+            f"group {group.group_id!r}: {member_id!r} is a member of the new protocol, not a classic one"
         )
     return member
 
@@ -203,8 +203,8 @@ def _upgraded(group: Group, member: Member, topics: Topics) -> ConsumerMember:
         assigned = _numbers(decode_assignment(member.assignment), topics)
     except ValueError as error:
         raise errors.GroupIdNotFoundError(
-            f"the classic group {group.group_id!r} cannot change over: the subscription or assignment "
-            f"of member {member.member_id!r} is not a consumer's ({error})"
+            f"the classic group {group.group_id!r} cannot be converted to the new protocol: the "
+            f"subscription or assignment of member {member.member_id!r} is not a consumer's ({error})"
         ) from error
     return ConsumerMember(
         member.member_id,
@@ -234,8 +234,8 @@ def check_protocols(group: ConsumerGroup, joining: Member, protocol_type: str) -
     if protocol_type != PROTOCOL_TYPE or not common:
         raise errors.InconsistentGroupProtocolError(
             f"group {group.group_id!r}: got protocol type {protocol_type!r} with "
-            f"{sorted(name for name, _ in joining.protocols)}, the group's members need one assignor in "
-            f"common, and the type {PROTOCOL_TYPE!r}"
+            f"{sorted(name for name, _ in joining.protocols)}, expected type {PROTOCOL_TYPE!r} and an "
+            "assignor that all members have"
         )
 
 

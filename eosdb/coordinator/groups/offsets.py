@@ -1,7 +1,7 @@
 """The committed offsets of groups, and the pending ones of open transactions.
 
-A pending offset is invisible until its transaction commits, and dropped if it aborts. Against a commit
-outside of transactions the later *request* wins, not the later marker (Kafka:
+A pending offset is invisible until its transaction commits, and dropped if it aborts. If offsets are also
+committed outside of transactions, the later *request* wins, not the later marker (Kafka:
 OffsetMetadataManager.replayEndTransactionMarker).
 """
 
@@ -34,9 +34,9 @@ from eosdb.store.schema.newest import Statement
 from eosdb.store.writing.unit import STEPS_PER_UNIT, TRANSACTIONS, Folding, Memo, Unit
 
 OWN: Final = "__eosdb."
-"""Prefix of groups with eosdb's own positions; these never expire."""
+"""Prefix of groups with eosdb's own positions; their offsets never expire."""
 NOTES: Final = "__eosdb"
-"""Prefix of those groups and of relays' progress groups."""
+"""Prefix of the groups with eosdb's own positions, and of relays' progress groups."""
 _PUT: Final = Statement(
     "INSERT INTO {group_offsets} (group_id, topic, partition, committed_offset, leader_epoch, "
     "metadata, commit_timestamp, commit_position, retain_from) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) "
@@ -107,8 +107,8 @@ class _OffsetMemo(Memo):
 def check_offsets(
     offsets: Mapping[TopicPartition, OffsetAndMetadata], lowest: int = 0
 ) -> tuple[OffsetCommit, ...]:
-    """The offsets for an event. Raises InvalidRequestError and UnknownTopicOrPartitionError for invalid
-    values and for offsets below `lowest`."""
+    """The offsets in the form of an event. Raises InvalidRequestError and UnknownTopicOrPartitionError for
+    invalid values and for offsets below `lowest`."""
     commits = []
     for key, value in check_mapping("offsets", offsets).items():
         tp = check_topic_partition(key)
@@ -122,7 +122,7 @@ def check_offsets(
 
 
 def judged(items: Iterable[P], check: Callable[[P], object], *, each: bool) -> OffsetErrors:
-    """The errors that `check` raises, by item. Unless `each`, the first one is raised."""
+    """Check the items. Returns the error or None for each; without `each`, the first error is raised."""
     errors: OffsetErrors = {}
     for item in items:
         error: ApiError | None = None
@@ -185,8 +185,8 @@ def complete_pending(unit: Folding, producer_id: int, *, committed: bool) -> Non
 
 
 def retain(unit: Folding, group_id: str, since_ms: int | None) -> None:
-    """Projection only: the retention of the group's offsets begins at `since_ms`, when the group becomes
-    empty. None ends it."""
+    """Projection only: begin the retention of the group's offsets at `since_ms`, when the group becomes
+    empty. None ends the retention."""
     if since_ms is None:
         unit.execute(_END_RETENTION, (group_id,))
     elif not group_id.startswith(OWN):

@@ -1,10 +1,10 @@
 """The rows of groups and of their members' sessions.
 
-This module loads a group and records what `decisions` (pure) decide. A session is a lease and not folded
-from events: a member counts as alive until its end, and each request renews it.
+This module loads a group and records what `decisions` (pure) decide. A session is a lease, which no event
+records: a member counts as alive until its session ends, and each of its requests renews the session.
 
-The event of a KIP-848 group has the changed members alone, because each member moves to a new target by a
-step of its own (decisions/0063). The row has all of them.
+The event of a KIP-848 group has only the changed members, because each member moves to a new target by a
+step of its own (decisions/0063). The row has all members.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def _consumer_row(group: ConsumerGroup) -> tuple[object, ...]:
     )
 
 
-@lru_cache(maxsize=64)  # Every heartbeat reads the group; few change it.
+@lru_cache(maxsize=64)  # Every heartbeat reads the members; few heartbeats change them.
 def members_of(text: str) -> tuple[ConsumerMember, ...]:
     return tuple(map(_consumer_member, parsed(text)))
 
@@ -110,7 +110,7 @@ def _event(member: ConsumerMember) -> ConsumerGroupMember:
 
 
 def _consumer_member(stored: dict[str, Any]) -> ConsumerMember:
-    """The member of an event or of a row."""
+    """Decode a member that an event or a row stores."""
     fields: dict[str, Any] = _DEFAULTS | stored
     fields |= {name: _partitions(fields[name]) for name in _SHARES}
     fields |= {name: tuple(fields[name]) for name in ("subscribed_topic_names", "matched")}
@@ -143,7 +143,7 @@ _READ: Final = f"SELECT {_OF_BOTH} FROM {{groups}}"
 _DELETE: Final = Statement("DELETE FROM {groups} WHERE group_id = ?")
 _ALL: Final = Statement(_READ)
 _BY_ID: Final = Statement(f"{_READ} WHERE group_id = ?")
-# By the leases, because every member has one, and most groups may be empty.
+# The query starts from sessions, because every member has a session and most groups may be empty.
 _WITH_MEMBERS: Final = (
     "SELECT group_id, members FROM groups WHERE group_id IN (SELECT group_id FROM group_sessions)"
 )
@@ -168,7 +168,7 @@ def load(connection: Folding | sqlite3.Connection, group_id: str) -> AnyGroup | 
 
 
 def classic(group_id: str, group: AnyGroup | None) -> Group | None:
-    """The classic group. A group of the new protocol is given without its members."""
+    """The group, if it is classic. For a group of the new protocol, a classic group without members."""
     if isinstance(group, ConsumerGroup):
         return Group(group_id, protocol_type=PROTOCOL_TYPE, generation_id=group.group_epoch)
     return group
@@ -179,7 +179,7 @@ def stored_members(source: Unit | sqlite3.Connection) -> list[tuple[str, str]]:
     return source.execute(_WITH_MEMBERS).fetchall()
 
 
-@lru_cache(maxsize=1_000)  # Called every 200 ms; few groups change in between.
+@lru_cache(maxsize=1_000)  # The check for dead processes runs every 200 ms.
 @reads("groups")
 def owner_locks(members: str) -> tuple[tuple[str, int], ...]:
     """The member ids and lock numbers of the members that hold locks."""
@@ -221,7 +221,7 @@ def record(unit: Unit, before: AnyGroup | None, after: AnyGroup, now_ms: int) ->
 
 
 def without(unit: Unit, group: AnyGroup, member_ids: Collection[str], now_ms: int) -> AnyGroup:
-    """The group without these members; it may change its protocol."""
+    """The group without these members; its protocol may change."""
     return departures.without(group, member_ids, partial(log_topics.by_number, unit), now_ms)
 
 
@@ -260,8 +260,8 @@ def renew_session(
 def renew_while_waiting(
     unit: Unit, group: AnyGroup, member: Member | ConsumerMember, now_ms: int
 ) -> None:
-    """Extend the session of a member that waits for others beyond the rebalance deadline, because it sends
-    nothing while it waits (Kafka: hasSatisfiedHeartbeat). Members of the new protocol never wait."""
+    """Extend the session of a waiting member past the rebalance deadline, because the member sends nothing
+    while it waits (Kafka: hasSatisfiedHeartbeat). Members of the new protocol never wait."""
     until_ms = group.deadline_ms if isinstance(group, Group) else now_ms
     renew_session(unit, group.group_id, member, max(now_ms, until_ms))
 
@@ -274,8 +274,8 @@ def begin_sessions_again(unit: Unit, group: AnyGroup, now_ms: int) -> None:
 
 
 def is_given_out(unit: Unit, group_id: str, member_id: str) -> bool:
-    """Whether this member id was given out (MemberIdRequiredError): it has a session, but perhaps no
-    member."""
+    """Whether this member id was given out (MemberIdRequiredError). Such an id has a session, even if no
+    member has joined with it."""
     lease = unit.execute(
         "SELECT 1 FROM group_sessions WHERE group_id = ? AND member_id = ?", (group_id, member_id)
     )
@@ -283,8 +283,8 @@ def is_given_out(unit: Unit, group_id: str, member_id: str) -> bool:
 
 
 def _end_waiting(unit: Unit, before: AnyGroup | None, after: AnyGroup, now_ms: int) -> None:
-    """Shorten extended sessions to the session timeout, once their members wait for nothing any more: the
-    generation is formed, the member must rejoin, or the group has changed its protocol."""
+    """Shorten extended sessions to the session timeout when their members no longer wait: the generation
+    is formed, the member must rejoin, or the group has changed its protocol."""
     idle: Iterable[Member | ConsumerMember] = after.members
     if isinstance(after, ConsumerGroup):
         idle = after.members if isinstance(before, Group) else ()
@@ -299,7 +299,7 @@ def _end_waiting(unit: Unit, before: AnyGroup | None, after: AnyGroup, now_ms: i
 
 
 def begin_sessions(unit: Unit, now_ms: int) -> None:
-    """Begin sessions of members without one, as in a restored file."""
+    """Begin a session for each member without a session, as in a restored file."""
     rows = unit.execute(f"{_ALL} WHERE state <> '{GroupState.EMPTY.value}'").fetchall()
     for group in map(_group, rows):
         for member in group.members:
@@ -334,7 +334,7 @@ def end_sessions(unit: Unit, group_id: str, member_ids: Collection[str]) -> None
 
 
 def altered_sessions(connection: sqlite3.Connection) -> list[str]:
-    """For `verify`: sessions with a wrong checksum. No event could show that they were altered."""
+    """For `verify`: sessions with a wrong checksum. No event records sessions, so no replay checks them."""
     return [
         f"group_sessions: row {lease} does not fit its checksum"
         for *lease, checksum in connection.execute(
@@ -372,8 +372,8 @@ def expire_members(
 def _gone(
     unit: Unit, now_ms: int, dead: Mapping[str, Collection[str]]
 ) -> Iterator[tuple[str, str, Collection[str]]]:
-    """Yield why members are gone, their group and their ids. The sessions are read once the dead members
-    have been removed."""
+    """Yield each reason for a removal, the group, and the ids of its members. The sessions are read after
+    the dead members have been removed."""
     yield from (("process_died", *entry) for entry in sorted(dead.items()))
     yield from (("session_ended", *entry) for entry in ended_sessions(unit, now_ms).items())
 
@@ -389,7 +389,7 @@ def _group_member(member: Member) -> GroupMember:
 
 
 def _row(member: GroupMember) -> dict[str, Any]:
-    """The stored form. It omits later fields with their default, so older rows look the same."""
+    """The stored form of a member. It omits fields of later versions that have their default value."""
     later = GroupMember._field_defaults
     row = member._asdict()
     return {name: row[name] for name in row if name not in later or row[name] != later[name]}

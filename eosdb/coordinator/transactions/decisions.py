@@ -61,7 +61,7 @@ def expected_or_none(producer_id: int, producer_epoch: int) -> ProducerIdAndEpoc
     if (producer_id == NO_PRODUCER_ID) != (producer_epoch == NO_PRODUCER_EPOCH):
         raise errors.InvalidRequestError(
             f"got producer id {producer_id} with epoch {producer_epoch}; "
-            "expected both of the current producer, or -1 for both"
+            "expected the id and epoch of the current producer, or -1 for both"
         )
     if producer_id == NO_PRODUCER_ID:
         return None
@@ -78,13 +78,13 @@ def init_producer_id(
 ) -> TransactionMetadata:
     """Give a producer an id and epoch that no other holds (TransactionCoordinator.handleInitProducerId).
 
-    A request that repeats the replaced pair (producer id and epoch) gets the same result again; if that
-    was a new producer id, only once. A fencing abort also replaces a pair: until another producer
-    initialises the id, the fenced one gets the fencing epoch (KAFKA-19367). An unknown id is initialised
-    with any expected pair (KIP-360).
+    A request with the replaced pair (producer id and epoch) is a repeat and gets the same result again. A
+    new producer id is given again only once. A fencing abort also replaces a pair: the fenced producer
+    gets the fencing epoch until another producer initialises the id (KAFKA-19367). An unknown id is
+    initialised with any expected pair (KIP-360).
 
     Returns PrepareAbort if a transaction was open: the caller completes the abort, and the client retries.
-    Raises ProducerFencedError for an expected pair that is not current, without a change; Kafka would
+    Raises ProducerFencedError for an expected pair that is not current, and changes nothing; Kafka would
     abort an open transaction. Raises ConcurrentTransactionsError while a transaction is ending, and
     FreshProducerIdNeededError.
     """
@@ -138,7 +138,7 @@ def _next_pair(
             return ProducerIdAndEpoch(fresh(fresh_producer_id), 0), last_epoch
         return ProducerIdAndEpoch(current.producer_id, current.producer_epoch + 1), last_epoch
     if expected == replaced:
-        # After a rotation, no client had the current id with the old id's epoch.
+        # The replaced epoch of another producer id does not belong to the current producer id.
         rotated = current.previous_producer_id != current.producer_id
         return current.producer, NO_PRODUCER_EPOCH if rotated else current.last_producer_epoch
     raise stale_producer(errors.ProducerFencedError, current, expected)
@@ -156,8 +156,8 @@ def add_to_transaction(
 ) -> TransactionMetadata | None:
     """The transaction with these partitions and groups (handleAddPartitionsToTransaction). The first
     addition begins it. Returns None if it has all of them already. Raises InvalidProducerIdMappingError,
-    ConcurrentTransactionsError while the previous transaction is ending, and `stale` for another epoch.
-    A produce request that adds a partition gives InvalidProducerEpochError as `stale`."""
+    ConcurrentTransactionsError while the previous transaction is ending, and the error `stale` for another
+    epoch. `stale` is InvalidProducerEpochError if a produce request adds the partition."""
     current = held_by(current, producer_id, producer_epoch, stale)
     if current.state.is_decided:
         raise ending(errors.ConcurrentTransactionsError, current)
@@ -197,7 +197,7 @@ def prolong(
 
 
 def begun_again(current: TransactionMetadata, now_ms: int) -> TransactionMetadata:
-    """The open transaction with now as its start; not in Kafka."""
+    """The open transaction with its start time set to now; not in Kafka."""
     return transition(current, start_time_ms=now_ms, last_update_time_ms=now_ms)
 
 
@@ -208,7 +208,7 @@ def is_timed_out(current: TransactionMetadata, now_ms: int) -> bool:
 
 
 def fence(current: TransactionMetadata, now_ms: int) -> TransactionMetadata:
-    """The PrepareAbort of an open transaction. Its higher epoch fences the producer (Kafka:
+    """The open transaction in state PrepareAbort. Its higher epoch fences the producer (Kafka:
     prepareFenceProducerEpoch); the replaced pair is kept, to recognise the producer's requests."""
     fenced = transition(
         current,
@@ -270,11 +270,11 @@ def end(
     version: int = CLASSIC,
     fresh_producer_id: int | None = None,
 ) -> TransactionMetadata | None:
-    """The transaction as decided, Prepare… (TransactionCoordinator.endTransaction); None if it has
-    already ended this way.
+    """The decided transaction, in a Prepare… state (TransactionCoordinator.endTransaction); None if it
+    has already ended this way.
 
-    In version 1 the state shows a repeated request, whichever version ended the transaction. In version 2
-    the decision raises the epoch, and the epoch before shows a repeat, or the abort of a fenced producer.
+    In version 1 a request is a repeat if the state is the requested one. In version 2 the decision raises
+    the epoch, and a request with the previous epoch is a repeat, or the abort of a fenced producer.
     Version 2 accepts an abort without a transaction, because the producer cannot know whether its appends
     have arrived.
 
@@ -308,8 +308,8 @@ def end(
 def _repeats_end(
     current: TransactionMetadata, producer_id: int, producer_epoch: int, version: int
 ) -> bool:
-    """Whether the last version 2 end, or fence, has replaced this pair. A fence with the highest epoch
-    cannot be repeated, since no client gets that epoch."""
+    """Whether the last version 2 end, or the last fence, has replaced this pair. A fence with the highest
+    epoch cannot be repeated, because no client gets that epoch."""
     replaced = (current.previous_producer_id, current.last_producer_epoch)
     if version != EPOCH_PER_TRANSACTION or (producer_id, producer_epoch) != replaced:
         return False

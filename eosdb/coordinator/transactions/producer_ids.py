@@ -85,7 +85,7 @@ class ProducerIdManager:
         if first > INT64_MAX - size:
             raise ProducerIdsExhaustedError(
                 f"the next producer id would be {first}, a block of {size} does not fit below 2**63; this "
-                "file can have no further producers, start a new one"
+                "file can have no further producers, start a new file"
             )
         version = counter(unit, BLOCK_VERSION) + 1
         block = ProducerIdBlockAllocated(self._clock.time_ms(), first, size, version)
@@ -97,9 +97,8 @@ class ProducerIdManager:
 
 
 def left_over(connection: sqlite3.Connection, first: int) -> tuple[list[int], int | None]:
-    """Look at STEPS_PER_UNIT stored producer ids from `first` on. Returns those without a transactional
-    id and without data, which can never get a record again, and the next one to look at (None at the
-    end)."""
+    """Check STEPS_PER_UNIT stored producer ids from `first` on. Returns the ids without a transactional id
+    and without data, which can never get a record again, and the id to continue at (None at the end)."""
     rows = connection.execute(_PAGE, (first, STEPS_PER_UNIT)).fetchall()
     gone = [
         id_

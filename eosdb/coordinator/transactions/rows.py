@@ -71,7 +71,7 @@ def expected(
         return _INITIALIZED
     if before is None:
         return None
-    # By unpacking: an attribute costs more, and this runs three times per transaction.
+    # Unpacking costs less than attributes, and this runs three times per transaction.
     (
         _, current_id, current_epoch, last_epoch, previous_id, state, timeout_ms, start_time_ms, _,
         partitions, groups, _, usual_version,
@@ -100,9 +100,9 @@ def expected(
     ))  # fmt: skip
 
 
-@lru_cache(16)  # A transaction asks four times, and the next one often for the same.
+@lru_cache(16)  # A transaction calls this four times, often with the same values.
 def in_order(joined: frozenset[Any]) -> tuple[Any, ...]:
-    """Sort the partitions or groups as in events."""
+    """The partitions or groups in the order in which events store them."""
     return tuple(sorted(joined))
 
 
@@ -119,7 +119,7 @@ def _in(states: Iterable[TransactionState]) -> str:
     return f"IN ({', '.join(repr(state.label) for state in states)})"
 
 
-# Spelled as in the partial indexes, so that SQLite uses these.
+# These conditions are spelled as in the partial indexes, so that SQLite uses the indexes.
 IS_ONGOING: Final = f"= '{ONGOING.label}'"
 IS_DECIDED: Final = _in(state for state in TransactionState if state.is_decided)
 IS_COMPLETE: Final = _in(state for state in TransactionState if state.is_complete)
@@ -288,7 +288,7 @@ def join(
 ) -> None:
     """Ensure that the partitions and groups are in the producer's open transaction (KIP-890). Version 1
     requires that they were added before. Version 2 adds them now, and begins the transaction if none is
-    open; so does None, the version of AddPartitionsToTxn and AddOffsetsToTxn. Raises the errors of
+    open. AddPartitionsToTxn and AddOffsetsToTxn pass None and do the same. Raises the errors of
     `decisions.verify` and `decisions.add_to_transaction`."""
     current = load(unit, transactional_id)
     if version is not None and version < EPOCH_PER_TRANSACTION:
@@ -319,7 +319,7 @@ def elect(unit: Unit, now_ms: int, above: int = 0) -> int:
 def write_markers_and_complete(
     unit: Unit, decided: TransactionMetadata, coordinator_epoch: int, now_ms: int
 ) -> TransactionMetadata | None:
-    """The second step: write all markers and Complete…. Returns None if another has done this already.
+    """The second step: write all markers and Complete…. Returns None if this was done already.
     The metadata must equal `decided` in every field, since the next transaction of the id may have begun.
     A partition that has seen a newer producer epoch gets no marker. Raises
     TransactionCoordinatorFencedError if another coordinator was elected after the first step."""

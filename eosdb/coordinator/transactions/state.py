@@ -116,7 +116,7 @@ def transition(current: TransactionMetadata, **changes: Any) -> TransactionMetad
 
 
 def _broken_rule(old: TransactionMetadata, new: TransactionMetadata) -> str | None:
-    """The contradiction between `new` and its state; None if there is none."""
+    """A text about the rule that this transition breaks; None if it breaks none."""
     before, after = _PRODUCER(old), _PRODUCER(new)
     bumped = (old.producer_id, old.producer_epoch + 1)
     if new.state is EMPTY:
@@ -143,7 +143,7 @@ def _broken_rule(old: TransactionMetadata, new: TransactionMetadata) -> str | No
     elif after != before:
         return f"the producer changed from {before} to {after}"
     if new.timeout_ms != old.timeout_ms:
-        # decisions/0034: its producer is alive and gets more time.
+        # decisions/0034: the open transaction of a living producer gets more time.
         is_prolonged = new.state is old.state is ONGOING
         if not is_prolonged or new.timeout_ms < old.timeout_ms:
             return "the timeout changed"

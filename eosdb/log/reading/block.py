@@ -1,7 +1,7 @@
 """Reads a partition: one function and one result for every reader (decisions/0083).
 
-Everything runs on one snapshot of the file. The accelerator makes the rows. Where anything is unusual
-Python makes them, and only Python reports errors; both check the rows. Below the last stable offset the
+Everything runs on one snapshot of the file. The accelerator makes the rows, or in unusual cases Python.
+Both check the rows, and only Python reports errors. Below the last stable offset the
 result is final. So readers that read parts of a range at different times together read a consistent set.
 
 The accelerator packs and checks a range in C. Every offset must be stored, and every record must match its
@@ -41,7 +41,7 @@ _ROOM: Final = 8 << 20
 for larger records the way of reading matters little."""
 _WHOLE_GIVEN: Final = (
     "key, value, headers, control, checksum, ?, ?, ?, ?, "
-    # decisions/0058: behind unindexed columns, SQLite reads the offset from the row, not an index.
+    # decisions/0058: listed after unindexed columns, the offset is read from the row, not an index.
     '"offset", timestamp, timestamp_type, producer_id, is_transactional'
 )
 _WHOLE_OTHERS: Final = "producer_epoch, sequence, sequence_round, position"
@@ -66,8 +66,8 @@ def read_whole(
     max_bytes: int,
 ) -> Made | None:
     """Return the wanted parts of the records in [start, stop), aborted ones included. None if they exceed
-    `max_bytes`, if anything is unusual, or if the accelerator cannot make them. Batches are made as far
-    as they fit, but at least one record."""
+    `max_bytes`, if anything is unusual, or if the accelerator cannot make them. Batches need not reach
+    `stop`: they have at least one record, and otherwise as many as fit into `max_bytes`."""
     module = accelerator.rows()
     # Every row from `start` on must exist with a checksum.
     whole_from = max(partition.clean_offset, partition.log_start_offset, partition.checked_from)
@@ -141,17 +141,17 @@ ISOLATION_LEVELS: Final = get_args(IsolationLevel)
 
 _STORED: Final = (selecting(STORED, UNCHECKED), selecting(STORED, CONTENT_ASKED))
 _SHOWN: Final = (selecting(SHOWN, UNCHECKED), selecting(SHOWN, CONTENT_GIVEN))
-"""Without and with checks."""
+"""The columns that consumers get, without and with the expected sum of the content."""
 _OFFSET: Final = STORED.index("offset")
 _CHUNK: Final = 64
-"""Rows between two checks of their size: bounds the excess."""
+"""The rows between two checks of their size. This bounds how far a read exceeds its limit."""
 _MEASURED: Final = tuple(itemgetter(STORED.index(name)) for name in ("key", "value", "headers"))
 _PIECE: Final = 1 << 20
 """The size in bytes of the parts of a long range with large records."""
 
 
 class Limits(NamedTuple):
-    """The most that one read returns, but always one record."""
+    """The limits of one read; it may exceed the bytes to return one record."""
 
     records: int
     bytes: int
@@ -214,8 +214,8 @@ def read(
     check_crcs: bool = True,
 ) -> Block:
     """Return the records of [start, stop) within the limits: at least one, if there is any. `committed`
-    omits aborted data, or for readers of all stored data lists it in `aborted`. Raises CorruptRecordError
-    if the first record does not match its checksum."""
+    omits aborted data; for readers of all stored data, `aborted` lists it instead. Raises
+    CorruptRecordError if the first record does not match its checksum."""
     bounds = partition.offsets()
     if start >= stop:
         return Block(start, start, Rows(), bounds)
@@ -270,8 +270,8 @@ def _within(
     cursor: sqlite3.Cursor, partition: Partition, start: int, names: Sequence[str], limits: Limits
 ) -> tuple[list[Sequence[Any]], bool]:
     """Return the columns `names` and content sums of the rows within the limits, at least one, and
-    whether these are all rows. They end before a row with a value that eosdb never writes. If that is the
-    first one, raises CorruptRecordError."""
+    whether these are all rows. They end before a row with a value that eosdb never writes. Raises
+    CorruptRecordError if the first row has such a value."""
     rows, count = _measured(cursor, partition, limits)
     columns: list[Sequence[Any]] = [*zip(*rows, strict=True)] or [()] * (len(names) + 1)
     exhausted = len(rows) <= count
@@ -281,7 +281,7 @@ def _within(
         if place == 0:
             at = columns[_OFFSET][0]
             at = at if type(at) is int and at > start else start
-            raise row_check.damaged(partition, at, f"has no {name} that eosdb writes")
+            raise row_check.damaged(partition, at, f"has a {name} that eosdb never writes")
         count, exhausted = min(place, count), False
     return [column[:count] for column in columns], exhausted
 
@@ -297,7 +297,7 @@ def _measured(
     else:
         rows = []
         while len(rows) <= max_records and (chunk := cursor.fetchmany(_CHUNK)):
-            # Sums sizes by chunk in C, and by row only in the chunk that reaches the limit.
+            # Sizes are summed by chunk in C, and by row only in the chunk that reaches the limit.
             try:
                 size = sum(sum(map(len, filter(None, map(part, chunk)))) for part in _MEASURED)
             except TypeError:  # A damaged row has a number as key or value; the rows end there.

@@ -19,7 +19,7 @@ from eosdb.model.fetched import Want
 from eosdb.model.values import EARLIEST, LATEST, MAX_TIMESTAMP, OffsetAndTimestamp
 
 _TIMES: Final = (
-    # Looked up by rowid, so that the values come from the row and not from the index.
+    # The look-up by rowid takes the values from the row, not from the index.
     'SELECT r.timestamp, r."offset", r.control IS NULL, r.partition_id = asked '
     "FROM (SELECT ? AS asked, rowid, * FROM records) i CROSS JOIN records r ON r.rowid = i.rowid "
     'WHERE i.partition_id = asked AND i."offset" >= ? AND i."offset" < ? ORDER BY i."offset"'
@@ -67,7 +67,7 @@ def first_data_at(
     """Return the first record at or after `timestamp` that the isolation level shows; None without one.
     Markers do not count, and under read_committed neither do aborted records. Raises CorruptDatabaseError
     and CorruptRecordError."""
-    # A marker's time is that of its append, not of data.
+    # The time of a marker is its append time, which is not the time of any data.
     start = _all_older_below(connection, partition, timestamp)
     bound = block.upper_bound(partition, read_committed=read_committed)
     for times in _walk(connection, partition, start, bound):
@@ -153,8 +153,8 @@ def _misleading(partition: Partition, entry: tuple[object, object]) -> CorruptDa
 def _walk(
     connection: sqlite3.Connection, partition: Partition, start: int, end: int
 ) -> Iterator[_Times]:
-    """Yield the records of [start, end) in chunks. Raises CorruptRecordError for a missing or foreign
-    record."""
+    """Yield the records of [start, end) in chunks. Raises CorruptRecordError if a record is missing, or
+    the index leads to another record."""
     rows = connection.execute(_TIMES, (partition.partition_id, start, end))
     size = _FEWEST
     while chunk := rows.fetchmany(size):
@@ -164,7 +164,7 @@ def _walk(
             or row_check.sound(partition, offsets, start, end) < len(offsets)
             or not all(is_own)
         ):
-            raise row_check.damaged(partition, start, "or one behind it cannot be found")
+            raise row_check.damaged(partition, start, "or a later one cannot be found")
         yield _Times(timestamps, offsets, is_data)
         start, size = offsets[-1] + 1, min(2 * size, _MOST)
     if max(start, partition.clean_offset) < end:

@@ -52,7 +52,7 @@ def have_moved(connection: sqlite3.Connection, ends: str, *, read_committed: boo
 def idle(
     connection: sqlite3.Connection, positions: Mapping[TopicPartition, int], *, read_committed: bool
 ) -> Iterator[Partition]:
-    """Return the partitions that end at these positions, without damaged ones."""
+    """Return the undamaged partitions that end at these positions."""
     return partition_rows.sound(connection, _AT_END[read_committed], (listed(positions),))
 
 
@@ -98,7 +98,7 @@ _TAILS: Final = f"""
 """
 
 
-# decisions/0013: the only count of lag: records to be read, not offsets.
+# decisions/0013: lag is counted only here, in records to be read, not in offsets.
 def measure(
     connection: sqlite3.Connection, partition: Partition, position: int, *, read_committed: bool
 ) -> Lag:
@@ -111,8 +111,8 @@ def measure(
 
 
 class Tail(NamedTuple):
-    """The newest records of a partition that a read_committed reader could get now. `offsets` has all
-    from `begins` on, in order."""
+    """The newest records of a partition that a read_committed reader could get now: `offsets` has all
+    their offsets from `begins` on, in order."""
 
     offsets: Sequence[int]
     begins: int
@@ -124,12 +124,12 @@ class Tail(NamedTuple):
         return Behind(newer + older, is_exact=not older)
 
     def first(self, position: int) -> int:
-        """The first readable offset from the position on; the position itself if it is older than these."""
+        """The first readable offset at or after the position; the position itself if it is older."""
         at = bisect_left(self.offsets, position)
         return position if position < self.begins or at == len(self.offsets) else self.offsets[at]
 
 
-# decisions/0013: one statement at a flat cost, for views of many groups.
+# decisions/0013: one statement at a constant cost, for views of many groups.
 @reads("records")
 def tails(connection: sqlite3.Connection, starts: Mapping[int, int]) -> dict[int, Tail]:
     """Return each partition's tail by partition id: at most from the given offset on, and at most

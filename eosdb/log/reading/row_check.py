@@ -60,7 +60,7 @@ def _are_written(name: str, column: Sequence[Any]) -> bool:
     )
 
 
-# decisions/0058: a record's own checksum does not show that it is the requested one.
+# decisions/0058: a record's own checksum does not show that it is the requested record.
 def sound(partition: Partition, offsets: Sequence[Any], start: int, end: int) -> int:
     """Return how many leading offsets can be the rows of [start, end): each once, in order, and without
     gaps above the clean offset."""
@@ -89,8 +89,8 @@ def checked(
     *,
     exhausted: bool,
 ) -> tuple[int, int]:
-    """Return how many of the rows of [offset, end), which must have these content sums, precede the first
-    altered, missing or wrong one, and the offset to continue from. `exhausted` says that these are all
+    """Check the rows of [offset, end) against their content sums. Return how many rows precede the first
+    altered, missing or wrong row, and the offset to continue from. `exhausted` says that these are all
     rows of the range. Below the clean offset compaction may have removed records. Raises
     CorruptRecordError if the first row is bad."""
     offsets = rows.offset

@@ -155,7 +155,7 @@ def test_positions_in_the_old_topic_are_not_committed_into_the_new_one(
 ) -> None:
     consumer, records = at_the_end(db)
     new = make_anew(db, 150)
-    with pytest.raises(OffsetOutOfRangeError, match=r"t-0: offset 100 is of a topic that is gone"):
+    with pytest.raises(OffsetOutOfRangeError, match=r"t-0: offset 100 belongs to a deleted topic"):
         commit(db, consumer, offsets_of(records))
     assert db.broker.offset_fetch("g") == {}
     assert everything(consumer) == new
